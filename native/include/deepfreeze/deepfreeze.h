@@ -1,0 +1,163 @@
+/* The engine's public interface: everything a caller may use, and all it may rely on.
+ *
+ * What it does: takes shards out of a training process's memory, writes them to node-local storage, assembles the shards
+ * of all ranks into one file on a shared file system, and commits that file atomically. docs/format.md holds the bytes.
+ *
+ * Threads: every function may be called from any thread; calls on one engine may overlap, except df_engine_close, which
+ * must be the last. No function calls back into the caller. The engine starts its threads in df_engine_open and has
+ * joined them all when df_engine_close returns.
+ *
+ * Errors: functions return a df_code. Unless it is DF_OK, df_error() gives the calling thread's message, valid until that
+ * thread's next call into this library. Messages name the file and the system's error. Nothing aborts, exits, prints,
+ * raises signals or throws across this boundary.
+ *
+ * Lifetimes: strings and arrays passed in are copied before a call returns, with one exception, the memory that
+ * df_region.data points to: it belongs to the caller and must stay readable and unchanged until df_engine_poll reports
+ * the step as released (or df_engine_close has returned).
+ *
+ * Waiting: every wait takes a bound in milliseconds and ends with DF_TIMEOUT and a message that says what, and which rank,
+ * it waited for.
+ */
+#ifndef DEEPFREEZE_DEEPFREEZE_H_
+#define DEEPFREEZE_DEEPFREEZE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define DF_API __attribute__((visibility("default")))
+#else
+#define DF_API
+#endif
+
+/* Raised by one with every incompatible change of this header. */
+#define DF_ABI_VERSION 1
+
+/* What a call came to. */
+typedef enum df_code {
+  DF_OK = 0,
+  DF_INVALID = 1,    /* an argument is wrong; nothing was done */
+  DF_IO = 2,         /* the operating system refused an operation */
+  DF_NO_SPACE = 3,   /* no space left, or quota exceeded */
+  DF_TIMEOUT = 4,    /* the bound was reached; nothing was lost */
+  DF_CORRUPT = 5,    /* a file's bytes contradict their checksum or the format */
+  DF_INCOMPLETE = 6, /* a checkpoint lacks shards of some rank */
+  DF_CLOSED = 7      /* the engine is shutting down */
+} df_code;
+
+/* How far a checkpoint is protected; a higher level implies the lower ones. 2 is kept for partner copies. */
+typedef enum df_level {
+  DF_CAPTURED = 0, /* in the training process's memory */
+  DF_LOCAL = 1,    /* this rank's shard is on the local tier */
+  DF_EXTERNAL = 3  /* assembled, fsynced, committed */
+} df_level;
+
+typedef struct df_engine df_engine; /* opaque; made by df_engine_open, freed by df_engine_close */
+
+/* A contiguous piece of this rank's shard: nbytes at data belong at file_offset of the assembled file. */
+typedef struct df_region {
+  const void* data;
+  uint64_t nbytes;
+  uint64_t file_offset;
+} df_region;
+
+/* All fields must be set, struct_size to sizeof(df_options). */
+typedef struct df_options {
+  uint32_t struct_size;
+  uint32_t rank;               /* < world */
+  uint32_t world;              /* ranks that write together, >= 1 */
+  uint32_t in_flight;          /* checkpoints whose shards may be held in the caller's memory, >= 1 */
+  uint32_t slots;              /* slots on the local tier: the bound of the backlog, >= 1 */
+  uint32_t writers;            /* threads that copy and checksum, >= 1 */
+  uint32_t keep;               /* committed checkpoints to keep (rank 0), >= 1 */
+  uint32_t reserved;           /* 0 */
+  uint64_t chunk_bytes;        /* largest extent, multiple of 4096, >= 4096 */
+  uint64_t file_size;          /* size of the assembled file, > 0 */
+  uint64_t commit_timeout_ms;  /* how long a checkpoint may wait for another rank */
+  uint8_t run_id[16];
+  uint8_t attempt[16];
+  uint8_t structure[32];
+  const char* run_dir;         /* existing directory on the external store */
+  const char* local_dir;       /* existing directory of the local tier, or NULL for none */
+} df_options;
+
+/* One checkpoint's state, or, with step -1, a notice for the user (message set, everything else 0). Times are seconds since
+ * the submit, -1 where not reached. */
+typedef struct df_report {
+  int64_t step;
+  int32_t level;      /* df_level reached so far */
+  int32_t code;       /* DF_OK, or why it failed; a failed checkpoint never gets further */
+  int32_t released;   /* 1: the caller's memory is no longer read */
+  int32_t reserved;
+  uint64_t nbytes;    /* bytes of this rank's regions */
+  double local_s;     /* on the local tier */
+  double written_s;   /* this rank's ranges on the external store, fsynced, record published */
+  double external_s;  /* committed */
+  char message[512];  /* of the failure or notice; empty otherwise */
+} df_report;
+
+/* What a slot says of itself. */
+typedef struct df_slot_info {
+  int64_t step;
+  uint32_t rank;
+  uint32_t world;
+  uint64_t file_size;
+  uint64_t nbytes; /* sum of its extents */
+  uint8_t run_id[16];
+  uint8_t attempt[16];
+  uint8_t structure[32];
+} df_slot_info;
+
+/* The library's version ("0.1.0"), static. */
+DF_API const char* df_version(void);
+/* DF_ABI_VERSION the library was built with. */
+DF_API uint32_t df_abi_version(void);
+/* The calling thread's last error message; "" if there was none. */
+DF_API const char* df_error(void);
+/* CRC32C of n bytes, continuing from crc (0 to begin). */
+DF_API uint32_t df_crc32c(uint32_t crc, const void* data, size_t n);
+
+/* Starts an engine for one rank of one attempt. Creates nothing on disk yet. */
+DF_API int df_engine_open(const df_options* options, df_engine** out);
+
+/* Hands over one captured step: n regions sorted by file_offset, not overlapping, and this rank's private bytes. Steps must
+ * grow from call to call. Blocks, at most timeout_ms, while in_flight checkpoints are held in memory; on DF_TIMEOUT nothing
+ * was taken. Otherwise returns at once; the work goes on in the background. */
+DF_API int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, size_t n, const void* private_data,
+                            uint64_t private_bytes, uint64_t timeout_ms);
+
+/* Blocks until the step has reached the level. A failed checkpoint returns its own code and message at once. Without a
+ * local tier (or once it is full) DF_LOCAL means: on the external store, not yet committed. */
+DF_API int df_engine_wait(df_engine* engine, int64_t step, int level, uint64_t timeout_ms);
+
+/* Copies up to capacity reports of what changed since the last poll to out, oldest first, and their number to *n. Never
+ * blocks. A checkpoint that is released and external or failed is reported one last time and then forgotten. */
+DF_API int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, size_t* n);
+
+/* Blocks until every submitted checkpoint is external or failed. DF_TIMEOUT names what, and whom, it still waits for. */
+DF_API int df_engine_drain(df_engine* engine, uint64_t timeout_ms);
+
+/* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; slots whose checkpoint is not
+ * committed stay for df_slot_transfer at the next start, the others are deleted. NULL is allowed. */
+DF_API int df_engine_close(df_engine* engine);
+
+/* Reads a slot's header. DF_CORRUPT: not a whole slot (nothing to rescue). */
+DF_API int df_slot_inspect(const char* path, df_slot_info* out);
+
+/* Copies a whole slot's shard to its checkpoint's partial directory in run_dir, checking every checksum on the way, and
+ * publishes the rank's record. May be repeated. */
+DF_API int df_slot_transfer(const char* path, const char* run_dir);
+
+/* Commits RUN/step-N.partial-ATTEMPT of a dead attempt if all its ranks' records are there. DF_INCOMPLETE names the ranks
+ * that are missing. May be repeated. */
+DF_API int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* DEEPFREEZE_DEEPFREEZE_H_ */
