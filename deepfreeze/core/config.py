@@ -1,0 +1,71 @@
+"""The callback's options, checked once, before anything is touched."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass, fields
+from typing import Any
+
+from deepfreeze.core.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Options:
+    """See ``deepfreeze.Checkpoint`` for what they mean."""
+
+    local: str | os.PathLike | None = "auto"
+    keep: int = 2
+    resume: str = "auto"
+    wait_for: str = "captured"
+    in_flight: int = 2
+    on_error: str = "raise"
+    final: bool = True
+    state: str = "full"
+    slots: int = 2
+    writers: int = 2
+    chunk_bytes: int = 4 << 20
+    timeout: float = 600.0
+    world: Any = None
+    verbose: int = 1
+
+    @staticmethod
+    def of(**given: Any) -> Options:
+        """Raises ``OptionError`` for an unknown name, naming the nearest, and for a value that can't be meant."""
+        known = [field.name for field in fields(Options)]
+        for name in given:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"did you mean {near[0]}=?" if near else f"the options are {', '.join(known)}"
+                raise OptionError(where=f"{name}=", expected="an option of Checkpoint", found="an unknown name", todo=hint.rstrip("?"))
+        options = Options(**given)
+        for name in ("keep", "in_flight", "slots", "writers"):
+            _check(name, given.get(name, 1), _is_count, "a whole number, 1 or more")
+        _check("chunk_bytes", options.chunk_bytes, lambda n: _is_count(n) and n % 4096 == 0, "a multiple of 4096 bytes")
+        _check("timeout", options.timeout, lambda t: isinstance(t, (int, float)) and t > 0, "seconds, more than 0")
+        for name, allowed in _CHOICES.items():
+            _check(name, getattr(options, name), allowed.__contains__, "one of " + ", ".join(map(repr, allowed)))
+        _check("local", options.local, _is_place, '"auto", a directory or None')
+        return options
+
+
+_CHOICES: dict[str, tuple] = {
+    "resume": ("auto", "required", "off"),
+    "wait_for": ("captured", "local", "external"),
+    "on_error": ("raise", "warn"),
+    "final": (True, False),
+    "state": ("full", "weights"),
+}
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_place(value: Any) -> bool:
+    return value is None or isinstance(value, (str, os.PathLike))
+
+
+def _check(name: str, value: Any, good: Any, expected: str) -> None:
+    if not good(value):
+        raise OptionError(where=f"{name}=", expected=expected, found=repr(value), todo=f"pass {name}= as described")

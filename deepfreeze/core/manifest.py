@@ -1,0 +1,104 @@
+"""The manifest, whose validity makes a directory a checkpoint (docs/format.md, "Manifest"). The engine writes it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import google_crc32c
+
+from deepfreeze.core.errors import CorruptError
+from deepfreeze.core.fields import DAMAGED, Fields, parse_object
+from deepfreeze.core.record import EXTENT, RECORD_HEADER
+
+FORMAT = 1
+# The line of the checksum has one spelling, so that no byte of the file is uncovered.
+_LAST_LINE = re.compile(rb'  "crc32c": "([0-9a-f]{8})"\n\}\n\Z')
+
+
+@dataclass(frozen=True)
+class RecordEntry:
+    """What the manifest says of one rank's record. ``nbytes`` is the sum of its extents; sizes in bytes."""
+
+    rank: int
+    nbytes: int
+    extents: int
+    private: int
+    size: int
+    crc32c: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A committed checkpoint: its identity and the hash of every record. ``created`` is the commit's time in UTC."""
+
+    step: int
+    attempt: str
+    run_id: str
+    structure: str
+    world_size: int
+    file_size: int
+    created: str
+    records: tuple[RecordEntry, ...]
+
+    @property
+    def private(self) -> int:
+        """Private bytes of all ranks together."""
+        return sum(entry.private for entry in self.records)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Manifest:
+        """Reads and checks a manifest file. OSError if it can't be read, CorruptError if it is not valid."""
+        with open(path, "rb") as file:
+            return cls.from_bytes(file.read(), path)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: object) -> Manifest:
+        """Parses a manifest. CorruptError unless its checksum is right and everything in it agrees with itself."""
+        # The line has a fixed length; looking for it anywhere else would be quadratic on hostile input.
+        tail = _LAST_LINE.search(data, max(0, len(data) - 64))
+        if tail is None:
+            raise CorruptError(where=where, expected="a last line with the CRC32C", found="none", todo=DAMAGED)
+        claimed, actual = int(tail[1], 16), google_crc32c.value(data[: tail.start()])
+        if claimed != actual:
+            raise CorruptError(where=where, expected=f"CRC32C {claimed:08x}", found=f"{actual:08x}", todo=DAMAGED)
+        top = Fields(parse_object(data, where), where)
+        top.version(FORMAT)
+        keys = ("format", "step", "attempt", "run_id", "structure", "world_size", "file_size", "created", "records")
+        top.keys(*keys, "crc32c", ordered=True)
+        records = top.items("records")
+        manifest = cls(
+            step=top.integer("step"),
+            attempt=top.hexadecimal("attempt", 32),
+            run_id=top.hexadecimal("run_id", 32),
+            structure=top.hexadecimal("structure", 64),
+            world_size=top.integer("world_size", low=1, high=2**32 - 1),
+            file_size=top.integer("file_size", low=1),
+            created=top.time("created"),
+            records=tuple(_entry(record, where, rank) for rank, record in enumerate(records)),
+        )
+        if len(records) != manifest.world_size:
+            raise top.error(f"{manifest.world_size} records", f"{len(records)}")
+        total = sum(entry.nbytes for entry in manifest.records)
+        if total != manifest.file_size:
+            raise top.error(f"records of {manifest.file_size} bytes in all", f"{total}")
+        return manifest
+
+
+def _entry(value: Any, where: object, rank: int) -> RecordEntry:
+    fields = Fields(value, where, f"records[{rank}]")
+    fields.keys("rank", "bytes", "extents", "private", "size", "crc32c", ordered=True)
+    entry = RecordEntry(
+        rank=fields.integer("rank", low=rank, high=rank),
+        nbytes=fields.integer("bytes"),
+        extents=fields.integer("extents", high=2**32 - 1),
+        private=fields.integer("private"),
+        size=fields.integer("size"),
+        crc32c=int(fields.hexadecimal("crc32c", 8), 16),
+    )
+    size = RECORD_HEADER + EXTENT.itemsize * entry.extents + entry.private + 4
+    if entry.size != size:
+        raise fields.error(f"records[{rank}].size {size}", f"{entry.size}")
+    return entry

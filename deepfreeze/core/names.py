@@ -1,0 +1,173 @@
+"""Every file name of docs/format.md, made and parsed here and nowhere else.
+
+A parser returns None for a name that this module would not have made: ``step-40`` or ``rank-3.record`` (too few digits)
+belong to somebody else and are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+MODEL_FILE = "model.weights.h5"
+MANIFEST_FILE = "manifest.json"
+RUN_FILE = "run.json"
+LOCK_FILE = "lock"
+STRUCTURES_DIR = "structures"
+ABANDONED_DIR = "abandoned"
+TRASH_PREFIX = ".trash-"
+
+MAX_STEP = 2**63 - 1
+MAX_RANK = 2**32 - 1
+
+_HEX32 = re.compile(r"[0-9a-f]{32}\Z")
+_HEX64 = re.compile(r"[0-9a-f]{64}\Z")
+_STEP = re.compile(r"step-([0-9]{10,19})\Z")
+_PARTIAL = re.compile(r"step-([0-9]{10,19})\.partial-([0-9a-f]{32})\Z")
+_ASIDE = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32})\Z")
+_RECORD = re.compile(r"rank-([0-9]{5,10})\.record\Z")
+_SLOT = re.compile(r"rank-([0-9]{5,10})-([0-9]{1,10})\.slot\Z")
+_STRUCTURE = re.compile(r"([0-9a-f]{64})\.json\Z")
+
+
+def new_id() -> str:
+    """A random 128-bit run or attempt id: 32 lower-case hexadecimal digits."""
+    return secrets.token_hex(16)
+
+
+def is_id(text: object) -> bool:
+    """Whether ``text`` is a run or attempt id."""
+    return isinstance(text, str) and _HEX32.match(text) is not None
+
+
+def is_hash(text: object) -> bool:
+    """Whether ``text`` is a SHA-256 in 64 lower-case hexadecimal digits."""
+    return isinstance(text, str) and _HEX64.match(text) is not None
+
+
+def _check_step(step: int) -> int:
+    if not 0 <= step <= MAX_STEP:
+        raise ValueError(f"step {step} is not within 0..{MAX_STEP}")
+    return step
+
+
+def _check_rank(rank: int) -> int:
+    if not 0 <= rank <= MAX_RANK:
+        raise ValueError(f"rank {rank} is not within 0..{MAX_RANK}")
+    return rank
+
+
+def _check_id(attempt: str) -> str:
+    if not is_id(attempt):
+        raise ValueError(f"{attempt!r} is not 32 lower-case hexadecimal digits")
+    return attempt
+
+
+def step_dir(step: int) -> str:
+    """The directory of a committed checkpoint. ValueError if ``step`` is not an i64 >= 0."""
+    return f"step-{_check_step(step):010d}"
+
+
+def parse_step_dir(name: str) -> int | None:
+    """The step of a committed checkpoint's directory name."""
+    match = _STEP.match(name)
+    return _step(match[1]) if match else None
+
+
+def partial_dir(step: int, attempt: str) -> str:
+    """The directory an attempt writes a checkpoint into until its commit."""
+    return f"{step_dir(step)}.partial-{_check_id(attempt)}"
+
+
+def parse_partial_dir(name: str) -> tuple[int, str] | None:
+    """The (step, attempt) of a partial directory's name."""
+    return _step_and_attempt(_PARTIAL.match(name))
+
+
+def abandoned_dir(step: int, attempt: str) -> str:
+    """Where, below ``abandoned/``, a checkpoint newer than the one resumed from is moved."""
+    return f"{step_dir(step)}-{_check_id(attempt)}"
+
+
+def parse_abandoned_dir(name: str) -> tuple[int, str] | None:
+    """The (step, attempt) of an abandoned checkpoint's directory name."""
+    return _step_and_attempt(_ASIDE.match(name))
+
+
+def trash_dir(step: int, attempt: str) -> str:
+    """What a checkpoint is renamed to before it is deleted."""
+    return f"{TRASH_PREFIX}{step_dir(step)}-{_check_id(attempt)}"
+
+
+def parse_trash_dir(name: str) -> tuple[int, str] | None:
+    """The (step, attempt) of a checkpoint that is being deleted."""
+    if not name.startswith(TRASH_PREFIX):
+        return None
+    return _step_and_attempt(_ASIDE.match(name[len(TRASH_PREFIX) :]))
+
+
+def record_file(rank: int) -> str:
+    """A rank's record within a checkpoint. ValueError if ``rank`` is not a u32."""
+    return f"rank-{_check_rank(rank):05d}.record"
+
+
+def parse_record_file(name: str) -> int | None:
+    """The rank of a record's file name."""
+    match = _RECORD.match(name)
+    return _rank(match[1]) if match else None
+
+
+def structure_file(structure_hash: str) -> str:
+    """The file, below ``structures/``, of the structure with this hash. ValueError if it is no SHA-256."""
+    if not is_hash(structure_hash):
+        raise ValueError(f"{structure_hash!r} is not 64 lower-case hexadecimal digits")
+    return f"{structure_hash}.json"
+
+
+def parse_structure_file(name: str) -> str | None:
+    """The hash in a structure's file name."""
+    match = _STRUCTURE.match(name)
+    return match[1] if match else None
+
+
+def local_dir(uid: int, run_id: str) -> str:
+    """A run's directory below the local tier's root, for one user."""
+    return f"deepfreeze-{uid}/{_check_id(run_id)}"
+
+
+def slot_file(rank: int, index: int) -> str:
+    """Slot ``index`` of a rank on the local tier."""
+    if index < 0:
+        raise ValueError(f"slot index {index} is negative")
+    return f"rank-{_check_rank(rank):05d}-{index}.slot"
+
+
+def parse_slot_file(name: str) -> tuple[int, int] | None:
+    """The (rank, index) of a slot's file name."""
+    match = _SLOT.match(name)
+    if not match:
+        return None
+    rank, index = _rank(match[1]), int(match[2])
+    return None if rank is None or str(index) != match[2] else (rank, index)
+
+
+def temporary(name: str) -> str:
+    """What a file that is being replaced is called until its rename."""
+    return f"{name}.tmp"
+
+
+def _step(digits: str) -> int | None:
+    step = int(digits)
+    return step if step <= MAX_STEP and f"{step:010d}" == digits else None
+
+
+def _rank(digits: str) -> int | None:
+    rank = int(digits)
+    return rank if rank <= MAX_RANK and f"{rank:05d}" == digits else None
+
+
+def _step_and_attempt(match: re.Match[str] | None) -> tuple[int, str] | None:
+    if match is None:
+        return None
+    step = _step(match[1])
+    return None if step is None else (step, match[2])

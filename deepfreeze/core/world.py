@@ -1,0 +1,131 @@
+"""The ranks of a job, and the few times they talk: at the start, and never while training.
+
+The world is Horovod's if it is initialised, else one rank, also under ``mpirun``: independent jobs are not replicas. An
+mpi4py communicator counts only when it is given.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from deepfreeze.core.errors import Error, OptionError, WorldError
+
+T = TypeVar("T")
+
+
+class World(Protocol):
+    """Rank and size, and two collective operations that every rank must call in the same order."""
+
+    rank: int
+    size: int
+
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's value, on every rank. Any picklable object."""
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's value, by rank, on every rank."""
+
+
+class OneRank:
+    """A job of one process."""
+
+    rank = 0
+    size = 1
+
+    def broadcast(self, value: Any) -> Any:
+        """The value itself."""
+        return value
+
+    def gather(self, value: Any) -> list[Any]:
+        """The value alone."""
+        return [value]
+
+
+class HorovodWorld:
+    """The ranks of ``hvd.init()``."""
+
+    def __init__(self, hvd: Any) -> None:
+        self._hvd = hvd
+        self.rank = hvd.rank()
+        self.size = hvd.size()
+
+    def broadcast(self, value: Any) -> Any:
+        """Through Horovod's own transport, so it works under MPI and gloo."""
+        return self._hvd.broadcast_object(value, root_rank=0)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Through Horovod's own transport, so it works under MPI and gloo."""
+        return self._hvd.allgather_object(value)
+
+
+class MpiWorld:
+    """The ranks of an mpi4py communicator."""
+
+    def __init__(self, comm: Any) -> None:
+        self._comm = comm
+        self.rank = comm.Get_rank()
+        self.size = comm.Get_size()
+
+    def broadcast(self, value: Any) -> Any:
+        """``comm.bcast``."""
+        return self._comm.bcast(value, root=0)
+
+    def gather(self, value: Any) -> list[Any]:
+        """``comm.allgather``."""
+        return self._comm.allgather(value)
+
+
+def current(comm: Any = None) -> World:
+    """The given communicator's world, else Horovod's, else one rank."""
+    if comm is not None:
+        if not hasattr(comm, "allgather"):
+            raise OptionError(
+                where="world", expected="an mpi4py communicator", found=repr(comm), todo="pass e.g. mpi4py.MPI.COMM_WORLD"
+            )
+        return MpiWorld(comm)
+    hvd = sys.modules.get("horovod.tensorflow")
+    if hvd is not None and hvd.is_initialized():
+        return HorovodWorld(hvd)
+    return OneRank()
+
+
+def together(world: World, action: Callable[[], T]) -> list[T]:
+    """Runs ``action`` on every rank and returns all results by rank; if it fails anywhere, raises on every rank.
+
+    A rank raises its own error if it has one, else a ``WorldError`` that names the first rank that failed. So no rank is left
+    waiting for one that has given up.
+    """
+    mine: tuple[T | None, BaseException | None]
+    try:
+        mine = (action(), None)
+    except Exception as error:
+        mine = (None, error)
+    outcomes = world.gather((mine[0], None if mine[1] is None else _portable(mine[1])))
+    if mine[1] is not None:
+        raise mine[1]
+    for rank, (_, error) in enumerate(outcomes):
+        if error is not None:
+            raise WorldError(
+                where=f"rank {world.rank}",
+                expected="all ranks to get through the start",
+                found=f"rank {rank} failed: {error}",
+                todo=f"mend what rank {rank} reports",
+            ) from error
+    return [value for value, _ in outcomes]
+
+
+def on_rank_0(world: World, action: Callable[[], T]) -> T:
+    """Rank 0 runs ``action`` and all ranks get its result, or its error."""
+    results = together(world, action if world.rank == 0 else lambda: None)
+    return results[0]  # type: ignore[return-value]
+
+
+def _portable(error: BaseException) -> Error:
+    """An error that any rank can unpickle."""
+    if isinstance(error, Error):
+        return error
+    return WorldError(
+        where=type(error).__name__, expected="no error", found=str(error) or "no message", todo="see that rank's traceback"
+    )
