@@ -1,0 +1,73 @@
+"""DeepFreeze: checkpoints of Keras/TensorFlow training, as often as every step, at almost no cost.
+
+    model.fit(x, y, callbacks=[..., deepfreeze.Checkpoint("runs/nt3", every=15)])
+
+Importing this package imports neither TensorFlow nor the native engine: reading checkpoints needs numpy and h5py only.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from deepfreeze.core.errors import (
+    CorruptError,
+    EngineError,
+    Error,
+    LockedError,
+    NotFoundError,
+    OptionError,
+    RunError,
+    StructureError,
+    UnsupportedError,
+    WaitError,
+    WorldError,
+)
+from deepfreeze.thaw.locate import CheckpointInfo, checkpoints, latest
+from deepfreeze.thaw.read import read
+from deepfreeze.thaw.restore import restore
+
+if TYPE_CHECKING:
+    from deepfreeze.callback import Checkpoint, CheckpointWarning, Stats
+    from deepfreeze.distributed import BroadcastState, DistributedOptimizer
+
+__version__ = "0.1.0"
+
+# Loaded on first use: these import TensorFlow, Horovod or the engine.
+_LAZY = {
+    "Checkpoint": "deepfreeze.callback",
+    "CheckpointWarning": "deepfreeze.callback",
+    "Stats": "deepfreeze.callback",
+    "BroadcastState": "deepfreeze.distributed",
+    "DistributedOptimizer": "deepfreeze.distributed",
+}
+
+__all__ = [
+    "BroadcastState",
+    "Checkpoint",
+    "CheckpointInfo",
+    "CheckpointWarning",
+    "CorruptError",
+    "DistributedOptimizer",
+    "EngineError",
+    "Error",
+    "LockedError",
+    "NotFoundError",
+    "OptionError",
+    "RunError",
+    "Stats",
+    "StructureError",
+    "UnsupportedError",
+    "WaitError",
+    "WorldError",
+    "checkpoints",
+    "latest",
+    "read",
+    "restore",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

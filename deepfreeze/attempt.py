@@ -1,0 +1,123 @@
+"""One start of a job in a run: lock, recovery of what a dead attempt left, the choice of a step, restore.
+
+Rank 0 alone looks at the run and decides; the others learn it. All of it happens before training; none of it while training.
+Imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from deepfreeze.core import names
+from deepfreeze.core.config import Options
+from deepfreeze.core.errors import NotFoundError
+from deepfreeze.core.layout_probe import tf_variable
+from deepfreeze.core.lock import Lock
+from deepfreeze.core.run import Run
+from deepfreeze.core.world import World, on_rank_0, together
+from deepfreeze.freeze import local_tier
+from deepfreeze.freeze.saver import Target
+from deepfreeze.thaw import recover
+from deepfreeze.thaw.restore import restore
+
+log = logging.getLogger("deepfreeze")
+
+
+@dataclass
+class Attempt:
+    """``step``: where training goes on; ``resumed``: the step restored, or None; ``target``: where to write."""
+
+    target: Target
+    world: World
+    step: int
+    resumed: int | None
+    lock: Lock | None  # rank 0's
+
+    @staticmethod
+    def start(path: str, model: Any, options: Options, world: World) -> Attempt:
+        """Collective. Raises ``RunError``, ``LockedError``, ``NotFoundError``, ``StructureError``, ``CorruptError`` on every rank;
+        the lock is free again then."""
+        locks: list[Lock] = []
+
+        def take() -> Target:
+            run = Run.open_for_writing(path)
+            locks.append(Lock.acquire(path, world.size))
+            run.clear_trash()
+            return Target(path, run.run_id, names.new_id())
+
+        try:
+            target = on_rank_0(world, take)
+            _recover(target, options, world)
+            newest = on_rank_0(world, lambda: _choose(path, options.resume))
+            if newest is not None:
+                together(world, lambda: _restore(model, path, newest, options, world))
+            step = newest if newest is not None else int(tf_variable(model.optimizer.iterations).numpy())
+            on_rank_0(world, lambda: _abandon_newer(path, step))
+        except BaseException:
+            for lock in locks:
+                lock.release()
+            raise
+        return Attempt(target, world, step, newest, locks[0] if locks else None)
+
+    def close(self) -> None:
+        """Gives the lock back."""
+        if self.lock is not None:
+            self.lock.release()
+
+
+def _choose(path: str, resume: str) -> int | None:
+    """Rank 0: the newest committed step, unless resuming is off."""
+    if resume == "off":
+        return None
+    steps = Run.open(path).committed()
+    if not steps and resume == "required":
+        raise NotFoundError(
+            where=path,
+            expected='a checkpoint to resume from (resume="required")',
+            found="none",
+            todo='check the path, or start afresh with resume="auto"',
+        )
+    return steps[-1] if steps else None
+
+
+def _restore(model: Any, path: str, step: int, options: Options, world: World) -> None:
+    info = restore(model, path, step, rank=world.rank, world_size=world.size)
+    if info.state == "weights":
+        # The optimizer was not saved: only its count goes on, because checkpoints are named by it.
+        tf_variable(model.optimizer.iterations).assign(step)
+
+
+def _abandon_newer(path: str, step: int) -> None:
+    """Rank 0: what is newer than the step training goes on from belongs to another history."""
+    run = Run.open(path)
+    for newer in [s for s in run.committed() if s > step]:
+        moved = run.abandon(newer, run.manifest(newer).attempt)
+        log.warning("going on from step %d: step %d moved to %s", step, newer, moved)
+
+
+def _recover(target: Target, options: Options, world: World) -> None:
+    """Commits what a dead attempt left whole, on the run or on reachable local tiers, and clears the rest."""
+    node = recover.host_name()
+    folders = [local_tier.directory(base, target.run_id) for base in local_tier.candidates(options.local)]
+    leads = world.rank == world.gather(node).index(node)  # one rank a node speaks for its local tier
+    mine = [recover.SlotReport(node, slot) for folder in folders if leads for slot in recover.leftover_slots(folder)]
+    reports = [report for rank in together(world, lambda: mine) for report in rank]
+
+    def decide() -> recover.Recovery:
+        run = Run.open(target.run)
+        newest = max(run.committed(), default=None)
+        return recover.plan_recovery(newest, recover.partial_states(run), reports)
+
+    plan = on_rank_0(world, decide)
+    together(world, lambda: recover.transfer(Run.open(target.run), plan.transfer.get(node, []) if leads else []))
+    finished = on_rank_0(world, lambda: recover.finish(Run.open(target.run), plan))
+    if world.rank == 0:
+        for step, attempt in finished.committed:
+            log.warning("step %d of attempt %s, cut short, is now committed", step, attempt)
+        for step, attempt, reason in finished.lost:
+            log.warning("step %d of attempt %s could not be finished: %s", step, attempt, reason)
+    for folder in folders if leads else ():
+        recover.discard(map(str, folder.glob("*.slot")))
+        local_tier.discard(folder)

@@ -1,0 +1,82 @@
+"""Data-parallel training of Keras 3 models under Horovod, whose own Keras module fails on Keras 3. Imports TensorFlow and
+Horovod when used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deepfreeze.core.errors import UnsupportedError
+from deepfreeze.core.hooks import Hooks
+from deepfreeze.core.layout_probe import tf_variable, variable_name
+
+
+def DistributedOptimizer(optimizer: Any) -> Any:  # noqa: N802: named as Horovod names its own
+    """The same optimizer, averaging its gradients over all ranks before each update.
+
+    One allreduce per tensor, so that each weight is updated, and captured, as soon as its own gradient is there; Horovod fuses
+    small ones by itself. (A grouped allreduce would end only with the last gradient.)
+
+    Args:
+        optimizer: a Keras 3 optimizer that has not been built.
+
+    Returns:
+        an optimizer of a subclass of its class, made from its config.
+
+    Raises:
+        UnsupportedError: for an optimizer that is not Keras 3's (Horovod's own works there), or is built already.
+    """
+    import horovod.tensorflow as hvd
+
+    base = type(optimizer)
+    if not hasattr(optimizer, "apply"):
+        raise _unsupported("a Keras 3 optimizer", f"{base.__module__}.{base.__name__}", "use horovod.tensorflow.keras for it")
+    if getattr(optimizer, "built", False):
+        raise _unsupported("an optimizer without state", "one that is built", "wrap it before model.compile")
+
+    class Distributed(base):  # type: ignore[valid-type, misc]
+        """Averages gradients, then does what its base does."""
+
+        def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
+            """See ``keras.optimizers.Optimizer.apply``."""
+            if hvd.size() > 1:
+                grads = [None if g is None else hvd.allreduce(g, op=hvd.Average) for g in grads]
+            return super().apply(grads, trainable_variables)
+
+    Distributed.__name__, Distributed.__qualname__ = base.__name__, base.__qualname__
+    Distributed.__module__ = base.__module__
+    return Distributed.from_config(optimizer.get_config())
+
+
+class BroadcastState(Hooks):
+    """Callback: when training begins, every rank takes the state of rank ``root_rank``.
+
+    Weights, other saved variables and optimizer slots; not the random seeds, which should differ. Keras 3 and tf_keras. Put it
+    before or after ``Checkpoint``: a restored state is the same on all ranks anyway.
+    """
+
+    def __init__(self, root_rank: int = 0) -> None:
+        super().__init__()
+        self._root = root_rank
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Broadcasts."""
+        import horovod.tensorflow as hvd
+
+        if hvd.size() == 1:
+            return
+        optimizer = self.model.optimizer
+        if not getattr(optimizer, "built", True) or not _variables(optimizer):
+            optimizer.build(self.model.trainable_variables)
+        variables = [*self.model.variables, *_variables(optimizer)]
+        unique = {id(v): v for v in variables if not variable_name(v).endswith("seed_generator_state")}
+        hvd.broadcast_variables([tf_variable(v) for v in unique.values()], self._root)
+
+
+def _variables(optimizer: Any) -> list[Any]:
+    own = optimizer.variables
+    return list(own() if callable(own) else own)
+
+
+def _unsupported(expected: str, found: str, todo: str) -> UnsupportedError:
+    return UnsupportedError(where="deepfreeze.DistributedOptimizer", expected=expected, found=found, todo=todo)

@@ -1,0 +1,125 @@
+"""Hands captured shards to the native engine, zero-copy, and keeps them alive until it lets go.
+
+The engine reads TensorFlow's buffers where they lie. Python only holds the references: a step's tensors are dropped when the
+engine reports the step as released. Imports no TensorFlow: anything with a buffer at an address can be handed over.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import veloc_bindings
+from deepfreeze.core.errors import EngineError, WaitError
+from veloc_bindings import EngineFault, Report
+
+# As df_region lies in memory: where, how many bytes, and their place in the assembled file.
+REGION = np.dtype([("data", np.uint64), ("nbytes", np.uint64), ("file_offset", np.uint64)])
+
+
+@dataclass(frozen=True)
+class Regions:
+    """A rank's part of every checkpoint: region i is ``nbytes[i]`` bytes at ``place[i]`` of buffer ``buffer[i]``."""
+
+    buffer: np.ndarray
+    place: np.ndarray
+    nbytes: np.ndarray
+    file_offset: np.ndarray
+
+    def at(self, bases: np.ndarray) -> np.ndarray:
+        """The regions when the buffers lie at these addresses (uint64): a ``REGION`` array sorted by file offset."""
+        regions = np.empty(len(self.buffer), REGION)
+        regions["data"] = bases[self.buffer] + self.place.astype(np.uint64)
+        regions["nbytes"] = self.nbytes
+        regions["file_offset"] = self.file_offset
+        return regions
+
+
+class Handoff:
+    """One rank's engine and the captured tensors it still reads."""
+
+    def __init__(self, where: str, timeout: float, **options: Any) -> None:
+        self._where = where
+        self._timeout = timeout
+        self._held: dict[int, Sequence[Any]] = {}
+        self._unfinished: set[int] = set()
+        try:
+            self._engine = veloc_bindings.Engine(**options)
+        except EngineFault as fault:
+            raise _failed(where, "an engine", fault) from fault
+
+    @property
+    def unfinished(self) -> list[int]:
+        """Steps handed over that are neither committed nor failed, as of the last ``poll``."""
+        return sorted(self._unfinished)
+
+    def submit(self, step: int, regions: np.ndarray, private: bytes, hold: Sequence[Any]) -> None:
+        """Hands over one step; ``hold`` are the objects whose memory ``regions`` (dtype ``REGION``) point to.
+
+        Waits, at most the time-out, while as many checkpoints are in memory as may be. Raises ``WaitError`` then.
+        """
+        self._held[step] = hold
+        try:
+            self._engine.submit(step, regions, private, self._timeout)
+        except EngineFault as fault:
+            del self._held[step]
+            raise _failed(self._where, f"to take step {step}", fault) from fault
+        self._unfinished.add(step)
+
+    def wait(self, step: int, level: int) -> None:
+        """Blocks until the step has reached the level. Raises ``WaitError`` or ``EngineError``."""
+        try:
+            self._engine.wait(step, level, self._timeout)
+        except EngineFault as fault:
+            raise _failed(self._where, f"step {step} to be protected", fault) from fault
+
+    def poll(self) -> list[Report]:
+        """What changed since the last poll; drops the tensors the engine has let go of. Never blocks."""
+        reports = self._engine.poll() if self._unfinished or self._held else []
+        for report in reports:
+            if report.released:
+                self._held.pop(report.step, None)
+            if report.code != veloc_bindings.DF_OK or report.level == veloc_bindings.DF_EXTERNAL:
+                self._unfinished.discard(report.step)
+        return reports
+
+    def drain(self, seconds: float) -> bool:
+        """Waits until everything handed over is committed or failed. False if it is not after ``seconds``."""
+        try:
+            self._engine.drain(seconds)
+        except EngineFault as fault:
+            if fault.code == veloc_bindings.DF_TIMEOUT:
+                self._last_wait = fault
+                return False
+            raise _failed(self._where, "everything in flight to be committed", fault) from fault
+        return True
+
+    def give_up(self) -> WaitError:
+        """The error to raise when ``drain`` has returned False for the last time; it names who is missing."""
+        return _failed(self._where, "everything in flight to be committed", self._last_wait)  # type: ignore[return-value]
+
+    def close(self) -> None:
+        """Stops the engine and drops every tensor."""
+        self._engine.close()
+        self._held.clear()
+
+
+def _failed(where: str, expected: str, fault: EngineFault) -> EngineError:
+    kind = WaitError if fault.code == veloc_bindings.DF_TIMEOUT else EngineError
+    return kind(where=where, expected=expected, found=str(fault), todo=_ADVICE.get(fault.code, "see the message above"))
+
+
+_ADVICE = {
+    veloc_bindings.DF_TIMEOUT: "check that rank and its storage, or allow more time with timeout=",
+    veloc_bindings.DF_NO_SPACE: "free space there, or lower keep=",
+    veloc_bindings.DF_IO: "check the file system that the message names",
+}
+
+
+def buffer_address(data: np.ndarray) -> int:
+    """Address of an array's first byte."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(data)) if data.nbytes else 0

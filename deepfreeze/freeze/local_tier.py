@@ -1,0 +1,73 @@
+"""Where a node keeps its shards until they are external: memory-backed if there is plenty, else disk, else nowhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from deepfreeze.core.errors import OptionError
+
+# "auto" takes at most this share of what is free: the rest is the training's.
+_SHARE = 0.5
+
+
+def candidates(local: str | os.PathLike | None) -> list[Path]:
+    """The base directories that ``local`` allows, best first: ``"auto"``, a directory, or None."""
+    if local is None:
+        return []
+    if local == "auto":
+        shm = Path("/dev/shm")
+        bases = [shm] if shm.is_dir() and os.access(shm, os.W_OK) else []
+        return [*bases, Path(tempfile.gettempdir())]
+    path = Path(local)
+    if not path.is_dir():
+        raise OptionError(
+            where=f"local={os.fspath(local)!r}",
+            expected='an existing directory on node-local storage, "auto" or None',
+            found="no such directory",
+            todo="create it on every node, or pass local=None to write to the external store alone",
+        )
+    return [path]
+
+
+def directory(base: Path, run_id: str) -> Path:
+    """This user's and run's directory below a base."""
+    return base / f"deepfreeze-{os.getuid()}" / run_id
+
+
+def choose(local: str | os.PathLike | None, run_id: str, need: int) -> Path | None:
+    """Creates and returns the directory for slots of ``need`` bytes in all on this node; None if there is no room, or no
+    local tier is wanted. An explicit directory is taken as it is: when it fills up, the engine says so."""
+    for base in candidates(local):
+        if local == "auto" and need > _SHARE * _free(base):
+            continue
+        chosen = directory(base, run_id)
+        chosen.parent.mkdir(mode=0o700, exist_ok=True)
+        chosen.mkdir(mode=0o700, exist_ok=True)
+        return chosen
+    return None
+
+
+def discard(chosen: Path) -> None:
+    """Removes the directory if nothing is left in it, and its parent likewise."""
+    for path in (chosen, chosen.parent):
+        try:
+            path.rmdir()
+        except OSError:
+            return
+
+
+def _free(base: Path) -> int:
+    free = shutil.disk_usage(base).free
+    if base == Path("/dev/shm"):
+        free = min(free, _memory_available())
+    return free
+
+
+def _memory_available() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
