@@ -7,13 +7,14 @@ Imports TensorFlow.
 from __future__ import annotations
 
 import logging
+import socket
 from dataclasses import dataclass
 from typing import Any
 
 from deepfreeze.core import names
 from deepfreeze.core.config import Options
 from deepfreeze.core.errors import NotFoundError
-from deepfreeze.core.layout_probe import tf_variable
+from deepfreeze.core.keras_model import tf_variable
 from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
 from deepfreeze.core.world import World, on_rank_0, together
@@ -99,25 +100,14 @@ def _abandon_newer(path: str, step: int) -> None:
 
 def _recover(target: Target, options: Options, world: World) -> None:
     """Commits what a dead attempt left whole, on the run or on reachable local tiers, and clears the rest."""
-    node = recover.host_name()
+    node = socket.gethostname()
     folders = [local_tier.directory(base, target.run_id) for base in local_tier.candidates(options.local)]
     leads = world.rank == world.gather(node).index(node)  # one rank a node speaks for its local tier
-    mine = [recover.SlotReport(node, slot) for folder in folders if leads for slot in recover.leftover_slots(folder)]
-    reports = [report for rank in together(world, lambda: mine) for report in rank]
-
-    def decide() -> recover.Recovery:
-        run = Run.open(target.run)
-        newest = max(run.committed(), default=None)
-        return recover.plan_recovery(newest, recover.partial_states(run), reports)
-
-    plan = on_rank_0(world, decide)
-    together(world, lambda: recover.transfer(Run.open(target.run), plan.transfer.get(node, []) if leads else []))
-    finished = on_rank_0(world, lambda: recover.finish(Run.open(target.run), plan))
-    if world.rank == 0:
-        for step, attempt in finished.committed:
-            log.warning("step %d of attempt %s, cut short, is now committed", step, attempt)
-        for step, attempt, reason in finished.lost:
-            log.warning("step %d of attempt %s could not be finished: %s", step, attempt, reason)
+    found = [(node, slot) for folder in folders for slot in recover.leftover_slots(folder)] if leads else []
+    slots = [pair for rank in together(world, lambda: found) for pair in rank]
+    plan = on_rank_0(world, lambda: recover.plan(Run.open(target.run), slots))
+    together(world, lambda: recover.transfer(plan, node, target.run) if leads else [])
+    on_rank_0(world, lambda: recover.finish(plan, Run.open(target.run)))
     for folder in folders if leads else ():
-        recover.discard(map(str, folder.glob("*.slot")))
+        recover.clear_slots(folder)
         local_tier.discard(folder)

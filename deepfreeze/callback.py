@@ -18,13 +18,14 @@ from deepfreeze.core import world as worlds
 from deepfreeze.core.config import Options
 from deepfreeze.core.errors import EngineError, Error, OptionError
 from deepfreeze.core.hooks import Hooks
-from deepfreeze.core.layout_probe import tf_variable
+from deepfreeze.core.keras_model import build_optimizer, tf_variable
 from deepfreeze.core.placement import balanced
+from deepfreeze.freeze import handoff
 from deepfreeze.freeze.capture import Capture, refuse
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.progress import Progress
-from veloc_bindings import DF_EXTERNAL, DF_OK, Report
+from veloc_bindings import EXTERNAL, OK, Report
 
 
 class CheckpointWarning(UserWarning):
@@ -84,6 +85,8 @@ class Checkpoint(Hooks):
         from (0 in a fresh run). ``fit`` does it if you don't; do it yourself to start the input at the right batch."""
         if self._attempt is None:
             refuse(model)
+            handoff.load()
+            build_optimizer(model)
             world = worlds.current(self._options.world)
             self._attempt = Attempt.start(self._run, model, self._options, world)
             self.stats.resumed = self._attempt.resumed
@@ -177,7 +180,7 @@ class Checkpoint(Hooks):
     def _note(self, report: Report) -> None:
         if report.step < 0:
             warnings.warn(report.message, CheckpointWarning, stacklevel=4)
-        elif report.code != DF_OK:
+        elif report.code != OK:
             self._fail(
                 EngineError(
                     where=os.path.join(self._run, f"step {report.step}"),
@@ -189,7 +192,7 @@ class Checkpoint(Hooks):
         else:
             if report.local_s >= 0:
                 self.stats.local[report.step] = report.local_s
-            if report.level == DF_EXTERNAL:
+            if report.level == EXTERNAL:
                 self.stats.committed[report.step] = report.external_s
 
     def _drain(self) -> None:

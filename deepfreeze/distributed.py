@@ -8,7 +8,7 @@ from typing import Any
 
 from deepfreeze.core.errors import UnsupportedError
 from deepfreeze.core.hooks import Hooks
-from deepfreeze.core.layout_probe import tf_variable, variable_name
+from deepfreeze.core.keras_model import build_optimizer, is_seed, optimizer_variables, tf_variable
 
 
 def DistributedOptimizer(optimizer: Any) -> Any:  # noqa: N802: named as Horovod names its own
@@ -30,7 +30,9 @@ def DistributedOptimizer(optimizer: Any) -> Any:  # noqa: N802: named as Horovod
 
     base = type(optimizer)
     if not hasattr(optimizer, "apply"):
-        raise _unsupported("a Keras 3 optimizer", f"{base.__module__}.{base.__name__}", "use horovod.tensorflow.keras for it")
+        raise _unsupported(
+            "a Keras 3 optimizer", f"{base.__module__}.{base.__name__}", "use horovod.tensorflow.keras for it"
+        )
     if getattr(optimizer, "built", False):
         raise _unsupported("an optimizer without state", "one that is built", "wrap it before model.compile")
 
@@ -65,17 +67,10 @@ class BroadcastState(Hooks):
 
         if hvd.size() == 1:
             return
-        optimizer = self.model.optimizer
-        if not getattr(optimizer, "built", True) or not _variables(optimizer):
-            optimizer.build(self.model.trainable_variables)
-        variables = [*self.model.variables, *_variables(optimizer)]
-        unique = {id(v): v for v in variables if not variable_name(v).endswith("seed_generator_state")}
+        build_optimizer(self.model)
+        variables = [*self.model.variables, *optimizer_variables(self.model)]
+        unique = {id(v): v for v in variables if not is_seed(v)}
         hvd.broadcast_variables([tf_variable(v) for v in unique.values()], self._root)
-
-
-def _variables(optimizer: Any) -> list[Any]:
-    own = optimizer.variables
-    return list(own() if callable(own) else own)
 
 
 def _unsupported(expected: str, found: str, todo: str) -> UnsupportedError:

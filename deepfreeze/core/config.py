@@ -37,7 +37,9 @@ class Options:
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f"did you mean {near[0]}=?" if near else f"the options are {', '.join(known)}"
-                raise OptionError(where=f"{name}=", expected="an option of Checkpoint", found="an unknown name", todo=hint.rstrip("?"))
+                raise OptionError(
+                    where=f"{name}=", expected="an option of Checkpoint", found="an unknown name", todo=hint.rstrip("?")
+                )
         options = Options(**given)
         for name in ("keep", "in_flight", "slots", "writers"):
             _check(name, given.get(name, 1), _is_count, "a whole number, 1 or more")

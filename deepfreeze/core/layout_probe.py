@@ -21,12 +21,11 @@ import h5py
 import numpy as np
 
 from deepfreeze.core.errors import UnsupportedError
+from deepfreeze.core.keras_model import is_seed, tf_variable, variable_name
 from deepfreeze.core.tensors import PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
 
 # Tokens are stored as int64 scalars from here on: far from any count that a model would store itself.
 _FIRST_TOKEN = 0x0DF0_0000_0000
-# Keras 3 names the state of every random layer's SeedGenerator so. Its weights file leaves it out.
-_SEED_SUFFIX = "seed_generator_state"
 
 
 @dataclass(frozen=True)
@@ -94,20 +93,10 @@ def probe_file(model: Any, state: str = "full") -> Probe:
         role = REPLICATED if of_optimizer or id(variable) in trainable else RANK_LOCAL
         slots.append(Slot(path, variable, _spec(name, variable, role)))
     saved = {id(slot.variable) for slot in slots}
-    seeds = [v for v in model.variables if variable_name(v).endswith(_SEED_SUFFIX) and id(v) not in saved]
+    seeds = [v for v in model.variables if is_seed(v) and id(v) not in saved]
     for n, variable in enumerate(seeds if state == "full" else ()):
         slots.append(Slot(f"seeds/{n}", variable, _spec(_unique(variable_name(variable), names), variable, PER_RANK)))
     return Probe(tuple(slots), template)
-
-
-def variable_name(variable: Any) -> str:
-    """Keras 3's ``path``, or Keras 2's ``name`` without its ``:0``."""
-    return getattr(variable, "path", None) or variable.name.removesuffix(":0")
-
-
-def tf_variable(variable: Any) -> Any:
-    """The ``tf.Variable`` inside a Keras 3 variable; a Keras 2 one is its own."""
-    return variable.value if hasattr(variable, "path") else variable
 
 
 def _spec(name: str, variable: Any, role: str) -> TensorSpec:
@@ -124,9 +113,7 @@ def _spec(name: str, variable: Any, role: str) -> TensorSpec:
 
 
 # Stored by HDF5 as they lie in memory.
-_PLAIN_DTYPES = frozenset(
-    "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()
-)
+_PLAIN_DTYPES = frozenset("float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
 
 
 def _saveables(root: Any) -> dict[int, Any]:

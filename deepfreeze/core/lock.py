@@ -180,7 +180,7 @@ def _settled(fd: int) -> dict[str, Any] | None:
 def _read(fd: int) -> dict[str, Any] | None:
     try:
         value = json.loads(os.pread(fd, 4096, 0))
-        holder = {"host": str(value["host"]), "pid": int(value["pid"]), "since": str(value["since"])}
+        holder: dict[str, Any] = {"host": str(value["host"]), "pid": int(value["pid"]), "since": str(value["since"])}
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None  # empty, or being written
     return holder if 0 < holder["pid"] < 2**31 else None

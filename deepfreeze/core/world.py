@@ -82,7 +82,10 @@ def current(comm: Any = None) -> World:
     if comm is not None:
         if not hasattr(comm, "allgather"):
             raise OptionError(
-                where="world", expected="an mpi4py communicator", found=repr(comm), todo="pass e.g. mpi4py.MPI.COMM_WORLD"
+                where="world",
+                expected="an mpi4py communicator",
+                found=repr(comm),
+                todo="pass e.g. mpi4py.MPI.COMM_WORLD",
             )
         return MpiWorld(comm)
     hvd = sys.modules.get("horovod.tensorflow")
@@ -127,5 +130,8 @@ def _portable(error: BaseException) -> Error:
     if isinstance(error, Error):
         return error
     return WorldError(
-        where=type(error).__name__, expected="no error", found=str(error) or "no message", todo="see that rank's traceback"
+        where=type(error).__name__,
+        expected="no error",
+        found=str(error) or "no message",
+        todo="see that rank's traceback",
     )

@@ -13,7 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from deepfreeze.core.errors import EngineError, UnsupportedError
-from deepfreeze.core.layout_probe import Probe, tf_variable, variable_name
+from deepfreeze.core.keras_model import is_seed, optimizer_variables, tf_variable, variable_name
+from deepfreeze.core.layout_probe import Probe
 from deepfreeze.core.placement import Placement, Shard
 from deepfreeze.core.structure import Structure
 from deepfreeze.core.tensors import PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
@@ -101,7 +102,9 @@ class Capture:
                 elif slot is not None and (slot.spec.role == REPLICATED or self._rank == 0):
                     rows.append((g, place, piece.nbytes, offsets[slot.path] + piece.start))
                 elif id(piece.variable) in {id(tf_variable(v)) for v in self._replicated}:
-                    raise _unmatched(piece.variable.name, "in the model's weights file", "a variable that Keras leaves out")
+                    raise _unmatched(
+                        piece.variable.name, "in the model's weights file", "a variable that Keras leaves out"
+                    )
                 place += piece.nbytes
         mine = {id(tf_variable(v)) for v in self._replicated} | captured
         for slot in probe.slots:
@@ -144,7 +147,7 @@ class Capture:
         known = {id(v) for v in self._replicated}
         metrics = [v for metric in getattr(self._model, "metrics", ()) for v in metric.variables]
         local = {id(v): v for v in [*self._model.variables, *metrics] if id(v) not in known}
-        variables = [v for v in local.values() if self._rank == 0 or variable_name(v).endswith("seed_generator_state")]
+        variables = [v for v in local.values() if self._rank == 0 or is_seed(v)]
         pieces = [Piece(-1, tf_variable(v), 0, _spec(v, RANK_LOCAL).nbytes) for v in variables]
         if any(piece.nbytes for piece in pieces):
             self._groups.append(Group([piece for piece in pieces if piece.nbytes], copy=True))
@@ -160,9 +163,13 @@ def refuse(model: Any) -> None:
     if tf.distribute.has_strategy() or type(getattr(model, "distribute_strategy", None)).__name__ not in _NO_STRATEGY:
         raise _unsupported("no tf.distribute strategy", "one", "run one process per replica, with Horovod")
     if getattr(optimizer, "gradient_accumulation_steps", None):
-        raise _unsupported("an update in every step", "gradient accumulation", "train without gradient_accumulation_steps")
+        raise _unsupported(
+            "an update in every step", "gradient accumulation", "train without gradient_accumulation_steps"
+        )
     if getattr(model, "jit_compile", False) is True or getattr(model, "_jit_compile", False) is True:
-        raise _unsupported("a train function without XLA", "jit_compile=True", "compile the model with jit_compile=False")
+        raise _unsupported(
+            "a train function without XLA", "jit_compile=True", "compile the model with jit_compile=False"
+        )
     on_device = [v for v in model.variables if "GPU" in str(getattr(tf_variable(v), "device", ""))]
     if on_device:
         raise _unsupported("variables in host memory", f"{variable_name(on_device[0])} on a GPU", "train on the CPU")
@@ -177,7 +184,10 @@ def _unsupported(expected: str, found: str, todo: str) -> UnsupportedError:
 
 def _unmatched(name: str, expected: str, found: str) -> UnsupportedError:
     return UnsupportedError(
-        where=f"variable {name}", expected=f"to find it {expected}", found=found, todo="let the layer save its variables as they are"
+        where=f"variable {name}",
+        expected=f"to find it {expected}",
+        found=found,
+        todo="let the layer save its variables as they are",
     )
 
 
@@ -185,8 +195,7 @@ def _replicated(model: Any, state: str) -> Sequence[Any]:
     """Trainable weights, then the optimizer's variables."""
     variables = list(model.trainable_variables)
     if state == "full":
-        own = model.optimizer.variables
-        variables += list(own() if callable(own) else own)
+        variables += optimizer_variables(model)
     return list({id(v): v for v in variables}.values())
 
 

@@ -15,11 +15,7 @@ import numpy as np
 
 import veloc_bindings
 from deepfreeze.core.errors import EngineError, WaitError
-from veloc_bindings import EngineFault, Report
-
-# As df_region lies in memory: where, how many bytes, and their place in the assembled file.
-REGION = np.dtype([("data", np.uint64), ("nbytes", np.uint64), ("file_offset", np.uint64)])
-
+from veloc_bindings import EngineFault, LibraryError, Report
 
 @dataclass(frozen=True)
 class Regions:
@@ -31,11 +27,12 @@ class Regions:
     file_offset: np.ndarray
 
     def at(self, bases: np.ndarray) -> np.ndarray:
-        """The regions when the buffers lie at these addresses (uint64): a ``REGION`` array sorted by file offset."""
-        regions = np.empty(len(self.buffer), REGION)
-        regions["data"] = bases[self.buffer] + self.place.astype(np.uint64)
-        regions["nbytes"] = self.nbytes
-        regions["file_offset"] = self.file_offset
+        """The regions when the buffers lie at these addresses (uint64 of shape (buffers,)): uint64 of shape (n, 3), one row
+        of address, size and file offset each, as ``df_region`` lies in memory."""
+        regions = np.empty((len(self.buffer), 3), np.uint64)
+        regions[:, 0] = bases[self.buffer] + self.place.astype(np.uint64)
+        regions[:, 1] = self.nbytes
+        regions[:, 2] = self.file_offset
         return regions
 
 
@@ -58,7 +55,7 @@ class Handoff:
         return sorted(self._unfinished)
 
     def submit(self, step: int, regions: np.ndarray, private: bytes, hold: Sequence[Any]) -> None:
-        """Hands over one step; ``hold`` are the objects whose memory ``regions`` (dtype ``REGION``) point to.
+        """Hands over one step; ``hold`` are the objects whose memory ``regions`` point to.
 
         Waits, at most the time-out, while as many checkpoints are in memory as may be. Raises ``WaitError`` then.
         """
@@ -83,7 +80,7 @@ class Handoff:
         for report in reports:
             if report.released:
                 self._held.pop(report.step, None)
-            if report.code != veloc_bindings.DF_OK or report.level == veloc_bindings.DF_EXTERNAL:
+            if report.code != veloc_bindings.OK or report.level == veloc_bindings.EXTERNAL:
                 self._unfinished.discard(report.step)
         return reports
 
@@ -92,7 +89,7 @@ class Handoff:
         try:
             self._engine.drain(seconds)
         except EngineFault as fault:
-            if fault.code == veloc_bindings.DF_TIMEOUT:
+            if fault.code == veloc_bindings.TIMEOUT:
                 self._last_wait = fault
                 return False
             raise _failed(self._where, "everything in flight to be committed", fault) from fault
@@ -108,15 +105,23 @@ class Handoff:
         self._held.clear()
 
 
+def load() -> None:
+    """Loads the native engine. Raises ``EngineError`` if it is missing or of another version."""
+    try:
+        veloc_bindings.version()
+    except LibraryError as error:
+        raise EngineError(where=error.where, expected=error.expected, found=error.found, todo=error.todo) from error
+
+
 def _failed(where: str, expected: str, fault: EngineFault) -> EngineError:
-    kind = WaitError if fault.code == veloc_bindings.DF_TIMEOUT else EngineError
+    kind = WaitError if fault.code == veloc_bindings.TIMEOUT else EngineError
     return kind(where=where, expected=expected, found=str(fault), todo=_ADVICE.get(fault.code, "see the message above"))
 
 
 _ADVICE = {
-    veloc_bindings.DF_TIMEOUT: "check that rank and its storage, or allow more time with timeout=",
-    veloc_bindings.DF_NO_SPACE: "free space there, or lower keep=",
-    veloc_bindings.DF_IO: "check the file system that the message names",
+    veloc_bindings.TIMEOUT: "check that rank and its storage, or allow more time with timeout=",
+    veloc_bindings.NO_SPACE: "free space there, or lower keep=",
+    veloc_bindings.IO: "check the file system that the message names",
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from deepfreeze.core.layout_probe import tf_variable
+from deepfreeze.core.keras_model import tf_variable
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from deepfreeze.core.config import Options
 from deepfreeze.core.errors import StructureError
+from deepfreeze.core.keras_model import framework_of
 from deepfreeze.core.layout_probe import Probe, probe_file
 from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Structure
@@ -21,11 +21,11 @@ from deepfreeze.core.world import World, on_rank_0, together
 from deepfreeze.freeze import local_tier, shard_ops, skeleton
 from deepfreeze.freeze.capture import Capture, Layout
 from deepfreeze.freeze.handoff import Handoff, Regions, buffer_address
-from veloc_bindings import DF_EXTERNAL, DF_LOCAL, Report
+from veloc_bindings import EXTERNAL, LOCAL, Report
 
 log = logging.getLogger("deepfreeze")
 
-LEVELS = {"local": DF_LOCAL, "external": DF_EXTERNAL}
+LEVELS = {"local": LOCAL, "external": EXTERNAL}
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,9 @@ class Saver:
             local_tier.discard(self._local)
 
     @staticmethod
-    def _agree(probe: Probe, target: Target, world: World, framework: dict, state: str) -> tuple[Structure, list[bytes]]:
+    def _agree(
+        probe: Probe, target: Target, world: World, framework: dict, state: str
+    ) -> tuple[Structure, list[bytes]]:
         """Rank 0 lays out the file and stores its structure; the others check theirs against it."""
         gaps: list[bytes] = []
 
@@ -160,8 +162,3 @@ def _compare(probe: Probe, structure: Structure, rank: int) -> None:
 def _text(spec: tuple | None) -> str:
     return "missing" if spec is None else f"{spec[1]} of shape {spec[0]} ({spec[2]})"
 
-
-def framework_of(model: Any) -> dict[str, str]:
-    """Which Keras the model is of, and the versions of it and TensorFlow."""
-    api = "tf_keras" if any(c.__module__.split(".")[0] == "tf_keras" for c in type(model).__mro__) else "keras"
-    return {"api": api, "keras": sys.modules[api].__version__, "tensorflow": sys.modules["tensorflow"].__version__}

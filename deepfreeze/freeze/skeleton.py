@@ -69,5 +69,7 @@ def _dataset(target: h5py.File, path: str, spec) -> int:
     space = h5py.h5s.create_simple(spec.shape) if spec.shape else h5py.h5s.create(h5py.h5s.SCALAR)
     parent, _, name = path.rpartition("/")
     group = target[parent] if parent else target
-    made = h5py.h5d.create(group.id, name.encode(), h5py.h5t.py_create(np.dtype(spec.dtype), logical=True), space, create)
+    made = h5py.h5d.create(
+        group.id, name.encode(), h5py.h5t.py_create(np.dtype(spec.dtype), logical=True), space, create
+    )
     return made.get_offset() or 0

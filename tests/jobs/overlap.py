@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from deepfreeze.core.hooks import Hooks
-from deepfreeze.core.layout_probe import tf_variable
+from deepfreeze.core.keras_model import tf_variable
 from deepfreeze.core.placement import balanced
 from deepfreeze.distributed import BroadcastState, DistributedOptimizer
 from deepfreeze.freeze import capture, shard_ops

@@ -1,0 +1,38 @@
+"""The checkpoint of step s is, bit for bit, the state of an independent process that stopped at s."""
+
+import numpy as np
+import pytest
+
+import deepfreeze
+from deepfreeze.thaw.read import read_private
+from tests.jobs.models import KINDS
+from tests.support import h5, jobs
+
+# steps per execution -> (steps, every): no multiple of each other, so captures fall inside an execution.
+PLANS = {1: (7, 3), 4: (12, 5)}
+CAPTURED = {1: [3, 6, 7], 4: [5, 10, 12]}
+
+
+@pytest.fixture(scope="module", params=["keras", "tf_keras"])
+def runs(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    for per_execution, (steps, every) in PLANS.items():
+        jobs.run("freeze.py", request.param, folder, steps, every, per_execution)
+    jobs.run("stop.py", request.param, folder, *sorted({step for steps in CAPTURED.values() for step in steps}))
+    return request.param, folder
+
+
+@pytest.mark.parametrize("per_execution", PLANS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_checkpoint_equals_an_independent_process_stopped_at_its_step(runs, kind, per_execution):
+    api, folder = runs
+    run = folder / f"{kind}-{per_execution}"
+    found = deepfreeze.checkpoints(run)
+    assert [info.step for info in found] == CAPTURED[per_execution]
+    for info in found:
+        h5.assert_same(info.path / "model.weights.h5", folder / f"{kind}-{info.step}.weights.h5")
+        seeds = list(read_private(run, info.step, 0).values())
+        with np.load(folder / f"{kind}-{info.step}.npz") as expected:
+            assert [s.tolist() for s in seeds] == [expected[name].tolist() for name in expected.files]
+        if api == "keras" and kind in ("dense", "attention"):
+            assert seeds, "a model with dropout has a seed to keep"

@@ -1,0 +1,69 @@
+"""Small models of four kinds, on Keras 3 and tf_keras, that train the same way in every process."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+BATCH = 4
+KINDS = ("dense", "conv", "lstm", "attention")
+
+
+def framework(api: str):
+    """Imports Keras 3 (``"keras"``) or tf_keras, with one thread per pool and deterministic ops."""
+    if api == "tf_keras":
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"
+    import tensorflow as tf
+
+    tf.config.threading.set_inter_op_parallelism_threads(2)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.experimental.enable_op_determinism()
+    if api == "tf_keras":
+        import tf_keras as keras
+    else:
+        import keras
+    return keras
+
+
+def build(keras, kind: str, steps_per_execution: int = 1, optimizer=None, seed: int = 1):
+    """A compiled model, large enough for some tensors to be cut and some not."""
+    keras.utils.set_random_seed(seed)
+    layers = keras.layers
+    inputs = keras.Input((16, 8))
+    if kind == "dense":
+        x = layers.Flatten()(inputs)
+        x = layers.Dropout(0.2)(layers.Dense(300, activation="relu")(x))
+        x = layers.Dense(300, activation="relu")(x)
+    elif kind == "conv":
+        x = layers.Conv1D(64, 3)(inputs)
+        x = layers.Activation("relu")(layers.BatchNormalization()(x))
+        x = layers.Dense(200)(layers.Flatten()(layers.BatchNormalization()(layers.Conv1D(96, 3)(x))))
+    elif kind == "lstm":
+        x = layers.LSTM(80)(layers.LSTM(96, return_sequences=True)(inputs))
+    else:
+        x = layers.Dense(96)(inputs)
+        x = layers.LayerNormalization()(x + layers.MultiHeadAttention(4, 48, dropout=0.1)(x, x))
+        x = layers.GlobalAveragePooling1D()(x)
+    model = keras.Model(inputs, layers.Dense(3)(x))
+    optimizer = optimizer or keras.optimizers.Adam(1e-3)
+    model.compile(optimizer, "mse", metrics=["mae"], steps_per_execution=steps_per_execution, jit_compile=False)
+    return model
+
+
+def batches(steps: int, start: int = 0, rank: int = 0):
+    """``steps`` batches as a tf.data.Dataset; batch i of a rank is the same in every process."""
+    import tensorflow as tf
+
+    def one(i: int):
+        rng = np.random.default_rng((i, rank))
+        return rng.random((BATCH, 16, 8), np.float32), rng.random((BATCH, 3), np.float32)
+
+    drawn = [one(i) for i in range(start, start + steps)]
+    x, y = (np.concatenate(part) for part in zip(*drawn, strict=True))
+    return tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH)
+
+
+def seeds(model) -> list[np.ndarray]:
+    """The states of the model's random layers (Keras 3)."""
+    return [np.asarray(v) for v in model.variables if getattr(v, "path", "").endswith("seed_generator_state")]

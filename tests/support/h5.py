@@ -1,0 +1,25 @@
+"""Compares Keras weights files dataset by dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+
+def datasets(file: Path) -> dict[str, np.ndarray]:
+    """Every dataset of an HDF5 file by path."""
+    found: dict[str, np.ndarray] = {}
+    with h5py.File(file, "r") as f:
+        f.visititems(lambda path, item: found.update({path: item[()]}) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def assert_same(file: Path, expected: Path) -> None:
+    """Same datasets, dtypes, shapes and bits."""
+    left, right = datasets(file), datasets(expected)
+    assert left.keys() == right.keys()
+    differing = [p for p in left if left[p].dtype != right[p].dtype or left[p].shape != right[p].shape]
+    differing += [p for p in left if p not in differing and left[p].tobytes() != right[p].tobytes()]
+    assert not differing, f"{file} differs from {expected} in {differing}"
