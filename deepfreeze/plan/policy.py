@@ -33,5 +33,8 @@ def as_policy(every: object) -> Policy:
     if callable(getattr(every, "next_step", None)):
         return every  # type: ignore[return-value]
     raise OptionError(
-        where="every", expected="a whole number of steps, 1 or more, or a policy", found=repr(every), todo="pass e.g. every=15"
+        where="every",
+        expected="a whole number of steps, 1 or more, or a policy",
+        found=repr(every),
+        todo="pass e.g. every=15",
     )

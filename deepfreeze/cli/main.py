@@ -1,0 +1,52 @@
+"""The ``deepfreeze`` command: one subcommand per file, see ``deepfreeze --help``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from deepfreeze.cli import ls, verify
+from deepfreeze.core.errors import Error
+
+_EPILOG = """\
+RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40).
+
+exit codes:
+  0  all is well
+  1  a checkpoint is damaged, or there is none
+  2  the command line is wrong
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    top = argparse.ArgumentParser(
+        prog="deepfreeze",
+        description="Looks at the checkpoints of training runs. Needs no TensorFlow and changes nothing.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for module in (ls, verify):
+        module.add_parser(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code (argparse exits with 2 by itself)."""
+    arguments = parser().parse_args(argv)
+    try:
+        code: int = arguments.run_command(arguments)
+        sys.stdout.flush()
+        return code
+    except Error as error:
+        print(f"deepfreeze: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader (head, less) has gone. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130

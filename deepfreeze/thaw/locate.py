@@ -1,0 +1,92 @@
+"""Which checkpoints a run has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deepfreeze.core.errors import Error, NotFoundError
+from deepfreeze.core.run import Run
+
+EXTERNAL = "external"
+
+
+@dataclass(frozen=True)
+class CheckpointInfo:
+    """One committed checkpoint.
+
+    ``run`` and ``path`` are directories, ``nbytes`` the size of its model file plus all ranks' private bytes,
+    ``created`` the time of its commit in UTC (2026-11-21T03:35:58Z), ``attempt`` and ``structure`` hexadecimal.
+    ``state`` is "full" or "weights", and "unknown" with an empty ``framework`` if the run's structure file is
+    damaged.
+    """
+
+    run: Path
+    step: int
+    level: str
+    nbytes: int
+    world_size: int
+    created: str
+    attempt: str
+    path: Path
+    structure: str
+    state: str
+    framework: Mapping[str, str] = field(hash=False)
+
+
+def checkpoints(run: str | os.PathLike[str]) -> list[CheckpointInfo]:
+    """All committed checkpoints of a run, oldest first. NotFoundError if the directory is no run."""
+    opened = Run.open(run)
+    found = []
+    for step in opened.committed():
+        try:
+            found.append(describe(opened, step))
+        except Error:
+            continue  # deleted by the job's retention since it was listed
+    return found
+
+
+def latest(run: str | os.PathLike[str]) -> CheckpointInfo | None:
+    """The newest committed checkpoint, or None. NotFoundError if the directory is no run."""
+    found = checkpoints(run)
+    return found[-1] if found else None
+
+
+def describe(run: Run, step: int) -> CheckpointInfo:
+    """What is known of one checkpoint. NotFoundError or CorruptError if it does not count."""
+    manifest = run.manifest(step)
+    state, framework = "unknown", {}
+    try:
+        structure = run.structure(manifest.structure)
+        state, framework = structure.state, dict(structure.framework)
+    except Error:
+        pass  # the checkpoint counts all the same; whoever reads tensors from it gets the error
+    return CheckpointInfo(
+        run=run.path,
+        step=step,
+        level=EXTERNAL,
+        nbytes=manifest.file_size + manifest.private,
+        world_size=manifest.world_size,
+        created=manifest.created,
+        attempt=manifest.attempt,
+        path=run.step_path(step),
+        structure=manifest.structure,
+        state=state,
+        framework=framework,
+    )
+
+
+def choose(run: Run, step: int | None) -> int:
+    """``step``, or the newest one for None. NotFoundError naming what exists if there is no such checkpoint."""
+    if step is not None:
+        run.manifest(step)
+        return step
+    steps = run.committed()
+    if not steps:
+        partial = len(run.partials())
+        found = f"none ({partial} unfinished)" if partial else "none"
+        todo = "let the job run until its first checkpoint is committed"
+        raise NotFoundError(where=run.path, expected="a committed checkpoint", found=found, todo=todo)
+    return steps[-1]

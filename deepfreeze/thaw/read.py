@@ -1,0 +1,208 @@
+"""Tensors of a checkpoint as numpy arrays, by name, without TensorFlow, and without reading what is not asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import google_crc32c
+import numpy as np
+
+from deepfreeze.core import names
+from deepfreeze.core.errors import CorruptError, NotFoundError, OptionError
+from deepfreeze.core.fields import DAMAGED
+from deepfreeze.core.manifest import Manifest
+from deepfreeze.core.run import Run
+from deepfreeze.core.structure import Placed, Structure
+from deepfreeze.thaw.locate import CheckpointInfo, choose, describe
+from deepfreeze.thaw.records import merge, read_record, uncovered
+
+_PIECE = 4 << 20  # bytes of a partly wanted extent that are in memory at once, and kept for the next tensor
+_RETRIES = 10  # retention may delete the newest checkpoint only after a newer one exists
+
+
+class TensorReader(Mapping[str, np.ndarray]):
+    """A checkpoint's tensors by name, in the structure's order; each access reads and checks the tensor anew.
+
+    Arrays are read-only, little-endian, of the structure's dtype and shape; per-rank tensors are rank 0's. The model
+    file stays open until ``close``, so that the job's retention can't take it away. Not for use by several threads at
+    once.
+    """
+
+    def __init__(self, run: Run, step: int) -> None:
+        self.info: CheckpointInfo = describe(run, step)
+        self._manifest: Manifest = run.manifest(step)
+        self.structure: Structure = run.structure(self._manifest.structure)
+        folder = run.step_path(step)
+        self.path: Path = folder / names.MODEL_FILE
+        self._kept: tuple[int, bytes] = (-1, b"")  # the extent that was partly wanted last, by its number
+        if self.structure.file_size != self._manifest.file_size:
+            raise self._error(f"{self._manifest.file_size} bytes (manifest)", f"{self.structure.file_size} (structure)")
+        records = [read_record(folder, self._manifest, rank) for rank in range(self._manifest.world_size)]
+        self._private = split_private(self.structure, records[0].private, folder / names.record_file(0))
+        self._extents = merge(records)
+        for kind, offset, nbytes in uncovered(self._extents, self._manifest.file_size)[:1]:
+            raise self._error("records that cover every byte once", f"bytes {offset} to {offset + nbytes} {kind}")
+        try:
+            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise self._error("the model file", "no such file") from None
+        size = os.fstat(self._fd).st_size
+        if size != self._manifest.file_size:
+            self.close()
+            raise self._error(f"{self._manifest.file_size} bytes", f"{size} bytes")
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        placed = self.structure.by_name[name]
+        if not placed.nbytes:
+            return self._private[name] if name in self._private else _shaped(placed, np.empty(0, np.uint8))
+        if self._fd < 0:
+            todo = "read before close(), or call deepfreeze.read again"
+            raise OptionError(where=self.path, expected="an open reader", found="a closed one", todo=todo)
+        data = np.empty(placed.spec.nbytes, np.uint8)
+        self._fill(placed, data)
+        return _shaped(placed, data)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.structure.by_name)
+
+    def __len__(self) -> int:
+        return len(self.structure.tensors)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.structure.by_name  # the inherited one would read the tensor
+
+    def close(self) -> None:
+        """Lets go of the file. May be repeated."""
+        fd, self._fd = getattr(self, "_fd", -1), -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> TensorReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _fill(self, placed: Placed, data: np.ndarray) -> None:
+        number = int(np.searchsorted(self._extents["offset"], placed.offset, side="right")) - 1
+        while number < len(self._extents) and int(self._extents["offset"][number]) < placed.end:
+            begin = int(self._extents["offset"][number])
+            nbytes = int(self._extents["nbytes"][number])
+            if begin >= placed.offset and begin + nbytes <= placed.end:
+                into = data[begin - placed.offset : begin - placed.offset + nbytes]
+                self._pread(into, begin)
+                self._check(number, google_crc32c.extend(0, into), placed)
+            else:
+                self._part(number, placed, data)
+            number += 1
+
+    def _part(self, number: int, placed: Placed, data: np.ndarray) -> None:
+        """An extent that reaches beyond the tensor: all of it is read and checked, the tensor's part is kept."""
+        begin = int(self._extents["offset"][number])
+        nbytes = int(self._extents["nbytes"][number])
+        if self._kept[0] == number:
+            self._copy(np.frombuffer(self._kept[1], np.uint8), begin, placed, data)
+            return
+        crc = 0
+        piece = np.empty(min(nbytes, _PIECE), np.uint8)
+        for start in range(begin, begin + nbytes, _PIECE):
+            part = piece[: min(_PIECE, begin + nbytes - start)]
+            self._pread(part, start)
+            crc = google_crc32c.extend(crc, part)
+            self._copy(part, start, placed, data)
+        self._check(number, crc, placed)
+        if nbytes <= _PIECE:
+            # Small tensors share extents: don't read the same one again for each.
+            self._kept = (number, piece.tobytes())
+
+    @staticmethod
+    def _copy(part: np.ndarray, start: int, placed: Placed, data: np.ndarray) -> None:
+        low, high = max(start, placed.offset), min(start + len(part), placed.end)
+        if low < high:
+            data[low - placed.offset : high - placed.offset] = part[low - start : high - start]
+
+    def _pread(self, into: np.ndarray, offset: int) -> None:
+        done = 0
+        while done < len(into):
+            n = os.preadv(self._fd, [into[done:].data], offset + done)
+            if n == 0:
+                raise self._error(f"{self._manifest.file_size} bytes", f"the end at byte {offset + done}")
+            done += n
+
+    def _check(self, number: int, crc: int, placed: Placed) -> None:
+        wanted = int(self._extents["crc32c"][number])
+        if crc != wanted:
+            begin = int(self._extents["offset"][number])
+            place = f"{placed.spec.name} (bytes {begin} to {begin + int(self._extents['nbytes'][number])})"
+            raise self._error(f"CRC32C {wanted:08x} for {place}", f"{crc:08x}")
+
+    def _error(self, expected: str, found: str) -> CorruptError:
+        return CorruptError(where=self.path, expected=expected, found=found, todo=DAMAGED)
+
+
+def read(run: str | os.PathLike[str], step: int | None = None) -> TensorReader:
+    """Opens a checkpoint (the newest for ``step=None``) as a mapping of names to arrays, read when accessed.
+
+    NotFoundError if there is no such run or checkpoint, CorruptError if a file of it is damaged; accessing a damaged
+    tensor raises CorruptError naming the file, the tensor and the range. Close it, or use it in a ``with``.
+    """
+    opened = Run.open(run)
+    for attempt in range(_RETRIES):
+        chosen = choose(opened, step)
+        try:
+            return TensorReader(opened, chosen)
+        except (CorruptError, NotFoundError):
+            # Deleted in between, by the retention of a job that has just committed a newer one?
+            if step is not None or attempt == _RETRIES - 1 or opened.step_path(chosen).exists():
+                raise
+    raise AssertionError("unreachable")
+
+
+def read_private(run: str | os.PathLike[str], step: int | None = None, rank: int = 0) -> dict[str, np.ndarray]:
+    """One writing rank's own values of the per-rank tensors, read-only. NotFoundError if there was no such rank."""
+    opened = Run.open(run)
+    chosen = choose(opened, step)
+    manifest = opened.manifest(chosen)
+    folder = opened.step_path(chosen)
+    if not 0 <= rank < manifest.world_size:
+        raise NotFoundError(
+            where=folder,
+            expected=f"a rank from 0 to {manifest.world_size - 1}",
+            found=f"rank {rank}",
+            todo="choose a rank of the job that wrote the checkpoint",
+        )
+    structure = opened.structure(manifest.structure)
+    record = read_record(folder, manifest, rank)
+    return split_private(structure, record.private, folder / names.record_file(rank))
+
+
+def split_private(structure: Structure, data: bytes, where: object) -> dict[str, np.ndarray]:
+    """A record's private bytes as the structure's per-rank tensors. CorruptError if their sizes differ."""
+    if len(data) != structure.private_nbytes:
+        expected = f"{structure.private_nbytes} private bytes"
+        raise CorruptError(where=where, expected=expected, found=f"{len(data)}", todo=DAMAGED)
+    found = {}
+    offset = 0
+    for placed in structure.per_rank:
+        end = offset + placed.spec.nbytes
+        found[placed.spec.name] = _shaped(placed, np.frombuffer(data[offset:end], np.uint8))
+        offset = end
+    return found
+
+
+def _dtype(placed: Placed) -> np.dtype:
+    return np.dtype(placed.spec.dtype).newbyteorder("<")
+
+
+def _shaped(placed: Placed, data: np.ndarray) -> np.ndarray:
+    array = data.view(_dtype(placed)).reshape(placed.spec.shape)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,195 @@
+"""Every byte of every file of a checkpoint, held against every checksum there is."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from deepfreeze.core import names
+from deepfreeze.core.errors import Error
+from deepfreeze.core.manifest import Manifest
+from deepfreeze.core.record import Record
+from deepfreeze.core.run import Run
+from deepfreeze.core.structure import Structure
+from deepfreeze.thaw.locate import choose
+from deepfreeze.thaw.records import merge, read_record, uncovered
+
+# Called with the bytes checked so far and in all; the total counts the model file.
+Progress = Callable[[int, int], None]
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: which ``part`` of which ``file``, what was ``expected`` and ``found``."""
+
+    file: str
+    part: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.part}: expected {self.expected}; found {self.found}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check came to. ``nbytes`` and ``files`` count what was read; no ``problems`` means that all is well."""
+
+    run: str
+    step: int
+    path: str
+    files: int
+    nbytes: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the checkpoint is whole."""
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain JSON values."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def verify(run: str | os.PathLike[str], step: int | None = None, progress: Progress | None = None) -> Report:
+    """Checks one checkpoint (the newest for ``step=None``). NotFoundError if there is none; damage is in the report."""
+    opened = Run.open(run)
+    chosen = choose(opened, None) if step is None else step
+    if chosen not in opened.step_dirs():
+        choose(opened, chosen)  # raises, naming the steps that exist
+    check = _Check(opened, chosen, progress or (lambda done, total: None))
+    check.run_all()
+    return Report(
+        run=str(opened.path),
+        step=chosen,
+        path=str(check.folder),
+        files=check.files,
+        nbytes=check.nbytes,
+        problems=tuple(check.problems),
+    )
+
+
+class _Check:
+    def __init__(self, run: Run, step: int, progress: Progress) -> None:
+        self.run = run
+        self.step = step
+        self.folder: Path = run.step_path(step)
+        self.problems: list[Problem] = []
+        self.files = 0
+        self.nbytes = 0
+        self._progress = progress
+
+    def run_all(self) -> None:
+        manifest = self._try("the whole checkpoint", lambda: self.run.manifest(self.step))
+        if manifest is None:
+            return  # nothing else can be believed
+        self._count(self.folder / names.MANIFEST_FILE)
+        self._list(manifest)
+        structure = self._try("all tensors' names and places", lambda: self.run.structure(manifest.structure))
+        if structure is not None:
+            self._count(self.run.path / names.STRUCTURES_DIR / names.structure_file(manifest.structure))
+            if structure.file_size != manifest.file_size:
+                file = names.structure_file(manifest.structure)
+                self._add(file, "file size", str(manifest.file_size), str(structure.file_size))
+        records = self._records(manifest, structure)
+        extents = merge(records)
+        for kind, offset, nbytes in uncovered(extents, manifest.file_size):
+            found = "no record has them" if kind == "missing" else "two records have them"
+            self._add(names.MODEL_FILE, _region(structure, offset, nbytes), "one record for every byte", found)
+        self._model(manifest, structure, extents)
+
+    def _list(self, manifest: Manifest) -> None:
+        known = {names.MODEL_FILE, names.MANIFEST_FILE, *map(names.record_file, range(manifest.world_size))}
+        for name in sorted(set(os.listdir(self.folder)) - known):
+            self._add(name, "the whole file", "no such file in a checkpoint", "it is there")
+
+    def _records(self, manifest: Manifest, structure: Structure | None) -> list[Record]:
+        records = []
+        for rank in range(manifest.world_size):
+            part = f"what rank {rank} wrote"
+            record = self._try(part, functools.partial(read_record, self.folder, manifest, rank))
+            if record is None:
+                continue
+            self._count(self.folder / names.record_file(rank))
+            records.append(record)
+            if structure is not None and len(record.private) != structure.private_nbytes:
+                expected = f"{structure.private_nbytes} private bytes"
+                self._add(names.record_file(rank), "per-rank tensors", expected, str(len(record.private)))
+        return records
+
+    def _model(self, manifest: Manifest, structure: Structure | None, extents: np.ndarray) -> None:
+        file = self.folder / names.MODEL_FILE
+        try:
+            fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            self._add(names.MODEL_FILE, "the whole file", f"{manifest.file_size} bytes", error.strerror or str(error))
+            return
+        try:
+            self.files += 1
+            size = os.fstat(fd).st_size
+            if size != manifest.file_size:
+                self._add(names.MODEL_FILE, "the whole file", f"{manifest.file_size} bytes", f"{size} bytes")
+            done = 0
+            buffer = np.empty(_PIECE, np.uint8)
+            self._progress(0, manifest.file_size)
+            for extent in extents:
+                offset, nbytes, wanted = int(extent["offset"]), int(extent["nbytes"]), int(extent["crc32c"])
+                try:
+                    crc = self._crc(fd, offset, nbytes, buffer)
+                except OSError as error:
+                    found = error.strerror or str(error)
+                    self._add(names.MODEL_FILE, _region(structure, offset, nbytes), "readable bytes", found)
+                    continue
+                if crc is None or crc != wanted:
+                    found = "the file's end" if crc is None else f"{crc:08x}"
+                    self._add(names.MODEL_FILE, _region(structure, offset, nbytes), f"CRC32C {wanted:08x}", found)
+                done += nbytes
+                self.nbytes += nbytes
+                self._progress(min(done, manifest.file_size), manifest.file_size)
+        finally:
+            os.close(fd)
+
+    @staticmethod
+    def _crc(fd: int, offset: int, nbytes: int, buffer: np.ndarray) -> int | None:
+        crc, end = 0, offset + nbytes
+        while offset < end:
+            n = os.preadv(fd, [buffer[: min(_PIECE, end - offset)].data], offset)
+            if n == 0:
+                return None
+            crc = google_crc32c.extend(crc, buffer[:n])
+            offset += n
+        return crc
+
+    def _count(self, file: Path) -> None:
+        self.files += 1
+        self.nbytes += file.stat().st_size
+
+    def _try(self, part: str, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except Error as error:
+            self._add(os.path.basename(error.where), part, error.expected, error.found)
+            return None
+
+    def _add(self, file: str, part: str, expected: str, found: str) -> None:
+        self.problems.append(Problem(file=file, part=part, expected=expected, found=found))
+
+
+def _region(structure: Structure | None, offset: int, nbytes: int) -> str:
+    text = f"bytes {offset} to {offset + nbytes}"
+    if structure is None:
+        return text
+    tensors = structure.within(offset, nbytes)
+    if not tensors:
+        return f"{text} (HDF5's own metadata)"
+    more = f" and {len(tensors) - 3} more" if len(tensors) > 3 else ""
+    return f"{text} ({', '.join(tensors[:3])}{more})"

@@ -1,0 +1,133 @@
+"""The command line: output, exit codes, errors on one line."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from deepfreeze.cli.main import main
+from tests.support import files
+
+
+@pytest.fixture
+def run(tmp_path):
+    path = files.write_run(tmp_path / "nt3")
+    made = files.sample()
+    for step in (5, 40):
+        files.write_checkpoint(path, step, made)
+    return path
+
+
+def test_ls_lists_every_checkpoint(run, capsys):
+    assert main(["ls", str(run)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["step", "5", "40"]
+    assert "20.0 kB" in lines[1] and "external" in lines[1] and "2026-11-21 03:35:58" in lines[1]
+
+
+def test_ls_names_what_does_not_count(run, capsys):
+    files.write_partial(run, 50, files.sample())
+    (run / "step-0000000040" / "manifest.json").unlink()
+    assert main(["ls", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert "damaged, not counted: step 40" in out and "unfinished: step 50" in out
+
+
+def test_ls_json_is_a_list_of_checkpoints(run, capsys):
+    assert main(["ls", "--json", str(run)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [entry["step"] for entry in found] == [5, 40]
+    assert found[1]["path"] == str(run / "step-0000000040") and found[1]["nbytes"] == 20032
+    assert main(["ls", "--json", f"{run}@5"]) == 0
+    assert [entry["step"] for entry in json.loads(capsys.readouterr().out)] == [5]
+
+
+def test_ls_of_an_empty_run_exits_with_1(tmp_path, capsys):
+    files.write_run(tmp_path)
+    assert main(["ls", str(tmp_path)]) == 1
+    assert main(["ls", "--json", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.endswith("[]\n")
+
+
+def test_verify_exits_with_0_only_if_all_is_well(run, capsys):
+    assert main(["verify", str(run)]) == 0
+    assert capsys.readouterr().out.count(": ok") == 2
+    files.flip(run / "step-0000000040" / files.MODEL_FILE, 4100)
+    assert main(["verify", str(run)]) == 1
+    out = capsys.readouterr().out
+    assert "step-0000000005: ok" in out and "step-0000000040: DAMAGED" in out and "(dense/kernel)" in out
+    assert main(["verify", f"{run}@5"]) == 0
+    assert main(["verify", f"{run}@40"]) == 1
+
+
+def test_verify_reports_a_checkpoint_without_manifest(run, capsys):
+    (run / "step-0000000005" / "manifest.json").unlink()
+    assert main(["verify", str(run)]) == 1
+    assert "manifest.json: the whole checkpoint" in capsys.readouterr().out
+
+
+def test_verify_json_has_every_problem(run, capsys):
+    files.flip(run / "step-0000000040" / files.MODEL_FILE, 4100)
+    assert main(["verify", "--json", f"{run}"]) == 1
+    good, bad = json.loads(capsys.readouterr().out)
+    assert (good["ok"], good["problems"], bad["ok"]) == (True, [], False)
+    assert bad["problems"][0]["file"] == files.MODEL_FILE
+    assert set(bad["problems"][0]) == {"file", "part", "expected", "found"}
+
+
+@pytest.mark.parametrize("command", ["ls", "verify"])
+@pytest.mark.parametrize("target", ["none", "nt3@41", "."])
+def test_what_is_not_there_is_one_line_on_stderr_and_exit_code_1(run, capsys, monkeypatch, command, target):
+    monkeypatch.chdir(run.parent)
+    assert main([command, target]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("deepfreeze: ") and captured.err.count("\n") == 1
+    assert "expected" in captured.err and "found" in captured.err
+
+
+@pytest.mark.parametrize("arguments", [[], ["ls"], ["nonsense"], ["ls", "nt3@x"], ["ls", "nt3@-1"], ["verify", "@4"]])
+def test_a_wrong_command_line_exits_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage: deepfreeze" in capsys.readouterr().err
+
+
+def test_a_directory_with_an_at_sign_is_a_run(tmp_path, capsys):
+    path = files.write_run(tmp_path / "run@5")
+    files.write_checkpoint(path, 40)
+    assert main(["verify", str(path)]) == 0
+    assert main(["verify", f"{path}@40"]) == 0
+
+
+def test_names_are_printed_as_they_are(tmp_path, capsys):
+    path = files.write_run(tmp_path / "[red]run")
+    folder, _ = files.write_checkpoint(path, 40)
+    (folder / "[bold]x").write_text("")
+    assert main(["verify", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "[red]run" in out and "[bold]x" in out
+
+
+def test_help_is_enough_to_use_it(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    for word in ("ls", "verify", "RUN@STEP", "exit codes", "no TensorFlow"):
+        assert word in out
+
+
+def test_it_runs_as_a_module_and_survives_a_closed_pipe(run):
+    command = [sys.executable, "-m", "deepfreeze", "ls", str(run)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].split()[0] == "40"
+    reader, writer = os.pipe()
+    os.close(reader)
+    closed = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (closed.returncode, closed.stderr) == (1, "")

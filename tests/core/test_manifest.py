@@ -1,0 +1,104 @@
+"""The manifest: golden bytes, and refusal of everything else."""
+
+import pytest
+
+from deepfreeze.core.errors import CorruptError
+from deepfreeze.core.manifest import Manifest
+from tests.support import files
+
+BODY = b"""{
+  "format": 1,
+  "step": 40,
+  "attempt": "0123456789abcdef0123456789abcdef",
+  "run_id": "00112233445566778899aabbccddeeff",
+  "structure": "abababababababababababababababababababababababababababababababab",
+  "world_size": 2,
+  "file_size": 4096,
+  "created": "2026-11-21T03:35:58Z",
+  "records": [
+    {"rank": 0, "bytes": 4072, "extents": 3, "private": 4, "size": 208, "crc32c": "0000ffff"},
+    {"rank": 1, "bytes": 24, "extents": 2, "private": 4, "size": 184, "crc32c": "1b9cdaa0"}
+  ],
+"""
+GOLDEN = BODY + b'  "crc32c": "%CRC%"\n}\n'
+CRC = b"fd115a19"
+
+
+def golden() -> bytes:
+    return GOLDEN.replace(b"%CRC%", CRC)
+
+
+def test_manifest_bytes_are_those_of_the_format_document():
+    assert files.sign(BODY) == golden()
+    read = Manifest.from_bytes(golden(), "x")
+    assert (read.step, read.attempt, read.run_id, read.structure) == (40, files.ATTEMPT, files.RUN_ID, "ab" * 32)
+    assert (read.world_size, read.file_size, read.created, read.private) == (2, 4096, "2026-11-21T03:35:58Z", 8)
+    assert [(r.rank, r.nbytes, r.extents, r.size, r.crc32c) for r in read.records] == [
+        (0, 4072, 3, 208, 0xFFFF), (1, 24, 2, 184, 0x1B9CDAA0),
+    ]  # fmt: skip
+
+
+def test_the_helper_writes_the_same_bytes():
+    entries = [
+        {"rank": 0, "bytes": 4072, "extents": 3, "private": 4, "size": 208, "crc32c": "0000ffff"},
+        {"rank": 1, "bytes": 24, "extents": 2, "private": 4, "size": 184, "crc32c": "1b9cdaa0"},
+    ]
+    assert files.manifest(step=40, structure="ab" * 32, file_size=4096, records=entries) == golden()
+
+
+def test_a_manifest_cut_short_anywhere_is_corrupt():
+    for length in range(len(golden())):
+        with pytest.raises(CorruptError):
+            Manifest.from_bytes(golden()[:length], "x")
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x20, 0x80])
+def test_a_manifest_with_any_byte_changed_is_corrupt(mask):
+    for at in range(len(golden())):
+        wrong = bytearray(golden())
+        wrong[at] ^= mask
+        with pytest.raises(CorruptError):
+            Manifest.from_bytes(bytes(wrong), "x")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"format": 1', b'"format": 2'),
+        (b'"step": 40', b'"step": -1'),
+        (b'"step": 40', b'"step": NaN'),
+        (b'"step": 40', b'"step": 40.0'),
+        (b'"step": 40', b'"step": "../../x"'),
+        (b'"step": 40', b'"step": 40, "step": 40'),
+        (b'"step": 40', b'"step": 40, "note": 1'),
+        (b'"step": 40', b'"step": 9223372036854775808'),
+        (b'"attempt": "0', b'"attempt": "../'),
+        (b'"structure": "a', b'"structure": "A'),
+        (b'"world_size": 2', b'"world_size": 3'),
+        (b'"world_size": 2', b'"world_size": 4294967296'),
+        (b'"file_size": 4096', b'"file_size": 4097'),
+        (b'"file_size": 4096', b'"file_size": Infinity'),
+        (b"03:35:58Z", b"03:35:58"),
+        (b'"rank": 1', b'"rank": 0'),
+        (b'"rank": 1', b'"rank": true'),
+        (b'"extents": 2', b'"extents": 4294967295'),
+        (b'"bytes": 24', b'"bytes": -24'),
+        (b'"size": 184', b'"size": 185'),
+        (b'"crc32c": "1b9cdaa0"', b'"crc32c": 463264416'),
+        (b'  "records": [', b'  "records": {'),
+        (BODY, b"[" * 50000),
+        (BODY, b"{\n"),
+        (BODY, b"\xff"),
+    ],
+)
+def test_a_manifest_that_contradicts_itself_is_corrupt_whatever_its_checksum(old, new):
+    assert old in BODY
+    with pytest.raises(CorruptError):
+        Manifest.from_bytes(files.sign(BODY.replace(old, new)), "x")
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"\0" * 4096, b"a" * 100000, b'  "crc32c": "00000000"\n}\n' * 1000])
+def test_garbage_is_corrupt_and_says_where(data):
+    with pytest.raises(CorruptError) as caught:
+        Manifest.from_bytes(data, "run/step-0000000040/manifest.json")
+    assert caught.value.where == "run/step-0000000040/manifest.json"

@@ -1,0 +1,60 @@
+"""Names: made and parsed by one module."""
+
+import pytest
+
+from deepfreeze.core import names
+
+A = "0123456789abcdef0123456789abcdef"
+
+
+def test_names_are_those_of_the_format_document():
+    assert names.step_dir(40) == "step-0000000040"
+    assert names.partial_dir(40, A) == f"step-0000000040.partial-{A}"
+    assert names.abandoned_dir(40, A) == f"step-0000000040-{A}"
+    assert names.trash_dir(40, A) == f".trash-step-0000000040-{A}"
+    assert names.record_file(3) == "rank-00003.record"
+    assert names.slot_file(3, 0) == "rank-00003-0.slot"
+    assert names.local_dir(1000, A) == f"deepfreeze-1000/{A}"
+    assert names.temporary("run.json") == "run.json.tmp"
+
+
+@pytest.mark.parametrize("step", [0, 1, 40, 9999999999, 10**10, names.MAX_STEP])
+def test_every_step_survives_the_round_trip(step):
+    assert names.parse_step_dir(names.step_dir(step)) == step
+    assert names.parse_partial_dir(names.partial_dir(step, A)) == (step, A)
+    assert names.parse_abandoned_dir(names.abandoned_dir(step, A)) == (step, A)
+    assert names.parse_trash_dir(names.trash_dir(step, A)) == (step, A)
+
+
+@pytest.mark.parametrize("rank", [0, 3, 99999, 100000, names.MAX_RANK])
+def test_every_rank_survives_the_round_trip(rank):
+    assert names.parse_record_file(names.record_file(rank)) == rank
+    assert names.parse_slot_file(names.slot_file(rank, 12)) == (rank, 12)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", "step-40", "step-00000000400000000000000", "step-00000000040", "step--000000040", "step-9999999999999999999",
+        "step-0000000040\n", "step-0000000040 ", "step-00000000٤0", "../step-0000000040", f"step-0000000040.partial-{A}x",
+        f"step-0000000040.partial-{A.upper()}", "step-0000000040.partial-", "rank-3.record", "rank-000003.record",
+        "rank-00003.record.tmp", "rank-4294967296.record", "rank-00003-00.slot", "rank-00003-.slot", "rank-00003-0.slot.tmp",
+    ],
+)  # fmt: skip
+def test_foreign_names_are_left_alone(name):
+    for parse in (
+        names.parse_step_dir, names.parse_partial_dir, names.parse_abandoned_dir, names.parse_trash_dir,
+        names.parse_record_file, names.parse_slot_file, names.parse_structure_file,
+    ):  # fmt: skip
+        assert parse(name) is None
+
+
+def test_nothing_outside_of_the_run_can_be_named():
+    for attempt in ("../../etc", "", A[:-1], A + "0"):
+        with pytest.raises(ValueError):
+            names.partial_dir(1, attempt)
+    for step in (-1, 2**63):
+        with pytest.raises(ValueError):
+            names.step_dir(step)
+    with pytest.raises(ValueError):
+        names.structure_file("../x")

@@ -1,0 +1,190 @@
+"""Checkpoints written by hand, byte by byte from docs/format.md, with nothing of the engine or of deepfreeze's own code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+
+RUN_ID = "00112233445566778899aabbccddeeff"
+ATTEMPT = "0123456789abcdef0123456789abcdef"
+CREATED = "2026-11-21T03:35:58Z"
+MODEL_FILE = "model.weights.h5"
+
+
+def crc(data: bytes) -> int:
+    """CRC32C."""
+    return google_crc32c.value(data)
+
+
+def identity(
+    *, structure: str, step: int, rank: int, world: int, file_size: int, extents: int, run=RUN_ID, attempt=ATTEMPT
+) -> bytes:
+    """The 96 bytes that records and slots share."""
+    ids = bytes.fromhex(run) + bytes.fromhex(attempt) + bytes.fromhex(structure)
+    return ids + struct.pack("<qIIQII", step, rank, world, file_size, extents, 0)
+
+
+def record(ident: bytes, extents: list[tuple[int, int, int]], private: bytes = b"") -> bytes:
+    """A record; extents are (offset, size, crc)."""
+    size = 128 + 24 * len(extents) + len(private) + 4
+    head = struct.pack("<8sII", b"DFRECORD", 1, 128) + ident + struct.pack("<QQ", len(private), size)
+    body = head + b"".join(struct.pack("<QQII", *extent, 0) for extent in extents) + private
+    return body + struct.pack("<I", crc(body))
+
+
+def slot(ident: bytes, extents: list[tuple[int, bytes]], private: bytes = b"") -> bytes:
+    """A slot; extents are (file offset, bytes)."""
+    table_size = 32 * len(extents)
+    begin = -(-(4096 + table_size + len(private)) // 4096) * 4096
+    table, data = b"", b""
+    for offset, content in extents:
+        unit = 4096 if len(content) >= 4096 else 64
+        data = data.ljust(-(-len(data) // unit) * unit, b"\0")
+        table += struct.pack("<QQQII", offset, len(content), begin + len(data), crc(content), 0)
+        data += content
+    head = struct.pack("<8sII", b"DFSLOT\r\n", 1, 4096) + ident
+    head += struct.pack("<QQQQQ", 4096, 4096 + table_size, len(private), begin, len(data))
+    head += struct.pack("<II", crc(table), crc(private))
+    head = head.ljust(4092, b"\0")
+    return ((head + struct.pack("<I", crc(head))) + table + private).ljust(begin, b"\0") + data
+
+
+def manifest(
+    *, step: int, structure: str, file_size: int, records: list[dict], run=RUN_ID, attempt=ATTEMPT, created=CREATED
+) -> bytes:
+    """A manifest; records are the objects of its list, crc32c as text."""
+    lines = ",\n".join("    " + json.dumps(entry) for entry in records)
+    text = (
+        f'{{\n  "format": 1,\n  "step": {step},\n  "attempt": "{attempt}",\n  "run_id": "{run}",\n'
+        f'  "structure": "{structure}",\n  "world_size": {len(records)},\n  "file_size": {file_size},\n'
+        f'  "created": "{created}",\n  "records": [\n{lines}\n  ],\n'
+    )
+    return sign(text.encode())
+
+
+def sign(body: bytes) -> bytes:
+    """A manifest's body with the line that checks it."""
+    return body + f'  "crc32c": "{crc(body):08x}"\n}}\n'.encode()
+
+
+@dataclass
+class Sample:
+    """A model of four tensors in a file of 20000 bytes, and what each rank has of its own."""
+
+    values: dict[str, np.ndarray]
+    seeds: list[np.ndarray]  # by rank
+    content: bytes
+    structure: bytes
+    extents: list[list[tuple[int, int]]] = field(default_factory=list)  # (offset, size) by rank
+
+    @property
+    def hash(self) -> str:
+        """The structure's."""
+        return hashlib.sha256(self.structure).hexdigest()
+
+
+def _tensor(name: str, value: np.ndarray, offset: int, path: str, role: str) -> dict:
+    return {
+        "dtype": value.dtype.name, "name": name, "nbytes": value.nbytes, "offset": offset, "path": path, "role": role,
+        "shape": list(value.shape),
+    }  # fmt: skip
+
+
+def sample(world: int = 2, extent: int = 3000, state: str = "full", seed: int = 0) -> Sample:
+    """Made-up values, cut into extents of at most ``extent`` bytes that are dealt out to the ranks in turn."""
+    rng = np.random.default_rng(seed)
+    size = 20000
+    content = bytearray(rng.bytes(size))
+    shapes = {"dense/kernel": ("<f4", (50, 40)), "dense/bias": ("<f4", (40,)), "bn/mean": ("<f8", (7,))}
+    places = {"dense/kernel": 4096, "dense/bias": 12200, "bn/mean": 12400}
+    tensors, values = [], {}
+    for number, (name, (dtype, shape)) in enumerate(shapes.items()):
+        values[name] = rng.normal(size=shape).astype(dtype)
+        data = values[name].tobytes()
+        content[places[name] : places[name] + len(data)] = data
+        role = "rank-local" if name.startswith("bn") else "replicated"
+        tensors.append(_tensor(name, values[name], places[name], f"layers/vars/{number}", role))
+    seeds = [rng.integers(0, 2**31, size=2).astype("<i8") for _ in range(world)]
+    values["empty"] = np.empty((0, 3), "<f4")
+    tensors.insert(0, _tensor("empty", values["empty"], 0, "layers/vars/3", "replicated"))
+    values = {"empty": values.pop("empty"), **values}
+    if state == "full":
+        values["seed"] = seeds[0]
+        tensors.append(_tensor("seed", seeds[0], 0, "seeds/0", "per-rank"))
+    value = {
+        "file": MODEL_FILE, "file_size": size, "format": 1, "layout": "keras-h5", "state": state, "tensors": tensors,
+        "framework": {"api": "keras", "keras": "3.15.1", "tensorflow": "2.21.0"},
+    }  # fmt: skip
+    cuts = [(at, min(extent, size - at)) for at in range(0, size, extent)]
+    return Sample(
+        values=values,
+        seeds=seeds if state == "full" else [],
+        content=bytes(content),
+        structure=json.dumps(value, sort_keys=True, separators=(",", ":")).encode(),
+        extents=[cuts[rank::world] for rank in range(world)],
+    )
+
+
+def write_run(path: Path) -> Path:
+    """A run without checkpoints."""
+    path.mkdir(exist_ok=True)
+    text = json.dumps({"format": 1, "run_id": RUN_ID, "created": CREATED})
+    (path / "run.json").write_text(text)
+    return path
+
+
+def write_structure(run: Path, made: Sample) -> None:
+    """The structure's file."""
+    (run / "structures").mkdir(exist_ok=True)
+    (run / "structures" / f"{made.hash}.json").write_bytes(made.structure)
+
+
+def write_partial(run: Path, step: int, made: Sample, ranks: list[int] | None = None, attempt=ATTEMPT) -> Path:
+    """A partial directory with the records of ``ranks`` (all for None), and no manifest."""
+    folder = run / f"step-{step:010d}.partial-{attempt}"
+    folder.mkdir()
+    (folder / MODEL_FILE).write_bytes(made.content)
+    for rank in range(len(made.extents)) if ranks is None else ranks:
+        (folder / f"rank-{rank:05d}.record").write_bytes(rank_record(step, made, rank, attempt))
+    return folder
+
+
+def rank_record(step: int, made: Sample, rank: int, attempt=ATTEMPT) -> bytes:
+    """One rank's record of a sample."""
+    extents = [(at, n, crc(made.content[at : at + n])) for at, n in made.extents[rank]]
+    ident = identity(
+        structure=made.hash, step=step, rank=rank, world=len(made.extents), file_size=len(made.content),
+        extents=len(extents), attempt=attempt,
+    )  # fmt: skip
+    return record(ident, extents, made.seeds[rank].tobytes() if made.seeds else b"")
+
+
+def write_checkpoint(run: Path, step: int, made: Sample | None = None, attempt=ATTEMPT) -> tuple[Path, Sample]:
+    """A whole, committed checkpoint, and its structure."""
+    made = made or sample()
+    write_structure(run, made)
+    partial = write_partial(run, step, made, attempt=attempt)
+    entries = []
+    for rank, extents in enumerate(made.extents):
+        data = rank_record(step, made, rank, attempt)
+        entries.append({
+            "rank": rank, "bytes": sum(n for _, n in extents), "extents": len(extents),
+            "private": made.seeds[rank].nbytes if made.seeds else 0, "size": len(data),
+            "crc32c": f"{int.from_bytes(data[-4:], 'little'):08x}",
+        })  # fmt: skip
+    text = manifest(step=step, structure=made.hash, file_size=len(made.content), records=entries, attempt=attempt)
+    (partial / "manifest.json").write_bytes(text)
+    return partial.rename(run / f"step-{step:010d}"), made
+
+
+def flip(path: Path, at: int, mask: int = 0x01) -> None:
+    """Flips bits of one byte of a file."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= mask
+    path.write_bytes(data)

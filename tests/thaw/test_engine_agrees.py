@@ -1,0 +1,77 @@
+"""The native engine and the Python reader agree on every byte: each reads what docs/format.md and the other one wrote."""
+
+import numpy as np
+import pytest
+
+import veloc_bindings
+from deepfreeze.core.run import Run
+from deepfreeze.thaw import recover
+from deepfreeze.thaw.read import read, read_private
+from deepfreeze.thaw.verify import verify
+from tests.support import files
+
+
+@pytest.fixture
+def run(tmp_path):
+    return files.write_run(tmp_path / "run")
+
+
+def write_slot(folder, step, made, rank):
+    extents = [(at, made.content[at : at + n]) for at, n in made.extents[rank]]
+    ident = files.identity(
+        structure=made.hash, step=step, rank=rank, world=len(made.extents), file_size=len(made.content),
+        extents=len(extents),
+    )  # fmt: skip
+    path = folder / f"rank-{rank:05d}-0.slot"
+    path.write_bytes(files.slot(ident, extents, made.seeds[rank].tobytes()))
+
+
+def recover_all(run, folder):
+    opened = Run.open(run)
+    plan = recover.plan(opened, [("n0", slot) for slot in recover.leftover_slots(folder)])
+    recover.transfer(plan, "n0", run)
+    return recover.finish(plan, opened)
+
+
+@pytest.mark.parametrize("recorded", [[], [0], [0, 2], [0, 1, 2]])
+def test_a_dead_attempts_slots_and_records_become_a_checkpoint(run, tmp_path, recorded):
+    made = files.sample(world=3)
+    files.write_structure(run, made)
+    if recorded:
+        files.write_partial(run, 40, made, recorded)
+    for rank in set(range(3)) - set(recorded):
+        write_slot(tmp_path, 40, made, rank)
+    done = recover_all(run, tmp_path)
+    assert done.committed == [(40, files.ATTEMPT)]
+    assert verify(run, 40).problems == ()
+    with read(run) as tensors:
+        assert all(np.array_equal(tensors[name], value) for name, value in made.values.items())
+    assert [read_private(run, 40, rank)["seed"].tolist() for rank in range(3)] == [s.tolist() for s in made.seeds]
+
+
+def test_a_damaged_slot_is_lost_and_cleared(run, tmp_path):
+    made = files.sample()
+    files.write_structure(run, made)
+    files.write_partial(run, 40, made, [0])
+    write_slot(tmp_path, 40, made, 1)
+    files.flip(tmp_path / "rank-00001-0.slot", -1)
+    done = recover_all(run, tmp_path)
+    assert [step for step, _, _ in done.lost] == [40]
+    assert (Run.open(run).partials(), Run.open(run).committed()) == ([], [])
+
+
+def test_what_the_engine_writes_is_what_the_format_document_says(run):
+    made = files.sample(world=1, extent=8192)
+    files.write_structure(run, made)
+    content = np.frombuffer(made.content, np.uint8)
+    with veloc_bindings.Engine.open(
+        rank=0, world=1, in_flight=1, slots=1, writers=1, keep=2, chunk_bytes=8192, file_size=len(content),
+        commit_timeout=30, run_id=bytes.fromhex(files.RUN_ID), attempt=bytes.fromhex(files.ATTEMPT),
+        structure=bytes.fromhex(made.hash), run_dir=str(run), local_dir=None,
+    ) as engine:  # fmt: skip
+        engine.submit(40, [(content, len(content), 0)], made.seeds[0].tobytes(), 30)
+        engine.drain(30)
+    assert verify(run, 40).problems == ()
+    with read(run) as tensors:
+        assert all(np.array_equal(tensors[name], value) for name, value in made.values.items())
+    assert (run / "step-0000000040" / "rank-00000.record").read_bytes() == files.rank_record(40, made, 0)

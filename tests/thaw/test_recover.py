@@ -1,0 +1,193 @@
+"""What a dead attempt left: the decisions are pure, the effects small."""
+
+import itertools
+import os
+import sys
+import types
+
+import pytest
+
+from deepfreeze.core.errors import EngineError
+from deepfreeze.core.run import Run
+from deepfreeze.thaw import recover
+from deepfreeze.thaw.recover import PartialState, Recovery, SlotInfo, SlotReport, plan_recovery
+from tests.support import files
+
+A, B = "a" * 32, "b" * 32
+
+
+def partial(step, ranks, attempt=A, world=3, size=100, structure="s"):
+    return PartialState(step, attempt, frozenset(ranks), world, size, structure)
+
+
+def slot(step, rank, host="n0", attempt=A, world=3, size=100, structure="s", name=None):
+    path = name or f"/local/{step}-{attempt[0]}-{rank}.slot"
+    return SlotReport(host, SlotInfo(path, step, rank, world, size, size, files.RUN_ID, attempt, structure))
+
+
+def test_a_partial_with_all_records_is_finished_without_any_copy():
+    assert plan_recovery(30, [partial(40, {0, 1, 2})], []) == Recovery(finish=[(40, A)])
+
+
+def test_missing_records_are_taken_from_slots_wherever_they_are():
+    slots = [slot(40, 0, "n0"), slot(40, 1, "n0"), slot(40, 2, "n1")]
+    found = plan_recovery(30, [partial(40, {0})], slots)
+    assert found.finish == [(40, A)]
+    assert found.transfer == {"n0": [slots[1].slot.path], "n1": [slots[2].slot.path]}
+    assert found.clear == []
+
+
+def test_slots_alone_make_a_checkpoint():
+    found = plan_recovery(None, [], [slot(40, rank) for rank in range(3)])
+    assert (found.finish, len(found.transfer["n0"])) == ([(40, A)], 3)
+
+
+def test_an_incomplete_set_is_cleared():
+    found = plan_recovery(30, [partial(40, {0})], [slot(40, 2)])
+    assert found == Recovery(clear=[(40, A)])
+
+
+def test_what_is_not_newer_than_the_newest_committed_is_cleared():
+    found = plan_recovery(40, [partial(40, {0, 1, 2}), partial(30, {0, 1, 2})], [slot(20, r) for r in range(3)])
+    assert found == Recovery(clear=[(30, A), (40, A)])
+
+
+def test_attempts_are_never_mixed():
+    found = plan_recovery(30, [partial(40, {0, 1}), partial(40, {2}, B)], [slot(40, 1, attempt=B)])
+    assert found == Recovery(clear=[(40, A), (40, B)])
+
+
+@pytest.mark.parametrize("change", [{"world": 4}, {"size": 101}, {"structure": "t"}])
+def test_parts_of_different_worlds_or_structures_are_never_mixed(change):
+    found = plan_recovery(30, [partial(40, {0, 1})], [slot(40, 2, **change)])
+    assert found == Recovery(clear=[(40, A)])
+
+
+def test_of_two_complete_attempts_at_one_step_one_is_finished():
+    found = plan_recovery(30, [partial(40, {0}), partial(40, {0, 1, 2}, B)], [slot(40, 1), slot(40, 2)])
+    assert found == Recovery(finish=[(40, B)], clear=[(40, A)])
+
+
+def test_several_steps_are_finished_oldest_first():
+    partials = [partial(60, {0, 1, 2}), partial(50, {0}), partial(40, {0, 1, 2}, B)]
+    assert plan_recovery(30, partials, []) == Recovery(finish=[(40, B), (60, A)], clear=[(50, A)])
+
+
+def test_an_empty_partial_can_still_be_filled_from_slots():
+    found = plan_recovery(30, [PartialState(40, A)], [slot(40, rank) for rank in range(3)])
+    assert (found.finish, found.clear) == ([(40, A)], [])
+
+
+def test_the_decision_does_not_depend_on_the_order_of_what_was_found():
+    partials = [partial(40, {0}), partial(40, {1}, B)]
+    slots = [slot(40, 1), slot(40, 2, "n1"), slot(40, 2, "n0"), slot(40, 0, "n1", B), slot(40, 2, "n1", B)]
+    expected = plan_recovery(30, partials, slots)
+    for order in itertools.permutations(slots):
+        assert plan_recovery(30, reversed(partials), order) == expected
+    assert expected.finish == [(40, A)]
+
+
+def test_only_valid_records_of_the_right_checkpoint_count(tmp_path):
+    run = Run.open(files.write_run(tmp_path))
+    made = files.sample(world=4)
+    folder = files.write_partial(tmp_path, 40, made, [0, 1])
+    (folder / "rank-00002.record").write_bytes(files.rank_record(40, made, 3))
+    (folder / "rank-00003.record").write_bytes(files.rank_record(40, made, 3)[:-1])
+    (folder / "rank-00003.record.tmp").write_bytes(files.rank_record(40, made, 3))
+    files.write_partial(tmp_path, 50, made, [])
+    first, second = recover.partial_states(run)
+    assert first == PartialState(40, files.ATTEMPT, frozenset({0, 1}), 4, 20000, made.hash)
+    assert second == PartialState(50, files.ATTEMPT)
+
+
+class Fault(Exception):
+    """As the bindings' EngineFault."""
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """The engine's answers, by path or step: None for success, else a code. Its calls are noted."""
+    answers, calls = {}, []
+
+    def answer(key, *call):
+        calls.append(call)
+        if answers.get(key):
+            raise Fault(answers[key], "the engine's message")
+
+    def inspect(path):
+        answer(os.path.basename(path), "inspect")
+        return types.SimpleNamespace(
+            step=40, rank=0, world=1, file_size=9, nbytes=9, run_id=bytes.fromhex(files.RUN_ID), attempt=b"\1" * 16,
+            structure=b"\2" * 32,
+        )  # fmt: skip
+
+    fake = types.SimpleNamespace(
+        EngineFault=Fault,
+        slot_inspect=inspect,
+        slot_transfer=lambda path, run: answer(path, "transfer", path, run),
+        commit=lambda run, step, attempt: answer(step, "commit", run, step, attempt),
+    )
+    monkeypatch.setitem(sys.modules, "veloc_bindings", fake)
+    return types.SimpleNamespace(answers=answers, calls=calls)
+
+
+def test_only_whole_slots_are_reported(tmp_path, engine):
+    for name in ("rank-00000-0.slot", "rank-00000-1.slot", "other"):
+        (tmp_path / name).write_text("")
+    engine.answers["rank-00000-1.slot"] = 5
+    (found,) = recover.leftover_slots(tmp_path)
+    assert (found.path, found.step, found.attempt) == (str(tmp_path / "rank-00000-0.slot"), 40, "01" * 16)
+    assert recover.leftover_slots(tmp_path / "none") == []
+
+
+def test_slots_of_another_run_are_ignored(tmp_path):
+    run = Run.open(files.write_run(tmp_path))
+    mine = slot(40, 0, world=1).slot
+    theirs = SlotInfo(**{**vars(mine), "run_id": "f" * 32, "step": 50})
+    assert recover.plan(run, [("n0", mine), ("n0", theirs)]).finish == [(40, A)]
+
+
+def test_complete_sets_are_committed_and_the_rest_cleared(tmp_path, engine):
+    run = Run.open(files.write_run(tmp_path))
+    made = files.sample()
+    for step in (40, 50, 60):
+        files.write_partial(tmp_path, step, made)
+    engine.answers[50] = 6
+    decided = Recovery(finish=[(40, files.ATTEMPT), (50, files.ATTEMPT)], clear=[(60, files.ATTEMPT)])
+    done = recover.finish(decided, run)
+    assert engine.calls[0] == ("commit", str(tmp_path), 40, bytes.fromhex(files.ATTEMPT))
+    assert (done.committed, [step for step, _, _ in done.lost]) == ([(40, files.ATTEMPT)], [50])
+    assert run.partials() == [(40, files.ATTEMPT)]  # this engine renames nothing; what it failed at is cleared
+
+
+def test_nothing_is_cleared_while_the_store_fails(tmp_path, engine):
+    run = Run.open(files.write_run(tmp_path))
+    for step in (40, 50):
+        files.write_partial(tmp_path, step, files.sample())
+    engine.answers[50] = 3
+    with pytest.raises(EngineError, match="the engine's message"):
+        recover.finish(Recovery(finish=[(50, files.ATTEMPT)], clear=[(40, files.ATTEMPT)]), run)
+    assert len(run.partials()) == 2
+    engine.answers["/x.slot"] = 2
+    with pytest.raises(EngineError):
+        recover.transfer(Recovery(transfer={"n0": ["/x.slot"]}), "n0", tmp_path)
+
+
+def test_each_host_copies_its_own_slots_and_names_the_damaged(engine):
+    engine.answers["/b"] = 5
+    decided = Recovery(transfer={"n0": ["/a", "/b"], "n1": ["/c"]})
+    assert recover.transfer(decided, "n0", "/run") == ["/b"]
+    assert [call[1] for call in engine.calls] == ["/a", "/b"]
+    assert recover.transfer(decided, "n2", "/run") == []
+
+
+def test_clearing_slots_touches_nothing_else(tmp_path):
+    for name in ("rank-00000-0.slot", "rank-00001-12.slot", "mine.slot"):
+        (tmp_path / name).write_text("x")
+    recover.clear_slots(tmp_path)
+    recover.clear_slots(tmp_path / "none")
+    assert os.listdir(tmp_path) == ["mine.slot"]
