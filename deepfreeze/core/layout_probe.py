@@ -113,7 +113,9 @@ def _spec(name: str, variable: Any, role: str) -> TensorSpec:
 
 
 # Stored by HDF5 as they lie in memory.
-_PLAIN_DTYPES = frozenset("float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
+_PLAIN_DTYPES = frozenset(
+    ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+)
 
 
 def _saveables(root: Any) -> dict[int, Any]:

@@ -108,14 +108,14 @@ def together(world: World, action: Callable[[], T]) -> list[T]:
     outcomes = world.gather((mine[0], None if mine[1] is None else _portable(mine[1])))
     if mine[1] is not None:
         raise mine[1]
-    for rank, (_, error) in enumerate(outcomes):
-        if error is not None:
+    for rank, (_, theirs) in enumerate(outcomes):
+        if theirs is not None:
             raise WorldError(
                 where=f"rank {world.rank}",
                 expected="all ranks to get through the start",
-                found=f"rank {rank} failed: {error}",
+                found=f"rank {rank} failed: {theirs}",
                 todo=f"mend what rank {rank} reports",
-            ) from error
+            ) from theirs
     return [value for value, _ in outcomes]
 
 

@@ -114,7 +114,7 @@ class Capture:
         rows.sort(key=lambda row: row[3])
         columns = np.array(rows, np.int64).reshape(-1, 4).T
         order = [placed.path for placed in structure.tensors if placed.spec.role == PER_RANK]
-        return Layout(*columns, private=tuple(private[path] for path in order if path in private))
+        return Layout(*columns[:4], tuple(private[path] for path in order if path in private))
 
     def close(self) -> None:
         """Takes the capture out of the model again."""

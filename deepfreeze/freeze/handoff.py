@@ -6,7 +6,6 @@ engine reports the step as released. Imports no TensorFlow: anything with a buff
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import veloc_bindings
 from deepfreeze.core.errors import EngineError, WaitError
 from veloc_bindings import EngineFault, LibraryError, Report
+
 
 @dataclass(frozen=True)
 class Regions:
@@ -123,8 +123,3 @@ _ADVICE = {
     veloc_bindings.NO_SPACE: "free space there, or lower keep=",
     veloc_bindings.IO: "check the file system that the message names",
 }
-
-
-def buffer_address(data: np.ndarray) -> int:
-    """Address of an array's first byte."""
-    return ctypes.addressof(ctypes.c_char.from_buffer(data)) if data.nbytes else 0

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from deepfreeze.core import names
 from deepfreeze.core.errors import OptionError
 
 # "auto" takes at most this share of what is free: the rest is the training's.
@@ -33,26 +34,23 @@ def candidates(local: str | os.PathLike | None) -> list[Path]:
 
 
 def directory(base: Path, run_id: str) -> Path:
-    """This user's and run's directory below a base."""
-    return base / f"deepfreeze-{os.getuid()}" / run_id
+    """This user's and run's directory below a base; the engine makes it."""
+    return base / names.local_dir(os.getuid(), run_id)
 
 
-def choose(local: str | os.PathLike | None, run_id: str, need: int) -> Path | None:
-    """Creates and returns the directory for slots of ``need`` bytes in all on this node; None if there is no room, or no
-    local tier is wanted. An explicit directory is taken as it is: when it fills up, the engine says so."""
+def choose(local: str | os.PathLike | None, need: int) -> Path | None:
+    """The base directory for slots of ``need`` bytes in all on this node; None if there is no room, or no local tier is
+    wanted. An explicit directory is taken as it is: when it fills up, the engine says so."""
     for base in candidates(local):
         if local == "auto" and need > _SHARE * _free(base):
             continue
-        chosen = directory(base, run_id)
-        chosen.parent.mkdir(mode=0o700, exist_ok=True)
-        chosen.mkdir(mode=0o700, exist_ok=True)
-        return chosen
+        return base
     return None
 
 
-def discard(chosen: Path) -> None:
-    """Removes the directory if nothing is left in it, and its parent likewise."""
-    for path in (chosen, chosen.parent):
+def discard(folder: Path) -> None:
+    """Removes a ``directory`` if nothing is left in it, and its parent likewise."""
+    for path in (folder, folder.parent):
         try:
             path.rmdir()
         except OSError:

@@ -20,7 +20,7 @@ from deepfreeze.core.structure import Structure
 from deepfreeze.core.world import World, on_rank_0, together
 from deepfreeze.freeze import local_tier, shard_ops, skeleton
 from deepfreeze.freeze.capture import Capture, Layout
-from deepfreeze.freeze.handoff import Handoff, Regions, buffer_address
+from deepfreeze.freeze.handoff import Handoff, Regions
 from veloc_bindings import EXTERNAL, LOCAL, Report
 
 log = logging.getLogger("deepfreeze")
@@ -42,6 +42,7 @@ class Saver:
 
     def __init__(self, model: Any, capture: Capture, target: Target, world: World, options: Options) -> None:
         self._capture = capture
+        self._run_id = target.run_id
         self._options = options
         probe = probe_file(model, options.state)
         structure, gaps = self._agree(probe, target, world, framework_of(model), options.state)
@@ -73,7 +74,7 @@ class Saver:
         """Hands over what was captured (``captured`` as in ``Capture.collect``) as the checkpoint of ``step``, and waits for
         the level that the options ask for. Raises ``EngineError``, ``WaitError``."""
         buffers = self._capture.collect(captured)
-        bases = np.append(shard_ops.addresses(buffers), np.uint64(buffer_address(self._skeleton)))
+        bases = np.append(shard_ops.addresses(buffers), np.uint64(self._skeleton.__array_interface__["data"][0]))
         views = [memoryview(buffers[group])[place : place + nbytes] for group, place, nbytes in self._private]
         self._handoff.submit(step, self._regions.at(bases), b"".join(views), buffers)
         if self._options.wait_for in LEVELS:
@@ -100,7 +101,7 @@ class Saver:
         """Stops the engine, and removes the local tier's directory if nothing has to stay there."""
         self._handoff.close()
         if self._local is not None:
-            local_tier.discard(self._local)
+            local_tier.discard(local_tier.directory(self._local, self._run_id))
 
     @staticmethod
     def _agree(
@@ -123,7 +124,7 @@ class Saver:
         here = socket.gethostname()
         needs = world.gather((here, self.nbytes * self._options.slots))
         need = sum(nbytes for node, nbytes in needs if node == here)
-        chosen = local_tier.choose(self._options.local, target.run_id, need)
+        chosen = local_tier.choose(self._options.local, need)
         if chosen is None and self._options.local is not None:
             log.warning("no room for %d bytes on a local tier of %s: writing to %s directly", need, here, target.run)
         return chosen
@@ -161,4 +162,3 @@ def _compare(probe: Probe, structure: Structure, rank: int) -> None:
 
 def _text(spec: tuple | None) -> str:
     return "missing" if spec is None else f"{spec[1]} of shape {spec[0]} ({spec[2]})"
-

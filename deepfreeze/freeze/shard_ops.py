@@ -53,7 +53,7 @@ class Group:
             self._buffer = tf.Variable(tf.zeros([0], tf.uint8), shape=[None], trainable=False, name="deepfreeze_shard")
             self._take = tf.function(self._assign, autograph=False).get_concrete_function()
             handles = [tf.TensorSpec((), tf.resource)] * len(self._take.captured_inputs)
-            self._leave = tf.function(lambda *_: None, handles, autograph=False).get_concrete_function()
+            self._leave = tf.function(_leave, handles, autograph=False).get_concrete_function()
 
     def emit(self, hit: tf.Tensor) -> None:
         """Adds the capture to the graph being traced (or does it, when executing eagerly): taken if ``hit`` is true.
@@ -79,11 +79,12 @@ class Group:
 
     def _assign(self) -> None:
         parts = [_bytes(piece) for piece in self.pieces]
-        if len(parts) > 1:
-            value = tf.concat(parts, 0)
-        else:
-            value = tf.raw_ops.DeepCopy(x=parts[0]) if self._copy else parts[0]
+        value = tf.concat(parts, 0) if len(parts) > 1 else tf.raw_ops.DeepCopy(x=parts[0]) if self._copy else parts[0]
         self._buffer.assign(value)
+
+
+def _leave(*handles: tf.Tensor) -> None:
+    """The branch of a step that captures nothing."""
 
 
 def _bytes(piece: Piece) -> tf.Tensor:

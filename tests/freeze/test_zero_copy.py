@@ -101,9 +101,7 @@ def test_the_engine_is_given_the_addresses_of_tensorflows_own_buffers(keras, tmp
     model.fit(data(4), verbose=0, shuffle=False, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=2)])
     assert len(submitted.regions) == len(buffers) == 2
     for regions, spans in zip(submitted.regions, buffers, strict=True):
-        inside = [
-            any(start <= r[0] and r[0] + r[1] <= start + n for start, n in spans) for r in regions
-        ]
+        inside = [any(start <= r[0] and r[0] + r[1] <= start + n for start, n in spans) for r in regions]
         # What is in no captured buffer are the file's bytes between the tensors: a few kilobytes.
         assert sum(int(r[1]) for r, yes in zip(regions, inside, strict=True) if not yes) < 64 * 1024
         assert sum(int(r[1]) for r, yes in zip(regions, inside, strict=True) if yes) > 3 * 4 * 700 * 700

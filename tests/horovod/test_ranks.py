@@ -47,7 +47,7 @@ def two_ranks(request, tmp_path_factory):
 
 
 def test_each_rank_writes_its_share_and_the_file_is_what_the_ranks_held(two_ranks):
-    api, folder = two_ranks
+    _api, folder = two_ranks
     assert [info.step for info in deepfreeze.checkpoints(folder / "run")] == [3, 6]
     assert_is(folder / "run", 6, [held(folder, 0), held(folder, 1)])
     assert verify(folder / "run").ok

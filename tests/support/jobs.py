@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -64,10 +65,8 @@ def run(script: str, *args: object, ranks: int = 0, launcher: str = "mpirun", **
 
 def kill(process: subprocess.Popen) -> None:
     """SIGKILLs a job and all its ranks."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 

@@ -53,7 +53,7 @@ typedef enum df_code {
 typedef enum df_level {
   DF_CAPTURED = 0, /* in the training process's memory */
   DF_LOCAL = 1,    /* this rank's shard is on the local tier */
-  DF_EXTERNAL = 3  /* assembled, fsynced, committed */
+  DF_EXTERNAL = 3  /* assembled, fsynced, committed; on ranks other than 0 also: replaced by a newer commit and removed */
 } df_level;
 
 typedef struct df_engine df_engine; /* opaque; made by df_engine_open, freed by df_engine_close */
@@ -82,7 +82,7 @@ typedef struct df_options {
   uint8_t attempt[16];
   uint8_t structure[32];
   const char* run_dir;         /* existing directory on the external store */
-  const char* local_dir;       /* existing directory of the local tier, or NULL for none */
+  const char* local_dir;       /* existing directory of the local tier, or NULL for none; slots: docs/format.md, LOCAL */
 } df_options;
 
 /* One checkpoint's state, or, with step -1, a notice for the user (message set, everything else 0). Times are seconds since
@@ -94,7 +94,7 @@ typedef struct df_report {
   int32_t released;   /* 1: the caller's memory is no longer read */
   int32_t reserved;
   uint64_t nbytes;    /* bytes of this rank's regions */
-  double local_s;     /* on the local tier */
+  double local_s;     /* on the local tier; stays -1 for a checkpoint that went past it */
   double written_s;   /* this rank's ranges on the external store, fsynced, record published */
   double external_s;  /* committed */
   char message[512];  /* of the failure or notice; empty otherwise */
@@ -131,7 +131,8 @@ DF_API int df_engine_submit(df_engine* engine, int64_t step, const df_region* re
                             uint64_t private_bytes, uint64_t timeout_ms);
 
 /* Blocks until the step has reached the level. A failed checkpoint returns its own code and message at once. Without a
- * local tier (or once it is full) DF_LOCAL means: on the external store, not yet committed. */
+ * local tier (or once it is full) DF_LOCAL means: on the external store, not yet committed. Answers for the last 1024
+ * forgotten steps too. */
 DF_API int df_engine_wait(df_engine* engine, int64_t step, int level, uint64_t timeout_ms);
 
 /* Copies up to capacity reports of what changed since the last poll to out, oldest first, and their number to *n. Never
@@ -152,8 +153,9 @@ DF_API int df_slot_inspect(const char* path, df_slot_info* out);
  * publishes the rank's record. May be repeated. */
 DF_API int df_slot_transfer(const char* path, const char* run_dir);
 
-/* Commits RUN/step-N.partial-ATTEMPT of a dead attempt if all its ranks' records are there. DF_INCOMPLETE names the ranks
- * that are missing. May be repeated. */
+/* Commits RUN/step-N.partial-ATTEMPT of a dead attempt if all its ranks' records are there and the model file agrees with
+ * their checksums. DF_INCOMPLETE names the ranks that are missing; DF_INVALID: another attempt has committed this step, which
+ * stays. May be repeated; DF_OK if it is committed already. */
 DF_API int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]);
 
 #ifdef __cplusplus

@@ -1,0 +1,28 @@
+# `make` alone lists the targets. The tools need nothing but Python's standard library; all else goes into .venv.
+PYTHON ?= python3
+ARGS ?=
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint clean distclean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo '  make test ARGS="-k name"    hands ARGS to pytest;  make PYTHON=python3.12 setup    takes another Python'
+
+setup:  ## make .venv, build and cache Horovod, build the engine (skips what is done)
+	@$(PYTHON) tools/setup.py
+
+demo: setup  ## train NT3 on 2 Horovod ranks, kill it, resume it, open its checkpoint with stock Keras
+	@$(PYTHON) tools/demo.py
+
+test: setup  ## run all tests
+	@$(PYTHON) tools/run.py python -m pytest tests $(ARGS)
+
+lint: setup  ## formats, types, static analysis, the engine's tests under sanitizers
+	@$(PYTHON) tools/lint.py
+
+clean:  ## remove what was built, except .venv and the wheel cache
+	rm -rf build dist *.egg-info runs .pytest_cache .mypy_cache .ruff_cache veloc_bindings/*.so
+	find deepfreeze veloc_bindings examples tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean  ## remove .venv too
+	rm -rf .venv

@@ -1,0 +1,60 @@
+"""The Khan gene-expression data: 83 small round blue cell tumours x 2308 genes, 4 types, official split of 63 and 20.
+
+Read as files out of the installed package ISLP, without importing it: that would want pandas and scikit-learn."""
+
+from importlib.metadata import PackageNotFoundError, distribution
+
+import numpy as np
+
+GENES = 2308
+CLASSES = 4
+
+
+def _table(name):
+    try:
+        path = distribution("ISLP").locate_file(f"ISLP/data/Khan_{name}.csv")
+    except PackageNotFoundError:
+        raise SystemExit("the data is not installed; run: pip install --no-deps ISLP==0.6.0") from None
+    return np.loadtxt(path, delimiter=",", skiprows=1, dtype=np.float32)
+
+
+def load(genes=GENES):
+    """(train x, train y, test x, test y); x as NT3 takes it: scaled to [-1, 1] gene by gene, shape (samples, genes, 1).
+
+    More genes than there are (NT3's published size is 60483) are zeros: the same network and memory, no more information."""
+    if genes < GENES:
+        raise SystemExit(f"--genes {genes}: the data has {GENES} genes; give that or more")
+    # Arrays differ in brightness and contrast; within one sample these carry no information.
+    train, test = (
+        (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True) for x in (_table("xtrain"), _table("xtest"))
+    )
+    scale = np.abs(train).max(axis=0)  # MaxAbs, fitted on the training rows alone
+    scale[scale == 0] = 1
+    pad = ((0, 0), (0, genes - GENES))
+    train, test = (np.pad(x / scale, pad)[:, :, None] for x in (train, test))
+    return train, _table("ytrain").astype(np.int64) - 1, test, _table("ytest").astype(np.int64) - 1
+
+
+def rows_of(rank, ranks, rows):
+    """The rows that one rank trains on: contiguous, disjoint, as even as can be."""
+    return range((rank * rows + ranks - 1) // ranks, ((rank + 1) * rows + ranks - 1) // ranks)
+
+
+def batches(x, y, batch, start, seed):
+    """Endless batches from step `start` on. A batch depends on its step alone, not on what was drawn before it in this
+    process: so a job that resumes at step s goes on with the batch that the first attempt would have used."""
+    rows = len(x)
+
+    def row(position):
+        epoch, place = divmod(position, rows)
+        if epoch not in orders:
+            orders.clear()
+            orders[epoch] = np.random.default_rng((seed, epoch)).permutation(rows)
+        return orders[epoch][place]
+
+    orders = {}
+    step = start
+    while True:
+        chosen = [row(position) for position in range(step * batch, (step + 1) * batch)]
+        yield x[chosen], y[chosen]
+        step += 1

@@ -1,0 +1,22 @@
+"""CANDLE's NT3 network: tumour or tissue type from gene expression."""
+
+import keras
+
+
+def nt3(genes, classes):
+    return keras.Sequential(
+        [
+            keras.Input((genes, 1)),
+            keras.layers.Conv1D(128, 20, activation="relu"),
+            keras.layers.MaxPooling1D(1),
+            keras.layers.Conv1D(128, 10, activation="relu"),
+            keras.layers.MaxPooling1D(10),
+            keras.layers.Flatten(),
+            keras.layers.Dense(200, activation="relu"),
+            keras.layers.Dropout(0.1),
+            keras.layers.Dense(20, activation="relu"),
+            keras.layers.Dropout(0.1),
+            keras.layers.Dense(classes, activation="softmax"),
+        ],
+        name="nt3",
+    )

@@ -1,0 +1,59 @@
+#include "base/env.h"
+
+namespace deepfreeze {
+
+Status ReadFull(File* file, uint64_t offset, void* data, size_t n) {
+  char* to = static_cast<char*>(data);
+  while (n > 0) {
+    size_t done = 0;
+    DF_RETURN_IF_ERROR(file->PRead(offset, to, n, &done));
+    if (done == 0) {
+      return Status::FourPart(Code::kCorrupt, file->path(),
+                              std::to_string(n) + " more bytes at " + std::to_string(offset), "the end of the file",
+                              "The file is cut short; use another checkpoint");
+    }
+    to += done;
+    offset += done;
+    n -= done;
+  }
+  return {};
+}
+
+Status WriteFull(File* file, uint64_t offset, const void* data, size_t n) {
+  const char* from = static_cast<const char*>(data);
+  while (n > 0) {
+    size_t done = 0;
+    DF_RETURN_IF_ERROR(file->PWrite(offset, from, n, &done));
+    if (done == 0) return Status(Code::kIo, "pwrite " + file->path() + ": the system wrote nothing");
+    from += done;
+    offset += done;
+    n -= done;
+  }
+  return {};
+}
+
+Status ReadSmallFile(Env* env, const std::string& path, uint64_t limit, std::string* contents) {
+  std::unique_ptr<File> file;
+  DF_RETURN_IF_ERROR(env->Open(path, OpenMode::kRead, &file));
+  uint64_t size = 0;
+  DF_RETURN_IF_ERROR(file->Size(&size));
+  if (size > limit) {
+    return Status::FourPart(Code::kCorrupt, path, "at most " + std::to_string(limit) + " bytes",
+                            std::to_string(size) + " bytes", "This file was not written by this library; remove it");
+  }
+  contents->resize(size);
+  return ReadFull(file.get(), 0, contents->data(), size);
+}
+
+Status ReplaceFile(Env* env, const std::string& path, const std::string& contents, bool sync) {
+  const std::string temporary = path + ".tmp";
+  std::unique_ptr<File> file;
+  DF_RETURN_IF_ERROR(env->Open(temporary, OpenMode::kTruncate, &file));
+  DF_RETURN_IF_ERROR(WriteFull(file.get(), 0, contents.data(), contents.size()));
+  // Without this a crash could leave the new name with no bytes behind it.
+  if (sync) DF_RETURN_IF_ERROR(file->Sync());
+  DF_RETURN_IF_ERROR(file->Close());
+  return env->Rename(temporary, path);
+}
+
+}  // namespace deepfreeze

@@ -1,0 +1,97 @@
+// Everything the engine asks of the operating system. Tests wrap it (testing/fault_env.h) to fail, cut short, delay or
+// kill at any call, so no other file may call the system directly.
+//
+// An Env outlives everything made from it. All methods may be called from any thread.
+#ifndef DEEPFREEZE_BASE_ENV_H_
+#define DEEPFREEZE_BASE_ENV_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace deepfreeze {
+
+// An open file. Reads and writes carry their own offset, so threads may share one. The destructor closes.
+class File {
+ public:
+  explicit File(std::string path) : path_(std::move(path)) {}
+  virtual ~File() = default;
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  const std::string& path() const { return path_; }
+
+  // One system call each: *done may be less than n (0 at the end of the file). Use ReadFull and WriteFull.
+  virtual Status PRead(uint64_t offset, void* data, size_t n, size_t* done) = 0;
+  virtual Status PWrite(uint64_t offset, const void* data, size_t n, size_t* done) = 0;
+
+  virtual Status Size(uint64_t* size) = 0;
+  virtual Status Truncate(uint64_t size) = 0;
+  // Reserves blocks for [0, size), so that later writes there can't run out of space. Sparse where unsupported.
+  virtual Status Allocate(uint64_t size) = 0;
+  virtual Status DataSync() = 0;
+  virtual Status Sync() = 0;
+  // A hint to begin writing a range back now; never fails.
+  virtual void StartWriteback(uint64_t offset, uint64_t n) = 0;
+  // Closes early, to see the error. Nothing may follow but the destructor.
+  virtual Status Close() = 0;
+
+ private:
+  const std::string path_;
+};
+
+enum class OpenMode {
+  kRead,      // must exist
+  kUpdate,    // made if missing, kept as it is otherwise
+  kTruncate,  // made if missing, emptied otherwise
+};
+
+struct FileInfo {
+  bool exists = false;
+  bool is_directory = false;  // false for a symbolic link, which is never followed
+  uint32_t uid = 0;
+  uint64_t size = 0;
+};
+
+class Env {
+ public:
+  virtual ~Env() = default;
+
+  // The machine's own; lives for ever.
+  static Env* Posix();
+
+  virtual Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) = 0;
+  // A missing file is no error: info->exists says.
+  virtual Status Stat(const std::string& path, FileInfo* info) = 0;
+  // Names without "." and "..", in no order. *exists is false, and the status ok, for a missing directory.
+  virtual Status List(const std::string& path, std::vector<std::string>* names, bool* exists) = 0;
+  virtual Status Rename(const std::string& from, const std::string& to) = 0;
+  // An existing directory is no error: several ranks make the same one.
+  virtual Status MakeDir(const std::string& path, uint32_t mode) = 0;
+  // A missing file is no error: what was to be removed is gone.
+  virtual Status Unlink(const std::string& path) = 0;
+  virtual Status RemoveDir(const std::string& path) = 0;
+  virtual Status SyncDir(const std::string& path) = 0;
+
+  virtual uint64_t NowMicros() = 0;   // monotonic
+  virtual int64_t WallSeconds() = 0;  // since 1970, UTC
+  virtual void SleepMillis(uint64_t ms) = 0;
+  virtual uint32_t UserId() = 0;
+};
+
+// All n bytes, or an error; the end of the file before n bytes is kCorrupt.
+Status ReadFull(File* file, uint64_t offset, void* data, size_t n);
+Status WriteFull(File* file, uint64_t offset, const void* data, size_t n);
+// The whole of a small file; more than limit bytes is kCorrupt.
+Status ReadSmallFile(Env* env, const std::string& path, uint64_t limit, std::string* contents);
+// path holds exactly contents after this, or what it held before, also after a crash: written beside it, fsynced
+// (unless it may be lost), renamed. The caller syncs the directory.
+Status ReplaceFile(Env* env, const std::string& path, const std::string& contents, bool sync);
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_BASE_ENV_H_

@@ -1,0 +1,188 @@
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <thread>
+
+#include "base/env.h"
+
+namespace deepfreeze {
+namespace {
+
+// A call that a signal interrupted did nothing and is made again.
+template <typename Call>
+auto Retry(Call call) {
+  decltype(call()) result;
+  do {
+    result = call();
+  } while (result == -1 && errno == EINTR);
+  return result;
+}
+
+Status Result(int result, const char* operation, const std::string& path) {
+  return result == 0 ? Status() : Status::FromErrno(errno, operation, path);
+}
+
+class PosixFile final : public File {
+ public:
+  PosixFile(std::string path, int fd) : File(std::move(path)), fd_(fd) {}
+  ~PosixFile() override {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  Status PRead(uint64_t offset, void* data, size_t n, size_t* done) override {
+    const ssize_t got = Retry([&] { return ::pread(fd_, data, n, static_cast<off_t>(offset)); });
+    if (got < 0) return Status::FromErrno(errno, "pread", path());
+    *done = static_cast<size_t>(got);
+    return {};
+  }
+
+  Status PWrite(uint64_t offset, const void* data, size_t n, size_t* done) override {
+    const ssize_t put = Retry([&] { return ::pwrite(fd_, data, n, static_cast<off_t>(offset)); });
+    if (put < 0) return Status::FromErrno(errno, "pwrite", path());
+    *done = static_cast<size_t>(put);
+    return {};
+  }
+
+  Status Size(uint64_t* size) override {
+    struct stat info;
+    DF_RETURN_IF_ERROR(Result(::fstat(fd_, &info), "fstat", path()));
+    *size = static_cast<uint64_t>(info.st_size);
+    return {};
+  }
+
+  Status Truncate(uint64_t size) override {
+    return Result(Retry([&] { return ::ftruncate(fd_, static_cast<off_t>(size)); }), "ftruncate", path());
+  }
+
+  Status Allocate(uint64_t size) override {
+#ifdef __linux__
+    if (Retry([&] { return ::fallocate(fd_, 0, 0, static_cast<off_t>(size)); }) == 0) return {};
+    if (errno != EOPNOTSUPP && errno != ENOSYS) return Status::FromErrno(errno, "fallocate", path());
+#endif
+    uint64_t now = 0;
+    DF_RETURN_IF_ERROR(Size(&now));
+    return now < size ? Truncate(size) : Status();
+  }
+
+  Status DataSync() override {
+    return Result(Retry([&] { return ::fdatasync(fd_); }), "fdatasync", path());
+  }
+
+  Status Sync() override {
+    return Result(Retry([&] { return ::fsync(fd_); }), "fsync", path());
+  }
+
+  void StartWriteback([[maybe_unused]] uint64_t offset, [[maybe_unused]] uint64_t n) override {
+#ifdef __linux__
+    ::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(n), SYNC_FILE_RANGE_WRITE);
+#endif
+  }
+
+  Status Close() override {
+    const int fd = fd_;
+    fd_ = -1;  // Linux has closed the descriptor even when close() fails
+    return Result(::close(fd), "close", path());
+  }
+
+ private:
+  int fd_;
+};
+
+class PosixEnv final : public Env {
+ public:
+  Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override {
+    int flags = O_CLOEXEC | O_NOFOLLOW;
+    if (mode == OpenMode::kRead) flags |= O_RDONLY;
+    if (mode == OpenMode::kUpdate) flags |= O_RDWR | O_CREAT;
+    if (mode == OpenMode::kTruncate) flags |= O_RDWR | O_CREAT | O_TRUNC;
+    const int fd = Retry([&] { return ::open(path.c_str(), flags, 0666); });
+    if (fd < 0) return Status::FromErrno(errno, "open", path);
+    *file = std::make_unique<PosixFile>(path, fd);
+    return {};
+  }
+
+  Status Stat(const std::string& path, FileInfo* info) override {
+    *info = FileInfo();
+    struct stat raw;
+    if (::lstat(path.c_str(), &raw) != 0) {
+      return errno == ENOENT || errno == ENOTDIR ? Status() : Status::FromErrno(errno, "stat", path);
+    }
+    info->exists = true;
+    info->is_directory = S_ISDIR(raw.st_mode);
+    info->uid = raw.st_uid;
+    info->size = static_cast<uint64_t>(raw.st_size);
+    return {};
+  }
+
+  Status List(const std::string& path, std::vector<std::string>* names, bool* exists) override {
+    names->clear();
+    DIR* directory = ::opendir(path.c_str());
+    *exists = directory != nullptr;
+    if (directory == nullptr) return errno == ENOENT ? Status() : Status::FromErrno(errno, "opendir", path);
+    for (;;) {
+      errno = 0;
+      const dirent* entry = ::readdir(directory);
+      if (entry == nullptr) break;
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") names->push_back(name);
+    }
+    const int error = errno;
+    ::closedir(directory);
+    return error == 0 ? Status() : Status::FromErrno(error, "readdir", path);
+  }
+
+  Status Rename(const std::string& from, const std::string& to) override {
+    return Result(std::rename(from.c_str(), to.c_str()), "rename", from + " to " + to);
+  }
+
+  Status MakeDir(const std::string& path, uint32_t mode) override {
+    if (::mkdir(path.c_str(), mode) == 0 || errno == EEXIST) return {};
+    return Status::FromErrno(errno, "mkdir", path);
+  }
+
+  Status Unlink(const std::string& path) override {
+    if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
+    return Status::FromErrno(errno, "unlink", path);
+  }
+
+  Status RemoveDir(const std::string& path) override {
+    if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return {};
+    return Status::FromErrno(errno, "rmdir", path);
+  }
+
+  Status SyncDir(const std::string& path) override {
+    const int fd = Retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+    if (fd < 0) return Status::FromErrno(errno, "open", path);
+    const Status status = Result(Retry([&] { return ::fsync(fd); }), "fsync", path);
+    ::close(fd);
+    return status;
+  }
+
+  uint64_t NowMicros() override {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+  }
+
+  int64_t WallSeconds() override { return static_cast<int64_t>(std::time(nullptr)); }
+
+  void SleepMillis(uint64_t ms) override { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+  uint32_t UserId() override { return ::geteuid(); }
+};
+
+}  // namespace
+
+Env* Env::Posix() {
+  // Never destroyed: threads of an engine that was not closed may still use it while the process exits.
+  static Env* env = new PosixEnv;
+  return env;
+}
+
+}  // namespace deepfreeze

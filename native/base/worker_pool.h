@@ -1,0 +1,57 @@
+// A fixed number of threads that work through batches of numbered items.
+//
+// Run may be called from several threads at once; the destructor must not overlap a Run.
+#ifndef DEEPFREEZE_BASE_WORKER_POOL_H_
+#define DEEPFREEZE_BASE_WORKER_POOL_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace deepfreeze {
+
+class WorkerPool {
+ public:
+  // Called for items in rising order, several at once; worker < threads() names the thread. False: begin no more items.
+  using Work = std::function<bool(size_t worker, size_t item)>;
+
+  explicit WorkerPool(size_t threads);
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  size_t threads() const { return threads_.size(); }
+
+  // Blocks until all items in [0, n) are done, or those begun before some work returned false. Items of urgent batches
+  // go before items of others: a thread takes one item at a time, so a long batch delays an urgent one by one item.
+  void Run(size_t n, bool urgent, const Work& work);
+
+ private:
+  struct Batch {
+    const Work* work;
+    size_t size;
+    size_t next = 0;
+    size_t running = 0;
+  };
+
+  void Loop(size_t worker);
+  void Stop();
+
+  std::mutex mutex_;
+  std::condition_variable work_ready_;
+  std::condition_variable batch_done_;
+  std::list<Batch*> batches_;  // with items left, urgent ones first
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// Names the calling thread, for debuggers and top.
+void NameThisThread(const char* name);
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_BASE_WORKER_POOL_H_

@@ -1,0 +1,234 @@
+// The C interface: checks arguments, turns Status into codes and messages, and lets no exception out.
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+
+#include "base/crc32c.h"
+#include "capi/default_env.h"
+#include "deepfreeze/deepfreeze.h"
+#include "engine/engine.h"
+#include "engine/rescue.h"
+#include "local/slot_store.h"
+#include "store/commit.h"
+
+struct df_engine {
+  std::unique_ptr<deepfreeze::Engine> engine;
+};
+
+namespace {
+
+using deepfreeze::Code;
+using deepfreeze::Status;
+
+static_assert(static_cast<int>(Code::kOk) == DF_OK && static_cast<int>(Code::kInvalid) == DF_INVALID &&
+              static_cast<int>(Code::kIo) == DF_IO && static_cast<int>(Code::kNoSpace) == DF_NO_SPACE &&
+              static_cast<int>(Code::kTimeout) == DF_TIMEOUT && static_cast<int>(Code::kCorrupt) == DF_CORRUPT &&
+              static_cast<int>(Code::kIncomplete) == DF_INCOMPLETE && static_cast<int>(Code::kClosed) == DF_CLOSED);
+
+thread_local std::string last_error;
+
+void SetError(const char* message) noexcept {
+  try {
+    last_error = message;
+  } catch (...) {
+    last_error.clear();  // no memory for the message: the code must do
+  }
+}
+
+// Runs a call's body, which returns a Status.
+template <typename Body>
+int Guard(Body body) noexcept {
+  try {
+    const Status status = body();
+    SetError(status.message().c_str());
+    return static_cast<int>(status.code());
+  } catch (const std::exception& error) {
+    SetError(error.what());
+  } catch (...) {
+    SetError("unknown failure");
+  }
+  return DF_IO;
+}
+
+Status Invalid(const std::string& what) { return Status(Code::kInvalid, what); }
+
+Status CheckOptions(const df_options* o) {
+  if (o == nullptr) return Invalid("options: a pointer is missing");
+  if (o->struct_size != sizeof(df_options)) {
+    return Status::FourPart(Code::kInvalid, "options.struct_size", std::to_string(sizeof(df_options)),
+                            std::to_string(o->struct_size), "Use bindings of the same version as the library");
+  }
+  if (o->world < 1 || o->rank >= o->world) {
+    return Invalid("options: rank " + std::to_string(o->rank) + " is not below world " + std::to_string(o->world));
+  }
+  if (o->in_flight < 1) return Invalid("options: in_flight must be 1 or more");
+  if (o->slots < 1) return Invalid("options: slots must be 1 or more");
+  if (o->writers < 1) return Invalid("options: writers must be 1 or more");
+  if (o->keep < 1) return Invalid("options: keep must be 1 or more");
+  if (o->reserved != 0) return Invalid("options: reserved must be 0");
+  if (o->chunk_bytes < 4096 || o->chunk_bytes % 4096 != 0) {
+    return Invalid("options: chunk_bytes must be a multiple of 4096, not " + std::to_string(o->chunk_bytes));
+  }
+  if (o->file_size == 0) return Invalid("options: file_size must be above 0");
+  if (o->run_dir == nullptr || *o->run_dir == '\0') return Invalid("options: run_dir is missing");
+  if (o->local_dir != nullptr && *o->local_dir == '\0') return Invalid("options: local_dir is empty");
+  for (const char* directory : {o->run_dir, o->local_dir}) {
+    deepfreeze::FileInfo info;
+    if (directory == nullptr) continue;
+    // With the slash a symbolic link to a directory is one too.
+    DF_RETURN_IF_ERROR(deepfreeze::DefaultEnv()->Stat(std::string(directory) + "/", &info));
+    if (!info.is_directory) {
+      return Status::FourPart(Code::kInvalid, directory, "an existing directory",
+                              info.exists ? "something else" : "nothing", "Make the directory");
+    }
+  }
+  return {};
+}
+
+deepfreeze::Options ToOptions(const df_options& o) {
+  deepfreeze::Options options;
+  std::memcpy(options.identity.run_id.data(), o.run_id, 16);
+  std::memcpy(options.identity.attempt.data(), o.attempt, 16);
+  std::memcpy(options.identity.structure.data(), o.structure, 32);
+  options.identity.rank = o.rank;
+  options.identity.world = o.world;
+  options.identity.file_size = o.file_size;
+  options.in_flight = o.in_flight;
+  options.slots = o.slots;
+  options.writers = o.writers;
+  options.keep = o.keep;
+  options.chunk_bytes = o.chunk_bytes;
+  options.commit_timeout_ms = o.commit_timeout_ms;
+  options.run_dir = o.run_dir;
+  options.local_dir = o.local_dir != nullptr ? o.local_dir : "";
+  return options;
+}
+
+df_report ToReport(const deepfreeze::Report& from) {
+  df_report report = {};
+  report.step = from.step;
+  report.level = from.level;
+  report.code = static_cast<int32_t>(from.code);
+  report.released = from.released ? 1 : 0;
+  report.nbytes = from.nbytes;
+  report.local_s = from.local_s;
+  report.written_s = from.written_s;
+  report.external_s = from.external_s;
+  from.message.copy(report.message, sizeof(report.message) - 1);
+  return report;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* df_version(void) { return DF_VERSION; }
+
+uint32_t df_abi_version(void) { return DF_ABI_VERSION; }
+
+const char* df_error(void) { return last_error.c_str(); }
+
+uint32_t df_crc32c(uint32_t crc, const void* data, size_t n) { return deepfreeze::Crc32c(crc, data, n); }
+
+int df_engine_open(const df_options* options, df_engine** out) {
+  return Guard([&]() -> Status {
+    if (out == nullptr) return Invalid("out: a pointer is missing");
+    *out = nullptr;
+    DF_RETURN_IF_ERROR(CheckOptions(options));
+    auto engine = std::make_unique<df_engine>();
+    engine->engine = std::make_unique<deepfreeze::Engine>(ToOptions(*options), deepfreeze::DefaultEnv());
+    *out = engine.release();
+    return {};
+  });
+}
+
+int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, size_t n, const void* private_data,
+                     uint64_t private_bytes, uint64_t timeout_ms) {
+  return Guard([&]() -> Status {
+    if (engine == nullptr || (regions == nullptr && n > 0) || (private_data == nullptr && private_bytes > 0)) {
+      return Invalid("submit: a pointer is missing");
+    }
+    std::vector<deepfreeze::Region> copy(n);
+    for (size_t i = 0; i < n; ++i) {
+      copy[i] = {static_cast<const char*>(regions[i].data), regions[i].nbytes, regions[i].file_offset};
+    }
+    std::string private_copy;
+    if (private_bytes > 0) private_copy.assign(static_cast<const char*>(private_data), private_bytes);
+    return engine->engine->Submit(step, std::move(copy), std::move(private_copy), timeout_ms);
+  });
+}
+
+int df_engine_wait(df_engine* engine, int64_t step, int level, uint64_t timeout_ms) {
+  return Guard([&]() -> Status {
+    if (engine == nullptr) return Invalid("wait: a pointer is missing");
+    if (level < DF_CAPTURED || level > DF_EXTERNAL) return Invalid("wait: no level " + std::to_string(level));
+    return engine->engine->Wait(step, level, timeout_ms);
+  });
+}
+
+int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, size_t* n) {
+  return Guard([&]() -> Status {
+    if (n != nullptr) *n = 0;
+    if (engine == nullptr || n == nullptr || (out == nullptr && capacity > 0)) {
+      return Invalid("poll: a pointer is missing");
+    }
+    for (const deepfreeze::Report& report : engine->engine->Poll(capacity)) out[(*n)++] = ToReport(report);
+    return {};
+  });
+}
+
+int df_engine_drain(df_engine* engine, uint64_t timeout_ms) {
+  return Guard([&]() -> Status {
+    if (engine == nullptr) return Invalid("drain: a pointer is missing");
+    return engine->engine->Drain(timeout_ms);
+  });
+}
+
+int df_engine_close(df_engine* engine) {
+  return Guard([&]() -> Status {
+    delete engine;
+    return {};
+  });
+}
+
+int df_slot_inspect(const char* path, df_slot_info* out) {
+  return Guard([&]() -> Status {
+    if (path == nullptr || out == nullptr) return Invalid("slot_inspect: a pointer is missing");
+    deepfreeze::WholeSlot slot;
+    DF_RETURN_IF_ERROR(deepfreeze::OpenSlot(deepfreeze::DefaultEnv(), path, &slot));
+    const deepfreeze::Identity& id = slot.header.identity;
+    *out = df_slot_info();
+    out->step = id.step;
+    out->rank = id.rank;
+    out->world = id.world;
+    out->file_size = id.file_size;
+    out->nbytes = deepfreeze::TotalBytes(slot.extents);
+    std::memcpy(out->run_id, id.run_id.data(), 16);
+    std::memcpy(out->attempt, id.attempt.data(), 16);
+    std::memcpy(out->structure, id.structure.data(), 32);
+    return {};
+  });
+}
+
+int df_slot_transfer(const char* path, const char* run_dir) {
+  return Guard([&]() -> Status {
+    if (path == nullptr || run_dir == nullptr) return Invalid("slot_transfer: a pointer is missing");
+    return deepfreeze::RescueSlot(deepfreeze::DefaultEnv(), path, run_dir);
+  });
+}
+
+int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]) {
+  return Guard([&]() -> Status {
+    if (run_dir == nullptr || attempt == nullptr) return Invalid("commit: a pointer is missing");
+    deepfreeze::CommitRequest request;
+    request.run_dir = run_dir;
+    request.step = step;
+    std::memcpy(request.attempt.data(), attempt, 16);
+    // The attempt died, perhaps with its node: its files are worth one more reading.
+    request.verify = true;
+    return deepfreeze::Commit(deepfreeze::DefaultEnv(), request);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,7 @@
+#include "capi/default_env.h"
+
+namespace deepfreeze {
+
+Env* DefaultEnv() { return Env::Posix(); }
+
+}  // namespace deepfreeze

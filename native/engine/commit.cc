@@ -1,0 +1,122 @@
+#include "engine/commit.h"
+
+#include <algorithm>
+
+#include "format/names.h"
+#include "store/commit.h"
+
+namespace deepfreeze {
+namespace {
+
+constexpr uint64_t kFirstPauseMs = 1;
+constexpr uint64_t kLongestPauseMs = 200;
+
+}  // namespace
+
+void Committer::Run() {
+  const bool commits = context_.options.identity.rank == 0;
+  while (const JobRef job = context_.table->NextForCommit()) {
+    const Status status = Await(job);
+    if (status.code() == Code::kClosed) return;
+    if (!status.ok()) {
+      // Other ranks have published their records and wait for this one. They fail at once if they can be told.
+      if (commits) {
+        (void)MarkFailed(context_.env, context_.options.run_dir, context_.options.At(job->step), status.message()).ok();
+      }
+      context_.table->Fail(job, status);
+      continue;
+    }
+    context_.table->Committed(job);
+    if (commits) retention_.Run(job->step);
+    context_.table->Settle(job);
+  }
+}
+
+Status Committer::Await(const JobRef& job) {
+  const Options& options = context_.options;
+  const uint64_t written_us = job->submitted_us + static_cast<uint64_t>(job->written_s * 1e6);
+  const std::string where = Join(options.run_dir, StepName(job->step));
+  uint64_t pause_ms = kFirstPauseMs;
+  size_t seen = 0;
+  for (;;) {
+    // Taken before the look, so that a look that comes late still counts.
+    const uint64_t waited_ms = (std::max(context_.env->NowMicros(), written_us) - written_us) / 1000;
+    PartialState state;
+    bool over = false;
+    DF_RETURN_IF_ERROR(options.identity.rank == 0 ? CommitIfWhole(job->step, &state, &over)
+                                                  : Watch(job->step, &state, &over));
+    if (over) return {};
+    const bool whole = state.present.size() >= options.identity.world;
+    const std::string what =
+        whole || !state.exists ? "rank 0 has not committed it" : DescribeMissing(state, options.identity.world);
+    if (waited_ms >= options.commit_timeout_ms) {
+      const uint64_t ms = options.commit_timeout_ms;
+      const std::string bound = ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+      return Status(Code::kIncomplete, where + ": " + what + " after " + bound);
+    }
+    context_.table->SetWaitsFor(job, "waits for its commit (" + where + ": " + what + ")");
+    if (state.present.size() != seen) pause_ms = kFirstPauseMs;
+    seen = state.present.size();
+    context_.table->PauseCommit(std::min(pause_ms, options.commit_timeout_ms - waited_ms));
+    if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
+    pause_ms = std::min(2 * pause_ms, kLongestPauseMs);
+  }
+}
+
+Status Committer::CommitIfWhole(int64_t step, PartialState* state, bool* over) {
+  const Options& options = context_.options;
+  DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, options.identity.attempt, state));
+  if (state->present.size() < options.identity.world) return FailureOfOther(step, *state);
+  const Identity expected = options.At(step);
+  CommitRequest request;
+  request.run_dir = options.run_dir;
+  request.step = step;
+  request.attempt = expected.attempt;
+  request.expected = &expected;
+  request.replace = true;
+  *over = true;
+  return Commit(context_.env, request);
+}
+
+Status Committer::Watch(int64_t step, PartialState* state, bool* over) {
+  const Options& options = context_.options;
+  Manifest manifest;
+  *over = ReadCommitted(context_.env, options.run_dir, step, &manifest) &&
+          manifest.identity.attempt == options.identity.attempt;
+  if (*over) return {};
+  DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, options.identity.attempt, state));
+  if (!state->exists) {
+    // Committed since the look above, or replaced by a newer one and already removed.
+    *over = NewerCommitted(step);
+    return {};
+  }
+  return FailureOfOther(step, *state);
+}
+
+bool Committer::NewerCommitted(int64_t step) {
+  const Options& options = context_.options;
+  std::vector<std::string> names;
+  bool exists = false;
+  if (!context_.env->List(options.run_dir, &names, &exists).ok()) return false;
+  for (const std::string& name : names) {
+    const RunEntry entry = ParseRunEntry(name);
+    Manifest manifest;
+    if (entry.kind == EntryKind::kStep && entry.step > step &&
+        ReadCommitted(context_.env, options.run_dir, entry.step, &manifest) &&
+        manifest.identity.attempt == options.identity.attempt) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Status Committer::FailureOfOther(int64_t step, const PartialState& state) {
+  if (state.failed.empty()) return {};
+  const Options& options = context_.options;
+  const uint32_t rank = state.failed.front();
+  return Status(Code::kIncomplete,
+                Join(options.run_dir, StepName(step)) + ": rank " + std::to_string(rank) +
+                    " failed: " + ReadFailure(context_.env, options.run_dir, step, options.identity.attempt, rank));
+}
+
+}  // namespace deepfreeze

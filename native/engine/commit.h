@@ -1,0 +1,33 @@
+// Third stage. Rank 0 waits for the records of all ranks and commits; every other rank watches for that. There is no
+// message between ranks: they meet in the run directory.
+#ifndef DEEPFREEZE_ENGINE_COMMIT_H_
+#define DEEPFREEZE_ENGINE_COMMIT_H_
+
+#include "engine/retention.h"
+#include "engine/stage.h"
+#include "store/partial.h"
+
+namespace deepfreeze {
+
+class Committer {
+ public:
+  explicit Committer(const StageContext& context) : context_(context), retention_(context) {}
+  // The thread's body; returns when the table stops.
+  void Run();
+
+ private:
+  // Until the step is committed or can't be any more; kClosed when stopping.
+  Status Await(const JobRef& job);
+  // One look. *over: committed, or failed with the status returned.
+  Status CommitIfWhole(int64_t step, PartialState* state, bool* over);
+  Status Watch(int64_t step, PartialState* state, bool* over);
+  bool NewerCommitted(int64_t step);
+  Status FailureOfOther(int64_t step, const PartialState& state);
+
+  const StageContext context_;
+  Retention retention_;
+};
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_ENGINE_COMMIT_H_

@@ -1,0 +1,47 @@
+// The engine of one rank of one attempt: a table of jobs and the threads of the stages that take them from the caller's
+// memory to a committed checkpoint. deepfreeze.h is the contract.
+#ifndef DEEPFREEZE_ENGINE_ENGINE_H_
+#define DEEPFREEZE_ENGINE_ENGINE_H_
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "engine/commit.h"
+#include "engine/local_write.h"
+#include "engine/transfer.h"
+
+namespace deepfreeze {
+
+class Engine {
+ public:
+  // options are checked by the caller; env outlives the engine. Throws std::system_error if the system gives no
+  // threads.
+  Engine(const Options& options, Env* env);
+  // Stops at the next chunk, joins all threads, removes the slots that nobody needs.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Checks the regions against each other and the file; takes nothing if they are wrong.
+  Status Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms);
+  Status Wait(int64_t step, int level, uint64_t timeout_ms) { return table_.Wait(step, level, timeout_ms); }
+  Status Drain(uint64_t timeout_ms) { return table_.Drain(timeout_ms); }
+  std::vector<Report> Poll(size_t capacity) { return table_.Poll(capacity); }
+  // Ends every wait and joins the threads; the destructor does it otherwise.
+  void Stop();
+
+ private:
+  const Options options_;
+  JobTable table_;
+  std::unique_ptr<SlotStore> slots_;
+  std::unique_ptr<WorkerPool> pool_;
+  std::unique_ptr<LocalWriter> local_writer_;
+  std::unique_ptr<Transfer> transfer_;
+  std::unique_ptr<Committer> committer_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_ENGINE_ENGINE_H_

@@ -1,0 +1,66 @@
+// One checkpoint on its way from the caller's memory to its commit.
+#ifndef DEEPFREEZE_ENGINE_JOB_H_
+#define DEEPFREEZE_ENGINE_JOB_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "format/identity.h"
+
+namespace deepfreeze {
+
+struct Region {
+  const char* data = nullptr;
+  uint64_t size = 0;
+  uint64_t file_offset = 0;
+};
+
+// Where a job stands. Each stage takes jobs from one phase to the next, in the order of their steps.
+enum class Phase {
+  kForLocal,     // waits for the local writer
+  kForTransfer,  // waits for the transfer
+  kForCommit,    // this rank's part is on the external store
+  kCommitted,
+  kFailed,
+};
+
+struct Job {
+  // Set at submit and never changed.
+  int64_t step = 0;
+  uint64_t nbytes = 0;
+  uint64_t submitted_us = 0;
+  std::vector<Region> regions;
+  std::string private_data;
+
+  // Used by the stage that works on the job, and by no one else.
+  std::vector<Extent> extents;
+  std::vector<const char*> sources;  // of each extent, in the caller's memory
+  std::vector<uint64_t> places;      // of each extent, in its slot
+  bool checksummed = false;
+
+  // Guarded by JobTable's mutex.
+  Phase phase = Phase::kForLocal;
+  bool running = false;  // a stage works on it
+  bool on_slot = false;  // its slot is whole
+  int slot = -1;         // which one, or -1
+  bool give_up_memory = false;
+  uint32_t memory_users = 0;  // chunks being read from the caller's memory
+  bool released = false;
+  bool changed = false;  // since the last poll
+  int level = 0;
+  double local_s = -1;
+  double written_s = -1;
+  double external_s = -1;
+  Status failure;
+  std::string waits_for;  // for messages
+
+  bool done() const { return phase == Phase::kCommitted || phase == Phase::kFailed; }
+};
+
+using JobRef = std::shared_ptr<Job>;
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_ENGINE_JOB_H_

@@ -1,0 +1,229 @@
+#include "engine/job_table.h"
+
+#include <algorithm>
+
+#include "deepfreeze/deepfreeze.h"
+
+namespace deepfreeze {
+
+JobTable::JobTable(Env* env, uint32_t in_flight, uint32_t slots, bool local_tier)
+    : env_(env),
+      in_flight_(in_flight),
+      first_phase_(local_tier ? Phase::kForLocal : Phase::kForTransfer),
+      local_tier_(local_tier),
+      slot_jobs_(slots) {}
+
+void JobTable::Stop() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  stopping_ = true;
+  changed_.notify_all();
+}
+
+JobRef JobTable::Next(Phase phase) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  JobRef next;
+  changed_.wait(lock, [&] {
+    for (const auto& [step, job] : jobs_) {
+      if (job->phase == phase && !job->running) {
+        next = job;
+        break;
+      }
+    }
+    return stopping_ || next != nullptr;
+  });
+  if (stopping_) return nullptr;
+  next->running = true;
+  return next;
+}
+
+int JobTable::AcquireSlot(const JobRef& job) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  job->waits_for = "waits for a free slot on the local tier";
+  int slot = -1;
+  changed_.wait(lock, [&] {
+    if (stopping_) return true;
+    FreeSlotsLocked();
+    JobRef failed;
+    for (size_t i = 0; i < slot_jobs_.size(); ++i) {
+      const JobRef& owner = slot_jobs_[i];
+      if (owner == nullptr) {
+        slot = static_cast<int>(i);
+        return true;
+      }
+      if (owner->phase == Phase::kFailed && !owner->running && (failed == nullptr || owner->step < failed->step)) {
+        failed = owner;
+      }
+    }
+    if (failed == nullptr) return false;
+    slot = failed->slot;
+    failed->slot = -1;
+    failed->on_slot = false;
+    return true;
+  });
+  job->waits_for.clear();
+  if (slot >= 0) {
+    slot_jobs_[static_cast<size_t>(slot)] = job;
+    job->slot = slot;
+  }
+  return slot;
+}
+
+void JobTable::FinishLocal(const JobRef& job) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  job->running = false;
+  job->on_slot = true;
+  job->phase = Phase::kForTransfer;
+  job->level = DF_LOCAL;
+  job->local_s = SinceLocked(*job);
+  job->changed = true;
+  ReleaseWantedLocked();
+  changed_.notify_all();
+}
+
+void JobTable::SkipLocal(const JobRef& job) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  job->running = false;
+  if (job->slot >= 0) slot_jobs_[static_cast<size_t>(job->slot)] = nullptr;
+  job->slot = -1;
+  job->phase = Phase::kForTransfer;
+  changed_.notify_all();
+}
+
+void JobTable::FinishTransfer(const JobRef& job) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  job->running = false;
+  ReleaseLocked(job.get());
+  job->phase = Phase::kForCommit;
+  job->level = DF_LOCAL;
+  job->written_s = SinceLocked(*job);
+  job->changed = true;
+  changed_.notify_all();
+}
+
+void JobTable::Committed(const JobRef& job) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  job->phase = Phase::kCommitted;
+  job->level = DF_EXTERNAL;
+  job->external_s = SinceLocked(*job);
+  job->changed = true;
+  job->waits_for = "removes older checkpoints";
+  newest_committed_ = std::max(newest_committed_, job->step);
+  FreeSlotsLocked();
+  changed_.notify_all();
+}
+
+void JobTable::Settle(const JobRef& job) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  job->running = false;
+  FreeSlotsLocked();
+  ForgetLocked();
+  changed_.notify_all();
+}
+
+void JobTable::Fail(const JobRef& job, const Status& failure) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  job->running = false;
+  if (!job->done()) {
+    job->phase = Phase::kFailed;
+    job->failure = failure;
+    job->changed = true;
+  }
+  if (!job->on_slot && job->slot >= 0) {
+    slot_jobs_[static_cast<size_t>(job->slot)] = nullptr;
+    job->slot = -1;
+  }
+  ReleaseLocked(job.get());
+  ForgetLocked();
+  changed_.notify_all();
+}
+
+void JobTable::DropLocalTier(const std::string& notice) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (local_tier_) notices_.push_back(notice);
+  local_tier_ = false;
+  changed_.notify_all();
+}
+
+bool JobTable::local_tier() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return local_tier_;
+}
+
+std::vector<uint32_t> JobTable::IdleSlots() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<uint32_t> idle;
+  for (size_t i = 0; i < slot_jobs_.size(); ++i) {
+    const JobRef& job = slot_jobs_[i];
+    if (job == nullptr || !job->on_slot || job->step <= newest_committed_) idle.push_back(static_cast<uint32_t>(i));
+  }
+  return idle;
+}
+
+bool JobTable::BeginRead(const JobRef& job) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (job->give_up_memory || job->released) return false;
+  ++job->memory_users;
+  return true;
+}
+
+void JobTable::EndRead(const JobRef& job) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (--job->memory_users == 0 && job->give_up_memory) {
+    ReleaseLocked(job.get());
+    changed_.notify_all();
+  }
+}
+
+void JobTable::SetWaitsFor(const JobRef& job, const std::string& what) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  job->waits_for = what;
+}
+
+void JobTable::Notify(const std::string& notice) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  notices_.push_back(notice);
+}
+
+void JobTable::ReleaseLocked(Job* job) {
+  if (job->released || job->memory_users > 0) return;
+  job->released = true;
+  job->changed = true;
+}
+
+// Takes the memory of the oldest checkpoints that are whole on the local tier, as many as submits wait for.
+void JobTable::ReleaseWantedLocked() {
+  uint32_t left = in_flight_;  // how many may stay
+  left -= std::min(left, memory_wanted_);
+  uint32_t held = 0;
+  for (const auto& [step, job] : jobs_) held += !job->released && !job->give_up_memory ? 1 : 0;
+  for (const auto& [step, job] : jobs_) {
+    if (held <= left) break;
+    if (job->released || job->give_up_memory || !job->on_slot) continue;
+    job->give_up_memory = true;
+    ReleaseLocked(job.get());
+    --held;
+  }
+}
+
+void JobTable::FreeSlotsLocked() {
+  for (JobRef& owner : slot_jobs_) {
+    if (owner == nullptr || owner->step > newest_committed_) continue;
+    // A transfer may still read from it; a committed one's retention does not.
+    if (owner->running && owner->phase != Phase::kCommitted) continue;
+    owner->slot = -1;
+    owner->on_slot = false;
+    owner = nullptr;
+  }
+}
+
+uint32_t JobTable::HeldLocked() const {
+  uint32_t held = 0;
+  for (const auto& [step, job] : jobs_) held += job->released ? 0 : 1;
+  return held;
+}
+
+double JobTable::SinceLocked(const Job& job) const {
+  return static_cast<double>(env_->NowMicros() - job.submitted_us) * 1e-6;
+}
+
+}  // namespace deepfreeze

@@ -1,0 +1,107 @@
+// All jobs of an engine, and the rules by which they move on: what is held in memory, which slot is free, what is
+// reported. The stages do the work and tell this table; it does no I/O.
+//
+// Any method from any thread, but Next* of one stage from that stage's thread alone.
+#ifndef DEEPFREEZE_ENGINE_JOB_TABLE_H_
+#define DEEPFREEZE_ENGINE_JOB_TABLE_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+#include "engine/job.h"
+
+namespace deepfreeze {
+
+struct Report {
+  int64_t step = -1;
+  int level = 0;
+  Code code = Code::kOk;
+  bool released = false;
+  uint64_t nbytes = 0;
+  double local_s = 0;
+  double written_s = 0;
+  double external_s = 0;
+  std::string message;
+};
+
+class JobTable {
+ public:
+  JobTable(Env* env, uint32_t in_flight, uint32_t slots, bool local_tier);
+
+  // The caller's side; df_engine_* of the public header say what these do.
+  Status Submit(JobRef job, uint64_t timeout_ms);
+  Status Wait(int64_t step, int level, uint64_t timeout_ms);
+  Status Drain(uint64_t timeout_ms);
+  std::vector<Report> Poll(size_t capacity);
+
+  // Makes every wait end, here and in the stages.
+  void Stop();
+  bool stopping() const { return stopping_; }
+
+  // The stages' side: only the stage that a job runs in moves or fails it. Next*: the oldest job of that phase, marked
+  // as running; null when stopping. Blocks.
+  JobRef NextForLocal() { return Next(Phase::kForLocal); }
+  JobRef NextForTransfer() { return Next(Phase::kForTransfer); }
+  JobRef NextForCommit() { return Next(Phase::kForCommit); }
+
+  // Blocks until a slot is free and gives it to the job; -1 when stopping. A slot is free if its step, or
+  // a newer one, is committed; if there is none, a failed checkpoint gives up its own.
+  int AcquireSlot(const JobRef& job);
+  // What the stage that runs the job says when it is done with it; each ends `running`.
+  void FinishLocal(const JobRef& job);     // its slot is whole
+  void SkipLocal(const JobRef& job);       // goes on without a slot
+  void FinishTransfer(const JobRef& job);  // published; releases the memory
+  void Committed(const JobRef& job);       // stays running until Settle: retention follows
+  void Settle(const JobRef& job);
+  void Fail(const JobRef& job, const Status& failure);
+
+  // From now on jobs go past the local tier.
+  void DropLocalTier(const std::string& notice);
+  bool local_tier() const;
+  // Slots that hold nothing worth keeping.
+  std::vector<uint32_t> IdleSlots() const;
+
+  // Whether the job's next chunk is to be read from the caller's memory. True: EndRead must follow.
+  bool BeginRead(const JobRef& job);
+  void EndRead(const JobRef& job);
+
+  void SetWaitsFor(const JobRef& job, const std::string& what);
+  // Sleeps, but not beyond Stop or the arrival of a new job for the commit.
+  void PauseCommit(uint64_t ms);
+  void Notify(const std::string& notice);
+
+ private:
+  JobRef Next(Phase phase);
+  void ReleaseLocked(Job* job);
+  void ReleaseWantedLocked();
+  void FreeSlotsLocked();
+  void ForgetLocked();
+  uint32_t HeldLocked() const;
+  double SinceLocked(const Job& job) const;
+  std::string DescribeLocked(const Job& job) const;
+
+  Env* const env_;
+  const uint32_t in_flight_;
+  const Phase first_phase_;  // also of jobs that will pass a dropped local tier, which keeps them in order
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // anything at all; the waiters are few
+  std::atomic<bool> stopping_{false};
+  bool local_tier_;
+  uint32_t memory_wanted_ = 0;  // submits that wait
+  int64_t newest_submitted_ = -1;
+  int64_t newest_committed_ = -1;
+  std::map<int64_t, JobRef> jobs_;
+  std::vector<JobRef> slot_jobs_;  // null: free
+  std::deque<std::string> notices_;
+  std::map<int64_t, Status> forgotten_;  // how the last ones ended, for a late Wait
+};
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_ENGINE_JOB_TABLE_H_

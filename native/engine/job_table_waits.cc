@@ -1,0 +1,130 @@
+// The caller's side of the table: everything that waits for a bounded time, and the reports.
+#include <algorithm>
+#include <chrono>
+
+#include "engine/job_table.h"
+
+namespace deepfreeze {
+namespace {
+
+constexpr size_t kRemembered = 1024;
+constexpr uint64_t kLongestWaitMs = uint64_t{1000} * 3600 * 24 * 365;  // keeps deadlines from overflowing
+
+std::chrono::steady_clock::time_point Deadline(uint64_t ms) {
+  return std::chrono::steady_clock::now() + std::chrono::milliseconds(std::min(ms, kLongestWaitMs));
+}
+
+std::string StepText(int64_t step) { return "step " + std::to_string(step); }
+
+Status Closed() { return Status(Code::kClosed, "the engine is shutting down"); }
+
+}  // namespace
+
+Status JobTable::Submit(JobRef job, uint64_t timeout_ms) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto deadline = Deadline(timeout_ms);
+  ++memory_wanted_;
+  ReleaseWantedLocked();
+  const bool room = changed_.wait_until(lock, deadline, [&] { return stopping_ || HeldLocked() < in_flight_; });
+  --memory_wanted_;
+  if (stopping_) return Closed();
+  if (job->step <= newest_submitted_) {
+    return Status(Code::kInvalid,
+                  StepText(job->step) + " was submitted after " + StepText(newest_submitted_) + ": steps must grow");
+  }
+  if (!room) {
+    std::string held;
+    for (const auto& [step, other] : jobs_) {
+      if (!other->released) held += (held.empty() ? "" : "; ") + DescribeLocked(*other);
+    }
+    return Status(Code::kTimeout, StepText(job->step) + ": memory for a checkpoint in flight was not free after " +
+                                      std::to_string(timeout_ms) + " ms. " + held);
+  }
+  newest_submitted_ = job->step;
+  job->submitted_us = env_->NowMicros();
+  job->phase = first_phase_;
+  jobs_[job->step] = std::move(job);
+  changed_.notify_all();
+  return {};
+}
+
+Status JobTable::Wait(int64_t step, int level, uint64_t timeout_ms) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto found = jobs_.find(step);
+  if (found == jobs_.end()) {
+    const auto old = forgotten_.find(step);
+    if (old != forgotten_.end()) return old->second;
+    return Status(Code::kInvalid, StepText(step) + " was never submitted, or ended long ago");
+  }
+  const JobRef job = found->second;
+  changed_.wait_until(lock, Deadline(timeout_ms),
+                      [&] { return stopping_ || job->phase == Phase::kFailed || job->level >= level; });
+  if (job->phase == Phase::kFailed) return job->failure;
+  if (job->level >= level) return {};
+  if (stopping_) return Closed();
+  return Status(Code::kTimeout, DescribeLocked(*job) + " after " + std::to_string(timeout_ms) + " ms");
+}
+
+Status JobTable::Drain(uint64_t timeout_ms) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto busy = [this] {
+    for (const auto& [step, job] : jobs_) {
+      if (!job->done() || job->running) return job.get();  // running although done: retention
+    }
+    return static_cast<Job*>(nullptr);
+  };
+  if (changed_.wait_until(lock, Deadline(timeout_ms), [&] { return stopping_ || busy() == nullptr; })) {
+    return stopping_ && busy() != nullptr ? Closed() : Status();
+  }
+  return Status(Code::kTimeout, DescribeLocked(*busy()) + " after " + std::to_string(timeout_ms) + " ms");
+}
+
+std::vector<Report> JobTable::Poll(size_t capacity) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<Report> reports;
+  while (!notices_.empty() && reports.size() < capacity) {
+    reports.emplace_back();
+    reports.back().message = std::move(notices_.front());
+    notices_.pop_front();
+  }
+  for (auto it = jobs_.begin(); it != jobs_.end() && reports.size() < capacity;) {
+    Job& job = *it->second;
+    if (job.changed) {
+      job.changed = false;
+      reports.push_back(Report{job.step, job.level, job.failure.code(), job.released, job.nbytes, job.local_s,
+                               job.written_s, job.external_s, job.failure.message()});
+    }
+    // What is running is still used by a stage; its last report is already made.
+    const bool over = job.done() && job.released && !job.running;
+    if (over) forgotten_[job.step] = job.failure;
+    it = over ? jobs_.erase(it) : std::next(it);
+  }
+  while (forgotten_.size() > kRemembered) forgotten_.erase(forgotten_.begin());
+  return reports;
+}
+
+void JobTable::PauseCommit(uint64_t ms) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const int64_t newest = newest_submitted_;
+  changed_.wait_until(lock, Deadline(ms), [&] { return stopping_ || newest_submitted_ != newest; });
+}
+
+// A caller that never polls must not make the table grow for ever.
+void JobTable::ForgetLocked() {
+  for (auto it = jobs_.begin(); jobs_.size() > kRemembered && it != jobs_.end();) {
+    const Job& job = *it->second;
+    const bool over = job.done() && job.released && !job.running;
+    if (over) forgotten_[job.step] = job.failure;
+    it = over ? jobs_.erase(it) : std::next(it);
+  }
+}
+
+std::string JobTable::DescribeLocked(const Job& job) const {
+  std::string what = job.waits_for;
+  if (what.empty() && job.phase == Phase::kForLocal) what = "is being written to the local tier";
+  if (what.empty() && job.phase == Phase::kForTransfer) what = "is being written to the external store";
+  if (what.empty() && job.phase == Phase::kForCommit) what = "waits for its commit";
+  return StepText(job.step) + " " + what;
+}
+
+}  // namespace deepfreeze

@@ -1,0 +1,31 @@
+// What an engine is opened with; df_options in C++.
+#ifndef DEEPFREEZE_ENGINE_OPTIONS_H_
+#define DEEPFREEZE_ENGINE_OPTIONS_H_
+
+#include <string>
+
+#include "format/identity.h"
+
+namespace deepfreeze {
+
+struct Options {
+  Identity identity;  // without the step
+  uint32_t in_flight = 1;
+  uint32_t slots = 1;
+  uint32_t writers = 1;
+  uint32_t keep = 1;
+  uint64_t chunk_bytes = 4096;
+  uint64_t commit_timeout_ms = 0;
+  std::string run_dir;
+  std::string local_dir;  // empty: no local tier
+
+  Identity At(int64_t step) const {
+    Identity at = identity;
+    at.step = step;
+    return at;
+  }
+};
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_ENGINE_OPTIONS_H_

@@ -1,0 +1,34 @@
+#include "engine/rescue.h"
+
+#include "engine/checksum.h"
+#include "format/names.h"
+#include "local/slot_store.h"
+#include "store/commit.h"
+#include "store/partial.h"
+
+namespace deepfreeze {
+
+Status RescueSlot(Env* env, const std::string& path, const std::string& run_dir) {
+  WholeSlot slot;
+  DF_RETURN_IF_ERROR(OpenSlot(env, path, &slot));
+  const Identity& identity = slot.header.identity;
+  Manifest manifest;
+  if (ReadCommitted(env, run_dir, identity.step, &manifest) && manifest.identity.attempt == identity.attempt) return {};
+  const std::string record_path =
+      Join(PartialPath(run_dir, identity.step, identity.attempt), RecordName(identity.rank));
+  std::string bytes;
+  Record record;
+  if (ReadSmallFile(env, record_path, kMaxRecordSize, &bytes).ok() && DecodeRecord(bytes, record_path, &record).ok() &&
+      record.identity.rank == identity.rank && record.identity.SameCheckpoint(identity)) {
+    return {};  // published before the attempt died: its ranges are durable
+  }
+  PartialWriter partial;
+  DF_RETURN_IF_ERROR(partial.Open(env, run_dir, identity));
+  std::string block(kBlockBytes, '\0');
+  for (size_t i = 0; i < slot.extents.size(); ++i) {
+    DF_RETURN_IF_ERROR(CopyVerified(slot.file.get(), slot.places[i], partial.file(), slot.extents[i], block.data()));
+  }
+  return partial.Publish(Record{identity, slot.extents, slot.private_data});
+}
+
+}  // namespace deepfreeze

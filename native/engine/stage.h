@@ -1,0 +1,29 @@
+// What all stages share.
+#ifndef DEEPFREEZE_ENGINE_STAGE_H_
+#define DEEPFREEZE_ENGINE_STAGE_H_
+
+#include <functional>
+
+#include "base/worker_pool.h"
+#include "engine/job_table.h"
+#include "engine/options.h"
+#include "local/slot_store.h"
+
+namespace deepfreeze {
+
+// Owned by the engine; outlives the stages.
+struct StageContext {
+  const Options& options;
+  Env* env;
+  JobTable* table;
+  SlotStore* slots;  // null without a local tier
+  WorkerPool* pool;
+};
+
+// Calls work for each extent in [0, n) on the pool; the first error ends it. kClosed if the engine is stopping.
+Status ForEachExtent(const StageContext& context, size_t n, bool urgent,
+                     const std::function<Status(size_t worker, size_t i)>& work);
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_ENGINE_STAGE_H_

@@ -1,0 +1,28 @@
+// Second stage: this rank's ranges into the assembled file, durable, and the record that says so. Reads the caller's
+// memory while it may, the slot afterwards.
+#ifndef DEEPFREEZE_ENGINE_TRANSFER_H_
+#define DEEPFREEZE_ENGINE_TRANSFER_H_
+
+#include <vector>
+
+#include "engine/stage.h"
+
+namespace deepfreeze {
+
+class Transfer {
+ public:
+  explicit Transfer(const StageContext& context) : context_(context), blocks_(context.pool->threads()) {}
+  // The thread's body; returns when the table stops.
+  void Run();
+
+ private:
+  Status Move(const JobRef& job);
+  Status MoveExtent(const JobRef& job, size_t worker, size_t i, File* to);
+
+  const StageContext context_;
+  std::vector<std::string> blocks_;  // one per worker, made when first needed
+};
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_ENGINE_TRANSFER_H_

@@ -1,0 +1,87 @@
+#include "format/identity.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace deepfreeze {
+
+bool Identity::SameCheckpoint(const Identity& other) const {
+  return run_id == other.run_id && attempt == other.attempt && structure == other.structure && step == other.step &&
+         world == other.world && file_size == other.file_size;
+}
+
+void EncodeIdentity(const Identity& identity, uint32_t extents, char* to) {
+  std::memcpy(to, identity.run_id.data(), 16);
+  std::memcpy(to + 16, identity.attempt.data(), 16);
+  std::memcpy(to + 32, identity.structure.data(), 32);
+  Put64(to + 64, static_cast<uint64_t>(identity.step));
+  Put32(to + 72, identity.rank);
+  Put32(to + 76, identity.world);
+  Put64(to + 80, identity.file_size);
+  Put32(to + 88, extents);
+  Put32(to + 92, 0);
+}
+
+Status DecodeIdentity(const char* from, const std::string& where, Identity* identity, uint32_t* extents) {
+  std::memcpy(identity->run_id.data(), from, 16);
+  std::memcpy(identity->attempt.data(), from + 16, 16);
+  std::memcpy(identity->structure.data(), from + 32, 32);
+  identity->step = static_cast<int64_t>(Get64(from + 64));
+  identity->rank = Get32(from + 72);
+  identity->world = Get32(from + 76);
+  identity->file_size = Get64(from + 80);
+  *extents = Get32(from + 88);
+  if (identity->step < 0) return Malformed(where, "a step of 0 or more", std::to_string(identity->step));
+  if (identity->rank >= identity->world) {
+    return Malformed(where, "a rank below the world size",
+                     "rank " + std::to_string(identity->rank) + " of " + std::to_string(identity->world));
+  }
+  if (Get32(from + 92) != 0) return Malformed(where, "zero at byte 108", "something else");
+  return {};
+}
+
+Status CheckExtents(const std::vector<Extent>& extents, uint64_t file_size, const std::string& where) {
+  uint64_t end = 0;
+  for (const Extent& extent : extents) {
+    if (extent.size == 0 || extent.file_offset < end || extent.file_offset > file_size ||
+        extent.size > file_size - extent.file_offset) {
+      return Malformed(where, "sorted extents inside a file of " + std::to_string(file_size) + " bytes",
+                       std::to_string(extent.size) + " bytes at " + std::to_string(extent.file_offset) +
+                           " after byte " + std::to_string(end));
+    }
+    end = extent.file_offset + extent.size;
+  }
+  return {};
+}
+
+Status CheckCoverage(std::vector<Extent> extents, uint64_t file_size, const std::string& where) {
+  std::sort(extents.begin(), extents.end(),
+            [](const Extent& a, const Extent& b) { return a.file_offset < b.file_offset; });
+  uint64_t end = 0;
+  for (const Extent& extent : extents) {
+    if (extent.file_offset != end) {
+      const bool gap = extent.file_offset > end;
+      return Malformed(where, "every byte of the model file from exactly one rank",
+                       gap ? "no rank wrote bytes " + std::to_string(end) + " to " + std::to_string(extent.file_offset)
+                           : "two ranks wrote byte " + std::to_string(extent.file_offset));
+    }
+    end = extent.file_offset + extent.size;
+  }
+  if (end != file_size) {
+    return Malformed(where, "every byte of the model file from exactly one rank",
+                     "no rank wrote bytes " + std::to_string(end) + " to " + std::to_string(file_size));
+  }
+  return {};
+}
+
+uint64_t TotalBytes(const std::vector<Extent>& extents) {
+  uint64_t total = 0;
+  for (const Extent& extent : extents) total += extent.size;
+  return total;
+}
+
+Status Malformed(const std::string& where, const std::string& expected, const std::string& found) {
+  return Status::FourPart(Code::kCorrupt, where, expected, found, "Use another checkpoint; this one can't be trusted");
+}
+
+}  // namespace deepfreeze

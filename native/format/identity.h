@@ -1,0 +1,57 @@
+// What a record or slot belongs to, and the extents it lists. Bytes: docs/format.md, "Identity block".
+#ifndef DEEPFREEZE_FORMAT_IDENTITY_H_
+#define DEEPFREEZE_FORMAT_IDENTITY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/coding.h"
+#include "base/status.h"
+
+namespace deepfreeze {
+
+constexpr uint32_t kFormatVersion = 1;
+constexpr size_t kIdentityOffset = 16;
+constexpr size_t kIdentitySize = 96;
+
+struct Identity {
+  Id run_id{};
+  Id attempt{};
+  Digest structure{};
+  int64_t step = 0;
+  uint32_t rank = 0;
+  uint32_t world = 1;
+  uint64_t file_size = 0;
+
+  // The same checkpoint: everything but the rank.
+  bool SameCheckpoint(const Identity& other) const;
+};
+
+// A contiguous range of the assembled file with the checksum of its bytes.
+struct Extent {
+  uint64_t file_offset = 0;
+  uint64_t size = 0;
+  uint32_t crc = 0;
+};
+
+// Writes kIdentitySize bytes.
+void EncodeIdentity(const Identity& identity, uint32_t extents, char* to);
+// where names the file in messages.
+Status DecodeIdentity(const char* from, const std::string& where, Identity* identity, uint32_t* extents);
+
+// Sorted, not overlapping, not empty, inside the file.
+Status CheckExtents(const std::vector<Extent>& extents, uint64_t file_size, const std::string& where);
+
+// Of all ranks together: every byte of [0, file_size) exactly once. The order of extents does not matter.
+Status CheckCoverage(std::vector<Extent> extents, uint64_t file_size, const std::string& where);
+
+uint64_t TotalBytes(const std::vector<Extent>& extents);
+
+// "RUN/x: expected ...; found .... Remove ..." for bytes that break the format.
+Status Malformed(const std::string& where, const std::string& expected, const std::string& found);
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_FORMAT_IDENTITY_H_

@@ -1,0 +1,139 @@
+#include "format/manifest.h"
+
+#include <cctype>
+#include <cstdio>
+#include <ctime>
+#include <string_view>
+
+#include "base/crc32c.h"
+
+namespace deepfreeze {
+namespace {
+
+std::string Time(int64_t seconds) {
+  const time_t time = static_cast<time_t>(seconds);
+  struct tm utc = {};
+  gmtime_r(&time, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+std::string Body(const Manifest& manifest) {
+  const Identity& id = manifest.identity;
+  std::string text = "{\n  \"format\": 1,\n  \"step\": " + std::to_string(id.step) + ",\n  \"attempt\": \"" +
+                     Hex(id.attempt) + "\",\n  \"run_id\": \"" + Hex(id.run_id) + "\",\n  \"structure\": \"" +
+                     Hex(id.structure) + "\",\n  \"world_size\": " + std::to_string(id.world) +
+                     ",\n  \"file_size\": " + std::to_string(id.file_size) + ",\n  \"created\": \"" +
+                     Time(manifest.created) + "\",\n  \"records\": [\n";
+  for (size_t i = 0; i < manifest.records.size(); ++i) {
+    const ManifestRecord& r = manifest.records[i];
+    text += "    {\"rank\": " + std::to_string(r.rank) + ", \"bytes\": " + std::to_string(r.bytes) +
+            ", \"extents\": " + std::to_string(r.extents) + ", \"private\": " + std::to_string(r.private_size) +
+            ", \"size\": " + std::to_string(r.size) + ", \"crc32c\": \"" + Hex32(r.crc) +
+            (i + 1 < manifest.records.size() ? "\"},\n" : "\"}\n");
+  }
+  return text + "  ],\n";
+}
+
+// Takes the text apart token by token; remembers whether all went well.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : rest_(text) {}
+  bool ok() const { return ok_; }
+
+  void Literal(std::string_view literal) {
+    ok_ = ok_ && rest_.substr(0, literal.size()) == literal;
+    if (ok_) rest_.remove_prefix(literal.size());
+  }
+  bool At(std::string_view literal) const { return ok_ && rest_.substr(0, literal.size()) == literal; }
+  uint64_t Number() {
+    uint64_t value = 0;
+    size_t n = 0;
+    while (n < rest_.size() && n < 19 && rest_[n] >= '0' && rest_[n] <= '9')
+      value = value * 10 + uint64_t(rest_[n++] - '0');
+    ok_ = ok_ && n > 0;
+    if (ok_) rest_.remove_prefix(n);
+    return value;
+  }
+  void Bytes(uint8_t* to, size_t n) {
+    ok_ = ok_ && Unhex(rest_.substr(0, 2 * n), to, n);
+    if (ok_) rest_.remove_prefix(2 * n);
+  }
+  uint32_t Crc() {
+    uint8_t b[4] = {};
+    Bytes(b, 4);
+    return uint32_t{b[0]} << 24 | uint32_t{b[1]} << 16 | uint32_t{b[2]} << 8 | b[3];
+  }
+  int64_t Timestamp() {
+    struct tm utc = {};
+    const std::string text(rest_.substr(0, 20));
+    ok_ = ok_ && text.size() == 20 &&
+          std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d", &utc.tm_year, &utc.tm_mon, &utc.tm_mday, &utc.tm_hour,
+                      &utc.tm_min, &utc.tm_sec) == 6;
+    if (!ok_) return 0;
+    rest_.remove_prefix(20);
+    utc.tm_year -= 1900;
+    utc.tm_mon -= 1;
+    return static_cast<int64_t>(timegm(&utc));
+  }
+
+ private:
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+}  // namespace
+
+std::string EncodeManifest(const Manifest& manifest) {
+  const std::string body = Body(manifest);
+  return body + "  \"crc32c\": \"" + Hex32(Crc32c(0, body.data(), body.size())) + "\"\n}\n";
+}
+
+Status DecodeManifest(const std::string& bytes, const std::string& where, Manifest* manifest) {
+  *manifest = Manifest();
+  Identity& id = manifest->identity;
+  Scanner scan(bytes);
+  scan.Literal("{\n  \"format\": 1,\n  \"step\": ");
+  id.step = static_cast<int64_t>(scan.Number());
+  scan.Literal(",\n  \"attempt\": \"");
+  scan.Bytes(id.attempt.data(), 16);
+  scan.Literal("\",\n  \"run_id\": \"");
+  scan.Bytes(id.run_id.data(), 16);
+  scan.Literal("\",\n  \"structure\": \"");
+  scan.Bytes(id.structure.data(), 32);
+  scan.Literal("\",\n  \"world_size\": ");
+  id.world = static_cast<uint32_t>(scan.Number());
+  scan.Literal(",\n  \"file_size\": ");
+  id.file_size = scan.Number();
+  scan.Literal(",\n  \"created\": \"");
+  manifest->created = scan.Timestamp();
+  scan.Literal("\",\n  \"records\": [\n");
+  while (scan.At("    {\"rank\": ")) {
+    ManifestRecord r;
+    scan.Literal("    {\"rank\": ");
+    r.rank = static_cast<uint32_t>(scan.Number());
+    scan.Literal(", \"bytes\": ");
+    r.bytes = scan.Number();
+    scan.Literal(", \"extents\": ");
+    r.extents = scan.Number();
+    scan.Literal(", \"private\": ");
+    r.private_size = scan.Number();
+    scan.Literal(", \"size\": ");
+    r.size = scan.Number();
+    scan.Literal(", \"crc32c\": \"");
+    r.crc = scan.Crc();
+    scan.Literal("\"}");
+    if (scan.At(",")) scan.Literal(",");
+    scan.Literal("\n");
+    if (!scan.ok() || r.rank != manifest->records.size()) break;
+    manifest->records.push_back(r);
+  }
+  // Encoding again and comparing checks everything that was not looked at above, the checksum included.
+  if (!scan.ok() || manifest->records.size() != id.world || EncodeManifest(*manifest) != bytes) {
+    return Malformed(where, "a manifest of format version 1 with a right checksum", "other bytes");
+  }
+  return {};
+}
+
+}  // namespace deepfreeze

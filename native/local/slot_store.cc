@@ -1,0 +1,92 @@
+#include "local/slot_store.h"
+
+#include "base/crc32c.h"
+#include "format/names.h"
+
+namespace deepfreeze {
+
+SlotStore::SlotStore(Env* env, const std::string& local_dir, const Id& run_id, uint32_t rank, uint32_t slots)
+    : env_(env),
+      local_dir_(local_dir),
+      user_dir_(Join(local_dir, UserDirName(env->UserId()))),
+      directory_(Join(user_dir_, Hex(run_id))),
+      rank_(rank),
+      files_(slots) {}
+
+std::string SlotStore::path(uint32_t slot) const { return Join(directory_, SlotName(rank_, slot)); }
+
+Status SlotStore::MakeDirectory() {
+  DF_RETURN_IF_ERROR(env_->MakeDir(user_dir_, 0700));
+  // Node-local storage is shared with other users, who could have made the name first, also as a symbolic link.
+  FileInfo info;
+  DF_RETURN_IF_ERROR(env_->Stat(user_dir_, &info));
+  if (!info.is_directory || info.uid != env_->UserId()) {
+    return Status::FourPart(Code::kIo, user_dir_, "a directory of user " + std::to_string(env_->UserId()),
+                            info.is_directory ? "one of user " + std::to_string(info.uid) : "something else",
+                            "Remove it, or choose another local directory");
+  }
+  DF_RETURN_IF_ERROR(env_->MakeDir(directory_, 0700));
+  directory_made_ = true;
+  return {};
+}
+
+Status SlotStore::Begin(uint32_t slot, uint64_t size) {
+  if (!directory_made_) DF_RETURN_IF_ERROR(MakeDirectory());
+  std::unique_ptr<File>& file = files_[slot];
+  if (file == nullptr) DF_RETURN_IF_ERROR(env_->Open(path(slot), OpenMode::kUpdate, &file));
+  // Zeros first: from here until Finish a reader must see that the slot is not whole.
+  const std::string zeros(kSlotHeaderSize, '\0');
+  DF_RETURN_IF_ERROR(WriteFull(file.get(), 0, zeros.data(), zeros.size()));
+  uint64_t now = 0;
+  DF_RETURN_IF_ERROR(file->Size(&now));
+  return now < size ? file->Allocate(size) : Status();
+}
+
+Status SlotStore::Finish(uint32_t slot, const Identity& identity, const std::vector<Extent>& extents,
+                         const SlotLayout& layout, const std::string& private_data) {
+  File* file = files_[slot].get();
+  const std::string table = EncodeSlotTable(extents, layout);
+  SlotHeader header;
+  header.identity = identity;
+  header.extents = static_cast<uint32_t>(extents.size());
+  header.private_offset = layout.private_offset;
+  header.private_size = layout.private_size;
+  header.data_offset = layout.data_offset;
+  header.data_size = layout.data_size;
+  header.table_crc = Crc32c(0, table.data(), table.size());
+  header.private_crc = Crc32c(0, private_data.data(), private_data.size());
+  const std::string bytes = EncodeSlotHeader(header);
+  DF_RETURN_IF_ERROR(WriteFull(file, kSlotTableOffset, table.data(), table.size()));
+  DF_RETURN_IF_ERROR(WriteFull(file, layout.private_offset, private_data.data(), private_data.size()));
+  return WriteFull(file, 0, bytes.data(), bytes.size());
+}
+
+void SlotStore::Remove(uint32_t slot) {
+  if (files_[slot] == nullptr) return;
+  files_[slot].reset();
+  // A file that can't be removed holds nothing that anybody needs, and its next use begins with zeros.
+  (void)env_->Unlink(path(slot)).ok();
+}
+
+Status OpenSlot(Env* env, const std::string& path, WholeSlot* slot) {
+  DF_RETURN_IF_ERROR(env->Open(path, OpenMode::kRead, &slot->file));
+  File* file = slot->file.get();
+  uint64_t size = 0;
+  DF_RETURN_IF_ERROR(file->Size(&size));
+  if (size < kSlotHeaderSize) return Malformed(path, "a whole slot", std::to_string(size) + " bytes");
+  std::string bytes(kSlotHeaderSize, '\0');
+  DF_RETURN_IF_ERROR(ReadFull(file, 0, bytes.data(), bytes.size()));
+  DF_RETURN_IF_ERROR(DecodeSlotHeader(bytes, size, path, &slot->header));
+  bytes.resize(kSlotEntrySize * uint64_t{slot->header.extents});
+  DF_RETURN_IF_ERROR(ReadFull(file, kSlotTableOffset, bytes.data(), bytes.size()));
+  DF_RETURN_IF_ERROR(DecodeSlotTable(bytes, slot->header, path, &slot->extents, &slot->places));
+  slot->private_data.resize(slot->header.private_size);
+  DF_RETURN_IF_ERROR(ReadFull(file, slot->header.private_offset, slot->private_data.data(), slot->private_data.size()));
+  const uint32_t crc = Crc32c(0, slot->private_data.data(), slot->private_data.size());
+  if (crc != slot->header.private_crc) {
+    return Malformed(path, "checksum " + Hex32(slot->header.private_crc) + " of the private bytes", Hex32(crc));
+  }
+  return {};
+}
+
+}  // namespace deepfreeze

@@ -1,0 +1,64 @@
+// A rank's slots on the local tier: files that are kept and written again, because fresh pages cost seven times as much
+// as touched ones.
+//
+// A slot is written as Begin, any number of Write calls, Finish. Between Begin and Finish the slot is not whole,
+// whatever happens to the process. Different slots may be used by different threads at once; of one slot, Write and
+// Read only.
+#ifndef DEEPFREEZE_LOCAL_SLOT_STORE_H_
+#define DEEPFREEZE_LOCAL_SLOT_STORE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+#include "format/slot.h"
+
+namespace deepfreeze {
+
+class SlotStore {
+ public:
+  // Nothing is made on disk before the first Begin.
+  SlotStore(Env* env, const std::string& local_dir, const Id& run_id, uint32_t rank, uint32_t slots);
+
+  const std::string& directory() const { return directory_; }
+  std::string path(uint32_t slot) const;
+
+  // Makes the file if need be, reserves its blocks, and marks it as not whole.
+  Status Begin(uint32_t slot, uint64_t size);
+  File* file(uint32_t slot) { return files_[slot].get(); }
+  // Writes private bytes, table and, last of all, the header.
+  Status Finish(uint32_t slot, const Identity& identity, const std::vector<Extent>& extents, const SlotLayout& layout,
+                const std::string& private_data);
+
+  // Closes and removes the file, if this store made or opened it.
+  void Remove(uint32_t slot);
+  // Closes the file and leaves it.
+  void Close(uint32_t slot) { files_[slot].reset(); }
+
+ private:
+  Status MakeDirectory();
+
+  Env* const env_;
+  const std::string local_dir_;
+  const std::string user_dir_;
+  const std::string directory_;
+  const uint32_t rank_;
+  bool directory_made_ = false;
+  std::vector<std::unique_ptr<File>> files_;
+};
+
+// Reads and checks header, table and private bytes of a slot that may have been left by another process. The bytes of
+// the extents are not read.
+struct WholeSlot {
+  std::unique_ptr<File> file;
+  SlotHeader header;
+  std::vector<Extent> extents;
+  std::vector<uint64_t> places;
+  std::string private_data;
+};
+Status OpenSlot(Env* env, const std::string& path, WholeSlot* slot);
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_LOCAL_SLOT_STORE_H_

@@ -1,0 +1,137 @@
+#include "store/commit.h"
+
+#include <algorithm>
+
+#include "base/crc32c.h"
+#include "format/names.h"
+#include "format/record.h"
+#include "store/partial.h"
+#include "store/retention.h"
+
+namespace deepfreeze {
+namespace {
+
+constexpr uint64_t kMaxManifest = uint64_t{1} << 30;
+constexpr size_t kBlock = size_t{1} << 20;
+
+// Reads all records; fills the manifest and the extents of all ranks.
+Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& request, const PartialState& state,
+                   Manifest* manifest, std::vector<Extent>* extents) {
+  for (const uint32_t rank : state.present) {
+    const std::string path = Join(directory, RecordName(rank));
+    std::string bytes;
+    Record record;
+    DF_RETURN_IF_ERROR(ReadSmallFile(env, path, kMaxRecordSize, &bytes));
+    DF_RETURN_IF_ERROR(DecodeRecord(bytes, path, &record));
+    if (manifest->records.empty()) manifest->identity = request.expected ? *request.expected : record.identity;
+    const Identity& id = record.identity;
+    if (id.rank != rank || id.step != request.step || id.attempt != request.attempt ||
+        !id.SameCheckpoint(manifest->identity)) {
+      return Malformed(path, "a record of this rank, step, attempt, structure and world size", "another one's");
+    }
+    manifest->records.push_back(ManifestRecord{rank, TotalBytes(record.extents), record.extents.size(),
+                                               record.private_data.size(), bytes.size(),
+                                               Get32(bytes.data() + bytes.size() - 4)});
+    extents->insert(extents->end(), record.extents.begin(), record.extents.end());
+  }
+  return {};
+}
+
+Status VerifyModel(File* model, const std::vector<Extent>& extents) {
+  std::string block(kBlock, '\0');
+  for (const Extent& extent : extents) {
+    uint32_t crc = 0;
+    for (uint64_t at = 0; at < extent.size;) {
+      const size_t n = static_cast<size_t>(std::min<uint64_t>(kBlock, extent.size - at));
+      DF_RETURN_IF_ERROR(ReadFull(model, extent.file_offset + at, block.data(), n));
+      crc = Crc32c(crc, block.data(), n);
+      at += n;
+    }
+    if (crc != extent.crc) {
+      return Malformed(model->path(),
+                       "checksum " + Hex32(extent.crc) + " of " + std::to_string(extent.size) + " bytes at " +
+                           std::to_string(extent.file_offset),
+                       Hex32(crc));
+    }
+  }
+  return {};
+}
+
+Status SyncModel(Env* env, const std::string& directory, const CommitRequest& request, const Manifest& manifest,
+                 const std::vector<Extent>& extents) {
+  std::unique_ptr<File> model;
+  const std::string path = Join(directory, kModelName);
+  DF_RETURN_IF_ERROR(env->Open(path, OpenMode::kRead, &model));
+  uint64_t size = 0;
+  DF_RETURN_IF_ERROR(model->Size(&size));
+  if (size != manifest.identity.file_size) {
+    return Malformed(path, std::to_string(manifest.identity.file_size) + " bytes", std::to_string(size));
+  }
+  if (request.verify) DF_RETURN_IF_ERROR(VerifyModel(model.get(), extents));
+  DF_RETURN_IF_ERROR(model->DataSync());
+  return model->Close();
+}
+
+// Frees RUN/step-N for the rename, since a directory can't be renamed onto one that is not empty.
+Status MakeWay(Env* env, const CommitRequest& request) {
+  const std::string target = Join(request.run_dir, StepName(request.step));
+  FileInfo info;
+  DF_RETURN_IF_ERROR(env->Stat(target, &info));
+  if (!info.exists) return {};
+  Manifest old;
+  const bool counts = ReadCommitted(env, request.run_dir, request.step, &old);
+  if (counts && !request.replace) {
+    return Status::FourPart(Code::kInvalid, target, "no checkpoint of this step",
+                            "one committed by attempt " + Hex(old.identity.attempt),
+                            "Keep that one, or move it away first");
+  }
+  return MoveToTrash(env, request.run_dir, StepName(request.step), request.step, counts ? old.identity.attempt : Id{});
+}
+
+}  // namespace
+
+bool ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest) {
+  const std::string path = Join(Join(run_dir, StepName(step)), kManifestName);
+  std::string bytes;
+  return ReadSmallFile(env, path, kMaxManifest, &bytes).ok() && DecodeManifest(bytes, path, manifest).ok() &&
+         manifest->identity.step == step;
+}
+
+Status Commit(Env* env, const CommitRequest& request) {
+  const std::string directory = PartialPath(request.run_dir, request.step, request.attempt);
+  const std::string target = Join(request.run_dir, StepName(request.step));
+  Manifest manifest;
+  if (ReadCommitted(env, request.run_dir, request.step, &manifest) && manifest.identity.attempt == request.attempt) {
+    return env->SyncDir(request.run_dir);  // an earlier call may have died before its own
+  }
+  manifest = Manifest();
+  PartialState state;
+  DF_RETURN_IF_ERROR(ScanPartial(env, request.run_dir, request.step, request.attempt, &state));
+  if (state.present.empty()) {
+    return Status::FourPart(Code::kIncomplete, directory, "the records of all ranks", "none",
+                            "Use an older checkpoint");
+  }
+  std::vector<Extent> extents;
+  DF_RETURN_IF_ERROR(ReadRecords(env, directory, request, state, &manifest, &extents));
+  if (manifest.records.size() != manifest.identity.world) {
+    return Status(Code::kIncomplete, target + ": " + DescribeMissing(state, manifest.identity.world));
+  }
+  DF_RETURN_IF_ERROR(CheckCoverage(extents, manifest.identity.file_size, directory));
+  DF_RETURN_IF_ERROR(SyncModel(env, directory, request, manifest, extents));
+
+  std::vector<std::string> names;
+  bool exists = false;
+  DF_RETURN_IF_ERROR(env->List(directory, &names, &exists));
+  for (const std::string& name : names) {
+    if (IsLeftover(name)) DF_RETURN_IF_ERROR(env->Unlink(Join(directory, name)));
+  }
+  manifest.created = env->WallSeconds();
+  DF_RETURN_IF_ERROR(ReplaceFile(env, Join(directory, kManifestName), EncodeManifest(manifest), true));
+  // The manifest's name must be durable before the directory's: a directory that has its final name is whole.
+  DF_RETURN_IF_ERROR(env->SyncDir(directory));
+  DF_RETURN_IF_ERROR(MakeWay(env, request));
+  DF_RETURN_IF_ERROR(env->Rename(directory, target));
+  return env->SyncDir(request.run_dir);
+}
+
+}  // namespace deepfreeze

@@ -1,0 +1,78 @@
+#include "store/partial.h"
+
+#include <algorithm>
+
+#include "format/names.h"
+
+namespace deepfreeze {
+namespace {
+
+constexpr uint64_t kMaxFailure = 65536;
+constexpr size_t kNamedRanks = 16;
+
+}  // namespace
+
+std::string PartialPath(const std::string& run_dir, int64_t step, const Id& attempt) {
+  return Join(run_dir, PartialName(step, attempt));
+}
+
+Status PartialWriter::Open(Env* env, const std::string& run_dir, const Identity& identity) {
+  env_ = env;
+  directory_ = PartialPath(run_dir, identity.step, identity.attempt);
+  DF_RETURN_IF_ERROR(env->MakeDir(directory_, 0777));
+  DF_RETURN_IF_ERROR(env->Open(Join(directory_, kModelName), OpenMode::kUpdate, &file_));
+  uint64_t size = 0;
+  DF_RETURN_IF_ERROR(file_->Size(&size));
+  return size == identity.file_size ? Status() : file_->Truncate(identity.file_size);
+}
+
+Status PartialWriter::Publish(const Record& record) {
+  DF_RETURN_IF_ERROR(file_->DataSync());
+  DF_RETURN_IF_ERROR(file_->Close());
+  DF_RETURN_IF_ERROR(ReplaceFile(env_, Join(directory_, RecordName(record.identity.rank)), EncodeRecord(record), true));
+  // Makes the names durable: the record's, and the model file's if this rank made it.
+  return env_->SyncDir(directory_);
+}
+
+Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity, const std::string& message) {
+  const std::string directory = PartialPath(run_dir, identity.step, identity.attempt);
+  DF_RETURN_IF_ERROR(env->MakeDir(directory, 0777));
+  return ReplaceFile(env, Join(directory, FailedName(identity.rank)), message.substr(0, kMaxFailure - 1) + "\n", false);
+}
+
+Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state) {
+  *state = PartialState();
+  std::vector<std::string> names;
+  DF_RETURN_IF_ERROR(env->List(PartialPath(run_dir, step, attempt), &names, &state->exists));
+  for (const std::string& name : names) {
+    uint32_t rank = 0;
+    if (ParseRecordName(name, &rank)) state->present.push_back(rank);
+    if (ParseFailedName(name, &rank)) state->failed.push_back(rank);
+  }
+  std::sort(state->present.begin(), state->present.end());
+  std::sort(state->failed.begin(), state->failed.end());
+  return {};
+}
+
+std::string ReadFailure(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, uint32_t rank) {
+  std::string text;
+  const std::string path = Join(PartialPath(run_dir, step, attempt), FailedName(rank));
+  const Status status = ReadSmallFile(env, path, kMaxFailure, &text);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return status.ok() ? text : status.message();
+}
+
+std::string DescribeMissing(const PartialState& state, uint32_t world) {
+  std::string ranks;
+  size_t missing = 0;
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    if (std::binary_search(state.present.begin(), state.present.end(), rank)) continue;
+    if (++missing <= kNamedRanks) ranks += (missing > 1 ? ", " : "") + std::to_string(rank);
+  }
+  if (missing > kNamedRanks) ranks += " and " + std::to_string(missing - kNamedRanks) + " more";
+  const std::string count = " (" + std::to_string(world - missing) + " of " + std::to_string(world) + " present)";
+  if (missing == 1) return "rank " + ranks + "'s record is missing" + count;
+  return "the records of ranks " + ranks + " are missing" + count;
+}
+
+}  // namespace deepfreeze

@@ -1,0 +1,51 @@
+// RUN/step-N.partial-ATTEMPT: where the ranks of one attempt put one step together.
+//
+// Every rank makes what is missing, in any order, so no rank waits for another. A PartialWriter may be used by several
+// threads for writes to file(); everything else by one at a time.
+#ifndef DEEPFREEZE_STORE_PARTIAL_H_
+#define DEEPFREEZE_STORE_PARTIAL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+#include "format/record.h"
+
+namespace deepfreeze {
+
+std::string PartialPath(const std::string& run_dir, int64_t step, const Id& attempt);
+
+class PartialWriter {
+ public:
+  // Makes the directory and the model file, at its full size.
+  Status Open(Env* env, const std::string& run_dir, const Identity& identity);
+  File* file() { return file_.get(); }
+  // Makes everything written so far durable, then publishes the rank's record: from then on its ranges count.
+  Status Publish(const Record& record);
+
+ private:
+  Env* env_ = nullptr;
+  std::string directory_;
+  std::unique_ptr<File> file_;
+};
+
+// Leaves a marker that tells the other ranks why this one can't finish the step. It need not survive a crash.
+Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity, const std::string& message);
+
+struct PartialState {
+  bool exists = false;
+  std::vector<uint32_t> present;  // ranks with a record, sorted
+  std::vector<uint32_t> failed;   // ranks with a marker, sorted
+};
+Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state);
+
+// The text of a rank's marker.
+std::string ReadFailure(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, uint32_t rank);
+
+// "rank 3's record is missing (3 of 4 present)".
+std::string DescribeMissing(const PartialState& state, uint32_t world);
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_STORE_PARTIAL_H_

@@ -1,0 +1,142 @@
+// The engine under load, in one process: several ranks, many steps, waits and polls from other threads, closing at any
+// time. Built with the sanitizers, this is where races and leaks show.
+#include "engine/engine.h"
+
+#include <atomic>
+#include <thread>
+
+#include "deepfreeze/deepfreeze.h"
+#include "format/names.h"
+#include "testing/check.h"
+#include "testing/fault_env.h"
+
+namespace deepfreeze {
+namespace {
+
+constexpr uint64_t kLong = 60000;
+constexpr uint64_t kSize = 300 * 4096 + 17;
+
+Options ForRank(uint32_t rank, uint32_t world, const std::string& run, const std::string& local) {
+  Options options;
+  options.identity.rank = rank;
+  options.identity.world = world;
+  options.identity.file_size = kSize;
+  options.in_flight = 2;
+  options.slots = 2;
+  options.writers = 2;
+  options.chunk_bytes = 16 * 4096;
+  options.commit_timeout_ms = kLong;
+  options.run_dir = run;
+  options.local_dir = local;
+  return options;
+}
+
+// The rank's half or whole of the file.
+std::vector<Region> Share(const std::string& data, uint32_t rank, uint32_t world) {
+  const uint64_t begin = kSize / world * rank;
+  const uint64_t end = rank + 1 == world ? kSize : kSize / world * (rank + 1);
+  return {{data.data() + begin, 1000, begin}, {data.data() + begin + 1000, end - begin - 1000, begin + 1000}};
+}
+
+std::string Model(const std::string& run, int64_t step) {
+  std::string bytes;
+  CHECK_OK(ReadSmallFile(Env::Posix(), Join(Join(run, StepName(step)), kModelName), kSize, &bytes));
+  return bytes;
+}
+
+void ManyStepsOfTwoRanks() {
+  TemporaryDir run;
+  TemporaryDir local;
+  constexpr int64_t kSteps = 25;
+  std::vector<std::string> data;
+  for (int64_t step = 0; step < kSteps; ++step) data.emplace_back(kSize, static_cast<char>('a' + step));
+  std::vector<std::thread> ranks;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      Engine engine(ForRank(rank, 2, run.path(), rank == 0 ? local.path() : ""), Env::Posix());
+      std::atomic<bool> over{false};
+      std::thread poller([&] {
+        while (!over) {
+          for (const Report& report : engine.Poll(3)) CHECK(report.code == Code::kOk);
+          CHECK_OK(engine.Drain(kLong));
+        }
+      });
+      for (int64_t step = 0; step < kSteps; ++step) {
+        CHECK_OK(engine.Submit(step, Share(data[size_t(step)], rank, 2), "p", kLong));
+        if (step % 5 == 0) CHECK_OK(engine.Wait(step, step % 2 == 0 ? DF_LOCAL : DF_EXTERNAL, kLong));
+      }
+      CHECK_OK(engine.Drain(kLong));
+      over = true;
+      poller.join();
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  CHECK_EQ(Model(run.path(), kSteps - 1), data.back());
+}
+
+void CloseAtAnyTime() {
+  const std::string data(kSize, 'z');
+  for (uint64_t us = 0; us < 6000; us += 400) {
+    TemporaryDir run;
+    TemporaryDir local;
+    Engine engine(ForRank(0, 1, run.path(), local.path()), Env::Posix());
+    std::thread blocked([&] {
+      for (int64_t step = 1; engine.Submit(step, Share(data, 0, 1), "", kLong).ok(); ++step) {
+      }
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds(us));
+    CHECK(engine.Wait(99999999, DF_LOCAL, 0).code() == Code::kInvalid);
+    engine.Stop();  // what closing does first; the submit must come back
+    blocked.join();
+  }
+}
+
+void WrongRegionsAreRefused() {
+  TemporaryDir run;
+  Engine engine(ForRank(0, 1, run.path(), ""), Env::Posix());
+  const std::string data(kSize, 'z');
+  CHECK(engine.Submit(1, {{data.data(), 10, kSize - 9}}, "", 0).code() == Code::kInvalid);
+  CHECK(engine.Submit(1, {{data.data(), 10, 5}, {data.data(), 10, 14}}, "", 0).code() == Code::kInvalid);
+  CHECK(engine.Submit(1, {{nullptr, 10, 0}}, "", 0).code() == Code::kInvalid);
+  CHECK(engine.Submit(-1, {}, "", 0).code() == Code::kInvalid);
+}
+
+void AGapInTheFileFailsTheStepAndOnlyIt() {
+  TemporaryDir run;
+  Engine engine(ForRank(0, 1, run.path(), ""), Env::Posix());
+  const std::string data(kSize, 'z');
+  CHECK_OK(engine.Submit(1, {{data.data(), 10, 0}}, "", kLong));
+  CHECK(engine.Wait(1, DF_EXTERNAL, kLong).code() == Code::kCorrupt);
+  CHECK_OK(engine.Submit(2, Share(data, 0, 1), "", kLong));
+  CHECK_OK(engine.Wait(2, DF_EXTERNAL, kLong));
+}
+
+void EveryFailingCallIsReportedAndNothingHangs() {
+  for (const char* op : {"open", "pwrite", "fdatasync", "fsync", "ftruncate", "rename", "mkdir", "list", "fsync_dir"}) {
+    for (int nth = 1; nth < 4; ++nth) {
+      TemporaryDir run;
+      std::vector<Fault> faults;
+      CHECK_OK(ParseFaults(std::string("fail=EIO:") + op + "::" + std::to_string(nth), &faults));
+      FaultEnv env(Env::Posix(), faults, "");
+      const std::string data(kSize, 'z');
+      Engine engine(ForRank(0, 1, run.path(), ""), &env);
+      for (int64_t step = 1; step < 6; ++step) {
+        CHECK_OK(engine.Submit(step, Share(data, 0, 1), "", kLong));
+        (void)engine.Wait(step, DF_EXTERNAL, kLong).ok();
+      }
+      CHECK_OK(engine.Drain(kLong));
+      CHECK_EQ(Model(run.path(), 5), data);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace deepfreeze
+
+int main() {
+  deepfreeze::ManyStepsOfTwoRanks();
+  deepfreeze::CloseAtAnyTime();
+  deepfreeze::WrongRegionsAreRefused();
+  deepfreeze::AGapInTheFileFailsTheStepAndOnlyIt();
+  deepfreeze::EveryFailingCallIsReportedAndNothingHangs();
+}

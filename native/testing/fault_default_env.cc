@@ -1,0 +1,33 @@
+// The testing library's Env: faults as the environment variables DEEPFREEZE_FAULT and DEEPFREEZE_FAULT_LOG say.
+#include <cstdio>
+#include <cstdlib>
+
+#include "capi/default_env.h"
+#include "testing/fault_env.h"
+
+namespace deepfreeze {
+namespace {
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+Env* MakeFaultEnv() {
+  std::vector<Fault> faults;
+  const Status status = ParseFaults(Variable("DEEPFREEZE_FAULT"), &faults);
+  if (!status.ok()) {  // a test with a wrong plan must not pass
+    std::fprintf(stderr, "DEEPFREEZE_FAULT: %s\n", status.message().c_str());
+    std::abort();
+  }
+  return new FaultEnv(Env::Posix(), faults, Variable("DEEPFREEZE_FAULT_LOG"));
+}
+
+}  // namespace
+
+Env* DefaultEnv() {
+  static Env* env = MakeFaultEnv();
+  return env;
+}
+
+}  // namespace deepfreeze

@@ -1,0 +1,223 @@
+#include "testing/fault_env.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+namespace deepfreeze {
+namespace {
+
+class FaultFile final : public File {
+ public:
+  FaultFile(FaultEnv* env, std::unique_ptr<File> base) : File(base->path()), env_(env), base_(std::move(base)) {}
+
+  Status PRead(uint64_t offset, void* data, size_t n, size_t* done) override {
+    return Around("pread", [&](bool half) { return base_->PRead(offset, data, Part(n, half), done); });
+  }
+  Status PWrite(uint64_t offset, const void* data, size_t n, size_t* done) override {
+    return Around("pwrite", [&](bool half) { return base_->PWrite(offset, data, Part(n, half), done); });
+  }
+  Status Size(uint64_t* size) override {
+    return Around("stat", [&](bool) { return base_->Size(size); });
+  }
+  Status Truncate(uint64_t size) override {
+    return Around("ftruncate", [&](bool) { return base_->Truncate(size); });
+  }
+  Status Allocate(uint64_t size) override {
+    return Around("fallocate", [&](bool) { return base_->Allocate(size); });
+  }
+  Status DataSync() override {
+    return Around("fdatasync", [&](bool) { return base_->DataSync(); });
+  }
+  Status Sync() override {
+    return Around("fsync", [&](bool) { return base_->Sync(); });
+  }
+  void StartWriteback(uint64_t offset, uint64_t n) override { base_->StartWriteback(offset, n); }
+  Status Close() override {
+    return Around("close", [&](bool) { return base_->Close(); });
+  }
+
+ private:
+  static size_t Part(size_t n, bool half) { return half ? std::max<size_t>(n / 2, std::min<size_t>(n, 1)) : n; }
+
+  template <typename Call>
+  Status Around(const char* op, Call call) {
+    const FaultEnv::Verdict verdict = env_->Before(op, path());
+    DF_RETURN_IF_ERROR(verdict.fail);
+    Status status = call(verdict.half);
+    env_->After(verdict);
+    return status;
+  }
+
+  FaultEnv* const env_;
+  const std::unique_ptr<File> base_;
+};
+
+struct NamedErrno {
+  const char* name;
+  int value;
+};
+constexpr NamedErrno kErrnos[] = {{"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EIO", EIO},       {"EACCES", EACCES},
+                                  {"EROFS", EROFS},   {"EMFILE", EMFILE}, {"ESTALE", ESTALE}, {"ENOENT", ENOENT}};
+
+bool ParseAction(const std::string& text, Fault* fault) {
+  using Action = Fault::Action;
+  const size_t equals = text.find('=');
+  const std::string word = text.substr(0, equals);
+  const std::string argument = equals == std::string::npos ? "" : text.substr(equals + 1);
+  fault->text = text;
+  if (word == "fail") {
+    fault->action = Action::kFail;
+    for (const NamedErrno& named : kErrnos) {
+      if (argument == named.name) fault->argument = static_cast<uint64_t>(named.value);
+    }
+    return fault->argument != 0;
+  }
+  if (word == "delay") {
+    fault->action = Action::kDelay;
+    fault->argument = std::strtoull(argument.c_str(), nullptr, 10);
+    return !argument.empty();
+  }
+  constexpr std::pair<const char*, Action> kPlain[] = {{"kill-before", Action::kKillBefore},
+                                                       {"kill-after", Action::kKillAfter},
+                                                       {"kill-half", Action::kKillHalf},
+                                                       {"short", Action::kShort},
+                                                       {"sigstop", Action::kStop}};
+  for (const auto& [name, action] : kPlain) {
+    if (text != name) continue;
+    fault->action = action;
+    return true;
+  }
+  return false;
+}
+
+bool ParseFault(const std::string& entry, Fault* fault) {
+  const size_t first = entry.find(':');
+  const size_t second = entry.find(':', first + 1);
+  const size_t third = entry.find(':', second + 1);
+  if (first == std::string::npos || second == std::string::npos || third == std::string::npos) return false;
+  fault->op = entry.substr(first + 1, second - first - 1);
+  fault->substring = entry.substr(second + 1, third - second - 1);
+  char* end = nullptr;
+  fault->nth = std::strtoull(entry.c_str() + third + 1, &end, 10);
+  fault->onwards = *end == '+';
+  return fault->nth > 0 && ParseAction(entry.substr(0, first), fault);
+}
+
+}  // namespace
+
+Status ParseFaults(const std::string& plan, std::vector<Fault>* faults) {
+  for (size_t begin = 0; begin < plan.size();) {
+    const size_t end = std::min(plan.find(',', begin), plan.size());
+    const std::string entry = plan.substr(begin, end - begin);
+    Fault fault;
+    if (!ParseFault(entry, &fault))
+      return Status(Code::kInvalid, "no fault of the form ACTION:OP:SUBSTRING:NTH: " + entry);
+    faults->push_back(fault);
+    begin = end + 1;
+  }
+  return {};
+}
+
+FaultEnv::FaultEnv(Env* base, std::vector<Fault> faults, std::string log)
+    : base_(base), log_(std::move(log)), faults_(std::move(faults)) {}
+
+FaultEnv::Verdict FaultEnv::Before(const char* op, const std::string& path) {
+  using Action = Fault::Action;
+  Verdict verdict;
+  std::vector<Fault> hits;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (Fault& fault : faults_) {
+      if (fault.op != op || path.find(fault.substring) == std::string::npos) continue;
+      ++fault.seen;
+      if (fault.seen == fault.nth || (fault.onwards && fault.seen > fault.nth)) hits.push_back(fault);
+    }
+  }
+  for (const Fault& fault : hits) {
+    const std::string line = fault.text + " " + op + " " + path;
+    const bool halves = fault.op == "pwrite" || fault.op == "pread";
+    switch (fault.action) {
+      case Action::kFail:
+        verdict.fail = Status::FromErrno(static_cast<int>(fault.argument), op, path);
+        break;
+      case Action::kDelay:
+        base_->SleepMillis(fault.argument);
+        break;
+      case Action::kStop:
+        Log(line);
+        raise(SIGSTOP);
+        break;
+      case Action::kShort:
+        verdict.half = halves;
+        break;
+      case Action::kKillHalf:
+        if (!halves) Kill(line);
+        verdict.half = true;
+        verdict.kill_after = line;
+        break;
+      case Action::kKillAfter:
+        verdict.kill_after = line;
+        break;
+      case Action::kKillBefore:
+        Kill(line);
+    }
+  }
+  return verdict;
+}
+
+void FaultEnv::After(const Verdict& verdict) {
+  if (!verdict.kill_after.empty()) Kill(verdict.kill_after);
+}
+
+void FaultEnv::Kill(const std::string& line) {
+  Log(line);
+  ::kill(::getpid(), SIGKILL);
+  for (;;) ::pause();  // until the signal is delivered
+}
+
+void FaultEnv::Log(const std::string& line) {
+  if (log_.empty()) return;
+  std::unique_ptr<File> file;
+  uint64_t size = 0;
+  const std::string text = line + "\n";
+  const bool written = base_->Open(log_, OpenMode::kUpdate, &file).ok() && file->Size(&size).ok() &&
+                       WriteFull(file.get(), size, text.data(), text.size()).ok();
+  if (!written) std::abort();  // a test that counts on the log must not pass without it
+}
+
+Status FaultEnv::Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) {
+  const Verdict verdict = Before("open", path);
+  DF_RETURN_IF_ERROR(verdict.fail);
+  std::unique_ptr<File> opened;
+  DF_RETURN_IF_ERROR(base_->Open(path, mode, &opened));
+  *file = std::make_unique<FaultFile>(this, std::move(opened));
+  After(verdict);
+  return {};
+}
+
+#define DF_AROUND(op, path, call)           \
+  const Verdict verdict = Before(op, path); \
+  DF_RETURN_IF_ERROR(verdict.fail);         \
+  Status status = base_->call;              \
+  After(verdict);                           \
+  return status
+
+Status FaultEnv::Stat(const std::string& path, FileInfo* info) { DF_AROUND("stat", path, Stat(path, info)); }
+Status FaultEnv::List(const std::string& path, std::vector<std::string>* names, bool* exists) {
+  DF_AROUND("list", path, List(path, names, exists));
+}
+Status FaultEnv::Rename(const std::string& from, const std::string& to) {
+  DF_AROUND("rename", from + " to " + to, Rename(from, to));
+}
+Status FaultEnv::MakeDir(const std::string& path, uint32_t mode) { DF_AROUND("mkdir", path, MakeDir(path, mode)); }
+Status FaultEnv::Unlink(const std::string& path) { DF_AROUND("unlink", path, Unlink(path)); }
+Status FaultEnv::RemoveDir(const std::string& path) { DF_AROUND("rmdir", path, RemoveDir(path)); }
+Status FaultEnv::SyncDir(const std::string& path) { DF_AROUND("fsync_dir", path, SyncDir(path)); }
+
+#undef DF_AROUND
+
+}  // namespace deepfreeze

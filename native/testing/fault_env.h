@@ -1,0 +1,76 @@
+// An Env that fails, cuts short, delays, stops or kills the process at chosen calls. For tests only.
+//
+// A plan is a list of ACTION:OP:SUBSTRING:NTH separated by commas.
+//   ACTION     kill-before | kill-after | kill-half | fail=ERRNO | short | delay=MS | sigstop
+//              kill-half does half of a pwrite first, elsewhere it is kill-before; short does half of a pread or
+//              pwrite.
+//   OP         open pread pwrite fdatasync fsync ftruncate fallocate close rename mkdir unlink rmdir list stat
+//   fsync_dir SUBSTRING  of the path ("FROM to TO" of a rename); empty: any NTH        the call it happens at, counted
+//   from 1 over the calls that match; "N+": from there on
+// Before a kill or stop the line "ACTION OP PATH" is appended to the log file, if there is one.
+#ifndef DEEPFREEZE_TESTING_FAULT_ENV_H_
+#define DEEPFREEZE_TESTING_FAULT_ENV_H_
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+
+namespace deepfreeze {
+
+struct Fault {
+  enum class Action { kKillBefore, kKillAfter, kKillHalf, kFail, kShort, kDelay, kStop };
+  Action action = Action::kFail;
+  std::string text;       // the action as it was written
+  uint64_t argument = 0;  // errno or milliseconds
+  std::string op;
+  std::string substring;
+  uint64_t nth = 1;
+  bool onwards = false;
+  uint64_t seen = 0;
+};
+
+// kInvalid, quoting the entry, if the plan can't be read.
+Status ParseFaults(const std::string& plan, std::vector<Fault>* faults);
+
+class FaultEnv final : public Env {
+ public:
+  // base outlives this; log: a path, or empty.
+  FaultEnv(Env* base, std::vector<Fault> faults, std::string log);
+
+  Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override;
+  Status Stat(const std::string& path, FileInfo* info) override;
+  Status List(const std::string& path, std::vector<std::string>* names, bool* exists) override;
+  Status Rename(const std::string& from, const std::string& to) override;
+  Status MakeDir(const std::string& path, uint32_t mode) override;
+  Status Unlink(const std::string& path) override;
+  Status RemoveDir(const std::string& path) override;
+  Status SyncDir(const std::string& path) override;
+  uint64_t NowMicros() override { return base_->NowMicros(); }
+  int64_t WallSeconds() override { return base_->WallSeconds(); }
+  void SleepMillis(uint64_t ms) override { base_->SleepMillis(ms); }
+  uint32_t UserId() override { return base_->UserId(); }
+
+  // What is to happen around one call.
+  struct Verdict {
+    Status fail;
+    bool half = false;       // do half of it
+    std::string kill_after;  // the log's line, if the process is to die after the call
+  };
+  Verdict Before(const char* op, const std::string& path);
+  void After(const Verdict& verdict);
+
+ private:
+  [[noreturn]] void Kill(const std::string& line);
+  void Log(const std::string& line);
+
+  Env* const base_;
+  const std::string log_;
+  std::mutex mutex_;
+  std::vector<Fault> faults_;
+};
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_TESTING_FAULT_ENV_H_

@@ -1,0 +1,39 @@
+#include "testing/fault_env.h"
+
+#include "testing/check.h"
+
+namespace deepfreeze {
+namespace {
+
+void PlansAreParsedOrRefused() {
+  std::vector<Fault> faults;
+  CHECK_OK(ParseFaults("kill-half:pwrite:.slot:3,fail=ENOSPC:fallocate::1+,delay=20:fdatasync:model:1", &faults));
+  CHECK(faults.size() == 3 && faults[0].nth == 3 && faults[1].onwards && faults[2].argument == 20);
+  for (const char* bad : {"x", "kill:pwrite::1", "fail=EFOO:pwrite::1", "short:pwrite:1", "short:pwrite::0"}) {
+    CHECK(ParseFaults(bad, &faults).code() == Code::kInvalid);
+  }
+}
+
+void TheNthMatchingCallFails() {
+  TemporaryDir directory;
+  std::vector<Fault> faults;
+  CHECK_OK(ParseFaults("fail=ENOSPC:pwrite:b:2", &faults));
+  FaultEnv env(Env::Posix(), faults, "");
+  std::unique_ptr<File> a;
+  std::unique_ptr<File> b;
+  CHECK_OK(env.Open(directory.path() + "/a", OpenMode::kUpdate, &a));
+  CHECK_OK(env.Open(directory.path() + "/b", OpenMode::kUpdate, &b));
+  CHECK_OK(WriteFull(a.get(), 0, "x", 1));
+  CHECK_OK(WriteFull(b.get(), 0, "x", 1));
+  CHECK_OK(WriteFull(a.get(), 0, "x", 1));
+  CHECK(WriteFull(b.get(), 0, "x", 1).code() == Code::kNoSpace);
+  CHECK_OK(WriteFull(b.get(), 0, "x", 1));
+}
+
+}  // namespace
+}  // namespace deepfreeze
+
+int main() {
+  deepfreeze::PlansAreParsedOrRefused();
+  deepfreeze::TheNthMatchingCallFails();
+}

@@ -1,0 +1,153 @@
+// Golden bytes: spelled out here as docs/format.md says, not made by the code under test.
+#include <cstring>
+
+#include "base/crc32c.h"
+#include "format/manifest.h"
+#include "format/record.h"
+#include "format/slot.h"
+#include "testing/check.h"
+
+namespace deepfreeze {
+namespace {
+
+Identity Example() {
+  Identity id;
+  id.run_id.fill(0x11);
+  id.attempt.fill(0x22);
+  id.structure.fill(0x33);
+  id.step = 40;
+  id.rank = 1;
+  id.world = 2;
+  id.file_size = 0x10000;
+  return id;
+}
+
+std::string Little(uint64_t v, size_t n) {
+  std::string text;
+  for (size_t i = 0; i < n; ++i, v >>= 8) text.push_back(static_cast<char>(v));
+  return text;
+}
+
+std::string IdentityBytes(uint32_t extents) {
+  return std::string(16, 0x11) + std::string(16, 0x22) + std::string(32, 0x33) + Little(40, 8) + Little(1, 4) +
+         Little(2, 4) + Little(0x10000, 8) + Little(extents, 4) + Little(0, 4);
+}
+
+void RecordIsGolden() {
+  const Record record{Example(), {{0x1000, 0x2000, 0xAABBCCDD}, {0x4000, 5, 7}}, "seed"};
+  std::string want = "DFRECORD" + Little(1, 4) + Little(128, 4) + IdentityBytes(2) + Little(4, 8) +
+                     Little(128 + 48 + 4 + 4, 8) + Little(0x1000, 8) + Little(0x2000, 8) + Little(0xAABBCCDD, 4) +
+                     Little(0, 4) + Little(0x4000, 8) + Little(5, 8) + Little(7, 4) + Little(0, 4) + "seed";
+  want += Little(Crc32cTable(0, want.data(), want.size()), 4);
+  CHECK_EQ(EncodeRecord(record), want);
+  Record back;
+  CHECK_OK(DecodeRecord(want, "x", &back));
+  CHECK(back.identity.SameCheckpoint(record.identity) && back.identity.rank == 1 && back.private_data == "seed");
+  CHECK(back.extents.size() == 2 && back.extents[1].file_offset == 0x4000 && back.extents[0].crc == 0xAABBCCDD);
+  for (size_t i = 0; i < want.size(); ++i) {
+    std::string bad = want;
+    bad[i] = static_cast<char>(bad[i] ^ 1);
+    CHECK(DecodeRecord(bad, "x", &back).code() == Code::kCorrupt);
+    CHECK(DecodeRecord(want.substr(0, i), "x", &back).code() == Code::kCorrupt);
+  }
+}
+
+void RecordWithOverlapIsRefused() {
+  Record back;
+  for (const auto& extents : {std::vector<Extent>{{0, 10, 0}, {9, 10, 0}}, std::vector<Extent>{{0xFFFF, 2, 0}},
+                              std::vector<Extent>{{~uint64_t{0}, 2, 0}}, std::vector<Extent>{{5, 0, 0}}}) {
+    CHECK(DecodeRecord(EncodeRecord({Example(), extents, ""}), "x", &back).code() == Code::kCorrupt);
+  }
+}
+
+void SlotIsGolden() {
+  const std::vector<Extent> extents{{0, 100, 1}, {0x1000, 0x1000, 2}, {0x3000, 60, 3}, {0x4000, 64, 4}};
+  const SlotLayout layout = LayOutSlot(extents, 10);
+  CHECK(layout.private_offset == 4096 + 128 && layout.data_offset == 8192);
+  CHECK((layout.places == std::vector<uint64_t>{8192, 12288, 16384, 16448}));
+  CHECK_EQ(layout.data_size, 16448u + 64 - 8192);
+  const std::string table = EncodeSlotTable(extents, layout);
+  CHECK_EQ(table.substr(32, 32),
+           Little(0x1000, 8) + Little(0x1000, 8) + Little(12288, 8) + Little(2, 4) + Little(0, 4));
+  SlotHeader header;
+  header.identity = Example();
+  header.extents = 4;
+  header.private_offset = layout.private_offset;
+  header.private_size = 10;
+  header.data_offset = layout.data_offset;
+  header.data_size = layout.data_size;
+  header.table_crc = Crc32c(0, table.data(), table.size());
+  header.private_crc = 9;
+  std::string want = "DFSLOT\r\n" + Little(1, 4) + Little(4096, 4) + IdentityBytes(4) + Little(4096, 8) +
+                     Little(4096 + 128, 8) + Little(10, 8) + Little(8192, 8) + Little(layout.data_size, 8) +
+                     Little(header.table_crc, 4) + Little(9, 4);
+  want.resize(4092, '\0');
+  want += Little(Crc32cTable(0, want.data(), want.size()), 4);
+  CHECK_EQ(EncodeSlotHeader(header), want);
+
+  SlotHeader back;
+  std::vector<Extent> extents_back;
+  std::vector<uint64_t> places;
+  CHECK_OK(DecodeSlotHeader(want, layout.file_size(), "x", &back));
+  CHECK_OK(DecodeSlotTable(table, back, "x", &extents_back, &places));
+  CHECK(places == layout.places && extents_back[3].crc == 4);
+  CHECK(!DecodeSlotHeader(want, layout.file_size() - 1, "x", &back).ok());
+  CHECK(!DecodeSlotHeader(std::string(4096, '\0'), layout.file_size(), "x", &back).ok());
+  for (size_t i = 0; i < want.size(); i += 3) {
+    std::string bad = want;
+    bad[i] = static_cast<char>(bad[i] ^ 64);
+    CHECK(DecodeSlotHeader(bad, layout.file_size(), "x", &back).code() == Code::kCorrupt);
+  }
+}
+
+void ManifestIsGolden() {
+  Manifest manifest;
+  manifest.identity = Example();
+  manifest.created = 1795232158;  // 2026-11-21T03:35:58Z
+  manifest.records = {{0, 100, 2, 8, 188, 0x0000abcd}, {1, 65436, 1, 0, 156, 0xffffffff}};
+  std::string want =
+      "{\n"
+      "  \"format\": 1,\n"
+      "  \"step\": 40,\n"
+      "  \"attempt\": \"22222222222222222222222222222222\",\n"
+      "  \"run_id\": \"11111111111111111111111111111111\",\n"
+      "  \"structure\": \"3333333333333333333333333333333333333333333333333333333333333333\",\n"
+      "  \"world_size\": 2,\n"
+      "  \"file_size\": 65536,\n"
+      "  \"created\": \"2026-11-21T03:35:58Z\",\n"
+      "  \"records\": [\n"
+      "    {\"rank\": 0, \"bytes\": 100, \"extents\": 2, \"private\": 8, \"size\": 188, \"crc32c\": \"0000abcd\"},\n"
+      "    {\"rank\": 1, \"bytes\": 65436, \"extents\": 1, \"private\": 0, \"size\": 156, \"crc32c\": \"ffffffff\"}\n"
+      "  ],\n";
+  want += "  \"crc32c\": \"" + Hex32(Crc32cTable(0, want.data(), want.size())) + "\"\n}\n";
+  CHECK_EQ(EncodeManifest(manifest), want);
+  Manifest back;
+  CHECK_OK(DecodeManifest(want, "x", &back));
+  CHECK(back.created == manifest.created && back.records.size() == 2 &&
+        back.identity.SameCheckpoint(manifest.identity));
+  for (size_t i = 0; i < want.size(); ++i) {
+    std::string bad = want;
+    bad[i] = static_cast<char>(bad[i] ^ 1);
+    CHECK(DecodeManifest(bad, "x", &back).code() == Code::kCorrupt);
+    CHECK(DecodeManifest(want.substr(0, i), "x", &back).code() == Code::kCorrupt);
+  }
+}
+
+void CoverageFindsGapsAndOverlaps() {
+  CHECK_OK(CheckCoverage({{50, 50, 0}, {0, 50, 0}}, 100, "x"));
+  CHECK(!CheckCoverage({{0, 50, 0}, {51, 49, 0}}, 100, "x").ok());
+  CHECK(!CheckCoverage({{0, 51, 0}, {50, 50, 0}}, 100, "x").ok());
+  CHECK(!CheckCoverage({{0, 99, 0}}, 100, "x").ok());
+  CHECK(!CheckCoverage({}, 1, "x").ok());
+}
+
+}  // namespace
+}  // namespace deepfreeze
+
+int main() {
+  deepfreeze::RecordIsGolden();
+  deepfreeze::RecordWithOverlapIsRefused();
+  deepfreeze::SlotIsGolden();
+  deepfreeze::ManifestIsGolden();
+  deepfreeze::CoverageFindsGapsAndOverlaps();
+}

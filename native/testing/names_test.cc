@@ -1,0 +1,61 @@
+#include "format/names.h"
+
+#include "testing/check.h"
+
+namespace deepfreeze {
+namespace {
+
+void NamesAreThoseOfTheFormat() {
+  Id attempt{};
+  attempt[0] = 0xab;
+  const std::string hex = "ab000000000000000000000000000000";
+  CHECK_EQ(StepName(40), "step-0000000040");
+  CHECK_EQ(StepName(123456789012), "step-123456789012");
+  CHECK_EQ(PartialName(40, attempt), "step-0000000040.partial-" + hex);
+  CHECK_EQ(TrashName(40, attempt), ".trash-step-0000000040-" + hex);
+  CHECK_EQ(RecordName(3), "rank-00003.record");
+  CHECK_EQ(RecordName(123456), "rank-123456.record");
+  CHECK_EQ(FailedName(3), "rank-00003.failed");
+  CHECK_EQ(SlotName(3, 0), "rank-00003-0.slot");
+  CHECK_EQ(UserDirName(1000), "deepfreeze-1000");
+}
+
+void ParsingUndoesMaking() {
+  Id attempt{};
+  attempt[15] = 7;
+  for (int64_t step : {int64_t{0}, int64_t{40}, int64_t{123456789012}}) {
+    CHECK(ParseRunEntry(StepName(step)).kind == EntryKind::kStep);
+    CHECK_EQ(ParseRunEntry(StepName(step)).step, step);
+    for (const std::string& name : {PartialName(step, attempt), TrashName(step, attempt)}) {
+      const RunEntry entry = ParseRunEntry(name);
+      CHECK(entry.kind == (name[0] == '.' ? EntryKind::kTrash : EntryKind::kPartial));
+      CHECK(entry.step == step && entry.attempt == attempt);
+    }
+  }
+  uint32_t rank = 0;
+  CHECK(ParseRecordName("rank-00012.record", &rank) && rank == 12);
+  CHECK(ParseFailedName("rank-123456.failed", &rank) && rank == 123456);
+}
+
+void OtherNamesAreRefused() {
+  for (const char* name : {"", "step-", "step-40", "step-00000000040", "step-+000000040", "step-0000000040 ",
+                           "step--000000001", "step-0000000040.partial-", "step-0000000040.partial-zz", "run.json",
+                           "step-0000000040.partial-AB000000000000000000000000000000", ".trash-", "lock"}) {
+    CHECK(ParseRunEntry(name).kind == EntryKind::kOther);
+  }
+  uint32_t rank = 0;
+  for (const char* name :
+       {"rank-3.record", "rank-00003.record.tmp", "rank-.record", "rank-00003", "rank- 0003.record"}) {
+    CHECK(!ParseRecordName(name, &rank));
+  }
+  CHECK(IsLeftover("rank-00003.record.tmp") && IsLeftover("rank-00003.failed") && !IsLeftover("rank-00003.record"));
+}
+
+}  // namespace
+}  // namespace deepfreeze
+
+int main() {
+  deepfreeze::NamesAreThoseOfTheFormat();
+  deepfreeze::ParsingUndoesMaking();
+  deepfreeze::OtherNamesAreRefused();
+}

@@ -1,0 +1,54 @@
+#include "local/slot_store.h"
+
+#include "base/crc32c.h"
+#include "testing/check.h"
+#include "testing/fault_env.h"
+
+namespace deepfreeze {
+namespace {
+
+struct Sample {
+  std::string data = std::string(5000, 'x');
+  std::vector<Extent> extents{{0, 5000, Crc32c(0, data.data(), data.size())}};
+  SlotLayout layout = LayOutSlot(extents, 4);
+  Identity identity;
+  Sample() { identity.file_size = 5000; }
+
+  Status Write(SlotStore* store) {
+    DF_RETURN_IF_ERROR(store->Begin(0, layout.file_size()));
+    DF_RETURN_IF_ERROR(WriteFull(store->file(0), layout.places[0], data.data(), data.size()));
+    return store->Finish(0, identity, extents, layout, "seed");
+  }
+};
+
+void SlotIsWholeOnlyBetweenFinishAndBegin() {
+  TemporaryDir local;
+  SlotStore store(Env::Posix(), local.path(), Id{}, 0, 1);
+  Sample sample;
+  WholeSlot slot;
+  CHECK_OK(sample.Write(&store));
+  CHECK_OK(OpenSlot(Env::Posix(), store.path(0), &slot));
+  CHECK(slot.private_data == "seed" && slot.extents[0].crc == sample.extents[0].crc);
+  CHECK_OK(store.Begin(0, sample.layout.file_size()));
+  CHECK(OpenSlot(Env::Posix(), store.path(0), &slot).code() == Code::kCorrupt);
+}
+
+void ShortWritesAreContinued() {
+  TemporaryDir local;
+  std::vector<Fault> faults;
+  CHECK_OK(ParseFaults("short:pwrite::1+,short:pread::1+", &faults));
+  FaultEnv env(Env::Posix(), faults, "");
+  SlotStore store(&env, local.path(), Id{}, 0, 1);
+  Sample sample;
+  WholeSlot slot;
+  CHECK_OK(sample.Write(&store));
+  CHECK_OK(OpenSlot(&env, store.path(0), &slot));
+}
+
+}  // namespace
+}  // namespace deepfreeze
+
+int main() {
+  deepfreeze::SlotIsWholeOnlyBetweenFinishAndBegin();
+  deepfreeze::ShortWritesAreContinued();
+}

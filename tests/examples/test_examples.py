@@ -1,0 +1,120 @@
+"""Each example trains alone, under horovodrun and under mpirun, with every rank on its own rows; its README is ten lines."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = ROOT / ".venv" / "bin"
+SMALL = {
+    "candle_nt3": {"options": ["--batch", "1", "--steps", "4", "--every", "2"], "rows": 63},
+    "resnet50": {"options": ["--batch", "2", "--rows", "16", "--steps", "4", "--every", "2"], "rows": 16},
+}
+LAUNCHERS = {
+    "alone": ([], 1),
+    "horovodrun": (["horovodrun", "-np", "2"], 2),
+    "mpirun": (["mpirun", "--oversubscribe", "-np", "2"], 2),
+}
+
+
+def environment():
+    env = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2")
+    env["PATH"] = f"{BIN}{os.pathsep}{env['PATH']}"
+    if os.geteuid() == 0:
+        env["OMPI_ALLOW_RUN_AS_ROOT"] = env["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    return env
+
+
+def train(example, launcher, run, *options):
+    """Runs one job; returns (its output, rank 0's summary)."""
+    prefix, _ = LAUNCHERS[launcher]
+    summary = run.parent / "summary.json"
+    command = [*prefix, sys.executable, str(ROOT / "examples" / example / "train.py"), "--run", str(run)]
+    command += ["--json", str(summary), *SMALL[example]["options"], *options]
+    done = subprocess.run(
+        command,
+        env=environment(),
+        cwd=run.parent,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout, json.loads(summary.read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.ranks
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("example", SMALL)
+def test_example_runs(example, launcher, tmp_path):
+    ranks = LAUNCHERS[launcher][1]
+    output, summary = train(example, launcher, tmp_path / "run")
+
+    assert summary["ranks"] == ranks
+    assert summary["steps"] == 4
+    assert summary["resumed_from"] is None
+    assert summary["checkpoints"] == [2, 4]
+    assert len(summary["blocking_seconds"]) == 2
+    assert len(summary["bytes_per_rank"]) == ranks and min(summary["bytes_per_rank"]) > 0
+    assert 0 <= summary["test_accuracy"] <= 1
+    told = re.findall(r"rank (\d) of (\d): rows (\d+)\.\.(\d+)", output)
+    ranges = sorted((int(first), int(last)) for _, of, first, last in told if int(of) == ranks)
+    assert [first for first, _ in ranges] == [0, *(last + 1 for _, last in ranges[:-1])], (
+        "each rank has rows of its own"
+    )
+    assert ranges[-1][1] == SMALL[example]["rows"] - 1
+
+    # Started again, the finished job has nothing left to train, and says the same of the same weights.
+    if launcher == "alone":
+        _, again = train(example, launcher, tmp_path / "run")
+        assert again["resumed_from"] == 4
+        assert again["test_accuracy"] == summary["test_accuracy"]
+
+
+@pytest.mark.parametrize("example", SMALL)
+def test_batches_depend_on_their_step_alone(example):
+    script = (
+        "import itertools, data, numpy as np\n"
+        "x, y = np.arange(7), np.arange(7)\n"
+        "whole = [b[0].tolist() for b in itertools.islice(data.batches(x, y, 3, 0, 1), 12)]\n"
+        "later = [b[0].tolist() for b in itertools.islice(data.batches(x, y, 3, 5, 1), 7)]\n"
+        "assert later == whole[5:], (whole, later)\n"
+        "assert sorted(sum(whole, [])[:7]) == list(range(7))\n"
+        "parts = [data.rows_of(rank, 5, 63) for rank in range(5)]\n"
+        "assert [row for part in parts for row in part] == list(range(63))\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT / "examples" / example, check=True, timeout=60)
+
+
+@pytest.mark.parametrize("example", SMALL)
+def test_readme_is_ten_lines_and_its_commands_exist(example):
+    folder = ROOT / "examples" / example
+    lines = (folder / "README.md").read_text().splitlines()
+    assert len(lines) == 10
+    known = subprocess.run(
+        [sys.executable, str(folder / "train.py"), "--help"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    commands = [shlex.split(line) for line in lines if line.startswith("    ")]
+    assert len(commands) >= 3
+    for command in commands:
+        programs = [word for word in command if word in ("python", "horovodrun", "mpirun")]
+        assert programs and all(shutil.which(program, path=environment()["PATH"]) for program in programs), command
+        script = next(word for word in command if word.endswith(".py"))
+        assert (ROOT / script).is_file(), script
+        if script.endswith("train.py"):
+            unknown = [word for word in command[command.index(script) :] if word.startswith("--") and word not in known]
+            assert unknown == []

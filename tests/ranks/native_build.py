@@ -1,0 +1,36 @@
+"""Builds the testing library, the engine whose system calls a test can fail, delay or kill."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "native-testing"
+
+
+def _tool(name: str) -> str:
+    beside = Path(sys.executable).parent / name  # where the development dependencies put it
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if not found:
+        raise RuntimeError(f"{name} is missing: install the development dependencies")
+    return found
+
+
+@cache
+def testing_library() -> Path:
+    """The library's path. Incremental: takes a moment when nothing has changed."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    cmake = _tool("cmake")
+    commands = [[cmake, "--build", str(BUILD), "--parallel", "2"]]
+    if not (BUILD / "CMakeCache.txt").exists():
+        commands.insert(0, [cmake, "-G", "Ninja", "-S", str(ROOT / "native"), "-B", str(BUILD), "-DDF_TESTING=ON"])
+    for command in commands:
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}")
+    return BUILD / "libdeepfreeze_testing.so"

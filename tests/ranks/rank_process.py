@@ -1,0 +1,69 @@
+"""One rank, without TensorFlow: obeys commands, one JSON list to a line, and answers each with one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parent)]
+
+import content  # noqa: E402
+
+import veloc_bindings as vb  # noqa: E402
+
+
+class Process:
+    def __init__(self) -> None:
+        self.engine: vb.Engine | None = None
+        self.held: dict[int, bytearray] = {}
+
+    def open(self, attempt: int, **options):
+        self.attempt, self.options = attempt, options
+        self.engine = vb.Engine.open(
+            run_id=content.RUN_ID, attempt=content.attempt_id(attempt), structure=content.STRUCTURE, **options
+        )
+
+    def submit(self, step: int, timeout: float = 60):
+        rank, world, size = self.options["rank"], self.options["world"], self.options["file_size"]
+        data = content.model_bytes(self.attempt, step, size)
+        view = memoryview(data)
+        regions = [(view[a:b], b - a, a) for a, b in content.pieces(rank, world, size)]
+        self.engine.submit(step, regions, content.private_bytes(self.attempt, step, rank), timeout)
+        self.held[step] = data
+
+    def scribble(self, step: int):
+        """What a training process does with memory that was given back."""
+        data = self.held.pop(step)
+        data[:] = bytes(len(data))
+
+    def wait(self, step: int, level: int, timeout: float = 60):
+        self.engine.wait(step, level, timeout)
+
+    def poll(self):
+        return [report._asdict() for report in self.engine.poll()]
+
+    def drain(self, timeout: float = 60):
+        self.engine.drain(timeout)
+
+    def close(self):
+        self.engine.close()
+        self.held.clear()
+
+    def counts(self):
+        return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+
+def main() -> None:
+    process = Process()
+    for line in sys.stdin:
+        name, arguments = json.loads(line)
+        try:
+            answer = {"value": getattr(process, name)(**arguments)}
+        except vb.EngineFault as fault:
+            answer = {"code": fault.code, "message": fault.message}
+        print(json.dumps(answer), flush=True)
+
+
+main()

@@ -1,0 +1,129 @@
+"""Starts rank processes and commands them; reads what they left, independently of the engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import content
+import google_crc32c
+
+import veloc_bindings as vb
+
+LIMIT = 120  # seconds; no test comes near it unless something hangs
+
+
+class Rank:
+    def __init__(self, library: str, fault: str = "", log: str = "") -> None:
+        environment = {**os.environ, "DEEPFREEZE_LIBRARY": library, "DEEPFREEZE_FAULT": fault}
+        environment["DEEPFREEZE_FAULT_LOG"] = log
+        # -S: nothing but the standard library is needed, and starting is faster without the rest.
+        command = [sys.executable, "-S", str(Path(__file__).with_name("rank_process.py"))]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, env=environment, **pipes)
+
+    def send(self, name: str, **arguments) -> Rank:
+        with suppress(BrokenPipeError):  # it was killed, as some tests want
+            self.process.stdin.write(json.dumps([name, arguments]) + "\n")
+            self.process.stdin.flush()
+        return self
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise EOFError(f"the rank ended with {self.process.wait(LIMIT)}")
+        answer = json.loads(line)
+        if "code" in answer:
+            raise vb.EngineFault(answer["code"], answer["message"])
+        return answer["value"]
+
+    def ask(self, name: str, **arguments):
+        return self.send(name, **arguments).answer()
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def end(self) -> int:
+        """Closes its input, lets it finish, and returns its exit status. May be called twice."""
+        if self.process.stdout.closed:
+            return self.process.wait(LIMIT)
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.stdout.read()  # or its last answers would find nobody
+        self.process.stdout.close()
+        return self.process.wait(LIMIT)
+
+
+@contextmanager
+def ranks(library: str, *faults: str, log: str = ""):
+    """One process for each fault plan; all ended afterwards."""
+    started = [Rank(library, fault, log) for fault in faults]
+    try:
+        yield started
+    finally:
+        for rank in started:
+            rank.kill()
+            rank.end()
+
+
+def options(tmp_path: Path, rank: int = 0, world: int = 1, local: bool = True, **more) -> dict:
+    run = tmp_path / "run"
+    run.mkdir(exist_ok=True)
+    local_dir = tmp_path / f"local-{rank}"
+    local_dir.mkdir(exist_ok=True)
+    defaults = {"attempt": 1, "file_size": 1_000_003, "chunk_bytes": 65536, "commit_timeout": 60.0}
+    place = {"run_dir": str(run), "local_dir": str(local_dir) if local else None, "rank": rank, "world": world}
+    return {**defaults, **place, **more}
+
+
+def slots(tmp_path: Path) -> list[Path]:
+    return sorted(tmp_path.glob("local-*/deepfreeze-*/*/*.slot"))
+
+
+def committed(run: Path) -> dict[int, int]:
+    """{step: attempt} of every checkpoint that counts, each compared byte by byte with what its attempt had to write."""
+    found = {}
+    for directory in sorted(run.glob("step-*")):
+        if re.fullmatch(r"step-\d{10,}", directory.name):
+            step, attempt = check_checkpoint(directory)
+            found[step] = attempt
+    return found
+
+
+def check_checkpoint(directory: Path) -> tuple[int, int]:
+    text = (directory / "manifest.json").read_bytes()
+    manifest = json.loads(text)
+    covered = text[: text.rindex(b'  "crc32c"')]
+    assert manifest["crc32c"] == f"{google_crc32c.value(covered):08x}"
+    attempt, step, size = int(manifest["attempt"], 16), manifest["step"], manifest["file_size"]
+    assert directory.name == f"step-{step:010d}"
+    assert manifest["run_id"] == content.RUN_ID.hex() and manifest["structure"] == content.STRUCTURE.hex()
+    model = (directory / "model.weights.h5").read_bytes()
+    assert model == content.model_bytes(attempt, step, size), f"{directory}: not the bytes of attempt {attempt}"
+    world = manifest["world_size"]
+    assert [record["rank"] for record in manifest["records"]] == list(range(world))
+    extents = []
+    for entry in manifest["records"]:
+        record = (directory / f"rank-{entry['rank']:05d}.record").read_bytes()
+        (crc,) = struct.unpack("<I", record[-4:])
+        assert google_crc32c.value(record[:-4]) == crc == int(entry["crc32c"], 16)
+        assert len(record) == entry["size"]
+        for i in range(entry["extents"]):
+            offset, nbytes, checksum, zero = struct.unpack_from("<QQII", record, 128 + 24 * i)
+            assert google_crc32c.value(model[offset : offset + nbytes]) == checksum and zero == 0
+            extents.append((offset, nbytes))
+        assert record[128 + 24 * entry["extents"] : -4] == content.private_bytes(attempt, step, entry["rank"])
+    end = 0
+    for offset, nbytes in sorted(extents):
+        assert offset == end
+        end += nbytes
+    assert end == size
+    names = {"manifest.json", "model.weights.h5", *(f"rank-{rank:05d}.record" for rank in range(world))}
+    assert {path.name for path in directory.iterdir()} == names
+    return step, attempt

@@ -1,0 +1,226 @@
+"""The engine on rank processes: what ranks write together, and the bounds of memory, backlog and time."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from ranks import committed, options, ranks, slots
+
+import veloc_bindings as vb
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_file_equals_the_source_for_all_sizes_and_worlds(tmp_path, library, world):
+    with ranks(library, *[""] * world) as group:
+        sizes = [(1, True), (4095, False), (3 * 4096 + 1, True), (262144, False), (1_000_003, True)]
+        for attempt, (size, local) in enumerate(sizes, start=1):
+            folder = tmp_path / str(attempt)
+            folder.mkdir()
+            for rank, process in enumerate(group):
+                # A mixed job: one rank may have a local tier where another has none.
+                own = options(folder, rank, world, local and rank != 1, attempt=attempt, file_size=size)
+                process.send("open", **own).send("submit", step=40).send("submit", step=80).send("drain").send("close")
+            for process in group:
+                for _ in range(5):
+                    process.answer()
+            assert committed(folder / "run") == {40: attempt, 80: attempt}
+            assert not slots(folder)
+
+
+def test_slots_are_recycled(tmp_path, library):
+    with ranks(library, "") as (rank,):
+        rank.ask("open", **options(tmp_path, slots=1))
+        seen = set()
+        for step in (10, 20, 30):
+            rank.ask("submit", step=step)
+            rank.ask("drain")
+            (slot,) = slots(tmp_path)
+            seen.add((slot.stat().st_ino, slot.stat().st_blocks, slot.stat().st_size))
+            assert vb.slot_inspect(slot).step == step
+        assert len(seen) == 1
+        rank.ask("close")
+        assert not slots(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "fault", ["fail=ENOSPC:fallocate:.slot:2+", "fail=ENOSPC:pwrite:.slot:30+", "fail=EIO:pwrite:.slot:3"]
+)
+def test_full_or_broken_local_tier_is_passed_by_with_one_notice(tmp_path, library, fault):
+    with ranks(library, fault) as (rank,):
+        rank.ask("open", **options(tmp_path, keep=4))
+        for step in (10, 20, 30, 40):
+            rank.ask("submit", step=step)
+        rank.ask("drain")
+        notices = [report["message"] for report in rank.ask("poll") if report["step"] == -1]
+        assert len(notices) == 1 and "local tier" in notices[0] and ".slot" in notices[0]
+        assert list(committed(tmp_path / "run")) == [10, 20, 30, 40]
+        rank.ask("close")
+        assert not slots(tmp_path)
+
+
+def test_submit_waits_for_in_flight_and_goes_on_when_memory_is_free(tmp_path, library):
+    with ranks(library, "", "") as (first, second):
+        # Rank 1 is not there yet: step 10 keeps the only slot, so step 20 stays in memory.
+        first.ask("open", **options(tmp_path, 0, 2, in_flight=1, slots=1))
+        first.ask("submit", step=10)
+        first.ask("submit", step=20)
+        with pytest.raises(vb.EngineFault, match=r"step 30.*step 20 waits for a free slot") as caught:
+            first.ask("submit", step=30, timeout=0.05)
+        assert caught.value.code == vb.TIMEOUT
+        with pytest.raises(vb.EngineFault, match="rank 1's record is missing") as caught:
+            first.ask("drain", timeout=0.05)
+        assert caught.value.code == vb.TIMEOUT
+        second.ask("open", **options(tmp_path, 1, 2))
+        first.send("submit", step=30)
+        for step in (10, 20, 30):
+            second.ask("submit", step=step)
+        first.answer()
+        for rank in (first, second):
+            rank.ask("drain")
+        assert list(committed(tmp_path / "run")) == [20, 30]
+
+
+def test_wanted_memory_is_given_back_and_the_slot_is_read_instead(tmp_path, library):
+    with ranks(library, "delay=100:pwrite:model.weights.h5:1+") as (rank,):
+        rank.ask("open", **options(tmp_path, in_flight=1, writers=1))
+        rank.ask("submit", step=10)
+        rank.ask("submit", step=20)  # returns because the memory of step 10 is given back
+        (report,) = [r for r in rank.ask("poll") if r["step"] == 10]
+        assert report["released"] and report["level"] == vb.LOCAL and report["written_s"] == -1
+        rank.ask("scribble", step=10)
+        rank.ask("drain")
+        assert list(committed(tmp_path / "run")) == [10, 20]
+
+
+def test_commit_that_waited_too_long_names_the_missing_rank(tmp_path, library):
+    with ranks(library, "", "") as (first, third):
+        third.ask("open", **options(tmp_path, 2, 3, False))
+        third.ask("submit", step=40)
+        third.ask("wait", step=40, level=vb.LOCAL)
+        first.ask("open", **options(tmp_path, 0, 3, commit_timeout=0.2))
+        first.ask("submit", step=40)
+        missing = r"step-0000000040: rank 1's record is missing \(2 of 3 present\) after 200 ms"
+        with pytest.raises(vb.EngineFault, match=missing) as caught:
+            first.ask("wait", step=40, level=vb.EXTERNAL)
+        assert caught.value.code == vb.INCOMPLETE
+        with pytest.raises(vb.EngineFault, match="rank 0 failed: .*" + missing):
+            third.ask("wait", step=40, level=vb.EXTERNAL)
+        assert not committed(tmp_path / "run")
+
+
+def test_rank_that_fails_fails_the_step_everywhere_at_once_and_only_that_step(tmp_path, library):
+    with ranks(library, "", "fail=EIO:fdatasync:model.weights.h5:1") as group:
+        for number, rank in enumerate(group):
+            rank.ask("open", **options(tmp_path, number, 2))
+            rank.ask("submit", step=10)
+        with pytest.raises(vb.EngineFault, match=r"rank 1 failed: fdatasync .*model\.weights\.h5: "):
+            group[0].ask("wait", step=10, level=vb.EXTERNAL)
+        with pytest.raises(vb.EngineFault, match="fdatasync") as caught:
+            group[1].ask("wait", step=10, level=vb.EXTERNAL)
+        assert caught.value.code == vb.IO
+        for rank in group:
+            rank.ask("submit", step=20)
+        for rank in group:
+            rank.ask("drain")
+        assert list(committed(tmp_path / "run")) == [20]
+        # The failed step's partial directory went when the newer one was committed.
+        assert [path.name for path in (tmp_path / "run").iterdir()] == ["step-0000000020"]
+
+
+def test_retention_keeps_the_newest(tmp_path, library):
+    with ranks(library, "", "") as group:
+        for number, rank in enumerate(group):
+            rank.ask("open", **options(tmp_path, number, 2, keep=2))
+        for step in range(10, 70, 10):
+            for rank in group:
+                rank.ask("submit", step=step)
+        for rank in group:
+            rank.ask("drain")
+            last = {r["step"]: r["level"] for r in rank.ask("poll")}
+            assert last == dict.fromkeys(range(10, 70, 10), vb.EXTERNAL)
+        names = sorted(path.name for path in (tmp_path / "run").iterdir())
+        assert names == ["step-0000000050", "step-0000000060"]
+        assert list(committed(tmp_path / "run")) == [50, 60]
+
+
+def test_retention_that_fails_becomes_one_notice(tmp_path, library):
+    with ranks(library, "fail=EACCES:rename:.trash-:1+") as (rank,):
+        rank.ask("open", **options(tmp_path, keep=1))
+        for step in (10, 20, 30):
+            rank.ask("submit", step=step)
+            rank.ask("drain")
+        notices = [r["message"] for r in rank.ask("poll") if r["step"] == -1]
+        assert any("could not be removed" in notice for notice in notices)
+        assert list(committed(tmp_path / "run")) == [10, 20, 30]
+
+
+def test_another_attempt_replaces_the_same_step_whole(tmp_path, library):
+    for attempt, world in ((1, 2), (2, 1), (3, 3)):
+        with ranks(library, *[""] * world) as group:
+            for number, rank in enumerate(group):
+                rank.ask("open", **options(tmp_path, number, world, attempt=attempt))
+                rank.ask("submit", step=40)
+            for rank in group:
+                rank.ask("drain")
+        assert committed(tmp_path / "run") == {40: attempt}
+
+
+def test_close_returns_threads_and_descriptors_and_keeps_uncommitted_slots(tmp_path, library):
+    with ranks(library, "") as (rank,):
+        rank.ask("open", **options(tmp_path, attempt=9))
+        rank.ask("close")
+        before = rank.ask("counts")
+        rank.ask("open", **options(tmp_path, 0, 2))  # rank 1 never comes
+        rank.ask("submit", step=10)
+        rank.ask("wait", step=10, level=vb.LOCAL)
+        rank.ask("submit", step=20)
+        rank.ask("wait", step=20, level=vb.LOCAL)
+        rank.ask("submit", step=30)
+        rank.ask("close")
+        assert rank.ask("counts") == before
+        assert [vb.slot_inspect(slot).step for slot in slots(tmp_path)] == [10, 20]
+
+
+def test_failed_checkpoint_gives_its_slot_to_a_newer_one(tmp_path, library):
+    with ranks(library, "fail=EIO:fdatasync:model.weights.h5:1") as (rank,):
+        rank.ask("open", **options(tmp_path, slots=1))
+        rank.ask("submit", step=10)
+        with pytest.raises(vb.EngineFault, match="fdatasync"):
+            rank.ask("wait", step=10, level=vb.EXTERNAL)
+        rank.ask("submit", step=20)
+        rank.ask("wait", step=20, level=vb.EXTERNAL)
+        assert list(committed(tmp_path / "run")) == [20]
+
+
+def test_short_reads_and_writes_are_continued(tmp_path, library):
+    with ranks(library, "short:pwrite::1+,short:pread::1+") as (rank,):
+        rank.ask("open", **options(tmp_path, file_size=200_001))
+        rank.ask("submit", step=10)
+        rank.ask("drain")
+        assert list(committed(tmp_path / "run")) == [10]
+
+
+def test_steps_must_grow_and_unknown_steps_are_refused(tmp_path, library):
+    with ranks(library, "") as (rank,):
+        rank.ask("open", **options(tmp_path))
+        rank.ask("submit", step=10)
+        for name, arguments in (("submit", {"step": 10}), ("wait", {"step": 11, "level": vb.LOCAL})):
+            with pytest.raises(vb.EngineFault) as caught:
+                rank.ask(name, **arguments)
+            assert caught.value.code == vb.INVALID
+        rank.ask("drain")
+        rank.ask("poll")
+        rank.ask("wait", step=10, level=vb.EXTERNAL)  # forgotten, but remembered how it ended
+
+
+def test_other_users_of_the_local_directory_are_refused(tmp_path, library):
+    own = options(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "local-0" / f"deepfreeze-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
+    with ranks(library, "") as (rank,):
+        rank.ask("open", **own)
+        rank.ask("submit", step=10)
+        rank.ask("drain")
+        assert any("expected a directory of user" in r["message"] for r in rank.ask("poll"))
+    assert list(committed(tmp_path / "run")) == [10] and not list((tmp_path / "elsewhere").iterdir())

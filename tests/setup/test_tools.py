@@ -1,0 +1,98 @@
+"""The set-up says what it can do, and what is missing when it cannot."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGETS = ["help", "setup", "demo", "test", "lint", "clean", "distclean"]
+
+
+def run(*command, **env):
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=ROOT,
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def path_with(folder, *programs):
+    """A PATH that holds these programs and nothing else."""
+    for program in programs:
+        found = subprocess.run(["which", program], capture_output=True, text=True, check=True).stdout.strip()
+        (folder / program).symlink_to(found)
+    return str(folder)
+
+
+def test_make_help_lists_every_target():
+    done = run("make", "--no-print-directory", "help", MAKEFLAGS="")
+    assert done.returncode == 0
+    assert re.findall(r"^  make ([a-z]+) {2,}", done.stdout, re.M) == TARGETS
+    assert run("make", "--no-print-directory", MAKEFLAGS="").stdout == done.stdout, "make alone is make help"
+
+
+def test_missing_compiler_is_named_with_what_to_do(tmp_path):
+    done = run(sys.executable, "tools/system.py", PATH=path_with(tmp_path, "make"), CXX="", DEEPFREEZE_NO_APT="1")
+    assert done.returncode == 1
+    assert "no C++17 compiler" in done.stderr
+    assert "apt-get install g++" in done.stderr
+    assert "CXX" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_compiler_without_cxx17_is_refused(tmp_path):
+    fake = tmp_path / "g++"
+    fake.write_text("#!/bin/sh\necho 'unrecognized option -std=c++17' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    done = run(sys.executable, "tools/system.py", PATH=path_with(tmp_path, "make", "sh"), CXX="", DEEPFREEZE_NO_APT="1")
+    assert done.returncode == 1
+    assert "no C++17 compiler" in done.stderr
+
+
+def test_missing_make_is_named(tmp_path):
+    path = path_with(tmp_path, "g++", "as", "ld")
+    done = run(sys.executable, "tools/system.py", PATH=path, CXX="", DEEPFREEZE_NO_APT="1")
+    assert done.returncode == 1
+    assert "no make on PATH" in done.stderr
+    assert "apt-get install make" in done.stderr
+
+
+def test_this_machine_has_all_that_is_needed():
+    done = run(sys.executable, "tools/system.py", DEEPFREEZE_NO_APT="1")
+    assert done.returncode == 0, done.stderr
+
+
+def test_failing_step_shows_the_end_of_its_log(tmp_path):
+    script = (
+        "import sys; sys.path.insert(0, 'tools'); import project\n"
+        "project.LOGS = project.BUILD / 'logs'\n"
+        "command = [sys.executable, '-c', 'print(\"the reason\"); raise SystemExit(3)']\n"
+        "project.main(lambda: project.run_logged(command, 'test-failing-step.log', 'Do this about it.'))\n"
+    )
+    done = run(sys.executable, "-c", script)
+    assert done.returncode == 1
+    assert "ended with 3" in done.stderr
+    assert "    the reason" in done.stderr
+    assert done.stderr.rstrip().endswith("Do this about it.")
+
+
+def test_every_pin_is_exact():
+    lines = [
+        line for line in (ROOT / "tools" / "requirements.lock").read_text().splitlines() if not line.startswith("#")
+    ]
+    assert lines
+    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
+
+
+@pytest.mark.parametrize("script", [".ci/run"])
+def test_scripts_are_executable_and_parse(script):
+    assert os.access(ROOT / script, os.X_OK)
+    assert run("bash", "-n", script).returncode == 0

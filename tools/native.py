@@ -1,0 +1,51 @@
+"""The engine, native/, built by CMake and Ninja into build/native (or a variant of it) and put where veloc_bindings finds it."""
+
+import argparse
+import os
+import shutil
+
+import project
+from project import BUILD, ROOT, VENV, main, run_logged
+
+LIBRARY = "libdeepfreeze.so"
+PACKAGE = ROOT / "veloc_bindings"
+ADVICE = "The first `error:` above is the one to look at; `make clean` starts from nothing."
+
+
+def build(variant="", *options):
+    """Configures (once) and builds incrementally; returns the build folder. A variant has a folder of its own."""
+    folder = BUILD / (f"native-{variant}" if variant else "native")
+    log = f"{folder.name}.log"
+    wanted = " ".join(options)
+    stamp = folder / ".options"
+    env = project.environment()
+    if not (folder / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        command = [VENV / "bin" / "cmake", "-S", ROOT / "native", "-B", folder, "-G", "Ninja"]
+        command += ["-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", f"-DCMAKE_MAKE_PROGRAM={VENV / 'bin' / 'ninja'}", *options]
+        run_logged(command, log, ADVICE, env=env)
+        stamp.write_text(wanted)
+    run_logged([VENV / "bin" / "ninja", "-C", folder], log, ADVICE, env=env)
+    return folder
+
+
+def install():
+    """Builds the library and copies it beside the bindings, if it changed."""
+    folder = build("", "-DCMAKE_BUILD_TYPE=Release")
+    built, target = folder / LIBRARY, PACKAGE / LIBRARY
+    if target.is_file() and target.stat().st_mtime_ns == built.stat().st_mtime_ns:
+        return
+    # Renamed into place: a process that has the old library mapped keeps it whole.
+    half = target.with_suffix(f".{os.getpid()}.so")
+    shutil.copy2(built, half)
+    half.rename(target)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--variant", default="", help="build into build/native-VARIANT instead")
+    parser.add_argument("options", nargs="*", help="CMake options of the variant, for instance -DDF_TESTING=ON")
+    arguments, options = parser.parse_known_args()
+    if arguments.variant:
+        main(lambda: build(arguments.variant, *arguments.options, *options) and None)
+    main(install)

@@ -1,0 +1,88 @@
+"""The project's places and environment, and how its tools run long steps. Standard library only: runs before .venv exists."""
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+BUILD = ROOT / "build"
+LOGS = BUILD / "logs"
+LOCK = ROOT / "tools" / "requirements.lock"
+
+
+class Failure(Exception):
+    """A step that cannot go on; the message says what is wrong and what to do."""
+
+
+def cache():
+    """Where wheels that take minutes to build outlive a clone."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepfreeze" / "wheels"
+
+
+def environment(**extra):
+    """The environment in which the project's programs, its tests and its jobs run."""
+    env = dict(os.environ)
+    env.pop("PYTHONHOME", None)
+    env["VIRTUAL_ENV"] = str(VENV)
+    env["PATH"] = f"{VENV / 'bin'}{os.pathsep}{env.get('PATH', os.defpath)}"
+    env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # More ranks than cores is normal on a laptop and in CI; Open MPI refuses it unless told.
+    env.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
+    if os.geteuid() == 0:  # Open MPI wants to be asked twice before it starts as root, as in most containers
+        env["OMPI_ALLOW_RUN_AS_ROOT"] = env["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    env.update({name: str(value) for name, value in extra.items()})
+    return env
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def tail(path, lines=25):
+    return "\n".join("    " + line for line in path.read_text(errors="replace").splitlines()[-lines:])
+
+
+def run_logged(command, log, advice, env=None, cwd=ROOT, beat=30):
+    """Runs a long command into build/logs/LOG, with a sign of life now and then; fails with the log's tail and advice."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    path = LOGS / log
+    begun = time.monotonic()
+    with open(path, "ab") as out:
+        out.write(f"\n$ {shlex.join(map(str, command))}\n".encode())
+        out.flush()
+        try:
+            process = subprocess.Popen(
+                list(map(str, command)), stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, cwd=cwd
+            )
+        except OSError as error:
+            raise Failure(f"cannot start {command[0]}: {error.strerror}\n{advice}") from error
+        while True:
+            try:
+                code = process.wait(timeout=beat)
+                break
+            except subprocess.TimeoutExpired:
+                say(f"      ... {time.monotonic() - begun:.0f} s")
+            except BaseException:
+                process.terminate()
+                process.wait()
+                raise
+    if code:
+        where = path.relative_to(ROOT)
+        raise Failure(
+            f"`{shlex.join(map(str, command))}` ended with {code}. The end of {where}:\n{tail(path)}\n{advice}"
+        )
+    return time.monotonic() - begun
+
+
+def main(function):
+    """Turns a Failure into a message on stderr and exit code 1, without a traceback."""
+    try:
+        sys.exit(function())
+    except Failure as failure:
+        sys.exit(f"\nFAILED: {failure}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,60 @@
+"""All of the set-up, in order. What is done already is skipped, so that it can stand before every other target."""
+
+import fcntl
+import os
+import time
+
+import environment
+import horovod
+import native
+import project
+import system
+from project import BUILD, ROOT, VENV, main, run_logged, say
+
+ITSELF = VENV / ".deepfreeze"
+
+
+def itself():
+    """deepfreeze in .venv as an editable install, for its console script; the engine built already is taken as it is."""
+    command = [*environment.PIP, "install", "--no-deps", "--no-build-isolation", "-e", ROOT]
+    env = project.environment(DEEPFREEZE_LIBRARY=native.PACKAGE / native.LIBRARY)
+    run_logged(command, "deepfreeze.log", "Is .venv whole? `make distclean setup` makes it anew.", env=env)
+    ITSELF.write_text(mark())
+
+
+def mark():
+    return " ".join(str((ROOT / name).stat().st_mtime_ns) for name in ("pyproject.toml", "setup.py"))
+
+
+def setup():
+    begun = time.monotonic()
+    BUILD.mkdir(exist_ok=True)
+    # Two makes at once in one clone: the second waits, then finds everything done.
+    with open(BUILD / "setup.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        first = not (environment.ready() and horovod.ready())
+        if first:
+            say("[1/5] looking for Python, a C++17 compiler and make")
+            system.check()
+        if not environment.ready():
+            say("[2/5] making .venv and installing the pinned packages (1 to 3 minutes, once)")
+            environment.make()
+            environment.install()
+        if not horovod.ready():
+            if horovod.cached():
+                say(f"[3/5] installing Horovod {horovod.VERSION} from the cache")
+            else:
+                say(f"[3/5] building Horovod {horovod.VERSION} (3 to 5 minutes, once)")
+            horovod.install()
+        if first:
+            say("[4/5] building the engine")
+        native.install()
+        if not ITSELF.is_file() or ITSELF.read_text() != mark():
+            say("[5/5] installing deepfreeze into .venv (editable)")
+            itself()
+    if first:
+        say(f"set up in {time.monotonic() - begun:.0f} s; logs in {os.path.relpath(project.LOGS)}/")
+
+
+if __name__ == "__main__":
+    main(setup)

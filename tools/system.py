@@ -1,0 +1,76 @@
+"""What must come from the system: Python >= 3.11 with venv, a C++17 compiler, make. Named when missing, and installed by
+apt where this is Debian and we are root (DEEPFREEZE_NO_APT=1 forbids that)."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+from project import Failure, main, run_logged, say
+
+PYTHON = (3, 11)
+PROGRAM = "#include <filesystem>\n#include <optional>\nstatic_assert(__cplusplus >= 201703L);\nint main() {}\n"
+PACKAGES = {"compiler": "g++", "make": "make", "venv": f"python3.{sys.version_info.minor}-venv"}
+
+
+def compiles(compiler):
+    command = [compiler, "-std=c++17", "-fsyntax-only", "-x", "c++", "-"]
+    try:
+        return subprocess.run(command, input=PROGRAM.encode(), capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def compiler():
+    """The first C++17 compiler there is, or None."""
+    candidates = [os.environ.get("CXX"), "g++", "clang++", "c++"]
+    return next((found for name in candidates if name and (found := shutil.which(name)) and compiles(found)), None)
+
+
+def missing():
+    """What is missing: key in PACKAGES -> what to tell the user."""
+    absent = {}
+    if compiler() is None:
+        absent["compiler"] = (
+            "no C++17 compiler: neither $CXX nor g++ nor clang++ on PATH compiles C++17 (g++ >= 9, clang >= 10)"
+        )
+    if shutil.which("make") is None:
+        absent["make"] = "no make on PATH (Horovod's build needs it)"
+    probe = [sys.executable, "-c", "import ensurepip, venv"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode:
+        absent["venv"] = f"{sys.executable} has no venv and ensurepip modules"
+    return absent
+
+
+def install(packages):
+    """Installs Debian packages where that is possible; says whether it was tried."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None or os.environ.get("DEEPFREEZE_NO_APT"):
+        return False
+    say(f"      installing by apt: {' '.join(packages)}")
+    env = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    advice = f"Is there a network? Install {' '.join(packages)} by hand, then run make again."
+    run_logged(["apt-get", "update"], "apt.log", advice, env=env)
+    run_logged(["apt-get", "install", "-y", "--no-install-recommends", *packages], "apt.log", advice, env=env)
+    return True
+
+
+def check():
+    if sys.version_info < PYTHON:
+        have = ".".join(map(str, sys.version_info[:3]))
+        raise Failure(
+            f"Python {have} is too old: 3.11 or newer is needed.\nInstall one and run `make PYTHON=python3.11 setup`."
+        )
+    absent = missing()
+    if absent and install([PACKAGES[key] for key in absent]):
+        absent = missing()
+    if absent:
+        packages = " ".join(PACKAGES[key] for key in absent)
+        raise Failure(
+            "\n".join(absent.values())
+            + f"\nOn Debian or Ubuntu: sudo apt-get install {packages}"
+            + "\nOn a cluster: load a compiler module (for instance `module load gcc`), or set CXX to one; then run make again."
+        )
+
+
+if __name__ == "__main__":
+    main(check)

@@ -1,0 +1,109 @@
+"""The C interface in one table: every constant, struct and function of ``native/include/deepfreeze/deepfreeze.h``.
+
+A test holds the table against the header, so a change of one must be made in the other.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+from typing import Any
+
+ABI_VERSION = 1
+
+# df_code
+OK, INVALID, IO, NO_SPACE, TIMEOUT, CORRUPT, INCOMPLETE, CLOSED = range(8)
+# df_level
+CAPTURED, LOCAL, EXTERNAL = 0, 1, 3
+
+CONSTANTS = {
+    "DF_ABI_VERSION": ABI_VERSION,
+    "DF_OK": OK,
+    "DF_INVALID": INVALID,
+    "DF_IO": IO,
+    "DF_NO_SPACE": NO_SPACE,
+    "DF_TIMEOUT": TIMEOUT,
+    "DF_CORRUPT": CORRUPT,
+    "DF_INCOMPLETE": INCOMPLETE,
+    "DF_CLOSED": CLOSED,
+    "DF_CAPTURED": CAPTURED,
+    "DF_LOCAL": LOCAL,
+    "DF_EXTERNAL": EXTERNAL,
+}
+
+
+class Region(c.Structure):
+    _fields_ = [("data", c.c_void_p), ("nbytes", c.c_uint64), ("file_offset", c.c_uint64)]
+
+
+class Options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("rank", c.c_uint32),
+        ("world", c.c_uint32),
+        ("in_flight", c.c_uint32),
+        ("slots", c.c_uint32),
+        ("writers", c.c_uint32),
+        ("keep", c.c_uint32),
+        ("reserved", c.c_uint32),
+        ("chunk_bytes", c.c_uint64),
+        ("file_size", c.c_uint64),
+        ("commit_timeout_ms", c.c_uint64),
+        ("run_id", c.c_uint8 * 16),
+        ("attempt", c.c_uint8 * 16),
+        ("structure", c.c_uint8 * 32),
+        ("run_dir", c.c_char_p),
+        ("local_dir", c.c_char_p),
+    ]
+
+
+class CReport(c.Structure):
+    _fields_ = [
+        ("step", c.c_int64),
+        ("level", c.c_int32),
+        ("code", c.c_int32),
+        ("released", c.c_int32),
+        ("reserved", c.c_int32),
+        ("nbytes", c.c_uint64),
+        ("local_s", c.c_double),
+        ("written_s", c.c_double),
+        ("external_s", c.c_double),
+        ("message", c.c_char * 512),
+    ]
+
+
+class CSlotInfo(c.Structure):
+    _fields_ = [
+        ("step", c.c_int64),
+        ("rank", c.c_uint32),
+        ("world", c.c_uint32),
+        ("file_size", c.c_uint64),
+        ("nbytes", c.c_uint64),
+        ("run_id", c.c_uint8 * 16),
+        ("attempt", c.c_uint8 * 16),
+        ("structure", c.c_uint8 * 32),
+    ]
+
+
+STRUCTS = {"df_region": Region, "df_options": Options, "df_report": CReport, "df_slot_info": CSlotInfo}
+
+_engine = c.c_void_p  # df_engine*
+
+# name: (result, arguments)
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "df_version": (c.c_char_p, []),
+    "df_abi_version": (c.c_uint32, []),
+    "df_error": (c.c_char_p, []),
+    "df_crc32c": (c.c_uint32, [c.c_uint32, c.c_void_p, c.c_size_t]),
+    "df_engine_open": (c.c_int, [c.POINTER(Options), c.POINTER(_engine)]),
+    "df_engine_submit": (
+        c.c_int,
+        [_engine, c.c_int64, c.POINTER(Region), c.c_size_t, c.c_void_p, c.c_uint64, c.c_uint64],
+    ),
+    "df_engine_wait": (c.c_int, [_engine, c.c_int64, c.c_int, c.c_uint64]),
+    "df_engine_poll": (c.c_int, [_engine, c.POINTER(CReport), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "df_engine_drain": (c.c_int, [_engine, c.c_uint64]),
+    "df_engine_close": (c.c_int, [_engine]),
+    "df_slot_inspect": (c.c_int, [c.c_char_p, c.POINTER(CSlotInfo)]),
+    "df_slot_transfer": (c.c_int, [c.c_char_p, c.c_char_p]),
+    "df_commit": (c.c_int, [c.c_char_p, c.c_int64, c.POINTER(c.c_uint8)]),
+}
