@@ -334,7 +334,7 @@ def test_a_failed_write_is_raised_or_warned_of_at_the_next_batch(run, monkeypatc
     )
     heard = iter([[], [], [report]])
     monkeypatch.setattr(Saver, "poll", lambda self: next(heard, []))
-    with pytest.raises(deepfreeze.EngineError, match="step 2.*disk on fire"):
+    with pytest.raises(deepfreeze.EngineError, match=r"step 2.*disk on fire"):
         fit(make(), deepfreeze.Checkpoint(run, every=2))
     heard = iter([[], [], [report]])
     with warnings.catch_warnings(record=True) as caught:

@@ -89,32 +89,31 @@ class Capture:
 
     def layout(self, probe: Probe, structure: Structure) -> Layout:
         """Joins what is captured with where it belongs. Raises ``UnsupportedError`` if they don't match."""
-        captured = {id(tf_variable(piece.variable)) for group in self._groups for piece in group.pieces}
         offsets = {placed.path: placed.offset for placed in structure.tensors}
         slots = {id(tf_variable(slot.variable)): slot for slot in probe.slots}
-        rows, private = [], {}
+        captured = {id(tf_variable(variable)) for variable in self._replicated}
+        rows: list[tuple[int, int, int, int]] = []
+        private: dict[str, tuple[int, int, int]] = {}
         for g, group in enumerate(self._groups):
             place = 0
             for piece in group.pieces:
                 slot = slots.get(id(piece.variable))
-                if slot is not None and slot.spec.role == PER_RANK:
+                if slot is None:
+                    if id(piece.variable) in captured:
+                        raise _unmatched(piece.variable.name, "in the model's weights file", "no such dataset")
+                elif slot.spec.role == PER_RANK:
                     private[slot.path] = (g, place, piece.nbytes)
-                elif slot is not None and (slot.spec.role == REPLICATED or self._rank == 0):
+                elif slot.spec.role == REPLICATED or self._rank == 0:
                     rows.append((g, place, piece.nbytes, offsets[slot.path] + piece.start))
-                elif id(piece.variable) in {id(tf_variable(v)) for v in self._replicated}:
-                    raise _unmatched(
-                        piece.variable.name, "in the model's weights file", "a variable that Keras leaves out"
-                    )
                 place += piece.nbytes
-        mine = {id(tf_variable(v)) for v in self._replicated} | captured
+        captured |= {id(piece.variable) for group in self._groups for piece in group.pieces}
         for slot in probe.slots:
             needed = slot.spec.role != RANK_LOCAL or self._rank == 0
-            if needed and slot.spec.nbytes and id(tf_variable(slot.variable)) not in mine:
+            if needed and slot.spec.nbytes and id(tf_variable(slot.variable)) not in captured:
                 raise _unmatched(slot.spec.name, "among the variables of the model and its optimizer", "another one")
-        rows.sort(key=lambda row: row[3])
-        columns = np.array(rows, np.int64).reshape(-1, 4).T
-        order = [placed.path for placed in structure.tensors if placed.spec.role == PER_RANK]
-        return Layout(*columns[:4], tuple(private[path] for path in order if path in private))
+        table = np.array(sorted(rows, key=lambda row: row[3]), np.int64).reshape(-1, 4)
+        order = [placed.path for placed in structure.per_rank]
+        return Layout(*table.T, private=tuple(private[path] for path in order if path in private))  # type: ignore[misc]
 
     def close(self) -> None:
         """Takes the capture out of the model again."""

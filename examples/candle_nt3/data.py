@@ -21,22 +21,26 @@ def _table(name):
 def load(genes=GENES):
     """(train x, train y, test x, test y); x as NT3 takes it: scaled to [-1, 1] gene by gene, shape (samples, genes, 1).
 
-    More genes than there are (NT3's published size is 60483) are zeros: the same network and memory, no more information."""
+    The published rows are sorted by class; the training rows come shuffled, always alike, so that every rank's share of them
+    holds all four classes. More genes than there are (NT3's published size is 60483) are zeros: the same network and memory,
+    no more information."""
     if genes < GENES:
         raise SystemExit(f"--genes {genes}: the data has {GENES} genes; give that or more")
-    # Arrays differ in brightness and contrast; within one sample these carry no information.
-    train, test = (
-        (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True) for x in (_table("xtrain"), _table("xtest"))
-    )
+    train, test = _table("xtrain"), _table("xtest")
     scale = np.abs(train).max(axis=0)  # MaxAbs, fitted on the training rows alone
     scale[scale == 0] = 1
     pad = ((0, 0), (0, genes - GENES))
     train, test = (np.pad(x / scale, pad)[:, :, None] for x in (train, test))
-    return train, _table("ytrain").astype(np.int64) - 1, test, _table("ytest").astype(np.int64) - 1
+    order = np.random.default_rng(0).permutation(len(train))
+    return train[order], _label("ytrain")[order], test, _label("ytest")
+
+
+def _label(name):
+    return _table(name).astype(np.int64) - 1
 
 
 def rows_of(rank, ranks, rows):
-    """The rows that one rank trains on: contiguous, disjoint, as even as can be."""
+    """The (shuffled) rows that one rank trains on: contiguous, disjoint, as even as can be."""
     return range((rank * rows + ranks - 1) // ranks, ((rank + 1) * rows + ranks - 1) // ranks)
 
 

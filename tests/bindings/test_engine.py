@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-import content
 import google_crc32c
 import numpy as np
 import pytest
-from ranks import committed, options
 
 import veloc_bindings as vb
+from tests.support import content
+from tests.support.ranks import committed, options
+
+pytestmark = pytest.mark.usefixtures("library")
 
 
 def opened(tmp_path, **more) -> vb.Engine:

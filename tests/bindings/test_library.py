@@ -10,6 +10,8 @@ import pytest
 
 from veloc_bindings import LibraryError, _library
 
+pytestmark = pytest.mark.usefixtures("library")
+
 
 def refuse(path) -> LibraryError:
     with pytest.raises(LibraryError) as caught:

@@ -10,6 +10,8 @@ import pytest
 
 from veloc_bindings import _table
 
+pytestmark = pytest.mark.usefixtures("library")
+
 HEADER = Path(__file__).resolve().parents[2] / "native" / "include" / "deepfreeze" / "deepfreeze.h"
 TEXT = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
 

@@ -8,11 +8,11 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-import content
 import pytest
-from ranks import committed, options, ranks, slots
 
 import veloc_bindings as vb
+from tests.support import content
+from tests.support.ranks import committed, options, ranks, slots
 
 pytestmark = pytest.mark.crash
 SEED = int(os.environ.get("DEEPFREEZE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)

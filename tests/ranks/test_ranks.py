@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
-from ranks import committed, options, ranks, slots
 
 import veloc_bindings as vb
+from tests.support.ranks import committed, options, ranks, slots
+
+pytestmark = pytest.mark.usefixtures("library")
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])

@@ -7,11 +7,10 @@ import os
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import content  # noqa: E402
-
-import veloc_bindings as vb  # noqa: E402
+import veloc_bindings as vb
+from tests.support import content
 
 
 class Process:

@@ -11,10 +11,10 @@ import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import content
 import google_crc32c
 
 import veloc_bindings as vb
+from tests.support import content
 
 LIMIT = 120  # seconds; no test comes near it unless something hangs
 
@@ -24,7 +24,7 @@ class Rank:
         environment = {**os.environ, "DEEPFREEZE_LIBRARY": library, "DEEPFREEZE_FAULT": fault}
         environment["DEEPFREEZE_FAULT_LOG"] = log
         # -S: nothing but the standard library is needed, and starting is faster without the rest.
-        command = [sys.executable, "-S", str(Path(__file__).with_name("rank_process.py"))]
+        command = [sys.executable, "-S", str(Path(__file__).resolve().parents[1] / "jobs" / "rank_process.py")]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, env=environment, **pipes)
 
