@@ -173,6 +173,7 @@ int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, size_t* n
     if (engine == nullptr || n == nullptr || (out == nullptr && capacity > 0)) {
       return Invalid("poll: a pointer is missing");
     }
+    if (out == nullptr) return {};
     for (const deepfreeze::Report& report : engine->engine->Poll(capacity)) out[(*n)++] = ToReport(report);
     return {};
   });

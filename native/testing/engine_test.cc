@@ -24,7 +24,7 @@ Options ForRank(uint32_t rank, uint32_t world, const std::string& run, const std
   options.in_flight = 2;
   options.slots = 2;
   options.writers = 2;
-  options.chunk_bytes = 16 * 4096;
+  options.chunk_bytes = uint64_t{16} * 4096;
   options.commit_timeout_ms = kLong;
   options.run_dir = run;
   options.local_dir = local;

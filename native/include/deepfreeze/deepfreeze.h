@@ -1,22 +1,23 @@
 /* The engine's public interface: everything a caller may use, and all it may rely on.
  *
- * What it does: takes shards out of a training process's memory, writes them to node-local storage, assembles the shards
- * of all ranks into one file on a shared file system, and commits that file atomically. docs/format.md holds the bytes.
+ * What it does: takes shards out of a training process's memory, writes them to node-local storage, assembles the
+ * shards of all ranks into one file on a shared file system, and commits that file atomically. docs/format.md holds the
+ * bytes.
  *
  * Threads: every function may be called from any thread; calls on one engine may overlap, except df_engine_close, which
  * must be the last. No function calls back into the caller. The engine starts its threads in df_engine_open and has
  * joined them all when df_engine_close returns.
  *
- * Errors: functions return a df_code. Unless it is DF_OK, df_error() gives the calling thread's message, valid until that
- * thread's next call into this library. Messages name the file and the system's error. Nothing aborts, exits, prints,
- * raises signals or throws across this boundary.
+ * Errors: functions return a df_code. Unless it is DF_OK, df_error() gives the calling thread's message, valid until
+ * that thread's next call into this library. Messages name the file and the system's error. Nothing aborts, exits,
+ * prints, raises signals or throws across this boundary.
  *
  * Lifetimes: strings and arrays passed in are copied before a call returns, with one exception, the memory that
  * df_region.data points to: it belongs to the caller and must stay readable and unchanged until df_engine_poll reports
  * the step as released (or df_engine_close has returned).
  *
- * Waiting: every wait takes a bound in milliseconds and ends with DF_TIMEOUT and a message that says what, and which rank,
- * it waited for.
+ * Waiting: every wait takes a bound in milliseconds and ends with DF_TIMEOUT and a message that says what, and which
+ * rank, it waited for.
  */
 #ifndef DEEPFREEZE_DEEPFREEZE_H_
 #define DEEPFREEZE_DEEPFREEZE_H_
@@ -53,7 +54,8 @@ typedef enum df_code {
 typedef enum df_level {
   DF_CAPTURED = 0, /* in the training process's memory */
   DF_LOCAL = 1,    /* this rank's shard is on the local tier */
-  DF_EXTERNAL = 3  /* assembled, fsynced, committed; on ranks other than 0 also: replaced by a newer commit and removed */
+  DF_EXTERNAL =
+      3 /* assembled, fsynced, committed; on ranks other than 0 also: replaced by a newer commit and removed */
 } df_level;
 
 typedef struct df_engine df_engine; /* opaque; made by df_engine_open, freed by df_engine_close */
@@ -68,36 +70,36 @@ typedef struct df_region {
 /* All fields must be set, struct_size to sizeof(df_options). */
 typedef struct df_options {
   uint32_t struct_size;
-  uint32_t rank;               /* < world */
-  uint32_t world;              /* ranks that write together, >= 1 */
-  uint32_t in_flight;          /* checkpoints whose shards may be held in the caller's memory, >= 1 */
-  uint32_t slots;              /* slots on the local tier: the bound of the backlog, >= 1 */
-  uint32_t writers;            /* threads that copy and checksum, >= 1 */
-  uint32_t keep;               /* committed checkpoints to keep (rank 0), >= 1 */
-  uint32_t reserved;           /* 0 */
-  uint64_t chunk_bytes;        /* largest extent, multiple of 4096, >= 4096 */
-  uint64_t file_size;          /* size of the assembled file, > 0 */
-  uint64_t commit_timeout_ms;  /* how long a checkpoint may wait for another rank */
+  uint32_t rank;              /* < world */
+  uint32_t world;             /* ranks that write together, >= 1 */
+  uint32_t in_flight;         /* checkpoints whose shards may be held in the caller's memory, >= 1 */
+  uint32_t slots;             /* slots on the local tier: the bound of the backlog, >= 1 */
+  uint32_t writers;           /* threads that copy and checksum, >= 1 */
+  uint32_t keep;              /* committed checkpoints to keep (rank 0), >= 1 */
+  uint32_t reserved;          /* 0 */
+  uint64_t chunk_bytes;       /* largest extent, multiple of 4096, >= 4096 */
+  uint64_t file_size;         /* size of the assembled file, > 0 */
+  uint64_t commit_timeout_ms; /* how long a checkpoint may wait for another rank */
   uint8_t run_id[16];
   uint8_t attempt[16];
   uint8_t structure[32];
-  const char* run_dir;         /* existing directory on the external store */
-  const char* local_dir;       /* existing directory of the local tier, or NULL for none; slots: docs/format.md, LOCAL */
+  const char* run_dir;   /* existing directory on the external store */
+  const char* local_dir; /* existing directory of the local tier, or NULL for none; slots: docs/format.md, LOCAL */
 } df_options;
 
-/* One checkpoint's state, or, with step -1, a notice for the user (message set, everything else 0). Times are seconds since
- * the submit, -1 where not reached. */
+/* One checkpoint's state, or, with step -1, a notice for the user (message set, everything else 0). Times are seconds
+ * since the submit, -1 where not reached. */
 typedef struct df_report {
   int64_t step;
-  int32_t level;      /* df_level reached so far */
-  int32_t code;       /* DF_OK, or why it failed; a failed checkpoint never gets further */
-  int32_t released;   /* 1: the caller's memory is no longer read */
+  int32_t level;    /* df_level reached so far */
+  int32_t code;     /* DF_OK, or why it failed; a failed checkpoint never gets further */
+  int32_t released; /* 1: the caller's memory is no longer read */
   int32_t reserved;
-  uint64_t nbytes;    /* bytes of this rank's regions */
-  double local_s;     /* on the local tier; stays -1 for a checkpoint that went past it */
-  double written_s;   /* this rank's ranges on the external store, fsynced, record published */
-  double external_s;  /* committed */
-  char message[512];  /* of the failure or notice; empty otherwise */
+  uint64_t nbytes;   /* bytes of this rank's regions */
+  double local_s;    /* on the local tier; stays -1 for a checkpoint that went past it */
+  double written_s;  /* this rank's ranges on the external store, fsynced, record published */
+  double external_s; /* committed */
+  char message[512]; /* of the failure or notice; empty otherwise */
 } df_report;
 
 /* What a slot says of itself. */
@@ -124,11 +126,11 @@ DF_API uint32_t df_crc32c(uint32_t crc, const void* data, size_t n);
 /* Starts an engine for one rank of one attempt. Creates nothing on disk yet. */
 DF_API int df_engine_open(const df_options* options, df_engine** out);
 
-/* Hands over one captured step: n regions sorted by file_offset, not overlapping, and this rank's private bytes. Steps must
- * grow from call to call. Blocks, at most timeout_ms, while in_flight checkpoints are held in memory; on DF_TIMEOUT nothing
- * was taken. Otherwise returns at once; the work goes on in the background. */
-DF_API int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, size_t n, const void* private_data,
-                            uint64_t private_bytes, uint64_t timeout_ms);
+/* Hands over one captured step: n regions sorted by file_offset, not overlapping, and this rank's private bytes. Steps
+ * must grow from call to call. Blocks, at most timeout_ms, while in_flight checkpoints are held in memory; on
+ * DF_TIMEOUT nothing was taken. Otherwise returns at once; the work goes on in the background. */
+DF_API int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, size_t n,
+                            const void* private_data, uint64_t private_bytes, uint64_t timeout_ms);
 
 /* Blocks until the step has reached the level. A failed checkpoint returns its own code and message at once. Without a
  * local tier (or once it is full) DF_LOCAL means: on the external store, not yet committed. Answers for the last 1024
@@ -139,11 +141,12 @@ DF_API int df_engine_wait(df_engine* engine, int64_t step, int level, uint64_t t
  * blocks. A checkpoint that is released and external or failed is reported one last time and then forgotten. */
 DF_API int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, size_t* n);
 
-/* Blocks until every submitted checkpoint is external or failed. DF_TIMEOUT names what, and whom, it still waits for. */
+/* Blocks until every submitted checkpoint is external or failed. DF_TIMEOUT names what, and whom, it still waits for.
+ */
 DF_API int df_engine_drain(df_engine* engine, uint64_t timeout_ms);
 
-/* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; slots whose checkpoint is not
- * committed stay for df_slot_transfer at the next start, the others are deleted. NULL is allowed. */
+/* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; slots whose checkpoint is
+ * not committed stay for df_slot_transfer at the next start, the others are deleted. NULL is allowed. */
 DF_API int df_engine_close(df_engine* engine);
 
 /* Reads a slot's header. DF_CORRUPT: not a whole slot (nothing to rescue). */
@@ -153,9 +156,9 @@ DF_API int df_slot_inspect(const char* path, df_slot_info* out);
  * publishes the rank's record. May be repeated. */
 DF_API int df_slot_transfer(const char* path, const char* run_dir);
 
-/* Commits RUN/step-N.partial-ATTEMPT of a dead attempt if all its ranks' records are there and the model file agrees with
- * their checksums. DF_INCOMPLETE names the ranks that are missing; DF_INVALID: another attempt has committed this step, which
- * stays. May be repeated; DF_OK if it is committed already. */
+/* Commits RUN/step-N.partial-ATTEMPT of a dead attempt if all its ranks' records are there and the model file agrees
+ * with their checksums. DF_INCOMPLETE names the ranks that are missing; DF_INVALID: another attempt has committed this
+ * step, which stays. May be repeated; DF_OK if it is committed already. */
 DF_API int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]);
 
 #ifdef __cplusplus
