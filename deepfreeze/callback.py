@@ -68,9 +68,33 @@ class Checkpoint(Hooks):
     training begins; ``EngineError``, ``WaitError`` while it goes on. After any of them nothing that was committed is lost.
     """
 
-    def __init__(self, run: str | os.PathLike, every: int | Policy = 15, **options: Any) -> None:
+    def __init__(
+        self,
+        run: str | os.PathLike,
+        every: int | Policy = 15,
+        *,
+        local: str | os.PathLike | None = "auto",
+        keep: int = 2,
+        resume: str = "auto",
+        wait_for: str = "captured",
+        in_flight: int = 2,
+        on_error: str = "raise",
+        final: bool = True,
+        state: str = "full",
+        **more: Any,
+    ) -> None:
         super().__init__()
-        self._options = Options.of(**options)
+        self._options = Options.of(
+            local=local,
+            keep=keep,
+            resume=resume,
+            wait_for=wait_for,
+            in_flight=in_flight,
+            on_error=on_error,
+            final=final,
+            state=state,
+            **more,
+        )
         self._policy = as_policy(every)
         self._run = os.path.abspath(os.fspath(run))
         self._attempt: Attempt | None = None

@@ -11,7 +11,7 @@ from deepfreeze.core.hooks import Hooks
 from deepfreeze.core.keras_model import build_optimizer, is_seed, optimizer_variables, tf_variable
 
 
-def DistributedOptimizer(optimizer: Any) -> Any:  # noqa: N802: named as Horovod names its own
+def DistributedOptimizer(optimizer: Any) -> Any:  # named as Horovod names its own
     """The same optimizer, averaging its gradients over all ranks before each update.
 
     One allreduce per tensor, so that each weight is updated, and captured, as soon as its own gradient is there; Horovod fuses
@@ -26,8 +26,7 @@ def DistributedOptimizer(optimizer: Any) -> Any:  # noqa: N802: named as Horovod
     Raises:
         UnsupportedError: for an optimizer that is not Keras 3's (Horovod's own works there), or is built already.
     """
-    import horovod.tensorflow as hvd
-
+    hvd = _horovod()
     base = type(optimizer)
     if not hasattr(optimizer, "apply"):
         raise _unsupported(
@@ -63,14 +62,21 @@ class BroadcastState(Hooks):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Broadcasts."""
-        import horovod.tensorflow as hvd
-
+        hvd = _horovod()
         if hvd.size() == 1:
             return
         build_optimizer(self.model)
         variables = [*self.model.variables, *optimizer_variables(self.model)]
         unique = {id(v): v for v in variables if not is_seed(v)}
         hvd.broadcast_variables([tf_variable(v) for v in unique.values()], self._root)
+
+
+def _horovod() -> Any:
+    try:
+        import horovod.tensorflow as hvd
+    except ImportError as error:
+        raise _unsupported("Horovod with TensorFlow", str(error), "pip install 'deepfreeze[horovod]'") from error
+    return hvd
 
 
 def _unsupported(expected: str, found: str, todo: str) -> UnsupportedError:

@@ -1,11 +1,11 @@
 """The callback as its user sees it: one rank, Keras 3, real engine, real files."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 import threading
-import warnings
 from pathlib import Path
 
 import keras
@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
-from tests.support import h5
+from tests.support import h5, jobs
 
 
 def make(units=8, optimizer="adam", **compiling):
@@ -326,20 +326,32 @@ def test_a_model_without_an_optimizer_is_refused(run):
     assert "without an optimizer" in found and "compile" in todo
 
 
-def test_a_failed_write_is_raised_or_warned_of_at_the_next_batch(run, monkeypatch):
-    from deepfreeze.freeze.saver import Saver
+def train_with_fault(run, library, fault, steps, *options):
+    """In a process of its own, whose engine meets a fault of the operating system."""
+    output = jobs.run("small.py", run, steps, *options, DEEPFREEZE_LIBRARY=library, DEEPFREEZE_FAULT=fault)
+    return json.loads(output.strip().splitlines()[-1])
 
-    report = type(
-        "Report", (), {"step": 2, "code": 2, "level": 0, "local_s": -1.0, "external_s": -1.0, "message": "disk on fire"}
-    )
-    heard = iter([[], [], [report]])
-    monkeypatch.setattr(Saver, "poll", lambda self: next(heard, []))
-    with pytest.raises(deepfreeze.EngineError, match=r"step 2.*disk on fire"):
-        fit(make(), deepfreeze.Checkpoint(run, every=2))
-    heard = iter([[], [], [report]])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fit(make(), deepfreeze.Checkpoint(run, every=2, on_error="warn"))
-    assert [
-        w for w in caught if issubclass(w.category, deepfreeze.CheckpointWarning) and "disk on fire" in str(w.message)
-    ]
+
+BAD_DISK = "fail=EIO:pwrite:model.weights.h5:1"
+
+
+def test_a_failed_write_is_raised_and_names_file_and_reason_and_the_next_job_goes_on(run, testing_library):
+    told = train_with_fault(run, testing_library, BAD_DISK, 30, "every=2", "local=null")
+    assert "step 2: expected the checkpoint to be committed" in told["error"]
+    assert "model.weights.h5" in told["error"] and "Input/output error" in told["error"]
+    fit(make(), deepfreeze.Checkpoint(run, every=2, resume="off"), 2)
+    assert steps(run) == [2]
+
+
+def test_a_failed_write_can_be_a_warning_and_the_next_checkpoint_succeeds(run, testing_library):
+    told = train_with_fault(run, testing_library, BAD_DISK, 6, "every=2", "local=null", 'on_error="warn"')
+    assert told["error"] is None
+    assert len(told["warnings"]) == 1 and "Input/output error" in told["warnings"][0]
+    assert steps(run) == [4, 6]
+
+
+def test_a_full_local_tier_is_passed_by_with_one_warning(run, testing_library):
+    told = train_with_fault(run, testing_library, "fail=ENOSPC:fallocate:.slot:1+", 6, "every=1", "keep=10")
+    assert told["error"] is None
+    assert len(told["warnings"]) == 1 and "No space left" in told["warnings"][0]
+    assert steps(run) == [1, 2, 3, 4, 5, 6]
