@@ -26,7 +26,7 @@ def DistributedOptimizer(optimizer: Any) -> Any:  # named as Horovod names its o
     Raises:
         UnsupportedError: for an optimizer that is not Keras 3's (Horovod's own works there), or is built already.
     """
-    hvd = _horovod()
+    hvd = _horovod("deepfreeze.DistributedOptimizer")
     base = type(optimizer)
     if not hasattr(optimizer, "apply"):
         raise _unsupported(
@@ -62,7 +62,7 @@ class BroadcastState(Hooks):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Broadcasts."""
-        hvd = _horovod()
+        hvd = _horovod("deepfreeze.BroadcastState")
         if hvd.size() == 1:
             return
         build_optimizer(self.model)
@@ -71,11 +71,12 @@ class BroadcastState(Hooks):
         hvd.broadcast_variables([tf_variable(v) for v in unique.values()], self._root)
 
 
-def _horovod() -> Any:
+def _horovod(where: str) -> Any:
     try:
         import horovod.tensorflow as hvd
     except ImportError as error:
-        raise _unsupported("Horovod with TensorFlow", str(error), "pip install 'deepfreeze[horovod]'") from error
+        todo = "pip install 'deepfreeze[horovod]', or train on one rank without it"
+        raise UnsupportedError(where=where, expected="Horovod with TensorFlow", found=str(error), todo=todo) from error
     return hvd
 
 

@@ -21,7 +21,7 @@ import tensorflow as tf
 # About as many conditional ops per capture; enough for the upper layers not to wait for the lower ones.
 _GROUPS = 16
 # With one rank, a tensor from this size on is captured by reference: TensorFlow copies it when it next writes to it.
-_ALIAS_FROM = 1 << 20
+_ALIAS_FROM = 8 << 20
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def test_the_engine_is_given_the_addresses_of_tensorflows_own_buffers(keras, tmp
 
 def test_with_one_rank_the_engine_reads_the_variables_own_memory(keras, tmp_path, monkeypatch):
     submitted = Submitted(monkeypatch)
-    model = make(keras)
+    model = make(keras, width=1500)  # 9 MB: captured by reference
     at = []
 
     class Look(keras.callbacks.Callback):

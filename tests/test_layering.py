@@ -1,0 +1,156 @@
+"""The direction of imports, read from the sources, and the size of modules. docs/design.md draws the layers."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = sorted(p for package in ("deepfreeze", "veloc_bindings") for p in (ROOT / package).rglob("*.py"))
+NATIVE = sorted(p for p in (ROOT / "native").rglob("*") if p.suffix in (".cc", ".h"))
+MOST_LINES = 450
+
+# layer: the layers of this project that it may import besides itself
+ALLOWED = {
+    "veloc_bindings": set(),
+    "core": set(),
+    "plan": {"core"},
+    "freeze": {"core", "veloc_bindings"},
+    "thaw": {"core", "veloc_bindings"},
+    "data": {"core"},
+    "cli": {"core", "thaw"},
+    "progress": set(),
+    "distributed": {"core"},
+    "attempt": {"core", "freeze", "thaw", "veloc_bindings"},
+    "callback": {"attempt", "core", "freeze", "plan", "progress", "thaw", "veloc_bindings"},
+    # The package itself: what it loads late, __getattr__ loads by name from a table.
+    "__init__": {"core", "thaw"},
+    "__main__": {"cli"},
+}
+# No framework where a reader without TensorFlow must get through; these say so when they import one.
+FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "horovod"}
+SAYS_SO = "Imports TensorFlow"
+
+# C++ layer: the layers it may include besides itself
+INCLUDES = {
+    "base": set(),
+    "format": {"base"},
+    "local": {"base", "format"},
+    "store": {"base", "format"},
+    "engine": {"base", "format", "local", "store", "deepfreeze"},
+    "capi": {"base", "format", "local", "store", "engine", "deepfreeze"},
+    "testing": {"base", "format", "local", "store", "engine", "capi", "deepfreeze"},
+    "include": set(),  # the public header: C, and the standard library alone
+}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def layer(module: str) -> str | None:
+    """Which of this project's layers a dotted module belongs to; None if it is somebody else's."""
+    first, *rest = module.split(".")
+    if first == "veloc_bindings":
+        return first
+    if first != "deepfreeze":
+        return None
+    return rest[0] if rest else "__init__"
+
+
+def own_layer(path: Path) -> str:
+    return layer(".".join(path.relative_to(ROOT).with_suffix("").parts)) or "?"
+
+
+def _typing_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def imports(path: Path, *, everywhere: bool = True) -> list[str]:
+    """The modules that a file imports, also inside functions unless ``everywhere`` is False; not those for types alone."""
+    found: list[str] = []
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.Import):
+            found.extend(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = path.relative_to(ROOT).parent.parts
+                base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [base])])
+            # "from deepfreeze import callback" imports a module, "from deepfreeze.core import names" too.
+            found.extend(f"{base}.{alias.name}" for alias in node.names)
+        elif not _typing_only(node) and (
+            everywhere or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        ):
+            for child in ast.iter_child_nodes(node):
+                visit(child)
+
+    visit(ast.parse(path.read_text()))
+    return found
+
+
+def test_every_layer_imports_only_the_layers_below_it():
+    wrong = []
+    for path in PYTHON:
+        mine = own_layer(path)
+        assert mine in ALLOWED, f"{name(path)}: say in this test where {mine} belongs"
+        for module in imports(path):
+            theirs = layer(module)
+            if theirs is not None and theirs != mine and theirs not in ALLOWED[mine]:
+                wrong.append(f"{name(path)} ({mine}) imports {module} ({theirs})")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_bindings_need_the_standard_library_alone():
+    for path in PYTHON:
+        if own_layer(path) == "veloc_bindings":
+            others = {m.split(".")[0] for m in imports(path)} - set(sys.stdlib_module_names) - {"veloc_bindings"}
+            assert not others, f"{name(path)} imports {sorted(others)}"
+
+
+def test_a_framework_is_imported_only_where_the_first_lines_say_so():
+    for path in PYTHON:
+        used = FRAMEWORKS & {module.split(".")[0] for module in imports(path, everywhere=False)}
+        says = SAYS_SO in (ast.get_docstring(ast.parse(path.read_text())) or "")
+        assert not used or says, f"{name(path)} imports {sorted(used)}: say 'Imports TensorFlow' in its docstring"
+
+
+def test_what_reads_checkpoints_never_leads_to_a_framework():
+    """Neither in a module that it imports at its top, nor in one of theirs."""
+    files = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in PYTHON}
+    seen: set[str] = set()
+    ahead = ["deepfreeze", "deepfreeze.cli.main", "deepfreeze.thaw.verify"]
+    while ahead:
+        module = ahead.pop()
+        if module not in files or module in seen:
+            continue
+        seen.add(module)
+        for other in imports(files[module], everywhere=False):
+            assert other.split(".")[0] not in FRAMEWORKS, f"{module} imports {other}"
+            ahead += [other, other.rpartition(".")[0]]
+    assert "deepfreeze.thaw.read" in seen and "veloc_bindings.engine" not in seen
+
+
+def test_the_engines_includes_go_down_only():
+    wrong = []
+    for path in NATIVE:
+        mine = path.relative_to(ROOT / "native").parts[0]
+        assert mine in INCLUDES, f"{name(path)}: say in this test where {mine} belongs"
+        for header in re.findall(r'^\s*#\s*include\s*"([^"]+)"', path.read_text(), re.MULTILINE):
+            theirs = header.split("/")[0]
+            if theirs != mine and theirs not in INCLUDES[mine]:
+                wrong.append(f"{name(path)} includes {header}")
+            if mine == "testing" and theirs == "capi" and header != "capi/default_env.h":
+                wrong.append(f"{name(path)} includes {header}: tests use the C interface through deepfreeze.h")
+    assert NATIVE and not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", [*PYTHON, *NATIVE], ids=name)
+def test_no_module_is_too_large(path):
+    lines = path.read_text().count("\n")
+    assert lines <= MOST_LINES, f"{name(path)} has {lines} lines: one noun each"
