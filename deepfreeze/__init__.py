@@ -28,8 +28,9 @@ from deepfreeze.thaw.read import read
 from deepfreeze.thaw.restore import restore
 
 if TYPE_CHECKING:
-    from deepfreeze.callback import Checkpoint, CheckpointWarning, Stats
+    from deepfreeze.callback import Checkpoint, CheckpointWarning
     from deepfreeze.distributed import BroadcastState, DistributedOptimizer
+    from deepfreeze.stats import Stats
 
 __version__ = "0.1.0"
 
@@ -37,7 +38,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Checkpoint": "deepfreeze.callback",
     "CheckpointWarning": "deepfreeze.callback",
-    "Stats": "deepfreeze.callback",
+    "Stats": "deepfreeze.stats",
     "BroadcastState": "deepfreeze.distributed",
     "DistributedOptimizer": "deepfreeze.distributed",
 }

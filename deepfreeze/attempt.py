@@ -13,11 +13,11 @@ from typing import Any
 
 from deepfreeze.core import names
 from deepfreeze.core.config import Options
-from deepfreeze.core.errors import NotFoundError
+from deepfreeze.core.errors import NotFoundError, RunError
 from deepfreeze.core.keras_model import tf_variable
 from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
-from deepfreeze.core.world import World, on_rank_0, together
+from deepfreeze.core.world import World, each, on_rank_0, together
 from deepfreeze.freeze import local_tier
 from deepfreeze.freeze.saver import Target
 from deepfreeze.thaw import recover
@@ -37,9 +37,9 @@ class Attempt:
     lock: Lock | None  # rank 0's
 
     @staticmethod
-    def start(path: str, model: Any, options: Options, world: World) -> Attempt:
-        """Collective. Raises ``RunError``, ``LockedError``, ``NotFoundError``, ``StructureError``, ``CorruptError`` on every rank;
-        the lock is free again then."""
+    def start(path: str, model: Any, options: Options, world: World, restores: bool = True) -> Attempt:
+        """Collective. ``restores=False`` goes on from the model as it is. Raises ``RunError``, ``LockedError``,
+        ``NotFoundError``, ``StructureError``, ``CorruptError`` or ``WorldError`` on every rank; the lock is free again then."""
         locks: list[Lock] = []
 
         def take() -> Target:
@@ -50,10 +50,11 @@ class Attempt:
 
         try:
             target = on_rank_0(world, take)
+            each(world, lambda: _shared(path, target.run_id))
             _recover(target, options, world)
-            newest = on_rank_0(world, lambda: _choose(path, options.resume))
+            newest = on_rank_0(world, lambda: _choose(path, options.resume) if restores else None)
             if newest is not None:
-                together(world, lambda: _restore(model, path, newest, options, world))
+                each(world, lambda: _restore(model, path, newest, world))
             step = newest if newest is not None else int(tf_variable(model.optimizer.iterations).numpy())
             on_rank_0(world, lambda: _abandon_newer(path, step))
         except BaseException:
@@ -66,6 +67,18 @@ class Attempt:
         """Gives the lock back."""
         if self.lock is not None:
             self.lock.release()
+
+
+def _shared(path: str, run_id: str) -> None:
+    """Every rank: the run directory is the one that rank 0 has opened."""
+    found = Run.open(path).run_id
+    if found != run_id:
+        raise RunError(
+            where=path,
+            expected=f"run {run_id}, which rank 0 has there",
+            found=f"run {found}",
+            todo="put the run on storage that all ranks share",
+        )
 
 
 def _choose(path: str, resume: str) -> int | None:
@@ -83,8 +96,9 @@ def _choose(path: str, resume: str) -> int | None:
     return steps[-1] if steps else None
 
 
-def _restore(model: Any, path: str, step: int, options: Options, world: World) -> None:
+def _restore(model: Any, path: str, step: int, world: World) -> None:
     info = restore(model, path, step, rank=world.rank, world_size=world.size)
+    log.info("restored step %d of %s", step, path)
     if info.state == "weights":
         # The optimizer was not saved: only its count goes on, because checkpoints are named by it.
         tf_variable(model.optimizer.iterations).assign(step)
@@ -101,12 +115,17 @@ def _abandon_newer(path: str, step: int) -> None:
 def _recover(target: Target, options: Options, world: World) -> None:
     """Commits what a dead attempt left whole, on the run or on reachable local tiers, and clears the rest."""
     node = socket.gethostname()
-    folders = [local_tier.directory(base, target.run_id) for base in local_tier.candidates(options.local)]
     leads = world.rank == world.gather(node).index(node)  # one rank a node speaks for its local tier
-    found = [(node, slot) for folder in folders for slot in recover.leftover_slots(folder)] if leads else []
-    slots = [pair for rank in together(world, lambda: found) for pair in rank]
+    folders = each(
+        world, lambda: [local_tier.directory(b, target.run_id) for b in local_tier.candidates(options.local)]
+    )
+
+    def look() -> list[tuple[str, recover.SlotInfo]]:
+        return [(node, slot) for folder in folders for slot in recover.leftover_slots(folder)] if leads else []
+
+    slots = [pair for rank in together(world, look) for pair in rank]
     plan = on_rank_0(world, lambda: recover.plan(Run.open(target.run), slots))
-    together(world, lambda: recover.transfer(plan, node, target.run) if leads else [])
+    each(world, lambda: recover.transfer(plan, node, target.run) if leads else [])
     on_rank_0(world, lambda: recover.finish(plan, Run.open(target.run)))
     for folder in folders if leads else ():
         recover.clear_slots(folder)

@@ -6,11 +6,14 @@ Everything it does is done by the parts below it: ``attempt`` starts (lock, reco
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import time
 import warnings
 import weakref
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from deepfreeze.attempt import Attempt
@@ -25,23 +28,17 @@ from deepfreeze.freeze.capture import Capture, refuse
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.progress import Progress
+from deepfreeze.stats import Stats
 from veloc_bindings import EXTERNAL, OK, Report
+
+log = logging.getLogger("deepfreeze")
+
+# Beyond any step: nothing is to be captured.
+_NEVER = 2**62
 
 
 class CheckpointWarning(UserWarning):
     """Something went wrong that training survives."""
-
-
-@dataclass
-class Stats:
-    """What a ``Checkpoint`` has done so far on this rank."""
-
-    resumed: int | None = None  # the step that was restored
-    steps: list[int] = field(default_factory=list)  # captured
-    blocking: list[float] = field(default_factory=list)  # seconds that each of them held up training
-    committed: dict[int, float] = field(default_factory=dict)  # step -> seconds from hand-over to commit
-    local: dict[int, float] = field(default_factory=dict)  # step -> seconds from hand-over to the local tier
-    nbytes: int = 0  # of this rank's part of one checkpoint
 
 
 class Checkpoint(Hooks):
@@ -96,108 +93,150 @@ class Checkpoint(Hooks):
             **more,
         )
         self._policy = as_policy(every)
-        self._run = os.path.abspath(os.fspath(run))
-        self._attempt: Attempt | None = None
-        self._capture: Capture | None = None
-        self._saver: Saver | None = None
-        self._target = -1
-        self._done = -1  # the last step captured
+        self._run = _absolute(run)
+        self._open = _Open()
+        self._closer: weakref.finalize | None = None
+        self._trained: weakref.ref | None = None
+        self._target = _NEVER
+        self._step = -1  # iterations done when the last execution ended
+        self._last: tuple[int, Sequence[Any]] | None = None  # the state at the end of the last epoch
         self.stats = Stats()
 
     def open(self, model: Any) -> int:
         """Takes the run's lock, finishes or clears what a dead job left, and restores ``model``. Returns the step to go on
-        from (0 in a fresh run). ``fit`` does it if you don't; do it yourself to start the input at the right batch."""
-        if self._attempt is None:
-            refuse(model)
-            handoff.load()
-            build_optimizer(model)
-            world = worlds.current(self._options.world)
-            self._attempt = Attempt.start(self._run, model, self._options, world)
-            self.stats.resumed = self._attempt.resumed
-        return self._attempt.step
+        from (0 in a fresh run). ``fit`` does it if you don't; do it yourself to start the input at the right batch.
+
+        A model that this callback has trained before goes on as it is."""
+        if self._open.attempt is not None and self._open.model() is model:
+            return self._open.attempt.step
+        self.close()
+        world = worlds.current(self._options.world)
+        worlds.each(world, lambda: self._prepare(model, world.rank))
+        again = self._trained is not None and self._trained() is model
+        attempt = Attempt.start(self._run, model, self._options, world, restores=not again)
+        if not again:
+            self.stats.resumed = attempt.resumed
+        self._open = _Open(attempt, weakref.ref(model))
+        # If training dies of an exception, on_train_end never comes.
+        self._closer = weakref.finalize(self, self._open.close)
+        return attempt.step
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Opens the run and puts the capture into the graph, before it is traced."""
-        self._close_saver()
-        step = self.open(self.model)
-        assert self._attempt is not None
-        world = self._attempt.world
-        self._capture = Capture(self.model, self._options.state, world.rank, world.size, balanced)
-        self._done = step
-        self._step = step
-        self._arm(step)
+        if self._open.capture is not None:
+            self.close()  # the last fit was interrupted
+        self.open(self.model)
+        attempt, world = self._attempt, self._attempt.world
+        self._trained = weakref.ref(self.model)
+
+        def make() -> Capture:
+            self._check_executions()
+            return Capture(self.model, self._options.state, world.rank, world.size, balanced)
+
+        with self._closing_on_error():
+            capture = self._open.capture = worlds.each(world, make)
+            alike = world.size == 1 or len(set(world.gather(capture.fingerprint()))) == 1
+        self._step, self._last = attempt.step, None
+        # Horovod's own callback makes the ranks alike only after the first step; captured before that, they would be mixed.
+        self._target = self._policy.next_step(self._step) if alike else _NEVER
+        capture.arm(self._target)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Hands over what the last execution captured, if it did."""
         begin = time.perf_counter()
         step = self._iterations()
-        if self._saver is None:
-            self._open_saver()
+        if self._open.saver is None:
+            with self._closing_on_error():
+                self._open_saver()
             begin = time.perf_counter()
         self._hear()
-        if step < self._target:
-            return
-        self._save(self._target, begin, captured=self._target)
-        missed = self._policy.next_step(self._done)
-        if missed <= step:
-            self._fail(
-                OptionError(
-                    where="every=",
-                    expected=f"at most one checkpoint per execution, which is {step - self._step} steps here",
-                    found=f"steps {self._done} and {missed} due in the same one",
-                    todo="raise every=, or lower steps_per_execution",
-                )
-            )
+        captured, due = self._target, self._policy.next_step(self._step)
+        if captured <= step:
+            self._save(captured, self._capture.collect(captured), begin)
+            due = self._policy.next_step(captured)
+        if due <= step:
+            if captured != _NEVER:
+                self._fail(_too_often(captured, due, step - self._step))
+            log.warning("the ranks were not alike when training began: step %d is not saved", due)
         self._step = step
-        self._arm(step)
+        if captured <= step or captured == _NEVER:
+            self._target = self._policy.next_step(step)
+            self._capture.arm(self._target)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Keeps the state of the last step: after the last epoch, Keras may replace weights by averages or by the best."""
+        over = epoch + 1 == self.params.get("epochs") or self.model.stop_training
+        step = self._iterations()
+        if self._options.final and over and self._open.saver is not None and step not in self.stats.steps:
+            self._last = (step, self._capture.take())
 
     def on_train_end(self, logs: Any = None) -> None:
         """Saves the last step and returns when everything in flight is committed."""
         try:
-            if self._saver is not None and self._capture is not None:
+            if self._open.saver is not None:
                 step = self._iterations()
-                if self._options.final and step > self._done:
-                    self._capture.take()
-                    self._save(step, time.perf_counter(), captured=None)
+                if self._options.final and step not in self.stats.steps:
+                    begin = time.perf_counter()
+                    kept = self._last[1] if self._last is not None and self._last[0] == step else self._capture.take()
+                    self._save(step, kept, begin)
+                self._last = None
                 self._drain()
         finally:
             self.close()
 
     def close(self) -> None:
         """Stops the engine, takes the capture out of the model and gives the run's lock back. Safe to call twice."""
-        self._close_saver()
-        if self._attempt is not None:
-            self._attempt.close()
-            self._attempt = None
+        if self._closer is not None:
+            self._closer.detach()
+            self._closer = None
+        opened, self._open = self._open, _Open()
+        opened.close()
 
-    def _arm(self, step: int) -> None:
-        assert self._capture is not None
-        self._target = self._policy.next_step(step)
-        self._capture.arm(self._target)
+    @property
+    def _attempt(self) -> Attempt:
+        assert self._open.attempt is not None
+        return self._open.attempt
+
+    @property
+    def _capture(self) -> Capture:
+        assert self._open.capture is not None
+        return self._open.capture
+
+    @property
+    def _saver(self) -> Saver:
+        assert self._open.saver is not None
+        return self._open.saver
+
+    def _prepare(self, model: Any, rank: int) -> None:
+        refuse(model)
+        handoff.load()
+        build_optimizer(model)
+
+    def _check_executions(self) -> None:
+        """One execution can capture one step."""
+        steps = getattr(self.model, "steps_per_execution", None) or getattr(self.model, "_steps_per_execution", None)
+        first = self._policy.next_step(0)
+        if isinstance(steps, int) and (second := self._policy.next_step(first)) - first < steps:
+            raise _too_often(first, second, steps)
 
     def _iterations(self) -> int:
         return int(tf_variable(self.model.optimizer.iterations).numpy())
 
     def _open_saver(self) -> None:
-        assert self._attempt is not None and self._capture is not None
         attempt = self._attempt
-        self._saver = Saver(self.model, self._capture, attempt.target, attempt.world, self._options)
+        self._open.saver = Saver(self.model, self._capture, attempt.target, attempt.world, self._options)
         self.stats.nbytes = self._saver.nbytes
-        # If training dies of an exception, on_train_end never comes.
-        weakref.finalize(self, self._saver.close)
 
-    def _save(self, step: int, begin: float, captured: int | None) -> None:
-        assert self._saver is not None
+    def _save(self, step: int, buffers: Sequence[Any], begin: float) -> None:
         try:
-            self._saver.save(step, captured)
+            self._saver.save(step, buffers)
         except EngineError as error:
             self._fail(error)
-        self._done = step
+            return
         self.stats.steps.append(step)
         self.stats.blocking.append(time.perf_counter() - begin)
 
     def _hear(self) -> None:
-        assert self._saver is not None
         for report in self._saver.poll():
             self._note(report)
 
@@ -209,7 +248,7 @@ class Checkpoint(Hooks):
                 EngineError(
                     where=os.path.join(self._run, f"step {report.step}"),
                     expected="the checkpoint to be committed",
-                    found=report.message,
+                    found=report.message.rstrip("."),
                     todo="mend what the message names; older checkpoints are untouched and training can go on",
                 )
             )
@@ -220,7 +259,6 @@ class Checkpoint(Hooks):
                 self.stats.committed[report.step] = report.external_s
 
     def _drain(self) -> None:
-        assert self._saver is not None and self._attempt is not None
         deadline = time.monotonic() + self._options.timeout
         shown = bool(self._options.verbose) and self._attempt.world.rank == 0
         with Progress("committing", shown) as progress:
@@ -238,10 +276,48 @@ class Checkpoint(Hooks):
         self.close()
         raise error
 
-    def _close_saver(self) -> None:
-        saver, self._saver = self._saver, None
+    @contextlib.contextmanager
+    def _closing_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+
+@dataclass
+class _Open:
+    """What is open, and has to be closed in this order."""
+
+    attempt: Attempt | None = None
+    model: Callable[[], Any] = lambda: None
+    capture: Capture | None = None
+    saver: Saver | None = None
+
+    def close(self) -> None:
+        saver, self.saver = self.saver, None
         if saver is not None:
             saver.close()
-        capture, self._capture = self._capture, None
+        capture, self.capture = self.capture, None
         if capture is not None:
             capture.close()
+        attempt, self.attempt = self.attempt, None
+        if attempt is not None:
+            attempt.close()
+
+
+def _absolute(run: Any) -> str:
+    try:
+        return os.path.abspath(os.fspath(run))
+    except TypeError:
+        todo = 'pass a path, e.g. "runs/nt3"'
+        raise OptionError(where="run=", expected="a directory", found=repr(run), todo=todo) from None
+
+
+def _too_often(first: int, second: int, steps: int) -> OptionError:
+    return OptionError(
+        where="every=",
+        expected=f"at most one checkpoint per execution, which is {steps} steps here",
+        found=f"steps {first} and {second} due in the same one",
+        todo="raise every=, or lower steps_per_execution",
+    )

@@ -38,6 +38,8 @@ def DistributedOptimizer(optimizer: Any) -> Any:  # named as Horovod names its o
     class Distributed(base):  # type: ignore[valid-type, misc]
         """Averages gradients, then does what its base does."""
 
+        averages_gradients = True
+
         def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
             """See ``keras.optimizers.Optimizer.apply``."""
             if hvd.size() > 1:

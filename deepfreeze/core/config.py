@@ -44,7 +44,7 @@ class Options:
         for name in ("keep", "in_flight", "slots", "writers"):
             _check(name, given.get(name, 1), _is_count, "a whole number, 1 or more")
         _check("chunk_bytes", options.chunk_bytes, lambda n: _is_count(n) and n % 4096 == 0, "a multiple of 4096 bytes")
-        _check("timeout", options.timeout, lambda t: isinstance(t, (int, float)) and t > 0, "seconds, more than 0")
+        _check("timeout", options.timeout, lambda t: type(t) in (int, float) and 0 < t < 1e9, "seconds, more than 0")
         for name, allowed in _CHOICES.items():
             _check(name, getattr(options, name), allowed.__contains__, "one of " + ", ".join(map(repr, allowed)))
         _check("local", options.local, _is_place, '"auto", a directory or None')

@@ -201,6 +201,8 @@ def _locked(
         who = f"{who}, " if who else ""
         found = f"it is held by {who}pid {holder['pid']} on {holder['host']} since {holder['since']}"
     todo = "wait for that job, end it, or choose another run directory"
+    if holder is not None and (holder["pid"], holder["host"]) == (os.getpid(), socket.gethostname()):
+        todo = "call close() on the Checkpoint that has it open, or choose another run directory"
     if by_name and holder is not None and holder["host"] != socket.gethostname():
         todo = f"this file system has no locks: if that job is gone, delete {run / names.LOCK_FILE} and start again"
     elif world_size == 1 and _launched_ranks() > 1:

@@ -94,12 +94,23 @@ def current(comm: Any = None) -> World:
     return OneRank()
 
 
-def together(world: World, action: Callable[[], T]) -> list[T]:
-    """Runs ``action`` on every rank and returns all results by rank; if it fails anywhere, raises on every rank.
+def each(world: World, action: Callable[[], T]) -> T:
+    """Runs ``action`` on every rank and returns this rank's result; if it fails anywhere, raises on every rank.
 
     A rank raises its own error if it has one, else a ``WorldError`` that names the first rank that failed. So no rank is left
     waiting for one that has given up.
     """
+    results: list[T] = []
+
+    def keep() -> None:
+        results.append(action())
+
+    together(world, keep)
+    return results[0]
+
+
+def together(world: World, action: Callable[[], T]) -> list[T]:
+    """As ``each``, and returns all ranks' results, by rank; they must be picklable."""
     mine: tuple[T | None, BaseException | None]
     try:
         mine = (action(), None)

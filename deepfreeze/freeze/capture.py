@@ -4,7 +4,6 @@ Imports TensorFlow.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +11,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import veloc_bindings
 from deepfreeze.core.errors import EngineError, UnsupportedError
 from deepfreeze.core.keras_model import is_seed, optimizer_variables, tf_variable, variable_name
-from deepfreeze.core.layout_probe import Probe
+from deepfreeze.core.layout_probe import Probe, Slot
 from deepfreeze.core.placement import Placement, Shard
 from deepfreeze.core.structure import Structure
 from deepfreeze.core.tensors import PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
-from deepfreeze.freeze import optimizer_patch, shard_ops
+from deepfreeze.freeze import shard_ops
+from deepfreeze.freeze.optimizer_patch import Patch
 from deepfreeze.freeze.shard_ops import Flag, Group, Piece
 
 
@@ -55,30 +56,35 @@ class Capture:
             [self._piece(shard) for shard in sorted(shards, key=self._write_order)], alias=world == 1
         )
         self._updated = len(self._groups)  # the groups after these are captured at the end of the step
-        self._local: list[Any] = []
-        self._open = contextlib.ExitStack()
-        self._open.enter_context(optimizer_patch.patched(model, self._after_update, self._after_step))
+        self._update_traced: tuple[Any, int] | None = None
+        self._patch = Patch(model, self._after_update, self._after_step)
 
     @property
     def groups(self) -> list[Group]:
         """All groups, in the order of ``collect``."""
         return self._groups
 
+    def fingerprint(self) -> int:
+        """A checksum of the replicated variables' values, read where they lie: the same on ranks that are alike."""
+        crc = 0
+        for variable in self._replicated:
+            crc = veloc_bindings.crc32c(shard_ops.as_bytes(tf_variable(variable).read_value()), crc)
+        return crc
+
     def arm(self, step: int) -> None:
         """Sets the step to capture."""
         self._flag.arm(step)
 
-    def take(self) -> None:
-        """Captures the state as it is now, between two executions."""
+    def take(self) -> list[tf.Tensor]:
+        """Captures the state as it is now, between two executions; returns the buffers as ``collect`` does."""
         for group in self._groups:
             group.take()
+        return [group.read() for group in self._groups]
 
-    def collect(self, step: int | None) -> list[tf.Tensor]:
-        """The captured buffers, one per group. They are TensorFlow's own and stay as they are while referenced.
-
-        ``step``: the step they must be of, None after ``take``. Raises ``EngineError`` if another one was captured.
-        """
-        if step is not None and self._flag.captured != step:
+    def collect(self, step: int) -> list[tf.Tensor]:
+        """What the graph captured at ``step``: the buffers, one per group. They are TensorFlow's own and stay as they are
+        while referenced. Raises ``EngineError`` if another step was captured last."""
+        if self._flag.captured != step:
             raise EngineError(
                 where=f"step {step}",
                 expected="a capture of this step in the graph",
@@ -90,34 +96,39 @@ class Capture:
     def layout(self, probe: Probe, structure: Structure) -> Layout:
         """Joins what is captured with where it belongs. Raises ``UnsupportedError`` if they don't match."""
         offsets = {placed.path: placed.offset for placed in structure.tensors}
-        slots = {id(tf_variable(slot.variable)): slot for slot in probe.slots}
+        # Keras keeps some variables in two datasets (tied weights, what an optimizer shares with one it wraps).
+        slots: dict[int, list[Slot]] = {}
+        for slot in probe.slots:
+            slots.setdefault(id(tf_variable(slot.variable)), []).append(slot)
         captured = {id(tf_variable(variable)) for variable in self._replicated}
         rows: list[tuple[int, int, int, int]] = []
         private: dict[str, tuple[int, int, int]] = {}
         for g, group in enumerate(self._groups):
             place = 0
             for piece in group.pieces:
-                slot = slots.get(id(piece.variable))
-                if slot is None:
-                    if id(piece.variable) in captured:
-                        raise _unmatched(piece.variable.name, "in the model's weights file", "no such dataset")
-                elif slot.spec.role == PER_RANK:
-                    private[slot.path] = (g, place, piece.nbytes)
-                elif slot.spec.role == REPLICATED or self._rank == 0:
-                    rows.append((g, place, piece.nbytes, offsets[slot.path] + piece.start))
+                for slot in slots.get(id(piece.variable), ()):
+                    if slot.spec.role == PER_RANK:
+                        private[slot.path] = (g, place, piece.nbytes)
+                    elif slot.spec.role == REPLICATED or self._rank == 0:
+                        rows.append((g, place, piece.nbytes, offsets[slot.path] + piece.start))
                 place += piece.nbytes
         captured |= {id(piece.variable) for group in self._groups for piece in group.pieces}
         for slot in probe.slots:
             needed = slot.spec.role != RANK_LOCAL or self._rank == 0
             if needed and slot.spec.nbytes and id(tf_variable(slot.variable)) not in captured:
-                raise _unmatched(slot.spec.name, "among the variables of the model and its optimizer", "another one")
+                raise UnsupportedError(
+                    where=f"variable {slot.spec.name}, saved as {slot.path}",
+                    expected="a variable of the model, or of the optimizer given to compile",
+                    found="one of another object, of a second optimizer perhaps",
+                    todo="train with the one optimizer that is given to compile",
+                )
         table = np.array(sorted(rows, key=lambda row: row[3]), np.int64).reshape(-1, 4)
         order = [placed.path for placed in structure.per_rank]
         return Layout(*table.T, private=tuple(private[path] for path in order if path in private))  # type: ignore[misc]
 
     def close(self) -> None:
         """Takes the capture out of the model again."""
-        self._open.close()
+        self._patch.close()
 
     def _piece(self, shard: Shard) -> Piece:
         return Piece(shard.tensor, tf_variable(self._replicated[shard.tensor]), shard.start, shard.stop)
@@ -127,17 +138,33 @@ class Capture:
         return -shard.tensor
 
     def _after_update(self, step: tf.Tensor) -> None:
+        if tf.executing_eagerly():
+            return  # all of it is captured at the end of the step
         hit = self._flag.hit(step)
         for group in self._groups[: self._updated]:
             group.emit(hit)
+        graph = tf.compat.v1.get_default_graph()
+        self._update_traced = (graph, len(graph.get_operations()))
 
     def _after_step(self, step: tf.Tensor) -> None:
         with tf.init_scope():
             self._capture_local()
-        hit = self._flag.hit(step)
-        for group in self._groups[self._updated :]:
+        # A skipped update leaves the step as it is: what was captured once is not captured again.
+        hit = tf.logical_and(self._flag.hit(step), tf.not_equal(self._flag.last(), step))
+        for group in [*self._written_later(), *self._groups[self._updated :]]:
             group.emit(hit)
         self._flag.mark(step, hit)
+
+    def _written_later(self) -> list[Group]:
+        """Groups with a variable that ``train_step`` writes to after the optimizer's update (a clipped critic, a moving
+        average): captured once more, at the end, which overwrites the first capture."""
+        groups = self._groups[: self._updated]
+        graph = tf.compat.v1.get_default_graph()
+        if tf.executing_eagerly() or self._update_traced is None or self._update_traced[0] is not graph:
+            return groups
+        later = graph.get_operations()[self._update_traced[1] :]
+        touched = {tensor.name for op in later if op.type not in _READS for tensor in op.inputs}
+        return [g for g in groups if any(graph.capture(p.variable.handle).name in touched for p in g.pieces)]
 
     def _capture_local(self) -> None:
         """Keras 2 makes its metrics' variables in the first step, so only now are all of them known."""
@@ -157,6 +184,14 @@ def refuse(model: Any) -> None:
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
         raise _unsupported("a compiled model", "one without an optimizer", "call model.compile(optimizer, ...) first")
+    if not hasattr(optimizer, "build"):
+        raise _unsupported(
+            "an optimizer that Keras saves", f"the legacy {type(optimizer).__name__}", "use the current one"
+        )
+    inner = getattr(optimizer, "inner_optimizer", None)
+    if getattr(inner, "averages_gradients", False):
+        todo = "wrap the other way round: DistributedOptimizer(LossScaleOptimizer(optimizer))"
+        raise _unsupported("gradients averaged on every rank in every step", "a DistributedOptimizer inside it", todo)
     if not model.built:
         raise _unsupported("a built model", "one without variables", "call model.build(input_shape) before fit")
     if tf.distribute.has_strategy() or type(getattr(model, "distribute_strategy", None)).__name__ not in _NO_STRATEGY:
@@ -174,20 +209,13 @@ def refuse(model: Any) -> None:
         raise _unsupported("variables in host memory", f"{variable_name(on_device[0])} on a GPU", "train on the CPU")
 
 
+# Ops on a variable that leave it as it is.
+_READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
 _NO_STRATEGY = frozenset({"NoneType", "_DefaultDistributionStrategy"})
 
 
 def _unsupported(expected: str, found: str, todo: str) -> UnsupportedError:
     return UnsupportedError(where="deepfreeze.Checkpoint", expected=expected, found=found, todo=todo)
-
-
-def _unmatched(name: str, expected: str, found: str) -> UnsupportedError:
-    return UnsupportedError(
-        where=f"variable {name}",
-        expected=f"to find it {expected}",
-        found=found,
-        todo="let the layer save its variables as they are",
-    )
 
 
 def _replicated(model: Any, state: str) -> Sequence[Any]:

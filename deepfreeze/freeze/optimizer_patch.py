@@ -8,8 +8,7 @@ then (BatchNorm statistics, metrics, seeds).
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -17,38 +16,63 @@ import tensorflow as tf
 from deepfreeze.core.keras_model import tf_variable
 
 
-@contextlib.contextmanager
-def patched(
-    model: Any,
-    after_update: Callable[[tf.Tensor], None],
-    after_step: Callable[[tf.Tensor], None],
-) -> Iterator[None]:
-    """While open, the model's train function calls ``after_update(step)`` and ``after_step(step)`` as it is traced; ``step``
-    is an int64 scalar in the graph: ``iterations`` once this step is done."""
-    optimizer = model.optimizer
-    iterations = tf_variable(optimizer.iterations)
-    name = "apply" if hasattr(optimizer, "apply") else "apply_gradients"
-    update, train_step = getattr(optimizer, name), model.train_step
+class Patch:
+    """From construction to ``close``, the model's train function calls ``after_update(step)`` and ``after_step(step)`` as it
+    is traced; ``step`` is an int64 scalar in the graph: ``iterations`` once this step is done."""
 
-    def apply(*args: Any, **kwargs: Any) -> Any:
-        # Read before the update: waiting for the increment, which comes last, would hold up every capture.
-        step = tf.cast(iterations.read_value(), tf.int64) + 1
-        result = update(*args, **kwargs)
-        after_update(step)
-        return result
+    def __init__(
+        self, model: Any, after_update: Callable[[tf.Tensor], None], after_step: Callable[[tf.Tensor], None]
+    ) -> None:
+        self._model = model
+        optimizer = model.optimizer
+        iterations = tf_variable(optimizer.iterations)
 
-    def step_and_capture(*args: Any, **kwargs: Any) -> Any:
-        result = train_step(*args, **kwargs)
-        after_step(tf.cast(iterations.read_value(), tf.int64))
-        return result
+        def apply(original: Callable, *args: Any, **kwargs: Any) -> Any:
+            # Read before the update: waiting for the increment, which comes last, would hold up every capture.
+            step = tf.cast(iterations.read_value(), tf.int64) + 1
+            result = original(*args, **kwargs)
+            after_update(step)
+            return result
 
-    with _attribute(optimizer, name, apply), _attribute(model, "train_step", step_and_capture):
+        def train_step(original: Callable, *args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            after_step(tf.cast(iterations.read_value(), tf.int64))
+            return result
+
+        name = "apply" if hasattr(optimizer, "apply") else "apply_gradients"
+        self._shadows = [_Shadow(optimizer, name, apply), _Shadow(model, "train_step", train_step)]
         _retrace(model)
-        try:
-            yield
-        finally:
-            pass
-    _retrace(model)
+
+    def close(self) -> None:
+        """Takes the calls out again."""
+        for shadow in reversed(self._shadows):
+            shadow.close()
+        _retrace(self._model)
+
+
+class _Shadow:
+    """An attribute of one instance in place of its class's method (or of what the user put there)."""
+
+    def __init__(self, owner: Any, name: str, around: Callable) -> None:
+        self._owner, self._name = owner, name
+        self._before = vars(owner).get(name)
+        original = getattr(owner, name)
+        self._active = True
+
+        def shadow(*args: Any, **kwargs: Any) -> Any:
+            return around(original, *args, **kwargs) if self._active else original(*args, **kwargs)
+
+        self._shadow = shadow
+        setattr(owner, name, shadow)
+
+    def close(self) -> None:
+        self._active = False
+        if vars(self._owner).get(self._name) is not self._shadow:
+            return  # somebody has put something over it since, which goes on calling it
+        if self._before is None:
+            delattr(self._owner, self._name)
+        else:
+            setattr(self._owner, self._name, self._before)
 
 
 def _retrace(model: Any) -> None:
@@ -56,13 +80,3 @@ def _retrace(model: Any) -> None:
     made = model.make_train_function(force=True)
     if made is not None:
         model.train_function = made
-
-
-@contextlib.contextmanager
-def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Shadows a method on the instance."""
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        delattr(owner, name)

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from deepfreeze.core.config import Options
 from deepfreeze.core.errors import StructureError
@@ -17,7 +19,7 @@ from deepfreeze.core.keras_model import framework_of
 from deepfreeze.core.layout_probe import Probe, probe_file
 from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Structure
-from deepfreeze.core.world import World, on_rank_0, together
+from deepfreeze.core.world import World, each, on_rank_0
 from deepfreeze.freeze import local_tier, shard_ops, skeleton
 from deepfreeze.freeze.capture import Capture, Layout
 from deepfreeze.freeze.handoff import Handoff, Regions
@@ -41,17 +43,20 @@ class Saver:
     """Saves captured steps. Opening it is collective: every rank must, after the first step, when all variables exist."""
 
     def __init__(self, model: Any, capture: Capture, target: Target, world: World, options: Options) -> None:
-        self._capture = capture
-        self._run_id = target.run_id
         self._options = options
-        probe = probe_file(model, options.state)
-        structure, gaps = self._agree(probe, target, world, framework_of(model), options.state)
-        layout = capture.layout(probe, structure)
+        self._run_id = target.run_id
+        probe = each(world, lambda: probe_file(model, options.state))
+        structure, gaps = _agree(probe, target, world, framework_of(model), options.state)
+        layout = each(world, lambda: capture.layout(probe, structure))
         self._private = layout.private
         self._regions, self._skeleton = _with_gaps(layout, structure, gaps, len(capture.groups))
         self.nbytes = int(self._regions.nbytes.sum())
         self._local = self._local_tier(target, world)
-        self._handoff = Handoff(
+        self._handoff = each(world, lambda: self._open_engine(structure, target, world))
+
+    def _open_engine(self, structure: Structure, target: Target, world: World) -> Handoff:
+        options = self._options
+        return Handoff(
             target.run,
             options.timeout,
             rank=world.rank,
@@ -70,10 +75,9 @@ class Saver:
             local_dir=None if self._local is None else str(self._local),
         )
 
-    def save(self, step: int, captured: int | None) -> None:
-        """Hands over what was captured (``captured`` as in ``Capture.collect``) as the checkpoint of ``step``, and waits for
-        the level that the options ask for. Raises ``EngineError``, ``WaitError``."""
-        buffers = self._capture.collect(captured)
+    def save(self, step: int, buffers: Sequence[tf.Tensor]) -> None:
+        """Hands over what was captured as the checkpoint of ``step``, and waits for the level that the options ask for.
+        Raises ``EngineError``, ``WaitError``."""
         bases = np.append(shard_ops.addresses(buffers), np.uint64(self._skeleton.__array_interface__["data"][0]))
         views = [memoryview(buffers[group])[place : place + nbytes] for group, place, nbytes in self._private]
         self._handoff.submit(step, self._regions.at(bases), b"".join(views), buffers)
@@ -103,31 +107,29 @@ class Saver:
         if self._local is not None:
             local_tier.discard(local_tier.directory(self._local, self._run_id))
 
-    @staticmethod
-    def _agree(
-        probe: Probe, target: Target, world: World, framework: dict, state: str
-    ) -> tuple[Structure, list[bytes]]:
-        """Rank 0 lays out the file and stores its structure; the others check theirs against it."""
-        gaps: list[bytes] = []
-
-        def lay_out() -> bytes:
-            structure, found = skeleton.build(probe, framework, state)
-            gaps.extend(found)
-            Run.open(target.run).store_structure(structure)
-            return structure.to_bytes()
-
-        structure = Structure.from_bytes(on_rank_0(world, lay_out), target.run)
-        together(world, lambda: _compare(probe, structure, world.rank))
-        return structure, gaps
-
     def _local_tier(self, target: Target, world: World) -> Any:
         here = socket.gethostname()
         needs = world.gather((here, self.nbytes * self._options.slots))
         need = sum(nbytes for node, nbytes in needs if node == here)
-        chosen = local_tier.choose(self._options.local, need)
+        chosen = each(world, lambda: local_tier.choose(self._options.local, need))
         if chosen is None and self._options.local is not None:
             log.warning("no room for %d bytes on a local tier of %s: writing to %s directly", need, here, target.run)
         return chosen
+
+
+def _agree(probe: Probe, target: Target, world: World, framework: dict, state: str) -> tuple[Structure, list[bytes]]:
+    """Rank 0 lays out the file and stores its structure; the others check theirs against it."""
+    gaps: list[bytes] = []
+
+    def lay_out() -> bytes:
+        structure, found = skeleton.build(probe, framework, state)
+        gaps.extend(found)
+        Run.open(target.run).store_structure(structure)
+        return structure.to_bytes()
+
+    structure = Structure.from_bytes(on_rank_0(world, lay_out), target.run)
+    each(world, lambda: _compare(probe, structure, world.rank))
+    return structure, gaps
 
 
 def _with_gaps(layout: Layout, structure: Structure, gaps: list[bytes], buffers: int) -> tuple[Regions, np.ndarray]:

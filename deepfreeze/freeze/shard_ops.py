@@ -131,6 +131,10 @@ class Flag:
         """Whether ``step`` (int64 scalar) is the one to capture."""
         return tf.equal(step, self._target.read_value())
 
+    def last(self) -> tf.Tensor:
+        """The step captured last."""
+        return self._captured.read_value()
+
     def mark(self, step: tf.Tensor, hit: tf.Tensor) -> None:
         """In the graph: notes that ``step`` is captured, if ``hit``."""
         self._captured.assign(tf.where(hit, step, self._captured.read_value()))
@@ -143,9 +147,9 @@ class Flag:
 
 def addresses(tensors: Iterable[tf.Tensor]) -> np.ndarray:
     """Where each tensor's bytes are, as uint64: TensorFlow's own buffers, nothing is copied."""
-    return np.array([_address(tensor) for tensor in tensors], np.uint64)
+    return np.array([as_bytes(tensor).__array_interface__["data"][0] for tensor in tensors], np.uint64)
 
 
-def _address(tensor: tf.Tensor) -> int:
-    view = np.frombuffer(memoryview(tensor), np.uint8)
-    return int(view.__array_interface__["data"][0])
+def as_bytes(tensor: tf.Tensor) -> np.ndarray:
+    """An eager tensor's memory as a uint8 array that aliases it."""
+    return np.frombuffer(memoryview(tensor), np.uint8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Protocol
 
 from deepfreeze.core.errors import OptionError
@@ -28,8 +29,8 @@ class EverySteps:
 
 def as_policy(every: object) -> Policy:
     """``every=15`` means ``EverySteps(15)``; a policy object is itself. Raises ``OptionError`` for anything else."""
-    if isinstance(every, int) and not isinstance(every, bool) and every > 0:
-        return EverySteps(every)
+    if isinstance(every, Integral) and not isinstance(every, bool) and int(every) > 0:
+        return EverySteps(int(every))
     if callable(getattr(every, "next_step", None)):
         return every  # type: ignore[return-value]
     raise OptionError(

@@ -13,6 +13,7 @@ import numpy as np
 from deepfreeze.core.errors import OptionError, StructureError
 from deepfreeze.core.keras_model import build_optimizer
 from deepfreeze.core.structure import Structure
+from deepfreeze.core.world import current
 from deepfreeze.thaw.locate import CheckpointInfo
 from deepfreeze.thaw.read import TensorReader, read, read_private
 
@@ -20,13 +21,19 @@ _LISTED = 10  # differences named in a message
 
 
 def restore(
-    model: Any, run: str | os.PathLike[str], step: int | None = None, *, rank: int = 0, world_size: int = 1
+    model: Any,
+    run: str | os.PathLike[str],
+    step: int | None = None,
+    *,
+    rank: int | None = None,
+    world_size: int | None = None,
 ) -> CheckpointInfo:
     """Restores ``model`` from a checkpoint (the newest for ``step=None``), written by any number of ranks.
 
     The model must be built; its optimizer is built here if need be. A checkpoint of state "weights" restores the
-    weights and leaves the optimizer and seeds alone. ``rank`` of ``world_size`` is the caller's: ranks that the
-    writing job had get their own seeds back, further ranks get seeds derived from rank 0's, different on each.
+    weights and leaves the optimizer and seeds alone; so does any checkpoint for a model that was not compiled.
+    ``rank`` of ``world_size`` is the caller's (Horovod's by default): ranks that the writing job had get their own
+    seeds back, further ranks get seeds derived from rank 0's, different on each.
 
     Changes nothing unless all is well: StructureError if the model's tensors are not the checkpoint's (by their place
     in the weights file, shape and dtype), CorruptError if any byte is damaged, NotFoundError if there is no such
@@ -35,6 +42,9 @@ def restore(
     """
     from deepfreeze.core.layout_probe import probe
 
+    world = current()
+    rank = world.rank if rank is None else rank
+    world_size = max(world.size, rank + 1) if world_size is None else world_size
     if not 0 <= rank < world_size:
         todo = "pass this process's rank and the number of ranks"
         found = f"rank {rank} of {world_size}"
@@ -45,10 +55,11 @@ def restore(
         raise StructureError(where=where, expected="a model with weights", found="none yet", todo=todo)
     with read(run, step) as reader:
         structure = reader.structure
+        compiled = getattr(model, "optimizer", None) is not None
         if structure.state == "full":
             build_optimizer(model)
-        slots = {slot.path: slot for slot in probe(model, structure.state)}
-        _check_same(reader, {path: slot.spec for path, slot in slots.items()})
+        slots = {slot.path: slot for slot in probe(model, structure.state if compiled else "weights")}
+        _check_same(reader, {path: slot.spec for path, slot in slots.items()}, compiled)
         private = _private(reader, rank)
         values = {
             path: private[name] if name in private else reader[name]
@@ -61,9 +72,14 @@ def restore(
     return info
 
 
-def _check_same(reader: TensorReader, specs: dict[str, Any]) -> None:
-    """Raises StructureError, naming the first differences, unless the model has exactly the checkpoint's tensors."""
+def _check_same(reader: TensorReader, specs: dict[str, Any], compiled: bool) -> None:
+    """Raises StructureError, naming the first differences, unless the model has exactly the checkpoint's tensors.
+
+    A model that was not ``compiled`` has no optimizer to compare.
+    """
     saved = reader.structure.by_path
+    if not compiled:
+        saved = {path: placed for path, placed in saved.items() if path.split("/")[0] not in ("optimizer", "seeds")}
     differences = []
     for path in sorted(saved.keys() | specs.keys()):
         if path not in specs or path not in saved:

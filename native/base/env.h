@@ -81,6 +81,7 @@ class Env {
   virtual int64_t WallSeconds() = 0;  // since 1970, UTC
   virtual void SleepMillis(uint64_t ms) = 0;
   virtual uint32_t UserId() = 0;
+  virtual int64_t ProcessId() = 0;
 };
 
 // All n bytes, or an error; the end of the file before n bytes is kCorrupt.

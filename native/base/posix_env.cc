@@ -175,6 +175,8 @@ class PosixEnv final : public Env {
   void SleepMillis(uint64_t ms) override { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
   uint32_t UserId() override { return ::geteuid(); }
+
+  int64_t ProcessId() override { return ::getpid(); }
 };
 
 }  // namespace

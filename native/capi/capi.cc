@@ -14,6 +14,7 @@
 
 struct df_engine {
   std::unique_ptr<deepfreeze::Engine> engine;
+  int64_t process = 0;  // that opened it
 };
 
 namespace {
@@ -52,6 +53,18 @@ int Guard(Body body) noexcept {
 }
 
 Status Invalid(const std::string& what) { return Status(Code::kInvalid, what); }
+
+bool Forked(const df_engine* engine) { return engine->process != deepfreeze::DefaultEnv()->ProcessId(); }
+
+// A forked child has a copy of the engine without its threads, its mutex perhaps locked for ever.
+Status CheckEngine(const df_engine* engine, const char* call) {
+  if (engine == nullptr) return Invalid(std::string(call) + ": a pointer is missing");
+  if (!Forked(engine)) return {};
+  return Status::FourPart(Code::kInvalid, call,
+                          "a call by the process that opened the engine, " + std::to_string(engine->process),
+                          "process " + std::to_string(deepfreeze::DefaultEnv()->ProcessId()) + ", forked from it",
+                          "Open another engine in the new process");
+}
 
 Status CheckOptions(const df_options* o) {
   if (o == nullptr) return Invalid("options: a pointer is missing");
@@ -138,6 +151,7 @@ int df_engine_open(const df_options* options, df_engine** out) {
     DF_RETURN_IF_ERROR(CheckOptions(options));
     auto engine = std::make_unique<df_engine>();
     engine->engine = std::make_unique<deepfreeze::Engine>(ToOptions(*options), deepfreeze::DefaultEnv());
+    engine->process = deepfreeze::DefaultEnv()->ProcessId();
     *out = engine.release();
     return {};
   });
@@ -146,7 +160,8 @@ int df_engine_open(const df_options* options, df_engine** out) {
 int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, size_t n, const void* private_data,
                      uint64_t private_bytes, uint64_t timeout_ms) {
   return Guard([&]() -> Status {
-    if (engine == nullptr || (regions == nullptr && n > 0) || (private_data == nullptr && private_bytes > 0)) {
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "submit"));
+    if ((regions == nullptr && n > 0) || (private_data == nullptr && private_bytes > 0)) {
       return Invalid("submit: a pointer is missing");
     }
     std::vector<deepfreeze::Region> copy(n);
@@ -161,7 +176,7 @@ int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, 
 
 int df_engine_wait(df_engine* engine, int64_t step, int level, uint64_t timeout_ms) {
   return Guard([&]() -> Status {
-    if (engine == nullptr) return Invalid("wait: a pointer is missing");
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "wait"));
     if (level < DF_CAPTURED || level > DF_EXTERNAL) return Invalid("wait: no level " + std::to_string(level));
     return engine->engine->Wait(step, level, timeout_ms);
   });
@@ -170,7 +185,8 @@ int df_engine_wait(df_engine* engine, int64_t step, int level, uint64_t timeout_
 int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, size_t* n) {
   return Guard([&]() -> Status {
     if (n != nullptr) *n = 0;
-    if (engine == nullptr || n == nullptr || (out == nullptr && capacity > 0)) {
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "poll"));
+    if (n == nullptr || (out == nullptr && capacity > 0)) {
       return Invalid("poll: a pointer is missing");
     }
     if (out == nullptr) return {};
@@ -181,13 +197,14 @@ int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, size_t* n
 
 int df_engine_drain(df_engine* engine, uint64_t timeout_ms) {
   return Guard([&]() -> Status {
-    if (engine == nullptr) return Invalid("drain: a pointer is missing");
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "drain"));
     return engine->engine->Drain(timeout_ms);
   });
 }
 
 int df_engine_close(df_engine* engine) {
   return Guard([&]() -> Status {
+    if (engine != nullptr && Forked(engine)) return {};  // the copy's memory goes with the child
     delete engine;
     return {};
   });

@@ -16,18 +16,20 @@ constexpr uint64_t kLongestPauseMs = 200;
 void Committer::Run() {
   const bool commits = context_.options.identity.rank == 0;
   while (const JobRef job = context_.table->NextForCommit()) {
-    const Status status = Await(job);
+    const Status status = Contained([&] { return Await(job); });
     if (status.code() == Code::kClosed) return;
     if (!status.ok()) {
       // Other ranks have published their records and wait for this one. They fail at once if they can be told.
       if (commits) {
-        (void)MarkFailed(context_.env, context_.options.run_dir, context_.options.At(job->step), status.message()).ok();
+        const Identity identity = context_.options.At(job->step);
+        const std::string& run_dir = context_.options.run_dir;
+        (void)Contained([&] { return MarkFailed(context_.env, run_dir, identity, status.message()); }).ok();
       }
       context_.table->Fail(job, status);
       continue;
     }
     context_.table->Committed(job);
-    if (commits) retention_.Run(job->step);
+    if (commits) retention_->Run(job->step);
     context_.table->Settle(job);
   }
 }
@@ -114,9 +116,15 @@ Status Committer::FailureOfOther(int64_t step, const PartialState& state) {
   if (state.failed.empty()) return {};
   const Options& options = context_.options;
   const uint32_t rank = state.failed.front();
-  return Status(Code::kIncomplete,
-                Join(options.run_dir, StepName(step)) + ": rank " + std::to_string(rank) +
-                    " failed: " + ReadFailure(context_.env, options.run_dir, step, options.identity.attempt, rank));
+  const std::string text = ReadFailure(context_.env, options.run_dir, step, options.identity.attempt, rank);
+  // That rank may itself only have answered a third one's marker.
+  const std::string lead = Join(options.run_dir, StepName(step)) + ": rank ";
+  const bool answer = text.compare(0, lead.size(), lead) == 0 && text.find(" failed: ") != std::string::npos;
+  const std::string message = answer ? text : lead + std::to_string(rank) + " failed: " + text;
+  // The answer: once every rank has given it, rank 0 may remove the directory, and with it what tells a failed step
+  // from one that was committed and replaced.
+  (void)MarkFailed(context_.env, options.run_dir, options.At(step), message).ok();
+  return Status(Code::kIncomplete, message);
 }
 
 }  // namespace deepfreeze

@@ -11,7 +11,8 @@ namespace deepfreeze {
 
 class Committer {
  public:
-  explicit Committer(const StageContext& context) : context_(context), retention_(context) {}
+  // retention outlives this.
+  Committer(const StageContext& context, Retention* retention) : context_(context), retention_(retention) {}
   // The thread's body; returns when the table stops.
   void Run();
 
@@ -25,7 +26,7 @@ class Committer {
   Status FailureOfOther(int64_t step, const PartialState& state);
 
   const StageContext context_;
-  Retention retention_;
+  Retention* const retention_;
 };
 
 }  // namespace deepfreeze

@@ -31,9 +31,10 @@ Engine::Engine(const Options& options, Env* env)
   const BlockSignals block_signals;
   pool_ = std::make_unique<WorkerPool>(options.writers);
   const StageContext context{options_, env, &table_, slots_.get(), pool_.get()};
+  retention_ = std::make_unique<Retention>(context);
   local_writer_ = std::make_unique<LocalWriter>(context);
-  transfer_ = std::make_unique<Transfer>(context);
-  committer_ = std::make_unique<Committer>(context);
+  transfer_ = std::make_unique<Transfer>(context, retention_.get());
+  committer_ = std::make_unique<Committer>(context, retention_.get());
   try {
     threads_.reserve(3);
     if (slots_ != nullptr) {

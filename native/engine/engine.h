@@ -36,6 +36,7 @@ class Engine {
   JobTable table_;
   std::unique_ptr<SlotStore> slots_;
   std::unique_ptr<WorkerPool> pool_;
+  std::unique_ptr<Retention> retention_;
   std::unique_ptr<LocalWriter> local_writer_;
   std::unique_ptr<Transfer> transfer_;
   std::unique_ptr<Committer> committer_;

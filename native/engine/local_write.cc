@@ -14,7 +14,7 @@ void LocalWriter::Run() {
     CutExtents(job.get(), context_.options.chunk_bytes);
     const int slot = table->AcquireSlot(job);
     if (slot < 0) return;
-    const Status status = Write(job, static_cast<uint32_t>(slot));
+    const Status status = Contained([&] { return Write(job, static_cast<uint32_t>(slot)); });
     if (status.ok()) {
       table->FinishLocal(job);
     } else if (status.code() == Code::kClosed) {

@@ -1,17 +1,27 @@
 #include "engine/retention.h"
 
-#include "store/retention.h"
-
 namespace deepfreeze {
 
-void Retention::Run(int64_t committed) {
+RetainRequest Retention::At(int64_t step) const {
   const Options& options = context_.options;
-  const Status status = Retain(context_.env, options.run_dir, committed, options.identity.attempt, options.keep);
+  return RetainRequest{options.run_dir, step, options.identity.attempt, options.identity.world, options.keep};
+}
+
+void Retention::Run(int64_t committed) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Status status = Contained([&] { return Retain(context_.env, At(committed)); });
   // Once per cause, not once per checkpoint.
   if (!status.ok() && status.message() != last_failure_) {
-    context_.table->Notify(options.run_dir + ": older checkpoints could not be removed (" + status.message() + ")");
+    context_.table->Notify(context_.options.run_dir + ": older checkpoints could not be removed (" + status.message() +
+                           ")");
   }
   last_failure_ = status.message();
+}
+
+bool Retention::MakeRoom(int64_t step) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  bool removed = false;
+  return Contained([&] { return RemoveFailed(context_.env, At(step), &removed); }).ok() && removed;
 }
 
 }  // namespace deepfreeze

@@ -9,7 +9,8 @@ Status ForEachExtent(const StageContext& context, size_t n, bool urgent,
   std::mutex mutex;
   Status first;
   context.pool->Run(n, urgent, [&](size_t worker, size_t i) {
-    Status status = context.table->stopping() ? Status(Code::kClosed, "the engine is shutting down") : work(worker, i);
+    Status status = context.table->stopping() ? Status(Code::kClosed, "the engine is shutting down")
+                                              : Contained([&] { return work(worker, i); });
     if (status.ok()) return true;
     std::lock_guard<std::mutex> lock(mutex);
     if (first.ok()) first = std::move(status);

@@ -2,7 +2,9 @@
 #ifndef DEEPFREEZE_ENGINE_STAGE_H_
 #define DEEPFREEZE_ENGINE_STAGE_H_
 
+#include <exception>
 #include <functional>
+#include <string>
 
 #include "base/worker_pool.h"
 #include "engine/job_table.h"
@@ -19,6 +21,16 @@ struct StageContext {
   SlotStore* slots;  // null without a local tier
   WorkerPool* pool;
 };
+
+// What work returned, or kIo if it threw, as it does when memory runs out: nothing may leave a thread of the engine.
+template <typename Work>
+Status Contained(const Work& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    return Status(Code::kIo, std::string("the engine could not go on: ") + error.what());
+  }
+}
 
 // Calls work for each extent in [0, n) on the pool; the first error ends it. kClosed if the engine is stopping.
 Status ForEachExtent(const StageContext& context, size_t n, bool urgent,

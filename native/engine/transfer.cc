@@ -7,14 +7,22 @@ namespace deepfreeze {
 
 void Transfer::Run() {
   while (const JobRef job = context_.table->NextForTransfer()) {
-    const Status status = Move(job);
+    const auto move = [&] { return Move(job); };
+    Status status = Contained(move);
+    // A step that failed for want of room must not keep the next ones from finding any.
+    if (status.code() == Code::kNoSpace && context_.options.identity.rank == 0 && retention_->MakeRoom(job->step)) {
+      status = Contained(move);
+    }
     if (status.ok()) {
       context_.table->FinishTransfer(job);
     } else if (status.code() == Code::kClosed) {
       return;
     } else {
       // The others need not wait for a record that won't come. If even this fails, they wait until their bound.
-      (void)MarkFailed(context_.env, context_.options.run_dir, context_.options.At(job->step), status.message()).ok();
+      const Identity identity = context_.options.At(job->step);
+      const std::string& run_dir = context_.options.run_dir;
+      (void)context_.env->MakeDir(PartialPath(run_dir, identity.step, identity.attempt), 0777).ok();
+      (void)Contained([&] { return MarkFailed(context_.env, run_dir, identity, status.message()); }).ok();
       context_.table->Fail(job, status);
     }
   }
@@ -37,8 +45,10 @@ Status Transfer::MoveExtent(const JobRef& job, size_t worker, size_t i, File* to
   Status status;
   if (context_.table->BeginRead(job)) {
     const char* from = job->sources[i];
-    status = job->checksummed ? WriteFull(to, extent->file_offset, from, extent->size)
+    status = Contained([&] {  // for EndRead must follow
+      return job->checksummed ? WriteFull(to, extent->file_offset, from, extent->size)
                               : WriteChecksummed(from, to, extent->file_offset, extent);
+    });
     context_.table->EndRead(job);
   } else {
     std::string& block = blocks_[worker];

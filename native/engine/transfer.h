@@ -5,13 +5,16 @@
 
 #include <vector>
 
+#include "engine/retention.h"
 #include "engine/stage.h"
 
 namespace deepfreeze {
 
 class Transfer {
  public:
-  explicit Transfer(const StageContext& context) : context_(context), blocks_(context.pool->threads()) {}
+  // retention outlives this.
+  Transfer(const StageContext& context, Retention* retention)
+      : context_(context), retention_(retention), blocks_(context.pool->threads()) {}
   // The thread's body; returns when the table stops.
   void Run();
 
@@ -20,6 +23,7 @@ class Transfer {
   Status MoveExtent(const JobRef& job, size_t worker, size_t i, File* to);
 
   const StageContext context_;
+  Retention* const retention_;
   std::vector<std::string> blocks_;  // one per worker, made when first needed
 };
 

@@ -16,16 +16,17 @@ SlotStore::SlotStore(Env* env, const std::string& local_dir, const Id& run_id, u
 std::string SlotStore::path(uint32_t slot) const { return Join(directory_, SlotName(rank_, slot)); }
 
 Status SlotStore::MakeDirectory() {
-  DF_RETURN_IF_ERROR(env_->MakeDir(user_dir_, 0700));
-  // Node-local storage is shared with other users, who could have made the name first, also as a symbolic link.
-  FileInfo info;
-  DF_RETURN_IF_ERROR(env_->Stat(user_dir_, &info));
-  if (!info.is_directory || info.uid != env_->UserId()) {
-    return Status::FourPart(Code::kIo, user_dir_, "a directory of user " + std::to_string(env_->UserId()),
-                            info.is_directory ? "one of user " + std::to_string(info.uid) : "something else",
-                            "Remove it, or choose another local directory");
+  for (const std::string& directory : {user_dir_, directory_}) {
+    DF_RETURN_IF_ERROR(env_->MakeDir(directory, 0700));
+    // Node-local storage is shared with other users, who could have made the name first, also as a symbolic link.
+    FileInfo info;
+    DF_RETURN_IF_ERROR(env_->Stat(directory, &info));
+    if (!info.is_directory || info.uid != env_->UserId()) {
+      return Status::FourPart(Code::kIo, directory, "a directory of user " + std::to_string(env_->UserId()),
+                              info.is_directory ? "one of user " + std::to_string(info.uid) : "something else",
+                              "Remove it, or choose another local directory");
+    }
   }
-  DF_RETURN_IF_ERROR(env_->MakeDir(directory_, 0700));
   directory_made_ = true;
   return {};
 }

@@ -36,7 +36,6 @@ Status PartialWriter::Publish(const Record& record) {
 
 Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity, const std::string& message) {
   const std::string directory = PartialPath(run_dir, identity.step, identity.attempt);
-  DF_RETURN_IF_ERROR(env->MakeDir(directory, 0777));
   return ReplaceFile(env, Join(directory, FailedName(identity.rank)), message.substr(0, kMaxFailure - 1) + "\n", false);
 }
 

@@ -30,7 +30,8 @@ class PartialWriter {
   std::unique_ptr<File> file_;
 };
 
-// Leaves a marker that tells the other ranks why this one can't finish the step. It need not survive a crash.
+// Leaves a marker that tells the other ranks why this one can't finish the step. It need not survive a crash. In a
+// directory that exists: whoever only answers another rank's marker must not bring a removed directory back.
 Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity, const std::string& message);
 
 struct PartialState {

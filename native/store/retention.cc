@@ -7,6 +7,7 @@
 #include "format/manifest.h"
 #include "format/names.h"
 #include "store/commit.h"
+#include "store/partial.h"
 
 namespace deepfreeze {
 
@@ -30,35 +31,104 @@ Status MoveToTrash(Env* env, const std::string& run_dir, const std::string& name
   return env->Rename(Join(run_dir, name), trash);
 }
 
-Status Retain(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, uint32_t keep) {
+namespace {
+
+// The first failure of several attempts, each of which is made.
+void Keep(Status status, Status* first) {
+  if (first->ok()) *first = std::move(status);
+}
+
+struct Failures {
+  bool any = false;
+  bool all_know = false;
+};
+
+Status LookForFailures(Env* env, const RetainRequest& request, int64_t step, Failures* failures) {
+  PartialState state;
+  DF_RETURN_IF_ERROR(ScanPartial(env, request.run_dir, step, request.attempt, &state));
+  failures->any = !state.failed.empty();
+  failures->all_know = state.failed.size() >= request.world;
+  return {};
+}
+
+// The new names must be durable before their contents go, or a crash could bring the old name back half-empty.
+Status EmptyTrash(Env* env, const std::string& run_dir, const std::vector<std::string>& trash) {
+  if (trash.empty()) return {};
+  DF_RETURN_IF_ERROR(env->SyncDir(run_dir));
+  Status first;
+  for (const std::string& name : trash) Keep(RemoveTree(env, Join(run_dir, name)), &first);
+  return first;
+}
+
+// This attempt's, below the step, newest first.
+std::vector<int64_t> OldPartials(const std::vector<std::string>& names, const RetainRequest& request) {
+  std::vector<int64_t> steps;
+  for (const std::string& name : names) {
+    const RunEntry entry = ParseRunEntry(name);
+    if (entry.kind == EntryKind::kPartial && entry.attempt == request.attempt && entry.step < request.step) {
+      steps.push_back(entry.step);
+    }
+  }
+  std::sort(steps.begin(), steps.end(), std::greater<>());
+  return steps;
+}
+
+}  // namespace
+
+Status Retain(Env* env, const RetainRequest& request) {
+  const std::string& run_dir = request.run_dir;
   std::vector<std::string> names;
   bool exists = false;
   DF_RETURN_IF_ERROR(env->List(run_dir, &names, &exists));
   std::vector<int64_t> steps;
   std::vector<std::string> trash;
+  Status first;
+  const auto remove = [&](const std::string& name, int64_t step, const Id& attempt) {
+    Status status = MoveToTrash(env, run_dir, name, step, attempt);
+    if (status.ok()) trash.push_back(TrashName(step, attempt));
+    Keep(std::move(status), &first);
+  };
   for (const std::string& name : names) {
     const RunEntry entry = ParseRunEntry(name);
     if (entry.kind == EntryKind::kTrash) trash.push_back(name);
-    if (entry.kind == EntryKind::kStep && entry.step <= step) steps.push_back(entry.step);
-    if (entry.kind == EntryKind::kPartial && entry.attempt == attempt && entry.step < step) {
-      DF_RETURN_IF_ERROR(MoveToTrash(env, run_dir, name, entry.step, attempt));
-      trash.push_back(TrashName(entry.step, attempt));
-    }
+    if (entry.kind == EntryKind::kStep && entry.step <= request.step) steps.push_back(entry.step);
+  }
+  const std::vector<int64_t> partials = OldPartials(names, request);
+  for (const int64_t old : partials) {
+    Failures failures;
+    DF_RETURN_IF_ERROR(LookForFailures(env, request, old, &failures));
+    // A rank that does not know yet would take the step for one that was committed and replaced. Only the newest: a
+    // marker that can't be written must not let directories pile up.
+    if (old == partials.front() && failures.any && !failures.all_know) continue;
+    remove(PartialName(old, request.attempt), old, request.attempt);
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
   uint32_t kept = 0;
   for (const int64_t old : steps) {
     // A directory without a valid manifest is no checkpoint, and not this function's to judge.
     Manifest manifest;
-    if (!ReadCommitted(env, run_dir, old, &manifest) || ++kept <= keep) continue;
-    DF_RETURN_IF_ERROR(MoveToTrash(env, run_dir, StepName(old), old, manifest.identity.attempt));
-    trash.push_back(TrashName(old, manifest.identity.attempt));
+    if (!ReadCommitted(env, run_dir, old, &manifest) || ++kept <= request.keep) continue;
+    remove(StepName(old), old, manifest.identity.attempt);
   }
-  if (trash.empty()) return {};
-  // The new names must be durable before their contents go, or a crash could bring the old name back half-empty.
-  DF_RETURN_IF_ERROR(env->SyncDir(run_dir));
-  for (const std::string& name : trash) DF_RETURN_IF_ERROR(RemoveTree(env, Join(run_dir, name)));
-  return {};
+  Keep(EmptyTrash(env, run_dir, trash), &first);
+  return first;
+}
+
+Status RemoveFailed(Env* env, const RetainRequest& request, bool* removed) {
+  *removed = false;
+  std::vector<std::string> names;
+  bool exists = false;
+  DF_RETURN_IF_ERROR(env->List(request.run_dir, &names, &exists));
+  std::vector<std::string> trash;
+  for (const int64_t old : OldPartials(names, request)) {
+    Failures failures;
+    DF_RETURN_IF_ERROR(LookForFailures(env, request, old, &failures));
+    if (!failures.all_know) continue;
+    DF_RETURN_IF_ERROR(MoveToTrash(env, request.run_dir, PartialName(old, request.attempt), old, request.attempt));
+    trash.push_back(TrashName(old, request.attempt));
+  }
+  *removed = !trash.empty();
+  return EmptyTrash(env, request.run_dir, trash);
 }
 
 }  // namespace deepfreeze

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <new>
 
 namespace deepfreeze {
 namespace {
@@ -81,11 +82,10 @@ bool ParseAction(const std::string& text, Fault* fault) {
     fault->argument = std::strtoull(argument.c_str(), nullptr, 10);
     return !argument.empty();
   }
-  constexpr std::pair<const char*, Action> kPlain[] = {{"kill-before", Action::kKillBefore},
-                                                       {"kill-after", Action::kKillAfter},
-                                                       {"kill-half", Action::kKillHalf},
-                                                       {"short", Action::kShort},
-                                                       {"sigstop", Action::kStop}};
+  constexpr std::pair<const char*, Action> kPlain[] = {
+      {"kill-before", Action::kKillBefore}, {"kill-after", Action::kKillAfter},
+      {"kill-half", Action::kKillHalf},     {"short", Action::kShort},
+      {"sigstop", Action::kStop},           {"no-memory", Action::kThrow}};
   for (const auto& [name, action] : kPlain) {
     if (text != name) continue;
     fault->action = action;
@@ -151,6 +151,8 @@ FaultEnv::Verdict FaultEnv::Before(const char* op, const std::string& path) {
         Log(line);
         raise(SIGSTOP);
         break;
+      case Action::kThrow:
+        throw std::bad_alloc();
       case Action::kShort:
         verdict.half = halves;
         break;

@@ -1,12 +1,15 @@
-// An Env that fails, cuts short, delays, stops or kills the process at chosen calls. For tests only.
+// An Env that fails, cuts short, delays, stops, throws or kills the process at chosen calls. For tests only.
 //
 // A plan is a list of ACTION:OP:SUBSTRING:NTH separated by commas.
-//   ACTION     kill-before | kill-after | kill-half | fail=ERRNO | short | delay=MS | sigstop
+//   ACTION     kill-before | kill-after | kill-half | fail=ERRNO | short | delay=MS | sigstop |
+//              no-memory (throws std::bad_alloc)
 //              kill-half does half of a pwrite first, elsewhere it is kill-before; short does half of a pread or
 //              pwrite.
 //   OP         open pread pwrite fdatasync fsync ftruncate fallocate close rename mkdir unlink rmdir list stat
-//   fsync_dir SUBSTRING  of the path ("FROM to TO" of a rename); empty: any NTH        the call it happens at, counted
-//   from 1 over the calls that match; "N+": from there on
+//              fsync_dir
+//   SUBSTRING  of the path ("FROM to TO" of a rename); empty: any
+//   NTH        the call it happens at, counted from 1 over the calls that match; "N+": from there on
+//
 // Before a kill or stop the line "ACTION OP PATH" is appended to the log file, if there is one.
 #ifndef DEEPFREEZE_TESTING_FAULT_ENV_H_
 #define DEEPFREEZE_TESTING_FAULT_ENV_H_
@@ -20,7 +23,7 @@
 namespace deepfreeze {
 
 struct Fault {
-  enum class Action { kKillBefore, kKillAfter, kKillHalf, kFail, kShort, kDelay, kStop };
+  enum class Action { kKillBefore, kKillAfter, kKillHalf, kFail, kShort, kDelay, kStop, kThrow };
   Action action = Action::kFail;
   std::string text;       // the action as it was written
   uint64_t argument = 0;  // errno or milliseconds
@@ -51,6 +54,7 @@ class FaultEnv final : public Env {
   int64_t WallSeconds() override { return base_->WallSeconds(); }
   void SleepMillis(uint64_t ms) override { base_->SleepMillis(ms); }
   uint32_t UserId() override { return base_->UserId(); }
+  int64_t ProcessId() override { return base_->ProcessId(); }
 
   // What is to happen around one call.
   struct Verdict {

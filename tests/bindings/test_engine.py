@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
+import signal
+
 import google_crc32c
 import numpy as np
 import pytest
 
 import veloc_bindings as vb
 from tests.support import content
-from tests.support.ranks import committed, options
+from tests.support.ranks import committed, options, slots
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -58,6 +61,30 @@ def test_a_closed_engine_is_refused_and_may_be_closed_again(tmp_path):
     with pytest.raises(vb.EngineFault) as caught:
         engine.poll()
     assert caught.value.code == vb.CLOSED
+
+
+def test_a_forked_child_leaves_its_parent_s_engine_alone(tmp_path):
+    data = np.frombuffer(content.model_bytes(1, 10, 300_000), np.uint8)
+    # Rank 1 never comes, so that the slot stays in use.
+    engine = opened(tmp_path, file_size=300_000, world=2)
+    engine.submit(10, [(data, 300_000, 0)], b"", timeout=60)
+    engine.wait(10, vb.LOCAL, timeout=60)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(20)  # ends the child if a call hangs
+            with pytest.raises(vb.EngineFault, match="forked from it") as caught:
+                engine.submit(20, [(data, 300_000, 0)], b"", timeout=1)
+            engine.close()
+            status = 0 if caught.value.code == vb.INVALID else 2
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [vb.slot_inspect(slot).step for slot in slots(tmp_path)] == [10]
+    engine.submit(20, [(data, 300_000, 0)], b"", timeout=60)
+    engine.wait(20, vb.LOCAL, timeout=60)
+    engine.close()
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / ".venv" / "bin"
 SMALL = {
-    "candle_nt3": {"options": ["--batch", "1", "--steps", "4", "--every", "2"], "rows": 63},
-    "resnet50": {"options": ["--batch", "2", "--rows", "16", "--steps", "4", "--every", "2"], "rows": 16},
+    "candle_nt3": {"options": ["--batch", "1", "--steps", "2", "--every", "1"], "rows": 63},
+    "resnet50": {"options": ["--batch", "2", "--rows", "16", "--steps", "2", "--every", "1"], "rows": 16},
 }
 LAUNCHERS = {
     "alone": ([], 1),
@@ -60,9 +60,9 @@ def test_example_runs(example, launcher, tmp_path):
     output, summary = train(example, launcher, tmp_path / "run")
 
     assert summary["ranks"] == ranks
-    assert summary["steps"] == 4
+    assert summary["steps"] == 2
     assert summary["resumed_from"] is None
-    assert summary["checkpoints"] == [2, 4]
+    assert summary["checkpoints"] == [1, 2]
     assert len(summary["blocking_seconds"]) == 2
     assert len(summary["bytes_per_rank"]) == ranks and min(summary["bytes_per_rank"]) > 0
     assert 0 <= summary["test_accuracy"] <= 1
@@ -76,7 +76,7 @@ def test_example_runs(example, launcher, tmp_path):
     # Started again, the finished job has nothing left to train, and says the same of the same weights.
     if launcher == "alone":
         _, again = train(example, launcher, tmp_path / "run")
-        assert again["resumed_from"] == 4
+        assert again["resumed_from"] == 2
         assert again["test_accuracy"] == summary["test_accuracy"]
 
 
@@ -93,6 +93,18 @@ def test_batches_depend_on_their_step_alone(example):
         "assert [row for part in parts for row in part] == list(range(63))\n"
     )
     subprocess.run([sys.executable, "-c", script], cwd=ROOT / "examples" / example, check=True, timeout=60)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_every_rank_sees_every_tumour_type(ranks):
+    script = (
+        "import data\n"
+        "x, y, test_x, test_y = data.load()\n"
+        "assert x.shape == (63, data.GENES, 1) and test_x.shape == (20, data.GENES, 1)\n"
+        f"parts = [y[data.rows_of(rank, {ranks}, len(y))] for rank in range({ranks})]\n"
+        "assert all(set(part) == set(range(data.CLASSES)) for part in parts), parts\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT / "examples" / "candle_nt3", check=True, timeout=60)
 
 
 @pytest.mark.parametrize("example", SMALL)

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import deepfreeze
@@ -23,6 +24,23 @@ def test_an_error_at_the_start_ends_every_rank_with_it(tmp_path):
     assert job.returncode != 0
     assert "RunError" in output and "expected an existing parent directory" in output
     assert "WorldError" in output and "rank 0 failed" in output
+
+
+def test_one_rank_that_is_refused_ends_every_rank_with_the_reason(tmp_path):
+    job = jobs.start("ranks.py", "keras", tmp_path, 4, 2, "bad_rank=1", ranks=2)
+    output, _ = job.communicate(timeout=jobs.LIMIT_S)
+    assert job.returncode != 0
+    assert "UnsupportedError" in output and "found jit_compile=True" in output
+    assert "WorldError" in output and "rank 1 failed" in output
+
+
+def test_ranks_that_horovods_callback_makes_alike_after_the_first_step_are_saved_from_the_second_on(tmp_path):
+    jobs.run("ranks.py", "tf_keras", tmp_path, 3, 1, "keep=9", ranks=2)
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [2, 3]
+    with np.load(tmp_path / "rank-1.npz") as other:
+        file = h5.datasets(tmp_path / "run" / "step-0000000003" / "model.weights.h5")
+        trainable = [path for path in file if path.startswith("layers") and "normalization" not in path]
+        assert trainable and all(file[path].tobytes() == other[path].tobytes() for path in trainable)
 
 
 def test_the_end_of_training_is_bounded_and_names_the_rank_that_is_missing(tmp_path, testing_library):

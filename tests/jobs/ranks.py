@@ -44,6 +44,8 @@ def main() -> None:
         optimizer = deepfreeze.DistributedOptimizer(keras.optimizers.Adam(1e-3))
         broadcast = deepfreeze.BroadcastState()
     model = models.build(keras, kind, optimizer=optimizer, seed=1 + rank)
+    if rank == options.pop("bad_rank", None):
+        model.compile(model.optimizer, "mse", jit_compile=True)  # refused
     checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=every, **options)
     start = checkpoint.open(model)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 
 import pytest
 
 import veloc_bindings as vb
+from tests.support import content
 from tests.support.ranks import committed, options, ranks, slots
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -49,7 +51,8 @@ def test_slots_are_recycled(tmp_path, library):
     "fault", ["fail=ENOSPC:fallocate:.slot:2+", "fail=ENOSPC:pwrite:.slot:30+", "fail=EIO:pwrite:.slot:3"]
 )
 def test_full_or_broken_local_tier_is_passed_by_with_one_notice(tmp_path, library, fault):
-    with ranks(library, fault) as (rank,):
+    # The first commit is late, or its slot would be free again before a second one is made.
+    with ranks(library, f"{fault},delay=300:rename:manifest.json:1") as (rank,):
         rank.ask("open", **options(tmp_path, keep=4))
         for step in (10, 20, 30, 40):
             rank.ask("submit", step=step)
@@ -130,6 +133,29 @@ def test_rank_that_fails_fails_the_step_everywhere_at_once_and_only_that_step(tm
         assert [path.name for path in (tmp_path / "run").iterdir()] == ["step-0000000020"]
 
 
+def test_rank_that_looks_late_still_learns_that_the_step_failed(tmp_path, library):
+    # Rank 2's first look at step 10 ends when rank 0 has failed it, committed step 20 and cleared up after it.
+    late = "delay=1500:open:step-0000000010/manifest.json:1"
+    with ranks(library, "", "fail=EIO:fdatasync:model.weights.h5:1", late) as group:
+        for number, rank in reversed(list(enumerate(group))):
+            rank.ask("open", **options(tmp_path, number, 3, keep=1))
+            rank.ask("submit", step=10)
+        for rank in group:
+            rank.ask("submit", step=20)
+        group[0].ask("wait", step=20, level=vb.EXTERNAL)
+        for rank in (group[0], group[2]):
+            with pytest.raises(vb.EngineFault, match=r"step-0000000010: rank 1 failed: fdatasync") as caught:
+                rank.ask("wait", step=10, level=vb.EXTERNAL)
+            assert caught.value.code == vb.INCOMPLETE
+        for rank in group:
+            rank.ask("drain")
+            rank.ask("submit", step=30)
+        for rank in group:
+            rank.ask("drain")
+        # All ranks know by now, so the failed step's directory is gone.
+        assert [path.name for path in (tmp_path / "run").iterdir()] == ["step-0000000030"]
+
+
 def test_retention_keeps_the_newest(tmp_path, library):
     with ranks(library, "", "") as group:
         for number, rank in enumerate(group):
@@ -155,6 +181,36 @@ def test_retention_that_fails_becomes_one_notice(tmp_path, library):
         notices = [r["message"] for r in rank.ask("poll") if r["step"] == -1]
         assert any("could not be removed" in notice for notice in notices)
         assert list(committed(tmp_path / "run")) == [10, 20, 30]
+
+
+def test_one_directory_that_can_not_be_removed_does_not_keep_the_others(tmp_path, library):
+    # As on NFS while a reader holds one of its files open.
+    with ranks(library, "fail=EIO:rmdir:.trash-step-0000000010:1+") as (rank,):
+        rank.ask("open", **options(tmp_path, keep=1))
+        for step in (10, 20, 30, 40):
+            rank.ask("submit", step=step)
+            rank.ask("drain")
+    names = sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "run").iterdir())
+    assert names == [".trash-step-0000000010", "step"]
+    assert list(committed(tmp_path / "run")) == [40]
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_step_that_failed_on_a_full_store_gives_its_room_to_the_next(tmp_path, library, world):
+    full = "fail=ENOSPC:pwrite:step-00000000{}.partial:3"
+    with ranks(library, f"{full.format(10)},{full.format(20)}", *[""] * (world - 1)) as group:
+        for number, rank in enumerate(group):
+            rank.ask("open", **options(tmp_path, number, world))
+            rank.ask("submit", step=10)
+        for rank in group:  # then each has said that it knows
+            with pytest.raises(vb.EngineFault, match=r"No space left on device"):
+                rank.ask("wait", step=10, level=vb.EXTERNAL)
+        for rank in group:
+            rank.ask("submit", step=20)
+        for rank in group:
+            rank.ask("drain")
+        assert [path.name for path in (tmp_path / "run").iterdir()] == ["step-0000000020"]
+        assert list(committed(tmp_path / "run")) == [20]
 
 
 def test_another_attempt_replaces_the_same_step_whole(tmp_path, library):
@@ -195,6 +251,27 @@ def test_failed_checkpoint_gives_its_slot_to_a_newer_one(tmp_path, library):
         assert list(committed(tmp_path / "run")) == [20]
 
 
+@pytest.mark.parametrize(
+    ("call", "survives"),
+    [
+        ("pwrite:.slot", True),  # goes on without the local tier
+        ("pwrite:model.weights.h5", False),
+        ("open:.record.tmp", False),
+        ("list:.partial-", False),
+        ("open:step-0000000010/manifest.json", True),  # a notice: retention failed
+    ],
+)
+def test_memory_that_runs_out_fails_a_step_and_never_the_process(tmp_path, library, call, survives):
+    with ranks(library, f"no-memory:{call}:{1 + survives}") as (rank,):
+        rank.ask("open", **options(tmp_path, in_flight=1))
+        rank.ask("submit", step=10)
+        with nullcontext() if survives else pytest.raises(vb.EngineFault, match=r"could not go on: .*bad_alloc"):
+            rank.ask("wait", step=10, level=vb.EXTERNAL)
+        rank.ask("submit", step=20)  # the memory of step 10 was given back
+        rank.ask("drain")
+        assert list(committed(tmp_path / "run")) == ([10, 20] if survives else [20])
+
+
 def test_short_reads_and_writes_are_continued(tmp_path, library):
     with ranks(library, "short:pwrite::1+,short:pread::1+") as (rank,):
         rank.ask("open", **options(tmp_path, file_size=200_001))
@@ -216,10 +293,13 @@ def test_steps_must_grow_and_unknown_steps_are_refused(tmp_path, library):
         rank.ask("wait", step=10, level=vb.EXTERNAL)  # forgotten, but remembered how it ended
 
 
-def test_other_users_of_the_local_directory_are_refused(tmp_path, library):
+@pytest.mark.parametrize("inside", ["", content.RUN_ID.hex()])
+def test_other_users_of_the_local_directory_are_refused(tmp_path, library, inside):
     own = options(tmp_path)
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "local-0" / f"deepfreeze-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
+    link = tmp_path / "local-0" / f"deepfreeze-{os.geteuid()}" / inside
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(tmp_path / "elsewhere")
     with ranks(library, "") as (rank,):
         rank.ask("open", **own)
         rank.ask("submit", step=10)

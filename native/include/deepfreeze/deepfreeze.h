@@ -8,6 +8,9 @@
  * must be the last. No function calls back into the caller. The engine starts its threads in df_engine_open and has
  * joined them all when df_engine_close returns.
  *
+ * Processes: an engine belongs to the process that opened it. In a child forked from that one every call on it is
+ * DF_INVALID, except df_engine_close, which leaves the parent's engine and its files alone and returns DF_OK.
+ *
  * Errors: functions return a df_code. Unless it is DF_OK, df_error() gives the calling thread's message, valid until
  * that thread's next call into this library. Messages name the file and the system's error. Nothing aborts, exits,
  * prints, raises signals or throws across this boundary.
@@ -50,12 +53,12 @@ typedef enum df_code {
   DF_CLOSED = 7      /* the engine is shutting down */
 } df_code;
 
-/* How far a checkpoint is protected; a higher level implies the lower ones. 2 is kept for partner copies. */
+/* How far a checkpoint is protected; a higher level implies the lower ones. 2 is kept for partner copies. On ranks
+ * other than 0, external is also a checkpoint that a newer commit has replaced and removed. */
 typedef enum df_level {
   DF_CAPTURED = 0, /* in the training process's memory */
   DF_LOCAL = 1,    /* this rank's shard is on the local tier */
-  DF_EXTERNAL =
-      3 /* assembled, fsynced, committed; on ranks other than 0 also: replaced by a newer commit and removed */
+  DF_EXTERNAL = 3  /* assembled, fsynced, committed */
 } df_level;
 
 typedef struct df_engine df_engine; /* opaque; made by df_engine_open, freed by df_engine_close */
