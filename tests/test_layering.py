@@ -24,9 +24,10 @@ ALLOWED = {
     "data": {"core"},
     "cli": {"core", "thaw"},
     "progress": set(),
+    "stats": set(),
     "distributed": {"core"},
     "attempt": {"core", "freeze", "thaw", "veloc_bindings"},
-    "callback": {"attempt", "core", "freeze", "plan", "progress", "thaw", "veloc_bindings"},
+    "callback": {"attempt", "core", "freeze", "plan", "progress", "stats", "thaw", "veloc_bindings"},
     # The package itself: what it loads late, __getattr__ loads by name from a table.
     "__init__": {"core", "thaw"},
     "__main__": {"cli"},

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BIN = ROOT / ".venv" / "bin"
+BIN = Path(sys.executable).parent
 SMALL = {
     "candle_nt3": {"options": ["--batch", "1", "--steps", "2", "--every", "1"], "rows": 63},
     "resnet50": {"options": ["--batch", "2", "--rows", "16", "--steps", "2", "--every", "1"], "rows": 16},
