@@ -19,18 +19,20 @@ def _table(name):
 
 
 def load(genes=GENES):
-    """(train x, train y, test x, test y); x as NT3 takes it: scaled to [-1, 1] gene by gene, shape (samples, genes, 1).
+    """(train x, train y, test x, test y); x as NT3 takes it, shape (samples, genes, 1).
 
-    The published rows are sorted by class; the training rows come shuffled, always alike, so that every rank's share of them
-    holds all four classes. More genes than there are (NT3's published size is 60483) are zeros: the same network and memory,
+    Each sample is standardised over its genes (the test arrays were measured at another level), each gene is centred on its
+    mean over the training rows, and all of it is scaled to unit variance. The published rows are sorted by class; the
+    training rows come shuffled, always alike, so that every rank has several classes. More genes than there are (NT3's published size is 60483) are zeros: the same network and memory,
     no more information."""
     if genes < GENES:
         raise SystemExit(f"--genes {genes}: the data has {GENES} genes; give that or more")
     train, test = _table("xtrain"), _table("xtest")
-    scale = np.abs(train).max(axis=0)  # MaxAbs, fitted on the training rows alone
-    scale[scale == 0] = 1
+    train, test = ((x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True) for x in (train, test))
+    mean = train.mean(0)
+    scale = (train - mean).std()
     pad = ((0, 0), (0, genes - GENES))
-    train, test = (np.pad(x / scale, pad)[:, :, None] for x in (train, test))
+    train, test = (np.pad((x - mean) / scale, pad)[:, :, None] for x in (train, test))
     order = np.random.default_rng(0).permutation(len(train))
     return train[order], _label("ytrain")[order], test, _label("ytest")
 

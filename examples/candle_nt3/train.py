@@ -23,7 +23,9 @@ def options():
     parser.add_argument("--epochs", type=int, default=32)
     parser.add_argument("--batch", type=int, default=8, help="rows per rank and step (published: 20)")
     parser.add_argument("--genes", type=int, default=data.GENES, help="pad to so many inputs (published: 60483)")
-    parser.add_argument("--lr", type=float, default=3e-4, help="Adam's learning rate (published: SGD 0.001, 400 epochs)")
+    parser.add_argument(
+        "--lr", type=float, default=3e-4, help="Adam's first learning rate (published: SGD 0.001, 400 epochs)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="test accuracy depends on it: 63 samples are few")
     parser.add_argument("--report", type=int, default=5, help="steps between lines of progress")
     parser.add_argument("--json", metavar="FILE", help="rank 0 writes a summary there")
@@ -61,7 +63,9 @@ def main():
     x, y = x[mine], y[mine]
 
     model = nt3(args.genes, data.CLASSES)
-    optimizer = deepfreeze.DistributedOptimizer(keras.optimizers.Adam(args.lr))
+    # Falls to 0 with the last step, by the optimizer's own count, so a resumed job goes on where it was.
+    rate = keras.optimizers.schedules.CosineDecay(args.lr, max(total, 1))
+    optimizer = deepfreeze.DistributedOptimizer(keras.optimizers.Adam(rate))
     # Horovod's operations run on the host between TensorFlow's: XLA cannot compile them.
     model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
 
