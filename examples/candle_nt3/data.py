@@ -23,8 +23,8 @@ def load(genes=GENES):
 
     Each sample is standardised over its genes (the test arrays were measured at another level), each gene is centred on its
     mean over the training rows, and all of it is scaled to unit variance. The published rows are sorted by class; the
-    training rows come shuffled, always alike, so that every rank has several classes. More genes than there are (NT3's published size is 60483) are zeros: the same network and memory,
-    no more information."""
+    training rows come shuffled, always alike, so that every rank has several classes. More genes than there are (NT3's
+    published size is 60483) are zeros: the same network and memory, no more information."""
     if genes < GENES:
         raise SystemExit(f"--genes {genes}: the data has {GENES} genes; give that or more")
     train, test = _table("xtrain"), _table("xtest")

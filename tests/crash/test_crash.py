@@ -24,6 +24,7 @@ MANIFEST = "manifest.json.tmp to "
 
 # phase: (action, call, path, highest count at which it certainly happens, only rank 0 does it)
 PHASES = {
+    "capture": ("kill-before", "fallocate", ".slot", 1, False),  # handed over, and nothing of it written
     "local write": ("kill-half", "pwrite", ".slot", 30, False),
     "transfer": ("kill-half", "pwrite", "model.weights.h5", 20, False),
     "before record rename": ("kill-before", "rename", RECORD, 3, False),

@@ -1,0 +1,84 @@
+"""A rank without TensorFlow: shards.py write|read RUN RANK WORLD. Writes its shards of known tensors, or reads them all back."""
+
+import sys
+
+import numpy as np
+
+import deepfreeze
+from deepfreeze.core.placement import balanced
+from deepfreeze.core.run import Run
+from deepfreeze.core.structure import Placed, Structure
+from deepfreeze.core.tensors import PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
+from deepfreeze.freeze.handoff import Handoff, Regions
+from deepfreeze.thaw.read import read_private
+
+STEP, ATTEMPT, HEAD = 7, "ab" * 16, 512  # HEAD: bytes of the file that belong to no tensor
+SPECS = [
+    TensorSpec("kernel", "float32", (513, 211), REPLICATED),
+    TensorSpec("embedding", "float16", (70_001, 3), REPLICATED),
+    TensorSpec("bias", "float32", (211,), REPLICATED),
+    TensorSpec("iterations", "int64", (), REPLICATED),
+    TensorSpec("moving_mean", "float32", (40_000,), RANK_LOCAL),
+    TensorSpec("seed", "int64", (2,), PER_RANK),
+]
+
+
+def value(spec: TensorSpec, rank: int) -> np.ndarray:
+    """What rank holds; the same on all ranks for a replicated tensor."""
+    rng = np.random.default_rng((len(spec.name), spec.size, 0 if spec.role == REPLICATED else rank))
+    return np.frombuffer(rng.bytes(spec.nbytes), spec.dtype).reshape(spec.shape)
+
+
+def structure() -> Structure:
+    placed, offset = [], HEAD
+    for spec in SPECS:
+        if spec.role == PER_RANK:
+            placed.append(Placed(spec, "seeds/0", 0))
+            continue
+        placed.append(Placed(spec, spec.name, offset))
+        offset = placed[-1].end + 64
+    versions = {"api": "keras", "keras": "3", "tensorflow": "2"}
+    return Structure(tuple(placed), offset, versions, "full")
+
+
+def write(path: str, rank: int, world: int) -> None:
+    layout, run = structure(), Run.open(path)
+    places = {placed.spec.name: placed.offset for placed in layout.tensors}
+    arrays = [value(spec, rank) for spec in SPECS]
+    rows = [
+        (shard.tensor, shard.start, shard.nbytes, places[SPECS[shard.tensor].name] + shard.start)
+        for shard in balanced(SPECS, world)[rank]
+    ]
+    gaps = [(len(arrays) + n, 0, nbytes, offset) for n, (offset, nbytes) in enumerate(layout.gaps())]
+    arrays += [np.full(nbytes, n, np.uint8) for n, (_, nbytes) in enumerate(layout.gaps())]
+    table = np.array(sorted(rows + (gaps if rank == 0 else []), key=lambda row: row[3]), np.int64).reshape(-1, 4)
+    bases = np.array([array.__array_interface__["data"][0] for array in arrays], np.uint64)
+    handoff = Handoff(
+        path,
+        60.0,
+        rank=rank,
+        world=world,
+        file_size=layout.file_size,
+        run_id=bytes.fromhex(run.run_id),
+        attempt=bytes.fromhex(ATTEMPT),
+        structure=layout.digest,
+        run_dir=path,
+        local_dir=None,
+        chunk_bytes=65536,
+    )
+    handoff.submit(STEP, Regions(*table.T).at(bases), value(SPECS[-1], rank).tobytes(), arrays)
+    assert handoff.drain(60.0)
+    assert [report.code for report in handoff.poll()][-1] == 0
+    handoff.close()
+
+
+def read(path: str, rank: int, written_by: int) -> None:
+    with deepfreeze.read(path) as tensors:
+        for spec in SPECS[:-1]:
+            assert tensors[spec.name].tobytes() == value(spec, 0).tobytes(), spec.name
+    if rank < written_by:
+        assert read_private(path, STEP, rank)["seed"].tobytes() == value(SPECS[-1], rank).tobytes()
+
+
+if __name__ == "__main__":
+    {"write": write, "read": read}[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

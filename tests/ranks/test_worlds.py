@@ -1,0 +1,25 @@
+"""{1, 2, 3} writing ranks x {1, 2, 3} restoring ranks: bit-exact, on rank processes without TensorFlow."""
+
+import pytest
+
+from deepfreeze.core.run import Run
+from deepfreeze.thaw.verify import verify
+from tests.jobs.shards import structure
+from tests.support import jobs
+
+
+def together(what, run, ranks, world):
+    processes = [jobs.start("shards.py", what, run, rank, world) for rank in range(ranks)]
+    for process in processes:
+        output, _ = process.communicate(timeout=jobs.LIMIT_S)
+        assert process.returncode == 0, output[-3000:]
+
+
+@pytest.mark.parametrize("writers", [1, 2, 3])
+def test_what_some_ranks_wrote_any_number_of_ranks_reads_bit_exactly(tmp_path, writers):
+    run = tmp_path / "run"
+    Run.open_for_writing(run).store_structure(structure())
+    together("write", run, writers, writers)
+    assert verify(run).ok
+    for readers in (1, 2, 3):
+        together("read", run, readers, writers)
