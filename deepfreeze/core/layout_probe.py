@@ -160,7 +160,7 @@ def _identify(owner: Any, recorded: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own_variables(owner: Any) -> Iterator[Any]:
-    variables = owner.variables
+    variables = getattr(owner, "variables", ())
     if callable(variables):
         variables = variables()
     # A Keras 2 layer lists its sublayers' variables too (a Keras 3 one never gets here).

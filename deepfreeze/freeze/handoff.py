@@ -6,7 +6,9 @@ engine reports the step as released. Imports no TensorFlow: anything with a buff
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,9 @@ import numpy as np
 import veloc_bindings
 from deepfreeze.core.errors import EngineError, WaitError
 from veloc_bindings import EngineFault, LibraryError, Report
+
+# Seconds that a call into the engine waits at a stretch.
+_SLICE = 1.0
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Handoff:
         try:
             self._engine = veloc_bindings.Engine(**options)
         except EngineFault as fault:
-            raise _failed(where, "an engine", fault) from fault
+            raise self._failed("an engine", fault) from fault
 
     @property
     def unfinished(self) -> list[int]:
@@ -61,18 +66,18 @@ class Handoff:
         """
         self._held[step] = hold
         try:
-            self._engine.submit(step, regions, private, self._timeout)
+            self._patiently(lambda seconds: self._engine.submit(step, regions, private, seconds))
         except EngineFault as fault:
             del self._held[step]
-            raise _failed(self._where, f"to take step {step}", fault) from fault
+            raise self._failed(f"to take step {step}", fault) from fault
         self._unfinished.add(step)
 
     def wait(self, step: int, level: int) -> None:
         """Blocks until the step has reached the level. Raises ``WaitError`` or ``EngineError``."""
         try:
-            self._engine.wait(step, level, self._timeout)
+            self._patiently(lambda seconds: self._engine.wait(step, level, seconds))
         except EngineFault as fault:
-            raise _failed(self._where, f"step {step} to be protected", fault) from fault
+            raise self._failed(f"step {step} to be protected", fault) from fault
 
     def poll(self) -> list[Report]:
         """What changed since the last poll; drops the tensors the engine has let go of. Never blocks."""
@@ -92,12 +97,29 @@ class Handoff:
             if fault.code == veloc_bindings.TIMEOUT:
                 self._last_wait = fault
                 return False
-            raise _failed(self._where, "everything in flight to be committed", fault) from fault
+            raise self._failed("everything in flight to be committed", fault) from fault
         return True
 
     def give_up(self) -> WaitError:
         """The error to raise when ``drain`` has returned False for the last time; it names who is missing."""
-        return _failed(self._where, "everything in flight to be committed", self._last_wait)  # type: ignore[return-value]
+        return self._failed("everything in flight to be committed", self._last_wait)  # type: ignore[return-value]
+
+    def _patiently(self, call: Callable[[float], None]) -> None:
+        """Makes a call that waits, in slices, so that an interrupt from the keyboard is heard between them."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                return call(max(0.0, min(left, _SLICE)))
+            except EngineFault as fault:
+                if fault.code != veloc_bindings.TIMEOUT or left <= _SLICE:
+                    raise
+
+    def _failed(self, expected: str, fault: EngineFault) -> EngineError:
+        kind = WaitError if fault.code == veloc_bindings.TIMEOUT else EngineError
+        # The engine speaks of the last slice of a wait; the user gave a bound for all of it.
+        found = re.sub(r" after \d+ ms$", f" after {self._timeout:g} s", str(fault))
+        return kind(where=self._where, expected=expected, found=found, todo=_ADVICE.get(fault.code, _OTHERWISE))
 
     def close(self) -> None:
         """Stops the engine and drops every tensor."""
@@ -113,11 +135,7 @@ def load() -> None:
         raise EngineError(where=error.where, expected=error.expected, found=error.found, todo=error.todo) from error
 
 
-def _failed(where: str, expected: str, fault: EngineFault) -> EngineError:
-    kind = WaitError if fault.code == veloc_bindings.TIMEOUT else EngineError
-    return kind(where=where, expected=expected, found=str(fault), todo=_ADVICE.get(fault.code, "see the message above"))
-
-
+_OTHERWISE = "see the message above"
 _ADVICE = {
     veloc_bindings.TIMEOUT: "check that rank and its storage, or allow more time with timeout=",
     veloc_bindings.NO_SPACE: "free space there, or lower keep=",
