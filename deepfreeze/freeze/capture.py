@@ -52,9 +52,9 @@ class Capture:
         local = [v for v in model.non_trainable_variables if id(v) not in known]
         specs = [_spec(v, REPLICATED) for v in self._replicated] + [_spec(v, RANK_LOCAL) for v in local]
         shards = [s for s in place(specs, world)[rank] if s.tensor < len(self._replicated)]
-        self._groups = shard_ops.group(
-            [self._piece(shard) for shard in sorted(shards, key=self._write_order)], alias=world == 1
-        )
+        # Back-propagation ends with the first layer; optimizer slots follow their weights.
+        in_write_order = [tf_variable(v) for v in reversed(self._replicated)]
+        self._groups = shard_ops.group(in_write_order, [self._piece(shard) for shard in shards], alias=world == 1)
         self._updated = len(self._groups)  # the groups after these are captured at the end of the step
         self._update_traced: tuple[Any, int] | None = None
         self._patch = Patch(model, self._after_update, self._after_step)
@@ -133,10 +133,6 @@ class Capture:
     def _piece(self, shard: Shard) -> Piece:
         return Piece(shard.tensor, tf_variable(self._replicated[shard.tensor]), shard.start, shard.stop)
 
-    def _write_order(self, shard: Shard) -> int:
-        # Back-propagation ends with the first layer; optimizer slots follow their weights.
-        return -shard.tensor
-
     def _after_update(self, step: tf.Tensor) -> None:
         if tf.executing_eagerly():
             return  # all of it is captured at the end of the step
@@ -164,7 +160,7 @@ class Capture:
             return groups
         later = graph.get_operations()[self._update_traced[1] :]
         touched = {tensor.name for op in later if op.type not in _READS for tensor in op.inputs}
-        return [g for g in groups if any(graph.capture(p.variable.handle).name in touched for p in g.pieces)]
+        return [g for g in groups if any(graph.capture(v.handle).name in touched for v in g.variables)]
 
     def _capture_local(self) -> None:
         """Keras 2 makes its metrics' variables in the first step, so only now are all of them known."""
@@ -173,10 +169,9 @@ class Capture:
         known = {id(v) for v in self._replicated}
         metrics = [v for metric in getattr(self._model, "metrics", ()) for v in metric.variables]
         local = {id(v): v for v in [*self._model.variables, *metrics] if id(v) not in known}
-        variables = [v for v in local.values() if self._rank == 0 or is_seed(v)]
-        pieces = [Piece(-1, tf_variable(v), 0, _spec(v, RANK_LOCAL).nbytes) for v in variables]
-        if any(piece.nbytes for piece in pieces):
-            self._groups.append(Group([piece for piece in pieces if piece.nbytes], copy=True))
+        own = [v for v in local.values() if self._rank == 0 or is_seed(v)]
+        pieces = [Piece(-1, tf_variable(v), 0, _spec(v, RANK_LOCAL).nbytes) for v in own]
+        self._groups.append(Group([tf_variable(v) for v in local.values()], pieces, copy=True))
 
 
 def refuse(model: Any) -> None:

@@ -43,6 +43,11 @@ def test_ranks_that_horovods_callback_makes_alike_after_the_first_step_are_saved
         assert trainable and all(file[path].tobytes() == other[path].tobytes() for path in trainable)
 
 
+def test_ranks_of_a_model_with_parallel_branches_do_not_wait_for_each_other_for_ever(tmp_path):
+    jobs.run("ranks.py", "keras", tmp_path, 3, 1, "kind=branches", "keep=9", ranks=2)
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [1, 2, 3]
+
+
 def test_the_end_of_training_is_bounded_and_names_the_rank_that_is_missing(tmp_path, testing_library):
     faults = {"DEEPFREEZE_LIBRARY": testing_library, "DEEPFREEZE_FAULT": "delay=30000:rename:rank-00001.record:2"}
     job = jobs.start("ranks.py", "keras", tmp_path, 4, 2, "timeout=5", ranks=2, **faults)

@@ -39,6 +39,12 @@ def build(keras, kind: str, steps_per_execution: int = 1, optimizer=None, seed: 
         x = layers.Conv1D(64, 3)(inputs)
         x = layers.Activation("relu")(layers.BatchNormalization()(x))
         x = layers.Dense(200)(layers.Flatten()(layers.BatchNormalization()(layers.Conv1D(96, 3)(x))))
+    elif kind == "branches":
+        # Both offsets have the same gradient, which TensorFlow computes, and Horovod averages, only once.
+        x = layers.BatchNormalization()(layers.Conv1D(16, 3)(inputs)) + layers.BatchNormalization()(
+            layers.Conv1D(16, 3)(inputs)
+        )
+        x = layers.Flatten()(layers.Activation("relu")(x))
     elif kind == "lstm":
         x = layers.LSTM(80)(layers.LSTM(96, return_sequences=True)(inputs))
     else:
