@@ -111,7 +111,7 @@ class Checkpoint(Hooks):
             return self._open.attempt.step
         self.close()
         world = worlds.current(self._options.world)
-        worlds.each(world, lambda: self._prepare(model, world.rank))
+        worlds.each(world, lambda: self._prepare(model))
         again = self._trained is not None and self._trained() is model
         attempt = Attempt.start(self._run, model, self._options, world, restores=not again)
         if not again:
@@ -207,7 +207,7 @@ class Checkpoint(Hooks):
         assert self._open.saver is not None
         return self._open.saver
 
-    def _prepare(self, model: Any, rank: int) -> None:
+    def _prepare(self, model: Any) -> None:
         refuse(model)
         handoff.load()
         build_optimizer(model)
