@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 
 import deepfreeze
 from deepfreeze.thaw.verify import verify
@@ -31,6 +32,16 @@ def kill_when(job, run, step: int, one: bool, delay: float) -> None:
     jobs.kill(job)
 
 
+def phase(run) -> str:
+    """What the kill hit, as the run directory shows it."""
+    partials = list(run.glob("*.partial-*"))
+    if any((partial / "manifest.json").exists() for partial in partials):
+        return "commit"
+    if any(list(partial.glob("*.record")) for partial in partials):
+        return "transfer, some ranks done"
+    return "transfer" if partials else "training, capture or local write"
+
+
 def test_a_killed_training_resumes_and_ends_with_the_very_state_of_one_never_killed(tmp_path):
     seed = int(os.environ.get("DEEPFREEZE_TEST_SEED", time.time_ns() % 10**6))
     print(f"seed {seed} (set DEEPFREEZE_TEST_SEED to repeat)")
@@ -41,14 +52,18 @@ def test_a_killed_training_resumes_and_ends_with_the_very_state_of_one_never_kil
     jobs.run("ranks.py", "keras", whole, STEPS, EVERY, "kind=dense", ranks=2)
     run = killed / "run"
     newest = 0
+    phases: Counter[str] = Counter()
     for round_, one in enumerate([True, False, random.random() < 0.5]):
         job = jobs.start("ranks.py", "keras", killed, STEPS, EVERY, "kind=dense", "pause=0.1", ranks=2)
         kill_when(job, run, newest + EVERY, one, random.random() * 0.3)
+        phases[phase(run)] += 1
         found = deepfreeze.latest(run)
         assert found.step >= newest + EVERY, "what was committed is still there"
         assert verify(run).ok, f"round {round_}"
         newest = found.step
         assert newest < STEPS
+    print("rounds by phase:", dict(phases))
+    assert sum(phases.values()) == 3
     jobs.run("ranks.py", "keras", killed, STEPS, EVERY, "kind=dense", ranks=2)
     ends = [folder / "run" / f"step-{STEPS:010d}" / "model.weights.h5" for folder in (killed, whole)]
     h5.assert_same(*ends)
