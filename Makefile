@@ -2,7 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint clean distclean
+.PHONY: help setup demo test bench lint clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,12 +17,15 @@ demo: setup  ## train NT3 on 2 Horovod ranks, kill it, resume it, open its check
 test: setup  ## run all tests
 	@$(PYTHON) tools/run.py python -m pytest tests $(ARGS)
 
+bench: setup  ## measure everything in docs/benchmarks.md, on an idle machine (half an hour)
+	@$(PYTHON) tools/bench.py $(ARGS)
+
 lint: setup  ## formats, types, static analysis, the engine's tests under sanitizers
 	@$(PYTHON) tools/lint.py
 
 clean:  ## remove what was built, except .venv and the wheel cache
 	rm -rf build dist *.egg-info runs .pytest_cache .mypy_cache .ruff_cache veloc_bindings/*.so
-	find deepfreeze veloc_bindings examples tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find benchmarks deepfreeze veloc_bindings examples tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean  ## remove .venv too
-	rm -rf .venv
+distclean: clean  ## remove .venv and the benchmarks' .venv-peers too
+	rm -rf .venv .venv-peers

@@ -12,7 +12,7 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,12 @@ from deepfreeze.core.config import Options
 from deepfreeze.core.errors import EngineError, Error, OptionError
 from deepfreeze.core.hooks import Hooks
 from deepfreeze.core.keras_model import build_optimizer, tf_variable
-from deepfreeze.core.placement import balanced
-from deepfreeze.freeze import handoff
+from deepfreeze.core.placement import PLACEMENTS
+from deepfreeze.freeze import engine_buffers, handoff
 from deepfreeze.freeze.capture import Capture, refuse
+from deepfreeze.freeze.engine_buffers import EngineBuffers
+from deepfreeze.freeze.graph_buffers import GraphBuffers
+from deepfreeze.freeze.pieces import Captured
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.progress import Progress
@@ -57,9 +60,12 @@ class Checkpoint(Hooks):
         on_error: "raise" or "warn", at the next batch, when a checkpoint failed.
         final: also save the last step, if it has no checkpoint when training ends.
         state: "full" (weights, optimizer, seeds) or "weights".
-        more: slots (checkpoints per rank on the local tier, 2), writers (threads, 2), chunk_bytes (4 MiB), timeout
-            (seconds for every wait, 600), world (an mpi4py communicator in place of Horovod's ranks), verbose (1: a progress
-            line while training's end waits for the last commit).
+        more: slots (checkpoints per rank on the local tier, 2), writers (threads, 2), chunk_bytes (4 MiB), nice (of the
+            engine's threads, 10: the training goes first), placement ("per_layer": each layer cut over the ranks;
+            "contiguous": one range of the file per rank), capture ("auto": into the engine's memory where TensorFlow lets
+            the engine register its op; "graph": by TensorFlow's own ops alone), timeout (seconds for every wait, 600), world
+            (an mpi4py communicator in place of Horovod's ranks), verbose (1: a progress line while training's end waits
+            for the last commit).
 
     Raises ``OptionError`` here; ``RunError``, ``LockedError``, ``UnsupportedError``, ``StructureError``, ``CorruptError`` when
     training begins; ``EngineError``, ``WaitError`` while it goes on. After any of them nothing that was committed is lost.
@@ -99,7 +105,7 @@ class Checkpoint(Hooks):
         self._trained: weakref.ref | None = None
         self._target = _NEVER
         self._step = -1  # iterations done when the last execution ended
-        self._last: tuple[int, Sequence[Any]] | None = None  # the state at the end of the last epoch
+        self._last: tuple[int, Captured] | None = None  # the state at the end of the last epoch
         self.stats = Stats()
 
     def open(self, model: Any) -> int:
@@ -129,9 +135,17 @@ class Checkpoint(Hooks):
         attempt, world = self._attempt, self._attempt.world
         self._trained = weakref.ref(self.model)
 
+        # One path on all ranks: it shows in the graph, which must be the same everywhere.
+        against = "asked for" if self._options.capture == "graph" else engine_buffers.reason_against()
+        reasons = [reason for reason in world.gather(against) if reason is not None]
+        if reasons:
+            log.info("capturing by TensorFlow's own ops: %s", reasons[0])
+
         def make() -> Capture:
             self._check_executions()
-            return Capture(self.model, self._options.state, world.rank, world.size, balanced)
+            buffers = GraphBuffers() if reasons else EngineBuffers()
+            place = PLACEMENTS[self._options.placement]
+            return Capture(self.model, self._options.state, world.rank, world.size, place, buffers)
 
         with self._closing_on_error():
             capture = self._open.capture = worlds.each(world, make)
@@ -150,25 +164,29 @@ class Checkpoint(Hooks):
                 self._open_saver()
             begin = time.perf_counter()
         self._hear()
-        captured, due = self._target, self._policy.next_step(self._step)
+        captured, due, executed = self._target, self._policy.next_step(self._step), step - self._step
         if captured <= step:
-            self._save(captured, self._capture.collect(captured), begin)
+            self._save(captured, lambda: self._saver.collect(captured))
             due = self._policy.next_step(captured)
         if due <= step:
             if captured != _NEVER:
-                self._fail(_too_often(captured, due, step - self._step))
+                self._fail(_too_often(captured, due, executed))
             log.warning("the ranks were not alike when training began: step %d is not saved", due)
         self._step = step
         if captured <= step or captured == _NEVER:
             self._target = self._policy.next_step(step)
             self._capture.arm(self._target)
+        if self._target <= step + executed:
+            self._reserve()  # the next execution may capture: waiting here, an interrupt is heard
+        if captured in self.stats.steps[-1:]:
+            self.stats.blocking.append(time.perf_counter() - begin)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Keeps the state of the last step: after the last epoch, Keras may replace weights by averages or by the best."""
         over = epoch + 1 == self.params.get("epochs") or self.model.stop_training
         step = self._iterations()
         if self._options.final and over and self._open.saver is not None and step not in self.stats.steps:
-            self._last = (step, self._capture.take())
+            self._last = (step, self._saver.take())
 
     def on_train_end(self, logs: Any = None) -> None:
         """Saves the last step and returns when everything in flight is committed."""
@@ -177,8 +195,10 @@ class Checkpoint(Hooks):
                 step = self._iterations()
                 if self._options.final and step not in self.stats.steps:
                     begin = time.perf_counter()
-                    kept = self._last[1] if self._last is not None and self._last[0] == step else self._capture.take()
-                    self._save(step, kept, begin)
+                    last = self._last
+                    self._save(step, lambda: last[1] if last is not None and last[0] == step else self._saver.take())
+                    if step in self.stats.steps[-1:]:
+                        self.stats.blocking.append(time.perf_counter() - begin)
                 self._last = None
                 self._drain()
         finally:
@@ -227,14 +247,19 @@ class Checkpoint(Hooks):
         self._open.saver = Saver(self.model, self._capture, attempt.target, attempt.world, self._options)
         self.stats.nbytes = self._saver.nbytes
 
-    def _save(self, step: int, buffers: Sequence[Any], begin: float) -> None:
+    def _save(self, step: int, collect: Callable[[], Captured]) -> None:
         try:
-            self._saver.save(step, buffers)
+            self._saver.save(step, collect())
         except EngineError as error:
             self._fail(error)
             return
         self.stats.steps.append(step)
-        self.stats.blocking.append(time.perf_counter() - begin)
+
+    def _reserve(self) -> None:
+        try:
+            self._saver.reserve()
+        except EngineError as error:
+            self._fail(error)
 
     def _hear(self) -> None:
         for report in self._saver.poll():

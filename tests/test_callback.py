@@ -351,7 +351,7 @@ def test_a_failed_write_can_be_a_warning_and_the_next_checkpoint_succeeds(run, t
 
 
 def test_a_full_local_tier_is_passed_by_with_one_warning(run, testing_library):
-    told = train_with_fault(run, testing_library, "fail=ENOSPC:fallocate:.slot:1+", 6, "every=1", "keep=10")
+    told = train_with_fault(run, testing_library, "fail=ENOSPC:mmap:.slot:1+", 6, "every=1", "keep=10")
     assert told["error"] is None
     assert len(told["warnings"]) == 1 and "No space left" in told["warnings"][0]
     assert steps(run) == [1, 2, 3, 4, 5, 6]

@@ -43,8 +43,9 @@ INCLUDES = {
     "local": {"base", "format"},
     "store": {"base", "format"},
     "engine": {"base", "format", "local", "store", "deepfreeze"},
-    "capi": {"base", "format", "local", "store", "engine", "deepfreeze"},
-    "testing": {"base", "format", "local", "store", "engine", "capi", "deepfreeze"},
+    "graph": {"base", "format", "local", "store", "engine", "deepfreeze"},
+    "capi": {"base", "format", "local", "store", "engine", "graph", "deepfreeze"},
+    "testing": {"base", "format", "local", "store", "engine", "graph", "capi", "deepfreeze"},
     "include": set(),  # the public header: C, and the standard library alone
 }
 

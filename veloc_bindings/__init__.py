@@ -1,5 +1,6 @@
 """Bindings of the native engine: ctypes and the standard library, nothing else. Importing loads no library."""
 
+from ._fault import EngineFault
 from ._library import LibraryError
 from ._table import (
     CAPTURED,
@@ -14,9 +15,9 @@ from ._table import (
     OK,
     TIMEOUT,
 )
+from .area import Area, register_tensorflow
 from .engine import (
     Engine,
-    EngineFault,
     Report,
     SlotInfo,
     commit,
@@ -39,6 +40,7 @@ __all__ = [
     "NO_SPACE",
     "OK",
     "TIMEOUT",
+    "Area",
     "Engine",
     "EngineFault",
     "LibraryError",
@@ -47,6 +49,7 @@ __all__ = [
     "commit",
     "crc32c",
     "region_array",
+    "register_tensorflow",
     "slot_inspect",
     "slot_transfer",
     "version",

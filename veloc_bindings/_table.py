@@ -44,7 +44,7 @@ class Options(c.Structure):
         ("slots", c.c_uint32),
         ("writers", c.c_uint32),
         ("keep", c.c_uint32),
-        ("reserved", c.c_uint32),
+        ("nice", c.c_uint32),
         ("chunk_bytes", c.c_uint64),
         ("file_size", c.c_uint64),
         ("commit_timeout_ms", c.c_uint64),
@@ -84,7 +84,17 @@ class CSlotInfo(c.Structure):
     ]
 
 
-STRUCTS = {"df_region": Region, "df_options": Options, "df_report": CReport, "df_slot_info": CSlotInfo}
+class Piece(c.Structure):
+    _fields_ = [("source", c.c_uint64), ("start", c.c_uint64), ("nbytes", c.c_uint64), ("place", c.c_uint64)]
+
+
+STRUCTS = {
+    "df_region": Region,
+    "df_options": Options,
+    "df_report": CReport,
+    "df_slot_info": CSlotInfo,
+    "df_piece": Piece,
+}
 
 _engine = c.c_void_p  # df_engine*
 
@@ -99,10 +109,26 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c.c_int,
         [_engine, c.c_int64, c.POINTER(Region), c.c_size_t, c.c_void_p, c.c_uint64, c.c_uint64],
     ),
+    "df_engine_plan": (
+        c.c_int,
+        [_engine, c.POINTER(Region), c.c_size_t, c.c_uint64, c.c_uint64, c.POINTER(c.c_uint64)],
+    ),
+    "df_engine_reserve": (c.c_int, [_engine, c.c_uint64]),
     "df_engine_wait": (c.c_int, [_engine, c.c_int64, c.c_int, c.c_uint64]),
     "df_engine_poll": (c.c_int, [_engine, c.POINTER(CReport), c.c_size_t, c.POINTER(c.c_size_t)]),
     "df_engine_drain": (c.c_int, [_engine, c.c_uint64]),
     "df_engine_close": (c.c_int, [_engine]),
+    "df_area_open": (c.c_int, [c.POINTER(c.c_uint64)]),
+    "df_area_group": (c.c_int, [c.c_uint64, c.c_uint64, c.POINTER(Piece), c.c_size_t]),
+    "df_area_attach": (c.c_int, [c.c_uint64, _engine, c.c_uint64]),
+    "df_area_capture": (
+        c.c_int,
+        [c.c_uint64, c.c_uint64, c.POINTER(c.c_void_p), c.POINTER(c.c_uint64), c.c_size_t],
+    ),
+    "df_area_collect": (c.c_int, [c.c_uint64, c.POINTER(c.c_void_p), c.POINTER(c.c_int32)]),
+    "df_area_drop": (c.c_int, [c.c_uint64]),
+    "df_area_close": (c.c_int, [c.c_uint64]),
+    "df_tensorflow_register": (c.c_int, []),
     "df_slot_inspect": (c.c_int, [c.c_char_p, c.POINTER(CSlotInfo)]),
     "df_slot_transfer": (c.c_int, [c.c_char_p, c.c_char_p]),
     "df_commit": (c.c_int, [c.c_char_p, c.c_int64, c.POINTER(c.c_uint8)]),

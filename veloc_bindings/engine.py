@@ -12,21 +12,13 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from . import _table
+from ._fault import EngineFault
+from ._fault import check as _check
 from ._library import library
+from .area import Area
 
 FOREVER = 2**63  # milliseconds; the engine cuts it to a year
 _POLL = 64
-
-
-class EngineFault(RuntimeError):
-    """A call failed. ``code`` is one of the constants (``TIMEOUT``, ``IO``, ...), ``message`` the engine's own words."""
-
-    def __init__(self, code: int, message: str) -> None:
-        self.code, self.message = code, message
-        super().__init__(code, message)
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class Report(NamedTuple):
@@ -54,11 +46,6 @@ class SlotInfo(NamedTuple):
     run_id: bytes
     attempt: bytes
     structure: bytes
-
-
-def _check(code: int) -> None:
-    if code != _table.OK:
-        raise EngineFault(code, library().df_error().decode(errors="replace"))
 
 
 def _milliseconds(timeout: float | None) -> int:
@@ -129,6 +116,7 @@ class Engine:
         slots: int = 2,
         writers: int = 2,
         keep: int = 2,
+        nice: int = 0,
         chunk_bytes: int = 4 << 20,
         commit_timeout: float = 600.0,
     ) -> None:
@@ -142,7 +130,7 @@ class Engine:
             slots=slots,
             writers=writers,
             keep=keep,
-            reserved=0,
+            nice=nice,
             chunk_bytes=chunk_bytes,
             file_size=file_size,
             commit_timeout_ms=_milliseconds(commit_timeout),
@@ -174,6 +162,24 @@ class Engine:
             self._open_handle(), step, array, len(array), private or None, len(private), _milliseconds(timeout)
         )
         _check(code)
+
+    def plan(self, regions: Any, private_nbytes: int = 0, side_nbytes: int = 0) -> list[int]:
+        """Fixes the regions of every capture into the engine's own memory (their addresses are not looked at). Returns where
+        each lies in such a memory, and at the end where the ``side_nbytes`` begin that belong to no region."""
+        array = region_array(regions)
+        places = (c.c_uint64 * (len(array) + 1))()
+        _check(
+            self._library.df_engine_plan(self._open_handle(), array, len(array), private_nbytes, side_nbytes, places)
+        )
+        return list(places)
+
+    def reserve(self, timeout: float | None = None) -> None:
+        """Blocks until there is memory for the next capture, and keeps it."""
+        _check(self._library.df_engine_reserve(self._open_handle(), _milliseconds(timeout)))
+
+    def attach(self, area: Area, timeout: float | None = None) -> None:
+        """From its next capture on, the area's memory is this engine's. A capture waits for memory ``timeout`` seconds."""
+        _check(self._library.df_area_attach(area.number, self._open_handle(), _milliseconds(timeout)))
 
     def wait(self, step: int, level: int = _table.EXTERNAL, timeout: float | None = None) -> None:
         _check(self._library.df_engine_wait(self._open_handle(), step, level, _milliseconds(timeout)))

@@ -25,6 +25,9 @@ class Options:
     slots: int = 2
     writers: int = 2
     chunk_bytes: int = 4 << 20
+    nice: int = 10
+    placement: str = "per_layer"
+    capture: str = "auto"
     timeout: float = 600.0
     world: Any = None
     verbose: int = 1
@@ -44,6 +47,7 @@ class Options:
         for name in ("keep", "in_flight", "slots", "writers"):
             _check(name, given.get(name, 1), _is_count, "a whole number, 1 or more")
         _check("chunk_bytes", options.chunk_bytes, lambda n: _is_count(n) and n % 4096 == 0, "a multiple of 4096 bytes")
+        _check("nice", options.nice, lambda n: type(n) is int and 0 <= n <= 19, "a whole number from 0 to 19")
         _check("timeout", options.timeout, lambda t: type(t) in (int, float) and 0 < t < 1e9, "seconds, more than 0")
         for name, allowed in _CHOICES.items():
             _check(name, getattr(options, name), allowed.__contains__, "one of " + ", ".join(map(repr, allowed)))
@@ -57,6 +61,8 @@ _CHOICES: dict[str, tuple] = {
     "on_error": ("raise", "warn"),
     "final": (True, False),
     "state": ("full", "weights"),
+    "placement": ("per_layer", "contiguous"),
+    "capture": ("auto", "graph"),
 }
 
 

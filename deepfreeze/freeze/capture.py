@@ -19,16 +19,19 @@ from deepfreeze.core.placement import Placement, Shard
 from deepfreeze.core.structure import Structure
 from deepfreeze.core.tensors import PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
 from deepfreeze.freeze import shard_ops
+from deepfreeze.freeze.graph_buffers import as_bytes
 from deepfreeze.freeze.optimizer_patch import Patch
-from deepfreeze.freeze.shard_ops import Flag, Group, Piece
+from deepfreeze.freeze.pieces import Buffers, Captured, Piece
+from deepfreeze.freeze.shard_ops import Flag, Group
 
 
 @dataclass(frozen=True)
 class Layout:
     """Where captured bytes belong: one row per region, sorted by file offset.
 
-    ``group``: index into the groups, ``place``: byte offset in that group's buffer, ``nbytes``, ``file_offset``: int64 arrays
-    of one element per region. ``private``: (group, place, nbytes) of each per-rank tensor, in the structure's order.
+    ``group``: number of the group, ``place``: byte offset in the group, where its pieces lie one after the other,
+    ``nbytes``, ``file_offset``: int64 arrays of one element per region. ``private``: (group, place, nbytes) of each per-rank
+    tensor, in the structure's order.
     """
 
     group: np.ndarray
@@ -39,10 +42,11 @@ class Layout:
 
 
 class Capture:
-    """The capture ops of one model on one rank, installed from construction to ``close``."""
+    """The capture ops of one model on one rank, installed from construction to ``close``; they write to ``buffers``."""
 
-    def __init__(self, model: Any, state: str, rank: int, world: int, place: Placement) -> None:
+    def __init__(self, model: Any, state: str, rank: int, world: int, place: Placement, buffers: Buffers) -> None:
         refuse(model)
+        self.buffers = buffers
         self._model = model
         self._rank = rank
         self._state = state
@@ -54,36 +58,36 @@ class Capture:
         shards = [s for s in place(specs, world)[rank] if s.tensor < len(self._replicated)]
         # Back-propagation ends with the first layer; optimizer slots follow their weights.
         in_write_order = [tf_variable(v) for v in reversed(self._replicated)]
-        self._groups = shard_ops.group(in_write_order, [self._piece(shard) for shard in shards], alias=world == 1)
+        self._groups = shard_ops.group(in_write_order, [self._piece(shard) for shard in shards], buffers)
         self._updated = len(self._groups)  # the groups after these are captured at the end of the step
         self._update_traced: tuple[Any, int] | None = None
         self._patch = Patch(model, self._after_update, self._after_step)
 
     @property
     def groups(self) -> list[Group]:
-        """All groups, in the order of ``collect``."""
+        """All groups, in the order of their numbers."""
         return self._groups
 
     def fingerprint(self) -> int:
         """A checksum of the replicated variables' values, read where they lie: the same on ranks that are alike."""
         crc = 0
         for variable in self._replicated:
-            crc = veloc_bindings.crc32c(shard_ops.as_bytes(tf_variable(variable).read_value()), crc)
+            crc = veloc_bindings.crc32c(as_bytes(tf_variable(variable).read_value()), crc)
         return crc
 
     def arm(self, step: int) -> None:
         """Sets the step to capture."""
         self._flag.arm(step)
 
-    def take(self) -> list[tf.Tensor]:
-        """Captures the state as it is now, between two executions; returns the buffers as ``collect`` does."""
+    def take(self) -> Captured:
+        """Captures the state as it is now, between two executions."""
         for group in self._groups:
             group.take()
-        return [group.read() for group in self._groups]
+        return self.buffers.collect()
 
-    def collect(self, step: int) -> list[tf.Tensor]:
-        """What the graph captured at ``step``: the buffers, one per group. They are TensorFlow's own and stay as they are
-        while referenced. Raises ``EngineError`` if another step was captured last."""
+    def collect(self, step: int) -> Captured:
+        """What the graph captured at ``step``. Raises ``EngineError`` if another step was captured last, ``EngineFault`` if
+        there was no memory."""
         if self._flag.captured != step:
             raise EngineError(
                 where=f"step {step}",
@@ -91,7 +95,7 @@ class Capture:
                 found=f"the last one captured is {self._flag.captured}",
                 todo="check that model.train_step applies the optimizer once per step",
             )
-        return [group.read() for group in self._groups]
+        return self.buffers.collect()
 
     def layout(self, probe: Probe, structure: Structure) -> Layout:
         """Joins what is captured with where it belongs. Raises ``UnsupportedError`` if they don't match."""
@@ -129,6 +133,7 @@ class Capture:
     def close(self) -> None:
         """Takes the capture out of the model again."""
         self._patch.close()
+        self.buffers.close()
 
     def _piece(self, shard: Shard) -> Piece:
         return Piece(shard.tensor, tf_variable(self._replicated[shard.tensor]), shard.start, shard.stop)
@@ -171,7 +176,7 @@ class Capture:
         local = {id(v): v for v in [*self._model.variables, *metrics] if id(v) not in known}
         own = [v for v in local.values() if self._rank == 0 or is_seed(v)]
         pieces = [Piece(-1, tf_variable(v), 0, _spec(v, RANK_LOCAL).nbytes) for v in own]
-        self._groups.append(Group([tf_variable(v) for v in local.values()], pieces, copy=True))
+        self._groups.append(Group([tf_variable(v) for v in local.values()], pieces, self.buffers))
 
 
 def refuse(model: Any) -> None:

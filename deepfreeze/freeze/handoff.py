@@ -16,7 +16,7 @@ import numpy as np
 
 import veloc_bindings
 from deepfreeze.core.errors import EngineError, WaitError
-from veloc_bindings import EngineFault, LibraryError, Report
+from veloc_bindings import Area, EngineFault, LibraryError, Report
 
 # Seconds that a call into the engine waits at a stretch.
 _SLICE = 1.0
@@ -52,7 +52,7 @@ class Handoff:
         try:
             self._engine = veloc_bindings.Engine(**options)
         except EngineFault as fault:
-            raise self._failed("an engine", fault) from fault
+            raise self.error(fault, "an engine") from fault
 
     @property
     def unfinished(self) -> list[int]:
@@ -69,15 +69,31 @@ class Handoff:
             self._patiently(lambda seconds: self._engine.submit(step, regions, private, seconds))
         except EngineFault as fault:
             del self._held[step]
-            raise self._failed(f"to take step {step}", fault) from fault
+            raise self.error(fault, f"to take step {step}") from fault
         self._unfinished.add(step)
+
+    def plan(self, regions: np.ndarray, private_nbytes: int, side_nbytes: int) -> list[int]:
+        """Fixes the regions (rows as of ``Regions.at``, addresses 0) of captures into the engine's memory; returns their
+        places in it, and at the end where the side bytes begin."""
+        return self._engine.plan(regions, private_nbytes, side_nbytes)
+
+    def attach(self, area: Area) -> None:
+        """From its next capture on, the area's memory is the engine's."""
+        self._engine.attach(area, self._timeout)
+
+    def reserve(self) -> None:
+        """Waits until there is memory for the next capture. Raises ``WaitError`` or ``EngineError``."""
+        try:
+            self._patiently(self._engine.reserve)
+        except EngineFault as fault:
+            raise self.error(fault, "memory for the next capture") from fault
 
     def wait(self, step: int, level: int) -> None:
         """Blocks until the step has reached the level. Raises ``WaitError`` or ``EngineError``."""
         try:
             self._patiently(lambda seconds: self._engine.wait(step, level, seconds))
         except EngineFault as fault:
-            raise self._failed(f"step {step} to be protected", fault) from fault
+            raise self.error(fault, f"step {step} to be protected") from fault
 
     def poll(self) -> list[Report]:
         """What changed since the last poll; drops the tensors the engine has let go of. Never blocks."""
@@ -97,12 +113,12 @@ class Handoff:
             if fault.code == veloc_bindings.TIMEOUT:
                 self._last_wait = fault
                 return False
-            raise self._failed("everything in flight to be committed", fault) from fault
+            raise self.error(fault, "everything in flight to be committed") from fault
         return True
 
     def give_up(self) -> WaitError:
         """The error to raise when ``drain`` has returned False for the last time; it names who is missing."""
-        return self._failed("everything in flight to be committed", self._last_wait)  # type: ignore[return-value]
+        return self.error(self._last_wait, "everything in flight to be committed")  # type: ignore[return-value]
 
     def _patiently(self, call: Callable[[float], None]) -> None:
         """Makes a call that waits, in slices, so that an interrupt from the keyboard is heard between them."""
@@ -115,10 +131,11 @@ class Handoff:
                 if fault.code != veloc_bindings.TIMEOUT or left <= _SLICE:
                     raise
 
-    def _failed(self, expected: str, fault: EngineFault) -> EngineError:
+    def error(self, fault: EngineFault, expected: str) -> EngineError:
+        """The error to raise for a call that failed."""
         kind = WaitError if fault.code == veloc_bindings.TIMEOUT else EngineError
         # The engine speaks of the last slice of a wait; the user gave a bound for all of it.
-        found = re.sub(r" after \d+ ms$", f" after {self._timeout:g} s", str(fault))
+        found = re.sub(r" after \d+ ms(?=$|\.)", f" after {self._timeout:g} s", str(fault))
         return kind(where=self._where, expected=expected, found=found, todo=_ADVICE.get(fault.code, _OTHERWISE))
 
     def close(self) -> None:

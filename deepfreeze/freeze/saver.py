@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from deepfreeze.core.config import Options
 from deepfreeze.core.errors import StructureError
@@ -20,10 +18,12 @@ from deepfreeze.core.layout_probe import Probe, probe_file
 from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Structure
 from deepfreeze.core.world import World, each, on_rank_0
-from deepfreeze.freeze import local_tier, shard_ops, skeleton
+from deepfreeze.freeze import local_tier, skeleton
 from deepfreeze.freeze.capture import Capture, Layout
+from deepfreeze.freeze.engine_buffers import EngineBuffers
 from deepfreeze.freeze.handoff import Handoff, Regions
-from veloc_bindings import EXTERNAL, LOCAL, Report
+from deepfreeze.freeze.pieces import Captured
+from veloc_bindings import EXTERNAL, LOCAL, EngineFault, Report
 
 log = logging.getLogger("deepfreeze")
 
@@ -39,20 +39,34 @@ class Target:
     attempt: str
 
 
+@dataclass(frozen=True)
+class _Form:
+    """A rank's part of every checkpoint, for captures of one form: regions, and (buffer, place, nbytes) of what is
+    private."""
+
+    regions: Regions
+    private: tuple[tuple[int, int, int], ...]
+
+
 class Saver:
     """Saves captured steps. Opening it is collective: every rank must, after the first step, when all variables exist."""
 
     def __init__(self, model: Any, capture: Capture, target: Target, world: World, options: Options) -> None:
         self._options = options
+        self._capture = capture
         self._run_id = target.run_id
         probe = each(world, lambda: probe_file(model, options.state))
         structure, gaps = _agree(probe, target, world, framework_of(model), options.state)
         layout = each(world, lambda: capture.layout(probe, structure))
-        self._private = layout.private
-        self._regions, self._skeleton = _with_gaps(layout, structure, gaps, len(capture.groups))
-        self.nbytes = int(self._regions.nbytes.sum())
+        regions, self._skeleton = _with_gaps(layout, structure, gaps, len(capture.groups))
+        self._loose = _Form(regions, layout.private)
+        self.nbytes = int(regions.nbytes.sum())
         self._local = self._local_tier(target, world)
         self._handoff = each(world, lambda: self._open_engine(structure, target, world))
+        self._planned: _Form | None = None
+        buffers = capture.buffers
+        if isinstance(buffers, EngineBuffers):
+            self._planned = each(world, lambda: self._plan(buffers))
 
     def _open_engine(self, structure: Structure, target: Target, world: World) -> Handoff:
         options = self._options
@@ -65,6 +79,7 @@ class Saver:
             slots=options.slots,
             writers=options.writers,
             keep=options.keep,
+            nice=options.nice,
             chunk_bytes=options.chunk_bytes,
             file_size=structure.file_size,
             commit_timeout=options.timeout,
@@ -75,12 +90,63 @@ class Saver:
             local_dir=None if self._local is None else str(self._local),
         )
 
-    def save(self, step: int, buffers: Sequence[tf.Tensor]) -> None:
+    def _plan(self, buffers: EngineBuffers) -> _Form:
+        """Lets captures go to the engine's memory from now on, each piece to the place of its region there."""
+        loose, groups = self._loose, len(buffers.groups)
+        regions = loose.regions
+        named = list(zip(regions.buffer.tolist(), regions.place.tolist()))
+        # What is in no region of this rank: seeds, and variables that Keras does not save.
+        sides: dict[tuple[int, int], int] = {}
+        for group, pieces in enumerate(buffers.groups):
+            at = 0
+            for piece in pieces:
+                sides[group, at] = piece.nbytes
+                at += piece.nbytes
+        for name in named:
+            sides.pop(name, None)
+        private_nbytes = sum(nbytes for _, _, nbytes in loose.private)
+        rows = regions.at(np.zeros(groups + 1, np.uint64))
+        *found, side = self._handoff.plan(rows, private_nbytes, sum(_padded(nbytes) for nbytes in sides.values()))
+        # A tensor in two datasets is captured once, to the first one's place.
+        places = dict(zip(reversed(named), reversed(found)))
+        for name, nbytes in sides.items():
+            places[name] = side
+            side += _padded(nbytes)
+        buffers.plan(places)
+        self._handoff.attach(buffers.area)
+        between = regions.buffer == groups
+        moved = [place if gap else places[name] for name, place, gap in zip(named, regions.place, between)]
+        return _Form(
+            replace(regions, buffer=between.astype(np.int64), place=np.array(moved, np.int64)),
+            tuple((0, places[group, place], nbytes) for group, place, nbytes in loose.private),
+        )
+
+    def collect(self, step: int) -> Captured:
+        """What the graph captured at ``step``. Raises ``EngineError``, ``WaitError``."""
+        try:
+            return self._capture.collect(step)
+        except EngineFault as fault:
+            raise self._handoff.error(fault, f"memory for the capture of step {step}") from fault
+
+    def take(self) -> Captured:
+        """Captures the state as it is now, between two executions. Raises as ``collect`` does."""
+        try:
+            return self._capture.take()
+        except EngineFault as fault:
+            raise self._handoff.error(fault, "memory for a capture") from fault
+
+    def reserve(self) -> None:
+        """Waits until there is memory for the next capture, so that the graph need not. Raises as ``collect`` does."""
+        if self._planned is not None:
+            self._handoff.reserve()
+
+    def save(self, step: int, captured: Captured) -> None:
         """Hands over what was captured as the checkpoint of ``step``, and waits for the level that the options ask for.
         Raises ``EngineError``, ``WaitError``."""
-        bases = np.append(shard_ops.addresses(buffers), np.uint64(self._skeleton.__array_interface__["data"][0]))
-        views = [memoryview(buffers[group])[place : place + nbytes] for group, place, nbytes in self._private]
-        self._handoff.submit(step, self._regions.at(bases), b"".join(views), buffers)
+        form = self._planned if captured.planned and self._planned is not None else self._loose
+        bases = np.append(captured.bases, np.uint64(self._skeleton.__array_interface__["data"][0]))
+        private = b"".join(captured.read(*where) for where in form.private)
+        self._handoff.submit(step, form.regions.at(bases), private, captured.hold)
         if self._options.wait_for in LEVELS:
             self._handoff.wait(step, LEVELS[self._options.wait_for])
 
@@ -115,6 +181,10 @@ class Saver:
         if chosen is None and self._options.local is not None:
             log.warning("no room for %d bytes on a local tier of %s: writing to %s directly", need, here, target.run)
         return chosen
+
+
+def _padded(nbytes: int) -> int:
+    return -(-nbytes // 64) * 64
 
 
 def _agree(probe: Probe, target: Target, world: World, framework: dict, state: str) -> tuple[Structure, list[bytes]]:

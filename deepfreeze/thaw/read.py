@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
-import google_crc32c
 import numpy as np
 
 from deepfreeze.core import names
@@ -16,10 +15,12 @@ from deepfreeze.core.fields import DAMAGED
 from deepfreeze.core.manifest import Manifest
 from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Placed, Structure
+from deepfreeze.thaw.extents import Extents, Landing, Reading
 from deepfreeze.thaw.locate import CheckpointInfo, choose, describe
+from deepfreeze.thaw.memory import Room, numpy_room
 from deepfreeze.thaw.records import merge, read_record, uncovered
+from deepfreeze.thaw.source import Source
 
-_PIECE = 4 << 20  # bytes of a partly wanted extent that are in memory at once, and kept for the next tensor
 _RETRIES = 10  # retention may delete the newest checkpoint only after a newer one exists
 
 
@@ -37,13 +38,12 @@ class TensorReader(Mapping[str, np.ndarray]):
         self.structure: Structure = run.structure(self._manifest.structure)
         folder = run.step_path(step)
         self.path: Path = folder / names.MODEL_FILE
-        self._kept: tuple[int, bytes] = (-1, b"")  # the extent that was partly wanted last, by its number
         if self.structure.file_size != self._manifest.file_size:
             raise self._error(f"{self._manifest.file_size} bytes (manifest)", f"{self.structure.file_size} (structure)")
         records = [read_record(folder, self._manifest, rank) for rank in range(self._manifest.world_size)]
         self._private = split_private(self.structure, records[0].private, folder / names.record_file(0))
-        self._extents = merge(records)
-        for kind, offset, nbytes in uncovered(self._extents, self._manifest.file_size)[:1]:
+        table = merge(records)
+        for kind, offset, nbytes in uncovered(table, self._manifest.file_size)[:1]:
             raise self._error("records that cover every byte once", f"bytes {offset} to {offset + nbytes} {kind}")
         try:
             self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -53,17 +53,30 @@ class TensorReader(Mapping[str, np.ndarray]):
         if size != self._manifest.file_size:
             self.close()
             raise self._error(f"{self._manifest.file_size} bytes", f"{size} bytes")
+        self._source = Source(self._fd, self.path, size)
+        self._extents = Extents(table, self._source)
 
     def __getitem__(self, name: str) -> np.ndarray:
         placed = self.structure.by_name[name]
         if not placed.nbytes:
             return self._private[name] if name in self._private else _shaped(placed, np.empty(0, np.uint8))
+        room = numpy_room(placed.spec)
+        with self.start([(placed, room)], past_cache=False) as reading:
+            reading.finish()
+        room.value.flags.writeable = False
+        return room.value
+
+    def start(self, wanted: Iterable[tuple[Placed, Room]], past_cache: bool) -> Reading:
+        """Begins to read and check tensors that have bytes in the file, each into its room, in the background.
+
+        ``past_cache``: what is not in the page cache is not brought into it. To be left before the reader is closed.
+        """
         if self._fd < 0:
             todo = "read before close(), or call deepfreeze.read again"
             raise OptionError(where=self.path, expected="an open reader", found="a closed one", todo=todo)
-        data = np.empty(placed.spec.nbytes, np.uint8)
-        self._fill(placed, data)
-        return _shaped(placed, data)
+        if past_cache:
+            self._source.allow_direct()
+        return self._extents.start([Landing(placed.spec.name, placed.offset, room.data) for placed, room in wanted])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.structure.by_name)
@@ -79,6 +92,8 @@ class TensorReader(Mapping[str, np.ndarray]):
         fd, self._fd = getattr(self, "_fd", -1), -1
         if fd >= 0:
             os.close(fd)
+        if hasattr(self, "_source"):
+            self._source.close()
 
     def __enter__(self) -> TensorReader:
         return self
@@ -90,59 +105,6 @@ class TensorReader(Mapping[str, np.ndarray]):
 
     def __del__(self) -> None:
         self.close()
-
-    def _fill(self, placed: Placed, data: np.ndarray) -> None:
-        number = int(np.searchsorted(self._extents["offset"], placed.offset, side="right")) - 1
-        while number < len(self._extents) and int(self._extents["offset"][number]) < placed.end:
-            begin = int(self._extents["offset"][number])
-            nbytes = int(self._extents["nbytes"][number])
-            if begin >= placed.offset and begin + nbytes <= placed.end:
-                into = data[begin - placed.offset : begin - placed.offset + nbytes]
-                self._pread(into, begin)
-                self._check(number, google_crc32c.extend(0, into), placed)
-            else:
-                self._part(number, placed, data)
-            number += 1
-
-    def _part(self, number: int, placed: Placed, data: np.ndarray) -> None:
-        """An extent that reaches beyond the tensor: all of it is read and checked, the tensor's part is kept."""
-        begin = int(self._extents["offset"][number])
-        nbytes = int(self._extents["nbytes"][number])
-        if self._kept[0] == number:
-            self._copy(np.frombuffer(self._kept[1], np.uint8), begin, placed, data)
-            return
-        crc = 0
-        piece = np.empty(min(nbytes, _PIECE), np.uint8)
-        for start in range(begin, begin + nbytes, _PIECE):
-            part = piece[: min(_PIECE, begin + nbytes - start)]
-            self._pread(part, start)
-            crc = google_crc32c.extend(crc, part)
-            self._copy(part, start, placed, data)
-        self._check(number, crc, placed)
-        if nbytes <= _PIECE:
-            # Small tensors share extents: don't read the same one again for each.
-            self._kept = (number, piece.tobytes())
-
-    @staticmethod
-    def _copy(part: np.ndarray, start: int, placed: Placed, data: np.ndarray) -> None:
-        low, high = max(start, placed.offset), min(start + len(part), placed.end)
-        if low < high:
-            data[low - placed.offset : high - placed.offset] = part[low - start : high - start]
-
-    def _pread(self, into: np.ndarray, offset: int) -> None:
-        done = 0
-        while done < len(into):
-            n = os.preadv(self._fd, [into[done:].data], offset + done)
-            if n == 0:
-                raise self._error(f"{self._manifest.file_size} bytes", f"the end at byte {offset + done}")
-            done += n
-
-    def _check(self, number: int, crc: int, placed: Placed) -> None:
-        wanted = int(self._extents["crc32c"][number])
-        if crc != wanted:
-            begin = int(self._extents["offset"][number])
-            place = f"{placed.spec.name} (bytes {begin} to {begin + int(self._extents['nbytes'][number])})"
-            raise self._error(f"CRC32C {wanted:08x} for {place}", f"{crc:08x}")
 
     def _error(self, expected: str, found: str) -> CorruptError:
         return CorruptError(where=self.path, expected=expected, found=found, todo=DAMAGED)

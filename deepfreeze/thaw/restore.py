@@ -12,8 +12,10 @@ import numpy as np
 
 from deepfreeze.core.errors import OptionError, StructureError
 from deepfreeze.core.keras_model import build_optimizer
-from deepfreeze.core.structure import Structure
+from deepfreeze.core.structure import Placed, Structure
+from deepfreeze.core.tensors import PER_RANK
 from deepfreeze.core.world import current
+from deepfreeze.thaw import memory
 from deepfreeze.thaw.locate import CheckpointInfo
 from deepfreeze.thaw.read import TensorReader, read, read_private
 
@@ -37,8 +39,11 @@ def restore(
 
     Changes nothing unless all is well: StructureError if the model's tensors are not the checkpoint's (by their place
     in the weights file, shape and dtype), CorruptError if any byte is damaged, NotFoundError if there is no such
-    checkpoint. For that, all values are in host memory once before the first is assigned: as many bytes as the
-    checkpoint has.
+    checkpoint. For that, all values are in host memory once before the first variable is assigned: as many bytes as
+    the model takes from the checkpoint, and at most 64 MB more while they are read; until each variable is assigned,
+    these stand beside its old value. Nothing is copied: Keras's variables take the buffers over.
+
+    A file that is not in the page cache is read past it when ``world_size`` is 1; several ranks share the cache.
     """
     from deepfreeze.core.layout_probe import probe
 
@@ -56,20 +61,29 @@ def restore(
     with read(run, step) as reader:
         structure = reader.structure
         compiled = getattr(model, "optimizer", None) is not None
-        if structure.state == "full":
-            build_optimizer(model)
-        slots = {slot.path: slot for slot in probe(model, structure.state if compiled else "weights")}
-        _check_same(reader, {path: slot.spec for path, slot in slots.items()}, compiled)
-        private = _private(reader, rank)
-        values = {
-            path: private[name] if name in private else reader[name]
-            for path, name in ((p.path, p.spec.name) for p in structure.tensors)
-            if path in slots
-        }
+        make_room = memory.for_model(model)
+        rooms = {p.path: (p, make_room(p.spec)) for p in _wanted(structure, compiled) if p.spec.role != PER_RANK}
+        # The threads that read go on while Keras is asked where it keeps what.
+        with reader.start(rooms.values(), past_cache=world_size == 1) as reading:
+            if structure.state == "full":
+                build_optimizer(model)
+            slots = {slot.path: slot for slot in probe(model, structure.state if compiled else "weights")}
+            _check_same(reader, {path: slot.spec for path, slot in slots.items()}, compiled)
+            values = _private(reader, rank)
+            reading.finish()
+        values.update((path, room.value) for path, (_, room) in rooms.items())
         info = reader.info
-    for path, value in values.items():
-        slots[path].variable.assign(value)
+    del rooms
+    for path in [path for path in values if path in slots]:
+        slots[path].variable.assign(values.pop(path))
     return info
+
+
+def _wanted(structure: Structure, compiled: bool) -> list[Placed]:
+    """The tensors that a model takes. One that was not ``compiled`` has neither optimizer nor seeds."""
+    if compiled:
+        return list(structure.tensors)
+    return [placed for placed in structure.tensors if placed.path.split("/")[0] not in ("optimizer", "seeds")]
 
 
 def _check_same(reader: TensorReader, specs: dict[str, Any], compiled: bool) -> None:
@@ -77,9 +91,7 @@ def _check_same(reader: TensorReader, specs: dict[str, Any], compiled: bool) -> 
 
     A model that was not ``compiled`` has no optimizer to compare.
     """
-    saved = reader.structure.by_path
-    if not compiled:
-        saved = {path: placed for path, placed in saved.items() if path.split("/")[0] not in ("optimizer", "seeds")}
+    saved = {placed.path: placed for placed in _wanted(reader.structure, compiled)}
     differences = []
     for path in sorted(saved.keys() | specs.keys()):
         if path not in specs or path not in saved:
@@ -107,16 +119,16 @@ def is_metric(path: str) -> bool:
     return path.split("/")[0] == "metrics"
 
 
-def _private(reader: TensorReader, rank: int) -> dict[str, np.ndarray]:
-    structure: Structure = reader.structure
+def _private(reader: TensorReader, rank: int) -> dict[str, Any]:
+    """The per-rank tensors' values for a rank, by path."""
+    structure, info = reader.structure, reader.info
     if not structure.per_rank:
         return {}
-    info = reader.info
     if rank < info.world_size:
-        return read_private(info.run, info.step, rank)
+        own = read_private(info.run, info.step, rank)
+        return {placed.path: own[placed.spec.name] for placed in structure.per_rank}
     return {
-        placed.spec.name: fold(reader[placed.spec.name], rank, number)
-        for number, placed in enumerate(structure.per_rank)
+        placed.path: fold(reader[placed.spec.name], rank, number) for number, placed in enumerate(structure.per_rank)
     }
 
 

@@ -35,6 +35,9 @@ class File {
   virtual Status Allocate(uint64_t size) = 0;
   virtual Status DataSync() = 0;
   virtual Status Sync() = 0;
+  // Makes a file on memory-backed storage at least size bytes long and maps all of it, to be read and written, with its
+  // memory reserved: storing to it can't fail later. The mapping lives as long as this object. Once per file.
+  virtual Status Map(uint64_t size, char** data) = 0;
   // A hint to begin writing a range back now; never fails.
   virtual void StartWriteback(uint64_t offset, uint64_t n) = 0;
   // Closes early, to see the error. Nothing may follow but the destructor.
@@ -48,7 +51,11 @@ enum class OpenMode {
   kRead,      // must exist
   kUpdate,    // made if missing, kept as it is otherwise
   kTruncate,  // made if missing, emptied otherwise
+  kDirect,    // as kUpdate, past the page cache: offsets, sizes and memory are multiples of kDirectUnit. An error where
+              // the file system can't.
 };
+
+constexpr uint64_t kDirectUnit = 4096;
 
 struct FileInfo {
   bool exists = false;
@@ -76,6 +83,13 @@ class Env {
   virtual Status Unlink(const std::string& path) = 0;
   virtual Status RemoveDir(const std::string& path) = 0;
   virtual Status SyncDir(const std::string& path) = 0;
+  // Whether files there are memory (tmpfs), so that Map works.
+  virtual bool InMemory(const std::string& path) = 0;
+
+  // size bytes of zeroed memory in pages of its own, touched, on huge pages where the system has them. Null if there is
+  // no room. FreePages gives it back.
+  virtual char* AllocatePages(uint64_t size) = 0;
+  virtual void FreePages(char* data, uint64_t size) = 0;
 
   virtual uint64_t NowMicros() = 0;   // monotonic
   virtual int64_t WallSeconds() = 0;  // since 1970, UTC

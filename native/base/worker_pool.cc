@@ -1,10 +1,10 @@
 #include "base/worker_pool.h"
 
-#include <pthread.h>
+#include "base/thread.h"
 
 namespace deepfreeze {
 
-WorkerPool::WorkerPool(size_t threads) {
+WorkerPool::WorkerPool(size_t threads, int nice) : nice_(nice) {
   threads_.reserve(threads);
   try {
     for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this, i] { Loop(i); });
@@ -39,7 +39,7 @@ void WorkerPool::Run(size_t n, bool urgent, const Work& work) {
 }
 
 void WorkerPool::Loop(size_t worker) {
-  NameThisThread("df-writer");
+  BecomeBackgroundThread("df-writer", nice_);
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     work_ready_.wait(lock, [this] { return stopping_ || !batches_.empty(); });
@@ -57,12 +57,6 @@ void WorkerPool::Loop(size_t worker) {
     }
     if (--batch->running == 0 && batch->next == batch->size) batch_done_.notify_all();
   }
-}
-
-void NameThisThread([[maybe_unused]] const char* name) {
-#ifdef __linux__
-  pthread_setname_np(pthread_self(), name);
-#endif
 }
 
 }  // namespace deepfreeze

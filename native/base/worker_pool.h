@@ -19,7 +19,8 @@ class WorkerPool {
   // Called for items in rising order, several at once; worker < threads() names the thread. False: begin no more items.
   using Work = std::function<bool(size_t worker, size_t item)>;
 
-  explicit WorkerPool(size_t threads);
+  // nice: see BecomeBackgroundThread.
+  WorkerPool(size_t threads, int nice);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
@@ -46,11 +47,9 @@ class WorkerPool {
   std::condition_variable batch_done_;
   std::list<Batch*> batches_;  // with items left, urgent ones first
   bool stopping_ = false;
+  const int nice_;
   std::vector<std::thread> threads_;
 };
-
-// Names the calling thread, for debuggers and top.
-void NameThisThread(const char* name);
 
 }  // namespace deepfreeze
 

@@ -1,4 +1,5 @@
 // The C interface: checks arguments, turns Status into codes and messages, and lets no exception out.
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -9,12 +10,14 @@
 #include "deepfreeze/deepfreeze.h"
 #include "engine/engine.h"
 #include "engine/rescue.h"
+#include "graph/capture_area.h"
+#include "graph/tensorflow_op.h"
 #include "local/slot_store.h"
 #include "store/commit.h"
 
 struct df_engine {
-  std::unique_ptr<deepfreeze::Engine> engine;
-  int64_t process = 0;  // that opened it
+  std::shared_ptr<deepfreeze::Engine> engine;  // areas have weak ones
+  int64_t process = 0;                         // that opened it
 };
 
 namespace {
@@ -79,7 +82,7 @@ Status CheckOptions(const df_options* o) {
   if (o->slots < 1) return Invalid("options: slots must be 1 or more");
   if (o->writers < 1) return Invalid("options: writers must be 1 or more");
   if (o->keep < 1) return Invalid("options: keep must be 1 or more");
-  if (o->reserved != 0) return Invalid("options: reserved must be 0");
+  if (o->nice > 19) return Invalid("options: nice must be 0 to 19");
   if (o->chunk_bytes < 4096 || o->chunk_bytes % 4096 != 0) {
     return Invalid("options: chunk_bytes must be a multiple of 4096, not " + std::to_string(o->chunk_bytes));
   }
@@ -111,11 +114,27 @@ deepfreeze::Options ToOptions(const df_options& o) {
   options.slots = o.slots;
   options.writers = o.writers;
   options.keep = o.keep;
+  options.nice = static_cast<int>(o.nice);
   options.chunk_bytes = o.chunk_bytes;
   options.commit_timeout_ms = o.commit_timeout_ms;
   options.run_dir = o.run_dir;
   options.local_dir = o.local_dir != nullptr ? o.local_dir : "";
   return options;
+}
+
+std::vector<deepfreeze::Region> ToRegions(const df_region* regions, size_t n) {
+  std::vector<deepfreeze::Region> copy(n);
+  for (size_t i = 0; i < n; ++i) {
+    copy[i] = {static_cast<const char*>(regions[i].data), regions[i].nbytes, regions[i].file_offset};
+  }
+  return copy;
+}
+
+// Calls work with the area of that number.
+template <typename Work>
+Status WithArea(uint64_t number, Work work) {
+  const std::shared_ptr<deepfreeze::CaptureArea> area = deepfreeze::CaptureArea::Find(number);
+  return area == nullptr ? Invalid("no capture area " + std::to_string(number)) : work(area.get());
 }
 
 df_report ToReport(const deepfreeze::Report& from) {
@@ -150,7 +169,7 @@ int df_engine_open(const df_options* options, df_engine** out) {
     *out = nullptr;
     DF_RETURN_IF_ERROR(CheckOptions(options));
     auto engine = std::make_unique<df_engine>();
-    engine->engine = std::make_unique<deepfreeze::Engine>(ToOptions(*options), deepfreeze::DefaultEnv());
+    engine->engine = std::make_shared<deepfreeze::Engine>(ToOptions(*options), deepfreeze::DefaultEnv());
     engine->process = deepfreeze::DefaultEnv()->ProcessId();
     *out = engine.release();
     return {};
@@ -164,13 +183,9 @@ int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, 
     if ((regions == nullptr && n > 0) || (private_data == nullptr && private_bytes > 0)) {
       return Invalid("submit: a pointer is missing");
     }
-    std::vector<deepfreeze::Region> copy(n);
-    for (size_t i = 0; i < n; ++i) {
-      copy[i] = {static_cast<const char*>(regions[i].data), regions[i].nbytes, regions[i].file_offset};
-    }
     std::string private_copy;
     if (private_bytes > 0) private_copy.assign(static_cast<const char*>(private_data), private_bytes);
-    return engine->engine->Submit(step, std::move(copy), std::move(private_copy), timeout_ms);
+    return engine->engine->Submit(step, ToRegions(regions, n), std::move(private_copy), timeout_ms);
   });
 }
 
@@ -208,6 +223,102 @@ int df_engine_close(df_engine* engine) {
     delete engine;
     return {};
   });
+}
+
+int df_engine_plan(df_engine* engine, const df_region* regions, size_t n, uint64_t private_bytes, uint64_t side_bytes,
+                   uint64_t* places) {
+  return Guard([&]() -> Status {
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "plan"));
+    if ((regions == nullptr && n > 0) || places == nullptr) return Invalid("plan: a pointer is missing");
+    deepfreeze::CapturePlan plan;
+    DF_RETURN_IF_ERROR(engine->engine->Plan(ToRegions(regions, n), private_bytes, side_bytes, &plan));
+    std::copy(plan.places.begin(), plan.places.end(), places);
+    places[n] = plan.side;
+    return {};
+  });
+}
+
+int df_engine_reserve(df_engine* engine, uint64_t timeout_ms) {
+  return Guard([&]() -> Status {
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "reserve"));
+    char* base = nullptr;
+    return engine->engine->Reserve(timeout_ms, &base);
+  });
+}
+
+int df_area_open(uint64_t* area) {
+  return Guard([&]() -> Status {
+    if (area == nullptr) return Invalid("area: a pointer is missing");
+    *area = deepfreeze::CaptureArea::Register(std::make_shared<deepfreeze::CaptureArea>(deepfreeze::DefaultEnv()));
+    return {};
+  });
+}
+
+int df_area_group(uint64_t area, uint64_t group, const df_piece* pieces, size_t n) {
+  return Guard([&]() -> Status {
+    if (pieces == nullptr && n > 0) return Invalid("group: a pointer is missing");
+    return WithArea(area, [&](deepfreeze::CaptureArea* found) {
+      std::vector<deepfreeze::CaptureArea::Piece> copy(n);
+      for (size_t i = 0; i < n; ++i) copy[i] = {pieces[i].source, pieces[i].start, pieces[i].nbytes, pieces[i].place};
+      found->SetGroup(group, std::move(copy));
+      return Status();
+    });
+  });
+}
+
+int df_area_attach(uint64_t area, df_engine* engine, uint64_t timeout_ms) {
+  return Guard([&]() -> Status {
+    if (engine != nullptr) DF_RETURN_IF_ERROR(CheckEngine(engine, "attach"));
+    return WithArea(area, [&](deepfreeze::CaptureArea* found) {
+      found->Attach(engine == nullptr ? nullptr : engine->engine, timeout_ms);
+      return Status();
+    });
+  });
+}
+
+int df_area_capture(uint64_t area, uint64_t group, const void* const* data, const uint64_t* nbytes, size_t n) {
+  return Guard([&]() -> Status {
+    if ((data == nullptr || nbytes == nullptr) && n > 0) return Invalid("capture: a pointer is missing");
+    return WithArea(area, [&](deepfreeze::CaptureArea* found) {
+      std::vector<deepfreeze::CaptureArea::Source> sources(n);
+      for (size_t i = 0; i < n; ++i) sources[i] = {static_cast<const char*>(data[i]), nbytes[i]};
+      return found->Capture(group, sources);
+    });
+  });
+}
+
+int df_area_collect(uint64_t area, void** base, int32_t* own) {
+  return Guard([&]() -> Status {
+    if (base == nullptr || own == nullptr) return Invalid("collect: a pointer is missing");
+    return WithArea(area, [&](deepfreeze::CaptureArea* found) {
+      char* at = nullptr;
+      bool is_own = false;
+      DF_RETURN_IF_ERROR(found->Collect(&at, &is_own));
+      *base = at;
+      *own = is_own ? 1 : 0;
+      return Status();
+    });
+  });
+}
+
+int df_area_drop(uint64_t area) {
+  return Guard([&]() -> Status {
+    return WithArea(area, [](deepfreeze::CaptureArea* found) {
+      found->DropOwn();
+      return Status();
+    });
+  });
+}
+
+int df_area_close(uint64_t area) {
+  return Guard([&]() -> Status {
+    deepfreeze::CaptureArea::Forget(area);
+    return {};
+  });
+}
+
+int df_tensorflow_register(void) {
+  return Guard([]() -> Status { return deepfreeze::RegisterTensorflowOp(); });
 }
 
 int df_slot_inspect(const char* path, df_slot_info* out) {

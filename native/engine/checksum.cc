@@ -1,47 +1,120 @@
 #include "engine/checksum.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/crc32c.h"
 
 namespace deepfreeze {
 
+namespace {
+
+// Below this a write costs more than the copy that saves it.
+constexpr uint64_t kSmall = uint64_t{64} << 10;
+
+void FindRuns(Job* job, uint64_t most) {
+  uint64_t end = 0;
+  uint64_t size = 0;  // of the run so far; 0: it can't grow
+  for (size_t i = 0; i < job->extents.size(); ++i) {
+    const Extent& extent = job->extents[i];
+    const bool small = extent.size < kSmall;
+    if (size == 0 || !small || extent.file_offset != end || size + extent.size > most) {
+      job->runs.push_back(i);
+      size = 0;
+    }
+    size = small ? size + extent.size : 0;
+    end = extent.file_offset + extent.size;
+  }
+  job->runs.push_back(job->extents.size());
+}
+
+}  // namespace
+
 void CutExtents(Job* job, uint64_t chunk_bytes) {
-  if (!job->extents.empty()) return;
+  if (!job->runs.empty()) return;
   for (const Region& region : job->regions) {
     for (uint64_t at = 0; at < region.size; at += chunk_bytes) {
       job->extents.push_back(Extent{region.file_offset + at, std::min(chunk_bytes, region.size - at), 0});
       job->sources.push_back(region.data + at);
     }
   }
+  FindRuns(job, chunk_bytes);
 }
 
-Status WriteChecksummed(const char* from, File* to, uint64_t at, Extent* extent) {
+char* Block::data() {
+  if (memory_.empty()) memory_.resize(size_ + kDirectUnit);
+  const uintptr_t address = reinterpret_cast<uintptr_t>(memory_.data());
+  return memory_.data() + (kDirectUnit - address % kDirectUnit) % kDirectUnit;
+}
+
+namespace {
+
+uint64_t DirectPart(const Sink& to, uint64_t at, uint64_t size) {
+  return to.direct != nullptr && at % kDirectUnit == 0 ? size / kDirectUnit * kDirectUnit : 0;
+}
+
+}  // namespace
+
+Status WriteExtent(const char* from, const Sink& to, uint64_t at, bool known, Extent* extent) {
   uint32_t crc = 0;
+  const uint64_t direct = DirectPart(to, at, extent->size);
+  const bool aligned = reinterpret_cast<uintptr_t>(from) % kDirectUnit == 0;
   for (uint64_t done = 0; done < extent->size;) {
-    const size_t n = static_cast<size_t>(std::min<uint64_t>(kBlockBytes, extent->size - done));
-    crc = Crc32c(crc, from + done, n);
-    DF_RETURN_IF_ERROR(WriteFull(to, at + done, from + done, n));
+    const bool past_cache = done < direct;
+    const uint64_t left = (past_cache ? direct : extent->size) - done;
+    // A direct write takes as long as the device does: the fewer, the better.
+    const uint64_t most = !past_cache ? kBlockBytes : aligned ? left : to.block->size();
+    const size_t n = static_cast<size_t>(std::min(most, left));
+    const char* data = from + done;
+    if (!known) crc = Crc32c(crc, data, n);
+    if (past_cache && !aligned) {
+      std::memcpy(to.block->data(), data, n);
+      data = to.block->data();
+    }
+    DF_RETURN_IF_ERROR(WriteFull(past_cache ? to.direct : to.file, at + done, data, n));
     done += n;
   }
-  extent->crc = crc;
+  if (!known) extent->crc = crc;
+  // The disk begins while other extents are still being copied; the sync at the end then waits for less.
+  if (direct < extent->size) to.file->StartWriteback(at + direct, extent->size - direct);
   return {};
 }
 
-Status CopyVerified(File* from, uint64_t place, File* to, const Extent& extent, char* block) {
+Status WriteGathered(const char* const* from, const Sink& to, bool known, Extent* extents, size_t n) {
+  char* block = to.block->data();
+  size_t size = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const size_t bytes = static_cast<size_t>(extents[i].size);
+    if (!known) extents[i].crc = Crc32c(0, from[i], bytes);
+    std::memcpy(block + size, from[i], bytes);
+    size += bytes;
+  }
+  DF_RETURN_IF_ERROR(WriteFull(to.file, extents[0].file_offset, block, size));
+  to.file->StartWriteback(extents[0].file_offset, size);
+  return {};
+}
+
+Status CopyVerified(File* from, uint64_t place, const Sink& to, const Extent& extent) {
   uint32_t crc = 0;
+  const uint64_t direct = DirectPart(to, extent.file_offset, extent.size);
   for (uint64_t done = 0; done < extent.size;) {
-    const size_t n = static_cast<size_t>(std::min<uint64_t>(kBlockBytes, extent.size - done));
-    DF_RETURN_IF_ERROR(ReadFull(from, place + done, block, n));
-    crc = Crc32c(crc, block, n);
-    DF_RETURN_IF_ERROR(WriteFull(to, extent.file_offset + done, block, n));
+    const bool past_cache = done < direct;
+    const uint64_t left = (past_cache ? direct : extent.size) - done;
+    const size_t n = static_cast<size_t>(std::min<uint64_t>(to.block->size(), left));
+    char* data = to.block->data();
+    DF_RETURN_IF_ERROR(ReadFull(from, place + done, data, n));
+    crc = Crc32c(crc, data, n);
+    DF_RETURN_IF_ERROR(WriteFull(past_cache ? to.direct : to.file, extent.file_offset + done, data, n));
     done += n;
   }
-  if (crc == extent.crc) return {};
-  return Malformed(from->path(),
-                   "checksum " + Hex32(extent.crc) + " of bytes " + std::to_string(extent.file_offset) + " to " +
-                       std::to_string(extent.file_offset + extent.size),
-                   Hex32(crc));
+  if (crc != extent.crc) {
+    return Malformed(from->path(),
+                     "checksum " + Hex32(extent.crc) + " of bytes " + std::to_string(extent.file_offset) + " to " +
+                         std::to_string(extent.file_offset + extent.size),
+                     Hex32(crc));
+  }
+  if (direct < extent.size) to.file->StartWriteback(extent.file_offset + direct, extent.size - direct);
+  return {};
 }
 
 }  // namespace deepfreeze

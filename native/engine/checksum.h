@@ -1,4 +1,5 @@
-// Cutting regions into extents, and the checksum of an extent while its bytes are in the processor's cache.
+// Cutting regions into extents, and moving an extent while its checksum is computed and its bytes are in the
+// processor's cache.
 #ifndef DEEPFREEZE_ENGINE_CHECKSUM_H_
 #define DEEPFREEZE_ENGINE_CHECKSUM_H_
 
@@ -10,14 +11,38 @@ namespace deepfreeze {
 // Small enough to stay in a core's second-level cache between the checksum and the copy.
 constexpr size_t kBlockBytes = size_t{256} << 10;
 
-// Fills job->extents (without checksums) and job->sources; does nothing the second time.
+// Fills job->extents (without checksums), job->sources and job->runs; does nothing the second time. A run is one
+// extent, or small ones that follow each other in the file, at most chunk_bytes together.
 void CutExtents(Job* job, uint64_t chunk_bytes);
 
-// Writes extent->size bytes and sets extent->crc.
-Status WriteChecksummed(const char* from, File* to, uint64_t at, Extent* extent);
+// Memory that starts at a multiple of kDirectUnit; one per thread, made when first used.
+class Block {
+ public:
+  explicit Block(size_t size) : size_(size) {}
+  char* data();
+  size_t size() const { return size_; }
 
-// Copies an extent from file to file; kCorrupt, naming `from`, if its bytes contradict extent.crc. block: kBlockBytes.
-Status CopyVerified(File* from, uint64_t place, File* to, const Extent& extent, char* block);
+ private:
+  const size_t size_;
+  std::string memory_;
+};
+
+// Where an extent goes: `direct` is the same file past the page cache, or null. Whole units of an extent that begins at
+// one are written directly, from where they lie if they lie at a multiple of the unit too, else by way of the block.
+struct Sink {
+  File* file;
+  File* direct;
+  Block* block;
+};
+
+// Writes extent->size bytes at `at`, and sets extent->crc unless it is known.
+Status WriteExtent(const char* from, const Sink& to, uint64_t at, bool known, Extent* extent);
+
+// Does this for extents that follow each other in the file, at most to.block->size() bytes, with a single write.
+Status WriteGathered(const char* const* from, const Sink& to, bool known, Extent* extents, size_t n);
+
+// Copies an extent from file to file; kCorrupt, naming `from`, if its bytes contradict extent.crc.
+Status CopyVerified(File* from, uint64_t place, const Sink& to, const Extent& extent);
 
 }  // namespace deepfreeze
 

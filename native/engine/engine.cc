@@ -3,6 +3,11 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
+
+#include "base/thread.h"
+#include "engine/checksum.h"
+
 namespace deepfreeze {
 namespace {
 
@@ -29,8 +34,9 @@ Engine::Engine(const Options& options, Env* env)
                                        : std::make_unique<SlotStore>(env, options.local_dir, options.identity.run_id,
                                                                      options.identity.rank, options.slots)) {
   const BlockSignals block_signals;
-  pool_ = std::make_unique<WorkerPool>(options.writers);
+  pool_ = std::make_unique<WorkerPool>(options.writers, options.nice);
   const StageContext context{options_, env, &table_, slots_.get(), pool_.get()};
+  capture_memory_ = std::make_unique<CaptureMemory>(context);
   retention_ = std::make_unique<Retention>(context);
   local_writer_ = std::make_unique<LocalWriter>(context);
   transfer_ = std::make_unique<Transfer>(context, retention_.get());
@@ -39,16 +45,16 @@ Engine::Engine(const Options& options, Env* env)
     threads_.reserve(3);
     if (slots_ != nullptr) {
       threads_.emplace_back([this] {
-        NameThisThread("df-local");
+        BecomeBackgroundThread("df-local", options_.nice);
         local_writer_->Run();
       });
     }
     threads_.emplace_back([this] {
-      NameThisThread("df-transfer");
+      BecomeBackgroundThread("df-transfer", options_.nice);
       transfer_->Run();
     });
     threads_.emplace_back([this] {
-      NameThisThread("df-commit");
+      BecomeBackgroundThread("df-commit", options_.nice);
       committer_->Run();
     });
   } catch (...) {  // the system gives no more threads
@@ -65,33 +71,75 @@ Engine::~Engine() {
 
 void Engine::Stop() {
   table_.Stop();
+  capture_memory_->Stop();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }
 
-Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms) {
-  const uint64_t file_size = options_.identity.file_size;
-  if (step < 0) return Status(Code::kInvalid, "step " + std::to_string(step) + ": steps are 0 or more");
+namespace {
+
+Status CheckRegions(const std::vector<Region>& regions, uint64_t file_size, const std::string& where,
+                    uint64_t* nbytes) {
   uint64_t end = 0;
-  uint64_t nbytes = 0;
+  *nbytes = 0;
   for (const Region& region : regions) {
-    if (region.file_offset < end || region.file_offset > file_size || region.size > file_size - region.file_offset ||
-        (region.data == nullptr && region.size > 0)) {
-      return Status::FourPart(Code::kInvalid, "step " + std::to_string(step),
+    if (region.file_offset < end || region.file_offset > file_size || region.size > file_size - region.file_offset) {
+      return Status::FourPart(Code::kInvalid, where,
                               "sorted regions inside a file of " + std::to_string(file_size) + " bytes",
                               std::to_string(region.size) + " bytes at " + std::to_string(region.file_offset) +
                                   " after byte " + std::to_string(end),
                               "Correct the regions");
     }
     end = region.file_offset + region.size;
-    nbytes += region.size;
+    *nbytes += region.size;
+  }
+  return {};
+}
+
+bool SameRegions(const std::vector<Region>& left, const std::vector<Region>& right) {
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](const Region& a, const Region& b) {
+    return a.file_offset == b.file_offset && a.size == b.size;
+  });
+}
+
+}  // namespace
+
+Status Engine::Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size, CapturePlan* plan) {
+  uint64_t nbytes = 0;
+  DF_RETURN_IF_ERROR(CheckRegions(regions, options_.identity.file_size, "plan", &nbytes));
+  DF_RETURN_IF_ERROR(capture_memory_->Plan(regions, private_size, side_size, plan));
+  planned_ = regions;
+  planned_private_ = private_size;
+  return {};
+}
+
+Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms) {
+  const std::string where = "step " + std::to_string(step);
+  if (step < 0) return Status(Code::kInvalid, where + ": steps are 0 or more");
+  uint64_t nbytes = 0;
+  DF_RETURN_IF_ERROR(CheckRegions(regions, options_.identity.file_size, where, &nbytes));
+  bool captured = false;
+  for (const Region& region : regions) {
+    if (region.data == nullptr && region.size > 0) {
+      return Status::FourPart(
+          Code::kInvalid, where, "an address for every region",
+          "none for " + std::to_string(region.size) + " bytes at " + std::to_string(region.file_offset),
+          "Correct the regions");
+    }
+    captured = captured || table_.InReserved(region.data);
+  }
+  // Anywhere else than planned, one region's place in a slot might be where another one lies.
+  if (captured && !(SameRegions(regions, planned_) && private_data.size() == planned_private_)) {
+    return Status::FourPart(Code::kInvalid, where, "the regions and private bytes that were planned", "others",
+                            "Submit what was planned");
   }
   auto job = std::make_shared<Job>();
   job->step = step;
   job->nbytes = nbytes;
   job->regions = std::move(regions);
   job->private_data = std::move(private_data);
-  return table_.Submit(std::move(job), timeout_ms);
+  CutExtents(job.get(), options_.chunk_bytes);
+  return table_.Submit(std::move(job), captured, timeout_ms);
 }
 
 }  // namespace deepfreeze

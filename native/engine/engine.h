@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/capture_memory.h"
 #include "engine/commit.h"
 #include "engine/local_write.h"
 #include "engine/transfer.h"
@@ -25,6 +26,10 @@ class Engine {
 
   // Checks the regions against each other and the file; takes nothing if they are wrong.
   Status Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms);
+  // Once: fixes the regions (all but their data) of every capture into the engine's own memory.
+  Status Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size, CapturePlan* plan);
+  // Memory for the next capture; a Submit of regions in it takes it. Bounded wait while all of it is in use.
+  Status Reserve(uint64_t timeout_ms, char** base) { return capture_memory_->Reserve(timeout_ms, base); }
   Status Wait(int64_t step, int level, uint64_t timeout_ms) { return table_.Wait(step, level, timeout_ms); }
   Status Drain(uint64_t timeout_ms) { return table_.Drain(timeout_ms); }
   std::vector<Report> Poll(size_t capacity) { return table_.Poll(capacity); }
@@ -36,6 +41,9 @@ class Engine {
   JobTable table_;
   std::unique_ptr<SlotStore> slots_;
   std::unique_ptr<WorkerPool> pool_;
+  std::unique_ptr<CaptureMemory> capture_memory_;
+  std::vector<Region> planned_;
+  uint64_t planned_private_ = 0;
   std::unique_ptr<Retention> retention_;
   std::unique_ptr<LocalWriter> local_writer_;
   std::unique_ptr<Transfer> transfer_;

@@ -19,6 +19,7 @@ struct Region {
 
 // Where a job stands. Each stage takes jobs from one phase to the next, in the order of their steps.
 enum class Phase {
+  kForCapture,   // its memory is reserved; not submitted yet
   kForLocal,     // waits for the local writer
   kForTransfer,  // waits for the transfer
   kForCommit,    // this rank's part is on the external store
@@ -34,17 +35,28 @@ struct Job {
   std::vector<Region> regions;
   std::string private_data;
 
+  // The engine's own memory that the capture lies in, if it does: a slot's if `slot` is set, else buffer number
+  // `buffer`. Bound when reserved.
+  char* home = nullptr;
+  uint64_t home_size = 0;
+
   // Used by the stage that works on the job, and by no one else.
   std::vector<Extent> extents;
   std::vector<const char*> sources;  // of each extent, in the caller's memory
+  std::vector<size_t> runs;          // of extents written together: where each begins, and the end of the last
   std::vector<uint64_t> places;      // of each extent, in its slot
   bool checksummed = false;
 
   // Guarded by JobTable's mutex.
   Phase phase = Phase::kForLocal;
   bool running = false;  // a stage works on it
+  // What was captured in a slot gets its checksums from the local writer while the transfer is on its way.
+  bool checking = false;
+  bool checked = false;  // that is over; on_slot says whether it went well
   bool on_slot = false;  // its slot is whole
   int slot = -1;         // which one, or -1
+  bool home_is_slot = false;
+  int buffer = -1;
   bool give_up_memory = false;
   uint32_t memory_users = 0;  // chunks being read from the caller's memory
   bool released = false;
@@ -56,6 +68,9 @@ struct Job {
   Status failure;
   std::string waits_for;  // for messages
 
+  // Holds memory of the training process; a slot is the local tier's.
+  bool in_flight() const { return !released && !home_is_slot; }
+  bool busy() const { return running || checking; }
   bool done() const { return phase == Phase::kCommitted || phase == Phase::kFailed; }
 };
 

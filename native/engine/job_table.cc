@@ -11,7 +11,8 @@ JobTable::JobTable(Env* env, uint32_t in_flight, uint32_t slots, bool local_tier
       in_flight_(in_flight),
       first_phase_(local_tier ? Phase::kForLocal : Phase::kForTransfer),
       local_tier_(local_tier),
-      slot_jobs_(slots) {}
+      slot_jobs_(slots),
+      buffer_jobs_(in_flight) {}
 
 void JobTable::Stop() {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -19,61 +20,88 @@ void JobTable::Stop() {
   changed_.notify_all();
 }
 
+JobRef JobTable::FindLocked(Phase phase) const {
+  for (const auto& [step, job] : jobs_) {
+    if (job->done()) continue;
+    if (job->phase == phase && !job->running) return job;
+    // Steps keep their order: the commit of one lets retention clear what is below it.
+    if (job->phase < phase) return nullptr;
+  }
+  return nullptr;
+}
+
 JobRef JobTable::Next(Phase phase) {
   std::unique_lock<std::mutex> lock(mutex_);
   JobRef next;
-  changed_.wait(lock, [&] {
-    for (const auto& [step, job] : jobs_) {
-      if (job->phase == phase && !job->running) {
-        next = job;
-        break;
-      }
-    }
-    return stopping_ || next != nullptr;
-  });
+  changed_.wait(lock, [&] { return stopping_ || (next = FindLocked(phase)) != nullptr; });
   if (stopping_) return nullptr;
   next->running = true;
   return next;
 }
 
+JobRef JobTable::NextForLocal() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  JobRef next;
+  const auto unchecked = [&]() -> JobRef {
+    for (const auto& [step, job] : jobs_) {
+      if (job->home_is_slot && !job->checking && !job->checked && !job->done()) return job;
+    }
+    return nullptr;
+  };
+  changed_.wait(lock, [&] {
+    return stopping_ || (next = unchecked()) != nullptr || (next = FindLocked(Phase::kForLocal)) != nullptr;
+  });
+  if (stopping_) return nullptr;
+  (next->home_is_slot ? next->checking : next->running) = true;
+  return next;
+}
+
+void JobTable::AwaitChecked(const JobRef& job) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return stopping_ || job->checked; });
+}
+
 int JobTable::AcquireSlot(const JobRef& job) {
   std::unique_lock<std::mutex> lock(mutex_);
+  if (job->slot >= 0) return job->slot;  // it was captured there
   job->waits_for = "waits for a free slot on the local tier";
-  int slot = -1;
-  changed_.wait(lock, [&] {
-    if (stopping_) return true;
-    FreeSlotsLocked();
-    JobRef failed;
-    for (size_t i = 0; i < slot_jobs_.size(); ++i) {
-      const JobRef& owner = slot_jobs_[i];
-      if (owner == nullptr) {
-        slot = static_cast<int>(i);
-        return true;
-      }
-      if (owner->phase == Phase::kFailed && !owner->running && (failed == nullptr || owner->step < failed->step)) {
-        failed = owner;
-      }
-    }
-    if (failed == nullptr) return false;
-    slot = failed->slot;
-    failed->slot = -1;
-    failed->on_slot = false;
-    return true;
-  });
+  changed_.wait(lock, [&] { return stopping_ || TakeSlotLocked(job); });
   job->waits_for.clear();
-  if (slot >= 0) {
-    slot_jobs_[static_cast<size_t>(slot)] = job;
-    job->slot = slot;
+  return job->slot;
+}
+
+bool JobTable::TakeSlotLocked(const JobRef& job) {
+  FreeSlotsLocked();
+  JobRef failed;
+  for (size_t i = 0; i < slot_jobs_.size(); ++i) {
+    const JobRef& owner = slot_jobs_[i];
+    if (owner == nullptr) {
+      slot_jobs_[i] = job;
+      job->slot = static_cast<int>(i);
+      return true;
+    }
+    if (owner->phase == Phase::kFailed && !owner->busy() && (failed == nullptr || owner->step < failed->step)) {
+      failed = owner;
+    }
   }
-  return slot;
+  if (failed == nullptr) return false;
+  job->slot = failed->slot;
+  slot_jobs_[static_cast<size_t>(job->slot)] = job;
+  failed->slot = -1;
+  failed->on_slot = false;
+  return true;
 }
 
 void JobTable::FinishLocal(const JobRef& job) {
   std::lock_guard<std::mutex> lock(mutex_);
-  job->running = false;
+  if (!job->home_is_slot) {
+    job->running = false;
+    job->phase = Phase::kForTransfer;
+  }
+  job->checking = false;
+  job->checked = true;
   job->on_slot = true;
-  job->phase = Phase::kForTransfer;
-  job->level = DF_LOCAL;
+  job->level = std::max<int>(job->level, DF_LOCAL);
   job->local_s = SinceLocked(*job);
   job->changed = true;
   ReleaseWantedLocked();
@@ -82,10 +110,14 @@ void JobTable::FinishLocal(const JobRef& job) {
 
 void JobTable::SkipLocal(const JobRef& job) {
   std::lock_guard<std::mutex> lock(mutex_);
-  job->running = false;
-  if (job->slot >= 0) slot_jobs_[static_cast<size_t>(job->slot)] = nullptr;
-  job->slot = -1;
-  job->phase = Phase::kForTransfer;
+  job->checking = false;
+  job->checked = true;
+  if (!job->home_is_slot) {
+    job->running = false;
+    job->phase = Phase::kForTransfer;
+    if (job->slot >= 0) slot_jobs_[static_cast<size_t>(job->slot)] = nullptr;
+    job->slot = -1;
+  }
   changed_.notify_all();
 }
 
@@ -128,7 +160,7 @@ void JobTable::Fail(const JobRef& job, const Status& failure) {
     job->failure = failure;
     job->changed = true;
   }
-  if (!job->on_slot && job->slot >= 0) {
+  if (!job->on_slot && !job->checking && job->slot >= 0) {
     slot_jobs_[static_cast<size_t>(job->slot)] = nullptr;
     job->slot = -1;
   }
@@ -154,6 +186,9 @@ std::vector<uint32_t> JobTable::IdleSlots() const {
   std::vector<uint32_t> idle;
   for (size_t i = 0; i < slot_jobs_.size(); ++i) {
     const JobRef& job = slot_jobs_[i];
+    // What was captured in a slot is read from there until it is released.
+    const bool read = job != nullptr && job->home_is_slot && (job->checking || !job->released) && !stopping_;
+    if (read) continue;
     if (job == nullptr || !job->on_slot || job->step <= newest_committed_) idle.push_back(static_cast<uint32_t>(i));
   }
   return idle;
@@ -188,6 +223,8 @@ void JobTable::ReleaseLocked(Job* job) {
   if (job->released || job->memory_users > 0) return;
   job->released = true;
   job->changed = true;
+  if (job->buffer >= 0) buffer_jobs_[static_cast<size_t>(job->buffer)] = nullptr;
+  job->buffer = -1;
 }
 
 // Takes the memory of the oldest checkpoints that are whole on the local tier, as many as submits wait for.
@@ -195,10 +232,10 @@ void JobTable::ReleaseWantedLocked() {
   uint32_t left = in_flight_;  // how many may stay
   left -= std::min(left, memory_wanted_);
   uint32_t held = 0;
-  for (const auto& [step, job] : jobs_) held += !job->released && !job->give_up_memory ? 1 : 0;
+  for (const auto& [step, job] : jobs_) held += job->in_flight() && !job->give_up_memory ? 1 : 0;
   for (const auto& [step, job] : jobs_) {
     if (held <= left) break;
-    if (job->released || job->give_up_memory || !job->on_slot) continue;
+    if (!job->in_flight() || job->give_up_memory || !job->on_slot) continue;
     job->give_up_memory = true;
     ReleaseLocked(job.get());
     --held;
@@ -207,9 +244,10 @@ void JobTable::ReleaseWantedLocked() {
 
 void JobTable::FreeSlotsLocked() {
   for (JobRef& owner : slot_jobs_) {
-    if (owner == nullptr || owner->step > newest_committed_) continue;
+    if (owner == nullptr || owner->phase == Phase::kForCapture || owner->step > newest_committed_) continue;
+    if (owner->home_is_slot && !owner->done()) continue;  // its slot is all there is of it
     // A transfer may still read from it; a committed one's retention does not.
-    if (owner->running && owner->phase != Phase::kCommitted) continue;
+    if (owner->checking || (owner->running && owner->phase != Phase::kCommitted)) continue;
     owner->slot = -1;
     owner->on_slot = false;
     owner = nullptr;
@@ -217,8 +255,8 @@ void JobTable::FreeSlotsLocked() {
 }
 
 uint32_t JobTable::HeldLocked() const {
-  uint32_t held = 0;
-  for (const auto& [step, job] : jobs_) held += job->released ? 0 : 1;
+  uint32_t held = reserved_ != nullptr && reserved_->in_flight() ? 1 : 0;
+  for (const auto& [step, job] : jobs_) held += job->in_flight() ? 1 : 0;
   return held;
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -35,10 +36,22 @@ class JobTable {
   JobTable(Env* env, uint32_t in_flight, uint32_t slots, bool local_tier);
 
   // The caller's side; df_engine_* of the public header say what these do.
-  Status Submit(JobRef job, uint64_t timeout_ms);
+  // captured: the job lies in the reserved memory, which is its own from now on.
+  Status Submit(JobRef job, bool captured, uint64_t timeout_ms);
   Status Wait(int64_t step, int level, uint64_t timeout_ms);
   Status Drain(uint64_t timeout_ms);
   std::vector<Report> Poll(size_t capacity);
+
+  // Memory for the next capture: a slot, or one of in_flight buffers. Wait until one is free and keep it for the
+  // submit of regions that lie in it. One at a time.
+  Status ReserveSlot(uint64_t timeout_ms, uint32_t* slot);
+  Status ReserveBuffer(uint64_t timeout_ms, uint32_t* buffer);
+  // Where the reserved memory is.
+  void Bind(char* base, uint64_t size);
+  void Unreserve();
+  // Its address; null if nothing is reserved.
+  char* Reserved() const;
+  bool InReserved(const char* data) const;
 
   // Makes every wait end, here and in the stages.
   void Stop();
@@ -46,9 +59,11 @@ class JobTable {
 
   // The stages' side: only the stage that a job runs in moves or fails it. Next*: the oldest job of that phase, marked
   // as running; null when stopping. Blocks.
-  JobRef NextForLocal() { return Next(Phase::kForLocal); }
+  JobRef NextForLocal();
   JobRef NextForTransfer() { return Next(Phase::kForTransfer); }
   JobRef NextForCommit() { return Next(Phase::kForCommit); }
+  // The transfer of a job that was captured in a slot: blocks until the local writer is done with it.
+  void AwaitChecked(const JobRef& job);
 
   // Blocks until a slot is free and gives it to the job; -1 when stopping. A slot is free if its step, or
   // a newer one, is committed; if there is none, a failed checkpoint gives up its own.
@@ -78,6 +93,11 @@ class JobTable {
 
  private:
   JobRef Next(Phase phase);
+  JobRef FindLocked(Phase phase) const;
+  Status Reserve(uint64_t timeout_ms, const std::function<bool(const JobRef&)>& take);
+  bool TakeSlotLocked(const JobRef& job);
+  void TakeReservedLocked(const JobRef& job);
+  std::string DescribeAllLocked() const;
   void ReleaseLocked(Job* job);
   void ReleaseWantedLocked();
   void FreeSlotsLocked();
@@ -97,7 +117,9 @@ class JobTable {
   int64_t newest_submitted_ = -1;
   int64_t newest_committed_ = -1;
   std::map<int64_t, JobRef> jobs_;
-  std::vector<JobRef> slot_jobs_;  // null: free
+  std::vector<JobRef> slot_jobs_;    // null: free
+  std::vector<JobRef> buffer_jobs_;  // null: free
+  JobRef reserved_;
   std::deque<std::string> notices_;
   std::map<int64_t, Status> forgotten_;  // how the last ones ended, for a late Wait
 };

@@ -20,32 +20,106 @@ Status Closed() { return Status(Code::kClosed, "the engine is shutting down"); }
 
 }  // namespace
 
-Status JobTable::Submit(JobRef job, uint64_t timeout_ms) {
+Status JobTable::Submit(JobRef job, bool captured, uint64_t timeout_ms) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto deadline = Deadline(timeout_ms);
-  ++memory_wanted_;
-  ReleaseWantedLocked();
-  const bool room = changed_.wait_until(lock, deadline, [&] { return stopping_ || HeldLocked() < in_flight_; });
-  --memory_wanted_;
   if (stopping_) return Closed();
   if (job->step <= newest_submitted_) {
     return Status(Code::kInvalid,
                   StepText(job->step) + " was submitted after " + StepText(newest_submitted_) + ": steps must grow");
   }
-  if (!room) {
-    std::string held;
-    for (const auto& [step, other] : jobs_) {
-      if (!other->released) held += (held.empty() ? "" : "; ") + DescribeLocked(*other);
+  if (captured) {
+    TakeReservedLocked(job);
+  } else {
+    ++memory_wanted_;
+    ReleaseWantedLocked();
+    const bool room = changed_.wait_until(lock, deadline, [&] { return stopping_ || HeldLocked() < in_flight_; });
+    --memory_wanted_;
+    if (stopping_) return Closed();
+    if (!room) {
+      return Status(Code::kTimeout, StepText(job->step) + ": memory for a checkpoint in flight was not free after " +
+                                        std::to_string(timeout_ms) + " ms. " + DescribeAllLocked());
     }
-    return Status(Code::kTimeout, StepText(job->step) + ": memory for a checkpoint in flight was not free after " +
-                                      std::to_string(timeout_ms) + " ms. " + held);
   }
   newest_submitted_ = job->step;
   job->submitted_us = env_->NowMicros();
-  job->phase = first_phase_;
+  job->phase = job->home_is_slot ? Phase::kForTransfer : first_phase_;
   jobs_[job->step] = std::move(job);
   changed_.notify_all();
   return {};
+}
+
+void JobTable::TakeReservedLocked(const JobRef& job) {
+  job->home = reserved_->home;
+  job->home_is_slot = reserved_->home_is_slot;
+  job->slot = reserved_->slot;
+  job->buffer = reserved_->buffer;
+  if (job->slot >= 0) slot_jobs_[static_cast<size_t>(job->slot)] = job;
+  if (job->buffer >= 0) buffer_jobs_[static_cast<size_t>(job->buffer)] = job;
+  reserved_ = nullptr;
+}
+
+Status JobTable::Reserve(uint64_t timeout_ms, const std::function<bool(const JobRef&)>& take) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  auto job = std::make_shared<Job>();
+  job->phase = Phase::kForCapture;
+  ++memory_wanted_;
+  ReleaseWantedLocked();
+  const bool taken = changed_.wait_until(lock, Deadline(timeout_ms), [&] { return stopping_ || take(job); });
+  --memory_wanted_;
+  if (stopping_) return Closed();
+  if (!taken) {
+    return Status(Code::kTimeout, "memory for the next capture was not free after " + std::to_string(timeout_ms) +
+                                      " ms. " + DescribeAllLocked());
+  }
+  reserved_ = job;
+  return {};
+}
+
+Status JobTable::ReserveSlot(uint64_t timeout_ms, uint32_t* slot) {
+  return Reserve(timeout_ms, [&](const JobRef& job) {
+    if (!TakeSlotLocked(job)) return false;
+    job->home_is_slot = true;
+    *slot = static_cast<uint32_t>(job->slot);
+    return true;
+  });
+}
+
+Status JobTable::ReserveBuffer(uint64_t timeout_ms, uint32_t* buffer) {
+  return Reserve(timeout_ms, [&](const JobRef& job) {
+    if (HeldLocked() >= in_flight_) return false;
+    const auto free = std::find(buffer_jobs_.begin(), buffer_jobs_.end(), nullptr);
+    if (free == buffer_jobs_.end()) return false;
+    *free = job;
+    job->buffer = static_cast<int>(free - buffer_jobs_.begin());
+    *buffer = static_cast<uint32_t>(job->buffer);
+    return true;
+  });
+}
+
+void JobTable::Bind(char* base, uint64_t size) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  reserved_->home = base;
+  reserved_->home_size = size;
+}
+
+void JobTable::Unreserve() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (reserved_->slot >= 0) slot_jobs_[static_cast<size_t>(reserved_->slot)] = nullptr;
+  if (reserved_->buffer >= 0) buffer_jobs_[static_cast<size_t>(reserved_->buffer)] = nullptr;
+  reserved_ = nullptr;
+  changed_.notify_all();
+}
+
+char* JobTable::Reserved() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return reserved_ == nullptr ? nullptr : reserved_->home;
+}
+
+bool JobTable::InReserved(const char* data) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return reserved_ != nullptr && reserved_->home != nullptr && data >= reserved_->home &&
+         data < reserved_->home + reserved_->home_size;
 }
 
 Status JobTable::Wait(int64_t step, int level, uint64_t timeout_ms) {
@@ -69,7 +143,7 @@ Status JobTable::Drain(uint64_t timeout_ms) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto busy = [this] {
     for (const auto& [step, job] : jobs_) {
-      if (!job->done() || job->running) return job.get();  // running although done: retention
+      if (!job->done() || job->busy()) return job.get();  // running although done: retention
     }
     return static_cast<Job*>(nullptr);
   };
@@ -95,7 +169,7 @@ std::vector<Report> JobTable::Poll(size_t capacity) {
                                job.written_s, job.external_s, job.failure.message()});
     }
     // What is running is still used by a stage; its last report is already made.
-    const bool over = job.done() && job.released && !job.running;
+    const bool over = job.done() && job.released && !job.busy();
     if (over) forgotten_[job.step] = job.failure;
     it = over ? jobs_.erase(it) : std::next(it);
   }
@@ -113,10 +187,18 @@ void JobTable::PauseCommit(uint64_t ms) {
 void JobTable::ForgetLocked() {
   for (auto it = jobs_.begin(); jobs_.size() > kRemembered && it != jobs_.end();) {
     const Job& job = *it->second;
-    const bool over = job.done() && job.released && !job.running;
+    const bool over = job.done() && job.released && !job.busy();
     if (over) forgotten_[job.step] = job.failure;
     it = over ? jobs_.erase(it) : std::next(it);
   }
+}
+
+std::string JobTable::DescribeAllLocked() const {
+  std::string all;
+  for (const auto& [step, job] : jobs_) {
+    if (!job->done()) all += (all.empty() ? "" : "; ") + DescribeLocked(*job);
+  }
+  return all;
 }
 
 std::string JobTable::DescribeLocked(const Job& job) const {

@@ -1,5 +1,6 @@
 #include "engine/local_write.h"
 
+#include "base/crc32c.h"
 #include "engine/checksum.h"
 
 namespace deepfreeze {
@@ -11,7 +12,6 @@ void LocalWriter::Run() {
       table->SkipLocal(job);
       continue;
     }
-    CutExtents(job.get(), context_.options.chunk_bytes);
     const int slot = table->AcquireSlot(job);
     if (slot < 0) return;
     const Status status = Contained([&] { return Write(job, static_cast<uint32_t>(slot)); });
@@ -28,15 +28,23 @@ void LocalWriter::Run() {
 
 Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
   const SlotLayout layout = LayOutSlot(job->extents, job->private_data.size());
-  DF_RETURN_IF_ERROR(context_.slots->Begin(slot, layout.file_size()));
-  File* file = context_.slots->file(slot);
+  if (!job->home_is_slot) DF_RETURN_IF_ERROR(context_.slots->Begin(slot, layout.file_size()));
+  const Sink to{context_.slots->file(slot), nullptr, nullptr};
   DF_RETURN_IF_ERROR(ForEachExtent(context_, job->extents.size(), true, [&](size_t, size_t i) {
-    return WriteChecksummed(job->sources[i], file, layout.places[i], &job->extents[i]);
+    Extent* extent = &job->extents[i];
+    const char* from = job->sources[i];
+    if (!job->home_is_slot || from != job->home + layout.places[i]) {
+      return WriteExtent(from, to, layout.places[i], false, extent);
+    }
+    extent->crc = Crc32c(0, from, extent->size);  // the capture put it into its place
+    return Status();
   }));
   DF_RETURN_IF_ERROR(
       context_.slots->Finish(slot, context_.options.At(job->step), job->extents, layout, job->private_data));
-  job->places = layout.places;
-  job->checksummed = true;
+  if (!job->home_is_slot) {  // else the transfer is on its way, and asks the table
+    job->places = layout.places;
+    job->checksummed = true;
+  }
   return {};
 }
 

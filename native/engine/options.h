@@ -14,6 +14,7 @@ struct Options {
   uint32_t slots = 1;
   uint32_t writers = 1;
   uint32_t keep = 1;
+  int nice = 0;
   uint64_t chunk_bytes = 4096;
   uint64_t commit_timeout_ms = 0;
   std::string run_dir;

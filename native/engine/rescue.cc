@@ -7,6 +7,11 @@
 #include "store/partial.h"
 
 namespace deepfreeze {
+namespace {
+
+constexpr size_t kRescueBlock = size_t{4} << 20;
+
+}  // namespace
 
 Status RescueSlot(Env* env, const std::string& path, const std::string& run_dir) {
   WholeSlot slot;
@@ -24,9 +29,10 @@ Status RescueSlot(Env* env, const std::string& path, const std::string& run_dir)
   }
   PartialWriter partial;
   DF_RETURN_IF_ERROR(partial.Open(env, run_dir, identity));
-  std::string block(kBlockBytes, '\0');
+  Block block(kRescueBlock);
+  const Sink to{partial.file(), partial.direct(), &block};
   for (size_t i = 0; i < slot.extents.size(); ++i) {
-    DF_RETURN_IF_ERROR(CopyVerified(slot.file.get(), slot.places[i], partial.file(), slot.extents[i], block.data()));
+    DF_RETURN_IF_ERROR(CopyVerified(slot.file.get(), slot.places[i], to, slot.extents[i]));
   }
   return partial.Publish(Record{identity, slot.extents, slot.private_data});
 }

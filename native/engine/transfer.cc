@@ -1,6 +1,6 @@
 #include "engine/transfer.h"
 
-#include "engine/checksum.h"
+#include "base/crc32c.h"
 #include "store/partial.h"
 
 namespace deepfreeze {
@@ -29,36 +29,45 @@ void Transfer::Run() {
 }
 
 Status Transfer::Move(const JobRef& job) {
-  CutExtents(job.get(), context_.options.chunk_bytes);
   const Identity identity = context_.options.At(job->step);
   PartialWriter partial;
   DF_RETURN_IF_ERROR(partial.Open(context_.env, context_.options.run_dir, identity));
-  DF_RETURN_IF_ERROR(ForEachExtent(context_, job->extents.size(), false, [&](size_t worker, size_t i) {
-    return MoveExtent(job, worker, i, partial.file());
+  DF_RETURN_IF_ERROR(ForEachExtent(context_, job->runs.size() - 1, false, [&](size_t worker, size_t run) {
+    return MoveRun(job, run, Sink{partial.file(), partial.direct(), &blocks_[worker]});
   }));
+  if (job->home_is_slot) DF_RETURN_IF_ERROR(TakeChecksums(job));
   job->checksummed = true;
   return partial.Publish(Record{identity, job->extents, job->private_data});
 }
 
-Status Transfer::MoveExtent(const JobRef& job, size_t worker, size_t i, File* to) {
-  Extent* extent = &job->extents[i];
-  Status status;
+Status Transfer::TakeChecksums(const JobRef& job) {
+  context_.table->AwaitChecked(job);
+  if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
+  if (job->on_slot) return {};
+  // The local tier failed, perhaps before it came to all of them.
+  return ForEachExtent(context_, job->extents.size(), false, [&](size_t, size_t i) {
+    job->extents[i].crc = Crc32c(0, job->sources[i], static_cast<size_t>(job->extents[i].size));
+    return Status();
+  });
+}
+
+Status Transfer::MoveRun(const JobRef& job, size_t run, const Sink& to) {
+  const size_t first = job->runs[run];
+  const size_t n = job->runs[run + 1] - first;
+  Extent* extents = &job->extents[first];
   if (context_.table->BeginRead(job)) {
-    const char* from = job->sources[i];
-    status = Contained([&] {  // for EndRead must follow
-      return job->checksummed ? WriteFull(to, extent->file_offset, from, extent->size)
-                              : WriteChecksummed(from, to, extent->file_offset, extent);
+    const Status status = Contained([&] {  // for EndRead must follow
+      const char* const* from = &job->sources[first];
+      const bool known = job->home_is_slot || job->checksummed;  // the former's will be, when the local writer is done
+      return n > 1 ? WriteGathered(from, to, known, extents, n)
+                   : WriteExtent(*from, to, extents->file_offset, known, extents);
     });
     context_.table->EndRead(job);
-  } else {
-    std::string& block = blocks_[worker];
-    block.resize(kBlockBytes);
-    File* from = context_.slots->file(static_cast<uint32_t>(job->slot));
-    status = CopyVerified(from, job->places[i], to, *extent, block.data());
+    return status;
   }
-  // The disk begins while other chunks are still being copied; the sync at the end then waits for less.
-  if (status.ok()) to->StartWriteback(extent->file_offset, extent->size);
-  return status;
+  File* slot = context_.slots->file(static_cast<uint32_t>(job->slot));
+  for (size_t i = 0; i < n; ++i) DF_RETURN_IF_ERROR(CopyVerified(slot, job->places[first + i], to, extents[i]));
+  return {};
 }
 
 }  // namespace deepfreeze

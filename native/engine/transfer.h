@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "engine/checksum.h"
 #include "engine/retention.h"
 #include "engine/stage.h"
 
@@ -14,17 +15,21 @@ class Transfer {
  public:
   // retention outlives this.
   Transfer(const StageContext& context, Retention* retention)
-      : context_(context), retention_(retention), blocks_(context.pool->threads()) {}
+      : context_(context),
+        retention_(retention),
+        blocks_(context.pool->threads(), Block(context.options.chunk_bytes)) {}
   // The thread's body; returns when the table stops.
   void Run();
 
  private:
   Status Move(const JobRef& job);
-  Status MoveExtent(const JobRef& job, size_t worker, size_t i, File* to);
+  // Of a job that was captured in a slot.
+  Status TakeChecksums(const JobRef& job);
+  Status MoveRun(const JobRef& job, size_t run, const Sink& to);
 
   const StageContext context_;
   Retention* const retention_;
-  std::vector<std::string> blocks_;  // one per worker, made when first needed
+  std::vector<Block> blocks_;  // one per worker
 };
 
 }  // namespace deepfreeze

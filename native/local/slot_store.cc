@@ -11,7 +11,7 @@ SlotStore::SlotStore(Env* env, const std::string& local_dir, const Id& run_id, u
       user_dir_(Join(local_dir, UserDirName(env->UserId()))),
       directory_(Join(user_dir_, Hex(run_id))),
       rank_(rank),
-      files_(slots) {}
+      slots_(slots) {}
 
 std::string SlotStore::path(uint32_t slot) const { return Join(directory_, SlotName(rank_, slot)); }
 
@@ -31,21 +31,52 @@ Status SlotStore::MakeDirectory() {
   return {};
 }
 
-Status SlotStore::Begin(uint32_t slot, uint64_t size) {
+Status SlotStore::Open(uint32_t slot) {
   if (!directory_made_) DF_RETURN_IF_ERROR(MakeDirectory());
-  std::unique_ptr<File>& file = files_[slot];
-  if (file == nullptr) DF_RETURN_IF_ERROR(env_->Open(path(slot), OpenMode::kUpdate, &file));
-  // Zeros first: from here until Finish a reader must see that the slot is not whole.
+  std::unique_ptr<File>& file = slots_[slot].file;
+  return file == nullptr ? env_->Open(path(slot), OpenMode::kUpdate, &file) : Status();
+}
+
+// From here until Finish a reader must see that the slot is not whole.
+Status SlotStore::MarkNotWhole(uint32_t slot) {
   const std::string zeros(kSlotHeaderSize, '\0');
-  DF_RETURN_IF_ERROR(WriteFull(file.get(), 0, zeros.data(), zeros.size()));
+  return WriteFull(file(slot), 0, zeros.data(), zeros.size());
+}
+
+Status SlotStore::Begin(uint32_t slot, uint64_t size) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  DF_RETURN_IF_ERROR(Open(slot));
+  DF_RETURN_IF_ERROR(MarkNotWhole(slot));
   uint64_t now = 0;
-  DF_RETURN_IF_ERROR(file->Size(&now));
-  return now < size ? file->Allocate(size) : Status();
+  DF_RETURN_IF_ERROR(file(slot)->Size(&now));
+  return now < size ? file(slot)->Allocate(size) : Status();
+}
+
+bool SlotStore::InMemory() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return (directory_made_ || MakeDirectory().ok()) && env_->InMemory(directory_);
+}
+
+Status SlotStore::Touch(uint32_t slot, uint64_t size) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (slots_[slot].mapped != nullptr) return {};
+  DF_RETURN_IF_ERROR(Open(slot));
+  char* mapped = nullptr;
+  DF_RETURN_IF_ERROR(file(slot)->Map(size, &mapped));
+  slots_[slot].mapped = mapped;
+  return {};
+}
+
+Status SlotStore::Map(uint32_t slot, uint64_t size, char** data) {
+  DF_RETURN_IF_ERROR(Touch(slot, size));
+  DF_RETURN_IF_ERROR(MarkNotWhole(slot));
+  *data = slots_[slot].mapped;
+  return {};
 }
 
 Status SlotStore::Finish(uint32_t slot, const Identity& identity, const std::vector<Extent>& extents,
                          const SlotLayout& layout, const std::string& private_data) {
-  File* file = files_[slot].get();
+  File* file = slots_[slot].file.get();
   const std::string table = EncodeSlotTable(extents, layout);
   SlotHeader header;
   header.identity = identity;
@@ -63,8 +94,8 @@ Status SlotStore::Finish(uint32_t slot, const Identity& identity, const std::vec
 }
 
 void SlotStore::Remove(uint32_t slot) {
-  if (files_[slot] == nullptr) return;
-  files_[slot].reset();
+  if (slots_[slot].file == nullptr) return;
+  slots_[slot] = Slot();
   // A file that can't be removed holds nothing that anybody needs, and its next use begins with zeros.
   (void)env_->Unlink(path(slot)).ok();
 }

@@ -8,6 +8,7 @@
 #define DEEPFREEZE_LOCAL_SLOT_STORE_H_
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,15 @@ class SlotStore {
 
   // Makes the file if need be, reserves its blocks, and marks it as not whole.
   Status Begin(uint32_t slot, uint64_t size);
-  File* file(uint32_t slot) { return files_[slot].get(); }
+  File* file(uint32_t slot) { return slots_[slot].file.get(); }
+
+  // Whether slots are memory, so that what is to be in one can be put there at once. Makes the directory.
+  bool InMemory();
+  // As Begin; *data is where the file lies in memory, always at the same place. One size for all calls.
+  Status Map(uint32_t slot, uint64_t size, char** data);
+  // Does beforehand what takes long in Map. May overlap Map of the same slot.
+  Status Touch(uint32_t slot, uint64_t size);
+
   // Writes private bytes, table and, last of all, the header.
   Status Finish(uint32_t slot, const Identity& identity, const std::vector<Extent>& extents, const SlotLayout& layout,
                 const std::string& private_data);
@@ -34,18 +43,26 @@ class SlotStore {
   // Closes and removes the file, if this store made or opened it.
   void Remove(uint32_t slot);
   // Closes the file and leaves it.
-  void Close(uint32_t slot) { files_[slot].reset(); }
+  void Close(uint32_t slot) { slots_[slot].file.reset(); }
 
  private:
+  struct Slot {
+    std::unique_ptr<File> file;
+    char* mapped = nullptr;
+  };
+
   Status MakeDirectory();
+  Status Open(uint32_t slot);
+  Status MarkNotWhole(uint32_t slot);
 
   Env* const env_;
   const std::string local_dir_;
   const std::string user_dir_;
   const std::string directory_;
   const uint32_t rank_;
+  std::mutex mutex_;  // guards making and mapping, which Touch may do beside others
   bool directory_made_ = false;
-  std::vector<std::unique_ptr<File>> files_;
+  std::vector<Slot> slots_;
 };
 
 // Reads and checks header, table and private bytes of a slot that may have been left by another process. The bytes of

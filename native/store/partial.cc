@@ -23,11 +23,16 @@ Status PartialWriter::Open(Env* env, const std::string& run_dir, const Identity&
   DF_RETURN_IF_ERROR(env->Open(Join(directory_, kModelName), OpenMode::kUpdate, &file_));
   uint64_t size = 0;
   DF_RETURN_IF_ERROR(file_->Size(&size));
-  return size == identity.file_size ? Status() : file_->Truncate(identity.file_size);
+  // A longer file is another structure's, which has the same name only by mistake.
+  if (size > identity.file_size) DF_RETURN_IF_ERROR(file_->Truncate(identity.file_size));
+  DF_RETURN_IF_ERROR(file_->Allocate(identity.file_size));
+  if (!env->Open(Join(directory_, kModelName), OpenMode::kDirect, &direct_).ok()) direct_.reset();
+  return {};
 }
 
 Status PartialWriter::Publish(const Record& record) {
-  DF_RETURN_IF_ERROR(file_->DataSync());
+  DF_RETURN_IF_ERROR(file_->DataSync());  // what went through `direct` is flushed with it
+  if (direct_ != nullptr) DF_RETURN_IF_ERROR(direct_->Close());
   DF_RETURN_IF_ERROR(file_->Close());
   DF_RETURN_IF_ERROR(ReplaceFile(env_, Join(directory_, RecordName(record.identity.rank)), EncodeRecord(record), true));
   // Makes the names durable: the record's, and the model file's if this rank made it.

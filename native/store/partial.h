@@ -1,7 +1,7 @@
 // RUN/step-N.partial-ATTEMPT: where the ranks of one attempt put one step together.
 //
 // Every rank makes what is missing, in any order, so no rank waits for another. A PartialWriter may be used by several
-// threads for writes to file(); everything else by one at a time.
+// threads for writes to file() and direct(); everything else by one at a time.
 #ifndef DEEPFREEZE_STORE_PARTIAL_H_
 #define DEEPFREEZE_STORE_PARTIAL_H_
 
@@ -18,9 +18,11 @@ std::string PartialPath(const std::string& run_dir, int64_t step, const Id& atte
 
 class PartialWriter {
  public:
-  // Makes the directory and the model file, at its full size.
+  // Makes the directory and the model file, at its full size, its blocks reserved.
   Status Open(Env* env, const std::string& run_dir, const Identity& identity);
   File* file() { return file_.get(); }
+  // The same file past the page cache; null where that can't be.
+  File* direct() { return direct_.get(); }
   // Makes everything written so far durable, then publishes the rank's record: from then on its ranges count.
   Status Publish(const Record& record);
 
@@ -28,6 +30,7 @@ class PartialWriter {
   Env* env_ = nullptr;
   std::string directory_;
   std::unique_ptr<File> file_;
+  std::unique_ptr<File> direct_;
 };
 
 // Leaves a marker that tells the other ranks why this one can't finish the step. It need not survive a crash. In a

@@ -30,9 +30,8 @@ namespace deepfreeze {
 // A fresh directory, removed with all in it.
 class TemporaryDir {
  public:
-  TemporaryDir() {
-    const char* base = std::getenv("TMPDIR");
-    path_ = std::string(base != nullptr ? base : "/tmp") + "/deepfreeze-test-XXXXXX";
+  explicit TemporaryDir(const char* where = std::getenv("TMPDIR")) {
+    path_ = std::string(where != nullptr ? where : "/tmp") + "/deepfreeze-test-XXXXXX";
     CHECK(mkdtemp(path_.data()) != nullptr);
   }
   ~TemporaryDir() { CHECK_OK(RemoveTree(Env::Posix(), path_)); }

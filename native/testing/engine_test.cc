@@ -112,7 +112,7 @@ void AGapInTheFileFailsTheStepAndOnlyIt() {
 }
 
 void EveryFailingCallIsReportedAndNothingHangs() {
-  for (const char* op : {"open", "pwrite", "fdatasync", "fsync", "ftruncate", "rename", "mkdir", "list", "fsync_dir"}) {
+  for (const char* op : {"open", "pwrite", "fdatasync", "fsync", "fallocate", "rename", "mkdir", "list", "fsync_dir"}) {
     for (int nth = 1; nth < 4; ++nth) {
       TemporaryDir run;
       std::vector<Fault> faults;

@@ -36,6 +36,9 @@ class FaultFile final : public File {
   Status Sync() override {
     return Around("fsync", [&](bool) { return base_->Sync(); });
   }
+  Status Map(uint64_t size, char** data) override {
+    return Around("mmap", [&](bool) { return base_->Map(size, data); });
+  }
   void StartWriteback(uint64_t offset, uint64_t n) override { base_->StartWriteback(offset, n); }
   Status Close() override {
     return Around("close", [&](bool) { return base_->Close(); });

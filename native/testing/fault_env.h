@@ -5,7 +5,7 @@
 //              no-memory (throws std::bad_alloc)
 //              kill-half does half of a pwrite first, elsewhere it is kill-before; short does half of a pread or
 //              pwrite.
-//   OP         open pread pwrite fdatasync fsync ftruncate fallocate close rename mkdir unlink rmdir list stat
+//   OP         open pread pwrite fdatasync fsync ftruncate fallocate mmap close rename mkdir unlink rmdir list stat
 //              fsync_dir
 //   SUBSTRING  of the path ("FROM to TO" of a rename); empty: any
 //   NTH        the call it happens at, counted from 1 over the calls that match; "N+": from there on
@@ -50,6 +50,9 @@ class FaultEnv final : public Env {
   Status Unlink(const std::string& path) override;
   Status RemoveDir(const std::string& path) override;
   Status SyncDir(const std::string& path) override;
+  bool InMemory(const std::string& path) override { return base_->InMemory(path); }
+  char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
+  void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
   uint64_t NowMicros() override { return base_->NowMicros(); }
   int64_t WallSeconds() override { return base_->WallSeconds(); }
   void SleepMillis(uint64_t ms) override { base_->SleepMillis(ms); }

@@ -17,12 +17,12 @@ void PlansAreParsedOrRefused() {
 void TheNthMatchingCallFails() {
   TemporaryDir directory;
   std::vector<Fault> faults;
-  CHECK_OK(ParseFaults("fail=ENOSPC:pwrite:b:2", &faults));
+  CHECK_OK(ParseFaults("fail=ENOSPC:pwrite:second.file:2", &faults));
   FaultEnv env(Env::Posix(), faults, "");
   std::unique_ptr<File> a;
   std::unique_ptr<File> b;
-  CHECK_OK(env.Open(directory.path() + "/a", OpenMode::kUpdate, &a));
-  CHECK_OK(env.Open(directory.path() + "/b", OpenMode::kUpdate, &b));
+  CHECK_OK(env.Open(directory.path() + "/first.file", OpenMode::kUpdate, &a));
+  CHECK_OK(env.Open(directory.path() + "/second.file", OpenMode::kUpdate, &b));
   CHECK_OK(WriteFull(a.get(), 0, "x", 1));
   CHECK_OK(WriteFull(b.get(), 0, "x", 1));
   CHECK_OK(WriteFull(a.get(), 0, "x", 1));

@@ -30,9 +30,10 @@ SCALARS = {
 
 def as_ctypes(declaration: str) -> tuple[str, type]:
     """("n", c_size_t) for "size_t n", and so on; the name is empty for a bare type."""
-    words = re.fullmatch(r"(?:const\s+)?(\w+)\s*(\**)\s*(\w*)\s*(?:\[(\d+)\])?", declaration.strip())
+    words = re.fullmatch(r"(?:const\s+)?(\w+)\s*((?:\*\s*(?:const\s*)?)*)(\w*)\s*(?:\[(\d+)\])?", declaration.strip())
     assert words, declaration
     base, stars, name, length = words.groups()
+    stars = "".join(re.findall(r"\*", stars))
     if stars:
         if base == "void" or base == "df_engine":
             kind = c.c_void_p if stars == "*" else c.POINTER(c.c_void_p)

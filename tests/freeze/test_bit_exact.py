@@ -22,11 +22,12 @@ def runs(request, tmp_path_factory):
     return request.param, folder
 
 
+@pytest.mark.parametrize("capture", ["auto", "graph"])
 @pytest.mark.parametrize("per_execution", PLANS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_checkpoint_equals_an_independent_process_stopped_at_its_step(runs, kind, per_execution):
+def test_a_checkpoint_equals_an_independent_process_stopped_at_its_step(runs, kind, per_execution, capture):
     api, folder = runs
-    run = folder / f"{kind}-{per_execution}"
+    run = folder / f"{kind}-{per_execution}-{capture}"
     found = deepfreeze.checkpoints(run)
     assert [info.step for info in found] == CAPTURED[per_execution]
     for info in found:

@@ -1,4 +1,4 @@
-"""The shards come from inside the graph, and the engine reads them where TensorFlow keeps them."""
+"""The shards come from inside the graph: one copy into the engine's memory, or none where TensorFlow keeps them."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,8 @@ class Submitted:
         monkeypatch.setattr(veloc_bindings.Engine, "submit", submit)
 
 
-def test_no_full_variable_is_fetched_while_steps_are_captured(keras, tmp_path, monkeypatch):
+@pytest.mark.parametrize("capture", ["auto", "graph"])
+def test_no_full_variable_is_fetched_while_steps_are_captured(keras, tmp_path, monkeypatch, capture):
     import tensorflow as tf
     from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
@@ -67,7 +68,7 @@ def test_no_full_variable_is_fetched_while_steps_are_captured(keras, tmp_path, m
 
         monkeypatch.setattr(BaseResourceVariable, name, spy)
     model = make(keras)
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, capture=capture)
 
     class Forget(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
@@ -81,50 +82,72 @@ def test_no_full_variable_is_fetched_while_steps_are_captured(keras, tmp_path, m
     model.fit(data(9), verbose=0, shuffle=False, callbacks=[checkpoint, Forget()])
     assert checkpoint.stats.steps == [2, 4, 6, 8, 9]
     shards = [name for name, _ in seen if name == "deepfreeze_shard"]
-    assert shards, "the captured shards are read"
+    assert bool(shards) == (capture == "graph"), "the engine's captures are read by the engine alone"
     others = {name for name, size in seen if size > 1 and name != "deepfreeze_shard"}
     assert not others, f"fetched in full: {others}"
 
 
-def test_the_engine_is_given_the_addresses_of_tensorflows_own_buffers(keras, tmp_path, monkeypatch):
-    from deepfreeze.freeze import shard_ops
+def test_captures_by_the_graph_are_read_where_tensorflow_keeps_them(keras, tmp_path, monkeypatch):
+    from deepfreeze.freeze import graph_buffers
 
     submitted = Submitted(monkeypatch)
-    buffers = []
-    original = shard_ops.addresses
+    spans = []
+    original = graph_buffers.address
 
-    def addresses(tensors):
-        tensors = list(tensors)
-        buffers.append([(np.frombuffer(memoryview(t), np.uint8).ctypes.data, int(t.shape[0])) for t in tensors])
-        return original(tensors)
+    def address(tensor):
+        start = np.frombuffer(memoryview(tensor), np.uint8).ctypes.data
+        spans.append((start, start + int(tensor.shape[0])))
+        return original(tensor)
 
-    monkeypatch.setattr("deepfreeze.freeze.shard_ops.addresses", addresses)
+    monkeypatch.setattr(graph_buffers, "address", address)
     model = make(keras)
-    model.fit(data(4), verbose=0, shuffle=False, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=2)])
-    assert len(submitted.regions) == len(buffers) == 2
-    for regions, spans in zip(submitted.regions, buffers, strict=True):
-        inside = [any(start <= r[0] and r[0] + r[1] <= start + n for start, n in spans) for r in regions]
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, capture="graph")
+    model.fit(data(4), verbose=0, shuffle=False, callbacks=[checkpoint])
+    assert len(submitted.regions) == 2
+    for regions in submitted.regions:
+        inside = [any(start <= r[0] and r[0] + r[1] <= stop for start, stop in spans) for r in regions]
         # What is in no captured buffer are the file's bytes between the tensors: a few kilobytes.
         assert sum(int(r[1]) for r, yes in zip(regions, inside, strict=True) if not yes) < 64 * 1024
         assert sum(int(r[1]) for r, yes in zip(regions, inside, strict=True) if yes) > 3 * 4 * 700 * 700
 
 
-def test_with_one_rank_the_engine_reads_the_variables_own_memory(keras, tmp_path, monkeypatch):
+@pytest.mark.parametrize("local", ["auto", None])
+def test_the_engine_s_memory_is_used_again_and_again(keras, tmp_path, monkeypatch, local):
     submitted = Submitted(monkeypatch)
-    model = make(keras, width=1500)  # 9 MB: captured by reference
-    at = []
-
-    class Look(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            kernel = model.layers[1].kernel.value.read_value()
-            at.append(np.frombuffer(memoryview(kernel), np.float32).ctypes.data)
-
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=3)
-    model.fit(data(3), verbose=0, shuffle=False, callbacks=[checkpoint, Look()])
-    assert at[-1] in submitted.regions[0][:, 0].tolist()
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, local=local, in_flight=2, slots=2)
+    make(keras).fit(data(24), verbose=0, shuffle=False, callbacks=[checkpoint])
+    assert len(submitted.regions) == 12
+    largest = [int(regions[np.argmax(regions[:, 1]), 0]) for regions in submitted.regions]
+    assert len(set(largest)) <= 2, "as many places as checkpoints may be in flight"
+    assert all(address % 4096 == 0 for address in largest), "aligned, so that they can be written past the page cache"
 
 
-def test_a_checkpoint_does_not_change_while_training_goes_on(keras, tmp_path):
+def test_the_op_reads_tensorflow_s_own_buffer(keras, tmp_path):
+    """Captured while TensorFlow holds it: the op is given the variable's address, not a copy's."""
+    import tensorflow as tf
+
+    from deepfreeze.freeze import engine_buffers
+    from deepfreeze.freeze.pieces import Piece
+
+    assert engine_buffers.reason_against() is None
+    variable = tf.Variable(tf.range(1 << 20, dtype=tf.float32))
+    buffers = engine_buffers.EngineBuffers()
+    group = buffers.add([Piece(0, variable, 4096, 8192)])
+    tf.function(lambda: buffers.write(group, [Piece(0, variable, 4096, 8192)]), autograph=False)()
+    before = variable.read_value()
+    captured = buffers.collect()
+    assert np.frombuffer(captured.read(group, 0, 4096), np.float32).tolist() == list(range(1024, 2048))
+    # Nobody but `before` refers to the buffer, so an update in place would show in it: the op kept nothing.
+    address = np.frombuffer(memoryview(before), np.uint8).ctypes.data
+    del before
+    variable.assign_add(tf.ones_like(variable))
+    after = variable.read_value()
+    assert np.frombuffer(memoryview(after), np.uint8).ctypes.data == address
+    buffers.close()
+
+
+@pytest.mark.parametrize("capture", ["auto", "graph"])
+def test_a_checkpoint_does_not_change_while_training_goes_on(keras, tmp_path, capture):
     model = make(keras)
     saved = {}
 
@@ -134,7 +157,7 @@ def test_a_checkpoint_does_not_change_while_training_goes_on(keras, tmp_path):
             model.save_weights(tmp_path / f"{step}.weights.h5")
             saved[step] = tmp_path / f"{step}.weights.h5"
 
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, keep=100, in_flight=4)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, keep=100, in_flight=4, capture=capture)
     model.fit(data(12), verbose=0, shuffle=False, callbacks=[checkpoint, Keep()])
     found = deepfreeze.checkpoints(tmp_path / "run")
     assert [info.step for info in found] == list(range(1, 13))

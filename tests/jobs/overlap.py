@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from deepfreeze.core.hooks import Hooks
 from deepfreeze.core.keras_model import tf_variable
-from deepfreeze.core.placement import balanced
+from deepfreeze.core.placement import per_layer
 from deepfreeze.distributed import BroadcastState, DistributedOptimizer
-from deepfreeze.freeze import capture, shard_ops
+from deepfreeze.freeze import capture, engine_buffers, shard_ops
 
 LAYERS, WIDTH, BATCH, STEP = 10, 1024, 256, 4
 
@@ -24,10 +24,13 @@ class TimedGroup(shard_ops.Group):
         self.ended = tf.Variable(0.0, dtype=tf.float64)
         super().__init__(*args, **kwargs)
 
-    def _assign(self):
-        super()._assign()
-        with tf.control_dependencies([self._buffer.read_value()[:1]]):
-            self.ended.assign(tf.timestamp())
+    def _copy(self):
+        super()._copy()
+        operations = tf.compat.v1.get_default_graph().get_operations()
+        with tf.control_dependencies([op for op in operations if op.type == "DeepfreezeCapture"]):
+            now = tf.timestamp()
+        with tf.control_dependencies([now]):
+            self.ended.assign(now)
 
 
 def main() -> None:
@@ -56,7 +59,9 @@ def main() -> None:
 
     class Take(Hooks):
         def on_train_begin(self, logs=None):
-            self.capture = capture.Capture(self.model, "weights", hvd.rank(), hvd.size(), balanced)
+            assert engine_buffers.reason_against() is None
+            buffers = engine_buffers.EngineBuffers()
+            self.capture = capture.Capture(self.model, "weights", hvd.rank(), hvd.size(), per_layer, buffers)
             self.capture.arm(STEP)
 
         def on_train_batch_end(self, batch, logs=None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import sys
@@ -18,17 +19,31 @@ class Process:
         self.engine: vb.Engine | None = None
         self.held: dict[int, bytearray] = {}
 
-    def open(self, attempt: int, **options):
+    def open(self, attempt: int, captured: bool = False, **options):
+        """captured: shards go through a capture area, as a training's graph does it."""
         self.attempt, self.options = attempt, options
+        self.area = vb.Area() if captured else None
         self.engine = vb.Engine.open(
             run_id=content.RUN_ID, attempt=content.attempt_id(attempt), structure=content.STRUCTURE, **options
         )
+        if self.area is not None:
+            private = len(content.private_bytes(attempt, 10, options["rank"]))
+            self.places = self.engine.plan([(0, b - a, a) for a, b in self.pieces()], private)
+            self.area.set_group(0, [(0, a, b - a, at) for (a, b), at in zip(self.pieces(), self.places)])
+            self.engine.attach(self.area, 60)
+
+    def pieces(self):
+        return content.pieces(self.options["rank"], self.options["world"], self.options["file_size"])
 
     def submit(self, step: int, timeout: float = 60):
-        rank, world, size = self.options["rank"], self.options["world"], self.options["file_size"]
+        rank, size = self.options["rank"], self.options["file_size"]
         data = content.model_bytes(self.attempt, step, size)
         view = memoryview(data)
-        regions = [(view[a:b], b - a, a) for a, b in content.pieces(rank, world, size)]
+        regions = [(view[a:b], b - a, a) for a, b in self.pieces()]
+        if self.area is not None:
+            self.area.capture(0, [(ctypes.addressof(ctypes.c_char.from_buffer(data)), size)])
+            base = self.area.collect().base
+            regions = [(base + at, b - a, a) for (a, b), at in zip(self.pieces(), self.places)]
         self.engine.submit(step, regions, content.private_bytes(self.attempt, step, rank), timeout)
         self.held[step] = data
 

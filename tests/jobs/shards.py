@@ -5,7 +5,7 @@ import sys
 import numpy as np
 
 import deepfreeze
-from deepfreeze.core.placement import balanced
+from deepfreeze.core.placement import per_layer
 from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Placed, Structure
 from deepfreeze.core.tensors import PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
@@ -47,7 +47,7 @@ def write(path: str, rank: int, world: int) -> None:
     arrays = [value(spec, rank) for spec in SPECS]
     rows = [
         (shard.tensor, shard.start, shard.nbytes, places[SPECS[shard.tensor].name] + shard.start)
-        for shard in balanced(SPECS, world)[rank]
+        for shard in per_layer(SPECS, world)[rank]
     ]
     gaps = [(len(arrays) + n, 0, nbytes, offset) for n, (offset, nbytes) in enumerate(layout.gaps())]
     arrays += [np.full(nbytes, n, np.uint8) for n, (_, nbytes) in enumerate(layout.gaps())]

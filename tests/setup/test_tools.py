@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ["help", "setup", "demo", "test", "lint", "clean", "distclean"]
+TARGETS = ["help", "setup", "demo", "test", "bench", "lint", "clean", "distclean"]
 
 
 def run(*command, **env):

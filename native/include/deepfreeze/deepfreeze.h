@@ -79,7 +79,7 @@ typedef struct df_options {
   uint32_t slots;             /* slots on the local tier: the bound of the backlog, >= 1 */
   uint32_t writers;           /* threads that copy and checksum, >= 1 */
   uint32_t keep;              /* committed checkpoints to keep (rank 0), >= 1 */
-  uint32_t reserved;          /* 0 */
+  uint32_t nice;              /* of the engine's threads, 0 to 19: how far they step back for the caller's */
   uint64_t chunk_bytes;       /* largest extent, multiple of 4096, >= 4096 */
   uint64_t file_size;         /* size of the assembled file, > 0 */
   uint64_t commit_timeout_ms; /* how long a checkpoint may wait for another rank */
@@ -135,6 +135,17 @@ DF_API int df_engine_open(const df_options* options, df_engine** out);
 DF_API int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, size_t n,
                             const void* private_data, uint64_t private_bytes, uint64_t timeout_ms);
 
+/* Fixes, once, what every capture into the engine's own memory consists of: n regions as in df_engine_submit (data is not
+ * looked at), private bytes, and side_bytes of room for bytes that belong to no region. places[i] is where region i lies
+ * in such a memory, places[n] where the side bytes begin. The memory is as large as the regions, in_flight times, or it
+ * is the slots of a local tier that is memory. */
+DF_API int df_engine_plan(df_engine* engine, const df_region* regions, size_t n, uint64_t private_bytes,
+                          uint64_t side_bytes, uint64_t* places);
+
+/* Blocks, at most timeout_ms, until there is memory for the next capture, and keeps it. On DF_TIMEOUT nothing is kept; a
+ * capture makes its own call. */
+DF_API int df_engine_reserve(df_engine* engine, uint64_t timeout_ms);
+
 /* Blocks until the step has reached the level. A failed checkpoint returns its own code and message at once. Without a
  * local tier (or once it is full) DF_LOCAL means: on the external store, not yet committed. Answers for the last 1024
  * forgotten steps too. */
@@ -151,6 +162,37 @@ DF_API int df_engine_drain(df_engine* engine, uint64_t timeout_ms);
 /* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; slots whose checkpoint is
  * not committed stay for df_slot_transfer at the next start, the others are deleted. NULL is allowed. */
 DF_API int df_engine_close(df_engine* engine);
+
+/* A capture area: where the ops of a training's graph put what they capture. The ops carry its number. */
+typedef struct df_piece {
+  uint64_t source; /* number of the group's tensor */
+  uint64_t start;  /* of the piece, in bytes of the flattened tensor */
+  uint64_t nbytes;
+  uint64_t place; /* in the memory of a capture */
+} df_piece;
+
+/* Makes an area. Until an engine is attached it has memory of its own. */
+DF_API int df_area_open(uint64_t* area);
+/* Sets the pieces of group number `group`, in place of those it had. */
+DF_API int df_area_group(uint64_t area, uint64_t group, const df_piece* pieces, size_t n);
+/* From the next capture on, memory is the engine's (NULL: the area's own); a capture waits for it at most timeout_ms. */
+DF_API int df_area_attach(uint64_t area, df_engine* engine, uint64_t timeout_ms);
+/* Copies one group's pieces, as the op DeepfreezeCapture does: data[i] and nbytes[i] are its tensor number i. Threads: one
+ * call per group at a time. */
+DF_API int df_area_capture(uint64_t area, uint64_t group, const void* const* data, const uint64_t* nbytes, size_t n);
+/* Ends the capture of a step: *base is where it lies, *own 1 if in the area's memory, which stays as it is until
+ * df_area_drop. Otherwise the memory is the engine's, and the next df_engine_submit must be of regions in it. An error
+ * says why there is no capture: DF_TIMEOUT when there was no memory for it. */
+DF_API int df_area_collect(uint64_t area, void** base, int32_t* own);
+/* Frees the area's own memory. */
+DF_API int df_area_drop(uint64_t area);
+/* Forgets the area: ops that still carry its number fail. */
+DF_API int df_area_close(uint64_t area);
+
+/* Registers the op DeepfreezeCapture with the TensorFlow 2 that this process has loaded, through its C interface:
+ * inputs `tensors` of types T (a list), attributes area and group (int), no outputs. DF_INVALID, with the reason, where
+ * that can't be. */
+DF_API int df_tensorflow_register(void);
 
 /* Reads a slot's header. DF_CORRUPT: not a whole slot (nothing to rescue). */
 DF_API int df_slot_inspect(const char* path, df_slot_info* out);

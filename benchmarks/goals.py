@@ -1,0 +1,177 @@
+"""What the project wants to reach, against what the other benchmarks found. python -m benchmarks.goals
+
+Measures nothing: reads their JSON files. Each goal is a ratio within one run of one benchmark, or a bound. "reached" compares
+medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import machine, overhead, restore
+from benchmarks.report import RESULTS, Report, table
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One goal: in words, what was found in words, whether that reaches it, and which benchmark says so."""
+
+    what: str
+    goal: str
+    found: str
+    reached: bool
+    source: str
+
+
+Reports = Callable[[str], Report]
+
+
+def findings(load: Reports) -> list[Finding]:
+    """All goals, in order."""
+    return [
+        *_blocking(load("stall")),
+        *_stall(load("stall")),
+        *_overhead(load),
+        *_durable(load("peers")),
+        *_restore(load),
+    ]
+
+
+def _blocking(stall: Report) -> list[Finding]:
+    found = []
+    for workload, ratio, bound in (("nt3", 300, 2e-3), ("resnet50", 100, 3e-3)):
+        row = stall.find(kind="checkpoint", workload=workload, ranks=1, wait_for="captured")
+        blocking, saved = row.median("blocking"), row.median("save_weights") / row.median("blocking")
+        text = f"{saved:.0f}x, {blocking * 1e3:.2f} ms"
+        goal = f"at least {ratio}x below save_weights, at most {bound * 1e3:.0f} ms"
+        reached = saved >= ratio and blocking <= bound
+        found.append(Finding(f"blocking, {workload}, 1 rank", goal, text, reached, "stall"))
+    row = stall.find(kind="checkpoint", wait_for="local")
+    found.append(
+        _ratio("blocking, waiting for a local tier in memory", row, "blocking", 1.2, "one memcpy of the shard")
+    )
+    row = stall.find(kind="installed")
+    ops, plain = row.median("added ops"), row.median("plain")
+    low, high = row.values["interval"]["min"], row.values["interval"]["max"]
+    text = f"added ops {ops / plain:.2%}; paired steps {row.median('difference') / plain:+.2%} ({low / plain:+.2%}..{high / plain:+.2%})"
+    found.append(
+        Finding(
+            "a callback that captures nothing, ResNet-50", "at most 0.5 % of a step", text, ops / plain <= 5e-3, "stall"
+        )
+    )
+    return found
+
+
+def _ratio(what: str, row, name: str, bound: float, of: str) -> Finding:
+    ratio = row.median(name) / row.median("memcpy")
+    text = f"{ratio:.2f}x ({row.median(name) * 1e3:.1f} of {row.median('memcpy') * 1e3:.1f} ms)"
+    return Finding(what, f"at most {bound}x {of}", text, ratio <= bound, "stall")
+
+
+def _stall(stall: Report) -> list[Finding]:
+    found = []
+    for row in (r for r in stall.rows if r.labels["kind"] == "checkpoint" and r.labels["wait_for"] == "captured"):
+        workload, ranks = row.labels["workload"], row.labels["ranks"]
+        bound = 1.2 if workload == "light" else 0.6
+        what = f"whole stall, {workload}, {ranks} rank{'s' * (ranks > 1)}"
+        found.append(_ratio(what, row, "stall", bound, "one memcpy of the shard"))
+    row = stall.find(kind="every step")
+    ratio = row.median("throughput") / row.median("disk")
+    text = f"{ratio:.2f} ({row.median('throughput') / 1e9:.2f} of {row.median('disk') / 1e9:.2f} GB/s)"
+    goal = "at least 0.9 of what the disk takes"
+    found.append(Finding("a checkpoint in every step, light: throughput", goal, text, ratio >= 0.9, "stall"))
+    return found
+
+
+def _overhead(load: Reports) -> list[Finding]:
+    report = load("overhead")
+    found = []
+    for workload in ("resnet50", "nt3"):
+        row = report.find(workload=workload, ranks=1, every=15)
+        slowdown = row.median("slowdown") - 1
+        low, high = (value - 1 for value in overhead.interval(row.samples("slowdown")))
+        text = f"{slowdown:+.2%} ({low:+.2%}..{high:+.2%})"
+        found.append(
+            Finding(f"every 15 steps, {workload}", "at most 1 % of run time", text, slowdown <= 0.01, "overhead")
+        )
+    cpu = max((row for row in report.rows if "engine's CPU" in row.values), key=lambda row: row.median("engine's CPU"))
+    seconds = cpu.median("engine's CPU")
+    where = f"{cpu.labels['workload']}, every {cpu.labels['every']}"
+    text = f"at most {seconds:.2f} s for both tiers ({where})"
+    found.append(Finding("the engine's CPU", "at most 0.6 s per GB and tier", text, seconds <= 1.2, "overhead"))
+    for row in (r for r in report.rows if "extra memory" in r.values):
+        extra, bound = row.median("extra memory"), row.median("bound")
+        what = (
+            f"peak extra memory, {row.labels['workload']}, {row.labels['ranks']} rank{'s' * (row.labels['ranks'] > 1)}"
+        )
+        goal = "at most shard x (in flight + slots in memory) + 64 MB"
+        found.append(Finding(what, goal, f"{extra / 1e6:.0f} of {bound / 1e6:.0f} MB", extra <= bound, "overhead"))
+    return found
+
+
+def _durable(peers: Report) -> list[Finding]:
+    ours = peers.find(workload="nt3", approach="DeepFreeze")
+    durable = ours.median("durable")
+    others = [
+        row
+        for row in peers.rows
+        if row.labels.get("workload") == "nt3"
+        and row.labels.get("fsync", "no") != "no"
+        and "DeepFreeze" not in row.labels["approach"]
+    ]
+    found = []
+    if others:
+        best = min(others, key=lambda row: row.median("durable"))
+        text = f"{durable * 1e3:.0f} ms, {best.labels['approach']} {best.median('durable') * 1e3:.0f} ms"
+        goal = "earlier than the fastest peer that asks the disk"
+        found.append(Finding("committed on the disk, NT3", goal, text, durable < best.median("durable"), "peers"))
+    disk = peers.find(workload="nt3", limit=machine.DIRECT).median("seconds")
+    text = f"{durable / disk:.2f}x ({durable * 1e3:.0f} of {disk * 1e3:.0f} ms)"
+    found.append(
+        Finding("committed on the disk, NT3", "at most 1.1x the disk's own limit", text, durable <= 1.1 * disk, "peers")
+    )
+    return found
+
+
+def _restore(load: Reports) -> list[Finding]:
+    report = load("restore")
+    found = []
+    for what, limit, bound, of in (
+        (restore.WARM, restore.CACHED, 0.8, "the page cache's rate"),
+        (restore.COLD, restore.DISK, 0.9, "the disk's rate"),
+    ):
+        ratio = report.find(workload="nt3", what=what).median("rate") / report.find(workload="nt3", what=limit).median(
+            "rate"
+        )
+        seconds = report.find(workload="nt3", what=what).median("seconds")
+        text = f"{ratio:.2f} ({seconds * 1e3:.0f} ms)"
+        found.append(Finding(f"restore of NT3: {what}", f"at least {bound} of {of}", text, ratio >= bound, "restore"))
+    return found
+
+
+def tables(_: Report) -> str:
+    """One table of all goals."""
+
+    def load(name: str) -> Report:
+        return Report.load(RESULTS / f"{name}.json")
+
+    lines = [(f.what, f.goal, f.found, "yes" if f.reached else "**no**", f.source) for f in findings(load)]
+    return table(["what", "goal", "found", "reached", "benchmark"], lines)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Prints the table, and leaves a file that says it was made."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.goals", description=__doc__)
+    parser.add_argument("--json", type=Path, default=RESULTS / "goals.json", help="see benchmarks.docs (%(default)s)")
+    args = parser.parse_args(argv)
+    report = Report("goals", "Are the goals reached?")
+    report.save(args.json)
+    print(tables(report))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

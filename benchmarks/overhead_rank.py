@@ -1,0 +1,179 @@
+"""One rank of a training that alternates: without any checkpointing, and with a checkpoint every so many steps. Imports
+TensorFlow."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import horovod.tensorflow as hvd
+import keras
+import tensorflow as tf
+
+import deepfreeze
+from benchmarks import jobs, workloads
+from deepfreeze.core.keras_model import tf_variable
+
+TRACED, TOUCHED = (
+    3,
+    4,
+)  # steps before what counts: without checkpoints; with two, which touch every buffer for the first time
+PATIENCE = 120.0  # seconds for any wait
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Blocks:
+    """A policy: a checkpoint at the end of every period of each block, and two at first."""
+
+    def __init__(self, begin: int, blocks: Sequence[tuple[int, int]]) -> None:
+        """``blocks``: (steps between checkpoints, periods)."""
+        self.touched = begin + TOUCHED
+        self.ends: list[int] = []  # of each block
+        self._due = [begin + TOUCHED - 2, begin + TOUCHED - 1]
+        step = self.touched
+        for every, periods in blocks:
+            self._due += [step + every * (n + 1) for n in range(periods)]
+            step += every * periods
+            self.ends.append(step)
+
+    def next_step(self, step: int) -> int:
+        """See ``deepfreeze.plan.policy.Policy``."""
+        return next((due for due in self._due if due > step), 2**62)
+
+    def last(self, step: int) -> int:
+        """The newest that is due up to ``step``."""
+        return max(due for due in self._due if due <= step)
+
+
+class Clock(keras.callbacks.Callback):
+    """Seconds of each iteration, callbacks included (its end is with ``End``, which comes last).
+
+    Where a block begins all wait until the engine has nothing left to do; that is in no iteration's time. The CPU time that the
+    engine's threads have taken is noted there.
+    """
+
+    def __init__(self, run: Path | None = None, blocks: Blocks | None = None) -> None:
+        super().__init__()
+        self._run, self._blocks = run, blocks
+        self.seconds: list[float] = []
+        self.cpu: list[float] = []
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Begins an iteration."""
+        if self._blocks is not None and self._step() in (self._blocks.touched, *self._blocks.ends):
+            self._settle(self._blocks)
+        if len(self.seconds) == TRACED:
+            reset_peak()
+        self._begun = time.perf_counter()
+
+    def end(self) -> None:
+        """Ends the iteration."""
+        self.seconds.append(time.perf_counter() - self._begun)
+
+    def _settle(self, blocks: Blocks) -> None:
+        last, deadline = blocks.last(self._step()), time.monotonic() + PATIENCE
+        while (newest := deepfreeze.latest(self._run)) is None or newest.step < last:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"step {last} was not committed")
+            time.sleep(0.002)
+        self.cpu.append(engine_seconds())
+        hvd.allreduce(tf.constant(0.0), name="settled")
+
+    def _step(self) -> int:
+        return int(tf_variable(self.model.optimizer.iterations).numpy())
+
+
+class End(keras.callbacks.Callback):
+    """Comes last."""
+
+    def __init__(self, clock: Clock, steps: int, slots: Path) -> None:
+        super().__init__()
+        self._clock, self._steps, self._slots = clock, steps, slots
+        self.memory = 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Ends the iteration; after the last one, while the slots are there, looks at the memory."""
+        self._clock.end()
+        if batch + 1 == self._steps:
+            self.memory = peak_memory() + unmapped(self._slots)
+
+
+def engine_seconds() -> float:
+    """CPU seconds of this process's threads that are the engine's."""
+    ticks = 0
+    for task in Path("/proc/self/task").iterdir():
+        if (task / "comm").read_text().startswith("df-"):
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / _TICK
+
+
+def reset_peak() -> None:
+    """Lets ``peak_memory`` count from here."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory() -> int:
+    """The most bytes that were resident since ``reset_peak``."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def unmapped(slots: Path) -> int:
+    """Bytes of this rank's share of the slots that are not mapped into the process: what is mapped counts as resident."""
+    on_tmpfs = sum(path.stat().st_blocks * 512 for path in slots.rglob("*") if path.is_file())
+    mapped, ours = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.startswith("Rss:"):
+            mapped += int(line.split()[1]) * 1024 if ours else 0
+        elif "-" in line.split(maxsplit=1)[0]:
+            ours = str(slots) in line
+    return max(0, on_tmpfs // hvd.size() - mapped)
+
+
+def measure(params: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each round: a training without, then one with; see ``jobs.serve``."""
+    model, x, y = workloads.model(params["workload"], distributed=True)
+    slots = Path(params["slots"])
+
+    def train(steps: int, clock: Clock, callbacks: Sequence[Any]) -> End:
+        batches = tf.data.Dataset.from_tensors((x, y)).repeat(steps)
+        # Both trainings are traced anew, so both begin alike.
+        model.make_train_function(force=True)
+        gc.collect()
+        end = End(clock, steps, slots)
+        model.fit(batches, verbose=0, shuffle=False, callbacks=[clock, deepfreeze.BroadcastState(), *callbacks, end])
+        return end
+
+    found = []
+    for n in range(params["rounds"]):
+        if hvd.rank() == 0:
+            jobs.progress(f"round {n + 1} of {params['rounds']}")
+        plain = Clock()
+        without = train(TRACED + params["plain"], plain, [])
+
+        blocks = Blocks(int(tf_variable(model.optimizer.iterations).numpy()), params["blocks"])
+        run = Path(params["folder"]) / f"run-{n}"
+        checkpoint = deepfreeze.Checkpoint(run, blocks, local=slots, final=False, resume="off")
+        # Behind the training: its first step after the last block settles that.
+        total = TOUCHED + sum(every * periods for every, periods in params["blocks"]) + 1
+        clock = Clock(run, blocks)
+        saved = train(total, clock, [checkpoint])
+        found.append(
+            {
+                "plain": plain.seconds[TRACED:],
+                "with": clock.seconds[TOUCHED:-1],
+                "cpu": [after - before for before, after in zip(clock.cpu, clock.cpu[1:], strict=False)],
+                "nbytes": checkpoint.stats.nbytes,
+                "extra": saved.memory - without.memory,
+            }
+        )
+    return found
+
+
+if __name__ == "__main__":
+    jobs.serve(measure)

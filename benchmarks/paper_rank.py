@@ -1,0 +1,179 @@
+"""One rank of the paper's experiment: trainings in which approaches take turns, and what each of them cost. Imports TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import horovod.tensorflow as hvd
+import keras
+import tensorflow as tf
+
+import deepfreeze
+from benchmarks import jobs, workloads
+from benchmarks.paper_approaches import KerasDefault, Timed, Took, VelocSharded, VelocSingle
+from benchmarks.paper_largest import Largest
+from deepfreeze.core.keras_model import tf_variable
+
+WARM, SPACE = 2, 3  # plain steps at first; from one checkpoint that is not counted to the next
+SETTLED = 2  # from this step after a checkpoint on, nothing is left of it
+# Approaches that are ours: what training waits for.
+LEVELS = {"veloc-opt": "local", "captured": "captured"}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A checkpoint to come; ``counts`` is false for each approach's first, which finds everything untouched."""
+
+    step: int
+    approach: str
+    counts: bool
+
+
+def turns(approaches: Sequence[str], begin: int, every: int, samples: int) -> list[Turn]:
+    """Round robin, each round beginning with another one."""
+    found, step = [], begin + WARM
+    for approach in approaches:
+        found.append(Turn(step, approach, False))
+        step += SPACE
+    step += every - SPACE
+    for n in range(samples):
+        first = n % len(approaches)
+        for approach in [*approaches[first:], *approaches[:first]]:
+            found.append(Turn(step, approach, True))
+            step += every
+    return found
+
+
+class Clock(keras.callbacks.Callback):
+    """Seconds of each iteration, callbacks included: its begin is here, its end with ``End``, which comes last.
+
+    Saves with ``savers`` (those that are no callbacks) where it is their turn. After the step that follows a checkpoint all
+    wait until nothing of it goes on, on disk either; that is in no iteration's time.
+    """
+
+    def __init__(self, plan: Sequence[Turn], savers: dict[str, Any], settlers: dict[str, Any]) -> None:
+        super().__init__()
+        self._plan = {turn.step: turn for turn in plan}
+        self._savers, self._settlers = savers, {**savers, **settlers}
+        self.seconds: dict[int, float] = {}
+        self.took: dict[int, Took] = {}
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Begins an iteration."""
+        step = self._step()
+        if step - 1 in self._plan:
+            self._settlers[self._plan[step - 1].approach].settle()
+            if hvd.rank() == 0:
+                os.sync()
+            hvd.allreduce(tf.constant(0.0), name="settled")
+        self._begun = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Saves, if it is the turn of one of the savers."""
+        turn = self._plan.get(self._step())
+        if turn is not None and turn.approach in self._savers:
+            self.took[turn.step] = self._savers[turn.approach].save(turn.step)
+
+    def end(self) -> None:
+        """Ends the iteration."""
+        self.seconds[self._step()] = time.perf_counter() - self._begun
+
+    def _step(self) -> int:
+        return int(tf_variable(self.model.optimizer.iterations).numpy())
+
+
+class End(keras.callbacks.Callback):
+    """Comes last."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Ends the iteration."""
+        self._clock.end()
+
+
+class Experiment:
+    """One rank's model, and the trainings of it."""
+
+    def __init__(self, params: dict[str, Any]) -> None:
+        self._params = params
+        self._rank, self._world = hvd.rank(), hvd.size()
+        self._model, self._x, self._y = workloads.model(params["workload"], distributed=True)
+        place = params["places"]
+        self._savers = {
+            "keras-default": KerasDefault(self._model, self._rank, Path(place["external"])),
+            "veloc-single": VelocSingle(self._model, self._rank, place["single"]),
+            "veloc-sharded": VelocSharded(self._model, self._rank, self._world, place["sharded"]),
+        }
+
+    def all(self) -> list[dict[str, Any]]:
+        """Every training's checkpoints, one after the other."""
+        found = []
+        every, samples = self._params["every"], self._params["samples"]
+        variants = self._params["variants"]
+        rounds = 2 if variants and samples > 1 else 1
+        for n in range(rounds):
+            each = samples // rounds + (n < samples % rounds)
+            for training in ["placement per_layer", *variants]:
+                if self._rank == 0:
+                    jobs.progress(
+                        f"{self._params['workload']}, {self._world} ranks, round {n + 1} of {rounds}: {training}"
+                    )
+                found += self._train(training, n, every, each)
+        for saver in self._savers.values():
+            saver.close()
+        return found
+
+    def _train(self, training: str, n: int, every: int, samples: int) -> list[dict[str, Any]]:
+        begin = int(tf_variable(self._model.optimizer.iterations).numpy())
+        names = [*self._savers, *LEVELS] if training == "placement per_layer" else [training]
+        savers = self._savers if training == "placement per_layer" else {}
+        plan = turns(names, begin, every, samples)
+        ours = self._ours(training, n, plan)
+        clock = Clock(plan, savers, dict.fromkeys(set(names) - set(savers), ours))
+        total = plan[-1].step + SETTLED - begin
+        batches = tf.data.Dataset.from_tensors((self._x, self._y)).repeat(total)
+        callbacks = [clock, deepfreeze.BroadcastState(), ours, End(clock)]
+        self._model.fit(batches, verbose=0, shuffle=False, callbacks=callbacks)
+        took = {**clock.took, **ours.took}
+        due = [turn.step for turn in plan]
+        first = next(turn.step for turn in plan if turn.counts) - 1
+        plain = [s for at, s in clock.seconds.items() if at >= first and not {at, at - 1} & set(due)]
+        baseline = statistics.median(plain)
+        return [
+            {
+                "approach": turn.approach,
+                "preparation": took[turn.step][0],
+                "blocking": took[turn.step][1],
+                "overhead": (clock.seconds[turn.step] + clock.seconds[turn.step + 1]) / 2 - baseline,
+                "baseline": baseline,
+            }
+            for turn in plan
+            if turn.counts
+        ]
+
+    def _ours(self, training: str, n: int, plan: Sequence[Turn]) -> Timed | Largest:
+        place = self._params["places"]
+        if training == "largest axis":
+            return Largest([turn.step for turn in plan], self._rank, self._world, place[f"largest-{n}"])
+        kind = training.removeprefix("placement ")
+        levels = {turn.step: LEVELS.get(turn.approach, "local") for turn in plan if turn.approach not in self._savers}
+        run = Path(place["external"]) / f"run-{kind}-{n}"
+        return Timed(run, levels, placement=kind, local=place["local"])
+
+
+def measure(params: dict[str, Any]) -> list[dict[str, Any]]:
+    """See ``jobs.serve``."""
+    return Experiment(params).all()
+
+
+if __name__ == "__main__":
+    jobs.serve(measure)

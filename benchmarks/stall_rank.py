@@ -1,0 +1,263 @@
+"""One rank of the ``stall`` benchmark's trainings. Imports TensorFlow and Keras."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import deepfreeze
+from benchmarks import jobs, workloads
+
+QUIET = 0.3  # seconds that the disk and the engine are left alone before plain steps are timed
+_NEVER = 10**9
+
+
+class Timer(keras.callbacks.Callback):
+    """Seconds of every step; comes first, so that a step is over before other callbacks begin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.took: list[float] = []
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Starts the clock."""
+        self._begun = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Reads it."""
+        self.took.append(time.perf_counter() - self._begun)
+
+
+class Between(keras.callbacks.Callback):
+    """Half-way between two checkpoints: what they are compared with, then a pause in which the engine ends its work."""
+
+    def __init__(self, every: int, tasks: list[Callable[[], None]]) -> None:
+        super().__init__()
+        self._every, self._tasks = every, tasks
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Runs before the clock does."""
+        if batch % self._every == self._every // 2:
+            for task in self._tasks:
+                task()
+            time.sleep(QUIET)
+
+
+def copier(nbytes: int) -> Callable[[], float]:
+    """A function that copies ``nbytes`` onto touched memory, in one thread, and returns the seconds it took."""
+    source, target = np.ones(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
+    np.copyto(target, source)
+
+    def copy() -> float:
+        begun = time.perf_counter()
+        np.copyto(target, source)
+        return time.perf_counter() - begun
+
+    return copy
+
+
+def repeated(x: Any, y: Any, steps: int) -> tf.data.Dataset:
+    """The same batch again and again."""
+    return tf.data.Dataset.from_tensors((x, y)).repeat(steps)
+
+
+def measure_checkpoints(params: dict[str, Any]) -> dict[str, Any]:
+    """A training with a checkpoint every ``every`` steps: its steps, what the checkpoints cost, and, between them,
+    save_weights and a copy of as many bytes as the shard has."""
+    import horovod.tensorflow as hvd
+
+    every, samples = params["every"], params["samples"]
+    folder, options = Path(params["folder"]), params["options"]
+    model, x, y = workloads.model(params["workload"], distributed=params["distributed"])
+    timer = Timer()
+    checkpoint = deepfreeze.Checkpoint(folder / "run", every=every, final=False, resume="off", **options)
+    saves: list[float] = []
+    copies: list[float] = []
+    copy: list[Callable[[], float]] = []
+
+    def save() -> None:
+        begun = time.perf_counter()
+        model.save_weights(folder / f"save-{len(saves) % 2}.weights.h5")
+        saves.append(time.perf_counter() - begun)
+
+    def memcpy() -> None:
+        if not copy and checkpoint.stats.nbytes:
+            copy.append(copier(checkpoint.stats.nbytes))
+        copies.extend(fn() for fn in copy)
+
+    tasks = [memcpy, *([save] if params["save_weights"] and hvd.rank() == 0 else [])]
+    callbacks = [Between(every, tasks), timer, deepfreeze.BroadcastState(), checkpoint]
+    # Two checkpoints at the beginning are not counted: they meet memory that was never touched.
+    batches = repeated(x, y, every * (samples + 3) - every // 2)
+    model.fit(batches, verbose=0, shuffle=False, callbacks=callbacks)
+    took, stats = timer.took, checkpoint.stats
+    counted = stats.steps[2:]
+    report = {
+        "nbytes": stats.nbytes,
+        "blocking": stats.blocking[2:],
+        "local": [stats.local[step] for step in counted if step in stats.local],
+        "committed": [stats.committed[step] for step in counted if step in stats.committed],
+        "save_weights": saves[1:],
+        "memcpy": copies[1:],
+        "plain": [],
+        "stall": [],
+        "after": [],
+    }
+    for step, blocked in zip(counted, stats.blocking[2:], strict=True):
+        # took[s - 1] is step s. The plain ones are those just before, when the engine is idle.
+        plain = statistics.median(took[step - 1 - max(2, every // 4) : step - 1])
+        report["plain"].append(plain)
+        report["stall"].append(blocked + took[step - 1] + took[step] - 2 * plain)
+        later = took[step + 1 : step + 1 + max(1, every // 2 - 2)]
+        report["after"].append(sum(later) - len(later) * plain)
+    shutil.rmtree(folder / "run", ignore_errors=True)
+    return report
+
+
+def measure_every_step(params: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint in each of ``steps`` steps: seconds from the first capture until all are committed, and bytes."""
+    model, x, y = workloads.model(params["workload"])
+    timer = Timer()
+    folder, steps = Path(params["folder"]), params["steps"]
+    model.fit(repeated(x, y, 8), verbose=0, callbacks=[timer])
+    plain = statistics.median(timer.took[2:])
+    rounds = []
+    for _ in range(params["samples"]):
+        begun: list[float] = []
+
+        class Begin(keras.callbacks.Callback):
+            """Notes when the second step begins: the first one traces."""
+
+            def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+                if batch == 1:
+                    begun.append(time.perf_counter())  # noqa: B023
+
+        checkpoint = deepfreeze.Checkpoint(folder / "run", every=1, resume="off", verbose=0)
+        model.fit(repeated(x, y, steps + 1), verbose=0, shuffle=False, callbacks=[Begin(), checkpoint])
+        took = time.perf_counter() - begun[0]
+        rounds.append({"seconds": took, "nbytes": checkpoint.stats.nbytes * steps, "steps": steps})
+        shutil.rmtree(folder / "run")
+    return {"plain": plain, "rounds": rounds}
+
+
+def measure_installed(params: dict[str, Any]) -> dict[str, Any]:
+    """Two equal trainings take turns, step by step, one of them with the callback and nothing to capture."""
+    turns = [threading.Semaphore(1), threading.Semaphore(0)]
+    took: tuple[list[float], list[float]] = ([], [])
+
+    class First(keras.callbacks.Callback):
+        """Waits for this training's turn, then starts the clock."""
+
+        def __init__(self, which: int, begun: list[float]) -> None:
+            super().__init__()
+            self._which, self._begun = which, begun
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            turns[self._which].acquire()
+            self._begun[:] = [time.perf_counter()]
+
+    class Last(First):
+        """Reads the clock when all callbacks are done, and gives the turn to the other one."""
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            pass
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            took[self._which].append(time.perf_counter() - self._begun[0])
+            turns[1 - self._which].release()
+
+    steps = params["steps"]
+    checkpoint = deepfreeze.Checkpoint(Path(params["folder"]) / "run", every=_NEVER, final=False)
+    errors: list[BaseException] = []
+
+    def train(which: int) -> None:
+        begun: list[float] = []
+        own = [checkpoint] if which else []
+        model, x, y = models[which]
+        try:
+            model.fit(
+                repeated(x, y, steps + 3),
+                verbose=0,
+                shuffle=False,
+                callbacks=[First(which, begun), *own, Last(which, begun)],
+            )
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            turns[1 - which].release()
+
+    models = [workloads.model(params["workload"]) for _ in range(2)]
+    threads = [threading.Thread(target=train, args=(which,)) for which in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return {"without": took[0][3:], "with": took[1][3:], **_added_ops(params["workload"], params["samples"])}
+
+
+def _added_ops(workload: str, samples: int) -> dict[str, list[float]]:
+    """Seconds that the added ops take in a step that captures nothing, alone in a graph; and how many they are."""
+    from deepfreeze.core.placement import per_layer
+    from deepfreeze.freeze.capture import Capture
+    from deepfreeze.freeze.engine_buffers import EngineBuffers, reason_against
+    from deepfreeze.freeze.graph_buffers import GraphBuffers
+
+    model, _, _ = workloads.model(workload)
+    model.optimizer.build(model.trainable_variables)
+    buffers = GraphBuffers() if reason_against() else EngineBuffers()
+    capture = Capture(model, "full", 0, 1, per_layer, buffers)
+
+    @tf.function(autograph=False)
+    def added(step: tf.Tensor) -> None:
+        # What the two hooks on optimizer and model add to a train function.
+        capture._after_update(step)
+        capture._after_step(step)
+
+    @tf.function(autograph=False)
+    def nothing(step: tf.Tensor) -> None:
+        pass
+
+    step = tf.constant(1, tf.int64)
+    calls, seconds = 200, []
+    for call in (added, nothing):
+        call(step)
+    for _ in range(samples + 1):
+        pair = []
+        for call in (added, nothing):
+            begun = time.perf_counter()
+            for _ in range(calls):
+                call(step)
+            pair.append((time.perf_counter() - begun) / calls)
+        seconds.append(pair[0] - pair[1])
+    operations = added.get_concrete_function(step).graph.get_operations()
+    counts = [sum(op.type == "If" for op in operations), len(operations)]
+    capture.close()
+    return {"added_ops": seconds[1:], "added_counts": [float(count) for count in counts]}
+
+
+MEASURES = {
+    "checkpoints": measure_checkpoints,
+    "every_step": measure_every_step,
+    "installed": measure_installed,
+}
+
+
+def measure(params: dict[str, Any]) -> Any:
+    """What ``params`` asks for."""
+    return MEASURES[params["measure"]](params)
+
+
+if __name__ == "__main__":
+    np.random.seed(0)
+    jobs.serve(measure)

@@ -1,0 +1,61 @@
+"""Captures kept in TensorFlow's own memory: the path that needs nothing but TensorFlow's ops. Imports TensorFlow.
+
+Each group's pieces are sliced, packed and assigned to a variable of bytes. TensorFlow finds fresh memory for every such
+buffer, which costs several times what a copy onto memory that is used again does: ``engine_buffers`` is the fast path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from deepfreeze.freeze.pieces import Captured, Piece
+
+
+class GraphBuffers:
+    """One variable of bytes per group."""
+
+    def __init__(self) -> None:
+        self._variables: list[tf.Variable] = []
+
+    def add(self, pieces: Sequence[Piece]) -> int:
+        """A new group; returns its number."""
+        with tf.init_scope(), tf.device("CPU:0"):
+            empty = tf.zeros([0], tf.uint8)
+            self._variables.append(tf.Variable(empty, shape=[None], trainable=False, name="deepfreeze_shard"))
+        return len(self._variables) - 1
+
+    def write(self, group: int, pieces: Sequence[Piece]) -> None:
+        """Adds to the graph what copies a group's pieces."""
+        parts = [_bytes(piece) for piece in pieces] or [tf.zeros([0], tf.uint8)]
+        # A slice that is assigned may alias the whole variable, whose next update would pay for it.
+        packed = tf.concat(parts, 0) if len(parts) > 1 else tf.raw_ops.DeepCopy(x=parts[0])
+        self._variables[group].assign(packed)
+
+    def collect(self) -> Captured:
+        """What was captured last. The buffers are TensorFlow's own; a later capture goes to others."""
+        tensors = [variable.read_value() for variable in self._variables]
+        return Captured(np.array([address(tensor) for tensor in tensors], np.uint64), tensors, planned=False)
+
+    def close(self) -> None:
+        """Nothing to do: the variables go with the graph."""
+
+
+def address(tensor: tf.Tensor) -> int:
+    """Where an eager tensor's bytes are; 0 if it has none."""
+    return as_bytes(tensor).__array_interface__["data"][0] if tensor.shape.num_elements() else 0
+
+
+def as_bytes(tensor: tf.Tensor) -> np.ndarray:
+    """An eager tensor's memory as a uint8 array that aliases it."""
+    return np.frombuffer(memoryview(tensor), np.uint8) if tensor.shape.num_elements() else np.zeros(0, np.uint8)
+
+
+def _bytes(piece: Piece) -> tf.Tensor:
+    flat = tf.reshape(piece.variable.read_value(), [-1])
+    size = flat.dtype.size
+    if (piece.start, piece.stop) != (0, int(flat.shape[0]) * size):
+        flat = flat[tf.constant(piece.start // size, tf.int64) : tf.constant(piece.stop // size, tf.int64)]
+    return flat if flat.dtype == tf.uint8 else tf.reshape(tf.bitcast(flat, tf.uint8), [-1])

@@ -1,0 +1,56 @@
+#include "base/copy.h"
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace deepfreeze {
+namespace {
+
+// Below this, the destination is likely to be read while it is still in a cache.
+constexpr size_t kWorthwhile = size_t{256} << 10;
+
+#if defined(__x86_64__)
+
+constexpr size_t kLine = 64;
+
+__attribute__((target("avx2"))) void Stream(char* to, const char* from, size_t lines) {
+  for (size_t i = 0; i < lines; ++i, to += kLine, from += kLine) {
+    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + kLine / 2));
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), low);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + kLine / 2), high);
+  }
+  _mm_sfence();  // such stores are not ordered with those that tell others about them
+}
+
+bool HasAvx2() {
+  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  return has;
+}
+
+#endif
+
+}  // namespace
+
+void CopyPastCache(void* to, const void* from, size_t n) {
+#if defined(__x86_64__)
+  if (n >= kWorthwhile && HasAvx2()) {
+    char* target = static_cast<char*>(to);
+    const char* source = static_cast<const char*>(from);
+    const size_t head = (kLine - reinterpret_cast<uintptr_t>(target) % kLine) % kLine;
+    std::memcpy(target, source, head);
+    const size_t lines = (n - head) / kLine;
+    Stream(target + head, source + head, lines);
+    const size_t done = head + lines * kLine;
+    std::memcpy(target + done, source + done, n - done);
+    return;
+  }
+#endif
+  std::memcpy(to, from, n);
+}
+
+}  // namespace deepfreeze

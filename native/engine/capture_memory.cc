@@ -1,0 +1,102 @@
+#include "engine/capture_memory.h"
+
+#include "base/thread.h"
+#include "engine/checksum.h"
+
+namespace deepfreeze {
+
+CaptureMemory::~CaptureMemory() {
+  Stop();
+  for (char* pages : pages_) {
+    if (pages != nullptr) context_.env->FreePages(pages, size_);
+  }
+}
+
+void CaptureMemory::Stop() {
+  if (toucher_.joinable()) toucher_.join();
+}
+
+Status CaptureMemory::Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size,
+                           CapturePlan* plan) {
+  if (size_ != 0) return Status(Code::kInvalid, "plan: made already");
+  Job job;
+  job.regions = regions;
+  CutExtents(&job, context_.options.chunk_bytes);
+  const SlotLayout layout = LayOutSlot(job.extents, private_size);
+  plan->places.clear();
+  size_t first = 0;  // extent of each region
+  for (const Region& region : regions) {
+    plan->places.push_back(region.size == 0 ? layout.data_offset : layout.places[first]);
+    first += (region.size + context_.options.chunk_bytes - 1) / context_.options.chunk_bytes;
+  }
+  plan->side = (layout.file_size() + kDirectUnit - 1) / kDirectUnit * kDirectUnit;
+  plan->size = plan->side + side_size;
+  size_ = plan->size;
+  pages_.resize(context_.options.in_flight);
+  in_memory_ = context_.slots != nullptr && context_.slots->InMemory();
+  toucher_ = std::thread([this] {
+    BecomeBackgroundThread("df-touch", context_.options.nice);
+    TouchAll();
+  });
+  return {};
+}
+
+bool CaptureMemory::UsesSlots() const { return in_memory_ && context_.table->local_tier(); }
+
+// A failure shows again, and is handled, when the memory is reserved.
+void CaptureMemory::TouchAll() {
+  const bool slots = UsesSlots();
+  const uint32_t count = slots ? context_.options.slots : context_.options.in_flight;
+  for (uint32_t i = 0; i < count && !context_.table->stopping(); ++i) {
+    if (slots) {
+      (void)context_.slots->Touch(i, size_).ok();
+    } else {
+      (void)Pages(i);
+    }
+  }
+}
+
+Status CaptureMemory::Reserve(uint64_t timeout_ms, char** base) {
+  if (size_ == 0) return Status(Code::kInvalid, "reserve: there is no plan");
+  *base = context_.table->Reserved();
+  if (*base != nullptr) return {};
+  if (UsesSlots()) {
+    const Status status = ReserveSlot(timeout_ms, base);
+    if (status.ok() || status.code() == Code::kClosed || status.code() == Code::kTimeout) return status;
+    context_.table->DropLocalTier(context_.options.local_dir + ": the local tier has no memory for a capture (" +
+                                  status.message() + "); from now on checkpoints go directly to the external store");
+  }
+  return ReservePages(timeout_ms, base);
+}
+
+Status CaptureMemory::ReserveSlot(uint64_t timeout_ms, char** base) {
+  uint32_t slot = 0;
+  DF_RETURN_IF_ERROR(context_.table->ReserveSlot(timeout_ms, &slot));
+  const Status status = context_.slots->Map(slot, size_, base);
+  if (status.ok()) {
+    context_.table->Bind(*base, size_);
+  } else {
+    context_.table->Unreserve();
+  }
+  return status;
+}
+
+Status CaptureMemory::ReservePages(uint64_t timeout_ms, char** base) {
+  uint32_t number = 0;
+  DF_RETURN_IF_ERROR(context_.table->ReserveBuffer(timeout_ms, &number));
+  *base = Pages(number);
+  if (*base == nullptr) {
+    context_.table->Unreserve();
+    return Status(Code::kIo, "no memory for a capture of " + std::to_string(size_) + " bytes");
+  }
+  context_.table->Bind(*base, size_);
+  return {};
+}
+
+char* CaptureMemory::Pages(uint32_t number) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (pages_[number] == nullptr) pages_[number] = context_.env->AllocatePages(size_);
+  return pages_[number];
+}
+
+}  // namespace deepfreeze

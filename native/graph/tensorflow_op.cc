@@ -1,0 +1,200 @@
+#include "graph/tensorflow_op.h"
+
+#include <dlfcn.h>
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "graph/capture_area.h"
+
+// TensorFlow's types, opaque here as they are in its own headers (tensorflow/c/ops.h, kernels.h, tf_tensor.h).
+struct TF_Status;
+struct TF_Tensor;
+struct TF_OpDefinitionBuilder;
+struct TF_KernelBuilder;
+struct TF_OpKernelConstruction;
+struct TF_OpKernelContext;
+
+namespace deepfreeze {
+namespace {
+
+constexpr char kOp[] = "DeepfreezeCapture";
+constexpr int kInternal = 13;  // TF_INTERNAL
+
+// The functions of TensorFlow's C interface that the op uses.
+struct Tensorflow {
+  TF_Status* (*NewStatus)();
+  void (*DeleteStatus)(TF_Status*);
+  void (*SetStatus)(TF_Status*, int, const char*);
+  int (*GetCode)(const TF_Status*);
+  const char* (*Message)(const TF_Status*);
+  void* (*TensorData)(const TF_Tensor*);
+  size_t (*TensorByteSize)(const TF_Tensor*);
+  void (*DeleteTensor)(TF_Tensor*);
+  TF_OpDefinitionBuilder* (*NewOpDefinitionBuilder)(const char*);
+  void (*OpDefinitionBuilderAddAttr)(TF_OpDefinitionBuilder*, const char*);
+  void (*OpDefinitionBuilderAddInput)(TF_OpDefinitionBuilder*, const char*);
+  void (*OpDefinitionBuilderSetIsStateful)(TF_OpDefinitionBuilder*, bool);
+  void (*RegisterOpDefinition)(TF_OpDefinitionBuilder*, TF_Status*);
+  TF_KernelBuilder* (*NewKernelBuilder)(const char*, const char*, void* (*)(TF_OpKernelConstruction*),
+                                        void (*)(void*, TF_OpKernelContext*), void (*)(void*));
+  void (*RegisterKernelBuilder)(const char*, TF_KernelBuilder*, TF_Status*);
+  void (*OpKernelConstruction_GetAttrInt64)(TF_OpKernelConstruction*, const char*, int64_t*, TF_Status*);
+  void (*OpKernelConstruction_Failure)(TF_OpKernelConstruction*, TF_Status*);
+  int (*NumInputs)(TF_OpKernelContext*);
+  void (*GetInput)(TF_OpKernelContext*, int, TF_Tensor**, TF_Status*);
+  void (*OpKernelContext_Failure)(TF_OpKernelContext*, TF_Status*);
+};
+
+Tensorflow tensorflow;
+
+Status Load() {
+  // By its soname: only if the process has it loaded already, whatever folder it came from.
+  void* library = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return Status(Code::kInvalid, "this process has not loaded TensorFlow 2");
+  std::string missing;
+  const auto find = [&](auto* function, const char* name) {
+    *function = reinterpret_cast<std::remove_reference_t<decltype(*function)>>(dlsym(library, name));
+    if (*function == nullptr) missing = name;
+  };
+#define DF_FIND(name) find(&tensorflow.name, "TF_" #name)
+  DF_FIND(NewStatus);
+  DF_FIND(DeleteStatus);
+  DF_FIND(SetStatus);
+  DF_FIND(GetCode);
+  DF_FIND(Message);
+  DF_FIND(TensorData);
+  DF_FIND(TensorByteSize);
+  DF_FIND(DeleteTensor);
+  DF_FIND(NewOpDefinitionBuilder);
+  DF_FIND(OpDefinitionBuilderAddAttr);
+  DF_FIND(OpDefinitionBuilderAddInput);
+  DF_FIND(OpDefinitionBuilderSetIsStateful);
+  DF_FIND(RegisterOpDefinition);
+  DF_FIND(NewKernelBuilder);
+  DF_FIND(RegisterKernelBuilder);
+  DF_FIND(OpKernelConstruction_GetAttrInt64);
+  DF_FIND(OpKernelConstruction_Failure);
+  DF_FIND(NumInputs);
+  DF_FIND(GetInput);
+  DF_FIND(OpKernelContext_Failure);
+#undef DF_FIND
+  if (!missing.empty()) return Status(Code::kInvalid, "this TensorFlow has no " + missing);
+  return {};
+}
+
+class TfStatus {
+ public:
+  TfStatus() : status_(tensorflow.NewStatus()) {}
+  ~TfStatus() { tensorflow.DeleteStatus(status_); }
+  TfStatus(const TfStatus&) = delete;
+  TfStatus& operator=(const TfStatus&) = delete;
+
+  TF_Status* get() { return status_; }
+  bool ok() const { return tensorflow.GetCode(status_) == 0; }
+  void Set(const Status& status) { tensorflow.SetStatus(status_, kInternal, status.message().c_str()); }
+  Status ToStatus(const char* what) const {
+    if (ok()) return {};
+    return Status(Code::kInvalid, std::string(what) + ": " + tensorflow.Message(status_));
+  }
+
+ private:
+  TF_Status* const status_;
+};
+
+struct Kernel {
+  int64_t area = 0;
+  int64_t group = 0;
+};
+
+void* Create(TF_OpKernelConstruction* construction) {
+  auto* kernel = new Kernel;
+  TfStatus status;
+  tensorflow.OpKernelConstruction_GetAttrInt64(construction, "area", &kernel->area, status.get());
+  if (status.ok()) {
+    tensorflow.OpKernelConstruction_GetAttrInt64(construction, "group", &kernel->group, status.get());
+  }
+  if (!status.ok()) tensorflow.OpKernelConstruction_Failure(construction, status.get());
+  return kernel;
+}
+
+void Delete(void* kernel) { delete static_cast<Kernel*>(kernel); }
+
+// The inputs of one execution. They are TensorFlow's own buffers, referenced while this lives.
+class Inputs {
+ public:
+  Inputs(TF_OpKernelContext* context, TfStatus* status) {
+    const int n = tensorflow.NumInputs(context);
+    for (int i = 0; i < n && status->ok(); ++i) {
+      TF_Tensor* tensor = nullptr;
+      tensorflow.GetInput(context, i, &tensor, status->get());
+      if (!status->ok()) return;
+      tensors_.push_back(tensor);
+      sources_.push_back({static_cast<const char*>(tensorflow.TensorData(tensor)), tensorflow.TensorByteSize(tensor)});
+    }
+  }
+  ~Inputs() {
+    for (TF_Tensor* tensor : tensors_) tensorflow.DeleteTensor(tensor);
+  }
+  Inputs(const Inputs&) = delete;
+  Inputs& operator=(const Inputs&) = delete;
+
+  const std::vector<CaptureArea::Source>& sources() const { return sources_; }
+
+ private:
+  std::vector<TF_Tensor*> tensors_;
+  std::vector<CaptureArea::Source> sources_;
+};
+
+void Compute(void* opaque, TF_OpKernelContext* context) {
+  const auto* kernel = static_cast<const Kernel*>(opaque);
+  TfStatus status;
+  try {
+    const std::shared_ptr<CaptureArea> area = CaptureArea::Find(static_cast<uint64_t>(kernel->area));
+    const Inputs inputs(context, &status);
+    if (status.ok()) {
+      const Status done = area == nullptr
+                              ? Status(Code::kClosed, "capture: the training that this graph belongs to is over")
+                              : area->Capture(static_cast<size_t>(kernel->group), inputs.sources());
+      if (!done.ok()) status.Set(done);
+    }
+  } catch (const std::exception& error) {
+    status.Set(Status(Code::kIo, error.what()));
+  }
+  if (!status.ok()) tensorflow.OpKernelContext_Failure(context, status.get());
+}
+
+Status Register() {
+  DF_RETURN_IF_ERROR(Load());
+  TF_OpDefinitionBuilder* op = tensorflow.NewOpDefinitionBuilder(kOp);
+  tensorflow.OpDefinitionBuilderAddAttr(op, "T: list(type) >= 0");
+  tensorflow.OpDefinitionBuilderAddAttr(op, "area: int");
+  tensorflow.OpDefinitionBuilderAddAttr(op, "group: int");
+  tensorflow.OpDefinitionBuilderAddInput(op, "tensors: T");
+  // It has an effect and no outputs, so nothing may take it for needless.
+  tensorflow.OpDefinitionBuilderSetIsStateful(op, true);
+  TfStatus status;
+  tensorflow.RegisterOpDefinition(op, status.get());
+  DF_RETURN_IF_ERROR(status.ToStatus("the op could not be registered"));
+  TF_KernelBuilder* kernel = tensorflow.NewKernelBuilder(kOp, "CPU", Create, Compute, Delete);
+  tensorflow.RegisterKernelBuilder(kOp, kernel, status.get());
+  return status.ToStatus("the op's kernel could not be registered");
+}
+
+}  // namespace
+
+Status RegisterTensorflowOp() {
+  static std::mutex mutex;
+  static bool tried = false;
+  static Status result;
+  std::lock_guard<std::mutex> lock(mutex);
+  // Without TensorFlow nothing was tried: it may be imported yet.
+  if (!tried) {
+    result = Register();
+    tried = result.ok() || tensorflow.NewStatus != nullptr;
+  }
+  return result;
+}
+
+}  // namespace deepfreeze

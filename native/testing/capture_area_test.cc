@@ -1,0 +1,213 @@
+// Captures into the engine's memory: that what was captured is what is committed, whichever memory it was, and that
+// memory in use is not given away.
+#include "graph/capture_area.h"
+
+#include <thread>
+
+#include "deepfreeze/deepfreeze.h"
+#include "format/names.h"
+#include "testing/check.h"
+
+namespace deepfreeze {
+namespace {
+
+constexpr uint64_t kLong = 60000;
+constexpr uint64_t kLarge = 40 * 4096 + 100;
+constexpr uint64_t kSmall = 1000;
+constexpr uint64_t kHead = 512;  // bytes of the file that no graph captures
+constexpr uint64_t kFile = kHead + kSmall + 2584 + kLarge;
+constexpr uint64_t kSide = 64;
+
+// The file: head, small tensor, gap (also not captured), large tensor. Two groups: the large tensor; the small one and
+// a tensor that is in no file.
+class Training {
+ public:
+  Training(uint32_t world, const std::string& local) : area_(std::make_shared<CaptureArea>(Env::Posix())) {
+    Options options;
+    options.identity.world = world;
+    options.identity.file_size = kFile;
+    options.in_flight = 2;
+    options.slots = 2;
+    options.writers = 2;
+    options.keep = 3;
+    options.chunk_bytes = uint64_t{8} * 4096;
+    options.commit_timeout_ms = kLong;
+    options.run_dir = run_.path();
+    options.local_dir = local;
+    engine_ = std::make_shared<Engine>(options, Env::Posix());
+    area_->SetGroup(0, {{0, 0, kLarge, 0}});
+    area_->SetGroup(1, {{1, 0, kSmall, kLarge}, {0, 8, 16, kLarge + kSmall}});
+  }
+
+  void Attach(uint64_t timeout_ms) {
+    CapturePlan plan;
+    CHECK_OK(engine_->Plan(Regions(nullptr, {0, 0, 0, 0}), 16, kSide, &plan));
+    places_ = plan.places;
+    side_ = plan.side;
+    area_->SetGroup(0, {{0, 0, kLarge, places_[3]}});
+    area_->SetGroup(1, {{1, 0, kSmall, places_[1]}, {0, 8, 16, side_}});
+    area_->Attach(engine_, timeout_ms);
+  }
+
+  // One step of a graph: the groups are captured by two threads at once.
+  void Capture(int64_t step) {
+    large_.assign(kLarge, static_cast<char>('a' + step % 26));
+    small_.assign(kSmall, static_cast<char>('A' + step % 26));
+    std::string seed = "01234567seed-" + std::to_string(1000 + step) + "-------";
+    std::thread other([&] { CHECK_OK(area_->Capture(0, {{large_.data(), kLarge}})); });
+    CHECK_OK(area_->Capture(1, {{seed.data(), seed.size()}, {small_.data(), kSmall}}));
+    other.join();
+  }
+
+  Status Submit(int64_t step) {
+    char* base = nullptr;
+    bool own = false;
+    DF_RETURN_IF_ERROR(area_->Collect(&base, &own));
+    const std::vector<uint64_t> places = own ? std::vector<uint64_t>{0, kLarge, 0, 0} : places_;
+    const uint64_t side = own ? kLarge + kSmall : side_;
+    return engine_->Submit(step, Regions(base, places), std::string(base + side, 16), kLong);
+  }
+
+  std::string Expected() const { return head_ + small_ + gap_ + large_; }
+  std::string Committed(int64_t step) {
+    std::string bytes;
+    CHECK_OK(ReadSmallFile(Env::Posix(), Join(Join(run_.path(), StepName(step)), kModelName), kFile, &bytes));
+    return bytes;
+  }
+
+  Engine* engine() { return engine_.get(); }
+  CaptureArea* area() { return area_.get(); }
+
+ private:
+  std::vector<Region> Regions(char* base, const std::vector<uint64_t>& places) {
+    return {{head_.data(), kHead, 0},
+            {base + places[1], kSmall, kHead},
+            {gap_.data(), gap_.size(), kHead + kSmall},
+            {base + places[3], kLarge, kHead + kSmall + gap_.size()}};
+  }
+
+  TemporaryDir run_;
+  std::string head_ = std::string(kHead, 'h');
+  std::string gap_ = std::string(2584, 'g');
+  std::string large_;
+  std::string small_;
+  std::vector<uint64_t> places_;
+  uint64_t side_ = 0;
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<CaptureArea> area_;
+};
+
+void WhatIsCapturedIsCommitted(const std::string& local) {
+  Training training(1, local);
+  training.Capture(0);  // before there is a plan
+  const std::string first = training.Expected();
+  training.Attach(kLong);
+  CHECK_OK(training.Submit(0));
+  training.Capture(1);
+  CHECK_OK(training.Submit(1));  // must not overtake the first, which has to be written to the local tier
+  CHECK_OK(training.engine()->Wait(0, DF_EXTERNAL, kLong));
+  CHECK_EQ(training.Committed(0), first);
+  training.area()->DropOwn();
+  for (int64_t step = 2; step < 40; ++step) {
+    training.Capture(step);
+    if (step % 7 == 0) training.Capture(step);  // again, before anybody has collected it
+    CHECK_OK(training.Submit(step));
+    if (step % 5 == 0) {
+      CHECK_OK(training.engine()->Wait(step, step % 2 == 0 ? DF_LOCAL : DF_EXTERNAL, kLong));
+    }
+    for (const Report& report : training.engine()->Poll(10)) CHECK(report.code == Code::kOk);
+  }
+  CHECK_OK(training.engine()->Drain(kLong));
+  CHECK_EQ(training.Committed(39), training.Expected());
+}
+
+// Another rank never comes, so nothing is committed: once `room` captures are held there is no place for the next.
+void ACaptureWithoutMemoryIsToldAndDoesNotFailTheGraph(const std::string& local, int64_t room) {
+  Training training(2, local);
+  training.Attach(room > 2 ? 2000 : 30);  // the first slots are written meanwhile
+  for (int64_t step = 1; step <= room; ++step) {
+    training.Capture(step);
+    CHECK_OK(training.Submit(step));
+  }
+  training.Capture(room + 1);
+  CHECK(training.Submit(room + 1).code() == Code::kTimeout);
+  char* base = nullptr;
+  CHECK(training.engine()->Reserve(10, &base).code() == Code::kTimeout);
+}
+
+void ASlotThatWasCapturedIntoCanBeRescued(const std::string& local) {
+  std::string path;
+  Training training(2, local);
+  training.Attach(kLong);
+  training.Capture(5);
+  CHECK_OK(training.Submit(5));
+  CHECK_OK(training.engine()->Wait(5, DF_LOCAL, kLong));
+  const SlotStore names(Env::Posix(), local, Id{}, 0, 1);
+  WholeSlot slot;
+  CHECK_OK(OpenSlot(Env::Posix(), names.path(0), &slot));
+  std::string bytes;
+  for (size_t i = 0; i < slot.extents.size(); ++i) {
+    std::string extent(slot.extents[i].size, '\0');
+    CHECK_OK(ReadFull(slot.file.get(), slot.places[i], extent.data(), extent.size()));
+    bytes += extent;
+  }
+  CHECK_EQ(bytes, training.Expected());
+  CHECK_EQ(slot.private_data, std::string("seed-1005-------"));
+}
+
+void RegionsThatWereNotPlannedAreRefused(const std::string& local) {
+  Training training(1, local);
+  training.Attach(kLong);
+  training.Capture(1);
+  char* base = nullptr;
+  bool own = true;
+  CHECK_OK(training.area()->Collect(&base, &own));
+  CHECK(!own);
+  CHECK(training.engine()->Submit(1, {{base, 10, 0}}, "", kLong).code() == Code::kInvalid);
+}
+
+void AnAreaIsFoundUntilItIsForgotten() {
+  const uint64_t number = CaptureArea::Register(std::make_shared<CaptureArea>(Env::Posix()));
+  CHECK(CaptureArea::Find(number) != nullptr);
+  CHECK(CaptureArea::Find(number)->Capture(0, {}).code() == Code::kInvalid);
+  CaptureArea::Forget(number);
+  CHECK(CaptureArea::Find(number) == nullptr);
+}
+
+// A graph that runs on after the engine is gone.
+void WithoutItsEngineACaptureIsLostAndNothingElse() {
+  Training training(1, "");
+  training.Attach(kLong);
+  std::shared_ptr<CaptureArea> area = std::make_shared<CaptureArea>(Env::Posix());
+  {
+    Training other(1, "");
+    other.Attach(kLong);
+    area->SetGroup(0, {{0, 0, 8, 0}});
+    Options options;
+    options.identity.file_size = 8;
+    options.run_dir = "/";
+    area->Attach(std::make_shared<Engine>(options, Env::Posix()), kLong);
+  }
+  CHECK_OK(area->Capture(0, {{"01234567", 8}}));
+  char* base = nullptr;
+  bool own = false;
+  CHECK(area->Collect(&base, &own).code() == Code::kClosed);
+}
+
+}  // namespace
+}  // namespace deepfreeze
+
+int main() {
+  using namespace deepfreeze;
+  const TemporaryDir disk;
+  const TemporaryDir memory("/dev/shm");
+  for (const std::string& local : {std::string(), disk.path(), memory.path()}) WhatIsCapturedIsCommitted(local);
+  for (const std::string& local : {disk.path(), memory.path()}) {
+    ASlotThatWasCapturedIntoCanBeRescued(local);
+    RegionsThatWereNotPlannedAreRefused(local);
+  }
+  ACaptureWithoutMemoryIsToldAndDoesNotFailTheGraph(memory.path(), 2);  // the slots
+  ACaptureWithoutMemoryIsToldAndDoesNotFailTheGraph(disk.path(), 4);    // the slots, and what is in flight
+  AnAreaIsFoundUntilItIsForgotten();
+  WithoutItsEngineACaptureIsLostAndNothingElse();
+}

@@ -1,0 +1,33 @@
+#include "base/copy.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "testing/check.h"
+
+namespace deepfreeze {
+namespace {
+
+// Around the sizes and alignments at which the copy changes its way.
+void EveryByteArrivesAndNoOther() {
+  const size_t big = size_t{256} << 10;
+  std::string from(big + 4096, '\0');
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 131 + i / 251);
+  for (const size_t n : {size_t{0}, size_t{1}, size_t{63}, big - 1, big, big + 1, big + 63, big + 64, big + 777}) {
+    for (const size_t source : {0, 1, 63}) {
+      for (const size_t target : {0, 1, 32, 63}) {
+        std::string to(n + 256, '#');
+        std::string expected = to;
+        std::memcpy(&expected[target], &from[source], n);
+        CopyPastCache(&to[target], &from[source], n);
+        CHECK(to == expected);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace deepfreeze
+
+int main() { deepfreeze::EveryByteArrivesAndNoOther(); }

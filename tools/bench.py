@@ -1,0 +1,88 @@
+"""All benchmarks, one after the other, and docs/benchmarks.md from what they found. --quick: small sizes, to see that all works."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from project import BUILD, ROOT, VENV, Failure, environment, main, say
+
+NAMES = ("machine", "stall", "paper", "peers", "scaling", "overhead", "restore")
+NEEDED = 8_000_000_000  # bytes of memory, and of disk: the largest checkpoints, twice, and their training
+DOCUMENT = ROOT / "docs" / "benchmarks.md"
+# What only shows that the benchmarks work must not take the place of what was measured.
+QUICK = BUILD / "bench"
+
+
+def memory_available():
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def check_room(folder):
+    if not folder.is_dir():
+        raise Failure(f"{folder} is no directory")
+    disk, memory = shutil.disk_usage(folder).free, memory_available()
+    if disk < NEEDED:
+        raise Failure(
+            f"the benchmarks need {NEEDED / 1e9:.0f} GB of disk; {folder} has {disk / 1e9:.1f} GB free. "
+            "Give another one: ARGS='--folder DIR'"
+        )
+    if memory < NEEDED:
+        raise Failure(f"the benchmarks need {NEEDED / 1e9:.0f} GB of memory; {memory / 1e9:.1f} GB are free")
+
+
+def step(name, command):
+    """Runs one command in the project's environment, its output going to the terminal; whether it succeeded."""
+    say(f"\n== {name}")
+    begun = time.monotonic()
+    code = subprocess.run(list(map(str, command)), cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL).returncode
+    say(f"== {name}: {f'FAILED with {code} after ' if code else ''}{time.monotonic() - begun:.0f} s")
+    return code == 0
+
+
+def make_document(python, quick):
+    command = [python, "-m", "benchmarks.docs"]
+    if quick:
+        copy = QUICK / DOCUMENT.name
+        shutil.copyfile(DOCUMENT, copy)
+        command += ["--results", QUICK, "--document", copy]
+    return step("docs", command)
+
+
+def bench():
+    parser = argparse.ArgumentParser(prog="tools/bench.py", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help=f"results go to {QUICK.relative_to(ROOT)} alone")
+    parser.add_argument("--folder", type=Path, help="on the disk to measure (default: the temporary directory)")
+    args = parser.parse_args()
+    check_room(args.folder or Path(tempfile.gettempdir()))
+    python = VENV / "bin" / "python"
+    if not python.exists():
+        raise Failure("there is no .venv: run make setup")
+    begun = time.monotonic()
+    # The others' libraries are optional: `peers` says itself what it does without them.
+    if not step("the peers' environment", [sys.executable, ROOT / "tools" / "peers.py"]):
+        say("the peers can't be installed here; going on without them")
+    passed = ["--folder", os.path.abspath(args.folder)] if args.folder else []
+    if args.quick:
+        QUICK.mkdir(parents=True, exist_ok=True)
+    failed = []
+    for name in NAMES:
+        places = ["--quick", "--json", QUICK / f"{name}.json", "--png", QUICK / f"{name}.png"] if args.quick else []
+        if not step(name, [python, "-m", f"benchmarks.{name}", *passed, *places]):
+            failed.append(name)
+    if not make_document(python, args.quick):
+        failed.append("docs")
+    say(f"\n{(time.monotonic() - begun) / 60:.1f} minutes in all")
+    if failed:
+        raise Failure(f"these failed: {', '.join(failed)}; what they said stands above")
+
+
+if __name__ == "__main__":
+    main(bench)
