@@ -78,7 +78,7 @@ def _every_step(found: Report, args: argparse.Namespace, disk: Path) -> None:
     limits = machine.Limits(nbytes, disk)
     try:
         limits.measure()
-        params = {"measure": "every_step", "workload": "light", "steps": steps, "samples": 2, "folder": str(disk)}
+        params = {"measure": "every_step", "workload": "light", "steps": steps, "folder": str(disk)}
         result = jobs.gather("stall_rank", params, 1, disk, timeout=300)[0]
         for _ in range(args.samples):
             limits.measure()
@@ -90,8 +90,8 @@ def _every_step(found: Report, args: argparse.Namespace, disk: Path) -> None:
         limits.close()
     row = found.row(kind="every step", workload="light", steps=steps)
     row.add("plain", "s", [result["plain"]])
-    row.add("step", "s", [r["seconds"] / r["steps"] for r in result["rounds"]])
-    row.add("throughput", "B/s", [r["nbytes"] / r["seconds"] for r in result["rounds"]])
+    row.add("step", "s", result["intervals"])
+    row.add("throughput", "B/s", [result["nbytes"] / seconds for seconds in result["intervals"]])
     row.add("disk", "B/s", best[machine.DIRECT])
     row.add("disk overwrite", "B/s", best[machine.OVERWRITE])
 

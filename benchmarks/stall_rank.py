@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import shutil
 import statistics
 import threading
@@ -18,6 +20,7 @@ import deepfreeze
 from benchmarks import jobs, workloads
 
 QUIET = 0.3  # seconds that the disk and the engine are left alone before plain steps are timed
+FILLING = 8  # steps until memory has been touched once and every slot is in use
 _NEVER = 10**9
 
 
@@ -49,6 +52,7 @@ class Between(keras.callbacks.Callback):
         if batch % self._every == self._every // 2:
             for task in self._tasks:
                 task()
+            os.sync()  # or what save_weights left in the page cache would go to the disk beside the next checkpoint
             time.sleep(QUIET)
 
 
@@ -124,29 +128,25 @@ def measure_checkpoints(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_every_step(params: dict[str, Any]) -> dict[str, Any]:
-    """A checkpoint in each of ``steps`` steps: seconds from the first capture until all are committed, and bytes."""
+    """A checkpoint in each of ``steps`` steps: seconds from one step's begin to the next one's, once the engine is full."""
     model, x, y = workloads.model(params["workload"])
     timer = Timer()
     folder, steps = Path(params["folder"]), params["steps"]
     model.fit(repeated(x, y, 8), verbose=0, callbacks=[timer])
     plain = statistics.median(timer.took[2:])
-    rounds = []
-    for _ in range(params["samples"]):
-        begun: list[float] = []
+    begun: list[float] = []
 
-        class Begin(keras.callbacks.Callback):
-            """Notes when the second step begins: the first one traces."""
+    class Begin(keras.callbacks.Callback):
+        """Notes when each step begins."""
 
-            def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-                if batch == 1:
-                    begun.append(time.perf_counter())  # noqa: B023
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            begun.append(time.perf_counter())
 
-        checkpoint = deepfreeze.Checkpoint(folder / "run", every=1, resume="off", verbose=0)
-        model.fit(repeated(x, y, steps + 1), verbose=0, shuffle=False, callbacks=[Begin(), checkpoint])
-        took = time.perf_counter() - begun[0]
-        rounds.append({"seconds": took, "nbytes": checkpoint.stats.nbytes * steps, "steps": steps})
-        shutil.rmtree(folder / "run")
-    return {"plain": plain, "rounds": rounds}
+    checkpoint = deepfreeze.Checkpoint(folder / "run", every=1, resume="off", verbose=0)
+    model.fit(repeated(x, y, steps + FILLING), verbose=0, shuffle=False, callbacks=[Begin(), checkpoint])
+    shutil.rmtree(folder / "run")
+    intervals = [after - before for before, after in itertools.pairwise(begun[FILLING - 1 :])]
+    return {"plain": plain, "intervals": intervals, "nbytes": checkpoint.stats.nbytes}
 
 
 def measure_installed(params: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-// Third stage. Rank 0 waits for the records of all ranks and commits; every other rank watches for that. There is no
+// Fourth stage. Rank 0 waits for the records of all ranks and commits; every other rank watches for that. There is no
 // message between ranks: they meet in the run directory.
 #ifndef DEEPFREEZE_ENGINE_COMMIT_H_
 #define DEEPFREEZE_ENGINE_COMMIT_H_

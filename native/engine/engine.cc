@@ -40,9 +40,10 @@ Engine::Engine(const Options& options, Env* env)
   retention_ = std::make_unique<Retention>(context);
   local_writer_ = std::make_unique<LocalWriter>(context);
   transfer_ = std::make_unique<Transfer>(context, retention_.get());
+  publisher_ = std::make_unique<Publisher>(context, retention_.get());
   committer_ = std::make_unique<Committer>(context, retention_.get());
   try {
-    threads_.reserve(3);
+    threads_.reserve(4);
     if (slots_ != nullptr) {
       threads_.emplace_back([this] {
         BecomeBackgroundThread("df-local", options_.nice);
@@ -52,6 +53,10 @@ Engine::Engine(const Options& options, Env* env)
     threads_.emplace_back([this] {
       BecomeBackgroundThread("df-transfer", options_.nice);
       transfer_->Run();
+    });
+    threads_.emplace_back([this] {
+      BecomeBackgroundThread("df-publish", options_.nice);
+      publisher_->Run();
     });
     threads_.emplace_back([this] {
       BecomeBackgroundThread("df-commit", options_.nice);

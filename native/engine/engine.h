@@ -10,6 +10,7 @@
 #include "engine/capture_memory.h"
 #include "engine/commit.h"
 #include "engine/local_write.h"
+#include "engine/publish.h"
 #include "engine/transfer.h"
 
 namespace deepfreeze {
@@ -47,6 +48,7 @@ class Engine {
   std::unique_ptr<Retention> retention_;
   std::unique_ptr<LocalWriter> local_writer_;
   std::unique_ptr<Transfer> transfer_;
+  std::unique_ptr<Publisher> publisher_;
   std::unique_ptr<Committer> committer_;
   std::vector<std::thread> threads_;
 };

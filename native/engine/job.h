@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "format/identity.h"
+#include "store/partial.h"
 
 namespace deepfreeze {
 
@@ -22,6 +23,7 @@ enum class Phase {
   kForCapture,   // its memory is reserved; not submitted yet
   kForLocal,     // waits for the local writer
   kForTransfer,  // waits for the transfer
+  kForPublish,   // written, not yet durable
   kForCommit,    // this rank's part is on the external store
   kCommitted,
   kFailed,
@@ -46,6 +48,7 @@ struct Job {
   std::vector<size_t> runs;          // of extents written together: where each begins, and the end of the last
   std::vector<uint64_t> places;      // of each extent, in its slot
   bool checksummed = false;
+  std::unique_ptr<PartialWriter> partial;  // from the transfer to the publisher
 
   // Guarded by JobTable's mutex.
   Phase phase = Phase::kForLocal;

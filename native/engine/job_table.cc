@@ -125,6 +125,13 @@ void JobTable::FinishTransfer(const JobRef& job) {
   std::lock_guard<std::mutex> lock(mutex_);
   job->running = false;
   ReleaseLocked(job.get());
+  job->phase = Phase::kForPublish;
+  changed_.notify_all();
+}
+
+void JobTable::Published(const JobRef& job) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  job->running = false;
   job->phase = Phase::kForCommit;
   job->level = DF_LOCAL;
   job->written_s = SinceLocked(*job);

@@ -61,6 +61,7 @@ class JobTable {
   // as running; null when stopping. Blocks.
   JobRef NextForLocal();
   JobRef NextForTransfer() { return Next(Phase::kForTransfer); }
+  JobRef NextForPublish() { return Next(Phase::kForPublish); }
   JobRef NextForCommit() { return Next(Phase::kForCommit); }
   // The transfer of a job that was captured in a slot: blocks until the local writer is done with it.
   void AwaitChecked(const JobRef& job);
@@ -71,7 +72,8 @@ class JobTable {
   // What the stage that runs the job says when it is done with it; each ends `running`.
   void FinishLocal(const JobRef& job);     // its slot is whole
   void SkipLocal(const JobRef& job);       // goes on without a slot
-  void FinishTransfer(const JobRef& job);  // published; releases the memory
+  void FinishTransfer(const JobRef& job);  // written; releases the memory
+  void Published(const JobRef& job);       // durable, and its record says so
   void Committed(const JobRef& job);       // stays running until Settle: retention follows
   void Settle(const JobRef& job);
   void Fail(const JobRef& job, const Status& failure);

@@ -204,7 +204,8 @@ std::string JobTable::DescribeAllLocked() const {
 std::string JobTable::DescribeLocked(const Job& job) const {
   std::string what = job.waits_for;
   if (what.empty() && job.phase == Phase::kForLocal) what = "is being written to the local tier";
-  if (what.empty() && job.phase == Phase::kForTransfer) what = "is being written to the external store";
+  const bool writing = job.phase == Phase::kForTransfer || job.phase == Phase::kForPublish;
+  if (what.empty() && writing) what = "is being written to the external store";
   if (what.empty() && job.phase == Phase::kForCommit) what = "waits for its commit";
   return StepText(job.step) + " " + what;
 }

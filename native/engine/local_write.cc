@@ -30,7 +30,7 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
   const SlotLayout layout = LayOutSlot(job->extents, job->private_data.size());
   if (!job->home_is_slot) DF_RETURN_IF_ERROR(context_.slots->Begin(slot, layout.file_size()));
   const Sink to{context_.slots->file(slot), nullptr, nullptr};
-  DF_RETURN_IF_ERROR(ForEachExtent(context_, job->extents.size(), true, [&](size_t, size_t i) {
+  const auto write = [&](size_t, size_t i) {
     Extent* extent = &job->extents[i];
     const char* from = job->sources[i];
     if (!job->home_is_slot || from != job->home + layout.places[i]) {
@@ -38,7 +38,16 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
     }
     extent->crc = Crc32c(0, from, extent->size);  // the capture put it into its place
     return Status();
-  }));
+  };
+  if (job->home_is_slot) {
+    // By this thread alone: the writers keep the disk busy meanwhile.
+    for (size_t i = 0; i < job->extents.size(); ++i) {
+      if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
+      DF_RETURN_IF_ERROR(write(0, i));
+    }
+  } else {
+    DF_RETURN_IF_ERROR(ForEachExtent(context_, job->extents.size(), true, write));
+  }
   DF_RETURN_IF_ERROR(
       context_.slots->Finish(slot, context_.options.At(job->step), job->extents, layout, job->private_data));
   if (!job->home_is_slot) {  // else the transfer is on its way, and asks the table

@@ -2,7 +2,17 @@
 
 #include <mutex>
 
+#include "store/partial.h"
+
 namespace deepfreeze {
+
+void FailStep(const StageContext& context, const JobRef& job, const Status& why) {
+  const Identity identity = context.options.At(job->step);
+  const std::string& run_dir = context.options.run_dir;
+  (void)context.env->MakeDir(PartialPath(run_dir, identity.step, identity.attempt), 0777).ok();
+  (void)Contained([&] { return MarkFailed(context.env, run_dir, identity, why.message()); }).ok();
+  context.table->Fail(job, why);
+}
 
 Status ForEachExtent(const StageContext& context, size_t n, bool urgent,
                      const std::function<Status(size_t worker, size_t i)>& work) {

@@ -32,6 +32,10 @@ Status Contained(const Work& work) {
   }
 }
 
+// The step is lost on this rank. Tells the others, so that they need not wait for a record that won't come; if even
+// that fails, they wait until their bound.
+void FailStep(const StageContext& context, const JobRef& job, const Status& why);
+
 // Calls work for each extent in [0, n) on the pool; the first error ends it. kClosed if the engine is stopping.
 Status ForEachExtent(const StageContext& context, size_t n, bool urgent,
                      const std::function<Status(size_t worker, size_t i)>& work);

@@ -18,26 +18,22 @@ void Transfer::Run() {
     } else if (status.code() == Code::kClosed) {
       return;
     } else {
-      // The others need not wait for a record that won't come. If even this fails, they wait until their bound.
-      const Identity identity = context_.options.At(job->step);
-      const std::string& run_dir = context_.options.run_dir;
-      (void)context_.env->MakeDir(PartialPath(run_dir, identity.step, identity.attempt), 0777).ok();
-      (void)Contained([&] { return MarkFailed(context_.env, run_dir, identity, status.message()); }).ok();
-      context_.table->Fail(job, status);
+      FailStep(context_, job, status);
     }
   }
 }
 
 Status Transfer::Move(const JobRef& job) {
   const Identity identity = context_.options.At(job->step);
-  PartialWriter partial;
-  DF_RETURN_IF_ERROR(partial.Open(context_.env, context_.options.run_dir, identity));
+  auto partial = std::make_unique<PartialWriter>();
+  DF_RETURN_IF_ERROR(partial->Open(context_.env, context_.options.run_dir, identity));
   DF_RETURN_IF_ERROR(ForEachExtent(context_, job->runs.size() - 1, false, [&](size_t worker, size_t run) {
-    return MoveRun(job, run, Sink{partial.file(), partial.direct(), &blocks_[worker]});
+    return MoveRun(job, run, Sink{partial->file(), partial->direct(), &blocks_[worker]});
   }));
   if (job->home_is_slot) DF_RETURN_IF_ERROR(TakeChecksums(job));
   job->checksummed = true;
-  return partial.Publish(Record{identity, job->extents, job->private_data});
+  job->partial = std::move(partial);
+  return {};
 }
 
 Status Transfer::TakeChecksums(const JobRef& job) {

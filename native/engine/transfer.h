@@ -1,5 +1,5 @@
-// Second stage: this rank's ranges into the assembled file, durable, and the record that says so. Reads the caller's
-// memory while it may, the slot afterwards.
+// Second stage: this rank's ranges into the assembled file. Reads the caller's memory while it may, the slot
+// afterwards.
 #ifndef DEEPFREEZE_ENGINE_TRANSFER_H_
 #define DEEPFREEZE_ENGINE_TRANSFER_H_
 

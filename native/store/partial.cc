@@ -31,9 +31,13 @@ Status PartialWriter::Open(Env* env, const std::string& run_dir, const Identity&
 }
 
 Status PartialWriter::Publish(const Record& record) {
-  DF_RETURN_IF_ERROR(file_->DataSync());  // what went through `direct` is flushed with it
-  if (direct_ != nullptr) DF_RETURN_IF_ERROR(direct_->Close());
-  DF_RETURN_IF_ERROR(file_->Close());
+  if (file_ != nullptr) {                   // else an earlier call came this far
+    DF_RETURN_IF_ERROR(file_->DataSync());  // what went through `direct` is flushed with it
+    if (direct_ != nullptr) DF_RETURN_IF_ERROR(direct_->Close());
+    direct_.reset();
+    DF_RETURN_IF_ERROR(file_->Close());
+    file_.reset();
+  }
   DF_RETURN_IF_ERROR(ReplaceFile(env_, Join(directory_, RecordName(record.identity.rank)), EncodeRecord(record), true));
   // Makes the names durable: the record's, and the model file's if this rank made it.
   return env_->SyncDir(directory_);

@@ -24,6 +24,7 @@ class PartialWriter {
   // The same file past the page cache; null where that can't be.
   File* direct() { return direct_.get(); }
   // Makes everything written so far durable, then publishes the rank's record: from then on its ranges count.
+  // May be repeated after a failure.
   Status Publish(const Record& record);
 
  private:
