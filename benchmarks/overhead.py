@@ -18,10 +18,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks import jobs
@@ -29,9 +25,9 @@ from benchmarks.report import Report, run, say, span, table
 
 # (workload, ranks): plain steps, (steps between checkpoints, periods) of each block, most rounds. As much as time allows.
 PLAN: dict[tuple[str, int], tuple[int, list[tuple[int, int]], int]] = {
-    ("resnet50", 1): (30, [(50, 1), (15, 2), (5, 4), (1, 15)], 3),
-    ("resnet50", 2): (15, [(15, 1), (5, 2), (1, 10)], 2),
-    ("nt3", 1): (12, [(15, 1), (5, 2)], 3),
+    ("resnet50", 1): (30, [(50, 1), (15, 3), (5, 3), (1, 12)], 2),
+    ("resnet50", 2): (15, [(15, 1), (5, 2), (1, 8)], 1),
+    ("nt3", 1): (10, [(15, 2), (5, 2)], 2),
 }
 IN_FLIGHT, SLOTS, SPARE = 2, 2, 64e6  # what Checkpoint has if nothing else is asked for
 
@@ -126,6 +122,11 @@ def tables(report: Report) -> str:
 
 def draw(report: Report, path: Path) -> None:
     """Slowdown over the interval, and memory beside its bound."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
     jobs_of = list(dict.fromkeys((row.labels["workload"], row.labels["ranks"]) for row in report.rows))
     names = [f"{name}, {ranks} rank{'s' * (ranks > 1)}" for name, ranks in jobs_of]
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", width_ratios=(3, 2))

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from typing import Any
 
 from benchmarks.report import Report, Row
 
@@ -16,6 +12,11 @@ COLOURS = ("#8c8c8c", "#c9a227", "#d4703a", "#2b6ca3", "#17936b", "#7fb2dd", "#a
 
 def draw(report: Report, path: Path) -> None:
     """Two panels, a group of bars for each workload and number of ranks."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
     groups = list(dict.fromkeys((row.labels["workload"], row.labels["ranks"]) for row in report.rows))
     approaches = list(dict.fromkeys(row.labels["approach"] for row in report.rows))
     figure, panels = plt.subplots(2, 1, figsize=(8, 7.5), layout="constrained")
@@ -52,7 +53,7 @@ def draw(report: Report, path: Path) -> None:
     plt.close(figure)
 
 
-def _bar(panel: plt.Axes, row: Row, metric: str, place: float, colour: str) -> None:
+def _bar(panel: Any, row: Row, metric: str, place: float, colour: str) -> None:
     value = row.values[metric]
     middle, low, high = (value[key] * 1e3 for key in ("median", "min", "max"))
     panel.bar(place, middle, 0.9, color=colour, yerr=[[middle - low], [high - middle]], ecolor="#444444", capsize=2)

@@ -135,15 +135,15 @@ DF_API int df_engine_open(const df_options* options, df_engine** out);
 DF_API int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, size_t n,
                             const void* private_data, uint64_t private_bytes, uint64_t timeout_ms);
 
-/* Fixes, once, what every capture into the engine's own memory consists of: n regions as in df_engine_submit (data is not
- * looked at), private bytes, and side_bytes of room for bytes that belong to no region. places[i] is where region i lies
- * in such a memory, places[n] where the side bytes begin. The memory is as large as the regions, in_flight times, or it
- * is the slots of a local tier that is memory. */
+/* Fixes, once, what every capture into the engine's own memory consists of: n regions as in df_engine_submit (data is
+ * not looked at), private bytes, and side_bytes of room for bytes that belong to no region. places[i] is where region i
+ * lies in such a memory, places[n] where the side bytes begin. The memory is as large as the regions, in_flight times,
+ * or it is the slots of a local tier that is memory. */
 DF_API int df_engine_plan(df_engine* engine, const df_region* regions, size_t n, uint64_t private_bytes,
                           uint64_t side_bytes, uint64_t* places);
 
-/* Blocks, at most timeout_ms, until there is memory for the next capture, and keeps it. On DF_TIMEOUT nothing is kept; a
- * capture makes its own call. */
+/* Blocks, at most timeout_ms, until there is memory for the next capture, and keeps it. On DF_TIMEOUT nothing is kept;
+ * a capture makes its own call. */
 DF_API int df_engine_reserve(df_engine* engine, uint64_t timeout_ms);
 
 /* Blocks until the step has reached the level. A failed checkpoint returns its own code and message at once. Without a
@@ -175,10 +175,11 @@ typedef struct df_piece {
 DF_API int df_area_open(uint64_t* area);
 /* Sets the pieces of group number `group`, in place of those it had. */
 DF_API int df_area_group(uint64_t area, uint64_t group, const df_piece* pieces, size_t n);
-/* From the next capture on, memory is the engine's (NULL: the area's own); a capture waits for it at most timeout_ms. */
+/* From the next capture on, memory is the engine's (NULL: the area's own); a capture waits for it at most timeout_ms.
+ */
 DF_API int df_area_attach(uint64_t area, df_engine* engine, uint64_t timeout_ms);
-/* Copies one group's pieces, as the op DeepfreezeCapture does: data[i] and nbytes[i] are its tensor number i. Threads: one
- * call per group at a time. */
+/* Copies one group's pieces, as the op DeepfreezeCapture does: data[i] and nbytes[i] are its tensor number i. Threads:
+ * one call per group at a time. */
 DF_API int df_area_capture(uint64_t area, uint64_t group, const void* const* data, const uint64_t* nbytes, size_t n);
 /* Ends the capture of a step: *base is where it lies, *own 1 if in the area's memory, which stays as it is until
  * df_area_drop. Otherwise the memory is the engine's, and the next df_engine_submit must be of regions in it. An error
