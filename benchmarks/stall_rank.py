@@ -216,7 +216,7 @@ def _added_ops(workload: str, samples: int) -> dict[str, list[float]]:
     model, _, _ = workloads.model(workload)
     model.optimizer.build(model.trainable_variables)
     buffers = GraphBuffers() if reason_against() else EngineBuffers()
-    capture = Capture(model, "full", 0, 1, per_layer, buffers)
+    capture = Capture(model, "full", 0, 1, per_layer, buffers, lambda: None)
 
     @tf.function(autograph=False)
     def added(step: tf.Tensor) -> None:

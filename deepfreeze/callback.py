@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import time
 import warnings
 import weakref
@@ -24,6 +25,7 @@ from deepfreeze.core.hooks import Hooks
 from deepfreeze.core.keras_model import build_optimizer, tf_variable
 from deepfreeze.core.placement import PLACEMENTS
 from deepfreeze.freeze import engine_buffers, handoff
+from deepfreeze.freeze.agreement import Agreement
 from deepfreeze.freeze.capture import Capture, refuse
 from deepfreeze.freeze.engine_buffers import EngineBuffers
 from deepfreeze.freeze.graph_buffers import GraphBuffers
@@ -32,12 +34,14 @@ from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.progress import Progress
 from deepfreeze.stats import Stats
-from veloc_bindings import EXTERNAL, OK, Report
+from veloc_bindings import DIVERGED, EXTERNAL, OK, Report
 
 log = logging.getLogger("deepfreeze")
 
 # Beyond any step: nothing is to be captured.
 _NEVER = 2**62
+# The replicas are compared in the first checkpoints of a training.
+_FIRST = 2
 
 
 class CheckpointWarning(UserWarning):
@@ -59,6 +63,11 @@ class Checkpoint(Hooks):
         in_flight: checkpoints whose shards may be in memory at once; when more are due, training waits.
         on_error: "raise" or "warn", at the next batch, when a checkpoint failed.
         final: also save the last step, if it has no checkpoint when training ends.
+        on_sigterm: "checkpoint": a SIGTERM to any rank commits the step at hand, on all of them, and ends ``fit``;
+            ``stats.stopped`` then says so. "ignore" leaves the signal alone.
+        when_full: "wait", or "skip" a checkpoint for which there is no room in memory on some rank: all ranks skip it.
+        check_replicas: compare whole weights between the ranks at the first two checkpoints and at every k-th; 0: never.
+        on_divergence: "warn" and commit the checkpoint marked as diverged, or "raise" and don't commit it, when they differ.
         state: "full" (weights, optimizer, seeds) or "weights".
         more: slots (checkpoints per rank on the local tier, 2), writers (threads, 2), chunk_bytes (4 MiB), nice (of the
             engine's threads, 10: the training goes first), placement ("per_layer": each layer cut over the ranks;
@@ -84,6 +93,10 @@ class Checkpoint(Hooks):
         on_error: str = "raise",
         final: bool = True,
         state: str = "full",
+        on_sigterm: str = "checkpoint",
+        when_full: str = "wait",
+        check_replicas: int = 100,
+        on_divergence: str = "warn",
         **more: Any,
     ) -> None:
         super().__init__()
@@ -96,6 +109,10 @@ class Checkpoint(Hooks):
             on_error=on_error,
             final=final,
             state=state,
+            on_sigterm=on_sigterm,
+            when_full=when_full,
+            check_replicas=check_replicas,
+            on_divergence=on_divergence,
             **more,
         )
         self._policy = as_policy(every)
@@ -104,6 +121,9 @@ class Checkpoint(Hooks):
         self._closer: weakref.finalize | None = None
         self._trained: weakref.ref | None = None
         self._target = _NEVER
+        self._skipped = -1  # the last step that all ranks agreed to skip
+        self._saves = 0  # in this fit
+        self._training = False  # there are steps to come, in which the ranks can agree
         self._step = -1  # iterations done when the last execution ended
         self._last: tuple[int, Captured] | None = None  # the state at the end of the last epoch
         self.stats = Stats()
@@ -145,12 +165,14 @@ class Checkpoint(Hooks):
             self._check_executions()
             buffers = GraphBuffers() if reasons else EngineBuffers()
             place = PLACEMENTS[self._options.placement]
-            return Capture(self.model, self._options.state, world.rank, world.size, place, buffers)
+            return Capture(self.model, self._options.state, world.rank, world.size, place, buffers, agreement.emit)
 
         with self._closing_on_error():
+            agreement = self._open.agreement = Agreement(world, self._options.on_sigterm == "checkpoint")
             capture = self._open.capture = worlds.each(world, make)
             alike = world.size == 1 or len(set(world.gather(capture.fingerprint()))) == 1
-        self._step, self._last = attempt.step, None
+        self._step, self._last, self._skipped = attempt.step, None, -1
+        self._saves, self._training = 0, True
         # Horovod's own callback makes the ranks alike only after the first step; captured before that, they would be mixed.
         self._target = self._policy.next_step(self._step) if alike else _NEVER
         capture.arm(self._target)
@@ -164,20 +186,21 @@ class Checkpoint(Hooks):
                 self._open_saver()
             begin = time.perf_counter()
         self._hear()
-        captured, due, executed = self._target, self._policy.next_step(self._step), step - self._step
+        captured, executed = self._target, step - self._step
         if captured <= step:
             self._save(captured, lambda: self._saver.collect(captured))
-            due = self._policy.next_step(captured)
-        if due <= step:
-            if captured != _NEVER:
-                self._fail(_too_often(captured, due, executed))
-            log.warning("the ranks were not alike when training began: step %d is not saved", due)
+        self._check_missed(captured, step, executed)
         self._step = step
-        if captured <= step or captured == _NEVER:
-            self._target = self._policy.next_step(step)
-            self._capture.arm(self._target)
+        with self._closing_on_error():
+            agreed = self._agreement.settle()
+        if agreed.stop:
+            self._stop(step, agreed.stop)
+        elif captured <= step or captured == _NEVER or agreed.skip == self._target:
+            self._aim(step, agreed.skip)
         if self._target <= step + executed:
             self._reserve()  # the next execution may capture: waiting here, an interrupt is heard
+        if self._options.when_full == "skip":
+            self._look_ahead(step, executed)
         if captured in self.stats.steps[-1:]:
             self.stats.blocking.append(time.perf_counter() - begin)
 
@@ -190,6 +213,7 @@ class Checkpoint(Hooks):
 
     def on_train_end(self, logs: Any = None) -> None:
         """Saves the last step and returns when everything in flight is committed."""
+        self._training = False
         try:
             if self._open.saver is not None:
                 step = self._iterations()
@@ -201,6 +225,8 @@ class Checkpoint(Hooks):
                         self.stats.blocking.append(time.perf_counter() - begin)
                 self._last = None
                 self._drain()
+                if self._agreement.failure is not None:  # training ended before all ranks knew
+                    raise self._agreement.failure
         finally:
             self.close()
 
@@ -221,6 +247,11 @@ class Checkpoint(Hooks):
     def _capture(self) -> Capture:
         assert self._open.capture is not None
         return self._open.capture
+
+    @property
+    def _agreement(self) -> Agreement:
+        assert self._open.agreement is not None
+        return self._open.agreement
 
     @property
     def _saver(self) -> Saver:
@@ -248,12 +279,47 @@ class Checkpoint(Hooks):
         self.stats.nbytes = self._saver.nbytes
 
     def _save(self, step: int, collect: Callable[[], Captured]) -> None:
+        often, count = self._options.check_replicas, self._saves
+        self._saves += 1
         try:
-            self._saver.save(step, collect())
+            self._saver.save(step, collect(), check=often > 0 and (count < _FIRST or count % often == 0))
         except EngineError as error:
             self._fail(error)
             return
         self.stats.steps.append(step)
+
+    def _check_missed(self, captured: int, step: int, executed: int) -> None:
+        """Steps up to ``step`` that were due, and were neither captured nor skipped."""
+        due = self._policy.next_step(max(s for s in (self._step, self._skipped, captured) if s <= step))
+        if due <= step:
+            if captured != _NEVER:
+                self._fail(_too_often(captured, due, executed))
+            log.warning("the ranks were not alike when training began: step %d is not saved", due)
+
+    def _aim(self, step: int, skip: int) -> None:
+        """Arms the capture of the next step that is due after ``step`` and not to be skipped."""
+        self._target = self._policy.next_step(step)
+        if self._target == skip:
+            log.info("no room for another checkpoint in memory: step %d is skipped", skip)
+            self.stats.skipped.append(skip)
+            self._skipped, self._target = skip, self._policy.next_step(skip)
+        self._capture.arm(self._target)
+
+    def _look_ahead(self, step: int, executed: int) -> None:
+        """Whether there will be room for what is due in the execution after the next: all ranks must know before it begins."""
+        due = self._policy.next_step(step + executed)
+        full = due <= step + 2 * executed and not self._saver.has_room(self._target <= step + executed)
+        self._agreement.skip(due if full else 0)
+
+    def _stop(self, step: int, number: int) -> None:
+        """All ranks, after the same step: commits it and ends ``fit``."""
+        self._training, self._target = False, _NEVER
+        self.stats.stopped = signal.Signals(number).name
+        log.warning("%s: committing step %d, then training ends", self.stats.stopped, step)
+        if step not in self.stats.steps:
+            self._save(step, self._saver.take)
+        self._drain()
+        self.model.stop_training = True
 
     def _reserve(self) -> None:
         try:
@@ -268,6 +334,8 @@ class Checkpoint(Hooks):
     def _note(self, report: Report) -> None:
         if report.step < 0:
             warnings.warn(report.message, CheckpointWarning, stacklevel=4)
+        elif report.code == DIVERGED:
+            self._fail(self._divergence(report))
         elif report.code != OK:
             self._fail(
                 EngineError(
@@ -278,10 +346,22 @@ class Checkpoint(Hooks):
                 )
             )
         else:
+            if report.diverged >= 0 and report.step not in self.stats.diverged:
+                self.stats.diverged[report.step] = self._saver.replicated[report.diverged]
+                warnings.warn(str(self._divergence(report)), CheckpointWarning, stacklevel=4)
             if report.local_s >= 0:
                 self.stats.local[report.step] = report.local_s
             if report.level == EXTERNAL:
                 self.stats.committed[report.step] = report.external_s
+
+    def _divergence(self, report: Report) -> EngineError:
+        """Rank 0 knows in what the ranks differ; the others only learn that the step failed."""
+        return EngineError(
+            where=os.path.join(self._run, f"step {report.step}"),
+            expected="the same weights on all ranks",
+            found=f"{report.message}: {self._saver.replicated[report.diverged]}",
+            todo="make the ranks alike before training begins (BroadcastState), and average all gradients",
+        )
 
     def _drain(self) -> None:
         deadline = time.monotonic() + self._options.timeout
@@ -295,11 +375,16 @@ class Checkpoint(Hooks):
         self._hear()
 
     def _fail(self, error: Error) -> None:
-        if self._options.on_error == "warn" and not isinstance(error, OptionError):
+        if isinstance(error, OptionError):
+            self.close()  # all ranks find it at this step
+            raise error
+        if self._options.on_error == "warn":
             warnings.warn(str(error), CheckpointWarning, stacklevel=4)
-            return
-        self.close()
-        raise error
+        elif self._training and self._attempt.world.size > 1:
+            self._agreement.fail(error)
+        else:
+            self.close()
+            raise error
 
     @contextlib.contextmanager
     def _closing_on_error(self) -> Iterator[None]:
@@ -316,6 +401,7 @@ class _Open:
 
     attempt: Attempt | None = None
     model: Callable[[], Any] = lambda: None
+    agreement: Agreement | None = None
     capture: Capture | None = None
     saver: Saver | None = None
 
@@ -326,6 +412,9 @@ class _Open:
         capture, self.capture = self.capture, None
         if capture is not None:
             capture.close()
+        agreement, self.agreement = self.agreement, None
+        if agreement is not None:
+            agreement.close()
         attempt, self.attempt = self.attempt, None
         if attempt is not None:
             attempt.close()

@@ -11,7 +11,7 @@ from typing import Any
 ABI_VERSION = 1
 
 # df_code
-OK, INVALID, IO, NO_SPACE, TIMEOUT, CORRUPT, INCOMPLETE, CLOSED = range(8)
+OK, INVALID, IO, NO_SPACE, TIMEOUT, CORRUPT, INCOMPLETE, CLOSED, DIVERGED = range(9)
 # df_level
 CAPTURED, LOCAL, EXTERNAL = 0, 1, 3
 
@@ -25,6 +25,7 @@ CONSTANTS = {
     "DF_CORRUPT": CORRUPT,
     "DF_INCOMPLETE": INCOMPLETE,
     "DF_CLOSED": CLOSED,
+    "DF_DIVERGED": DIVERGED,
     "DF_CAPTURED": CAPTURED,
     "DF_LOCAL": LOCAL,
     "DF_EXTERNAL": EXTERNAL,
@@ -44,6 +45,8 @@ class Options(c.Structure):
         ("slots", c.c_uint32),
         ("writers", c.c_uint32),
         ("keep", c.c_uint32),
+        ("hashes", c.c_uint32),
+        ("refuse_diverged", c.c_uint32),
         ("nice", c.c_uint32),
         ("chunk_bytes", c.c_uint64),
         ("file_size", c.c_uint64),
@@ -62,7 +65,7 @@ class CReport(c.Structure):
         ("level", c.c_int32),
         ("code", c.c_int32),
         ("released", c.c_int32),
-        ("reserved", c.c_int32),
+        ("diverged", c.c_int32),
         ("nbytes", c.c_uint64),
         ("local_s", c.c_double),
         ("written_s", c.c_double),
@@ -114,6 +117,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         [_engine, c.POINTER(Region), c.c_size_t, c.c_uint64, c.c_uint64, c.POINTER(c.c_uint64)],
     ),
     "df_engine_reserve": (c.c_int, [_engine, c.c_uint64]),
+    "df_engine_room": (c.c_int, [_engine, c.POINTER(c.c_uint32)]),
     "df_engine_wait": (c.c_int, [_engine, c.c_int64, c.c_int, c.c_uint64]),
     "df_engine_poll": (c.c_int, [_engine, c.POINTER(CReport), c.c_size_t, c.POINTER(c.c_size_t)]),
     "df_engine_drain": (c.c_int, [_engine, c.c_uint64]),

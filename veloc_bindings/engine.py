@@ -28,6 +28,7 @@ class Report(NamedTuple):
     level: int
     code: int
     released: bool
+    diverged: int
     nbytes: int
     local_s: float
     written_s: float
@@ -116,6 +117,8 @@ class Engine:
         slots: int = 2,
         writers: int = 2,
         keep: int = 2,
+        hashes: int = 0,
+        refuse_diverged: bool = False,
         nice: int = 0,
         chunk_bytes: int = 4 << 20,
         commit_timeout: float = 600.0,
@@ -130,6 +133,8 @@ class Engine:
             slots=slots,
             writers=writers,
             keep=keep,
+            hashes=hashes,
+            refuse_diverged=refuse_diverged,
             nice=nice,
             chunk_bytes=chunk_bytes,
             file_size=file_size,
@@ -177,6 +182,12 @@ class Engine:
         """Blocks until there is memory for the next capture, and keeps it."""
         _check(self._library.df_engine_reserve(self._open_handle(), _milliseconds(timeout)))
 
+    def room(self) -> int:
+        """How many more captures there would be memory for now, without waiting; what is reserved is not counted."""
+        count = c.c_uint32()
+        _check(self._library.df_engine_room(self._open_handle(), c.byref(count)))
+        return count.value
+
     def attach(self, area: Area, timeout: float | None = None) -> None:
         """From its next capture on, the area's memory is this engine's. A capture waits for memory ``timeout`` seconds."""
         _check(self._library.df_area_attach(area.number, self._open_handle(), _milliseconds(timeout)))
@@ -199,6 +210,7 @@ class Engine:
                         r.level,
                         r.code,
                         bool(r.released),
+                        r.diverged,
                         r.nbytes,
                         r.local_s,
                         r.written_s,

@@ -52,6 +52,10 @@ def as_json(info: CheckpointInfo) -> dict[str, Any]:
     return {**asdict(info), "run": str(info.run), "path": str(info.path)}
 
 
+def _level(info: CheckpointInfo) -> str:
+    return f"{info.level}, ranks differed" if info.diverged else info.level
+
+
 def _table(found: list[CheckpointInfo]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("step", "size", "ranks"):
@@ -61,5 +65,7 @@ def _table(found: list[CheckpointInfo]) -> Table:
     for info in found:
         writer = f"{info.framework['api']} {info.framework['keras']}" if info.framework else "?"
         time = info.created.replace("T", " ").rstrip("Z")
-        table.add_row(str(info.step), decimal(info.nbytes), str(info.world_size), info.state, info.level, time, writer)
+        table.add_row(
+            str(info.step), decimal(info.nbytes), str(info.world_size), info.state, _level(info), time, writer
+        )
     return table

@@ -22,6 +22,10 @@ class Options:
     on_error: str = "raise"
     final: bool = True
     state: str = "full"
+    on_sigterm: str = "checkpoint"
+    when_full: str = "wait"
+    check_replicas: int = 100
+    on_divergence: str = "warn"
     slots: int = 2
     writers: int = 2
     chunk_bytes: int = 4 << 20
@@ -49,6 +53,7 @@ class Options:
         _check("chunk_bytes", options.chunk_bytes, lambda n: _is_count(n) and n % 4096 == 0, "a multiple of 4096 bytes")
         _check("nice", options.nice, lambda n: type(n) is int and 0 <= n <= 19, "a whole number from 0 to 19")
         _check("timeout", options.timeout, lambda t: type(t) in (int, float) and 0 < t < 1e9, "seconds, more than 0")
+        _check("check_replicas", options.check_replicas, lambda k: _is_count(k) or k == 0, "a whole number, 0 or more")
         for name, allowed in _CHOICES.items():
             _check(name, getattr(options, name), allowed.__contains__, "one of " + ", ".join(map(repr, allowed)))
         _check("local", options.local, _is_place, '"auto", a directory or None')
@@ -61,6 +66,9 @@ _CHOICES: dict[str, tuple] = {
     "on_error": ("raise", "warn"),
     "final": (True, False),
     "state": ("full", "weights"),
+    "on_sigterm": ("checkpoint", "ignore"),
+    "when_full": ("wait", "skip"),
+    "on_divergence": ("warn", "raise"),
     "placement": ("per_layer", "contiguous"),
     "capture": ("auto", "graph"),
 }

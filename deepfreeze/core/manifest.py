@@ -32,7 +32,8 @@ class RecordEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A committed checkpoint: its identity and the hash of every record. ``created`` is the commit's time in UTC."""
+    """A committed checkpoint: its identity and the hash of every record. ``created`` is the commit's time in UTC,
+    ``diverged`` the number of tensors that were not the same on all ranks, though they should have been."""
 
     step: int
     attempt: str
@@ -41,6 +42,7 @@ class Manifest:
     world_size: int
     file_size: int
     created: str
+    diverged: int
     records: tuple[RecordEntry, ...]
 
     @property
@@ -66,8 +68,8 @@ class Manifest:
             raise CorruptError(where=where, expected=f"CRC32C {claimed:08x}", found=f"{actual:08x}", todo=DAMAGED)
         top = Fields(parse_object(data, where), where)
         top.version(FORMAT)
-        keys = ("format", "step", "attempt", "run_id", "structure", "world_size", "file_size", "created", "records")
-        top.keys(*keys, "crc32c", ordered=True)
+        head = ("format", "step", "attempt", "run_id", "structure", "world_size", "file_size", "created", "diverged")
+        top.keys(*head, "records", "crc32c", ordered=True)
         records = top.items("records")
         manifest = cls(
             step=top.integer("step"),
@@ -77,6 +79,7 @@ class Manifest:
             world_size=top.integer("world_size", low=1, high=2**32 - 1),
             file_size=top.integer("file_size", low=1),
             created=top.time("created"),
+            diverged=top.integer("diverged", high=2**32 - 1),
             records=tuple(_entry(record, where, rank) for rank, record in enumerate(records)),
         )
         if len(records) != manifest.world_size:

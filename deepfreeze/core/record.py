@@ -42,15 +42,18 @@ class Identity:
     rank: int
     world_size: int
     file_size: int
+    hashes: int
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A rank's part of a checkpoint. ``extents`` has dtype ``EXTENT``, sorted by offset, read-only."""
+    """A rank's part of a checkpoint. ``extents`` has dtype ``EXTENT``, sorted by offset, read-only. ``private``: the per-rank
+    tensors' bytes; ``checksums``: uint32 of shape (n,), the CRC32C of each replicated tensor as this rank held it, or zeros."""
 
     identity: Identity
     extents: np.ndarray
     private: bytes
+    checksums: np.ndarray
     size: int
     crc32c: int
 
@@ -72,12 +75,16 @@ class Record:
         identity, count = _identity(data, where)
         private_size, size = struct.unpack_from("<QQ", data, 112)
         end = RECORD_HEADER + EXTENT.itemsize * count
-        if size != len(data) or size != end + private_size + 4:
+        if size != len(data) or size != end + private_size + 4 or 4 * identity.hashes > private_size:
             expected = f"{size} bytes, of which {count} extents and {private_size} private bytes"
             raise _error(where, expected, f"{len(data)} bytes")
+        own = end + private_size - 4 * identity.hashes
         extents = np.frombuffer(bytes(data[RECORD_HEADER:end]), dtype=EXTENT)
         _check_extents(extents, identity.file_size, where)
-        return cls(identity=identity, extents=extents, private=bytes(data[end:-4]), size=size, crc32c=crc)
+        checksums = np.frombuffer(bytes(data[own:-4]), "<u4")
+        return cls(
+            identity=identity, extents=extents, private=bytes(data[end:own]), checksums=checksums, size=size, crc32c=crc
+        )
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ class SlotHeader:
         end = private + private_size
         if table != SLOT_HEADER or private != table + SLOT_EXTENT.itemsize * count or begin != -(-end // 4096) * 4096:
             raise _error(where, "table, private bytes and data behind one another", f"{table}, {private}, {begin}")
-        if begin + size > slot_size:
+        if begin + size > slot_size or 4 * identity.hashes > private_size:
             raise _error(where, f"a slot of at least {begin + size} bytes", f"{slot_size} bytes")
         return cls(identity, count, table, private, private_size, begin, size, table_crc, private_crc)
 
@@ -144,11 +151,11 @@ def _check_prefix(data: bytes, magic: bytes, header: int, where: object) -> None
 
 
 def _identity(data: bytes, where: object) -> tuple[Identity, int]:
-    run_id, attempt, digest, step, rank, world, file_size, count, zero = _IDENTITY.unpack_from(data, 16)
-    if not 0 <= step <= MAX_STEP or world < 1 or rank >= world or file_size < 1 or zero:
-        found = f"step {step}, rank {rank} of {world}, file size {file_size}, reserved {zero}"
-        raise _error(where, "step >= 0, rank < world size, a file size and zero", found)
-    return Identity(run_id.hex(), attempt.hex(), digest.hex(), step, rank, world, file_size), count
+    run_id, attempt, digest, step, rank, world, file_size, count, hashes = _IDENTITY.unpack_from(data, 16)
+    if not 0 <= step <= MAX_STEP or world < 1 or rank >= world or file_size < 1:
+        found = f"step {step}, rank {rank} of {world}, file size {file_size}"
+        raise _error(where, "step >= 0, rank < world size and a file size", found)
+    return Identity(run_id.hex(), attempt.hex(), digest.hex(), step, rank, world, file_size, hashes), count
 
 
 def _check_extents(extents: np.ndarray, file_size: int, where: object) -> None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from deepfreeze.core import names
 from deepfreeze.core.errors import CorruptError, StructureError
 from deepfreeze.core.fields import DAMAGED, Fields, parse_object
-from deepfreeze.core.tensors import PER_RANK, ROLES, TensorSpec
+from deepfreeze.core.tensors import PER_RANK, REPLICATED, ROLES, TensorSpec
 
 FORMAT = 1
 STATES = ("full", "weights")
@@ -148,6 +148,11 @@ class Structure:
     def per_rank(self) -> list[Placed]:
         """The tensors whose own values each rank's record holds, in the order they are packed there."""
         return [t for t in self.tensors if t.spec.role == PER_RANK]
+
+    @cached_property
+    def replicated(self) -> list[Placed]:
+        """The tensors that all ranks hold alike, in the order of their checksums in records."""
+        return [t for t in self.tensors if t.spec.role == REPLICATED]
 
     @cached_property
     def private_nbytes(self) -> int:

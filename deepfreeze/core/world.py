@@ -1,4 +1,4 @@
-"""The ranks of a job, and the few times they talk: at the start, and never while training.
+"""The ranks of a job, and the few times they talk: at the start, and while training only through the control word.
 
 The world is Horovod's if it is initialised, else one rank, also under ``mpirun``: independent jobs are not replicas. An
 mpi4py communicator counts only when it is given.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 from deepfreeze.core.errors import Error, OptionError, WorldError
 
@@ -27,6 +29,10 @@ class World(Protocol):
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, by rank, on every rank."""
 
+    def maximum(self, values: Any) -> Any:
+        """The maximum over all ranks of each element of an int64 array. A world that can take it inside TensorFlow's graph
+        has ``maximum_in_graph``, from tensor to tensor, as well."""
+
 
 class OneRank:
     """A job of one process."""
@@ -41,6 +47,10 @@ class OneRank:
     def gather(self, value: Any) -> list[Any]:
         """The value alone."""
         return [value]
+
+    def maximum(self, values: Any) -> Any:
+        """The values themselves."""
+        return values
 
 
 class HorovodWorld:
@@ -59,6 +69,14 @@ class HorovodWorld:
         """Through Horovod's own transport, so it works under MPI and gloo."""
         return self._hvd.allgather_object(value)
 
+    def maximum(self, values: Any) -> Any:
+        """Through Horovod's own transport, so it works under MPI and gloo."""
+        return np.asarray(self.maximum_in_graph(values))
+
+    def maximum_in_graph(self, values: Any) -> Any:
+        """One more of the step's allreduces; Horovod matches it between the ranks by the op's name in the graph."""
+        return self._hvd.allreduce(values, op=self._hvd.Max)
+
 
 class MpiWorld:
     """The ranks of an mpi4py communicator."""
@@ -75,6 +93,10 @@ class MpiWorld:
     def gather(self, value: Any) -> list[Any]:
         """``comm.allgather``."""
         return self._comm.allgather(value)
+
+    def maximum(self, values: Any) -> Any:
+        """``comm.allgather``; needs no import of mpi4py's operations."""
+        return np.max(self._comm.allgather(values), axis=0)
 
 
 def current(comm: Any = None) -> World:

@@ -4,7 +4,7 @@ Imports TensorFlow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,13 +44,24 @@ class Layout:
 class Capture:
     """The capture ops of one model on one rank, installed from construction to ``close``; they write to ``buffers``."""
 
-    def __init__(self, model: Any, state: str, rank: int, world: int, place: Placement, buffers: Buffers) -> None:
+    def __init__(
+        self,
+        model: Any,
+        state: str,
+        rank: int,
+        world: int,
+        place: Placement,
+        buffers: Buffers,
+        every_step: Callable[[], None],
+    ) -> None:
+        """``every_step`` is called as the end of ``train_step`` is traced."""
         refuse(model)
         self.buffers = buffers
         self._model = model
         self._rank = rank
         self._state = state
         self._flag = Flag()
+        self._every_step = every_step
         self._replicated = _replicated(model, state)
         known = {id(v) for v in self._replicated}
         local = [v for v in model.non_trainable_variables if id(v) not in known]
@@ -155,6 +166,7 @@ class Capture:
         for group in [*self._written_later(), *self._groups[self._updated :]]:
             group.emit(hit)
         self._flag.mark(step, hit)
+        self._every_step()
 
     def _written_later(self) -> list[Group]:
         """Groups with a variable that ``train_step`` writes to after the optimizer's update (a clipped critic, a moving

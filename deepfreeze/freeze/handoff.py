@@ -81,6 +81,10 @@ class Handoff:
         """From its next capture on, the area's memory is the engine's."""
         self._engine.attach(area, self._timeout)
 
+    def room(self) -> int:
+        """How many more captures there would be memory for now; what is reserved is not counted."""
+        return self._engine.room()
+
     def reserve(self) -> None:
         """Waits until there is memory for the next capture. Raises ``WaitError`` or ``EngineError``."""
         try:

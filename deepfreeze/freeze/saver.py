@@ -13,7 +13,7 @@ import numpy as np
 
 from deepfreeze.core.config import Options
 from deepfreeze.core.errors import StructureError
-from deepfreeze.core.keras_model import framework_of
+from deepfreeze.core.keras_model import framework_of, tf_variable
 from deepfreeze.core.layout_probe import Probe, probe_file
 from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Structure
@@ -21,9 +21,10 @@ from deepfreeze.core.world import World, each, on_rank_0
 from deepfreeze.freeze import local_tier, skeleton
 from deepfreeze.freeze.capture import Capture, Layout
 from deepfreeze.freeze.engine_buffers import EngineBuffers
+from deepfreeze.freeze.graph_buffers import as_bytes
 from deepfreeze.freeze.handoff import Handoff, Regions
 from deepfreeze.freeze.pieces import Captured
-from veloc_bindings import EXTERNAL, LOCAL, EngineFault, Report
+from veloc_bindings import EXTERNAL, LOCAL, EngineFault, Report, crc32c
 
 log = logging.getLogger("deepfreeze")
 
@@ -61,6 +62,7 @@ class Saver:
         regions, self._skeleton = _with_gaps(layout, structure, gaps, len(capture.groups))
         self._loose = _Form(regions, layout.private)
         self.nbytes = int(regions.nbytes.sum())
+        self._replicas = _Replicas(probe, structure) if world.size > 1 else _Replicas()
         self._local = self._local_tier(target, world)
         self._handoff = each(world, lambda: self._open_engine(structure, target, world))
         self._planned: _Form | None = None
@@ -79,6 +81,8 @@ class Saver:
             slots=options.slots,
             writers=options.writers,
             keep=options.keep,
+            hashes=len(self._replicas.names),
+            refuse_diverged=options.on_divergence == "raise",
             nice=options.nice,
             chunk_bytes=options.chunk_bytes,
             file_size=structure.file_size,
@@ -104,7 +108,7 @@ class Saver:
                 at += piece.nbytes
         for name in named:
             sides.pop(name, None)
-        private_nbytes = sum(nbytes for _, _, nbytes in loose.private)
+        private_nbytes = sum(nbytes for _, _, nbytes in loose.private) + len(self._replicas.checksums(False))
         rows = regions.at(np.zeros(groups + 1, np.uint64))
         *found, side = self._handoff.plan(rows, private_nbytes, sum(_padded(nbytes) for nbytes in sides.values()))
         # A tensor in two datasets is captured once, to the first one's place.
@@ -140,15 +144,25 @@ class Saver:
         if self._planned is not None:
             self._handoff.reserve()
 
-    def save(self, step: int, captured: Captured) -> None:
+    def has_room(self, armed: bool) -> bool:
+        """Whether there is memory now for one capture more, beside the next one if that is ``armed``."""
+        return self._handoff.room() > (1 if armed and self._planned is None else 0)
+
+    def save(self, step: int, captured: Captured, check: bool = False) -> None:
         """Hands over what was captured as the checkpoint of ``step``, and waits for the level that the options ask for.
-        Raises ``EngineError``, ``WaitError``."""
+        ``check``: with checksums of all that the ranks should hold alike, as it is now. Raises ``EngineError``,
+        ``WaitError``."""
         form = self._planned if captured.planned and self._planned is not None else self._loose
         bases = np.append(captured.bases, np.uint64(self._skeleton.__array_interface__["data"][0]))
-        private = b"".join(captured.read(*where) for where in form.private)
+        private = b"".join([*(captured.read(*where) for where in form.private), self._replicas.checksums(check)])
         self._handoff.submit(step, form.regions.at(bases), private, captured.hold)
         if self._options.wait_for in LEVELS:
             self._handoff.wait(step, LEVELS[self._options.wait_for])
+
+    @property
+    def replicated(self) -> list[str]:
+        """Names of the tensors that the ranks should hold alike, in the order of their checksums."""
+        return self._replicas.names
 
     @property
     def unfinished(self) -> list[int]:
@@ -181,6 +195,23 @@ class Saver:
         if chosen is None and self._options.local is not None:
             log.warning("no room for %d bytes on a local tier of %s: writing to %s directly", need, here, target.run)
         return chosen
+
+
+class _Replicas:
+    """The tensors that all ranks should hold alike."""
+
+    def __init__(self, probe: Probe | None = None, structure: Structure | None = None) -> None:
+        variables = {slot.path: tf_variable(slot.variable) for slot in probe.slots} if probe is not None else {}
+        placed = structure.replicated if structure is not None else []
+        self.names = [p.spec.name for p in placed]
+        self._variables = [variables[p.path] for p in placed]
+
+    def checksums(self, take: bool) -> bytes:
+        """A little-endian u32 CRC32C of each one as it is now, read where it lies; zeros if not to be taken."""
+        crcs = np.zeros(len(self._variables), "<u4")
+        for i, variable in enumerate(self._variables if take else ()):
+            crcs[i] = crc32c(as_bytes(variable.read_value()))
+        return crcs.tobytes()
 
 
 def _padded(nbytes: int) -> int:

@@ -20,7 +20,8 @@ class CheckpointInfo:
     ``run`` and ``path`` are directories, ``nbytes`` the size of its model file plus all ranks' private bytes,
     ``created`` the time of its commit in UTC (2026-11-21T03:35:58Z), ``attempt`` and ``structure`` hexadecimal.
     ``state`` is "full" or "weights", and "unknown" with an empty ``framework`` if the run's structure file is
-    damaged.
+    damaged. ``diverged``: how many tensors were not the same on all ranks, though they should have been (0: none that
+    was compared).
     """
 
     run: Path
@@ -34,6 +35,7 @@ class CheckpointInfo:
     structure: str
     state: str
     framework: Mapping[str, str] = field(hash=False)
+    diverged: int = 0
 
 
 def checkpoints(run: str | os.PathLike[str]) -> list[CheckpointInfo]:
@@ -75,6 +77,7 @@ def describe(run: Run, step: int) -> CheckpointInfo:
         structure=manifest.structure,
         state=state,
         framework=framework,
+        diverged=manifest.diverged,
     )
 
 

@@ -124,6 +124,9 @@ class _Check:
             if structure is not None and len(record.private) != structure.private_nbytes:
                 expected = f"{structure.private_nbytes} private bytes"
                 self._add(names.record_file(rank), "per-rank tensors", expected, str(len(record.private)))
+            if structure is not None and len(record.checksums) not in (0, len(structure.replicated)):
+                expected = f"{len(structure.replicated)} checksums of replicated tensors, or none"
+                self._add(names.record_file(rank), "replica checksums", expected, str(len(record.checksums)))
         return records
 
     def _model(self, manifest: Manifest, structure: Structure | None, extents: np.ndarray) -> None:

@@ -28,7 +28,8 @@ using deepfreeze::Status;
 static_assert(static_cast<int>(Code::kOk) == DF_OK && static_cast<int>(Code::kInvalid) == DF_INVALID &&
               static_cast<int>(Code::kIo) == DF_IO && static_cast<int>(Code::kNoSpace) == DF_NO_SPACE &&
               static_cast<int>(Code::kTimeout) == DF_TIMEOUT && static_cast<int>(Code::kCorrupt) == DF_CORRUPT &&
-              static_cast<int>(Code::kIncomplete) == DF_INCOMPLETE && static_cast<int>(Code::kClosed) == DF_CLOSED);
+              static_cast<int>(Code::kIncomplete) == DF_INCOMPLETE && static_cast<int>(Code::kClosed) == DF_CLOSED &&
+              static_cast<int>(Code::kDiverged) == DF_DIVERGED);
 
 thread_local std::string last_error;
 
@@ -110,6 +111,8 @@ deepfreeze::Options ToOptions(const df_options& o) {
   options.identity.rank = o.rank;
   options.identity.world = o.world;
   options.identity.file_size = o.file_size;
+  options.identity.hashes = o.hashes;
+  options.refuse_diverged = o.refuse_diverged != 0;
   options.in_flight = o.in_flight;
   options.slots = o.slots;
   options.writers = o.writers;
@@ -143,6 +146,7 @@ df_report ToReport(const deepfreeze::Report& from) {
   report.level = from.level;
   report.code = static_cast<int32_t>(from.code);
   report.released = from.released ? 1 : 0;
+  report.diverged = from.diverged;
   report.nbytes = from.nbytes;
   report.local_s = from.local_s;
   report.written_s = from.written_s;
@@ -243,6 +247,15 @@ int df_engine_reserve(df_engine* engine, uint64_t timeout_ms) {
     DF_RETURN_IF_ERROR(CheckEngine(engine, "reserve"));
     char* base = nullptr;
     return engine->engine->Reserve(timeout_ms, &base);
+  });
+}
+
+int df_engine_room(df_engine* engine, uint32_t* n) {
+  return Guard([&]() -> Status {
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "room"));
+    if (n == nullptr) return Invalid("room: a pointer is missing");
+    *n = engine->engine->Room();
+    return {};
   });
 }
 
@@ -356,7 +369,8 @@ int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]) {
     std::memcpy(request.attempt.data(), attempt, 16);
     // The attempt died, perhaps with its node: its files are worth one more reading.
     request.verify = true;
-    return deepfreeze::Commit(deepfreeze::DefaultEnv(), request);
+    deepfreeze::Divergence divergence;  // the manifest says it
+    return deepfreeze::Commit(deepfreeze::DefaultEnv(), request, &divergence);
   });
 }
 

@@ -34,13 +34,15 @@ class CaptureMemory {
   // The buffer for the next capture, the same one until it is submitted. Waits while all are in use.
   Status Reserve(uint64_t timeout_ms, char** base);
 
+  // Whether captures go straight into slots.
+  bool UsesSlots() const;
+
   // Ends the background work.
   void Stop();
 
  private:
   Status ReserveSlot(uint64_t timeout_ms, char** base);
   Status ReservePages(uint64_t timeout_ms, char** base);
-  bool UsesSlots() const;
   void TouchAll();
   char* Pages(uint32_t number);
 

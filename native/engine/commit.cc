@@ -45,7 +45,7 @@ Status Committer::Await(const JobRef& job) {
     const uint64_t waited_ms = (std::max(context_.env->NowMicros(), written_us) - written_us) / 1000;
     PartialState state;
     bool over = false;
-    DF_RETURN_IF_ERROR(options.identity.rank == 0 ? CommitIfWhole(job->step, &state, &over)
+    DF_RETURN_IF_ERROR(options.identity.rank == 0 ? CommitIfWhole(job, &state, &over)
                                                   : Watch(job->step, &state, &over));
     if (over) return {};
     const bool whole = state.present.size() >= options.identity.world;
@@ -65,7 +65,8 @@ Status Committer::Await(const JobRef& job) {
   }
 }
 
-Status Committer::CommitIfWhole(int64_t step, PartialState* state, bool* over) {
+Status Committer::CommitIfWhole(const JobRef& job, PartialState* state, bool* over) {
+  const int64_t step = job->step;
   const Options& options = context_.options;
   DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, options.identity.attempt, state));
   if (state->present.size() < options.identity.world) return FailureOfOther(step, *state);
@@ -77,7 +78,11 @@ Status Committer::CommitIfWhole(int64_t step, PartialState* state, bool* over) {
   request.expected = &expected;
   request.replace = true;
   *over = true;
-  return Commit(context_.env, request);
+  request.refuse_diverged = options.refuse_diverged;
+  Divergence divergence;
+  const Status status = Commit(context_.env, request, &divergence);
+  if (divergence.tensors > 0) context_.table->SetDivergence(job, divergence);
+  return status;
 }
 
 Status Committer::Watch(int64_t step, PartialState* state, bool* over) {

@@ -20,7 +20,7 @@ class Committer {
   // Until the step is committed or can't be any more; kClosed when stopping.
   Status Await(const JobRef& job);
   // One look. *over: committed, or failed with the status returned.
-  Status CommitIfWhole(int64_t step, PartialState* state, bool* over);
+  Status CommitIfWhole(const JobRef& job, PartialState* state, bool* over);
   Status Watch(int64_t step, PartialState* state, bool* over);
   bool NewerCommitted(int64_t step);
   Status FailureOfOther(int64_t step, const PartialState& state);

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "format/identity.h"
+#include "store/commit.h"
 #include "store/partial.h"
 
 namespace deepfreeze {
@@ -68,6 +69,7 @@ struct Job {
   double local_s = -1;
   double written_s = -1;
   double external_s = -1;
+  Divergence divergence;
   Status failure;
   std::string waits_for;  // for messages
 

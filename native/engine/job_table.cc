@@ -216,6 +216,11 @@ void JobTable::EndRead(const JobRef& job) {
   }
 }
 
+void JobTable::SetDivergence(const JobRef& job, const Divergence& divergence) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  job->divergence = divergence;
+}
+
 void JobTable::SetWaitsFor(const JobRef& job, const std::string& what) {
   std::lock_guard<std::mutex> lock(mutex_);
   job->waits_for = what;

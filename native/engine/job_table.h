@@ -24,6 +24,7 @@ struct Report {
   int level = 0;
   Code code = Code::kOk;
   bool released = false;
+  int32_t diverged = -1;
   uint64_t nbytes = 0;
   double local_s = 0;
   double written_s = 0;
@@ -52,6 +53,10 @@ class JobTable {
   // Its address; null if nothing is reserved.
   char* Reserved() const;
   bool InReserved(const char* data) const;
+
+  // How many more captures there would be memory for now, without waiting: in slots, or in the caller's or the
+  // engine's buffers.
+  uint32_t Room(bool in_slots) const;
 
   // Makes every wait end, here and in the stages.
   void Stop();
@@ -88,6 +93,7 @@ class JobTable {
   bool BeginRead(const JobRef& job);
   void EndRead(const JobRef& job);
 
+  void SetDivergence(const JobRef& job, const Divergence& divergence);
   void SetWaitsFor(const JobRef& job, const std::string& what);
   // Sleeps, but not beyond Stop or the arrival of a new job for the commit.
   void PauseCommit(uint64_t ms);

@@ -97,6 +97,19 @@ Status JobTable::ReserveBuffer(uint64_t timeout_ms, uint32_t* buffer) {
   });
 }
 
+uint32_t JobTable::Room(bool in_slots) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (in_slots) {
+    return static_cast<uint32_t>(std::count_if(slot_jobs_.begin(), slot_jobs_.end(), [](const JobRef& owner) {
+      return owner == nullptr || (owner->phase == Phase::kFailed && !owner->busy());
+    }));
+  }
+  // What is whole on the local tier gives its memory up when it is wanted.
+  uint32_t held = reserved_ != nullptr && reserved_->in_flight() ? 1 : 0;
+  for (const auto& [step, job] : jobs_) held += job->in_flight() && !job->on_slot ? 1 : 0;
+  return in_flight_ - std::min(in_flight_, held);
+}
+
 void JobTable::Bind(char* base, uint64_t size) {
   std::lock_guard<std::mutex> lock(mutex_);
   reserved_->home = base;
@@ -165,8 +178,9 @@ std::vector<Report> JobTable::Poll(size_t capacity) {
     Job& job = *it->second;
     if (job.changed) {
       job.changed = false;
-      reports.push_back(Report{job.step, job.level, job.failure.code(), job.released, job.nbytes, job.local_s,
-                               job.written_s, job.external_s, job.failure.message()});
+      reports.push_back(Report{job.step, job.level, job.failure.code(), job.released, job.divergence.first, job.nbytes,
+                               job.local_s, job.written_s, job.external_s,
+                               job.failure.ok() ? job.divergence.text : job.failure.message()});
     }
     // What is running is still used by a stage; its last report is already made.
     const bool over = job.done() && job.released && !job.busy();

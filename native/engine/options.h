@@ -15,6 +15,7 @@ struct Options {
   uint32_t writers = 1;
   uint32_t keep = 1;
   int nice = 0;
+  bool refuse_diverged = false;
   uint64_t chunk_bytes = 4096;
   uint64_t commit_timeout_ms = 0;
   std::string run_dir;

@@ -16,6 +16,8 @@ class Publisher {
   void Run();
 
  private:
+  Status PublishRecord(const JobRef& job);
+
   const StageContext context_;
   Retention* const retention_;
 };

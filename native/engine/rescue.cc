@@ -34,6 +34,7 @@ Status RescueSlot(Env* env, const std::string& path, const std::string& run_dir)
   for (size_t i = 0; i < slot.extents.size(); ++i) {
     DF_RETURN_IF_ERROR(CopyVerified(slot.file.get(), slot.places[i], to, slot.extents[i]));
   }
+  DF_RETURN_IF_ERROR(partial.Sync());
   return partial.Publish(Record{identity, slot.extents, slot.private_data});
 }
 

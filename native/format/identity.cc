@@ -7,7 +7,7 @@ namespace deepfreeze {
 
 bool Identity::SameCheckpoint(const Identity& other) const {
   return run_id == other.run_id && attempt == other.attempt && structure == other.structure && step == other.step &&
-         world == other.world && file_size == other.file_size;
+         world == other.world && file_size == other.file_size && hashes == other.hashes;
 }
 
 void EncodeIdentity(const Identity& identity, uint32_t extents, char* to) {
@@ -19,7 +19,7 @@ void EncodeIdentity(const Identity& identity, uint32_t extents, char* to) {
   Put32(to + 76, identity.world);
   Put64(to + 80, identity.file_size);
   Put32(to + 88, extents);
-  Put32(to + 92, 0);
+  Put32(to + 92, identity.hashes);
 }
 
 Status DecodeIdentity(const char* from, const std::string& where, Identity* identity, uint32_t* extents) {
@@ -31,12 +31,12 @@ Status DecodeIdentity(const char* from, const std::string& where, Identity* iden
   identity->world = Get32(from + 76);
   identity->file_size = Get64(from + 80);
   *extents = Get32(from + 88);
+  identity->hashes = Get32(from + 92);
   if (identity->step < 0) return Malformed(where, "a step of 0 or more", std::to_string(identity->step));
   if (identity->rank >= identity->world) {
     return Malformed(where, "a rank below the world size",
                      "rank " + std::to_string(identity->rank) + " of " + std::to_string(identity->world));
   }
-  if (Get32(from + 92) != 0) return Malformed(where, "zero at byte 108", "something else");
   return {};
 }
 

@@ -24,6 +24,7 @@ struct Identity {
   uint32_t rank = 0;
   uint32_t world = 1;
   uint64_t file_size = 0;
+  uint32_t hashes = 0;  // u32 checksums at the end of the private bytes, of whole tensors that all ranks hold alike
 
   // The same checkpoint: everything but the rank.
   bool SameCheckpoint(const Identity& other) const;

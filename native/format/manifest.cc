@@ -25,7 +25,8 @@ std::string Body(const Manifest& manifest) {
                      Hex(id.attempt) + "\",\n  \"run_id\": \"" + Hex(id.run_id) + "\",\n  \"structure\": \"" +
                      Hex(id.structure) + "\",\n  \"world_size\": " + std::to_string(id.world) +
                      ",\n  \"file_size\": " + std::to_string(id.file_size) + ",\n  \"created\": \"" +
-                     Time(manifest.created) + "\",\n  \"records\": [\n";
+                     Time(manifest.created) + "\",\n  \"diverged\": " + std::to_string(manifest.diverged) +
+                     ",\n  \"records\": [\n";
   for (size_t i = 0; i < manifest.records.size(); ++i) {
     const ManifestRecord& r = manifest.records[i];
     text += "    {\"rank\": " + std::to_string(r.rank) + ", \"bytes\": " + std::to_string(r.bytes) +
@@ -108,7 +109,9 @@ Status DecodeManifest(const std::string& bytes, const std::string& where, Manife
   id.file_size = scan.Number();
   scan.Literal(",\n  \"created\": \"");
   manifest->created = scan.Timestamp();
-  scan.Literal("\",\n  \"records\": [\n");
+  scan.Literal("\",\n  \"diverged\": ");
+  manifest->diverged = static_cast<uint32_t>(scan.Number());
+  scan.Literal(",\n  \"records\": [\n");
   while (scan.At("    {\"rank\": ")) {
     ManifestRecord r;
     scan.Literal("    {\"rank\": ");

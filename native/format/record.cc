@@ -52,7 +52,8 @@ Status DecodeRecord(const std::string& bytes, const std::string& where, Record* 
   uint32_t n = 0;
   DF_RETURN_IF_ERROR(DecodeIdentity(from + kIdentityOffset, where, &record->identity, &n));
   const uint64_t private_size = Get64(from + 112);
-  if (Get64(from + 120) != size || private_size > size || kHeader + kEntry * uint64_t{n} + private_size + 4 != size) {
+  if (Get64(from + 120) != size || private_size > size || kHeader + kEntry * uint64_t{n} + private_size + 4 != size ||
+      uint64_t{record->identity.hashes} * 4 > private_size) {
     return Malformed(where, "a size that agrees with its counts", std::to_string(size) + " bytes");
   }
   record->extents.resize(n);

@@ -80,7 +80,8 @@ Status DecodeSlotHeader(const std::string& bytes, uint64_t slot_size, const std:
   header->private_crc = Get32(from + 156);
   bool zero = true;
   for (size_t i = 160; i < kSlotHeaderSize - 4; ++i) zero = zero && from[i] == 0;
-  const bool fits = header->private_size <= slot_size && header->data_size <= slot_size &&
+  const bool fits = header->private_size <= slot_size &&
+                    uint64_t{header->identity.hashes} * 4 <= header->private_size && header->data_size <= slot_size &&
                     header->data_offset <= slot_size - header->data_size;
   if (!zero || !fits || Get64(from + 112) != kSlotTableOffset ||
       header->private_offset != kSlotTableOffset + kSlotEntrySize * uint64_t{header->extents} ||

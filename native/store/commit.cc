@@ -1,6 +1,9 @@
 #include "store/commit.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
 
 #include "base/crc32c.h"
 #include "format/names.h"
@@ -14,9 +17,41 @@ namespace {
 constexpr uint64_t kMaxManifest = uint64_t{1} << 30;
 constexpr size_t kBlock = size_t{1} << 20;
 
+// Compares the checksums of all ranks, as they come.
+class Comparison {
+ public:
+  void Add(const Record& record) {
+    const size_t n = record.identity.hashes;
+    const char* mine = record.private_data.data() + record.private_data.size() - 4 * n;
+    if (ranks_++ == 0) first_.assign(mine, 4 * n);
+    for (size_t i = 0; i < n && 4 * n == first_.size(); ++i) {
+      if (std::memcmp(mine + 4 * i, first_.data() + 4 * i, 4) != 0) differ_[i].push_back(record.identity.rank);
+    }
+  }
+
+  Divergence Result() const {
+    Divergence result;
+    if (differ_.empty()) return result;
+    const auto& [number, ranks] = *differ_.begin();
+    result.tensors = static_cast<uint32_t>(differ_.size());
+    result.first = static_cast<int32_t>(number);
+    // Most are right.
+    const bool others = 2 * ranks.size() > ranks_;
+    result.text = std::to_string(differ_.size()) + (differ_.size() == 1 ? " tensor differs" : " tensors differ") +
+                  " between the ranks, the first on " + (others ? "rank 0" : NameRanks(ranks));
+    return result;
+  }
+
+ private:
+  size_t ranks_ = 0;
+  std::string first_;                               // rank 0's
+  std::map<size_t, std::vector<uint32_t>> differ_;  // by number: the ranks whose checksum is not rank 0's
+};
+
 // Reads all records; fills the manifest and the extents of all ranks.
 Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& request, const PartialState& state,
-                   Manifest* manifest, std::vector<Extent>* extents) {
+                   Manifest* manifest, std::vector<Extent>* extents, Divergence* divergence) {
+  Comparison comparison;
   for (const uint32_t rank : state.present) {
     const std::string path = Join(directory, RecordName(rank));
     std::string bytes;
@@ -33,7 +68,10 @@ Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& 
                                                record.private_data.size(), bytes.size(),
                                                Get32(bytes.data() + bytes.size() - 4)});
     extents->insert(extents->end(), record.extents.begin(), record.extents.end());
+    comparison.Add(record);
   }
+  *divergence = comparison.Result();
+  manifest->diverged = divergence->tensors;
   return {};
 }
 
@@ -61,7 +99,10 @@ Status SyncModel(Env* env, const std::string& directory, const CommitRequest& re
                  const std::vector<Extent>& extents) {
   std::unique_ptr<File> model;
   const std::string path = Join(directory, kModelName);
-  DF_RETURN_IF_ERROR(env->Open(path, OpenMode::kRead, &model));
+  const Status opened = env->Open(path, OpenMode::kRead, &model);
+  // A loss of power may have kept the record's name and not this one's.
+  if (opened.error() == ENOENT) return Malformed(path, "the file that the records describe", "none");
+  DF_RETURN_IF_ERROR(opened);
   uint64_t size = 0;
   DF_RETURN_IF_ERROR(model->Size(&size));
   if (size != manifest.identity.file_size) {
@@ -85,6 +126,9 @@ Status MakeWay(Env* env, const CommitRequest& request) {
                             "one committed by attempt " + Hex(old.identity.attempt),
                             "Keep that one, or move it away first");
   }
+  // Until the new one has that name only its partial directory holds the step: its name must be durable before the old
+  // one's goes.
+  DF_RETURN_IF_ERROR(env->SyncDir(request.run_dir));
   return MoveToTrash(env, request.run_dir, StepName(request.step), request.step, counts ? old.identity.attempt : Id{});
 }
 
@@ -97,7 +141,7 @@ bool ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest*
          manifest->identity.step == step;
 }
 
-Status Commit(Env* env, const CommitRequest& request) {
+Status Commit(Env* env, const CommitRequest& request, Divergence* divergence) {
   const std::string directory = PartialPath(request.run_dir, request.step, request.attempt);
   const std::string target = Join(request.run_dir, StepName(request.step));
   Manifest manifest;
@@ -112,9 +156,13 @@ Status Commit(Env* env, const CommitRequest& request) {
                             "Use an older checkpoint");
   }
   std::vector<Extent> extents;
-  DF_RETURN_IF_ERROR(ReadRecords(env, directory, request, state, &manifest, &extents));
+  DF_RETURN_IF_ERROR(ReadRecords(env, directory, request, state, &manifest, &extents, divergence));
   if (manifest.records.size() != manifest.identity.world) {
     return Status(Code::kIncomplete, target + ": " + DescribeMissing(state, manifest.identity.world));
+  }
+  if (request.refuse_diverged && divergence->tensors > 0) {
+    return Status::FourPart(Code::kDiverged, target, "the same weights on all ranks", divergence->text,
+                            "Make the ranks alike before training begins, and find what makes them differ");
   }
   DF_RETURN_IF_ERROR(CheckCoverage(extents, manifest.identity.file_size, directory));
   DF_RETURN_IF_ERROR(SyncModel(env, directory, request, manifest, extents));

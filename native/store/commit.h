@@ -18,12 +18,21 @@ struct CommitRequest {
   const Identity* expected = nullptr;
   // Read the whole model file again and compare it with the records' checksums.
   bool verify = false;
+  // Fail where the ranks differ in what they should hold alike; otherwise the manifest says so.
+  bool refuse_diverged = false;
   // Another attempt's checkpoint of the same step is moved away; otherwise it stays and the commit is refused.
   bool replace = false;
 };
 
-// kIncomplete: a rank's record is missing. kCorrupt: a record, or what it describes, is wrong.
-Status Commit(Env* env, const CommitRequest& request);
+// In what the ranks differ that they should hold alike: the checksums at the end of their private bytes.
+struct Divergence {
+  uint32_t tensors = 0;
+  int32_t first = -1;  // number of the first one
+  std::string text;    // "2 tensors differ between the ranks, the first on rank 3"
+};
+
+// kIncomplete: a rank's record is missing. kCorrupt: a record, or what it describes, is wrong. kDiverged: as asked for.
+Status Commit(Env* env, const CommitRequest& request, Divergence* divergence);
 
 // Whether RUN/step-N counts: its manifest is valid and says the same step.
 bool ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest);

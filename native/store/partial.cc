@@ -30,14 +30,16 @@ Status PartialWriter::Open(Env* env, const std::string& run_dir, const Identity&
   return {};
 }
 
+Status PartialWriter::Sync() {
+  DF_RETURN_IF_ERROR(file_->DataSync());  // what went through `direct` is flushed with it
+  if (direct_ != nullptr) DF_RETURN_IF_ERROR(direct_->Close());
+  direct_.reset();
+  DF_RETURN_IF_ERROR(file_->Close());
+  file_.reset();
+  return {};
+}
+
 Status PartialWriter::Publish(const Record& record) {
-  if (file_ != nullptr) {                   // else an earlier call came this far
-    DF_RETURN_IF_ERROR(file_->DataSync());  // what went through `direct` is flushed with it
-    if (direct_ != nullptr) DF_RETURN_IF_ERROR(direct_->Close());
-    direct_.reset();
-    DF_RETURN_IF_ERROR(file_->Close());
-    file_.reset();
-  }
   DF_RETURN_IF_ERROR(ReplaceFile(env_, Join(directory_, RecordName(record.identity.rank)), EncodeRecord(record), true));
   // Makes the names durable: the record's, and the model file's if this rank made it.
   return env_->SyncDir(directory_);
@@ -70,17 +72,23 @@ std::string ReadFailure(Env* env, const std::string& run_dir, int64_t step, cons
   return status.ok() ? text : status.message();
 }
 
+std::string NameRanks(const std::vector<uint32_t>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < std::min(ranks.size(), kNamedRanks); ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
+  if (ranks.size() > kNamedRanks) text += " and " + std::to_string(ranks.size() - kNamedRanks) + " more";
+  return text;
+}
+
 std::string DescribeMissing(const PartialState& state, uint32_t world) {
-  std::string ranks;
-  size_t missing = 0;
+  std::vector<uint32_t> missing;
   for (uint32_t rank = 0; rank < world; ++rank) {
-    if (std::binary_search(state.present.begin(), state.present.end(), rank)) continue;
-    if (++missing <= kNamedRanks) ranks += (missing > 1 ? ", " : "") + std::to_string(rank);
+    if (!std::binary_search(state.present.begin(), state.present.end(), rank)) missing.push_back(rank);
   }
-  if (missing > kNamedRanks) ranks += " and " + std::to_string(missing - kNamedRanks) + " more";
-  const std::string count = " (" + std::to_string(world - missing) + " of " + std::to_string(world) + " present)";
-  if (missing == 1) return "rank " + ranks + "'s record is missing" + count;
-  return "the records of ranks " + ranks + " are missing" + count;
+  const std::string count =
+      " (" + std::to_string(world - missing.size()) + " of " + std::to_string(world) + " present)";
+  if (missing.size() == 1) return NameRanks(missing) + "'s record is missing" + count;
+  return "the records of " + NameRanks(missing) + " are missing" + count;
 }
 
 }  // namespace deepfreeze

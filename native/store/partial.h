@@ -23,8 +23,10 @@ class PartialWriter {
   File* file() { return file_.get(); }
   // The same file past the page cache; null where that can't be.
   File* direct() { return direct_.get(); }
-  // Makes everything written so far durable, then publishes the rank's record: from then on its ranges count.
-  // May be repeated after a failure.
+  // Makes everything written so far durable and closes the files. Not to be repeated: where a sync has failed, what it
+  // was to keep may be gone, and a second one would succeed without it.
+  Status Sync();
+  // After Sync: publishes the rank's record; from then on its ranges count. May be repeated after a failure.
   Status Publish(const Record& record);
 
  private:
@@ -47,6 +49,9 @@ Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id&
 
 // The text of a rank's marker.
 std::string ReadFailure(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, uint32_t rank);
+
+// "rank 3", "ranks 1, 3", "ranks 0, 1, ... and 20 more".
+std::string NameRanks(const std::vector<uint32_t>& ranks);
 
 // "rank 3's record is missing (3 of 4 present)".
 std::string DescribeMissing(const PartialState& state, uint32_t world);

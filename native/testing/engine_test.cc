@@ -7,8 +7,8 @@
 
 #include "deepfreeze/deepfreeze.h"
 #include "format/names.h"
+#include "store/commit.h"
 #include "testing/check.h"
-#include "testing/fault_env.h"
 
 namespace deepfreeze {
 namespace {
@@ -111,21 +111,33 @@ void AGapInTheFileFailsTheStepAndOnlyIt() {
   CHECK_OK(engine.Wait(2, DF_EXTERNAL, kLong));
 }
 
-void EveryFailingCallIsReportedAndNothingHangs() {
-  for (const char* op : {"open", "pwrite", "fdatasync", "fsync", "fallocate", "rename", "mkdir", "list", "fsync_dir"}) {
-    for (int nth = 1; nth < 4; ++nth) {
-      TemporaryDir run;
-      std::vector<Fault> faults;
-      CHECK_OK(ParseFaults(std::string("fail=EIO:") + op + "::" + std::to_string(nth), &faults));
-      FaultEnv env(Env::Posix(), faults, "");
-      const std::string data(kSize, 'z');
-      Engine engine(ForRank(0, 1, run.path(), ""), &env);
-      for (int64_t step = 1; step < 6; ++step) {
-        CHECK_OK(engine.Submit(step, Share(data, 0, 1), "", kLong));
-        (void)engine.Wait(step, DF_EXTERNAL, kLong).ok();
+// Private bytes of two ranks with three checksums each, of which the second one's last is another.
+void RanksThatDifferAreNamedAndMarked() {
+  for (const bool refuse : {false, true}) {
+    TemporaryDir run;
+    const std::string data(kSize, 'd');
+    std::vector<std::unique_ptr<Engine>> engines;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      Options options = ForRank(rank, 2, run.path(), "");
+      options.identity.hashes = 3;
+      options.refuse_diverged = refuse;
+      engines.push_back(std::make_unique<Engine>(options, Env::Posix()));
+    }
+    for (int64_t step = 1; step <= 2; ++step) {
+      const bool alike = step == 2;
+      for (uint32_t rank = 0; rank < 2; ++rank) {
+        const std::string hashes = std::string("AAAABBBB") + (rank == 0 || alike ? "CCCC" : "cccc");
+        CHECK_OK(engines[rank]->Submit(step, Share(data, rank, 2), "own bytes " + hashes, kLong));
       }
-      CHECK_OK(engine.Drain(kLong));
-      CHECK_EQ(Model(run.path(), 5), data);
+      for (auto& engine : engines) CHECK_EQ(engine->Wait(step, DF_EXTERNAL, kLong).ok(), alike || !refuse);
+      for (const Report& report : engines[0]->Poll(9)) {
+        CHECK_EQ(report.diverged, alike ? -1 : 2);
+        CHECK_EQ(report.message.find("1 tensor differs between the ranks, the first on rank 1") != std::string::npos,
+                 !alike);
+      }
+      Manifest manifest;
+      CHECK_EQ(ReadCommitted(Env::Posix(), run.path(), step, &manifest), alike || !refuse);
+      CHECK_EQ(manifest.diverged, alike || refuse ? 0U : 1U);
     }
   }
 }
@@ -138,5 +150,5 @@ int main() {
   deepfreeze::CloseAtAnyTime();
   deepfreeze::WrongRegionsAreRefused();
   deepfreeze::AGapInTheFileFailsTheStepAndOnlyIt();
-  deepfreeze::EveryFailingCallIsReportedAndNothingHangs();
+  deepfreeze::RanksThatDifferAreNamedAndMarked();
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 namespace deepfreeze {
@@ -19,7 +20,11 @@ class FaultFile final : public File {
     return Around("pread", [&](bool half) { return base_->PRead(offset, data, Part(n, half), done); });
   }
   Status PWrite(uint64_t offset, const void* data, size_t n, size_t* done) override {
-    return Around("pwrite", [&](bool half) { return base_->PWrite(offset, data, Part(n, half), done); });
+    return Around("pwrite", [&](bool half) {
+      DF_RETURN_IF_ERROR(base_->PWrite(offset, data, Part(n, half), done));
+      env_->Wrote(path(), offset, *done);
+      return Status();
+    });
   }
   Status Size(uint64_t* size) override {
     return Around("stat", [&](bool) { return base_->Size(size); });
@@ -50,6 +55,7 @@ class FaultFile final : public File {
   template <typename Call>
   Status Around(const char* op, Call call) {
     const FaultEnv::Verdict verdict = env_->Before(op, path());
+    if (verdict.lose) env_->Lose(base_.get());
     DF_RETURN_IF_ERROR(verdict.fail);
     Status status = call(verdict.half);
     env_->After(verdict);
@@ -64,8 +70,9 @@ struct NamedErrno {
   const char* name;
   int value;
 };
-constexpr NamedErrno kErrnos[] = {{"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EIO", EIO},       {"EACCES", EACCES},
-                                  {"EROFS", EROFS},   {"EMFILE", EMFILE}, {"ESTALE", ESTALE}, {"ENOENT", ENOENT}};
+constexpr NamedErrno kErrnos[] = {{"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EIO", EIO},
+                                  {"EACCES", EACCES}, {"EROFS", EROFS},   {"EMFILE", EMFILE},
+                                  {"ESTALE", ESTALE}, {"ENOENT", ENOENT}, {"EINTR", EINTR}};
 
 bool ParseAction(const std::string& text, Fault* fault) {
   using Action = Fault::Action;
@@ -73,8 +80,8 @@ bool ParseAction(const std::string& text, Fault* fault) {
   const std::string word = text.substr(0, equals);
   const std::string argument = equals == std::string::npos ? "" : text.substr(equals + 1);
   fault->text = text;
-  if (word == "fail") {
-    fault->action = Action::kFail;
+  if (word == "fail" || word == "lose") {
+    fault->action = word == "fail" ? Action::kFail : Action::kLose;
     for (const NamedErrno& named : kErrnos) {
       if (argument == named.name) fault->argument = static_cast<uint64_t>(named.value);
     }
@@ -135,15 +142,18 @@ FaultEnv::Verdict FaultEnv::Before(const char* op, const std::string& path) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     for (Fault& fault : faults_) {
-      if (fault.op != op || path.find(fault.substring) == std::string::npos) continue;
+      if ((fault.op != op && fault.op != "*") || path.find(fault.substring) == std::string::npos) continue;
       ++fault.seen;
       if (fault.seen == fault.nth || (fault.onwards && fault.seen > fault.nth)) hits.push_back(fault);
     }
   }
   for (const Fault& fault : hits) {
     const std::string line = fault.text + " " + op + " " + path;
-    const bool halves = fault.op == "pwrite" || fault.op == "pread";
+    const bool halves = std::strcmp(op, "pwrite") == 0 || std::strcmp(op, "pread") == 0;
     switch (fault.action) {
+      case Action::kLose:
+        verdict.lose = true;
+        [[fallthrough]];
       case Action::kFail:
         verdict.fail = Status::FromErrno(static_cast<int>(fault.argument), op, path);
         break;
@@ -176,6 +186,31 @@ FaultEnv::Verdict FaultEnv::Before(const char* op, const std::string& path) {
 
 void FaultEnv::After(const Verdict& verdict) {
   if (!verdict.kill_after.empty()) Kill(verdict.kill_after);
+}
+
+void FaultEnv::Heal() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  faults_.clear();
+}
+
+uint64_t FaultEnv::seen() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return faults_.empty() ? 0 : faults_.front().seen;
+}
+
+void FaultEnv::Wrote(const std::string& path, uint64_t offset, uint64_t n) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  last_writes_[path] = {offset, n};
+}
+
+void FaultEnv::Lose(File* file) {
+  std::pair<uint64_t, uint64_t> last;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    last = last_writes_[file->path()];
+  }
+  const std::string zeros(last.second, '\0');
+  (void)WriteFull(file, last.first, zeros.data(), zeros.size()).ok();
 }
 
 void FaultEnv::Kill(const std::string& line) {

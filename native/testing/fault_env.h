@@ -1,11 +1,13 @@
 // An Env that fails, cuts short, delays, stops, throws or kills the process at chosen calls. For tests only.
 //
 // A plan is a list of ACTION:OP:SUBSTRING:NTH separated by commas.
-//   ACTION     kill-before | kill-after | kill-half | fail=ERRNO | short | delay=MS | sigstop |
+//   ACTION     kill-before | kill-after | kill-half | fail=ERRNO | lose=ERRNO | short | delay=MS | sigstop |
 //              no-memory (throws std::bad_alloc)
 //              kill-half does half of a pwrite first, elsewhere it is kill-before; short does half of a pread or
-//              pwrite.
-//   OP         open pread pwrite fdatasync fsync ftruncate fallocate mmap close rename mkdir unlink rmdir list stat
+//              pwrite. lose is what Linux does when a sync fails: what was written last to that file is gone, and the
+//              next sync knows nothing of it.
+//   OP         * (any), or one of
+//              open pread pwrite fdatasync fsync ftruncate fallocate mmap close rename mkdir unlink rmdir list stat
 //              fsync_dir
 //   SUBSTRING  of the path ("FROM to TO" of a rename); empty: any
 //   NTH        the call it happens at, counted from 1 over the calls that match; "N+": from there on
@@ -14,8 +16,10 @@
 #ifndef DEEPFREEZE_TESTING_FAULT_ENV_H_
 #define DEEPFREEZE_TESTING_FAULT_ENV_H_
 
+#include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/env.h"
@@ -23,7 +27,7 @@
 namespace deepfreeze {
 
 struct Fault {
-  enum class Action { kKillBefore, kKillAfter, kKillHalf, kFail, kShort, kDelay, kStop, kThrow };
+  enum class Action { kKillBefore, kKillAfter, kKillHalf, kFail, kLose, kShort, kDelay, kStop, kThrow };
   Action action = Action::kFail;
   std::string text;       // the action as it was written
   uint64_t argument = 0;  // errno or milliseconds
@@ -62,11 +66,20 @@ class FaultEnv final : public Env {
   // What is to happen around one call.
   struct Verdict {
     Status fail;
+    bool lose = false;
     bool half = false;       // do half of it
     std::string kill_after;  // the log's line, if the process is to die after the call
   };
   Verdict Before(const char* op, const std::string& path);
   void After(const Verdict& verdict);
+
+  // From now on nothing more goes wrong.
+  void Heal();
+  // Calls that matched the first fault's operation and path so far.
+  uint64_t seen();
+  // What a sync of the file would make durable last; a File of this Env says so at each write.
+  void Wrote(const std::string& path, uint64_t offset, uint64_t n);
+  void Lose(File* file);
 
  private:
   [[noreturn]] void Kill(const std::string& line);
@@ -76,6 +89,7 @@ class FaultEnv final : public Env {
   const std::string log_;
   std::mutex mutex_;
   std::vector<Fault> faults_;
+  std::map<std::string, std::pair<uint64_t, uint64_t>> last_writes_;  // by path: offset, size
 };
 
 }  // namespace deepfreeze

@@ -19,6 +19,7 @@ Identity Example() {
   id.rank = 1;
   id.world = 2;
   id.file_size = 0x10000;
+  id.hashes = 1;
   return id;
 }
 
@@ -30,7 +31,7 @@ std::string Little(uint64_t v, size_t n) {
 
 std::string IdentityBytes(uint32_t extents) {
   return std::string(16, 0x11) + std::string(16, 0x22) + std::string(32, 0x33) + Little(40, 8) + Little(1, 4) +
-         Little(2, 4) + Little(0x10000, 8) + Little(extents, 4) + Little(0, 4);
+         Little(2, 4) + Little(0x10000, 8) + Little(extents, 4) + Little(1, 4);
 }
 
 void RecordIsGolden() {
@@ -56,7 +57,7 @@ void RecordWithOverlapIsRefused() {
   Record back;
   for (const auto& extents : {std::vector<Extent>{{0, 10, 0}, {9, 10, 0}}, std::vector<Extent>{{0xFFFF, 2, 0}},
                               std::vector<Extent>{{~uint64_t{0}, 2, 0}}, std::vector<Extent>{{5, 0, 0}}}) {
-    CHECK(DecodeRecord(EncodeRecord({Example(), extents, ""}), "x", &back).code() == Code::kCorrupt);
+    CHECK(DecodeRecord(EncodeRecord({Example(), extents, "seed"}), "x", &back).code() == Code::kCorrupt);
   }
 }
 
@@ -103,6 +104,8 @@ void SlotIsGolden() {
 void ManifestIsGolden() {
   Manifest manifest;
   manifest.identity = Example();
+  manifest.identity.hashes = 0;
+  manifest.diverged = 3;
   manifest.created = 1795232158;  // 2026-11-21T03:35:58Z
   manifest.records = {{0, 100, 2, 8, 188, 0x0000abcd}, {1, 65436, 1, 0, 156, 0xffffffff}};
   std::string want =
@@ -115,6 +118,7 @@ void ManifestIsGolden() {
       "  \"world_size\": 2,\n"
       "  \"file_size\": 65536,\n"
       "  \"created\": \"2026-11-21T03:35:58Z\",\n"
+      "  \"diverged\": 3,\n"
       "  \"records\": [\n"
       "    {\"rank\": 0, \"bytes\": 100, \"extents\": 2, \"private\": 8, \"size\": 188, \"crc32c\": \"0000abcd\"},\n"
       "    {\"rank\": 1, \"bytes\": 65436, \"extents\": 1, \"private\": 0, \"size\": 156, \"crc32c\": \"ffffffff\"}\n"
@@ -123,7 +127,7 @@ void ManifestIsGolden() {
   CHECK_EQ(EncodeManifest(manifest), want);
   Manifest back;
   CHECK_OK(DecodeManifest(want, "x", &back));
-  CHECK(back.created == manifest.created && back.records.size() == 2 &&
+  CHECK(back.created == manifest.created && back.diverged == 3 && back.records.size() == 2 &&
         back.identity.SameCheckpoint(manifest.identity));
   for (size_t i = 0; i < want.size(); ++i) {
     std::string bad = want;

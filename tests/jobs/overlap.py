@@ -61,7 +61,9 @@ def main() -> None:
         def on_train_begin(self, logs=None):
             assert engine_buffers.reason_against() is None
             buffers = engine_buffers.EngineBuffers()
-            self.capture = capture.Capture(self.model, "weights", hvd.rank(), hvd.size(), per_layer, buffers)
+            self.capture = capture.Capture(
+                self.model, "weights", hvd.rank(), hvd.size(), per_layer, buffers, lambda: None
+            )
             self.capture.arm(STEP)
 
         def on_train_batch_end(self, batch, logs=None):

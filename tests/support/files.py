@@ -56,14 +56,22 @@ def slot(ident: bytes, extents: list[tuple[int, bytes]], private: bytes = b"") -
 
 
 def manifest(
-    *, step: int, structure: str, file_size: int, records: list[dict], run=RUN_ID, attempt=ATTEMPT, created=CREATED
+    *,
+    step: int,
+    structure: str,
+    file_size: int,
+    records: list[dict],
+    run=RUN_ID,
+    attempt=ATTEMPT,
+    created=CREATED,
+    diverged=0,
 ) -> bytes:
     """A manifest; records are the objects of its list, crc32c as text."""
     lines = ",\n".join("    " + json.dumps(entry) for entry in records)
     text = (
         f'{{\n  "format": 1,\n  "step": {step},\n  "attempt": "{attempt}",\n  "run_id": "{run}",\n'
         f'  "structure": "{structure}",\n  "world_size": {len(records)},\n  "file_size": {file_size},\n'
-        f'  "created": "{created}",\n  "records": [\n{lines}\n  ],\n'
+        f'  "created": "{created}",\n  "diverged": {diverged},\n  "records": [\n{lines}\n  ],\n'
     )
     return sign(text.encode())
 

@@ -96,14 +96,16 @@ def committed(run: Path) -> dict[int, int]:
     return found
 
 
-def check_checkpoint(directory: Path) -> tuple[int, int]:
+def check_checkpoint(directory: Path, run_id: bytes | None = content.RUN_ID) -> tuple[int, int]:
+    """(step, attempt) of a checkpoint of this run, or of any."""
     text = (directory / "manifest.json").read_bytes()
     manifest = json.loads(text)
     covered = text[: text.rindex(b'  "crc32c"')]
     assert manifest["crc32c"] == f"{google_crc32c.value(covered):08x}"
     attempt, step, size = int(manifest["attempt"], 16), manifest["step"], manifest["file_size"]
     assert directory.name == f"step-{step:010d}"
-    assert manifest["run_id"] == content.RUN_ID.hex() and manifest["structure"] == content.STRUCTURE.hex()
+    assert run_id is None or manifest["run_id"] == run_id.hex()
+    assert manifest["structure"] == content.STRUCTURE.hex()
     model = (directory / "model.weights.h5").read_bytes()
     assert model == content.model_bytes(attempt, step, size), f"{directory}: not the bytes of attempt {attempt}"
     world = manifest["world_size"]

@@ -50,7 +50,8 @@ typedef enum df_code {
   DF_TIMEOUT = 4,    /* the bound was reached; nothing was lost */
   DF_CORRUPT = 5,    /* a file's bytes contradict their checksum or the format */
   DF_INCOMPLETE = 6, /* a checkpoint lacks shards of some rank */
-  DF_CLOSED = 7      /* the engine is shutting down */
+  DF_CLOSED = 7,     /* the engine is shutting down */
+  DF_DIVERGED = 8    /* ranks that should hold the same hold different values */
 } df_code;
 
 /* How far a checkpoint is protected; a higher level implies the lower ones. 2 is kept for partner copies. On ranks
@@ -79,6 +80,8 @@ typedef struct df_options {
   uint32_t slots;             /* slots on the local tier: the bound of the backlog, >= 1 */
   uint32_t writers;           /* threads that copy and checksum, >= 1 */
   uint32_t keep;              /* committed checkpoints to keep (rank 0), >= 1 */
+  uint32_t hashes;            /* u32 checksums at the end of the private bytes that must be the same on all ranks */
+  uint32_t refuse_diverged;   /* 1: a checkpoint whose ranks differ in them fails; 0: its manifest says so */
   uint32_t nice;              /* of the engine's threads, 0 to 19: how far they step back for the caller's */
   uint64_t chunk_bytes;       /* largest extent, multiple of 4096, >= 4096 */
   uint64_t file_size;         /* size of the assembled file, > 0 */
@@ -94,15 +97,15 @@ typedef struct df_options {
  * since the submit, -1 where not reached. */
 typedef struct df_report {
   int64_t step;
-  int32_t level;    /* df_level reached so far */
-  int32_t code;     /* DF_OK, or why it failed; a failed checkpoint never gets further */
-  int32_t released; /* 1: the caller's memory is no longer read */
-  int32_t reserved;
+  int32_t level;     /* df_level reached so far */
+  int32_t code;      /* DF_OK, or why it failed; a failed checkpoint never gets further */
+  int32_t released;  /* 1: the caller's memory is no longer read */
+  int32_t diverged;  /* number of the first checksum in which the ranks differ, -1 if in none; known to rank 0 */
   uint64_t nbytes;   /* bytes of this rank's regions */
   double local_s;    /* on the local tier; stays -1 for a checkpoint that went past it */
   double written_s;  /* this rank's ranges on the external store, fsynced, record published */
   double external_s; /* committed */
-  char message[512]; /* of the failure or notice; empty otherwise */
+  char message[512]; /* of the failure or notice, or in what the ranks differ; empty otherwise */
 } df_report;
 
 /* What a slot says of itself. */
@@ -145,6 +148,9 @@ DF_API int df_engine_plan(df_engine* engine, const df_region* regions, size_t n,
 /* Blocks, at most timeout_ms, until there is memory for the next capture, and keeps it. On DF_TIMEOUT nothing is kept;
  * a capture makes its own call. */
 DF_API int df_engine_reserve(df_engine* engine, uint64_t timeout_ms);
+
+/* How many more captures there would be memory for now, without waiting; what is reserved is not counted. */
+DF_API int df_engine_room(df_engine* engine, uint32_t* n);
 
 /* Blocks until the step has reached the level. A failed checkpoint returns its own code and message at once. Without a
  * local tier (or once it is full) DF_LOCAL means: on the external store, not yet committed. Answers for the last 1024

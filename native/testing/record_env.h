@@ -1,0 +1,73 @@
+// An Env that writes down every call that changes a file or a directory, in the order in which they happened. A test
+// can then work out what a crash between any two of them would have left (tests/support/page_cache.py). For tests only.
+//
+// The log is a sequence of entries, little-endian: u8 operation, u8 open mode, u16 zero, u16 path bytes, u16 second
+// path bytes, u64 handle, u64 argument, u64 data bytes; then path, second path, data. Appended in one write each, so
+// that others may append to it too.
+//
+//   'O' open (handle, path, mode)   'W' pwrite (handle, offset, data)   'T' truncate (handle, size)
+//   'A' allocate (handle, size)     'S' fsync or fdatasync (handle)     'R' rename (path, second path)
+//   'M' mkdir   'U' unlink   'D' rmdir   'Y' fsync of a directory       (path)
+//
+// Calls that fail are left out. Calls are made one at a time: concurrent ones are some sequence, and this is it.
+#ifndef DEEPFREEZE_TESTING_RECORD_ENV_H_
+#define DEEPFREEZE_TESTING_RECORD_ENV_H_
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+
+namespace deepfreeze {
+
+class RecordEnv final : public Env {
+ public:
+  // base outlives this; log is appended to. Aborts if it can't be written: a test must not pass for want of it.
+  RecordEnv(Env* base, const std::string& log);
+
+  Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override;
+  Status Stat(const std::string& path, FileInfo* info) override { return base_->Stat(path, info); }
+  Status List(const std::string& path, std::vector<std::string>* names, bool* exists) override {
+    return base_->List(path, names, exists);
+  }
+  Status Rename(const std::string& from, const std::string& to) override;
+  Status MakeDir(const std::string& path, uint32_t mode) override;
+  Status Unlink(const std::string& path) override;
+  Status RemoveDir(const std::string& path) override;
+  Status SyncDir(const std::string& path) override;
+  // Stores to mapped memory can't be seen: nothing is mapped.
+  bool InMemory(const std::string&) override { return false; }
+  char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
+  void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
+  uint64_t NowMicros() override { return base_->NowMicros(); }
+  int64_t WallSeconds() override { return base_->WallSeconds(); }
+  void SleepMillis(uint64_t ms) override { base_->SleepMillis(ms); }
+  uint32_t UserId() override { return base_->UserId(); }
+  int64_t ProcessId() override { return base_->ProcessId(); }
+
+ private:
+  friend class RecordFile;
+  struct Entry {
+    char operation = 0;
+    OpenMode mode = OpenMode::kRead;
+    std::string path, second;
+    uint64_t handle = 0;
+    uint64_t argument = 0;
+    const void* data = nullptr;
+    size_t n = 0;
+  };
+  void Append(const Entry& entry);
+  Status OnPath(char operation, const std::string& path, const std::function<Status()>& call);
+
+  Env* const base_;
+  int fd_ = -1;
+  std::mutex mutex_;
+  uint64_t handles_ = 0;
+};
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_TESTING_RECORD_ENV_H_

@@ -1,0 +1,152 @@
+"""A crash at every single file operation of a job, of its processes alone or of the machine's power."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+import veloc_bindings as vb
+from deepfreeze.core.run import Run
+from deepfreeze.thaw import recover
+from tests.jobs import recorded
+from tests.support import content, page_cache
+from tests.support.ranks import check_checkpoint
+
+pytestmark = pytest.mark.crash
+SEED = int(os.environ.get("DEEPFREEZE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
+DRAWS = int(os.environ.get("DEEPFREEZE_TEST_DRAWS", "3"))  # subsets of what was not synced, per point
+JOB = Path(recorded.__file__)
+MEMORY = "/dev/shm"
+STEPS_AFTER = (90, 100)  # of the new job, beyond any other
+
+# name: (ranks, the steps of each attempt in turn)
+SCENARIOS = {
+    "one rank": (1, [[10, 20, 30]]),
+    "three ranks": (3, [[10, 20, 30]]),
+    "steps that overlap": (3, [[[10, 20, 30]]]),
+    "a second attempt at the same steps": (2, [[10, 20], [20, 30]]),
+}
+
+
+@pytest.fixture
+def folder():
+    """A folder in memory, where many small files cost little."""
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="deepfreeze-test-") as path:
+        yield Path(path)
+
+
+def record(folder: Path, library: str, world: int, attempts: list) -> tuple[page_cache.Disk, list[page_cache.Op]]:
+    """Runs the attempts one after the other; returns the files as they were before, and what was done to them."""
+    run = Run.open_for_writing(folder / "run")
+    for rank in range(world):
+        (folder / f"local-{rank}").mkdir()
+    disk, log = page_cache.Disk(*roots(folder, world)), folder / "log"
+    for number, plan in enumerate(attempts, 1):
+        environment = {**os.environ, "DEEPFREEZE_LIBRARY": library, "DEEPFREEZE_RECORD": str(log)}
+        command = [sys.executable, "-S", JOB, folder, world, number, run.run_id, json.dumps(plan)]
+        subprocess.run(list(map(str, command)), env=environment, check=True, timeout=120)
+    return disk, page_cache.read_log(log)
+
+
+def roots(folder: Path, world: int) -> list[Path]:
+    return [folder / "run", *(folder / f"local-{rank}" for rank in range(world))]
+
+
+class Oracle:
+    """Reopens what a crash left, as the next start does, and says what is wrong with it."""
+
+    def __init__(self, folder: Path, world: int) -> None:
+        self._folder, self._world, self._tried = folder, world, 0
+        self._known: set[bytes] = set()
+        self.distinct = 0
+
+    def check(self, state: dict[str, bytes | None], promised: int) -> None:
+        """promised: the newest step that must be there, or 0."""
+        key = hashlib.sha256(repr((promised, state)).encode()).digest()
+        if key in self._known:
+            return
+        self._known.add(key)
+        self.distinct += 1
+        with tempfile.TemporaryDirectory(dir=self._folder) as place:
+            there = Path(place)
+            old, new = roots(self._folder, self._world), roots(there, self._world)
+            page_cache.write_out(state, {str(a): str(b) for a, b in zip(old, new)})
+            before = counted(there / "run")
+            reopen(there, self._world)
+            after = counted(there / "run")
+            assert before.keys() <= after.keys(), f"lost {sorted(before.keys() - after.keys())} in the recovery"
+            assert max(after, default=0) >= promised, f"the newest is {max(after, default=0)}"
+            left = [name for name in os.listdir(there / "run") if ".partial-" in name or name.startswith(".trash")]
+            assert not left, f"left behind: {left}"
+            go_on(there)
+            assert list(counted(there / "run"))[-2:] == list(STEPS_AFTER)
+
+
+def counted(run: Path) -> dict[int, int]:
+    """{step: attempt} of all that counts as a checkpoint, each compared byte by byte with what had to be written."""
+    return dict(check_checkpoint(Run.open(run).step_path(step), run_id=None) for step in Run.open(run).committed())
+
+
+def reopen(there: Path, world: int) -> None:
+    """What deepfreeze.attempt does at a job's start."""
+    run = Run.open_for_writing(there / "run")
+    run.clear_trash()
+    places = [there / f"local-{rank}" / f"deepfreeze-{os.geteuid()}" / run.run_id for rank in range(world)]
+    plan = recover.plan(run, [("here", slot) for place in places for slot in recover.leftover_slots(place)])
+    recover.transfer(plan, "here", run.path)
+    recover.finish(plan, run)
+    for place in places:
+        recover.clear_slots(place)
+
+
+def go_on(there: Path) -> None:
+    """A new job, of another size, in the same directory."""
+    run = Run.open(there / "run")
+    fixed = {"run_id": bytes.fromhex(run.run_id), "attempt": content.attempt_id(9), "structure": content.STRUCTURE}
+    places = {"run_dir": str(run.path), "local_dir": str(there / "local-0")}
+    with vb.Engine.open(file_size=recorded.FILE_SIZE, keep=recorded.KEEP, **fixed, **places) as engine:
+        for step in STEPS_AFTER:
+            data = memoryview(content.model_bytes(9, step, recorded.FILE_SIZE))
+            engine.submit(step, [(data, len(data), 0)], content.private_bytes(9, step, 0), 60)
+            engine.wait(step, vb.EXTERNAL, 60)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_crash_at_any_operation_loses_nothing_that_was_promised(folder, testing_library, name):
+    print(f"seed {SEED} (DEEPFREEZE_TEST_SEED)")
+    world, attempts = SCENARIOS[name]
+    disk, ops = record(folder, testing_library, world, attempts)
+    oracle, points = Oracle(folder, world), Counter()
+    promised = {"local": 0, "external": 0}
+    for number, op in enumerate([page_cache.Op("mark"), *ops]):
+        halves = [False] if op.kind != "W" or len(op.data) < 2 else [True, False]
+        for half in halves:
+            if not half:
+                disk.apply(op)
+            with disk.half(op) if half else nullcontext():
+                if op.kind == "mark" and op.path:
+                    level, step = op.path.split()
+                    promised[level] = max(promised[level], int(step))
+                where = f"seed {SEED}, {name}, {'half-way through' if half else 'after'} operation {number}: {op}"
+                crashes = {"killed": [(disk.killed(), max(promised.values()))]}
+                lost = [None, *(random.Random(f"{SEED} {number} {half} {n}") for n in range(DRAWS))]
+                crashes["lost power"] = [(disk.lost_power(choose), promised["external"]) for choose in lost]
+                for kind, states in crashes.items():
+                    for state, newest in states:
+                        points[kind] += 1
+                        try:
+                            oracle.check(state, newest)
+                        except Exception as error:
+                            raise AssertionError(f"{where}; {kind}: {error}") from error
+    assert promised["external"] >= 30, "the record holds the promises"
+    print(f"{name}: {len(ops)} operations; passed {dict(points)} crashes, {oracle.distinct} of them different")

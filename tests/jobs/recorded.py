@@ -1,0 +1,64 @@
+"""All ranks of one attempt in one process: recorded.py FOLDER WORLD ATTEMPT RUN_ID PLAN. Their file operations are recorded, in
+the order in which they really happened, and with them the moments at which the engine promised something.
+
+FOLDER/run is the run, FOLDER/local-R rank R's local tier. PLAN is a JSON list of steps, or of lists of steps that are submitted
+together. The last one of a list is waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import veloc_bindings as vb
+from tests.support import content
+from tests.support.page_cache import append_mark
+
+FILE_SIZE = 12 * 4096 + 17
+KEEP = 2
+
+
+def main(folder: Path, world: int, attempt: int, run_id: str, plan: list) -> None:
+    log = os.open(os.environ["DEEPFREEZE_RECORD"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    engines = [
+        vb.Engine.open(
+            run_id=bytes.fromhex(run_id),
+            attempt=content.attempt_id(attempt),
+            structure=content.STRUCTURE,
+            run_dir=str(folder / "run"),
+            local_dir=str(folder / f"local-{rank}"),
+            rank=rank,
+            world=world,
+            file_size=FILE_SIZE,
+            chunk_bytes=16384,
+            keep=KEEP,
+            in_flight=3,
+            slots=3,
+            commit_timeout=60.0,
+        )
+        for rank in range(world)
+    ]
+    held = []
+    for steps in plan:
+        for step in (together := steps if isinstance(steps, list) else [steps]):
+            for rank, engine in enumerate(engines):
+                data = memoryview(content.model_bytes(attempt, step, FILE_SIZE))
+                held.append(data)
+                regions = [(data[a:b], b - a, a) for a, b in content.pieces(rank, world, FILE_SIZE)]
+                engine.submit(step, regions, content.private_bytes(attempt, step, rank), 60)
+        for level, name in ((vb.LOCAL, "local"), (vb.EXTERNAL, "external")):
+            for engine in engines:
+                engine.wait(together[-1], level, 60)
+            append_mark(log, f"{name} {together[-1]}")
+    for engine in engines:
+        engine.drain(60)
+    for engine in engines:
+        engine.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], json.loads(sys.argv[5]))

@@ -1,0 +1,237 @@
+"""What a crash leaves of a sequence of recorded file operations (native/testing/record_env.h writes the record).
+
+A killed process leaves all that it did. A machine that loses power leaves what was made durable, and any part of the rest:
+each unsynced write or change of size may have reached the disk or not, writes also by half, and each unsynced change of a
+directory may be there or not, in any order. A rename is one change. A directory's changes become durable by an fsync of
+that directory and by nothing else, which is less than most file systems promise.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+_HEAD = struct.Struct("<cBHHHQQQ")
+_TRUNCATE = 2  # OpenMode::kTruncate
+_SECTOR = 512
+
+
+@dataclass(frozen=True)
+class Op:
+    """One entry of the record; ``kind`` as in record_env.h, or "mark", which a test appends."""
+
+    kind: str
+    path: str = ""
+    second: str = ""
+    handle: int = 0
+    argument: int = 0
+    mode: int = 0
+    data: bytes = b""
+
+    def __str__(self) -> str:
+        what = f"{len(self.data)} bytes at {self.argument}" if self.kind == "W" else self.second
+        return f"{self.kind} {self.path or self.handle} {what}".rstrip()
+
+
+def read_log(path: Path) -> list[Op]:
+    """All entries, in the order in which they happened."""
+    log, at, ops = path.read_bytes(), 0, []
+    while at < len(log):
+        kind, mode, _, first, second, handle, argument, size = _HEAD.unpack_from(log, at)
+        at += _HEAD.size
+        texts = log[at : at + first].decode(), log[at + first : at + first + second].decode()
+        at += first + second
+        name = "mark" if kind == b"!" else kind.decode()
+        ops.append(Op(name, *texts, handle, argument, mode, log[at : at + size]))
+        at += size
+    return ops
+
+
+def append_mark(fd: int, text: str) -> None:
+    """Notes in the record that something is known to have happened by now."""
+    os.write(fd, _HEAD.pack(b"!", 0, 0, len(text), 0, 0, 0, 0) + text.encode())
+
+
+@dataclass
+class _File:
+    live: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+    pending: list[tuple[int, bytes] | int] = field(default_factory=list)  # (offset, data) of a write, or a size
+
+    def change(self, what: tuple[int, bytes] | int) -> None:
+        _change(self.live, what)
+        self.pending.append(what)
+
+    def sync(self) -> None:
+        self.durable, self.pending = bytes(self.live), []
+
+    def survivor(self, choose: Random | None) -> bytes:
+        data = bytearray(self.durable)
+        for what in self.pending if choose is not None else ():
+            luck = choose.random()
+            if isinstance(what, tuple) and luck < 0.15:
+                offset, written = what
+                what = offset, written[: choose.randrange(0, len(written) + 1, _SECTOR)]  # torn
+            elif luck < 0.5:
+                continue
+            _change(data, what)
+        return bytes(data)
+
+
+@dataclass
+class _Folder:
+    live: dict[str, _File | _Folder] = field(default_factory=dict)
+    durable: dict[str, _File | _Folder] = field(default_factory=dict)
+    pending: list[dict[str, _File | _Folder | None]] = field(default_factory=list)  # each there or not, as a whole
+
+    def change(self, what: dict[str, _File | _Folder | None]) -> None:
+        _enter(self.live, what)
+        self.pending.append(what)
+
+    def sync(self) -> None:
+        self.durable, self.pending = dict(self.live), []
+
+    def survivor(self, choose: Random | None) -> dict[str, _File | _Folder]:
+        entries = dict(self.durable)
+        for what in self.pending if choose is not None else ():
+            if choose.random() < 0.5:
+                _enter(entries, what)
+        return entries
+
+
+def _change(data: bytearray, what: tuple[int, bytes] | int) -> None:
+    offset, written = what if isinstance(what, tuple) else (what, b"")
+    data.extend(bytes(max(0, offset + len(written) - len(data))))
+    if isinstance(what, tuple):
+        data[offset : offset + len(written)] = written
+    else:
+        del data[what:]
+
+
+def _enter(entries: dict, what: dict) -> None:
+    for name, node in what.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+class Disk:
+    """The files below some folders, as the operations applied so far left them."""
+
+    def __init__(self, *folders: Path) -> None:
+        """Takes what is in the folders as durable."""
+        self._roots = {str(folder): _load(folder) for folder in folders}
+        self._open: dict[int, _File] = {}
+
+    def apply(self, op: Op) -> None:
+        if op.kind in "WTAS":
+            self._on_file(self._open[op.handle], op)
+        elif op.kind == "Y":
+            folder = self._find(op.path)
+            assert isinstance(folder, _Folder)
+            folder.sync()
+        elif op.kind != "mark":
+            self._on_name(op)
+
+    @contextmanager
+    def half(self, op: Op) -> Iterator[None]:
+        """Inside it, the first half of this write has been made."""
+        file = self._open[op.handle]
+        before = bytearray(file.live), list(file.pending)
+        file.change((op.argument, op.data[: len(op.data) // 2]))
+        yield
+        file.live, file.pending = before
+
+    def killed(self) -> dict[str, bytes | None]:
+        """Path -> contents, None for a directory, after SIGKILL of all processes."""
+        return dict(self._walk(lambda folder: folder.live, lambda file: bytes(file.live)))
+
+    def lost_power(self, choose: Random | None) -> dict[str, bytes | None]:
+        """The same after a loss of power: nothing that was not synced (None), or a part of it."""
+        return dict(self._walk(lambda folder: folder.survivor(choose), lambda file: file.survivor(choose)))
+
+    def _on_file(self, file: _File, op: Op) -> None:
+        if op.kind == "W":
+            file.change((op.argument, op.data))
+        elif op.kind == "S":
+            file.sync()
+        elif op.kind == "T" or op.argument > len(file.live):
+            file.change(op.argument)
+
+    def _on_name(self, op: Op) -> None:
+        folder, name = self._parent(op.path)
+        if op.kind == "O":
+            file = folder.live.get(name)
+            if file is None:
+                file = _File()
+                folder.change({name: file})
+            assert isinstance(file, _File)
+            if op.mode == _TRUNCATE and file.live:
+                file.change(0)
+            self._open[op.handle] = file
+        elif op.kind == "R":
+            other, target = self._parent(op.second)
+            assert other is folder, f"{op}: the engine renames within a directory"
+            folder.change({name: None, target: folder.live[name]})
+        elif op.kind == "M" and name not in folder.live:
+            folder.change({name: _Folder()})
+        elif op.kind in "UD" and name in folder.live:
+            folder.change({name: None})
+
+    def _parent(self, path: str) -> tuple[_Folder, str]:
+        parent, name = os.path.split(path)
+        folder = self._find(parent)
+        assert isinstance(folder, _Folder), path
+        return folder, name
+
+    def _find(self, path: str) -> _File | _Folder:
+        for root, node in self._roots.items():
+            if path == root or path.startswith(root + os.sep):
+                found: _File | _Folder = node
+                for part in os.path.relpath(path, root).split(os.sep) if path != root else ():
+                    assert isinstance(found, _Folder)
+                    found = found.live[part]
+                return found
+        raise KeyError(path)
+
+    def _walk(self, entries, contents) -> Iterator[tuple[str, bytes | None]]:
+        def below(path: str, node: _File | _Folder) -> Iterator[tuple[str, bytes | None]]:
+            if isinstance(node, _File):
+                yield path, contents(node)
+                return
+            yield path, None
+            for name, child in sorted(entries(node).items()):
+                yield from below(f"{path}{os.sep}{name}", child)
+
+        for root, node in self._roots.items():
+            yield from below(root, node)
+
+
+def _load(folder: Path) -> _Folder:
+    node = _Folder()
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            node.live[entry.name] = _load(Path(entry.path))
+        else:
+            node.live[entry.name] = _File(bytearray(Path(entry.path).read_bytes()))
+            node.live[entry.name].sync()
+    node.sync()
+    return node
+
+
+def write_out(state: dict[str, bytes | None], move: dict[str, str]) -> None:
+    """Makes the files of a state, each root moved to another path; what is there already is not touched."""
+    for path, data in state.items():
+        root = next(root for root in move if path == root or path.startswith(root + os.sep))
+        target = move[root] + path[len(root) :]
+        if data is None:
+            os.makedirs(target, exist_ok=True)
+        else:
+            with open(target, "wb") as file:
+                file.write(data)
