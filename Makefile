@@ -2,7 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench lint clean distclean
+.PHONY: help setup demo test bench lint fuzz soak clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,12 @@ bench: setup  ## measure everything in docs/benchmarks.md, on an idle machine (h
 
 lint: setup  ## formats, types, static analysis, the engine's tests under sanitizers
 	@$(PYTHON) tools/lint.py
+
+fuzz: setup  ## hostile bytes for every reader, a million for each (10 minutes); ARGS="--seconds 60" bounds the time
+	@$(PYTHON) tools/fuzz.py $(ARGS)
+
+soak: setup  ## kills, faults and sanitizers for hours, with a plot (ARGS="--hours 0.1 --rounds 50" for less)
+	@$(PYTHON) tools/soak.py $(ARGS)
 
 clean:  ## remove what was built, except .venv and the wheel cache
 	rm -rf build dist *.egg-info runs .pytest_cache .mypy_cache .ruff_cache veloc_bindings/*.so

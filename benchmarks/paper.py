@@ -34,9 +34,9 @@ PUBLISHED = "published ratios not available offline"
 # many more plain steps lie between two checkpoints makes no difference to what is measured.
 PLAN = {
     ("resnet50", 1): (15, 3),
-    ("resnet50", 2): (3, 3),
-    ("nt3", 1): (3, 3),
-    ("nt3", 2): (3, 2),
+    ("resnet50", 2): (3, 2),
+    ("nt3", 1): (3, 2),
+    ("nt3", 2): (2, 2),
     ("light", 1): (15, 4),
 }
 METRICS = ("preparation", "blocking", "overhead")

@@ -41,18 +41,21 @@ class Timer(keras.callbacks.Callback):
 
 
 class Between(keras.callbacks.Callback):
-    """Half-way between two checkpoints: what they are compared with, then a pause in which the engine ends its work."""
+    """Half-way between two checkpoints: what they are compared with, then a pause in which the engine ends its work. All ranks
+    begin each task, and go on, together: a checkpoint is one on all of them at once."""
 
-    def __init__(self, every: int, tasks: list[Callable[[], None]]) -> None:
+    def __init__(self, every: int, tasks: list[Callable[[], None]], together: Callable[[], None]) -> None:
         super().__init__()
-        self._every, self._tasks = every, tasks
+        self._every, self._tasks, self._together = every, tasks, together
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Runs before the clock does."""
         if batch % self._every == self._every // 2:
             for task in self._tasks:
+                self._together()
                 task()
             os.sync()  # or what save_weights left in the page cache would go to the disk beside the next checkpoint
+            self._together()
             time.sleep(QUIET)
 
 
@@ -98,8 +101,12 @@ def measure_checkpoints(params: dict[str, Any]) -> dict[str, Any]:
             copy.append(copier(checkpoint.stats.nbytes))
         copies.extend(fn() for fn in copy)
 
-    tasks = [memcpy, *([save] if params["save_weights"] and hvd.rank() == 0 else [])]
-    callbacks = [Between(every, tasks), timer, deepfreeze.BroadcastState(), checkpoint]
+    def nothing() -> None:
+        """Rank 0 saves; the others wait for it."""
+
+    tasks = [memcpy, *([save if hvd.rank() == 0 else nothing] if params["save_weights"] else [])]
+    together = nothing if hvd.size() == 1 else hvd.barrier
+    callbacks = [Between(every, tasks, together), timer, deepfreeze.BroadcastState(), checkpoint]
     # Two checkpoints at the beginning are not counted: they meet memory that was never touched.
     batches = repeated(x, y, every * (samples + 3) - every // 2)
     model.fit(batches, verbose=0, shuffle=False, callbacks=callbacks)

@@ -13,7 +13,7 @@ from typing import Any
 
 from deepfreeze.core import names
 from deepfreeze.core.config import Options
-from deepfreeze.core.errors import NotFoundError, RunError
+from deepfreeze.core.errors import CorruptError, Error, NotFoundError, RunError
 from deepfreeze.core.keras_model import tf_variable
 from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
@@ -21,7 +21,8 @@ from deepfreeze.core.world import World, each, on_rank_0, together
 from deepfreeze.freeze import local_tier
 from deepfreeze.freeze.saver import Target
 from deepfreeze.thaw import recover
-from deepfreeze.thaw.restore import restore
+from deepfreeze.thaw.fallback import Fallback
+from deepfreeze.thaw.restore import Ready, prepare
 
 log = logging.getLogger("deepfreeze")
 
@@ -41,20 +42,21 @@ class Attempt:
         """Collective. ``restores=False`` goes on from the model as it is. Raises ``RunError``, ``LockedError``,
         ``NotFoundError``, ``StructureError``, ``CorruptError`` or ``WorldError`` on every rank; the lock is free again then."""
         locks: list[Lock] = []
+        search = Fallback(path)  # rank 0's is the one that is used
 
         def take() -> Target:
             run = Run.open_for_writing(path)
             locks.append(Lock.acquire(path, world.size))
             run.clear_trash()
+            # Before anything is committed in their place, which would delete them.
+            search.quarantine_invalid()
             return Target(path, run.run_id, names.new_id())
 
         try:
             target = on_rank_0(world, take)
             each(world, lambda: _shared(path, target.run_id))
             _recover(target, options, world)
-            newest = on_rank_0(world, lambda: _choose(path, options.resume) if restores else None)
-            if newest is not None:
-                each(world, lambda: _restore(model, path, newest, world))
+            newest = _resume(model, search, options.resume, world) if restores else None
             step = newest if newest is not None else int(tf_variable(model.optimizer.iterations).numpy())
             on_rank_0(world, lambda: _abandon_newer(path, step))
         except BaseException:
@@ -81,24 +83,78 @@ def _shared(path: str, run_id: str) -> None:
         )
 
 
-def _choose(path: str, resume: str) -> int | None:
-    """Rank 0: the newest committed step, unless resuming is off."""
+def _resume(model: Any, search: Fallback, resume: str, world: World) -> int | None:
+    """Collective: restores the newest checkpoint that is whole on every rank and returns its step; None if resuming is off
+    or there is none. No rank's model is changed before all ranks have read the same checkpoint without a fault."""
     if resume == "off":
         return None
-    steps = Run.open(path).committed()
-    if not steps and resume == "required":
+    step: int | None = None
+    ready: Ready | None = None
+    errors: list[CorruptError | None] = []
+
+    def following() -> int | None:
+        if step is not None:
+            search.found(step, errors, ranks=world.size > 1)
+        return search.next()
+
+    try:
+        while (step := on_rank_0(world, following)) is not None:
+            ready, errors = _read(model, search.path, step, world)
+            if not any(errors):
+                break
+            ready = None
+    except Error:
+        search.report("left in place")
+        raise
+    on_rank_0(world, lambda: _set_aside(search, step, resume))
+    if step is None:
+        return None
+    each(world, lambda: _assign(model, ready, step))
+    return step
+
+
+def _read(model: Any, path: Any, step: int, world: World) -> tuple[Ready | None, list[CorruptError | None]]:
+    """Collective: this rank's values, and by rank what was damaged. All other errors are raised, on every rank."""
+    found: list[Ready] = []
+
+    def read() -> CorruptError | None:
+        try:
+            found.append(prepare(model, path, step, world.rank, world.size))
+        except CorruptError as error:
+            return error.with_traceback(None)  # its frames hold what was read so far
+        return None
+
+    errors = together(world, read)
+    return (found[0] if found else None), errors
+
+
+def _set_aside(search: Fallback, step: int | None, resume: str) -> None:
+    """Rank 0: moves damaged checkpoints away, when it is known where training goes on."""
+    lost = search.structure_lost()
+    if step is None and lost is not None:
+        search.report("left in place")
+        raise lost  # starting from scratch would throw away what one small file brings back
+    search.quarantine()
+    if step is not None:
+        if search.damages:
+            log.warning("going on from step %d of %s, the newest checkpoint that is whole", step, search.path)
+        return
+    found = "; ".join(["none", *map(str, search.damages)])
+    if resume == "required":
         raise NotFoundError(
-            where=path,
+            where=search.path,
             expected='a checkpoint to resume from (resume="required")',
-            found="none",
+            found=found,
             todo='check the path, or start afresh with resume="auto"',
         )
-    return steps[-1] if steps else None
+    if search.damages:
+        log.warning("no checkpoint of %s is whole: training starts from scratch", search.path)
 
 
-def _restore(model: Any, path: str, step: int, world: World) -> None:
-    info = restore(model, path, step, rank=world.rank, world_size=world.size)
-    log.info("restored step %d of %s", step, path)
+def _assign(model: Any, ready: Ready | None, step: int) -> None:
+    assert ready is not None
+    info = ready.assign()
+    log.info("restored step %d of %s", step, info.run)
     if info.state == "weights":
         # The optimizer was not saved: only its count goes on, because checkpoints are named by it.
         tf_variable(model.optimizer.iterations).assign(step)

@@ -290,6 +290,8 @@ class Checkpoint(Hooks):
 
     def _check_missed(self, captured: int, step: int, executed: int) -> None:
         """Steps up to ``step`` that were due, and were neither captured nor skipped."""
+        if self._step < self._skipped <= step:
+            self.stats.skipped.append(self._skipped)
         due = self._policy.next_step(max(s for s in (self._step, self._skipped, captured) if s <= step))
         if due <= step:
             if captured != _NEVER:
@@ -301,7 +303,6 @@ class Checkpoint(Hooks):
         self._target = self._policy.next_step(step)
         if self._target == skip:
             log.info("no room for another checkpoint in memory: step %d is skipped", skip)
-            self.stats.skipped.append(skip)
             self._skipped, self._target = skip, self._policy.next_step(skip)
         self._capture.arm(self._target)
 

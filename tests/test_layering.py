@@ -46,6 +46,7 @@ INCLUDES = {
     "graph": {"base", "format", "local", "store", "engine", "deepfreeze"},
     "capi": {"base", "format", "local", "store", "engine", "graph", "deepfreeze"},
     "testing": {"base", "format", "local", "store", "engine", "graph", "capi", "deepfreeze"},
+    "fuzz": {"base", "format", "local", "testing"},
     "include": set(),  # the public header: C, and the standard library alone
 }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from project import BUILD, ROOT, VENV, Failure, environment, main, say
 
-NAMES = ("machine", "stall", "peers", "overhead", "restore", "scaling", "paper")
+NAMES = ("machine", "stall", "peers", "overhead", "restore", "scaling", "agreement", "paper")
 NEEDED = 8_000_000_000  # bytes of memory, and of disk: the largest checkpoints, twice, and their training
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 # What only shows that the benchmarks work must not take the place of what was measured.

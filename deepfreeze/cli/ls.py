@@ -12,8 +12,11 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from deepfreeze.cli.target import target
+from deepfreeze.core import names
 from deepfreeze.core.run import Run
 from deepfreeze.thaw.locate import CheckpointInfo, checkpoints, choose, describe
+
+_MOVED = f"damaged, moved to {names.DAMAGED_DIR}/"
 
 
 def add_parser(commands: Any) -> None:
@@ -39,8 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         console.print(f"{path}: no checkpoint yet", markup=False, highlight=False, soft_wrap=True)
     rest = [s for s in opened.step_dirs() if s not in {info.step for info in found}] if step is None else []
+    moved = [s for s, _ in opened.damaged()] if step is None else []
     unfinished = sorted({s for s, _ in opened.partials()}) if step is None else []
-    for what, steps in (("damaged, not counted", rest), ("unfinished", unfinished)):
+    for what, steps in (("damaged, not counted", rest), (_MOVED, moved), ("unfinished", unfinished)):
         if steps:
             text = f"{what}: step {', '.join(map(str, steps))}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,18 +1,57 @@
-"""Strict reading of the project's JSON files: one object, known keys, exact types, standard JSON only."""
+"""Strict reading of the project's JSON files: one object, known keys, exact types, standard JSON only, a bounded size."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import stat
+from datetime import datetime
 from typing import Any, NoReturn
 
 from deepfreeze.core.errors import CorruptError
 
 MAX_INT = 2**63 - 1
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
+_TIME = re.compile(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
 _CRC = re.compile(r"[0-9a-f]{8}\Z")
+# What would break a line, or turn one around on a terminal, or can't be written at all: nobody means these in a name.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 DAMAGED = "the file is damaged: use another checkpoint, or restore this file from a copy"
 UPGRADE = "read it with the version of DeepFreeze that wrote it, or a newer one"
+
+
+def open_file(path: str | os.PathLike[str], dir_fd: int | None = None) -> int:
+    """A descriptor of a file, to be read. OSError if it can't be opened, CorruptError if it is a symbolic link, a directory,
+    a device, or a pipe, at which an open would wait for ever."""
+    refused = CorruptError(where=path, expected="a file", found="something else", todo=DAMAGED)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.ENODEV):  # a link, a socket, a device without a driver
+            raise
+        raise refused from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise refused
+    return fd
+
+
+def read_small(path: str | os.PathLike[str], limit: int, dir_fd: int | None = None) -> bytes:
+    """The whole of a file, opened by ``open_file``. CorruptError also if it has more than ``limit`` bytes."""
+    with open(open_file(path, dir_fd), "rb") as file:
+        found = os.fstat(file.fileno()).st_size
+        # One byte more than there is shows a file that grows; memory for all that was asked for is taken first.
+        data = b"" if found > limit else file.read(found + 1)
+    if max(found, len(data)) > limit:
+        found = max(found, len(data))
+        raise CorruptError(where=path, expected=f"at most {limit} bytes", found=f"{found} bytes", todo=DAMAGED)
+    return data
+
+
+def is_printable(text: str) -> bool:
+    """Whether a name has something in it, and nothing that a terminal, a log or an encoder chokes on."""
+    return bool(text) and not _UNPRINTABLE.search(text)
 
 
 def parse_object(data: bytes, where: object) -> dict[str, Any]:
@@ -29,10 +68,11 @@ def parse_object(data: bytes, where: object) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) != len(keys):
-        raise ValueError(f"a repeated key among {keys[:10]}")
-    return dict(pairs)
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"a repeated key among {', '.join(map(short, keys[:10]))}")
+    return found
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -57,7 +97,7 @@ class Fields:
         """Exactly these keys, in this order if ``ordered``."""
         found = list(self._value)
         if (found if ordered else sorted(found)) != (list(names) if ordered else sorted(names)):
-            raise self.error(f"{self._of('keys')} {', '.join(names)}", ", ".join(map(str, found[:20])) or "none")
+            raise self.error(f"{self._of('keys')} {', '.join(names)}", ", ".join(map(short, found[:20])) or "none")
 
     def version(self, known: int) -> None:
         """Member ``format`` must be ``known``."""
@@ -68,42 +108,42 @@ class Fields:
         """An integer within [low, high]; a bool or 1.0 is none."""
         value = self._value.get(key)
         if type(value) is not int or not low <= value <= high:
-            raise self.error(f"{self._of(key)} to be an integer from {low} to {high}", _short(value))
+            raise self.error(f"{self._of(key)} to be an integer from {low} to {high}", short(value))
         return value
 
     def text(self, key: str) -> str:
-        """A string that is not empty and has no control characters."""
+        """A string that ``is_printable``."""
         value = self._value.get(key)
-        if not isinstance(value, str) or not value or any(ord(c) < 32 or 127 <= ord(c) < 160 for c in value):
-            raise self.error(f"{self._of(key)} to be printable text", _short(value))
+        if not isinstance(value, str) or not is_printable(value):
+            raise self.error(f"{self._of(key)} to be printable text", short(value))
         return value
 
     def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
         """One of ``allowed``."""
         value = self._value.get(key)
         if not isinstance(value, str) or value not in allowed:
-            raise self.error(f"{self._of(key)} to be one of {', '.join(allowed)}", _short(value))
+            raise self.error(f"{self._of(key)} to be one of {', '.join(allowed)}", short(value))
         return value
 
     def hexadecimal(self, key: str, digits: int) -> str:
         """Exactly ``digits`` lower-case hexadecimal digits."""
         value = self._value.get(key)
         if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
-            raise self.error(f"{self._of(key)} to be {digits} lower-case hexadecimal digits", _short(value))
+            raise self.error(f"{self._of(key)} to be {digits} lower-case hexadecimal digits", short(value))
         return value
 
     def time(self, key: str) -> str:
         """A time in UTC like 2026-11-21T03:35:58Z."""
         value = self._value.get(key)
-        if not isinstance(value, str) or not _TIME.match(value):
-            raise self.error(f"{self._of(key)} to be a time like 2026-11-21T03:35:58Z", _short(value))
+        if not isinstance(value, str) or not _is_time(value):
+            raise self.error(f"{self._of(key)} to be a time like 2026-11-21T03:35:58Z", short(value))
         return value
 
     def items(self, key: str) -> list[Any]:
         """A list."""
         value = self._value.get(key)
         if not isinstance(value, list):
-            raise self.error(f"{self._of(key)} to be a list", _short(value))
+            raise self.error(f"{self._of(key)} to be a list", short(value))
         return value
 
     def child(self, key: str) -> Fields:
@@ -118,6 +158,20 @@ class Fields:
         return f"{self._what}.{key}" if self._what else key
 
 
-def _short(value: object) -> str:
-    text = "nothing" if value is None else repr(value)
+def _is_time(text: str) -> bool:
+    if not _TIME.match(text):
+        return False
+    try:
+        datetime.fromisoformat(text[:-1])  # no 30th of February
+    except ValueError:
+        return False
+    return True
+
+
+def short(value: object) -> str:
+    """A value of a file as it may stand in a message."""
+    # Lists and objects only by name: what a file nests deep enough can't be spelled out.
+    if isinstance(value, (list, dict)):
+        return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
+    text = "nothing" if value is None else repr(value[:80]) if isinstance(value, str) else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import threading
 import time
 from datetime import datetime, timezone
@@ -23,11 +24,14 @@ from typing import Any
 
 from deepfreeze.core import names
 from deepfreeze.core.errors import LockedError, RunError
-from deepfreeze.core.run import utc_now
+from deepfreeze.core.run import FILE_MODE, utc_now
 
 # Variables that launchers set to the number of ranks they started.
 _LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "HOROVOD_SIZE")
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+# What can't be opened as a file is: a link, a directory, a socket, a device without a driver.
+_NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
+_KINDS = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO"}
 _SETTLE_S = 0.2  # how long a holder may take to write its name, or a rival to overwrite ours
 _SLACK_S = 2.0  # of a process's start time against a time stamp of whole seconds
 
@@ -50,17 +54,12 @@ class Lock:
         """Takes the lock of an existing run directory without waiting; a dead holder's lock is taken over.
 
         ``world_size`` is the caller's, for the advice. LockedError names the holder's host, pid and since when;
-        RunError if the lock file can't be opened.
+        RunError if the lock file can't be opened, or is no file of its own.
         """
         path = Path(run_path) / names.LOCK_FILE
         with _guard:
             cls._refuse_own(path, world_size)
-            try:
-                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except OSError as error:
-                todo = "check that the run directory exists and may be written"
-                found = error.strerror or str(error)
-                raise RunError(where=path, expected="a lock file", found=found, todo=todo) from error
+            fd = _open(path)
             try:
                 holder = _take(fd, Path(run_path), world_size)
                 status = os.fstat(fd)
@@ -102,6 +101,34 @@ class Lock:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+def _open(path: Path) -> int:
+    """The lock file, made if missing. Its holder's name is written into it, so it must be nothing but a lock file: neither a
+    link to another file, nor another file's second name; and a FIFO must not keep the job waiting."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, FILE_MODE)
+    except OSError as error:
+        if error.errno in _NO_FILE and os.path.lexists(path):
+            raise _no_lock_file(path, _kind(os.lstat(path).st_mode)) from error
+        todo = "check that the run directory exists and may be written"
+        found = error.strerror or str(error)
+        raise RunError(where=path, expected="a lock file", found=found, todo=todo) from error
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
+        return fd
+    os.close(fd)
+    linked = f"a file with {status.st_nlink} names" if stat.S_ISREG(status.st_mode) else ""
+    raise _no_lock_file(path, linked or _kind(status.st_mode))
+
+
+def _kind(mode: int) -> str:
+    return _KINDS.get(stat.S_IFMT(mode), "something else")
+
+
+def _no_lock_file(path: Path, found: str) -> RunError:
+    todo = "remove it if no job is running here, and find out who made it: it was neither followed nor written to"
+    return RunError(where=path, expected="a lock file, or nothing", found=found, todo=todo)
 
 
 def _take(fd: int, run: Path, world_size: int) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from typing import Any
 import google_crc32c
 
 from deepfreeze.core.errors import CorruptError
-from deepfreeze.core.fields import DAMAGED, Fields, parse_object
-from deepfreeze.core.record import EXTENT, RECORD_HEADER
+from deepfreeze.core.fields import DAMAGED, Fields, parse_object, read_small
+from deepfreeze.core.record import EXTENT, MAX_RECORD, RECORD_HEADER
 
 FORMAT = 1
+MAX_MANIFEST = 64 << 20  # of half a million ranks; a bound on what a reader allocates
 # The line of the checksum has one spelling, so that no byte of the file is uncovered.
 _LAST_LINE = re.compile(rb'  "crc32c": "([0-9a-f]{8})"\n\}\n\Z')
 
@@ -52,9 +53,19 @@ class Manifest:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Manifest:
-        """Reads and checks a manifest file. OSError if it can't be read, CorruptError if it is not valid."""
-        with open(path, "rb") as file:
-            return cls.from_bytes(file.read(), path)
+        """Reads and checks a manifest file. OSError if it can't be read, CorruptError if it is not valid.
+
+        Neither it nor its directory may be a symbolic link: NotADirectoryError for the latter.
+        """
+        folder, name = os.path.split(path)
+        parent = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            data = read_small(name, MAX_MANIFEST, parent)
+        except CorruptError as error:
+            raise CorruptError(where=path, expected=error.expected, found=error.found, todo=error.todo) from error
+        finally:
+            os.close(parent)
+        return cls.from_bytes(data, path)
 
     @classmethod
     def from_bytes(cls, data: bytes, where: object) -> Manifest:
@@ -66,6 +77,10 @@ class Manifest:
         claimed, actual = int(tail[1], 16), google_crc32c.value(data[: tail.start()])
         if claimed != actual:
             raise CorruptError(where=where, expected=f"CRC32C {claimed:08x}", found=f"{actual:08x}", todo=DAMAGED)
+        if len(data) > MAX_MANIFEST:
+            raise CorruptError(
+                where=where, expected=f"at most {MAX_MANIFEST} bytes", found=f"{len(data)} bytes", todo=DAMAGED
+            )
         top = Fields(parse_object(data, where), where)
         top.version(FORMAT)
         head = ("format", "step", "attempt", "run_id", "structure", "world_size", "file_size", "created", "diverged")
@@ -98,7 +113,7 @@ def _entry(value: Any, where: object, rank: int) -> RecordEntry:
         nbytes=fields.integer("bytes"),
         extents=fields.integer("extents", high=2**32 - 1),
         private=fields.integer("private"),
-        size=fields.integer("size"),
+        size=fields.integer("size", high=MAX_RECORD),
         crc32c=int(fields.hexadecimal("crc32c", 8), 16),
     )
     size = RECORD_HEADER + EXTENT.itemsize * entry.extents + entry.private + 4

@@ -15,6 +15,7 @@ RUN_FILE = "run.json"
 LOCK_FILE = "lock"
 STRUCTURES_DIR = "structures"
 ABANDONED_DIR = "abandoned"
+DAMAGED_DIR = "damaged"
 TRASH_PREFIX = ".trash-"
 
 MAX_STEP = 2**63 - 1
@@ -25,6 +26,7 @@ _HEX64 = re.compile(r"[0-9a-f]{64}\Z")
 _STEP = re.compile(r"step-([0-9]{10,19})\Z")
 _PARTIAL = re.compile(r"step-([0-9]{10,19})\.partial-([0-9a-f]{32})\Z")
 _ASIDE = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32})\Z")
+_DAMAGED = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32}|unknown)(?:\.([0-9]{1,9}))?\Z")
 _RECORD = re.compile(r"rank-([0-9]{5,10})\.record\Z")
 _SLOT = re.compile(r"rank-([0-9]{5,10})-([0-9]{1,10})\.slot\Z")
 _STRUCTURE = re.compile(r"([0-9a-f]{64})\.json\Z")
@@ -92,6 +94,24 @@ def abandoned_dir(step: int, attempt: str) -> str:
 def parse_abandoned_dir(name: str) -> tuple[int, str] | None:
     """The (step, attempt) of an abandoned checkpoint's directory name."""
     return _step_and_attempt(_ASIDE.match(name))
+
+
+def damaged_dir(step: int, attempt: str | None, number: int = 1) -> str:
+    """Where, below ``damaged/``, a damaged checkpoint is moved; ``attempt`` is None if its manifest does not say.
+
+    The ``number`` tells several of one step and attempt apart, from the second one on.
+    """
+    name = f"{step_dir(step)}-{'unknown' if attempt is None else _check_id(attempt)}"
+    return name if number == 1 else f"{name}.{number}"
+
+
+def parse_damaged_dir(name: str) -> tuple[int, str | None] | None:
+    """The (step, attempt) of a damaged checkpoint's directory name."""
+    match = _DAMAGED.match(name)
+    if match is None or (match[3] is not None and (int(match[3]) < 2 or match[3][0] == "0")):
+        return None
+    step = _step(match[1])
+    return None if step is None else (step, None if match[2] == "unknown" else match[2])
 
 
 def trash_dir(step: int, attempt: str) -> str:

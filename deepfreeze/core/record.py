@@ -13,7 +13,7 @@ import google_crc32c
 import numpy as np
 
 from deepfreeze.core.errors import CorruptError
-from deepfreeze.core.fields import DAMAGED, UPGRADE
+from deepfreeze.core.fields import DAMAGED, MAX_INT, UPGRADE
 from deepfreeze.core.names import MAX_STEP
 
 VERSION = 1
@@ -21,6 +21,7 @@ RECORD_MAGIC = b"DFRECORD"
 SLOT_MAGIC = b"DFSLOT\r\n"
 RECORD_HEADER = 128
 SLOT_HEADER = 4096
+MAX_RECORD = 1 << 28  # 11 million extents; a bound on what a reader allocates
 
 # An extent: ``nbytes`` at ``offset`` of the assembled file have this checksum.
 EXTENT = np.dtype([("offset", "<u8"), ("nbytes", "<u8"), ("crc32c", "<u4"), ("zero", "<u4")])
@@ -65,13 +66,10 @@ class Record:
     @classmethod
     def from_bytes(cls, data: bytes, where: object) -> Record:
         """Decodes a whole record file. CorruptError if it is not exactly one."""
-        if len(data) < RECORD_HEADER + 4:
-            raise _error(where, f"a record of at least {RECORD_HEADER + 4} bytes", f"{len(data)} bytes")
-        _check_prefix(data, RECORD_MAGIC, RECORD_HEADER, where)
-        crc = int.from_bytes(data[-4:], "little")
-        actual = google_crc32c.value(bytes(data[:-4]))
-        if crc != actual:
-            raise _error(where, f"CRC32C {crc:08x}", f"{actual:08x}")
+        if not RECORD_HEADER + 4 <= len(data) <= MAX_RECORD:
+            expected = f"a record of {RECORD_HEADER + 4} to {MAX_RECORD} bytes"
+            raise _error(where, expected, f"{len(data)} bytes")
+        crc = _check_prefix(data, RECORD_MAGIC, RECORD_HEADER, where)
         identity, count = _identity(data, where)
         private_size, size = struct.unpack_from("<QQ", data, 112)
         end = RECORD_HEADER + EXTENT.itemsize * count
@@ -107,10 +105,6 @@ class SlotHeader:
         if len(data) != SLOT_HEADER:
             raise _error(where, f"a slot header of {SLOT_HEADER} bytes", f"{len(data)} bytes")
         _check_prefix(data, SLOT_MAGIC, SLOT_HEADER, where)
-        crc = int.from_bytes(data[-4:], "little")
-        actual = google_crc32c.value(bytes(data[:-4]))
-        if crc != actual:
-            raise _error(where, f"header CRC32C {crc:08x}", f"{actual:08x}")
         if any(data[160:4092]):
             raise _error(where, "zeros in bytes 160..4091", "something else")
         identity, count = _identity(data, where)
@@ -118,6 +112,8 @@ class SlotHeader:
         end = private + private_size
         if table != SLOT_HEADER or private != table + SLOT_EXTENT.itemsize * count or begin != -(-end // 4096) * 4096:
             raise _error(where, "table, private bytes and data behind one another", f"{table}, {private}, {begin}")
+        if RECORD_HEADER + EXTENT.itemsize * count + private_size + 4 > MAX_RECORD:
+            raise _error(where, f"a slot whose record has at most {MAX_RECORD} bytes", f"{count} extents")
         if begin + size > slot_size or 4 * identity.hashes > private_size:
             raise _error(where, f"a slot of at least {begin + size} bytes", f"{slot_size} bytes")
         return cls(identity, count, table, private, private_size, begin, size, table_crc, private_crc)
@@ -131,28 +127,36 @@ class SlotHeader:
             raise _error(where, f"table CRC32C {self.table_crc32c:08x}", f"{actual:08x}")
         table = np.frombuffer(bytes(data), dtype=SLOT_EXTENT)
         _check_extents(table, self.identity.file_size, where)
-        end = self.data_offset + self.data_size
-        inside = (table["place"] >= self.data_offset) & (table["place"] <= end)
-        inside &= table["nbytes"] <= end - np.minimum(table["place"], np.uint64(end))
-        aligned = table["place"] % np.where(table["nbytes"] >= 4096, 4096, 64).astype("u8") == 0
-        if not (inside & aligned).all():
-            raise _error(where, "extents aligned and inside of the data area", "others")
+        # One behind the other, each at the next multiple of 4096 or 64. An extent that is inside of a file of at most 2**63
+        # bytes can't make a sum wrap around.
+        behind = np.full(len(table) + 1, self.data_offset, "u8")
+        behind[1:] = table["place"] + table["nbytes"]
+        unit = np.where(table["nbytes"] >= 4096, 4096, 64).astype("u8")
+        places = (behind[:-1] + unit - np.uint64(1)) // unit * unit
+        if (table["place"] != places).any() or behind[-1] != self.data_offset + self.data_size:
+            raise _error(where, "extents at the places the format gives them", "others")
         return table
 
 
-def _check_prefix(data: bytes, magic: bytes, header: int, where: object) -> None:
+def _check_prefix(data: bytes, magic: bytes, header: int, where: object) -> int:
+    """Returns the checksum in the last four bytes, which is right then."""
     found, version, size = _PREFIX.unpack_from(data)
     if found != magic:
         raise _error(where, f"a file that begins with {magic!r}", f"{found!r}")
+    # Before the version: damage must not pass for a newer format, and its place is the same in every version.
+    crc, actual = int.from_bytes(data[-4:], "little"), google_crc32c.value(bytes(data[:-4]))
+    if crc != actual:
+        raise _error(where, f"CRC32C {crc:08x}", f"{actual:08x}")
     if version != VERSION:
         raise _error(where, f"version {VERSION}", f"version {version}", UPGRADE)
     if size != header:
         raise _error(where, f"a header of {header} bytes", f"{size}")
+    return crc
 
 
 def _identity(data: bytes, where: object) -> tuple[Identity, int]:
     run_id, attempt, digest, step, rank, world, file_size, count, hashes = _IDENTITY.unpack_from(data, 16)
-    if not 0 <= step <= MAX_STEP or world < 1 or rank >= world or file_size < 1:
+    if not 0 <= step <= MAX_STEP or world < 1 or rank >= world or not 1 <= file_size <= MAX_INT:
         found = f"step {step}, rank {rank} of {world}, file size {file_size}"
         raise _error(where, "step >= 0, rank < world size and a file size", found)
     return Identity(run_id.hex(), attempt.hex(), digest.hex(), step, rank, world, file_size, hashes), count

@@ -6,22 +6,40 @@ power failure, and would bring back what was just moved away.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import itertools
 import json
 import os
+import re
 import shutil
 import tempfile
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+import google_crc32c
+
 from deepfreeze.core import names
 from deepfreeze.core.errors import CorruptError, Error, NotFoundError, RunError
-from deepfreeze.core.fields import DAMAGED, Fields, parse_object
+from deepfreeze.core.fields import DAMAGED, UPGRADE, Fields, parse_object, read_small
 from deepfreeze.core.manifest import Manifest
-from deepfreeze.core.structure import Structure
+from deepfreeze.core.structure import MAX_STRUCTURE, Structure
 
 FORMAT = 1
+MAX_RUN_FILE = 4096
+# Never writable for everybody, whatever the umask (some batch systems start jobs with 000). The rest is the umask's.
+FILE_MODE = 0o664
+DIRECTORY_MODE = 0o775
+# The end of run.json has one spelling, so that no byte of the file is uncovered.
+_LAST_KEY = re.compile(rb', "crc32c": "([0-9a-f]{8})"\}\n\Z')
+# What disks and file systems say of bytes that they have lost.
+_LOST = (errno.EIO, errno.EBADMSG, errno.EUCLEAN)
+_IDENTITY = "restore the file from a copy, or write it anew: its run_id is in every manifest.json of the run"
+_STRUCTURE = (
+    "the checkpoints that need this file can be read again once it is back: take it from a copy of the run, or from "
+    "another run of the same program, where it has the same name"
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +56,7 @@ class Run:
         root = Path(path)
         file = root / names.RUN_FILE
         try:
-            data = file.read_bytes()
+            data = read_small(file, MAX_RUN_FILE)
         except (FileNotFoundError, NotADirectoryError):
             found = "no such directory" if not root.exists() else "a directory without one"
             if root.exists() and not root.is_dir():
@@ -47,17 +65,24 @@ class Run:
             raise NotFoundError(where=root, expected=f"a run, with {names.RUN_FILE}", found=found, todo=todo) from None
         except OSError as error:
             raise _refused(root, error) from error
+        # Runs made before there was a checksum have none.
+        tail = _LAST_KEY.search(data, max(0, len(data) - 32))
+        actual = google_crc32c.value(data[: tail.start()]) if tail else 0
+        if tail and int(tail[1], 16) != actual:
+            expected = f"CRC32C {tail[1].decode()} of bytes 0 to {tail.start()}"
+            raise CorruptError(where=file, expected=expected, found=f"{actual:08x}", todo=_IDENTITY)
         top = Fields(parse_object(data, file), file)
         top.version(FORMAT)
-        top.keys("format", "run_id", "created")
+        top.keys("format", "run_id", "created", *(["crc32c"] if tail else []))
         return cls(path=root, run_id=top.hexadecimal("run_id", 32), created=top.time("created"))
 
     @classmethod
     def open_for_writing(cls, path: str | os.PathLike[str]) -> Run:
-        """Opens a run, and makes it if need be. RunError if it has no parent, is a file, or can't be written."""
+        """Opens a run, and makes it if need be. RunError if it has no parent, is a file, or can't be written, CorruptError
+        if its run.json is damaged, or gone though there are checkpoints."""
         root = Path(path)
         try:
-            root.mkdir()
+            root.mkdir(DIRECTORY_MODE)
             sync_dir(root.absolute().parent)
         except FileExistsError:
             if not root.is_dir():
@@ -72,6 +97,7 @@ class Run:
         try:
             _probe(root)
             if not (root / names.RUN_FILE).exists():
+                _refuse_lost_identity(root)
                 _create(root)
         except OSError as error:
             raise _refused(root, error) from error
@@ -105,18 +131,42 @@ class Run:
         file = self.step_path(step) / names.MANIFEST_FILE
         try:
             manifest = Manifest.read(file)
-        except FileNotFoundError:
-            if self.step_path(step).is_dir():
+        except (FileNotFoundError, NotADirectoryError):
+            if os.path.lexists(self.step_path(step)):
                 todo = "this directory is no checkpoint: use another step"
                 raise CorruptError(where=file, expected="a manifest", found="none", todo=todo) from None
             raise self._no_such(step) from None
         except OSError as error:
-            raise _refused(file, error) from error
+            raise unreadable(file, error) from error
         if (manifest.step, manifest.run_id) != (step, self.run_id):
             expected, found = f"step {step} of run {self.run_id}", f"step {manifest.step} of run {manifest.run_id}"
             todo = "it belongs elsewhere: move the directory back to where it came from"
             raise CorruptError(where=file, expected=expected, found=found, todo=todo)
         return manifest
+
+    def invalid(self) -> dict[int, CorruptError]:
+        """What is wrong with every step directory that has no valid manifest, by step, sorted. Raises what is no damage:
+        RunError if a manifest can't be read, CorruptError if a newer version of DeepFreeze wrote it."""
+        found = {}
+        for step in self.step_dirs():
+            try:
+                self.manifest(step)
+            except NotFoundError:
+                continue  # deleted since it was listed
+            except CorruptError as error:
+                if error.todo == UPGRADE:  # its checksum is right
+                    raise
+                found[step] = error.with_traceback(None)
+        return found
+
+    def damaged(self) -> list[tuple[int, str | None]]:
+        """(step, attempt) of every checkpoint that was moved below ``damaged/``, sorted by step; attempt None if unknown."""
+        try:
+            listed = os.listdir(self.path / names.DAMAGED_DIR)
+        except OSError:
+            return []
+        found = [parsed for name in listed if (parsed := names.parse_damaged_dir(name)) is not None]
+        return sorted(found, key=lambda one: (one[0], one[1] or ""))
 
     def partials(self) -> list[tuple[int, str]]:
         """(step, attempt) of every partial directory, sorted."""
@@ -131,7 +181,7 @@ class Run:
             if file.is_file() and file.read_bytes() == data:
                 return file
             if not folder.is_dir():
-                folder.mkdir(exist_ok=True)
+                folder.mkdir(DIRECTORY_MODE, exist_ok=True)
                 sync_dir(self.path)
             temporary = folder / names.temporary(file.name)
             _write(temporary, data)
@@ -145,15 +195,15 @@ class Run:
         """Reads a structure. CorruptError if it is missing or its bytes don't have this hash."""
         file = self.path / names.STRUCTURES_DIR / names.structure_file(structure_hash)
         try:
-            data = file.read_bytes()
+            data = read_small(file, MAX_STRUCTURE)
         except FileNotFoundError:
-            todo = "restore the file from a copy of the run: its hash is its name"
-            raise CorruptError(where=file, expected="the structure", found="no such file", todo=todo) from None
+            expected = "the names and places of all tensors"
+            raise CorruptError(where=file, expected=expected, found="no such file", todo=_STRUCTURE) from None
         except OSError as error:
-            raise _refused(file, error) from error
+            raise unreadable(file, error) from error
         actual = hashlib.sha256(data).hexdigest()
         if actual != structure_hash:
-            raise CorruptError(where=file, expected=f"SHA-256 {structure_hash}", found=actual, todo=DAMAGED)
+            raise CorruptError(where=file, expected=f"SHA-256 {structure_hash}", found=actual, todo=_STRUCTURE)
         return Structure.from_bytes(data, file)
 
     def abandon(self, step: int, attempt: str) -> Path:
@@ -161,10 +211,33 @@ class Run:
         folder = self.path / names.ABANDONED_DIR
         target = folder / names.abandoned_dir(step, attempt)
         try:
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(DIRECTORY_MODE, exist_ok=True)
             os.rename(self.step_path(step), target)
             sync_dir(folder)
             sync_dir(self.path)
+        except OSError as error:
+            raise _refused(target, error) from error
+        return target
+
+    def quarantine(self, step: int) -> Path | None:
+        """Moves a damaged checkpoint below ``damaged/`` and returns its new path; None if it is gone. RunError if refused.
+
+        For the holder of the run's lock. What was moved there before is kept.
+        """
+        try:
+            attempt = self.manifest(step).attempt
+        except Error:
+            attempt = None
+        folder = self.path / names.DAMAGED_DIR
+        targets = (folder / names.damaged_dir(step, attempt, number) for number in itertools.count(1))
+        target = next(path for path in targets if not os.path.lexists(path))
+        try:
+            folder.mkdir(DIRECTORY_MODE, exist_ok=True)
+            os.rename(self.step_path(step), target)
+            sync_dir(folder)
+            sync_dir(self.path)
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise _refused(target, error) from error
         return target
@@ -211,6 +284,14 @@ def sync_dir(path: Path) -> None:
         os.close(fd)
 
 
+def unreadable(path: Path, error: OSError) -> Error:
+    """What to raise for a file that the system did not read: CorruptError if it has lost bytes of it, else RunError."""
+    if error.errno not in _LOST:
+        return _refused(path, error)
+    found = error.strerror or str(error)
+    return CorruptError(where=path, expected="a file whose bytes can be read", found=found, todo=DAMAGED)
+
+
 def utc_now() -> str:
     """The time, in UTC, to the second, like 2026-11-21T03:35:58Z."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -224,12 +305,22 @@ def _probe(root: Path) -> None:
         os.fsync(file.fileno())
 
 
+def _refuse_lost_identity(root: Path) -> None:
+    """A new id would make every checkpoint that is there another run's."""
+    steps = [name for name in os.listdir(root) if names.parse_step_dir(name) is not None]
+    if steps:
+        expected = f"the identity of a run with {len(steps)} checkpoints"
+        raise CorruptError(where=root / names.RUN_FILE, expected=expected, found="no such file", todo=_IDENTITY)
+
+
 def _create(root: Path) -> None:
     value = {"format": FORMAT, "run_id": names.new_id(), "created": utc_now()}
+    text = json.dumps(value).removesuffix("}").encode()
+    text += f', "crc32c": "{google_crc32c.value(text):08x}"}}\n'.encode()
     # Two jobs may start in one new directory at once. The run has the id that was linked first, for both of them.
     temporary = root / names.temporary(f"{names.RUN_FILE}.{value['run_id']}")
     target = root / names.RUN_FILE
-    _write(temporary, json.dumps(value).encode() + b"\n")
+    _write(temporary, text)
     try:
         os.link(temporary, target)
     except FileExistsError:
@@ -241,7 +332,7 @@ def _create(root: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    with open(path, "wb") as file:
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, FILE_MODE)) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

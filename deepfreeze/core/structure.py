@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from deepfreeze.core import names
 from deepfreeze.core.errors import CorruptError, StructureError
-from deepfreeze.core.fields import DAMAGED, Fields, parse_object
+from deepfreeze.core.fields import DAMAGED, MAX_INT, Fields, is_printable, parse_object, short
 from deepfreeze.core.tensors import PER_RANK, REPLICATED, ROLES, TensorSpec
 
 FORMAT = 1
@@ -26,6 +27,7 @@ DTYPES = (
     *("float16", "float32", "float64", "complex64", "complex128"),
 )
 _MAX_DIMS = 32  # what every supported numpy can hold
+MAX_STRUCTURE = 64 << 20  # of 400,000 tensors; a bound on what a reader allocates
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,10 @@ class Structure:
     @classmethod
     def from_bytes(cls, data: bytes, where: object) -> Structure:
         """Parses a structure file. CorruptError (at ``where``) unless ``to_bytes`` would give exactly ``data``."""
+        if len(data) > MAX_STRUCTURE:
+            raise CorruptError(
+                where=where, expected=f"at most {MAX_STRUCTURE} bytes", found=f"{len(data)} bytes", todo=DAMAGED
+            )
         top = Fields(parse_object(data, where), where)
         top.version(FORMAT)
         top.keys("file", "file_size", "format", "framework", "layout", "state", "tensors")
@@ -187,7 +193,12 @@ class Structure:
             spec = tensor.spec
             if spec.dtype not in DTYPES or spec.role not in ROLES or len(spec.shape) > _MAX_DIMS:
                 return f"a numeric dtype, a known role, at most {_MAX_DIMS} dimensions", f"{spec}"[:200]
-            if not spec.name or spec.name in seen or tensor.path in paths:
+            if not is_printable(spec.name) or not is_printable(tensor.path):
+                return "names without control characters", f"{short(spec.name)} at {short(tensor.path)}"
+            # numpy multiplies the dimensions of an empty array too, all but the zeros.
+            if math.prod(max(1, n) for n in spec.shape) * spec.itemsize > MAX_INT:
+                return f"tensors of at most {MAX_INT} bytes", f"{short(spec.name)} of shape {spec.shape}"[:200]
+            if spec.name in seen or tensor.path in paths:
                 return "names and paths used once", f"{spec.name!r} at {tensor.path!r} twice"
             if any(part in ("", ".", "..") for part in tensor.path.split("/")):
                 return "paths of HDF5 datasets, relative to the file's root", f"{tensor.path!r}"
@@ -216,8 +227,9 @@ def _order(tensor: Placed) -> tuple[bool, int, str]:
 def _placed(fields: Fields) -> Placed:
     fields.keys("dtype", "name", "nbytes", "offset", "path", "role", "shape")
     shape = fields.items("shape")
-    if any(type(n) is not int or n < 0 for n in shape):
-        raise fields.error("a shape of integers >= 0", repr(shape)[:80])
+    if len(shape) > _MAX_DIMS or any(type(n) is not int or not 0 <= n <= MAX_INT for n in shape):
+        found = ", ".join(map(short, shape[:_MAX_DIMS]))
+        raise fields.error(f"a shape of at most {_MAX_DIMS} integers from 0 to {MAX_INT}", found[:200])
     spec = TensorSpec(
         name=fields.text("name"),
         dtype=fields.one_of("dtype", DTYPES),

@@ -6,6 +6,7 @@ engine reports the step as released. Imports no TensorFlow: anything with a buff
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,10 @@ import veloc_bindings
 from deepfreeze.core.errors import EngineError, WaitError
 from veloc_bindings import Area, EngineFault, LibraryError, Report
 
+log = logging.getLogger("deepfreeze")
+
+# What engines that could not be stopped may still read.
+_LEFT_BEHIND: list[Any] = []
 # Seconds that a call into the engine waits at a stretch.
 _SLICE = 1.0
 
@@ -143,9 +148,13 @@ class Handoff:
         return kind(where=self._where, expected=expected, found=found, todo=_ADVICE.get(fault.code, _OTHERWISE))
 
     def close(self) -> None:
-        """Stops the engine and drops every tensor."""
-        self._engine.close()
-        self._held.clear()
+        """Stops the engine and drops every tensor; where the store hangs, in bounded time and with a warning."""
+        try:
+            self._engine.close()
+        except EngineFault as fault:
+            log.warning("%s: %s", self._where, fault)
+            _LEFT_BEHIND.append(self._held)  # the engine's threads may yet read it
+        self._held = {}
 
 
 def load() -> None:

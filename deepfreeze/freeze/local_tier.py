@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -35,7 +36,7 @@ def candidates(local: str | os.PathLike | None) -> list[Path]:
 
 def directory(base: Path, run_id: str) -> Path:
     """This user's and run's directory below a base; the engine makes it."""
-    return base / names.local_dir(os.getuid(), run_id)
+    return base / names.local_dir(os.geteuid(), run_id)
 
 
 def choose(local: str | os.PathLike | None, need: int) -> Path | None:
@@ -49,12 +50,14 @@ def choose(local: str | os.PathLike | None, need: int) -> Path | None:
 
 
 def discard(folder: Path) -> None:
-    """Removes a ``directory`` if nothing is left in it, and its parent likewise."""
-    for path in (folder, folder.parent):
+    """Removes a ``directory`` if nothing is left in it, and its parent likewise; never what a symbolic link leads to."""
+    with contextlib.suppress(OSError):
+        user = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            path.rmdir()
-        except OSError:
-            return
+            os.rmdir(folder.name, dir_fd=user)
+        finally:
+            os.close(user)
+        folder.parent.rmdir()
 
 
 def _free(base: Path) -> int:

@@ -88,8 +88,13 @@ def choose(run: Run, step: int | None) -> int:
         return step
     steps = run.committed()
     if not steps:
-        partial = len(run.partials())
-        found = f"none ({partial} unfinished)" if partial else "none"
-        todo = "let the job run until its first checkpoint is committed"
-        raise NotFoundError(where=run.path, expected="a committed checkpoint", found=found, todo=todo)
+        raise none_committed(run)
     return steps[-1]
+
+
+def none_committed(run: Run) -> NotFoundError:
+    """The error for a run without a checkpoint."""
+    partial = len(run.partials())
+    found = f"none ({partial} unfinished)" if partial else "none"
+    todo = "let the job run until its first checkpoint is committed"
+    return NotFoundError(where=run.path, expected="a committed checkpoint", found=found, todo=todo)

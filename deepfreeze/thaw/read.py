@@ -11,9 +11,9 @@ import numpy as np
 
 from deepfreeze.core import names
 from deepfreeze.core.errors import CorruptError, NotFoundError, OptionError
-from deepfreeze.core.fields import DAMAGED
+from deepfreeze.core.fields import DAMAGED, open_file
 from deepfreeze.core.manifest import Manifest
-from deepfreeze.core.run import Run
+from deepfreeze.core.run import Run, unreadable
 from deepfreeze.core.structure import Placed, Structure
 from deepfreeze.thaw.extents import Extents, Landing, Reading
 from deepfreeze.thaw.locate import CheckpointInfo, choose, describe
@@ -46,9 +46,11 @@ class TensorReader(Mapping[str, np.ndarray]):
         for kind, offset, nbytes in uncovered(table, self._manifest.file_size)[:1]:
             raise self._error("records that cover every byte once", f"bytes {offset} to {offset + nbytes} {kind}")
         try:
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = open_file(self.path)
         except FileNotFoundError:
             raise self._error("the model file", "no such file") from None
+        except OSError as error:
+            raise unreadable(self.path, error) from error
         size = os.fstat(self._fd).st_size
         if size != self._manifest.file_size:
             self.close()
@@ -66,17 +68,21 @@ class TensorReader(Mapping[str, np.ndarray]):
         room.value.flags.writeable = False
         return room.value
 
-    def start(self, wanted: Iterable[tuple[Placed, Room]], past_cache: bool) -> Reading:
+    def start(self, wanted: Iterable[tuple[Placed, Room]], past_cache: bool, between: bool = False) -> Reading:
         """Begins to read and check tensors that have bytes in the file, each into its room, in the background.
 
-        ``past_cache``: what is not in the page cache is not brought into it. To be left before the reader is closed.
+        ``past_cache``: what is not in the page cache is not brought into it. ``between``: what lies between all tensors of
+        the file, HDF5's own bytes, is checked too. To be left before the reader is closed.
         """
         if self._fd < 0:
             todo = "read before close(), or call deepfreeze.read again"
             raise OptionError(where=self.path, expected="an open reader", found="a closed one", todo=todo)
         if past_cache:
             self._source.allow_direct()
-        return self._extents.start([Landing(placed.spec.name, placed.offset, room.data) for placed, room in wanted])
+        landings = [Landing(placed.spec.name, placed.offset, room.data) for placed, room in wanted]
+        if between:
+            landings += [Landing("HDF5's own bytes", at, np.empty(n, np.uint8)) for at, n in self.structure.gaps()]
+        return self._extents.start(landings)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.structure.by_name)

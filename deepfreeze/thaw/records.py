@@ -8,9 +8,10 @@ import numpy as np
 
 from deepfreeze.core import names
 from deepfreeze.core.errors import CorruptError
-from deepfreeze.core.fields import DAMAGED
+from deepfreeze.core.fields import DAMAGED, read_small
 from deepfreeze.core.manifest import Manifest
 from deepfreeze.core.record import EXTENT, Record
+from deepfreeze.core.run import unreadable
 
 
 def read_record(folder: Path, manifest: Manifest, rank: int) -> Record:
@@ -18,13 +19,14 @@ def read_record(folder: Path, manifest: Manifest, rank: int) -> Record:
     file = folder / names.record_file(rank)
     entry = manifest.records[rank]
     try:
-        size = file.stat().st_size
-        if size != entry.size:  # before reading: a hostile file may be larger than memory
-            raise CorruptError(where=file, expected=f"{entry.size} bytes", found=f"{size} bytes", todo=DAMAGED)
-        record = Record.from_bytes(file.read_bytes(), file)
+        data = read_small(file, entry.size)  # a hostile file may be larger than memory
+        if len(data) != entry.size:
+            raise CorruptError(where=file, expected=f"{entry.size} bytes", found=f"{len(data)} bytes", todo=DAMAGED)
+        record = Record.from_bytes(data, file)
+    except (FileNotFoundError, NotADirectoryError):
+        raise CorruptError(where=file, expected=f"rank {rank}'s record", found="no such file", todo=DAMAGED) from None
     except OSError as error:
-        text = "no such file" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
-        raise CorruptError(where=file, expected=f"rank {rank}'s record", found=text, todo=DAMAGED) from error
+        raise unreadable(file, error) from error
     identity = record.identity
     expected = (manifest.run_id, manifest.attempt, manifest.structure, manifest.step, rank, manifest.world_size)
     found = (identity.run_id, identity.attempt, identity.structure, identity.step, identity.rank, identity.world_size)
@@ -34,7 +36,7 @@ def read_record(folder: Path, manifest: Manifest, rank: int) -> Record:
         ("CRC32C", f"{entry.crc32c:08x}", f"{record.crc32c:08x}"),
         ("extents, their bytes, private bytes",
          (entry.extents, entry.nbytes, entry.private),
-         (len(record.extents), record.nbytes, len(record.private))),
+         (len(record.extents), record.nbytes, len(record.private) + record.checksums.nbytes)),
     ]  # fmt: skip
     for what, wanted, got in pairs:
         if wanted != got:

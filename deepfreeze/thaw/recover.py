@@ -10,14 +10,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from deepfreeze.core import names
 from deepfreeze.core.errors import CorruptError, EngineError
-from deepfreeze.core.record import Record
+from deepfreeze.core.fields import UPGRADE, read_small
+from deepfreeze.core.record import MAX_RECORD, SLOT_HEADER, Record, SlotHeader
 from deepfreeze.core.run import Run
 
 log = logging.getLogger("deepfreeze")
@@ -87,22 +88,34 @@ class Finished:
 def leftover_slots(local_dir: str | os.PathLike[str]) -> list[SlotInfo]:
     """The whole slots in a run's directory of the local tier, sorted by path; [] if there is no such directory.
 
-    A slot that was being written when its process died says so in its header, and is left out.
+    A slot that was being written when its process died says so in its header, and is left out; one of a newer version of
+    DeepFreeze is a CorruptError. A directory that others
+    may write to is passed by: they could have put slots there.
     """
     import veloc_bindings
 
-    try:
-        found = sorted(name for name in os.listdir(local_dir) if names.parse_slot_file(name) is not None)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    with _own(local_dir) as folder:
+        found = [] if folder is None else sorted(n for n in os.listdir(folder) if names.parse_slot_file(n) is not None)
     slots = []
     for name in found:
         path = os.path.join(os.fspath(local_dir), name)
         try:
             slots.append(_slot(path, veloc_bindings.slot_inspect(path)))
         except veloc_bindings.EngineFault:
-            continue
+            _refuse_newer(path)
     return slots
+
+
+def _refuse_newer(path: str) -> None:
+    """CorruptError if a newer version of DeepFreeze wrote a slot: what is not understood must not be cleared."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+            SlotHeader.from_bytes(file.read(SLOT_HEADER), os.fstat(file.fileno()).st_size, path)
+    except OSError:
+        return
+    except CorruptError as error:
+        if error.todo == UPGRADE:
+            raise
 
 
 def partial_states(run: Run) -> list[PartialState]:
@@ -198,15 +211,39 @@ def finish(recovery: Recovery, run: Run) -> Finished:
 
 def clear_slots(local_dir: str | os.PathLike[str]) -> None:
     """Deletes all slots in a run's directory of the local tier, after ``finish``; half-written ones too."""
-    try:
-        found = os.listdir(local_dir)
-    except OSError:
-        return
-    for name in found:
-        if names.parse_slot_file(name) is not None:
-            # One that can't be deleted is the engine's to overwrite, or to complain about.
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(os.fspath(local_dir), name))
+    with _own(local_dir) as folder:
+        for name in [] if folder is None else os.listdir(folder):
+            if names.parse_slot_file(name) is not None:
+                # One that can't be deleted is the engine's to overwrite, or to complain about.
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _own(local_dir: str | os.PathLike[str]) -> Iterator[int | None]:
+    """A descriptor of a run's directory of the local tier, or None if there is none, or if it or the user's directory above
+    it is a symbolic link, another user's, or one that others may write to: they may lead anywhere, and hold anything."""
+    path = Path(local_dir)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.ExitStack() as opened:
+        above = None
+        for name in (path.parent, path.name):
+            try:
+                above = os.open(name, flags, dir_fd=above)
+            except (FileNotFoundError, NotADirectoryError):
+                above = None
+            except OSError as error:
+                log.warning("%s is passed by: %s", path, error.strerror)
+                above = None
+            if above is None:
+                break
+            opened.callback(os.close, above)
+            status = os.fstat(above)
+            if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+                log.warning("%s is passed by: others than user %d may write there", path, os.geteuid())
+                above = None
+                break
+        yield above
 
 
 def _completion(partials: list[PartialState], reports: list[SlotReport]) -> list[SlotReport] | None:
@@ -238,8 +275,12 @@ def _partial(run: Run, step: int, attempt: str) -> PartialState:
         if rank is None:
             continue
         try:
-            found = Record.from_bytes((folder / name).read_bytes(), folder / name).identity
-        except (OSError, CorruptError):
+            found = Record.from_bytes(read_small(folder / name, MAX_RECORD), folder / name).identity
+        except OSError:
+            continue
+        except CorruptError as error:
+            if error.todo == UPGRADE:  # what is not understood must not be cleared
+                raise
             continue
         if (found.run_id, found.attempt, found.step, found.rank) == (run.run_id, attempt, step, rank):
             ranks.setdefault((found.world_size, found.file_size, found.structure), set()).add(rank)

@@ -5,21 +5,41 @@ Uses Keras objects, imports neither Keras nor TensorFlow.
 
 from __future__ import annotations
 
+import logging
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from deepfreeze.core.errors import OptionError, StructureError
+from deepfreeze.core.errors import CorruptError, Error, NotFoundError, OptionError, StructureError
 from deepfreeze.core.keras_model import build_optimizer
 from deepfreeze.core.structure import Placed, Structure
 from deepfreeze.core.tensors import PER_RANK
 from deepfreeze.core.world import current
 from deepfreeze.thaw import memory
+from deepfreeze.thaw.fallback import Fallback
 from deepfreeze.thaw.locate import CheckpointInfo
 from deepfreeze.thaw.read import TensorReader, read, read_private
 
 _LISTED = 10  # differences named in a message
+
+log = logging.getLogger("deepfreeze")
+
+
+@dataclass
+class Ready:
+    """A checkpoint's values, read and checked, and the variables of a model that has not been changed yet."""
+
+    info: CheckpointInfo
+    _variables: dict[str, Any]  # by path, as the values
+    _values: dict[str, Any]
+
+    def assign(self) -> CheckpointInfo:
+        """Gives the model its values; once."""
+        for path in list(self._values):
+            self._variables[path].assign(self._values.pop(path))
+        return self.info
 
 
 def restore(
@@ -30,7 +50,7 @@ def restore(
     rank: int | None = None,
     world_size: int | None = None,
 ) -> CheckpointInfo:
-    """Restores ``model`` from a checkpoint (the newest for ``step=None``), written by any number of ranks.
+    """Restores ``model`` from a checkpoint (for ``step=None`` the newest that is whole), written by any number of ranks.
 
     The model must be built; its optimizer is built here if need be. A checkpoint of state "weights" restores the
     weights and leaves the optimizer and seeds alone; so does any checkpoint for a model that was not compiled.
@@ -43,10 +63,12 @@ def restore(
     the model takes from the checkpoint, and at most 64 MB more while they are read; until each variable is assigned,
     these stand beside its old value. Nothing is copied: Keras's variables take the buffers over.
 
+    With ``step=None`` an older checkpoint takes the place of one that is damaged; warnings in the log (``deepfreeze``) say
+    which and how. Rank 0 then moves the damaged one below ``RUN/damaged``, if no job holds the run's lock and the run may
+    be written to; else it is left in place. If none is whole, CorruptError is raised and nothing is moved.
+
     A file that is not in the page cache is read past it when ``world_size`` is 1; several ranks share the cache.
     """
-    from deepfreeze.core.layout_probe import probe
-
     world = current()
     rank = world.rank if rank is None else rank
     world_size = max(world.size, rank + 1) if world_size is None else world_size
@@ -58,13 +80,31 @@ def restore(
         todo = "build it first: call it on one batch, or model.build(input_shape)"
         where = f"model {model.name!r}"
         raise StructureError(where=where, expected="a model with weights", found="none yet", todo=todo)
+    if step is not None:
+        return prepare(model, run, step, rank, world_size).assign()
+    search = Fallback(run)
+    ready = _newest(search, model, rank, world_size)
+    if rank == 0:  # one is enough, and another rank's lock might be in the way of the training that begins next
+        search.offer_quarantine()
+    else:
+        search.report("left in place for rank 0")
+    if search.damages:
+        log.warning("restored step %d of %s, the newest that is whole", ready.info.step, run)
+    return ready.assign()
+
+
+def prepare(model: Any, run: str | os.PathLike[str], step: int, rank: int, world_size: int) -> Ready:
+    """The first half of ``restore``, which raises whatever it raises; the model is changed by ``assign`` alone. So several
+    ranks can agree in between."""
+    from deepfreeze.core.layout_probe import probe
+
     with read(run, step) as reader:
         structure = reader.structure
         compiled = getattr(model, "optimizer", None) is not None
         make_room = memory.for_model(model)
         rooms = {p.path: (p, make_room(p.spec)) for p in _wanted(structure, compiled) if p.spec.role != PER_RANK}
         # The threads that read go on while Keras is asked where it keeps what.
-        with reader.start(rooms.values(), past_cache=world_size == 1) as reading:
+        with reader.start(rooms.values(), past_cache=world_size == 1, between=True) as reading:
             if structure.state == "full":
                 build_optimizer(model)
             slots = {slot.path: slot for slot in probe(model, structure.state if compiled else "weights")}
@@ -73,10 +113,24 @@ def restore(
             reading.finish()
         values.update((path, room.value) for path, (_, room) in rooms.items())
         info = reader.info
-    del rooms
-    for path in [path for path in values if path in slots]:
-        slots[path].variable.assign(values.pop(path))
-    return info
+    variables = {path: slot.variable for path, slot in slots.items()}
+    return Ready(info, variables, {path: value for path, value in values.items() if path in slots})
+
+
+def _newest(search: Fallback, model: Any, rank: int, world_size: int) -> Ready:
+    """From the newest checkpoint that is whole. All ranks see the same bytes, and so take the same one."""
+    try:
+        while (step := search.next()) is not None:
+            try:
+                return prepare(model, search.path, step, rank, world_size)
+            except (CorruptError, NotFoundError) as error:
+                # What is gone was deleted by a job's retention, or moved away by another rank.
+                if isinstance(error, CorruptError) and search.run.step_path(step).exists():
+                    search.found(step, [error])
+    except Error:
+        search.report("left in place")
+        raise
+    raise search.nothing_left()
 
 
 def _wanted(structure: Structure, compiled: bool) -> list[Placed]:

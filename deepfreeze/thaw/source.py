@@ -17,6 +17,7 @@ import numpy as np
 
 from deepfreeze.core.errors import CorruptError
 from deepfreeze.core.fields import DAMAGED
+from deepfreeze.core.run import unreadable
 
 PAGE = 4096
 _libc = ctypes.CDLL(None)
@@ -95,7 +96,10 @@ class Source:
     def _buffered(self, into: np.ndarray, offset: int) -> None:
         done = 0
         while done < len(into):
-            n = os.preadv(self._fd, [into[done:].data], offset + done)
+            try:
+                n = os.preadv(self._fd, [into[done:].data], offset + done)
+            except OSError as error:
+                raise unreadable(self.path, error) from error
             if n == 0:
                 found = f"the end at byte {offset + done}"
                 raise CorruptError(where=self.path, expected=f"{self.size} bytes", found=found, todo=DAMAGED)

@@ -14,6 +14,7 @@ import numpy as np
 
 from deepfreeze.core import names
 from deepfreeze.core.errors import Error
+from deepfreeze.core.fields import open_file
 from deepfreeze.core.manifest import Manifest
 from deepfreeze.core.record import Record
 from deepfreeze.core.run import Run
@@ -61,11 +62,13 @@ class Report:
 
 
 def verify(run: str | os.PathLike[str], step: int | None = None, progress: Progress | None = None) -> Report:
-    """Checks one checkpoint (the newest for ``step=None``). NotFoundError if there is none; damage is in the report."""
+    """Checks one checkpoint (for ``step=None`` the newest, also one that lost its manifest). NotFoundError if there is none,
+    CorruptError if the run's own file is damaged; all other damage is in the report."""
     opened = Run.open(run)
-    chosen = choose(opened, None) if step is None else step
-    if chosen not in opened.step_dirs():
-        choose(opened, chosen)  # raises, naming the steps that exist
+    steps = opened.step_dirs()
+    chosen = steps[-1] if step is None and steps else step
+    if chosen is None or chosen not in steps:
+        chosen = choose(opened, chosen)  # raises, naming the steps that exist
     check = _Check(opened, chosen, progress or (lambda done, total: None))
     check.run_all()
     return Report(
@@ -132,9 +135,10 @@ class _Check:
     def _model(self, manifest: Manifest, structure: Structure | None, extents: np.ndarray) -> None:
         file = self.folder / names.MODEL_FILE
         try:
-            fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            self._add(names.MODEL_FILE, "the whole file", f"{manifest.file_size} bytes", error.strerror or str(error))
+            fd = open_file(file)
+        except (OSError, Error) as error:
+            found = error.found if isinstance(error, Error) else error.strerror or str(error)
+            self._add(names.MODEL_FILE, "the whole file", f"{manifest.file_size} bytes", found)
             return
         try:
             self.files += 1

@@ -53,6 +53,8 @@ enum class OpenMode {
   kTruncate,  // made if missing, emptied otherwise
   kDirect,    // as kUpdate, past the page cache: offsets, sizes and memory are multiples of kDirectUnit. An error where
               // the file system can't.
+  kPrivate,   // as kUpdate, for this user's eyes alone (0600). An error if it is anything but a file of the user's that
+              // has this one name: where others may write, it could be made a name of something else.
 };
 
 constexpr uint64_t kDirectUnit = 4096;
@@ -61,6 +63,7 @@ struct FileInfo {
   bool exists = false;
   bool is_directory = false;  // false for a symbolic link, which is never followed
   uint32_t uid = 0;
+  uint32_t mode = 0;  // the permission bits
   uint64_t size = 0;
 };
 

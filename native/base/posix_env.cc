@@ -47,6 +47,33 @@ bool Touch(char* data, uint64_t size) {
 #endif
 }
 
+// No file or directory is ever writable for everybody, whatever the umask: batch systems and containers start jobs with
+// 000, and a checkpoint that anyone may change is nobody's. All else is left to the umask.
+constexpr mode_t kFileMode = 0664, kNotForAll = ~mode_t{S_IWOTH};
+constexpr mode_t kPrivateMode = 0600;
+
+// What OpenMode::kPrivate promises of a regular file.
+Status CheckPrivate(int fd, const std::string& path) {
+  struct stat info;
+  DF_RETURN_IF_ERROR(Result(::fstat(fd, &info), "fstat", path));
+  if (info.st_uid != ::geteuid() || info.st_nlink != 1) {
+    return Status::FourPart(Code::kIo, path, "a file of user " + std::to_string(::geteuid()) + " with this one name",
+                            "one of user " + std::to_string(info.st_uid) + " with " + std::to_string(info.st_nlink),
+                            "Remove it, or choose another local directory");
+  }
+  return (info.st_mode & 07777) == kPrivateMode ? Status() : Result(::fchmod(fd, kPrivateMode), "fchmod", path);
+}
+
+// What is read must end, and have a size.
+Status CheckRegular(int fd, const std::string& path, OpenMode mode) {
+  struct stat info;
+  DF_RETURN_IF_ERROR(Result(::fstat(fd, &info), "fstat", path));
+  if (S_ISREG(info.st_mode)) return {};
+  return Status::FourPart(mode == OpenMode::kRead ? Code::kCorrupt : Code::kIo, path, "a file",
+                          S_ISDIR(info.st_mode) ? "a directory" : "a pipe, a device or a socket",
+                          "Remove it; this library did not make it");
+}
+
 class PosixFile final : public File {
  public:
   PosixFile(std::string path, int fd) : File(std::move(path)), fd_(fd) {}
@@ -145,14 +172,25 @@ class PosixFile final : public File {
 class PosixEnv final : public Env {
  public:
   Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override {
-    int flags = O_CLOEXEC | O_NOFOLLOW;
+    // Not to wait: a FIFO that somebody put in a file's place would keep whoever opens it for ever.
+    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     if (mode == OpenMode::kRead) flags |= O_RDONLY;
     if (mode == OpenMode::kUpdate) flags |= O_RDWR | O_CREAT;
     if (mode == OpenMode::kTruncate) flags |= O_RDWR | O_CREAT | O_TRUNC;
     if (mode == OpenMode::kDirect) flags |= O_RDWR | O_CREAT | O_DIRECT;
-    const int fd = Retry([&] { return ::open(path.c_str(), flags, 0666); });
+    const bool is_private = mode == OpenMode::kPrivate;
+    if (is_private) flags |= O_RDWR | O_CREAT;
+    const auto open = [&] { return ::open(path.c_str(), flags, is_private ? kPrivateMode : kFileMode); };
+    int fd = Retry(open);
+    if (fd < 0 && errno == EWOULDBLOCK) {  // a regular file that another process has a lease on
+      flags &= ~O_NONBLOCK;
+      fd = Retry(open);
+    }
     if (fd < 0) return Status::FromErrno(errno, "open", path);
-    *file = std::make_unique<PosixFile>(path, fd);
+    auto opened = std::make_unique<PosixFile>(path, fd);
+    DF_RETURN_IF_ERROR(CheckRegular(fd, path, mode));
+    if (is_private) DF_RETURN_IF_ERROR(CheckPrivate(fd, path));
+    *file = std::move(opened);
     return {};
   }
 
@@ -165,6 +203,7 @@ class PosixEnv final : public Env {
     info->exists = true;
     info->is_directory = S_ISDIR(raw.st_mode);
     info->uid = raw.st_uid;
+    info->mode = raw.st_mode & 07777;
     info->size = static_cast<uint64_t>(raw.st_size);
     return {};
   }
@@ -191,7 +230,7 @@ class PosixEnv final : public Env {
   }
 
   Status MakeDir(const std::string& path, uint32_t mode) override {
-    if (::mkdir(path.c_str(), mode) == 0 || errno == EEXIST) return {};
+    if (::mkdir(path.c_str(), mode & kNotForAll) == 0 || errno == EEXIST) return {};
     return Status::FromErrno(errno, "mkdir", path);
   }
 

@@ -31,6 +31,9 @@ static_assert(static_cast<int>(Code::kOk) == DF_OK && static_cast<int>(Code::kIn
               static_cast<int>(Code::kIncomplete) == DF_INCOMPLETE && static_cast<int>(Code::kClosed) == DF_CLOSED &&
               static_cast<int>(Code::kDiverged) == DF_DIVERGED);
 
+// How long closing waits for calls that are under way; a chunk takes no longer on any store that works.
+constexpr uint64_t kClosePatienceMs = 30000;
+
 thread_local std::string last_error;
 
 void SetError(const char* message) noexcept {
@@ -223,7 +226,17 @@ int df_engine_drain(df_engine* engine, uint64_t timeout_ms) {
 
 int df_engine_close(df_engine* engine) {
   return Guard([&]() -> Status {
-    if (engine != nullptr && Forked(engine)) return {};  // the copy's memory goes with the child
+    if (engine == nullptr || Forked(engine)) return {};  // the copy's memory goes with the child
+    std::string where;
+    const uint64_t patience_ms = std::min(engine->engine->options().commit_timeout_ms, kClosePatienceMs);
+    if (!engine->engine->Stop(patience_ms, &where)) {
+      // Its threads still use it: it stays for as long as the process does.
+      return Status::FourPart(
+          Code::kTimeout, "close", "the engine's threads to end",
+          where + " in a call to the system that did not return for " + std::to_string(patience_ms) + " ms",
+          "The store hangs; what was in flight may be lost. The threads are left behind, and what "
+          "they read must stay in memory");
+    }
     delete engine;
     return {};
   });

@@ -4,12 +4,15 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/thread.h"
 #include "engine/checksum.h"
 
 namespace deepfreeze {
 namespace {
+
+constexpr uint64_t kForEver = ~uint64_t{0};
 
 // While it lives, new threads are born with all signals blocked: the host's handlers belong to the host's threads.
 class BlockSignals {
@@ -43,42 +46,60 @@ Engine::Engine(const Options& options, Env* env)
   publisher_ = std::make_unique<Publisher>(context, retention_.get());
   committer_ = std::make_unique<Committer>(context, retention_.get());
   try {
-    threads_.reserve(4);
-    if (slots_ != nullptr) {
-      threads_.emplace_back([this] {
-        BecomeBackgroundThread("df-local", options_.nice);
-        local_writer_->Run();
-      });
-    }
-    threads_.emplace_back([this] {
-      BecomeBackgroundThread("df-transfer", options_.nice);
-      transfer_->Run();
-    });
-    threads_.emplace_back([this] {
-      BecomeBackgroundThread("df-publish", options_.nice);
-      publisher_->Run();
-    });
-    threads_.emplace_back([this] {
-      BecomeBackgroundThread("df-commit", options_.nice);
-      committer_->Run();
-    });
+    if (slots_ != nullptr) Start("df-local", local_writer_.get());
+    Start("df-transfer", transfer_.get());
+    Start("df-publish", publisher_.get());
+    Start("df-commit", committer_.get());
   } catch (...) {  // the system gives no more threads
-    Stop();
+    Stop(kForEver, nullptr);
+    throw;
+  }
+}
+
+template <typename Stage>
+void Engine::Start(const char* name, Stage* stage) {
+  threads_.push_back(Thread{name, false, {}});
+  Thread* thread = &threads_.back();
+  try {
+    thread->thread = std::thread([this, thread, stage] {
+      BecomeBackgroundThread(thread->name, options_.nice);
+      stage->Run();
+      std::lock_guard<std::mutex> lock(mutex_);
+      thread->ended = true;
+      thread_ended_.notify_all();
+    });
+  } catch (...) {
+    threads_.pop_back();
     throw;
   }
 }
 
 Engine::~Engine() {
-  Stop();
+  Stop(kForEver, nullptr);
   if (slots_ == nullptr) return;
   for (const uint32_t slot : table_.IdleSlots()) slots_->Remove(slot);
 }
 
-void Engine::Stop() {
+bool Engine::Stop(uint64_t timeout_ms, std::string* where) {
   table_.Stop();
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto ended = [this] {
+      return std::all_of(threads_.begin(), threads_.end(), [](const Thread& thread) { return thread.ended; });
+    };
+    if (timeout_ms == kForEver) {
+      thread_ended_.wait(lock, ended);
+    } else if (!thread_ended_.wait_for(lock, std::chrono::milliseconds(timeout_ms), ended)) {
+      for (const Thread& thread : threads_) {
+        if (!thread.ended) *where += (where->empty() ? "" : ", ") + std::string(thread.name);
+      }
+      return false;
+    }
+  }
   capture_memory_->Stop();
-  for (std::thread& thread : threads_) thread.join();
+  for (Thread& thread : threads_) thread.thread.join();
   threads_.clear();
+  return true;
 }
 
 namespace {

@@ -3,7 +3,11 @@
 #ifndef DEEPFREEZE_ENGINE_ENGINE_H_
 #define DEEPFREEZE_ENGINE_ENGINE_H_
 
+#include <condition_variable>
+#include <list>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -25,6 +29,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  const Options& options() const { return options_; }
+
   // Checks the regions against each other and the file; takes nothing if they are wrong.
   Status Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms);
   // Once: fixes the regions (all but their data) of every capture into the engine's own memory.
@@ -36,8 +42,10 @@ class Engine {
   Status Wait(int64_t step, int level, uint64_t timeout_ms) { return table_.Wait(step, level, timeout_ms); }
   Status Drain(uint64_t timeout_ms) { return table_.Drain(timeout_ms); }
   std::vector<Report> Poll(size_t capacity) { return table_.Poll(capacity); }
-  // Ends every wait and joins the threads; the destructor does it otherwise.
-  void Stop();
+  // Ends every wait, and waits until all threads have noticed. False: after timeout_ms some are still in a call to the
+  // system, on a store that hangs, and *where says which. The engine must not be destroyed then: the destructor would
+  // wait for them.
+  bool Stop(uint64_t timeout_ms, std::string* where);
 
  private:
   const Options options_;
@@ -52,7 +60,17 @@ class Engine {
   std::unique_ptr<Transfer> transfer_;
   std::unique_ptr<Publisher> publisher_;
   std::unique_ptr<Committer> committer_;
-  std::vector<std::thread> threads_;
+  struct Thread {
+    const char* name;
+    bool ended = false;
+    std::thread thread;
+  };
+  template <typename Stage>
+  void Start(const char* name, Stage* stage);
+
+  std::mutex mutex_;  // guards Thread::ended
+  std::condition_variable thread_ended_;
+  std::list<Thread> threads_;
 };
 
 }  // namespace deepfreeze

@@ -272,6 +272,12 @@ uint32_t JobTable::HeldLocked() const {
   return held;
 }
 
+uint32_t JobTable::BacklogRoomLocked() const {
+  uint32_t room = in_flight_ + static_cast<uint32_t>(slot_jobs_.size());
+  for (const auto& [step, job] : jobs_) room -= !job->done() && room > 0 ? 1 : 0;
+  return room;
+}
+
 double JobTable::SinceLocked(const Job& job) const {
   return static_cast<double>(env_->NowMicros() - job.submitted_us) * 1e-6;
 }

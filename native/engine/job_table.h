@@ -111,6 +111,10 @@ class JobTable {
   void FreeSlotsLocked();
   void ForgetLocked();
   uint32_t HeldLocked() const;
+  // Whether one more job keeps within the bounds of what is held in memory and of what is not yet committed: without a
+  // local tier, whose slots are one bound of the backlog, partial directories would pile up.
+  bool RoomLocked() const { return HeldLocked() < in_flight_ && BacklogRoomLocked() > 0; }
+  uint32_t BacklogRoomLocked() const;
   double SinceLocked(const Job& job) const;
   std::string DescribeLocked(const Job& job) const;
 

@@ -33,7 +33,7 @@ Status JobTable::Submit(JobRef job, bool captured, uint64_t timeout_ms) {
   } else {
     ++memory_wanted_;
     ReleaseWantedLocked();
-    const bool room = changed_.wait_until(lock, deadline, [&] { return stopping_ || HeldLocked() < in_flight_; });
+    const bool room = changed_.wait_until(lock, deadline, [&] { return stopping_ || RoomLocked(); });
     --memory_wanted_;
     if (stopping_) return Closed();
     if (!room) {
@@ -87,7 +87,7 @@ Status JobTable::ReserveSlot(uint64_t timeout_ms, uint32_t* slot) {
 
 Status JobTable::ReserveBuffer(uint64_t timeout_ms, uint32_t* buffer) {
   return Reserve(timeout_ms, [&](const JobRef& job) {
-    if (HeldLocked() >= in_flight_) return false;
+    if (!RoomLocked()) return false;
     const auto free = std::find(buffer_jobs_.begin(), buffer_jobs_.end(), nullptr);
     if (free == buffer_jobs_.end()) return false;
     *free = job;
@@ -107,7 +107,7 @@ uint32_t JobTable::Room(bool in_slots) const {
   // What is whole on the local tier gives its memory up when it is wanted.
   uint32_t held = reserved_ != nullptr && reserved_->in_flight() ? 1 : 0;
   for (const auto& [step, job] : jobs_) held += job->in_flight() && !job->on_slot ? 1 : 0;
-  return in_flight_ - std::min(in_flight_, held);
+  return std::min(in_flight_ - std::min(in_flight_, held), BacklogRoomLocked());
 }
 
 void JobTable::Bind(char* base, uint64_t size) {

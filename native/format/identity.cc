@@ -37,6 +37,10 @@ Status DecodeIdentity(const char* from, const std::string& where, Identity* iden
     return Malformed(where, "a rank below the world size",
                      "rank " + std::to_string(identity->rank) + " of " + std::to_string(identity->world));
   }
+  if (identity->file_size == 0 || identity->file_size > kMaxFileSize) {
+    return Malformed(where, "a model file of 1 to " + std::to_string(kMaxFileSize) + " bytes",
+                     std::to_string(identity->file_size));
+  }
   return {};
 }
 

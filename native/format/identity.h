@@ -15,6 +15,8 @@ namespace deepfreeze {
 constexpr uint32_t kFormatVersion = 1;
 constexpr size_t kIdentityOffset = 16;
 constexpr size_t kIdentitySize = 96;
+// What the system's calls take as an offset. Below it no sum of offsets and sizes of a checked file can wrap around.
+constexpr uint64_t kMaxFileSize = ~uint64_t{0} >> 1;
 
 struct Identity {
   Id run_id{};

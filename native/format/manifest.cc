@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/crc32c.h"
+#include "format/record.h"
 
 namespace deepfreeze {
 namespace {
@@ -35,6 +36,18 @@ std::string Body(const Manifest& manifest) {
             (i + 1 < manifest.records.size() ? "\"},\n" : "\"}\n");
   }
   return text + "  ],\n";
+}
+
+// What the numbers say together: the records are of sizes that records have, and their extents make up the file.
+bool Consistent(const Manifest& manifest) {
+  const uint64_t file_size = manifest.identity.file_size;
+  uint64_t left = file_size;
+  for (const ManifestRecord& r : manifest.records) {
+    uint64_t size = 0;
+    if (r.bytes > left || !RecordSize(r.extents, r.private_size, &size) || size != r.size) return false;
+    left -= r.bytes;
+  }
+  return left == 0 && file_size > 0 && file_size <= kMaxFileSize && manifest.records.size() == manifest.identity.world;
 }
 
 // Takes the text apart token by token; remembers whether all went well.
@@ -133,7 +146,7 @@ Status DecodeManifest(const std::string& bytes, const std::string& where, Manife
     manifest->records.push_back(r);
   }
   // Encoding again and comparing checks everything that was not looked at above, the checksum included.
-  if (!scan.ok() || manifest->records.size() != id.world || EncodeManifest(*manifest) != bytes) {
+  if (!scan.ok() || !Consistent(*manifest) || EncodeManifest(*manifest) != bytes) {
     return Malformed(where, "a manifest of format version 1 with a right checksum", "other bytes");
   }
   return {};

@@ -8,28 +8,33 @@ namespace deepfreeze {
 namespace {
 
 constexpr char kMagic[] = "DFRECORD";
-constexpr size_t kHeader = 128;
-constexpr size_t kEntry = 24;
 
 }  // namespace
 
+bool RecordSize(uint64_t extents, uint64_t private_size, uint64_t* size) {
+  constexpr uint64_t kRoom = kMaxRecordSize - kRecordHeader - 4;
+  if (extents > kRoom / kRecordEntry || private_size > kRoom - kRecordEntry * extents) return false;
+  *size = kRecordHeader + kRecordEntry * extents + private_size + 4;
+  return true;
+}
+
 std::string EncodeRecord(const Record& record) {
   const size_t n = record.extents.size();
-  const size_t size = kHeader + kEntry * n + record.private_data.size() + 4;
+  const size_t size = kRecordHeader + kRecordEntry * n + record.private_data.size() + 4;
   std::string bytes(size, '\0');
   char* to = bytes.data();
   std::memcpy(to, kMagic, 8);
   Put32(to + 8, kFormatVersion);
-  Put32(to + 12, kHeader);
+  Put32(to + 12, kRecordHeader);
   EncodeIdentity(record.identity, static_cast<uint32_t>(n), to + kIdentityOffset);
   Put64(to + 112, record.private_data.size());
   Put64(to + 120, size);
-  char* entry = to + kHeader;
+  char* entry = to + kRecordHeader;
   for (const Extent& extent : record.extents) {
     Put64(entry, extent.file_offset);
     Put64(entry + 8, extent.size);
     Put32(entry + 16, extent.crc);
-    entry += kEntry;
+    entry += kRecordEntry;
   }
   std::memcpy(entry, record.private_data.data(), record.private_data.size());
   Put32(to + size - 4, Crc32c(0, to, size - 4));
@@ -39,10 +44,10 @@ std::string EncodeRecord(const Record& record) {
 Status DecodeRecord(const std::string& bytes, const std::string& where, Record* record) {
   const char* from = bytes.data();
   const uint64_t size = bytes.size();
-  if (size < kHeader + 4 || std::memcmp(from, kMagic, 8) != 0) {
+  if (size < kRecordHeader + 4 || std::memcmp(from, kMagic, 8) != 0) {
     return Malformed(where, "a record", "other bytes, or too few of them");
   }
-  if (Get32(from + 8) != kFormatVersion || Get32(from + 12) != kHeader) {
+  if (Get32(from + 8) != kFormatVersion || Get32(from + 12) != kRecordHeader) {
     return Malformed(where, "format version 1", "version " + std::to_string(Get32(from + 8)));
   }
   const uint32_t crc = Crc32c(0, from, size - 4);
@@ -52,16 +57,17 @@ Status DecodeRecord(const std::string& bytes, const std::string& where, Record* 
   uint32_t n = 0;
   DF_RETURN_IF_ERROR(DecodeIdentity(from + kIdentityOffset, where, &record->identity, &n));
   const uint64_t private_size = Get64(from + 112);
-  if (Get64(from + 120) != size || private_size > size || kHeader + kEntry * uint64_t{n} + private_size + 4 != size ||
+  uint64_t wanted = 0;
+  if (!RecordSize(n, private_size, &wanted) || wanted != size || Get64(from + 120) != size ||
       uint64_t{record->identity.hashes} * 4 > private_size) {
     return Malformed(where, "a size that agrees with its counts", std::to_string(size) + " bytes");
   }
   record->extents.resize(n);
-  const char* entry = from + kHeader;
+  const char* entry = from + kRecordHeader;
   for (Extent& extent : record->extents) {
     extent = Extent{Get64(entry), Get64(entry + 8), Get32(entry + 16)};
     if (Get32(entry + 20) != 0) return Malformed(where, "zero after an extent", "something else");
-    entry += kEntry;
+    entry += kRecordEntry;
   }
   record->private_data.assign(entry, private_size);
   return CheckExtents(record->extents, record->identity.file_size, where);

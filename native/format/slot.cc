@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/crc32c.h"
+#include "format/record.h"
 
 namespace deepfreeze {
 namespace {
@@ -80,7 +81,9 @@ Status DecodeSlotHeader(const std::string& bytes, uint64_t slot_size, const std:
   header->private_crc = Get32(from + 156);
   bool zero = true;
   for (size_t i = 160; i < kSlotHeaderSize - 4; ++i) zero = zero && from[i] == 0;
-  const bool fits = header->private_size <= slot_size &&
+  // Its record must be one that can be read: bounds what a reader of a sparse file allocates, too.
+  uint64_t record_size = 0;
+  const bool fits = RecordSize(header->extents, header->private_size, &record_size) &&
                     uint64_t{header->identity.hashes} * 4 <= header->private_size && header->data_size <= slot_size &&
                     header->data_offset <= slot_size - header->data_size;
   if (!zero || !fits || Get64(from + 112) != kSlotTableOffset ||

@@ -4,6 +4,11 @@
 #include "format/names.h"
 
 namespace deepfreeze {
+namespace {
+
+constexpr uint32_t kOthersWrite = 022;
+
+}  // namespace
 
 SlotStore::SlotStore(Env* env, const std::string& local_dir, const Id& run_id, uint32_t rank, uint32_t slots)
     : env_(env),
@@ -21,10 +26,18 @@ Status SlotStore::MakeDirectory() {
     // Node-local storage is shared with other users, who could have made the name first, also as a symbolic link.
     FileInfo info;
     DF_RETURN_IF_ERROR(env_->Stat(directory, &info));
-    if (!info.is_directory || info.uid != env_->UserId()) {
-      return Status::FourPart(Code::kIo, directory, "a directory of user " + std::to_string(env_->UserId()),
-                              info.is_directory ? "one of user " + std::to_string(info.uid) : "something else",
-                              "Remove it, or choose another local directory");
+    std::string found;
+    if (!info.is_directory) {
+      found = "something else";
+    } else if (info.uid != env_->UserId()) {
+      found = "one of user " + std::to_string(info.uid);
+    } else if ((info.mode & kOthersWrite) != 0) {
+      found = "one that others may write to";
+    }
+    if (!found.empty()) {
+      return Status::FourPart(Code::kIo, directory,
+                              "a directory of user " + std::to_string(env_->UserId()) + " that nobody else writes to",
+                              found, "Remove it, or choose another local directory");
     }
   }
   directory_made_ = true;
@@ -34,7 +47,7 @@ Status SlotStore::MakeDirectory() {
 Status SlotStore::Open(uint32_t slot) {
   if (!directory_made_) DF_RETURN_IF_ERROR(MakeDirectory());
   std::unique_ptr<File>& file = slots_[slot].file;
-  return file == nullptr ? env_->Open(path(slot), OpenMode::kUpdate, &file) : Status();
+  return file == nullptr ? env_->Open(path(slot), OpenMode::kPrivate, &file) : Status();
 }
 
 // From here until Finish a reader must see that the slot is not whole.

@@ -14,7 +14,7 @@
 namespace deepfreeze {
 namespace {
 
-constexpr uint64_t kMaxManifest = uint64_t{1} << 30;
+constexpr uint64_t kMaxManifest = uint64_t{64} << 20;
 constexpr size_t kBlock = size_t{1} << 20;
 
 // Compares the checksums of all ranks, as they come.

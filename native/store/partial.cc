@@ -1,6 +1,7 @@
 #include "store/partial.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "format/names.h"
 
@@ -42,7 +43,9 @@ Status PartialWriter::Sync() {
 Status PartialWriter::Publish(const Record& record) {
   DF_RETURN_IF_ERROR(ReplaceFile(env_, Join(directory_, RecordName(record.identity.rank)), EncodeRecord(record), true));
   // Makes the names durable: the record's, and the model file's if this rank made it.
-  return env_->SyncDir(directory_);
+  const Status synced = env_->SyncDir(directory_);
+  // It was the last record, and rank 0 has committed the step meanwhile: it has synced the names, under another one.
+  return synced.error() == ENOENT ? Status() : synced;
 }
 
 Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity, const std::string& message) {

@@ -12,6 +12,10 @@
 namespace deepfreeze {
 
 Status RemoveTree(Env* env, const std::string& path) {
+  // A symbolic link is removed, never followed: what it leads to is not the run's.
+  FileInfo top;
+  DF_RETURN_IF_ERROR(env->Stat(path, &top));
+  if (top.exists && !top.is_directory) return env->Unlink(path);
   std::vector<std::string> names;
   bool exists = false;
   DF_RETURN_IF_ERROR(env->List(path, &names, &exists));

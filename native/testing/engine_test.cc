@@ -86,7 +86,8 @@ void CloseAtAnyTime() {
     });
     std::this_thread::sleep_for(std::chrono::microseconds(us));
     CHECK(engine.Wait(99999999, DF_LOCAL, 0).code() == Code::kInvalid);
-    engine.Stop();  // what closing does first; the submit must come back
+    std::string where;
+    CHECK(engine.Stop(kLong, &where));  // what closing does first; the submit must come back
     blocked.join();
   }
 }

@@ -92,6 +92,11 @@ bool ParseAction(const std::string& text, Fault* fault) {
     fault->argument = std::strtoull(argument.c_str(), nullptr, 10);
     return !argument.empty();
   }
+  if (word == "jump") {
+    fault->action = Action::kJump;
+    fault->argument = static_cast<uint64_t>(std::strtoll(argument.c_str(), nullptr, 10));
+    return !argument.empty();
+  }
   constexpr std::pair<const char*, Action> kPlain[] = {
       {"kill-before", Action::kKillBefore}, {"kill-after", Action::kKillAfter},
       {"kill-half", Action::kKillHalf},     {"short", Action::kShort},
@@ -160,6 +165,9 @@ FaultEnv::Verdict FaultEnv::Before(const char* op, const std::string& path) {
       case Action::kDelay:
         base_->SleepMillis(fault.argument);
         break;
+      case Action::kJump:
+        verdict.jump = static_cast<int64_t>(fault.argument);
+        break;
       case Action::kStop:
         Log(line);
         raise(SIGSTOP);
@@ -201,6 +209,14 @@ uint64_t FaultEnv::seen() {
 void FaultEnv::Wrote(const std::string& path, uint64_t offset, uint64_t n) {
   std::lock_guard<std::mutex> lock(mutex_);
   last_writes_[path] = {offset, n};
+}
+
+void FaultEnv::Forget(const std::string& path) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const std::string below = path + "/";
+  last_writes_.erase(path);
+  auto at = last_writes_.lower_bound(below);
+  while (at != last_writes_.end() && at->first.compare(0, below.size(), below) == 0) at = last_writes_.erase(at);
 }
 
 void FaultEnv::Lose(File* file) {
@@ -251,7 +267,12 @@ Status FaultEnv::List(const std::string& path, std::vector<std::string>* names, 
   DF_AROUND("list", path, List(path, names, exists));
 }
 Status FaultEnv::Rename(const std::string& from, const std::string& to) {
-  DF_AROUND("rename", from + " to " + to, Rename(from, to));
+  const Verdict verdict = Before("rename", from + " to " + to);
+  DF_RETURN_IF_ERROR(verdict.fail);
+  Status status = base_->Rename(from, to);
+  if (status.ok()) Forget(from);
+  After(verdict);
+  return status;
 }
 Status FaultEnv::MakeDir(const std::string& path, uint32_t mode) { DF_AROUND("mkdir", path, MakeDir(path, mode)); }
 Status FaultEnv::Unlink(const std::string& path) { DF_AROUND("unlink", path, Unlink(path)); }

@@ -1,14 +1,15 @@
 // An Env that fails, cuts short, delays, stops, throws or kills the process at chosen calls. For tests only.
 //
 // A plan is a list of ACTION:OP:SUBSTRING:NTH separated by commas.
-//   ACTION     kill-before | kill-after | kill-half | fail=ERRNO | lose=ERRNO | short | delay=MS | sigstop |
+//   ACTION     kill-before | kill-after | kill-half | fail=ERRNO | lose=ERRNO | short | delay=MS | jump=SECONDS |
+//   sigstop |
 //              no-memory (throws std::bad_alloc)
 //              kill-half does half of a pwrite first, elsewhere it is kill-before; short does half of a pread or
 //              pwrite. lose is what Linux does when a sync fails: what was written last to that file is gone, and the
-//              next sync knows nothing of it.
+//              next sync knows nothing of it. jump sets the clock of the op `clock` forth or back.
 //   OP         * (any), or one of
 //              open pread pwrite fdatasync fsync ftruncate fallocate mmap close rename mkdir unlink rmdir list stat
-//              fsync_dir
+//              fsync_dir clock
 //   SUBSTRING  of the path ("FROM to TO" of a rename); empty: any
 //   NTH        the call it happens at, counted from 1 over the calls that match; "N+": from there on
 //
@@ -27,7 +28,7 @@
 namespace deepfreeze {
 
 struct Fault {
-  enum class Action { kKillBefore, kKillAfter, kKillHalf, kFail, kLose, kShort, kDelay, kStop, kThrow };
+  enum class Action { kKillBefore, kKillAfter, kKillHalf, kFail, kLose, kShort, kDelay, kJump, kStop, kThrow };
   Action action = Action::kFail;
   std::string text;       // the action as it was written
   uint64_t argument = 0;  // errno or milliseconds
@@ -58,7 +59,7 @@ class FaultEnv final : public Env {
   char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
   uint64_t NowMicros() override { return base_->NowMicros(); }
-  int64_t WallSeconds() override { return base_->WallSeconds(); }
+  int64_t WallSeconds() override { return base_->WallSeconds() + Before("clock", "").jump; }
   void SleepMillis(uint64_t ms) override { base_->SleepMillis(ms); }
   uint32_t UserId() override { return base_->UserId(); }
   int64_t ProcessId() override { return base_->ProcessId(); }
@@ -67,6 +68,7 @@ class FaultEnv final : public Env {
   struct Verdict {
     Status fail;
     bool lose = false;
+    int64_t jump = 0;
     bool half = false;       // do half of it
     std::string kill_after;  // the log's line, if the process is to die after the call
   };
@@ -82,6 +84,8 @@ class FaultEnv final : public Env {
   void Lose(File* file);
 
  private:
+  // The file or directory has another name now: a job of days must not remember every name there was.
+  void Forget(const std::string& path);
   [[noreturn]] void Kill(const std::string& line);
   void Log(const std::string& line);
 

@@ -1,12 +1,6 @@
 // Every system call of a job fails once, in every way that calls fail. Whatever it is: every wait comes back, what
 // counts as a checkpoint is right, and the next one after the fault succeeds.
-#include <signal.h>
-#include <sys/stat.h>
-
-#include <atomic>
-#include <chrono>
-#include <cstring>
-#include <thread>
+#include <cstdio>
 
 #include "deepfreeze/deepfreeze.h"
 #include "engine/engine.h"
@@ -31,6 +25,7 @@ struct Job {
   std::vector<std::string> data;
   std::vector<std::unique_ptr<FaultEnv>> envs;
   std::vector<std::unique_ptr<Engine>> engines;
+  std::string failures;  // what all ranks were told
 
   // One rank's calls go wrong.
   Job(uint32_t world, uint32_t victim, const std::string& plan, uint64_t commit_timeout_ms) {
@@ -71,6 +66,7 @@ struct Job {
     for (auto& engine : engines) {
       const Status status = engine->Wait(step, DF_EXTERNAL, kLong);
       CHECK(status.code() != Code::kTimeout && status.code() != Code::kClosed);
+      if (!status.ok()) failures += "  " + status.message() + "\n";
       committed = committed && status.ok();
     }
     return committed;
@@ -90,6 +86,7 @@ struct Job {
 struct Outcome {
   bool reached = false;  // the job came to that call
   int failed = 0;        // steps
+  std::string failures;
 };
 
 Outcome Run(uint32_t world, uint32_t victim, const std::string& action, uint64_t nth, const std::string& onwards) {
@@ -102,6 +99,7 @@ Outcome Run(uint32_t world, uint32_t victim, const std::string& action, uint64_t
     outcome.failed += committed ? 0 : 1;
   }
   outcome.reached = job.envs[victim]->seen() >= nth;
+  outcome.failures = job.failures;
   job.envs[victim]->Heal();
   job.Submit(kSteps + 1);
   CHECK(job.Ended(kSteps + 1));
@@ -118,8 +116,8 @@ void EveryCallMayGoWrong(uint32_t world, uint32_t victim, const char* action, in
     const Outcome outcome = Run(world, victim, action, nth, "");
     if (!outcome.reached) break;
     if (outcome.failed > most_failed) {
-      std::fprintf(stderr, "%s at call %d of rank %u of %u: %d steps failed\n", action, static_cast<int>(nth), victim,
-                   world, outcome.failed);
+      std::fprintf(stderr, "%s at call %d of rank %u of %u: %d steps failed:\n%s", action, static_cast<int>(nth),
+                   victim, world, outcome.failed, outcome.failures.c_str());
       std::exit(1);
     }
     ++points;
@@ -151,29 +149,6 @@ void AFailedSyncIsTakenForLostData() {
   }
 }
 
-// A signal whose handler does not restart calls, in the middle of one.
-void InterruptedCallsAreMadeAgain() {
-  struct sigaction action;
-  std::memset(&action, 0, sizeof(action));
-  static std::atomic<int> handled{0};
-  action.sa_handler = [](int) { ++handled; };
-  CHECK(sigaction(SIGUSR1, &action, nullptr) == 0);
-  TemporaryDir directory;
-  const std::string path = directory.path() + "/fifo";
-  CHECK(mkfifo(path.c_str(), 0600) == 0);
-  std::thread reader([&] {
-    std::unique_ptr<File> file;
-    CHECK_OK(Env::Posix()->Open(path, OpenMode::kRead, &file));  // blocks until there is a writer
-  });
-  while (handled < 5) {
-    pthread_kill(reader.native_handle(), SIGUSR1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  std::unique_ptr<File> writer;
-  CHECK_OK(Env::Posix()->Open(path, OpenMode::kUpdate, &writer));
-  reader.join();
-}
-
 }  // namespace
 }  // namespace deepfreeze
 
@@ -189,5 +164,4 @@ int main() {
   for (const char* action : {"fail=EIO", "fail=ENOSPC", "fail=EROFS"})
     AStoreThatIsBrokenFromACallOnIsLeftBehind(action);
   AFailedSyncIsTakenForLostData();
-  InterruptedCallsAreMadeAgain();
 }

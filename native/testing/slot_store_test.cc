@@ -1,5 +1,8 @@
 #include "local/slot_store.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "base/crc32c.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
@@ -45,10 +48,32 @@ void ShortWritesAreContinued() {
   CHECK_OK(OpenSlot(&env, store.path(0), &slot));
 }
 
+void OnlyAPrivateFileIsWrittenTo() {
+  TemporaryDir local;
+  SlotStore store(Env::Posix(), local.path(), Id{}, 0, 2);
+  Sample sample;
+  const mode_t before = ::umask(0);
+  CHECK_OK(sample.Write(&store));
+  ::umask(before);
+  struct stat info;
+  CHECK(::stat(store.path(0).c_str(), &info) == 0 && (info.st_mode & 07777) == 0600);
+  CHECK(::stat(store.directory().c_str(), &info) == 0 && (info.st_mode & 07777) == 0700);
+  store.Close(0);
+  // The second slot's name leads to the first one's file.
+  CHECK(::link(store.path(0).c_str(), store.path(1).c_str()) == 0);
+  CHECK(store.Begin(1, sample.layout.file_size()).code() == Code::kIo);
+  WholeSlot slot;
+  CHECK_OK(OpenSlot(Env::Posix(), store.path(0), &slot));
+  CHECK(::unlink(store.path(1).c_str()) == 0 && ::symlink(store.path(0).c_str(), store.path(1).c_str()) == 0);
+  CHECK(store.Begin(1, sample.layout.file_size()).code() == Code::kIo);
+  CHECK_OK(OpenSlot(Env::Posix(), store.path(0), &slot));
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
 int main() {
   deepfreeze::SlotIsWholeOnlyBetweenFinishAndBegin();
   deepfreeze::ShortWritesAreContinued();
+  deepfreeze::OnlyAPrivateFileIsWrittenTo();
 }

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from deepfreeze.cli.main import main
+from deepfreeze.core.run import Run
 from tests.support import files
 
 
@@ -33,6 +34,24 @@ def test_ls_names_what_does_not_count(run, capsys):
     assert main(["ls", str(run)]) == 0
     out = capsys.readouterr().out
     assert "damaged, not counted: step 40" in out and "unfinished: step 50" in out
+
+
+def test_ls_names_what_was_damaged_and_moved(run, capsys):
+    files.flip(run / "step-0000000005" / "manifest.json", 20)
+    for step in (5, 40):
+        Run.open(run).quarantine(step)
+    assert main(["ls", str(run)]) == 1
+    assert "damaged, moved to damaged/: step 5, 40\n" in capsys.readouterr().out
+    assert main(["ls", "--json", str(run)]) == 1
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_damaged_run_file_is_named(run, capsys):
+    files.write_run(run, signed=True)
+    files.flip(run / "run.json", 30)
+    for command in ("ls", "verify"):
+        assert main([command, str(run)]) == 1
+        assert f"{run / 'run.json'}: expected CRC32C" in capsys.readouterr().err
 
 
 def test_ls_json_is_a_list_of_checkpoints(run, capsys):

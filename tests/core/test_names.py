@@ -11,6 +11,9 @@ def test_names_are_those_of_the_format_document():
     assert names.step_dir(40) == "step-0000000040"
     assert names.partial_dir(40, A) == f"step-0000000040.partial-{A}"
     assert names.abandoned_dir(40, A) == f"step-0000000040-{A}"
+    assert names.damaged_dir(40, A) == f"step-0000000040-{A}"
+    assert names.damaged_dir(40, None) == "step-0000000040-unknown"
+    assert names.damaged_dir(40, A, 3) == f"step-0000000040-{A}.3"
     assert names.trash_dir(40, A) == f".trash-step-0000000040-{A}"
     assert names.record_file(3) == "rank-00003.record"
     assert names.slot_file(3, 0) == "rank-00003-0.slot"
@@ -24,6 +27,9 @@ def test_every_step_survives_the_round_trip(step):
     assert names.parse_partial_dir(names.partial_dir(step, A)) == (step, A)
     assert names.parse_abandoned_dir(names.abandoned_dir(step, A)) == (step, A)
     assert names.parse_trash_dir(names.trash_dir(step, A)) == (step, A)
+    for number in (1, 2, 10, 999):
+        for attempt in (A, None):
+            assert names.parse_damaged_dir(names.damaged_dir(step, attempt, number)) == (step, attempt)
 
 
 @pytest.mark.parametrize("rank", [0, 3, 99999, 100000, names.MAX_RANK])
@@ -38,13 +44,14 @@ def test_every_rank_survives_the_round_trip(rank):
         "", "step-40", "step-00000000400000000000000", "step-00000000040", "step--000000040", "step-9999999999999999999",
         "step-0000000040\n", "step-0000000040 ", "step-00000000٤0", "../step-0000000040", f"step-0000000040.partial-{A}x",
         f"step-0000000040.partial-{A.upper()}", "step-0000000040.partial-", "rank-3.record", "rank-000003.record",
+        "step-0000000040-known", f"step-0000000040-{A}.1", f"step-0000000040-{A}.02", "step-0000000040-unknown.", "unknown",
         "rank-00003.record.tmp", "rank-4294967296.record", "rank-00003-00.slot", "rank-00003-.slot", "rank-00003-0.slot.tmp",
     ],
 )  # fmt: skip
 def test_foreign_names_are_left_alone(name):
     for parse in (
         names.parse_step_dir, names.parse_partial_dir, names.parse_abandoned_dir, names.parse_trash_dir,
-        names.parse_record_file, names.parse_slot_file, names.parse_structure_file,
+        names.parse_record_file, names.parse_slot_file, names.parse_structure_file, names.parse_damaged_dir,
     ):  # fmt: skip
         assert parse(name) is None
 

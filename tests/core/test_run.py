@@ -85,6 +85,37 @@ def test_a_damaged_run_file_is_corrupt(tmp_path, text):
         Run.open_for_writing(tmp_path)
 
 
+def test_a_runs_file_has_a_checksum_and_one_without_is_read_too(tmp_path):
+    run = Run.open_for_writing(tmp_path / "run")
+    text = (tmp_path / "run" / "run.json").read_text()
+    signed = files.write_run(tmp_path / "signed", signed=True)
+    assert Run.open(signed) == Run(signed, files.RUN_ID, files.CREATED)
+    assert Run.open(files.write_run(tmp_path / "old")).run_id == files.RUN_ID
+    digit = "1" if run.run_id[0] != "1" else "2"
+    for changed in (
+        text.replace(run.run_id, digit + run.run_id[1:]),
+        text.replace(" ", "  ", 1),
+        text[:-1],
+        text + "\n",
+    ):
+        (tmp_path / "run" / "run.json").write_text(changed)
+        with pytest.raises(CorruptError) as caught:
+            Run.open(tmp_path / "run")
+        assert_four_parts(caught.value, tmp_path / "run" / "run.json")
+
+
+def test_a_run_that_lost_its_identity_does_not_get_another_one(tmp_path):
+    run = files.write_run(tmp_path / "run")
+    files.write_checkpoint(run, 5)
+    (run / "run.json").unlink()
+    with pytest.raises(CorruptError) as caught:
+        Run.open_for_writing(run)
+    assert_four_parts(caught.value, run / "run.json")
+    assert "every manifest.json" in caught.value.todo
+    files.write_run(run)
+    assert Run.open_for_writing(run).committed() == [5]
+
+
 def test_only_directories_with_a_valid_manifest_count(tmp_path):
     run = Run.open(files.write_run(tmp_path))
     made = files.sample()
@@ -99,6 +130,11 @@ def test_only_directories_with_a_valid_manifest_count(tmp_path):
     assert run.committed() == [5, 30]
     assert run.step_dirs() == [5, 30, 40, 50, 61, 70]
     assert run.partials() == [(80, files.ATTEMPT)]
+    (tmp_path / "step-0000000090").write_text("a file")
+    found = run.invalid()
+    assert list(found) == [40, 50, 61, 70, 90]
+    for step, error in found.items():
+        assert_four_parts(error, tmp_path / names.step_dir(step) / "manifest.json")
 
 
 def test_a_checkpoint_of_another_run_does_not_count(tmp_path):
@@ -148,6 +184,40 @@ def test_abandoned_checkpoints_are_kept_but_do_not_count(tmp_path):
     assert (moved / "model.weights.h5").exists()
     with pytest.raises(RunError):
         run.abandon(5, files.ATTEMPT)
+
+
+def test_damaged_checkpoints_are_kept_under_names_of_their_own(tmp_path):
+    run = Run.open(files.write_run(tmp_path))
+    made, moved = files.sample(), []
+    for number in range(6):
+        folder, _ = files.write_checkpoint(tmp_path, 5, made)
+        (folder / "number").write_text(str(number))
+        if number % 2:
+            (folder / "manifest.json").unlink()
+        moved.append(run.quarantine(5))
+        assert not folder.exists()
+    stems = [f"step-0000000005-{files.ATTEMPT}", "step-0000000005-unknown"]
+    assert [path.name for path in moved] == [stem + suffix for suffix in ("", ".2", ".3") for stem in stems]
+    assert [(path / "number").read_text() for path in moved] == list("012345")
+    assert run.damaged() == [(5, None)] * 3 + [(5, files.ATTEMPT)] * 3
+    assert run.committed() == run.step_dirs() == []
+
+
+def test_a_checkpoint_that_is_gone_cannot_be_moved_and_that_is_no_error(tmp_path):
+    run = Run.open(files.write_run(tmp_path))
+    assert run.damaged() == []
+    assert run.quarantine(5) is None
+    assert run.damaged() == []
+
+
+def test_a_checkpoint_that_may_not_be_moved_is_an_error_with_the_reason(tmp_path):
+    run = Run.open(files.write_run(tmp_path))
+    folder, _ = files.write_checkpoint(tmp_path, 5)
+    (tmp_path / "damaged").write_text("a file")
+    with pytest.raises(RunError) as caught:
+        run.quarantine(5)
+    assert_four_parts(caught.value, tmp_path / "damaged" / f"step-0000000005-{files.ATTEMPT}")
+    assert folder.exists()
 
 
 def test_partials_and_trash_are_cleared_and_nothing_else(tmp_path):

@@ -15,11 +15,9 @@ from pathlib import Path
 
 import pytest
 
-import veloc_bindings as vb
 from deepfreeze.core.run import Run
-from deepfreeze.thaw import recover
 from tests.jobs import recorded
-from tests.support import content, page_cache
+from tests.support import page_cache, restart
 from tests.support.ranks import check_checkpoint
 
 pytestmark = pytest.mark.crash
@@ -82,43 +80,19 @@ class Oracle:
             old, new = roots(self._folder, self._world), roots(there, self._world)
             page_cache.write_out(state, {str(a): str(b) for a, b in zip(old, new)})
             before = counted(there / "run")
-            reopen(there, self._world)
+            restart.reopen(there, self._world)
             after = counted(there / "run")
             assert before.keys() <= after.keys(), f"lost {sorted(before.keys() - after.keys())} in the recovery"
             assert max(after, default=0) >= promised, f"the newest is {max(after, default=0)}"
-            left = [name for name in os.listdir(there / "run") if ".partial-" in name or name.startswith(".trash")]
+            left = restart.leftovers(there / "run")
             assert not left, f"left behind: {left}"
-            go_on(there)
+            restart.go_on(there, STEPS_AFTER, recorded.FILE_SIZE, recorded.KEEP)
             assert list(counted(there / "run"))[-2:] == list(STEPS_AFTER)
 
 
 def counted(run: Path) -> dict[int, int]:
     """{step: attempt} of all that counts as a checkpoint, each compared byte by byte with what had to be written."""
     return dict(check_checkpoint(Run.open(run).step_path(step), run_id=None) for step in Run.open(run).committed())
-
-
-def reopen(there: Path, world: int) -> None:
-    """What deepfreeze.attempt does at a job's start."""
-    run = Run.open_for_writing(there / "run")
-    run.clear_trash()
-    places = [there / f"local-{rank}" / f"deepfreeze-{os.geteuid()}" / run.run_id for rank in range(world)]
-    plan = recover.plan(run, [("here", slot) for place in places for slot in recover.leftover_slots(place)])
-    recover.transfer(plan, "here", run.path)
-    recover.finish(plan, run)
-    for place in places:
-        recover.clear_slots(place)
-
-
-def go_on(there: Path) -> None:
-    """A new job, of another size, in the same directory."""
-    run = Run.open(there / "run")
-    fixed = {"run_id": bytes.fromhex(run.run_id), "attempt": content.attempt_id(9), "structure": content.STRUCTURE}
-    places = {"run_dir": str(run.path), "local_dir": str(there / "local-0")}
-    with vb.Engine.open(file_size=recorded.FILE_SIZE, keep=recorded.KEEP, **fixed, **places) as engine:
-        for step in STEPS_AFTER:
-            data = memoryview(content.model_bytes(9, step, recorded.FILE_SIZE))
-            engine.submit(step, [(data, len(data), 0)], content.private_bytes(9, step, 0), 60)
-            engine.wait(step, vb.EXTERNAL, 60)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

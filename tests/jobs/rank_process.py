@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -19,15 +21,16 @@ class Process:
         self.engine: vb.Engine | None = None
         self.held: dict[int, bytearray] = {}
 
-    def open(self, attempt: int, captured: bool = False, **options):
-        """captured: shards go through a capture area, as a training's graph does it."""
+    def open(self, attempt: int, captured: bool = False, first: int = 10, **options):
+        """captured: shards go through a capture area, as a training's graph does it; all steps have as many digits as first,
+        for what is private has its place too."""
         self.attempt, self.options = attempt, options
         self.area = vb.Area() if captured else None
         self.engine = vb.Engine.open(
             run_id=content.RUN_ID, attempt=content.attempt_id(attempt), structure=content.STRUCTURE, **options
         )
         if self.area is not None:
-            private = len(content.private_bytes(attempt, 10, options["rank"]))
+            private = len(content.private_bytes(attempt, first, options["rank"]))
             self.places = self.engine.plan([(0, b - a, a) for a, b in self.pieces()], private)
             self.area.set_group(0, [(0, a, b - a, at) for (a, b), at in zip(self.pieces(), self.places)])
             self.engine.attach(self.area, 60)
@@ -63,7 +66,36 @@ class Process:
 
     def close(self):
         self.engine.close()
+        if self.area is not None:
+            self.area.close()
         self.held.clear()
+
+    def stream(self, first: int, last: int, log: str, pause: float = 0):
+        """Submits one step after the other; FILE gets a line "LEVEL STEP" for all that the engine reports, as it does: it
+        outlives the process. A step that fails is followed by the next."""
+        said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        for step in range(first, last + 1):
+            try:
+                self.submit(step)
+            except vb.EngineFault as fault:
+                os.write(said, f"refused {step} {fault.message}\n".encode())
+            self._say(said)
+            time.sleep(pause)
+        with contextlib.suppress(vb.EngineFault):  # it is in the reports too
+            self.engine.drain(60)
+        self._say(said)
+        os.close(said)
+
+    def _say(self, said: int) -> None:
+        for report in self.engine.poll():
+            if report.step >= 0 and report.released:
+                self.held.pop(report.step, None)
+            level = {vb.LOCAL: "local", vb.EXTERNAL: "external"}.get(report.level, "captured")
+            if report.code != vb.OK:
+                level = "failed"
+            if report.step < 0:
+                level = "notice"
+            os.write(said, f"{level} {report.step} {report.message}\n".encode())
 
     def counts(self):
         return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))

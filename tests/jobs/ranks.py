@@ -69,4 +69,5 @@ def main() -> None:
         json.dump({**report, "committed": sorted(stats.committed)}, f)
 
 
-main()
+if __name__ == "__main__":
+    main()

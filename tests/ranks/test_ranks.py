@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import nullcontext
 
 import pytest
@@ -306,3 +307,15 @@ def test_other_users_of_the_local_directory_are_refused(tmp_path, library, insid
         rank.ask("drain")
         assert any("expected a directory of user" in r["message"] for r in rank.ask("poll"))
     assert list(committed(tmp_path / "run")) == [10] and not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_closing_is_bounded_where_the_store_hangs_and_the_process_can_end(tmp_path, library):
+    with ranks(library, "delay=900000:pwrite:model.weights.h5:1+") as (rank,):
+        rank.ask("open", **options(tmp_path, commit_timeout=1.0))
+        rank.ask("submit", step=1)
+        rank.ask("wait", step=1, level=vb.LOCAL)
+        time.sleep(0.5)  # by now the transfer has begun
+        with pytest.raises(vb.EngineFault, match="df-transfer in a call to the system that did not return") as caught:
+            rank.ask("close")
+        assert caught.value.code == vb.TIMEOUT
+        assert rank.end() == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ["help", "setup", "demo", "test", "bench", "lint", "clean", "distclean"]
+TARGETS = ["help", "setup", "demo", "test", "bench", "lint", "fuzz", "soak", "clean", "distclean"]
 
 
 def run(*command, **env):

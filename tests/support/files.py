@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,10 +140,13 @@ def sample(world: int = 2, extent: int = 3000, state: str = "full", seed: int = 
     )
 
 
-def write_run(path: Path) -> Path:
-    """A run without checkpoints."""
+def write_run(path: Path, signed: bool = False) -> Path:
+    """A run without checkpoints. Only a ``signed`` run.json has a checksum, as runs had none at first."""
     path.mkdir(exist_ok=True)
     text = json.dumps({"format": 1, "run_id": RUN_ID, "created": CREATED})
+    if signed:
+        text = text.removesuffix("}")
+        text += f', "crc32c": "{crc(text.encode()):08x}"}}\n'
     (path / "run.json").write_text(text)
     return path
 
@@ -196,3 +200,10 @@ def flip(path: Path, at: int, mask: int = 0x01) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= mask
     path.write_bytes(data)
+
+
+def flip_in_place(path: Path, at: int, mask: int) -> None:
+    """As ``flip``, without writing the whole file anew."""
+    with open(path, "r+b", buffering=0) as file:
+        byte = os.pread(file.fileno(), 1, at)[0]
+        os.pwrite(file.fileno(), bytes([byte ^ mask]), at)

@@ -166,7 +166,10 @@ DF_API int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, si
 DF_API int df_engine_drain(df_engine* engine, uint64_t timeout_ms);
 
 /* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; slots whose checkpoint is
- * not committed stay for df_slot_transfer at the next start, the others are deleted. NULL is allowed. */
+ * not committed stay for df_slot_transfer at the next start, the others are deleted. NULL is allowed. DF_TIMEOUT: a
+ * call to the system did not return for 30 s (or commit_timeout_ms, if that is less), because the store hangs. The
+ * handle is gone, but the threads are left behind, and the caller's memory that they read must stay as it is for ever.
+ */
 DF_API int df_engine_close(df_engine* engine);
 
 /* A capture area: where the ops of a training's graph put what they capture. The ops carry its number. */

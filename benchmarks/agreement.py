@@ -1,0 +1,91 @@
+"""What does it cost that the ranks agree, in every step, and that their replicas are compared? python -m benchmarks.agreement --help
+
+The control word: three integers, max-reduced by Horovod in the step's graph. Two functions take turns in one job of 2 ranks, step
+by step: a forward and backward pass of 12 dense layers with one allreduce per gradient, and the same with the word. Beside them,
+the callback's reading of the word after each step. Replicas: the checksum of all weights, read where they lie, which the ranks
+take at the first two checkpoints and then at every 100th.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+
+import veloc_bindings
+from benchmarks import jobs, report, workloads
+from benchmarks.report import Report, say, span, table
+from benchmarks.stall import bootstrap
+
+STEPS = 200
+CHECKED = ("nt3", "resnet50")
+
+
+def measure(args: argparse.Namespace) -> Report:
+    """One job of 2 ranks, then checksums in this process."""
+    found = Report("agreement", "What does it cost that the ranks agree?")
+    steps = 10 if args.quick else STEPS
+    say(f"{steps} steps with and without the word, in turns")
+    with jobs.places(args.folder) as (disk, _):
+        ranks = jobs.gather("agreement_rank", {"steps": steps}, 2, disk)
+    row = found.row(kind="word", ranks=2, steps=steps)
+    # A step is over when the slower rank is done with it.
+    for name in ("without", "with", "read"):
+        row.add(name, "s", [max(values) for values in zip(*(rank[name] for rank in ranks))])
+    row.add("difference", "s", [b - a for a, b in zip(row.samples("without"), row.samples("with"))])
+    row.add("interval", "s", bootstrap(row.samples("difference")))
+    for name in ("light",) if args.quick else CHECKED:
+        nbytes = workloads.nbytes(name)
+        say(f"checksums of {nbytes / 1e6:.0f} MB")
+        data = np.ones(nbytes, np.uint8)
+        took = []
+        for _ in range(args.samples):
+            begun = time.perf_counter()
+            veloc_bindings.crc32c(data)
+            took.append(time.perf_counter() - begun)
+        found.row(kind="replicas", workload=name, nbytes=nbytes).add("checksums", "s", took)
+    return found
+
+
+def tables(found: Report) -> str:
+    """The word, and the comparison of replicas."""
+    row = found.find(kind="word")
+    low, high = row.values["interval"]["min"] * 1e3, row.values["interval"]["max"] * 1e3
+    cells = [
+        row.labels["ranks"],
+        span(row, "without", 1e3),
+        span(row, "with", 1e3),
+        f"{row.median('difference') * 1e3:.2f} ({low:.2f}..{high:.2f})",
+        span(row, "read", 1e3, 3),
+    ]
+    header = ["ranks", "step without, ms", "step with, ms", f"difference of {row.labels['steps']} pairs, ms (95 %)"]
+    word = table([*header, "reading it, ms"], [cells])
+    rows = [row for row in found.rows if row.labels["kind"] == "replicas"]
+    lines = [[r.labels["workload"], f"{r.labels['nbytes'] / 1e6:.0f}", span(r, "checksums", 1e3)] for r in rows]
+    return word + "\n\n" + table(["workload", "MB of weights", "their checksums, ms"], lines)
+
+
+def draw(found: Report, path: Path) -> None:
+    """Steps with and without the word, as distributions."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    row = found.find(kind="word")
+    figure, axes = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
+    for name, text in (("without", "without the word"), ("with", "with the word")):
+        axes.ecdf([value * 1e3 for value in row.samples(name)], label=text)
+    axes.set_xlabel("step, ms")
+    axes.set_ylabel("part of the steps that take no longer")
+    axes.set_title(f"The control word, {row.labels['ranks']} ranks")
+    axes.legend()
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    report.run("agreement", __doc__ or "", measure, tables, draw)

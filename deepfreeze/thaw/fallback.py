@@ -1,0 +1,138 @@
+"""The newest checkpoint that is whole: which one to try next, and where those that turned out to be damaged are put."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deepfreeze.core import names
+from deepfreeze.core.errors import CorruptError, Error, NotFoundError
+from deepfreeze.core.lock import Lock
+from deepfreeze.core.run import Run
+from deepfreeze.thaw.locate import none_committed
+
+log = logging.getLogger("deepfreeze")
+
+
+@dataclass
+class Damage:
+    """What is wrong with the checkpoint that ``attempt`` (empty if its manifest does not say) wrote at ``step``."""
+
+    step: int
+    attempt: str
+    error: CorruptError
+    rank: int | None = None  # who found it, where several looked
+    moved: Path | None = None
+    said: bool = False
+
+    @property
+    def is_structure(self) -> bool:
+        """Whether it is the structure's file, which several checkpoints share: the checkpoint's own files may be whole."""
+        return Path(self.error.where).parent.name == names.STRUCTURES_DIR
+
+    def __str__(self) -> str:
+        who = "" if self.rank is None else f" (found by rank {self.rank})"
+        where = "" if self.moved is None else f" Moved to {self.moved}."
+        return f"step {self.step} is damaged{who}: {self.error}{where}"
+
+
+@dataclass
+class Fallback:
+    """A run's checkpoints from the newest one down, and the ``damages`` met on the way. Nothing is read before it is used."""
+
+    path: str | os.PathLike[str]
+    damages: list[Damage] = field(default_factory=list)
+
+    @property
+    def run(self) -> Run:
+        """As it is now."""
+        return Run.open(self.path)
+
+    def next(self) -> int | None:
+        """The newest step not found to be damaged; None if there is none. A newer directory without a valid manifest is one
+        more damage. RunError or CorruptError if the run can't be read."""
+        run = self.run
+        invalid = run.invalid()
+        passed = {damage.step for damage in self.damages if damage.moved is None}
+        for step in reversed(run.step_dirs()):
+            if step in invalid and step not in passed:
+                self.damages.append(Damage(step, "", invalid[step]))
+            elif step not in passed:
+                return step
+        return None
+
+    def found(self, step: int, errors: Iterable[CorruptError | None], ranks: bool = False) -> None:
+        """``step`` is damaged: the first of the ``errors``, which are by rank if ``ranks``, says how."""
+        rank, error = next((rank, error) for rank, error in enumerate(errors) if error is not None)
+        # The frames of its traceback hold what was read so far.
+        error = error.with_traceback(None)
+        self.damages.append(Damage(step, self._attempt(step) or "", error, rank if ranks else None))
+
+    def quarantine_invalid(self) -> None:
+        """Moves every directory without a valid manifest below ``damaged/``; for the lock's holder. RunError if refused."""
+        self.damages += [Damage(step, "", error) for step, error in self.run.invalid().items()]
+        self.quarantine()
+
+    def quarantine(self) -> None:
+        """Moves what was found damaged below ``damaged/`` and says so; for the lock's holder. RunError if refused.
+
+        What can't be read for want of the structure's file is left in place.
+        """
+        try:
+            for damage in self.damages:
+                if damage.moved is None and not damage.is_structure:
+                    damage.moved = self.run.quarantine(damage.step)
+        finally:
+            self.report("left in place")
+
+    def offer_quarantine(self) -> None:
+        """As ``quarantine``, for whoever has no lock: what can't be moved is left in place, and that is said. Never raises."""
+        if all(damage.is_structure for damage in self.damages):
+            self.report("left in place")
+            return
+        try:
+            with Lock.acquire(self.path):
+                for damage in self.damages:
+                    # A job may have put a good one in its place since.
+                    if not damage.is_structure and self._attempt(damage.step) == damage.attempt:
+                        damage.moved = self.run.quarantine(damage.step)
+        except (Error, OSError) as error:
+            self.report(f"left in place, because it can't be moved away: {str(error).rstrip('.')}")
+        self.report("gone from there meanwhile")
+
+    def report(self, where: str) -> None:
+        """Says what was found and not yet said; ``where`` is that which was not moved."""
+        for damage in self.damages:
+            if not damage.said:
+                place = "left in place: its own files may be whole" if damage.is_structure else where
+                log.warning("%s%s", damage, f" It is {place}." if damage.moved is None else "")
+                damage.said = True
+
+    def structure_lost(self) -> CorruptError | None:
+        """The error of a structure's file, if that is why a checkpoint could not be read."""
+        for damage in self.damages:
+            if damage.is_structure:
+                return damage.error
+        return None
+
+    def nothing_left(self) -> Error:
+        """The error that says why there is nothing to restore, to be raised where none of the damaged ones was moved."""
+        if len(self.damages) == 1:
+            return self.damages[0].error
+        if not self.damages:
+            return none_committed(self.run)
+        found = "; ".join(map(str, self.damages))
+        todo = "restore the damaged files from a copy"
+        return CorruptError(where=self.path, expected="a checkpoint that is whole", found=found, todo=todo)
+
+    def _attempt(self, step: int) -> str | None:
+        """Which attempt wrote it: empty if its manifest does not say, None if it is gone."""
+        try:
+            return self.run.manifest(step).attempt
+        except CorruptError:
+            return ""
+        except NotFoundError:
+            return None

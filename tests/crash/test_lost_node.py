@@ -1,0 +1,63 @@
+"""What a lost node, and a clock that jumps, do to the checkpoints of a run."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime
+
+import pytest
+
+import deepfreeze
+import veloc_bindings as vb
+from deepfreeze.core.run import Run
+from deepfreeze.thaw import recover
+from tests.support import content
+from tests.support.ranks import check_checkpoint, options, ranks
+
+pytestmark = pytest.mark.crash
+DAY = 86400
+
+
+def test_a_node_that_is_lost_takes_what_was_not_committed_and_nothing_else(tmp_path, library):
+    """Step 10 is committed; of step 20 every rank has a whole slot, when both die and one of the two nodes is gone."""
+    fault = "kill-before:rename:step-0000000020.partial:1"
+    with ranks(library, fault, fault) as group:
+        for number, rank in enumerate(group):
+            rank.ask("open", **options(tmp_path, number, 2))
+            rank.ask("submit", step=10)
+        for rank in group:
+            rank.ask("drain")
+        for rank in group:
+            rank.send("submit", step=20).send("wait", step=20, level=vb.LOCAL)
+        group[0].process.wait(120)
+        group[1].kill()
+    (tmp_path / "run" / "run.json").write_text(
+        f'{{"format": 1, "run_id": "{content.RUN_ID.hex()}", "created": "2026-11-21T03:35:58Z"}}\n'
+    )
+    shutil.rmtree(tmp_path / "local-1")
+    run = Run.open(tmp_path / "run")
+    (place,) = (tmp_path / "local-0").glob("deepfreeze-*/*")
+    found = recover.leftover_slots(place)
+    assert [slot.step for slot in found] == [20], "the node that is left still has its part"
+    plan = recover.plan(run, [("here", slot) for slot in found])
+    recover.transfer(plan, "here", run.path)
+    recover.finish(plan, run)
+    assert run.committed() == [10] and not run.partials()
+    assert check_checkpoint(run.step_path(10)) == (10, 1)
+
+
+def test_a_clock_that_is_set_back_changes_neither_the_newest_checkpoint_nor_what_is_kept(tmp_path, library):
+    with ranks(library, f"jump=-{DAY}:clock::2+") as (rank,):
+        rank.ask("open", **options(tmp_path, keep=2))
+        for step in (10, 20, 30):
+            rank.ask("submit", step=step)
+            rank.ask("drain")
+        rank.ask("close")
+    (tmp_path / "run" / "run.json").write_text(
+        f'{{"format": 1, "run_id": "{content.RUN_ID.hex()}", "created": "2026-11-21T03:35:58Z"}}\n'
+    )
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [20, 30]
+    newest = deepfreeze.latest(tmp_path / "run")
+    assert newest.step == 30
+    age = datetime.now().astimezone() - datetime.fromisoformat(newest.created.replace("Z", "+00:00"))
+    assert age.total_seconds() > DAY / 2, "the clock was set back"

@@ -1,0 +1,99 @@
+"""What one rank alone knows never makes it act alone: the control word, in real Horovod jobs."""
+
+import json
+import os
+import signal
+import time
+
+import deepfreeze
+from deepfreeze.thaw.verify import verify
+from tests.support import jobs
+
+SLOW = "fault=delay=400:pwrite:model.weights.h5:1+"  # a store that takes longer than several steps
+ALL = ["local=null", "keep=99", "final=false"]
+
+
+def reports(folder, ranks):
+    return [json.loads((folder / f"agreement-{rank}.json").read_text()) for rank in range(ranks)]
+
+
+def test_a_sigterm_to_any_rank_commits_the_step_at_hand_and_ends_all_ranks_cleanly(tmp_path):
+    job = jobs.start("agreement.py", tmp_path, 2000, 1000, "pause=0.02", ranks=2)
+    until = time.monotonic() + jobs.LIMIT_S
+    while not (tmp_path / "run" / "structures").exists() and time.monotonic() < until:
+        time.sleep(0.05)  # the first step is over
+    os.kill(int((tmp_path / "pid-1").read_text()), signal.SIGTERM)
+    output, _ = job.communicate(timeout=jobs.LIMIT_S)
+    assert job.returncode == 0, output[-3000:]
+    first, second = reports(tmp_path, 2)
+    assert first["stopped"] == second["stopped"] == "SIGTERM"
+    assert first["steps"] == second["steps"] == [first["last"]] == [second["last"]]
+    assert deepfreeze.latest(tmp_path / "run").step == first["last"] < 1000
+    assert verify(tmp_path / "run").ok
+
+
+def test_a_checkpoint_that_one_rank_has_no_room_for_is_skipped_by_all(tmp_path, testing_library):
+    faults = {"DEEPFREEZE_LIBRARY": testing_library}
+    options = [*ALL, SLOW, "faulty=2", "when_full=skip", "pause=0.03"]
+    jobs.run("agreement.py", tmp_path, 40, 1, *options, ranks=4, **faults)
+    first, *others = reports(tmp_path, 4)
+    assert first["error"] is None and first["skipped"], "the slow rank had no room"
+    for other in others:
+        assert (other["steps"], other["skipped"]) == (first["steps"], first["skipped"])
+    assert sorted(first["steps"] + first["skipped"]) == list(range(1, 41)), "every step is one or the other"
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == first["steps"], (
+        "all that was taken counts"
+    )
+
+
+def test_ranks_that_decide_by_themselves_would_never_commit(tmp_path, testing_library):
+    """The reason for the word: the same job without it."""
+    faults = {"DEEPFREEZE_LIBRARY": testing_library}
+    options = [*ALL, SLOW, "faulty=2", "when_full=skip", "pause=0.03", "timeout=4", "on_error=warn", "alone=1"]
+    job = jobs.start("agreement.py", tmp_path, 40, 1, *options, ranks=4, **faults)
+    job.communicate(timeout=jobs.LIMIT_S)
+    found = reports(tmp_path, 4)
+    assert found[2]["skipped"] and found[2]["skipped"] != found[0]["skipped"]
+    assert any("rank 2's record is missing" in text for text in found[0]["warnings"] + [found[0]["error"] or ""])
+    committed = [info.step for info in deepfreeze.checkpoints(tmp_path / "run")]
+    assert set(committed).isdisjoint(found[2]["skipped"])
+    assert len(committed) < len(found[0]["steps"]), "what the others took waited for a rank that never came"
+
+
+def test_a_failure_of_one_rank_is_raised_by_all_ranks_after_the_same_step(tmp_path, testing_library):
+    faults = {"DEEPFREEZE_LIBRARY": testing_library}
+    options = [*ALL, "fault=fail=EIO:fdatasync:model.weights.h5:2", "faulty=1", "pause=0.05"]
+    jobs.run("agreement.py", tmp_path, 400, 5, *options, ranks=2, **faults)
+    first, second = reports(tmp_path, 2)
+    assert first["last"] == second["last"] < 400
+    assert "Input/output error" in second["error"]
+    assert "rank 1" in first["error"]
+    assert 5 in [info.step for info in deepfreeze.checkpoints(tmp_path / "run")]
+
+
+def test_a_flipped_bit_on_one_rank_is_named_and_the_checkpoint_is_marked(tmp_path):
+    jobs.run("agreement.py", tmp_path, 6, 2, *ALL, "flip=3", "check_replicas=1", ranks=2)
+    first, second = reports(tmp_path, 2)
+    infos = {info.step: info.diverged for info in deepfreeze.checkpoints(tmp_path / "run")}
+    assert infos[2] == 0 and infos[4] == infos[6] == 1
+    assert list(first["diverged"]) == ["4", "6"] and "kernel" in first["diverged"]["4"]
+    (text,) = [text for text in first["warnings"] if "step 4" in text]
+    assert "rank 1" in text and first["diverged"]["4"] in text
+    assert first["error"] is second["error"] is None
+    assert verify(tmp_path / "run", 4).ok, "it is whole, only not one model"
+
+
+def test_a_divergence_that_is_to_be_refused_is_not_committed_and_ends_all_ranks(tmp_path):
+    options = [*ALL, "flip=3", "check_replicas=1", "on_divergence=raise", "pause=0.05"]
+    jobs.run("agreement.py", tmp_path, 400, 2, *options, ranks=2)
+    first, second = reports(tmp_path, 2)
+    assert first["last"] == second["last"] < 400
+    assert "1 tensor differs between the ranks, the first on rank 1" in first["error"] and "kernel" in first["error"]
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [2]
+
+
+def test_the_word_is_agreed_on_with_several_steps_per_execution(tmp_path):
+    jobs.run("agreement.py", tmp_path, 12, 4, *ALL, "steps_per_execution=4", ranks=2)
+    first, second = reports(tmp_path, 2)
+    assert first["steps"] == second["steps"] == [4, 8, 12]
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [4, 8, 12]

@@ -1,0 +1,441 @@
+"""The hostile files of test_hostile.py: by name, what makes them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import socket
+import struct
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.support import files
+
+Make = Callable[[], bytes]
+STEP = "step-0000000040"
+DEEP = "[" * 100_000
+LONG = "9" * 4200  # digits that Python still reads
+LONGER = "9" * 100_000
+PATHS = [
+    "../x",
+    "/etc/passwd",
+    "a/../../x",
+    "a/./b",
+    "a//b",
+    ".",
+    "..",
+    "a\\u0000b",
+    "a\\nb",
+    "a\\u001b[31m",
+    "a\\ud800",
+    "",
+]
+
+
+@functools.cache
+def sample() -> files.Sample:
+    """The checkpoint that everything here is a change of."""
+    return files.sample()
+
+
+def put_manifest(run: Path, data: bytes) -> None:
+    """In place of the checkpoint's."""
+    (run / STEP / "manifest.json").write_bytes(data)
+
+
+def put_record(run: Path, rank: int, data: bytes) -> None:
+    """In place of the rank's; the manifest means it."""
+    (run / STEP / f"rank-{rank:05d}.record").write_bytes(data)
+    entry = entries()[rank]
+    entry.update(size=len(data), crc32c=f"{int.from_bytes(data[-4:], 'little'):08x}")
+    if (len(data) - 132 - entry["private"]) % 24 == 0 and len(data) > 132 + entry["private"]:
+        entry["extents"] = (len(data) - 132 - entry["private"]) // 24
+    put_manifest(run, manifest(records=[entry if e["rank"] == rank else e for e in entries()]))
+
+
+def put_structure(run: Path, data: bytes) -> None:
+    """In place of the checkpoint's; manifest and records mean it."""
+    for path in sorted((run / STEP).iterdir()):
+        path.unlink()
+    (run / STEP).rmdir()
+    files.write_checkpoint(run, 40, dataclasses.replace(sample(), structure=data))
+
+
+# --- manifests
+
+
+def entries() -> list[dict[str, Any]]:
+    """What the sample's manifest says of its records."""
+    return [dict(entry) for entry in _entries()]
+
+
+@functools.cache
+def _entries() -> list[dict[str, Any]]:
+    made = sample()
+    found = []
+    for rank in range(2):
+        data = files.rank_record(40, made, rank)
+        found.append({
+            "rank": rank, "bytes": sum(n for _, n in made.extents[rank]), "extents": len(made.extents[rank]),
+            "private": 16, "size": len(data), "crc32c": f"{int.from_bytes(data[-4:], 'little'):08x}",
+        })  # fmt: skip
+    return found
+
+
+def manifest(**changes: Any) -> bytes:
+    """The sample's, signed."""
+    values = {"step": 40, "structure": sample().hash, "file_size": 20000, "records": entries()}
+    return files.manifest(**{**values, **changes})
+
+
+def _manifest(old: str, new: str) -> bytes:
+    """With one text exchanged for another, signed again."""
+    body = manifest().decode().rpartition('  "crc32c"')[0]
+    assert old in body, old
+    return files.sign(body.replace(old, new, 1).encode("utf-8", "surrogatepass"))
+
+
+def _entry(**changes: Any) -> bytes:
+    first, second = entries()
+    return manifest(records=[{**first, **changes}, second])
+
+
+_NUMBERS = {
+    "negative": "-1", "i64": str(2**63), "u64": str(2**64), "float": "1.0", "nan": "NaN", "infinity": "Infinity", "1e400": "1e400",
+    "text": '"1"', "true": "true", "null": "null", "list": "[1]", "long": LONG, "longer": LONGER, "deep": DEEP,
+    "nested": "[" * 960 + "]" * 960,
+}  # fmt: skip
+
+MANIFESTS: dict[str, Make] = {}
+for _key, _old in {
+    "step": '"step": 40', "world_size": '"world_size": 2', "file_size": '"file_size": 20000', "diverged": '"diverged": 0',
+    "format": '"format": 1', "created": f'"created": "{files.CREATED}"', "attempt": f'"attempt": "{files.ATTEMPT}"',
+    "run_id": f'"run_id": "{files.RUN_ID}"', "structure": f'"structure": "{sample().hash}"',
+}.items():  # fmt: skip
+    for _name, _value in _NUMBERS.items():
+        MANIFESTS[f"{_key} {_name}"] = functools.partial(_manifest, _old, f'"{_key}": {_value}')
+for _key in ("attempt", "run_id", "structure", "created"):
+    for _path in PATHS:
+        _old = json.loads(manifest())[_key]
+        MANIFESTS[f"{_key} {_path!r}"] = functools.partial(_manifest, f'"{_key}": "{_old}"', f'"{_key}": "{_path}"')
+MANIFESTS |= {
+    f"{key} of a record {value}": functools.partial(_entry, **{key: value})
+    for key in ("rank", "bytes", "extents", "private", "size", "crc32c")
+    for value in (-1, 2**32, 2**61, 2**63 - 1, 2**63, 2**64, 1.5, None, True, "../x", [], {})
+}
+MANIFESTS |= {
+    "empty": lambda: b"",
+    "blank": lambda: files.sign(b""),
+    "no object": lambda: files.sign(b"[],\n"),
+    "byte order mark": lambda: files.sign(b"\xef\xbb\xbf" + manifest().rpartition(b'  "crc32c"')[0]),
+    "latin 1": lambda: files.sign(manifest().rpartition(b'  "crc32c"')[0].replace(b"created", b"cr\xe9ated")),
+    "utf 16": lambda: files.sign(manifest().decode().rpartition('  "crc32c"')[0].encode("utf-16")),
+    "a key twice": lambda: _manifest('"step": 40', '"step": 40,\n  "step": 40'),
+    "an unknown key": lambda: _manifest('"step": 40', '"step": 40,\n  "load": "pickle"'),
+    "another order": lambda: _manifest('"format": 1,\n  "step": 40', '"step": 40,\n  "format": 1'),
+    "another step": lambda: manifest(step=41),
+    "another run": lambda: manifest(run="f" * 32),
+    "no records": lambda: manifest(records=[]),
+    "records missing": lambda: _manifest('"world_size": 2', '"world_size": 4294967295'),
+    "a rank twice": lambda: manifest(records=[entries()[0], entries()[0]]),
+    "a million records": lambda: files.sign(
+        manifest().rpartition(b'  "crc32c"')[0].replace(b'"records": [', b'"records": [' + b"{}," * 80_000)
+    ),
+    # Sums and products that wrap around to the right number in 64 bits.
+    "sizes that wrap": lambda: _entry(extents=2**32 - 1, private=2**63 - 1, size=196),
+    "bytes that wrap": lambda: manifest(records=[{**e, "bytes": 2**63 - 1 if e["rank"] else 20001} for e in entries()]),
+    "the 30th of February": lambda: manifest(created="2026-02-30T00:00:00Z"),
+    "two last lines": lambda: files.sign(manifest()),
+}
+
+
+# --- structures
+
+
+def _structure(change: Callable[[dict, dict], Any]) -> bytes:
+    value = json.loads(sample().structure)
+    change(value, value["tensors"][1])
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _text(old: str, new: str) -> bytes:
+    text = sample().structure.decode()
+    assert old in text, old
+    return text.replace(old, new, 1).encode("utf-8", "surrogatepass")
+
+
+def _set(key: str, value: Any) -> Make:
+    return lambda: _structure(lambda top, tensor: tensor.update({key: value}))
+
+
+STRUCTURES: dict[str, Make] = {}
+for _key, _old in {"file_size": '"file_size":20000', "format": '"format":1', "nbytes": '"nbytes":8000', "offset": '"offset":4096',
+                   "shape": '"shape":[50,40]', "tensors": '"tensors":[', "file": '"file":"model.weights.h5"',
+                   "state": '"state":"full"', "keras": '"keras":"3.15.1"'}.items():  # fmt: skip
+    for _name, _value in _NUMBERS.items():
+        _after = "," if _key == "tensors" else ""
+        STRUCTURES[f"{_key} {_name}"] = functools.partial(_text, _old, f'"{_key}":{_value}{_after}')
+# Of two shapes with the same bytes either may be meant.
+STRUCTURES.pop("keras text")
+for _path in PATHS:
+    STRUCTURES[f"file {_path!r}"] = functools.partial(_text, '"file":"model.weights.h5"', f'"file":"{_path}"')
+    STRUCTURES[f"path {_path!r}"] = functools.partial(_text, '"path":"layers/vars/0"', f'"path":"{_path}"')
+for _path in PATHS[7:]:
+    STRUCTURES[f"name {_path!r}"] = functools.partial(_text, '"name":"dense/kernel"', f'"name":"{_path}"')
+STRUCTURES |= {
+    f"shape {json.dumps(shape)[:40]}": functools.partial(
+        lambda shape: _structure(lambda top, tensor: tensor.update(shape=shape, nbytes=0)), shape
+    )
+    for shape in (
+        *([2**32, 2**32], [2**62, 2**62], [0, 2**62, 2**62], [0, 2**63 - 1], [2**63 - 1] * 32, [1] * 33, [-1, -2000]),
+        *([True], [1.0], ["1"], [[]], [None], [0] * 50_000),
+    )
+}
+STRUCTURES |= {
+    "overlap": _set("offset", 12000),
+    "behind the end": _set("offset", 19000),
+    "the name of another": _set("name", "dense/bias"),
+    "the path of another": _set("path", "layers/vars/1"),
+    "object": _set("dtype", "object"),
+    "long double": _set("dtype", "float128"),
+    "text": _set("dtype", "<U1000000"),
+    "a role": _set("role", "everybody"),
+    "a key twice": lambda: _text('"format":1', '"format":1,"format":1'),
+    "an unknown key": lambda: _text('"format":1', '"exec":"import os","format":1'),
+    "byte order mark": lambda: b"\xef\xbb\xbf" + sample().structure,
+    "not canonical": lambda: sample().structure + b"\n",
+    "invalid UTF-8": lambda: sample().structure.replace(b"kernel", b"k\xffrnel"),
+    "empty": lambda: b"",
+    "null": lambda: b"null",
+    "many brackets": lambda: b'{"tensors":[' + b"[]," * 50_000 + b"[]]}",
+    "many tensors": lambda: b'{"tensors":[' + b"{}," * 50_000 + b"{}]}",
+}
+
+
+# --- records
+
+
+def record(
+    extents: list[tuple[int, int, int]] | None = None, *, count: int | None = None, private: bytes | None = None, hashes: int = 0,
+    sizes: tuple[int, int] | None = None, zero: int = 0, **changes: Any,
+) -> bytes:  # fmt: skip
+    """Rank 1's of the sample, signed; ``count`` and ``sizes`` (private, whole) are what it claims of itself."""
+    made = sample()
+    own = made.seeds[1].tobytes() if private is None else private
+    given = [(at, n, files.crc(made.content[at : at + n])) for at, n in made.extents[1]] if extents is None else extents
+    values = {"structure": made.hash, "step": 40, "rank": 1, "world": 2, "file_size": 20000, "extents": len(given)}
+    ident = files.identity(**{**values, **changes})
+    data = bytearray(files.record(ident, given, own))
+    if count is not None:
+        struct.pack_into("<I", data, 104, count)
+    struct.pack_into("<I", data, 108, hashes)
+    if sizes is not None:
+        struct.pack_into("<QQ", data, 112, *sizes)
+    if zero:
+        struct.pack_into("<I", data, 128 + 20, zero)
+    return sign(bytes(data))
+
+
+def sign(data: bytes) -> bytes:
+    """A record with its last four bytes made right."""
+    return data[:-4] + struct.pack("<I", files.crc(data[:-4]))
+
+
+RECORDS: dict[str, Make] = {
+    f"count {count}": functools.partial(record, count=count)
+    for count in (0, 1, 5, 2**16, 2**31, 2**32 - 1, (2**64 // 24) % 2**32)
+}
+RECORDS |= {
+    f"sizes {sizes}": functools.partial(record, sizes=sizes)
+    for sizes in (
+        (2**64 - 1, 236),
+        (2**63, 236),
+        (2**64 - 8, 2**64 - 8),
+        (16, 2**64 - 1),
+        (17, 236),
+        (2**64 - 72, 148),
+        (0, 0),
+    )
+}
+RECORDS |= {
+    f"extents {name}": functools.partial(record, extents)
+    for name, extents in {
+        "overlap": [(3000, 3000, 0), (5999, 3000, 0)], "unsorted": [(9000, 3000, 0), (3000, 3000, 0)], "twice": [(0, 9, 0)] * 2,
+        "empty": [(3000, 0, 0)], "outside": [(19000, 1001, 0)], "at the end": [(20000, 1, 0)], "negative": [(2**64 - 8, 8, 0)],
+        "wrap": [(2**64 - 8, 16, 0)], "wrap within": [(8, 2**64 - 8, 0)], "everything": [(0, 2**64 - 1, 0)],
+        "half of everything": [(0, 2**63, 0)], "of another rank": [(0, 3000, 0)], "none": [],
+    }.items()
+}  # fmt: skip
+RECORDS |= {
+    f"{key} {value}": functools.partial(record, **{key: value})
+    for key, values in {
+        "step": (-1, -(2**63), 41, 2**63 - 1), "rank": (0, 2, 2**32 - 1), "world": (0, 1, 3, 2**32 - 1),
+        "file_size": (0, 1, 19999, 2**63, 2**64 - 1), "hashes": (5, 2**30, 2**31, 2**32 - 1), "zero": (1,),
+    }.items()
+    for value in values
+}  # fmt: skip
+RECORDS |= {
+    "another run's": lambda: record(run="e" * 32),
+    "another attempt's": lambda: record(attempt="e" * 32),
+    "another structure's": lambda: record(structure="e" * 64),
+    "an empty file": lambda: b"",
+    "four bytes": lambda: bytes(4),
+    "a header alone": lambda: sign(record()[:132]),
+    "more than it says": lambda: sign(record() + bytes(24)),
+    "another magic": lambda: sign(b"DFSLOT\r\n" + record()[8:]),
+    "another version": lambda: sign(record()[:8] + b"\2" + record()[9:]),
+    "a pickle": lambda: b"\x80\x04cos\nsystem\n(S'false'\ntR.",
+}
+
+
+# --- run.json
+
+
+def _run(**changes: str) -> Make:
+    values = {"format": "1", "run_id": f'"{files.RUN_ID}"', "created": f'"{files.CREATED}"', **changes}
+    return lambda: ("{" + ", ".join(f'"{key}": {value}' for key, value in values.items()) + "}\n").encode()
+
+
+RUNS: dict[str, Make] = {
+    f"{key} {name}": _run(**{key: value}) for key in ("format", "run_id", "created") for name, value in _NUMBERS.items()
+}
+RUNS |= {f"run_id {path!r}": _run(run_id=f'"{path}"') for path in PATHS}
+RUNS |= {
+    "an unknown key": _run(extra="1"),
+    "a wrong checksum": _run(crc32c='"00000000"'),
+    "upper case": _run(run_id=f'"{"A" * 32}"'),
+    "very long": _run(run_id='"' + "a" * 3_000 + '"'),
+    "a newline": _run(run_id=f'"{files.RUN_ID}\\n"'),
+    "empty": lambda: b"",
+    "no object": lambda: b"[]",
+    "byte order mark": lambda: b"\xef\xbb\xbf" + _run()(),
+    "invalid UTF-8": lambda: b'{"\xff": 1}',
+    "a key twice": lambda: _run()().replace(b'"format": 1', b'"format": 1, "format": 1'),
+    "deep": lambda: b"[" * 100_000,
+}
+
+
+# --- slots
+
+
+def slot(
+    extents: list[tuple[int, bytes]] | None = None, private: bytes = b"seed", *, table: Callable[[bytearray], Any] | None = None,
+    header: Callable[[bytearray], Any] | None = None, size: int | None = None, **changes: Any,
+) -> Callable[[Path], None]:  # fmt: skip
+    """Writes one; ``table`` and ``header`` change it before each is signed, ``size`` the file's afterwards."""
+
+    def write(path: Path) -> None:
+        given = [(3000, b"x" * 3000), (9000, b"y" * 5000)] if extents is None else extents
+        values = {"structure": "ab" * 32, "step": 40, "rank": 1, "world": 2, "file_size": 20000, "extents": len(given)}
+        data = bytearray(files.slot(files.identity(**{**values, **changes}), given, private))
+        end = 4096 + 32 * len(given)
+        if table is not None:
+            part = data[4096:end]
+            table(part)
+            data[4096:end] = part
+            struct.pack_into("<I", data, 152, files.crc(bytes(part)))
+        if header is not None:
+            header(data)
+        struct.pack_into("<I", data, 4092, files.crc(bytes(data[:4092])))
+        path.write_bytes(data)
+        if size is not None:
+            os.truncate(path, size)
+
+    return write
+
+
+def _at(form: str, at: int, *values: int) -> Callable[[bytearray], None]:
+    return lambda data: struct.pack_into(form, data, at, *values)
+
+
+def _huge(extents: int, private: int) -> Callable[[bytearray], None]:
+    """A header that agrees with itself, of a sparse file of any size."""
+
+    def change(data: bytearray) -> None:
+        begin = 4096 + 32 * extents
+        struct.pack_into("<I", data, 104, extents)
+        struct.pack_into("<QQQQ", data, 120, begin, private, -(-(begin + private) // 4096) * 4096, 0)
+
+    return change
+
+
+SLOTS: dict[str, Callable[[Path], None]] = {
+    "not whole": lambda path: path.write_bytes(bytes(8192)),
+    "empty": lambda path: path.write_bytes(b""),
+    "short": slot(size=4095),
+    "cut": slot(size=17191),
+    "no header behind": slot(size=4096),
+    "private bytes changed": lambda path: (slot()(path), files.flip(path, 4096 + 64)),
+    "table changed": lambda path: (slot()(path), files.flip(path, 4096)),
+    "a count of none": slot(header=_at("<I", 104, 0)),
+    "a count of all": slot(header=_at("<I", 104, 2**32 - 1)),
+    "a table of 128 GiB": slot(header=_huge(2**32 - 1, 4), size=2**38),
+    "a table of 1 GiB": slot(header=_huge(2**25, 4), size=2**38),
+    "private bytes of 1 TiB": slot(header=_huge(2, 2**40), size=2**42),
+    "private bytes of 1 GiB": slot(header=_huge(2, 2**30), size=2**42),
+    "hashes": slot(header=_at("<I", 108, 2**32 - 1)),
+    "table elsewhere": slot(header=_at("<Q", 112, 0)),
+    "private elsewhere": slot(header=_at("<Q", 120, 2**64 - 4096)),
+    "negative private size": slot(header=_at("<Q", 128, 2**64 - 1)),
+    "data before": slot(header=_at("<Q", 136, 0)),
+    "data size of everything": slot(header=_at("<Q", 144, 2**64 - 1)),
+    "data that wraps": slot(header=_at("<QQ", 136, 2**64 - 4096, 8192)),
+    "something in the zeros": slot(header=_at("<B", 4000, 1)),
+    "another version": slot(header=_at("<I", 8, 2)),
+    "another header size": slot(header=_at("<I", 12, 8192)),
+    "a record": slot(header=_at("<8s", 0, b"DFRECORD")),  # type: ignore[arg-type]
+    "overlap": slot(table=_at("<Q", 32, 5000)),
+    "unsorted": slot(table=_at("<Q", 32, 0)),
+    "outside": slot(table=_at("<Q", 32, 19000)),
+    "negative offset": slot(table=_at("<Q", 0, 2**64 - 8)),
+    "negative size": slot(table=_at("<Q", 8, 2**64 - 3000)),
+    "no size": slot(table=_at("<Q", 8, 0)),
+    "place before the data": slot(table=_at("<Q", 16, 0)),
+    "place behind the end": slot(table=_at("<Q", 16, 2**63)),
+    "places that overlap": slot(table=_at("<Q", 48, 8192)),
+    "place not aligned": slot(table=_at("<Q", 48, 12289)),
+    "not zero": slot(table=_at("<I", 28, 1)),
+    "step": slot(step=-1),
+    "rank": slot(rank=2),
+    "world": slot(world=0, rank=0),
+    "file size of nothing": slot([], file_size=0),
+    "file size beyond offsets": slot(file_size=2**63),
+    # Sizes that wrap around: the data would seem to end inside of the file.
+    "sizes that wrap": slot([(0, b"x" * 64)], table=_at("<QQ", 0, 0, 2**64 - 4096), file_size=2**64 - 1),
+}
+
+
+# --- what is no file
+
+KINDS = ("link", "loop", "fifo", "directory", "socket", "device")
+
+
+def replace(path: Path, kind: str) -> None:
+    """Puts something else in a file's (or a directory's) place; a link leads to what was there before."""
+    aside = path.parent.parent / f"aside-{path.name}"
+    os.rename(path, aside)
+    if kind == "link":
+        path.symlink_to(aside)
+    elif kind == "loop":
+        path.symlink_to(path)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "socket":
+        # Bound by a short name: theirs are bounded.
+        with tempfile.TemporaryDirectory(dir=path.parent.parent) as folder, socket.socket(socket.AF_UNIX) as made:
+            before = os.open(".", os.O_RDONLY)
+            try:
+                os.chdir(folder)
+                made.bind("s")
+            finally:
+                os.fchdir(before)
+                os.close(before)
+            os.rename(f"{folder}/s", path)
+    else:
+        path.symlink_to("/dev/zero")

@@ -1,0 +1,135 @@
+"""Writes the files that fuzzing begins with, by hand from docs/format.md: python -m tests.hostile.seeds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support import files
+
+ROOT = Path(__file__).resolve().parents[2]
+NATIVE = ROOT / "native" / "fuzz" / "corpus"
+PYTHON = ROOT / "tests" / "hostile" / "corpus"
+
+HASH = "ab" * 32
+
+
+def records() -> dict[str, bytes]:
+    """Records."""
+    many = [(64 * i, 60, i) for i in range(20)]
+    found = {}
+    for name, extents, private, changes in [
+        ("small", [(32, 16, 1), (64, 8, 0xDEADBEEF)], b"seed", {}),
+        ("nothing", [], b"", {}),
+        ("private", [], bytes(range(64)), {"rank": 0, "world": 1}),
+        ("whole", [(0, 4096, 7)], b"", {"rank": 0, "world": 1, "step": 2**63 - 1}),
+        ("many", many, b"s" * 16, {}),
+        ("overlap", [(32, 16, 0), (40, 16, 0)], b"", {}),
+        ("outside", [(2**64 - 8, 16, 0)], b"", {}),
+        ("largest", [(0, 2**63 - 1, 0)], b"", {"file_size": 2**63 - 1}),
+        ("too large", [(0, 2**64 - 1, 0)], b"", {"file_size": 2**64 - 1}),
+        ("no file", [], b"", {"file_size": 0}),
+    ]:
+        values = {"structure": HASH, "step": 40, "rank": 1, "world": 2, "file_size": 4096, "extents": len(extents)}
+        found[name] = files.record(files.identity(**{**values, **changes}), extents, private)
+    return found
+
+
+def slots() -> dict[str, bytes]:
+    """Slots."""
+    found = {}
+    for name, extents, private in [
+        ("small", [(32, b"a" * 16), (64, b"b" * 8)], b"seed"),
+        ("nothing", [], b""),
+        ("private", [], bytes(range(64))),
+        ("large extent", [(0, b"x" * 10), (10, b"y" * 4096), (8190, b"z")], b"s" * 8),
+    ]:
+        ident = files.identity(structure=HASH, step=40, rank=1, world=2, file_size=10000, extents=len(extents))
+        found[name] = files.slot(ident, extents, private)
+    found["not whole"] = bytes(4096)
+    return found
+
+
+def manifests() -> dict[str, bytes]:
+    """Manifests."""
+
+    def entry(rank: int, nbytes: int, extents: int = 1, private: int = 0) -> dict:
+        size = 128 + 24 * extents + private + 4
+        return {
+            "rank": rank,
+            "bytes": nbytes,
+            "extents": extents,
+            "private": private,
+            "size": size,
+            "crc32c": "00c0ffee",
+        }
+
+    def made(*entries: dict, file_size: int | None = None, **changes) -> bytes:
+        total = sum(e["bytes"] for e in entries) if file_size is None else file_size
+        return files.manifest(
+            **{"step": 40, "structure": HASH, "file_size": total, "records": list(entries), **changes}
+        )
+
+    return {
+        "one": made(entry(0, 4096)),
+        "two": made(entry(0, 100, 2, 8), entry(1, 65436), diverged=3),
+        "many": made(*(entry(rank, 1000 + rank, 3, 16) for rank in range(12))),
+        "a rank of nothing": made(entry(0, 10), entry(1, 0, 0)),
+        "wrong sum": made(entry(0, 10), file_size=11),
+        "wrong size": made({**entry(0, 10), "size": 1}),
+        "no such day": made(entry(0, 10), created="2026-02-30T03:35:58Z"),
+        "huge": made(entry(0, 2**63 - 1), step=2**63 - 1),
+        "huger": made(entry(0, 2**63)),
+        "nobody": made(file_size=1),
+    }
+
+
+def structures() -> dict[str, bytes]:
+    """Structures."""
+    golden = files.sample().structure
+    value = json.loads(golden)
+
+    def edited(**changes) -> bytes:
+        first = {**value["tensors"][1], **changes}
+        tensors = [value["tensors"][0], first, *value["tensors"][2:]]
+        return json.dumps({**value, "tensors": tensors}, sort_keys=True, separators=(",", ":")).encode()
+
+    return {
+        "sample": golden,
+        "weights": files.sample(state="weights").structure,
+        "no tensors": json.dumps({**value, "tensors": []}, sort_keys=True, separators=(",", ":")).encode(),
+        "large shape": edited(shape=[2**62, 2**62]),
+        "long integer": golden.replace(b'"shape":[50,40]', b'"shape":[' + b"9" * 4000 + b"," + b"9" * 4000 + b"]"),
+        "path": edited(path="../a"),
+        "surrogate": golden.replace(b"dense/kernel", b"dense/\\ud800"),
+        "unicode": edited(name="Dichte/\u00e4\u6f22"),
+    }
+
+
+def runs() -> dict[str, bytes]:
+    """run.json."""
+    value = {"format": 1, "run_id": files.RUN_ID, "created": files.CREATED}
+    return {
+        "run": json.dumps(value).encode(),
+        "version": json.dumps({**value, "format": 2}).encode(),
+        "nan": json.dumps({**value, "format": float("nan")}).encode(),
+        "deep": b'{"format":' + b"[" * 500 + b"]" * 500 + b"}",
+    }
+
+
+SEEDS = {
+    NATIVE / "record": records, NATIVE / "slot": slots, NATIVE / "manifest": manifests,
+    PYTHON / "structure": structures, PYTHON / "run": runs,
+}  # fmt: skip
+
+
+def write() -> None:
+    """All of them; what a fuzzer found since stays."""
+    for folder, make in SEEDS.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in make().items():
+            (folder / f"seed-{name.replace(' ', '-')}").write_bytes(data)
+
+
+if __name__ == "__main__":
+    write()

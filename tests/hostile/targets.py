@@ -1,0 +1,296 @@
+"""What is fuzzed of the Python readers: each target takes any bytes, and raises only if a promise is broken.
+
+A target returns whether it took the bytes; refusing them is a deepfreeze.Error and nothing else. Its repair makes the
+checksums right, and the counts that must agree with the size: behind a wrong checksum a mutation would reach nothing.
+``fuzz_python.py`` runs them under a fuzzer, ``test_corpus.py`` without one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import math
+import os
+import random
+import struct
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from deepfreeze.core import names
+from deepfreeze.core.errors import Error
+from deepfreeze.core.fields import is_printable
+from deepfreeze.core.lock import _read as read_lock
+from deepfreeze.core.manifest import Manifest
+from deepfreeze.core.record import EXTENT, MAX_RECORD, RECORD_HEADER, SLOT_EXTENT, SLOT_HEADER, Record, SlotHeader
+from deepfreeze.core.run import Run
+from deepfreeze.core.structure import DTYPES, Structure
+from tests.hostile.seeds import NATIVE, PYTHON
+
+_LAST_LINE = b'  "crc32c": "'
+
+
+@dataclass(frozen=True)
+class Target:
+    """``run`` reads bytes, ``repair`` mends them (also their sizes, if told), ``folders`` hold what to begin with."""
+
+    run: Callable[[bytes], bool]
+    repair: Callable[[bytes, bool], bytes]
+    folders: tuple[Path, ...]
+
+
+@contextlib.contextmanager
+def _only_refused(taken: list[bool]) -> Iterator[None]:
+    try:
+        yield
+    except Error as error:
+        taken.clear()
+        str(error).encode()  # what can't be printed is no message
+        assert len(str(error)) < 4000, "a message that quotes the whole file"
+
+
+def _taken(read: Callable[[], None]) -> bool:
+    taken = [True]
+    with _only_refused(taken):
+        read()
+    return bool(taken)
+
+
+def _sorted_inside(extents: np.ndarray, file_size: int) -> None:
+    end = 0
+    for offset, nbytes in zip(extents["offset"].tolist(), extents["nbytes"].tolist(), strict=True):
+        assert nbytes > 0 and end <= offset and offset + nbytes <= file_size < 2**63
+        end = offset + nbytes
+
+
+def record(data: bytes) -> bool:
+    """A record, whole."""
+
+    def read() -> None:
+        made = Record.from_bytes(data, "fuzz")
+        _sorted_inside(made.extents, made.identity.file_size)
+        assert made.nbytes <= made.identity.file_size
+        own = len(made.private) + made.checksums.nbytes
+        assert made.size == len(data) == RECORD_HEADER + EXTENT.itemsize * len(made.extents) + own + 4
+        assert 0 <= made.identity.step < 2**63 and made.identity.rank < made.identity.world_size
+
+    return _taken(read)
+
+
+def repair_record(data: bytes, sizes: bool) -> bytes:
+    """With its last four bytes."""
+    if len(data) < RECORD_HEADER + 4:
+        return data
+    made = bytearray(data)
+    if sizes:
+        room = len(data) - RECORD_HEADER - 4
+        extents = int.from_bytes(made[104:108], "little") % (room // EXTENT.itemsize + 1)
+        private = room - EXTENT.itemsize * extents
+        hashes = int.from_bytes(made[108:112], "little") % (private // 4 + 1)
+        struct.pack_into("<IIQQ", made, 104, extents, hashes, private, len(data))
+    made[-4:] = google_crc32c.value(bytes(made[:-4])).to_bytes(4, "little")
+    return bytes(made)
+
+
+def slot(data: bytes) -> bool:
+    """A slot's header, table and private bytes, as far as Python reads slots."""
+
+    def read() -> None:
+        header = SlotHeader.from_bytes(data[:SLOT_HEADER], len(data), "fuzz")
+        table = header.table(data[SLOT_HEADER : header.private_offset], "fuzz")
+        _sorted_inside(table, header.identity.file_size)
+        begin, end = header.data_offset, header.data_offset + header.data_size
+        for place, nbytes in zip(table["place"].tolist(), table["nbytes"].tolist(), strict=True):
+            assert begin <= place and place + nbytes <= end <= len(data)
+            begin = place + nbytes
+        assert header.private_size <= MAX_RECORD
+
+    return _taken(read)
+
+
+def repair_slot(data: bytes, sizes: bool) -> bytes:
+    """With the checksums of private bytes, table and header."""
+    if len(data) < SLOT_HEADER:
+        return data
+    made = bytearray(data)
+    room = len(data) - SLOT_HEADER
+    extents = int.from_bytes(made[104:108], "little") % (room // SLOT_EXTENT.itemsize + 1)
+    begin = SLOT_HEADER + SLOT_EXTENT.itemsize * extents
+    private = int.from_bytes(made[128:136], "little") % (len(data) - begin + 1)
+    if sizes:
+        hashes = int.from_bytes(made[108:112], "little") % (private // 4 + 1)
+        struct.pack_into("<II", made, 104, extents, hashes)
+        struct.pack_into("<QQQQ", made, 112, SLOT_HEADER, begin, private, -(-(begin + private) // 4096) * 4096)
+        made[160:4092] = bytes(4092 - 160)
+    for at, part in [(152, made[SLOT_HEADER:begin]), (156, made[begin : begin + private])]:
+        made[at : at + 4] = google_crc32c.value(bytes(part)).to_bytes(4, "little")
+    made[4092:4096] = google_crc32c.value(bytes(made[:4092])).to_bytes(4, "little")
+    return bytes(made)
+
+
+def manifest(data: bytes) -> bool:
+    """A manifest."""
+
+    def read() -> None:
+        made = Manifest.from_bytes(data, "fuzz")
+        assert len(made.records) == made.world_size and [e.rank for e in made.records] == list(range(made.world_size))
+        assert sum(e.nbytes for e in made.records) == made.file_size < 2**63
+        assert all(e.size <= MAX_RECORD for e in made.records)
+        names.step_dir(made.step), names.partial_dir(made.step, made.attempt), names.structure_file(made.structure)
+
+    return _taken(read)
+
+
+def repair_manifest(data: bytes, sizes: bool) -> bytes:
+    """With the last line, which holds the checksum; with sizes there is one, whatever the text ended with."""
+    at = data.rfind(_LAST_LINE)
+    if at < 0 and not sizes:
+        return data
+    body = data if at < 0 else data[:at]
+    return body + _LAST_LINE + f'{google_crc32c.value(body):08x}"\n}}\n'.encode()
+
+
+def structure(data: bytes) -> bool:
+    """A structure."""
+
+    def read() -> None:
+        made = Structure.from_bytes(data, "fuzz")
+        assert made.to_bytes() == data
+        end = 0
+        for tensor in made.tensors:
+            if not tensor.spec.nbytes:
+                np.empty(0, tensor.spec.dtype).reshape(tensor.spec.shape)
+            if tensor.nbytes:
+                assert end <= tensor.offset and tensor.end <= made.file_size
+                end = tensor.end
+            assert not os.path.isabs(tensor.path) and ".." not in tensor.path.split("/")
+            assert is_printable(tensor.spec.name + tensor.path)
+            (tensor.spec.name + tensor.path).encode()
+
+        assert sum(n for _, n in made.gaps()) + sum(t.nbytes for t in made.tensors) == made.file_size
+        assert made.private_nbytes >= 0 and len(made.by_name) == len(made.by_path) == len(made.tensors)
+
+    return _taken(read)
+
+
+def run_file(data: bytes) -> bool:
+    """run.json of a run directory, and the same bytes as its lock's content."""
+    folder = Path(_folder())
+    (folder / names.RUN_FILE).write_bytes(data)
+    with open(folder / names.RUN_FILE, "rb") as file:
+        holder = read_lock(file.fileno())
+    assert holder is None or 0 < holder["pid"] < 2**31
+
+    def read() -> None:
+        made = Run.open(folder)
+        assert names.is_id(made.run_id)
+        names.local_dir(0, made.run_id)
+
+    return _taken(read)
+
+
+def repair_structure(data: bytes, sizes: bool) -> bytes:
+    """As canonical JSON, one value in it exchanged; with sizes, each tensor's nbytes those of its shape."""
+    value = _load(data)
+    if value is None:
+        return data
+    value = _exchange(value, random.Random(data))
+    tensors = value.get("tensors") if isinstance(value, dict) and sizes else None
+    for tensor in tensors if isinstance(tensors, list) else []:
+        with contextlib.suppress(TypeError, KeyError, AttributeError):
+            if tensor["dtype"] not in DTYPES or not all(type(n) is int and n < 2**64 for n in tensor["shape"]):
+                continue
+            tensor["nbytes"] = math.prod(tensor["shape"]) * np.dtype(tensor["dtype"]).itemsize
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return data
+
+
+def repair_run(data: bytes, sizes: bool) -> bytes:
+    """One value exchanged; with sizes, with the checksum at its end."""
+    value = _load(data)
+    if value is None:
+        return data
+    with contextlib.suppress(ValueError, RecursionError):
+        text = json.dumps(_exchange(value, random.Random(data))).encode()
+        if not sizes:
+            return text
+        body = text.split(b', "crc32c"')[0].removesuffix(b"}")
+        return body + f', "crc32c": "{google_crc32c.value(body):08x}"}}\n'.encode()
+    return data
+
+
+# What a hostile file says in place of a value.
+HOSTILE = (
+    *(None, True, -1, 0, 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64, 10**4000, 1.5, float("nan"), float("inf"), -0.0),
+    *(
+        "",
+        "\0",
+        "..",
+        "../a",
+        "/etc/passwd",
+        "a/../../b",
+        "\ud800",
+        "\u202e",
+        "\x1b[31m",
+        "x" * 300,
+        [],
+        {},
+        [[]],
+        [-1],
+        {"": 0},
+    ),
+    *("float128", "object", "per-rank", "rank-local", [0, 2**62, 2**62], [2**40] * 32, [1] * 33),
+)
+
+
+def _load(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _exchange(value: Any, chance: random.Random) -> Any:
+    """One value, somewhere in it, exchanged for a hostile one, or for another's."""
+    places = []
+
+    def visit(node: Any) -> None:
+        for key, child in enumerate(node) if isinstance(node, list) else node.items():
+            places.append((node, key))
+            if isinstance(child, (list, dict)) and len(places) < 10000:
+                visit(child)
+
+    if not isinstance(value, (list, dict)):
+        return value
+    with contextlib.suppress(RecursionError):
+        visit(value)
+    if places and chance.random() < 0.7:
+        node, key = chance.choice(places)
+        other, at = chance.choice(places)
+        node[key] = chance.choice(HOSTILE) if chance.random() < 0.7 else copy.deepcopy(other[at])
+    return value
+
+
+_made: list[tempfile.TemporaryDirectory] = []
+
+
+def _folder() -> str:
+    if not _made:
+        _made.append(tempfile.TemporaryDirectory(prefix="deepfreeze-fuzz-"))
+    return _made[0].name
+
+
+TARGETS = {
+    "record": Target(record, repair_record, (NATIVE / "record",)),
+    "slot": Target(slot, repair_slot, (NATIVE / "slot",)),
+    "manifest": Target(manifest, repair_manifest, (NATIVE / "manifest",)),
+    "structure": Target(structure, repair_structure, (PYTHON / "structure",)),
+    "run": Target(run_file, repair_run, (PYTHON / "run",)),
+}

@@ -1,0 +1,303 @@
+"""Files made to do harm, by hand: every one is refused with an error of ours, at once, and without a large allocation.
+
+What each case puts in place is right in all other respects, checksums included, so that nothing but the check it aims at can
+refuse it. ``cases.py`` holds the files, this module what must become of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+import deepfreeze
+import veloc_bindings
+from deepfreeze.core.errors import StructureError
+from deepfreeze.core.lock import Lock
+from deepfreeze.core.manifest import MAX_MANIFEST, Manifest
+from deepfreeze.core.run import Run
+from deepfreeze.core.structure import MAX_STRUCTURE, Structure
+from deepfreeze.thaw import recover
+from deepfreeze.thaw.read import read_private
+from deepfreeze.thaw.verify import verify
+from tests.hostile import cases
+from tests.support import files
+
+SECONDS = 10
+MEMORY = 32 << 20  # of any reader for any of these; the largest of them has a quarter of a MiB
+ROOM = 2 << 30
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def run(tmp_path):
+    return files.write_run(tmp_path / "run")
+
+
+@pytest.fixture(autouse=True)
+def bounded():
+    """No case may take long, hang or allocate much."""
+
+    def hangs(number, frame):
+        raise AssertionError(f"not done after {SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    # A reader that follows a link to /dev/zero must not take the machine's memory with it.
+    space = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (space + ROOM, hard))
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    tracemalloc.start()
+    yield
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert peak < MEMORY, f"{peak} bytes were allocated"
+
+
+def read_all(run):
+    with deepfreeze.read(run, 40) as tensors:
+        return {name: tensors[name] for name in tensors}
+
+
+def refused(run):
+    """Every reader of the checkpoint refuses it, and those of the whole run raise nothing else."""
+    with pytest.raises(deepfreeze.Error) as caught:
+        read_all(run)
+    assert len(str(caught.value)) < 4000
+    str(caught.value).encode()
+    with contextlib.suppress(deepfreeze.Error):
+        assert not verify(run, 40).ok
+    for survey in (deepfreeze.checkpoints, deepfreeze.latest, read_private):
+        with contextlib.suppress(deepfreeze.Error):
+            survey(run)
+
+
+def test_the_cases_are_right_but_for_what_they_aim_at(run):
+    made = files.write_checkpoint(run, 40, cases.sample())[1]
+    assert verify(run, 40).ok and set(read_all(run)) == set(made.values)
+    cases.put_manifest(run, cases.manifest())
+    cases.put_record(run, 1, cases.record())
+    cases.put_structure(run, made.structure)
+    assert verify(run, 40).ok and set(read_all(run)) == set(made.values)
+
+
+@pytest.mark.parametrize("name", cases.MANIFESTS)
+def test_a_hostile_manifest_is_refused(run, name):
+    files.write_checkpoint(run, 40, cases.sample())
+    cases.put_manifest(run, cases.MANIFESTS[name]())
+    refused(run)
+    assert deepfreeze.checkpoints(run) == [] and deepfreeze.latest(run) is None
+
+
+@pytest.mark.parametrize("name", cases.STRUCTURES)
+def test_a_hostile_structure_is_refused_and_the_checkpoint_listed(run, name):
+    files.write_checkpoint(run, 40, cases.sample())
+    cases.put_structure(run, cases.STRUCTURES[name]())
+    refused(run)
+    assert [(info.step, info.state) for info in deepfreeze.checkpoints(run)] == [(40, "unknown")]
+
+
+@pytest.mark.parametrize("name", cases.RECORDS)
+def test_a_hostile_record_is_refused_and_never_committed(run, library, name):
+    data = cases.RECORDS[name]()
+    folder, _ = files.write_checkpoint(run, 40, cases.sample())
+    cases.put_record(run, 1, data)
+    refused(run)
+    partial = folder.rename(run / f"step-0000000040.partial-{files.ATTEMPT}")
+    (partial / "manifest.json").unlink()
+    with pytest.raises(veloc_bindings.EngineFault) as caught:
+        veloc_bindings.commit(run, 40, bytes.fromhex(files.ATTEMPT))
+    assert caught.value.code in (veloc_bindings.CORRUPT, veloc_bindings.INCOMPLETE)
+    assert deepfreeze.checkpoints(run) == []
+    with contextlib.suppress(deepfreeze.CorruptError):  # a newer version's is not understood, and not cleared
+        assert recover.plan(Run.open(run), []).finish in ([], [(40, files.ATTEMPT)])
+
+
+@pytest.mark.parametrize("name", cases.RUNS)
+def test_a_hostile_run_file_is_refused(run, name):
+    files.write_checkpoint(run, 40, cases.sample())
+    (run / "run.json").write_bytes(cases.RUNS[name]())
+    refused(run)
+    with pytest.raises(deepfreeze.Error):
+        Run.open_for_writing(run)
+
+
+@pytest.mark.parametrize("name", cases.SLOTS)
+def test_a_hostile_slot_is_never_brought_in(run, tmp_path, library, name):
+    folder = tmp_path / "deepfreeze-0" / files.RUN_ID
+    folder.mkdir(parents=True, mode=0o700)
+    folder.parent.chmod(0o700)
+    path = folder / "rank-00001-0.slot"
+    cases.SLOTS[name](path)
+    for use in (lambda: veloc_bindings.slot_inspect(path), lambda: veloc_bindings.slot_transfer(path, run)):
+        with pytest.raises(veloc_bindings.EngineFault) as caught:
+            use()
+        assert caught.value.code == veloc_bindings.CORRUPT
+    with contextlib.suppress(deepfreeze.CorruptError):  # a newer version's is not understood, and not cleared
+        assert recover.leftover_slots(folder) == []
+    assert os.listdir(run) == ["run.json"]
+
+
+@pytest.mark.parametrize("kind", cases.KINDS)
+@pytest.mark.parametrize(
+    "place", ["run.json", "structure", "step", "manifest.json", "model.weights.h5", "rank-00001.record"]
+)
+def test_what_is_no_file_is_neither_followed_nor_waited_for(run, kind, place):
+    folder, made = files.write_checkpoint(run, 40, cases.sample())
+    places = {"run.json": run / "run.json", "structure": run / "structures" / f"{made.hash}.json", "step": folder}
+    cases.replace(places.get(place, folder / place), kind)
+    refused(run)
+
+
+@pytest.mark.parametrize("kind", cases.KINDS)
+def test_a_job_takes_no_lock_that_is_no_file(run, tmp_path, kind):
+    (tmp_path / "precious").write_bytes(b"precious")
+    (run / "lock").write_bytes(b"")
+    cases.replace(run / "lock", kind)
+    with pytest.raises(deepfreeze.Error):
+        Lock.acquire(run)
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+
+
+ENGINE = """
+import resource, sys
+import veloc_bindings
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+kind, *arguments = sys.argv[1:]
+use = {
+    "inspect": lambda path: veloc_bindings.slot_inspect(path),
+    "transfer": lambda path, run: veloc_bindings.slot_transfer(path, run),
+    "commit": lambda run: veloc_bindings.commit(run, 40, bytes.fromhex("0123456789abcdef0123456789abcdef")),
+}[kind]
+try:
+    use(*arguments)
+except veloc_bindings.EngineFault as fault:
+    assert fault.code in (veloc_bindings.CORRUPT, veloc_bindings.IO) and fault.message, fault
+    print("refused")
+"""
+
+
+def engine(*arguments):
+    """One call of the engine in a process with 1 GiB of address space, which is ended if it hangs."""
+    command = [sys.executable, "-c", ENGINE, *map(str, arguments)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+@pytest.mark.parametrize("kind", cases.KINDS)
+def test_the_engine_neither_follows_nor_waits_for_what_is_no_file(run, tmp_path, library, kind):
+    folder, _ = files.write_checkpoint(run, 40, cases.sample())
+    partial = folder.rename(run / f"step-0000000040.partial-{files.ATTEMPT}")
+    (partial / "manifest.json").unlink()
+    slot = tmp_path / "rank-00001-0.slot"
+    cases.SLOTS["not whole"](slot)
+    cases.replace(slot, kind)
+    whole = partial / "rank-00001.record"
+    data = whole.read_bytes()
+    cases.replace(whole, kind)
+    done = [engine("inspect", slot), engine("transfer", slot, run), engine("commit", run)]
+    os.rename(whole, tmp_path / "aside") if not whole.is_dir() else whole.rmdir()
+    whole.write_bytes(data)
+    cases.replace(partial / "model.weights.h5", kind)
+    done.append(engine("commit", run))
+    assert [(d.stdout, d.stderr) for d in done] == [("refused\n", "")] * 4
+
+
+def test_a_link_in_the_trash_is_removed_and_not_what_it_leads_to(run, tmp_path, library):
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.tex").write_bytes(b"years of work")
+    files.write_checkpoint(run, 10)
+    os.rename(run / "step-0000000010", tmp_path / "step")
+    (run / "step-0000000010").symlink_to(tmp_path / "step")
+    (run / f".trash-step-0000000001-{files.ATTEMPT}").symlink_to(precious)
+    made = files.sample(world=1)
+    with veloc_bindings.Engine.open(
+        rank=0, world=1, in_flight=1, slots=1, writers=1, keep=1, chunk_bytes=8192, file_size=len(made.content),
+        commit_timeout=30, run_id=bytes.fromhex(files.RUN_ID), attempt=bytes.fromhex("f" * 32),
+        structure=bytes.fromhex(made.hash), run_dir=str(run), local_dir=None,
+    ) as made_engine:  # fmt: skip
+        for step in (40, 50):
+            made_engine.submit(step, [(made.content, len(made.content), 0)], b"", 30)
+            made_engine.drain(30)
+    assert (precious / "thesis.tex").read_bytes() == b"years of work"
+    assert (tmp_path / "step" / "manifest.json").exists()
+    assert not [name for name in os.listdir(run) if name.startswith(".trash")]
+
+
+@pytest.mark.parametrize("size", [MAX_MANIFEST + 1, 1 << 40])
+@pytest.mark.parametrize("name", ["manifest.json", "structure", "run.json", "rank-00001.record"])
+def test_a_file_that_is_larger_than_any_of_its_kind_is_not_read(run, name, size):
+    folder, made = files.write_checkpoint(run, 40, cases.sample())
+    places = {"run.json": run / "run.json", "structure": run / "structures" / f"{made.hash}.json"}
+    os.truncate(places.get(name, folder / name), size)
+    refused(run)
+
+
+def test_bytes_that_are_too_many_are_not_parsed():
+    for reader, most in ((Manifest, MAX_MANIFEST), (Structure, MAX_STRUCTURE)):
+        data = b" " * (most + 1)
+        begun = time.monotonic()
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        with pytest.raises(deepfreeze.CorruptError):
+            reader.from_bytes(data, "x")
+        assert time.monotonic() - begun < 1 and tracemalloc.get_traced_memory()[1] - before < 1 << 20
+        del data
+        tracemalloc.clear_traces()
+
+
+@pytest.mark.parametrize("where", ["name", "path"])
+@pytest.mark.parametrize("text", ["a\nb", "a\0b", "a\x1b[31mb", "a\ud800b", "a\u202eb", "a\x7fb", ""])
+def test_a_name_that_could_not_be_read_back_is_not_written(where, text):
+    made = Structure.from_bytes(cases.sample().structure, "x")
+    first = made.tensors[1]
+    changed = (
+        dataclasses.replace(first, path=text)
+        if where == "path"
+        else dataclasses.replace(first, spec=dataclasses.replace(first.spec, name=text))
+    )
+    with pytest.raises(StructureError) as caught:
+        dataclasses.replace(made, tensors=(changed,))
+    str(caught.value).encode()
+
+
+@pytest.mark.parametrize("depth", [10, 500, 900, 940, 960, 980, 990, 1000, 5000, 100000])
+def test_nesting_of_any_depth_is_refused_with_an_error_of_ours(depth):
+    for opening, closing in (("[", "]"), ('{"a":', "}")):
+        nested = opening * depth + ("1" if opening != "[" else "") + closing * depth
+        for key in ("file", "file_size", "format", "framework", "layout", "state", "tensors"):
+            value = cases.sample().structure.decode()
+            at = value.index(f'"{key}":') + len(key) + 3
+            data = (value[:at] + nested + ',"rest":0,"more":' + value[at:]).encode()
+            with pytest.raises(deepfreeze.CorruptError):
+                Structure.from_bytes(data, "x")
+            with pytest.raises(deepfreeze.CorruptError):
+                Structure.from_bytes(f'{{"format":1,"{key}":{nested}}}'.encode(), "x")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "step-40", "step-99999999999999999999", "step-9223372036854775808", "step-+000000040", "step-000000004 ", "step--000000040",
+        "step-0000000041\n", "step-" + "\u0660" * 8 + "\u0664\u0660", "step-00000000041", "STEP-0000000041", "step-0x00000029",
+    ],
+)  # fmt: skip
+def test_a_directory_that_only_looks_like_a_step_is_no_checkpoint(run, name):
+    folder, _ = files.write_checkpoint(run, 40, cases.sample())
+    (run / name).mkdir()
+    (run / name / "manifest.json").write_bytes((folder / "manifest.json").read_bytes())
+    assert [info.step for info in deepfreeze.checkpoints(run)] == [40]
+    assert verify(run).ok

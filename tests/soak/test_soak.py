@@ -1,0 +1,49 @@
+"""The soak in small: that it finds what is wrong, and that nothing is."""
+
+import random
+
+import pytest
+
+from tests.soak import continuous, verdict
+from tests.soak.sampling import QUANTITIES
+from tests.support.ranks import options, ranks
+
+
+def samples(grow, every=4.0, cycles=40):
+    """A sample a second of jobs of two kinds that alternate, one of which holds more; ``grow`` is added in an hour."""
+    choose = random.Random(1)
+    seconds = [float(i) for i in range(int(2 * every * cycles))]
+    jobs = [1 + int(second // every) for second in seconds]
+    values = [40 + 6 * (job % 2) + choose.random() + grow * second / 3600 for job, second in zip(jobs, seconds)]
+    return jobs, seconds, values
+
+
+@pytest.mark.parametrize(("grow", "flat"), [(0, True), (-500, True), (10, True), (200, False)])
+def test_growth_shows_under_jobs_that_differ_and_noise_does_not(grow, flat):
+    found = verdict.judge("memory", *samples(grow))
+    assert found["flat"] == flat, found
+    assert found["per_hour"] == pytest.approx(grow, abs=30)
+
+
+def test_a_soak_that_is_too_short_gives_no_verdict():
+    with pytest.raises(ValueError, match="too few"):
+        verdict.judge("memory", *samples(0, cycles=5))
+
+
+@pytest.mark.crash
+def test_a_short_soak_with_many_faults_finds_nothing_wrong(library):
+    found = continuous.soak(12, seed=random.SystemRandom().randrange(1, 2**31), job=10, every=10)
+    counts = found["counts"]
+    assert not found["wrong"], (found["settings"], found["wrong"])
+    assert counts["failed"] > 0 and counts["verified"] > 3
+    assert counts["submitted"] == counts["external"] + counts["failed"]
+    assert set(found["quantities"]) == set(QUANTITIES) == set(verdict.FLOORS)
+
+
+@pytest.mark.crash
+def test_what_is_not_yet_committed_is_bounded_without_a_local_tier_too(tmp_path, library):
+    with ranks(library, "delay=100:rename:manifest.json:1+") as (rank,):
+        rank.ask("open", **options(tmp_path, local=False, in_flight=2, slots=2))
+        for step in range(10, 30):
+            rank.ask("submit", step=step)
+        assert len(list((tmp_path / "run").glob("*.partial-*"))) <= 6

@@ -1,0 +1,71 @@
+"""What a job's start does with the directories that a dead one left, and a new job in them; without TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import veloc_bindings as vb
+from deepfreeze.core.run import Run
+from deepfreeze.thaw import recover
+from tests.support import content
+
+
+def make_run(run: Path) -> None:
+    """A run directory with the id that the rank processes' checkpoints have (tests/support/ranks.py)."""
+    run.mkdir()
+    value = {"format": 1, "run_id": content.RUN_ID.hex(), "created": "2026-11-21T03:35:58Z"}
+    (run / "run.json").write_text(json.dumps(value))
+
+
+def local_tiers(there: Path, world: int) -> list[Path]:
+    """The run's directories of the local tiers THERE/local-R."""
+    run_id = Run.open(there / "run").run_id
+    return [there / f"local-{rank}" / f"deepfreeze-{os.geteuid()}" / run_id for rank in range(world)]
+
+
+def reopen(there: Path, world: int) -> recover.Finished:
+    """What deepfreeze.attempt does at a job's start, for the run THERE/run."""
+    run = Run.open_for_writing(there / "run")
+    run.clear_trash()
+    places = local_tiers(there, world)
+    plan = recover.plan(run, [("here", slot) for place in places for slot in recover.leftover_slots(place)])
+    recover.transfer(plan, "here", run.path)
+    finished = recover.finish(plan, run)
+    for place in places:
+        recover.clear_slots(place)
+    return finished
+
+
+def leftovers(run: Path) -> list[str]:
+    """Names in the run directory that no start may leave there."""
+    return [name for name in os.listdir(run) if ".partial-" in name or name.startswith(".trash")]
+
+
+def go_on(there: Path, steps: tuple[int, ...], file_size: int, keep: int, world: int = 1, attempt: int = 9) -> None:
+    """A new job, of any size, in the same directory: all its ranks in this process."""
+    run = Run.open(there / "run")
+    fixed = {"run_id": bytes.fromhex(run.run_id), "attempt": content.attempt_id(attempt), "keep": keep}
+    fixed |= {"structure": content.STRUCTURE, "run_dir": str(run.path), "file_size": file_size, "world": world}
+    engines: list[vb.Engine] = []
+    try:
+        for rank in range(world):
+            (there / f"local-{rank}").mkdir(exist_ok=True)
+            engines.append(vb.Engine.open(rank=rank, local_dir=str(there / f"local-{rank}"), **fixed))
+        for step in steps:
+            data = memoryview(content.model_bytes(attempt, step, file_size))
+            for rank, engine in enumerate(engines):
+                regions = [(data[a:b], b - a, a) for a, b in content.pieces(rank, world, file_size)]
+                engine.submit(step, regions, content.private_bytes(attempt, step, rank), 60)
+            for engine in engines:
+                engine.wait(step, vb.EXTERNAL, 60)
+    finally:
+        for engine in engines:
+            engine.close()
+
+
+def steps_in(run: Path) -> list[int]:
+    """Steps whose directory has its final name, without looking into it."""
+    return sorted(int(match[1]) for name in os.listdir(run) if (match := re.fullmatch(r"step-(\d{10,})", name)))

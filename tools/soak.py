@@ -1,0 +1,136 @@
+"""Hours of what `make test` does for seconds: kills at random moments, continuous checkpoints with random faults, and a training
+with the engine built with sanitizers. Each part says what it found; the last line is the verdict."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import native
+from project import BUILD, ROOT, VENV, Failure, environment, main, say
+
+RESULTS = BUILD / "soak"
+ROUNDS = 500  # kills of rank processes; real trainings get a tenth
+PYTHON = VENV / "bin" / "python"
+SANITIZERS = "address,undefined"
+STEPS, EVERY = 40, 2
+
+
+def step(name, command, env):
+    """Runs one command, its output going to the terminal; whether it succeeded."""
+    say(f"\n== {name}")
+    begun = time.monotonic()
+    code = subprocess.run(list(map(str, command)), cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
+    say(f"== {name}: {f'FAILED with {code} after ' if code else ''}{time.monotonic() - begun:.0f} s")
+    return code == 0
+
+
+def kills(test, rounds):
+    def run():
+        command = [PYTHON, "-m", "pytest", "-q", "-s", ROOT / "tests" / test]
+        return step(f"{rounds} kills, {test}", command, environment(DEEPFREEZE_TEST_ROUNDS=rounds))
+
+    return run
+
+
+def continuous(hours, json, png):
+    def run():
+        places = ["--json", json.absolute(), "--png", png.absolute()]
+        command = [PYTHON, "-m", "tests.soak.continuous", "--seconds", hours * 3600, *places]
+        return step(f"{hours:g} hours of continuous checkpoints", command, environment())
+
+    return run
+
+
+def compilers_library(name):
+    """The path of a library of the compiler that builds the engine."""
+    compiler = os.environ.get("CXX") or "g++"
+    command = [*compiler.split(), f"-print-file-name={name}"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    if not Path(found).is_absolute():
+        raise Failure(
+            f"{compiler} has no {name}: install its sanitizers (Debian: libgcc-12-dev), or use another compiler"
+        )
+    return os.path.realpath(found)
+
+
+def preload():
+    """What has to be loaded before Python. The address sanitizer looks up __cxa_throw when it starts, and Python itself holds no
+    C++: without the C++ runtime beside it, the first exception in any extension ends the process."""
+    return ":".join(map(compilers_library, ("libasan.so", "libstdc++.so.6")))
+
+
+def sanitized():
+    """Real trainings of two ranks with the engine under sanitizers: any finding ends them."""
+    folder = native.build(
+        "sanitized", "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DDF_TESTING=ON", f"-DDF_SANITIZE={SANITIZERS}"
+    )
+    # Python and TensorFlow keep what they have until the end, so leaks are looked for by the engine's own tests.
+    findings = RESULTS / "sanitizer"
+    findings.parent.mkdir(parents=True, exist_ok=True)
+    for old in findings.parent.glob(f"{findings.name}.*"):
+        old.unlink()
+    bounds = f"abort_on_error=1:log_path={findings}"
+    env = environment(
+        DEEPFREEZE_LIBRARY=folder / "libdeepfreeze.so",
+        ASAN_OPTIONS=f"detect_leaks=0:{bounds}",
+        UBSAN_OPTIONS=f"print_stacktrace=1:halt_on_error=1:{bounds}",
+        PYTHONPATH=ROOT,
+        CUDA_VISIBLE_DEVICES=-1,
+        OMP_NUM_THREADS=1,
+    )
+    trainings = Path(tempfile.mkdtemp(prefix="deepfreeze-soak-"))
+    try:
+        passed = True
+        for kind in ("dense", "conv"):
+            (trainings / kind).mkdir()
+            job = [
+                PYTHON,
+                ROOT / "tests" / "jobs" / "ranks.py",
+                "keras",
+                trainings / kind,
+                STEPS,
+                EVERY,
+                f"kind={kind}",
+            ]
+            launch = ["mpirun", "--oversubscribe", "-np", 2, "-x", f"LD_PRELOAD={preload()}", *job]
+            if not step(f"training of two ranks ({kind}), engine built with {SANITIZERS}", launch, env):
+                passed = False
+                continue
+            verify = [PYTHON, "-m", "deepfreeze", "verify", trainings / kind / "run"]
+            passed = step("its checkpoints", verify, environment(PYTHONPATH=ROOT)) and passed
+    finally:
+        shutil.rmtree(trainings, ignore_errors=True)
+    for report in sorted(findings.parent.glob(f"{findings.name}.*")):
+        passed = False
+        say(f"a sanitizer's finding is in {report.relative_to(ROOT)}:\n{report.read_text(errors='replace')[:4000]}")
+    return passed
+
+
+def soak():
+    parser = argparse.ArgumentParser(prog="tools/soak.py", description=__doc__)
+    parser.add_argument("--hours", type=float, default=2, help="of continuous checkpoints (default: 2)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"kills of rank processes (default: {ROUNDS})")
+    parser.add_argument("--json", type=Path, default=RESULTS / "soak.json", help="samples and verdict")
+    parser.add_argument("--png", type=Path, default=RESULTS / "soak.png", help="the samples over time")
+    args = parser.parse_args()
+    if not PYTHON.exists():
+        raise Failure("there is no .venv: run make setup")
+    parts = {
+        "kills of rank processes": kills("crash/test_random_kills.py", args.rounds),
+        "kills of real training": kills("horovod/test_kills.py", max(1, args.rounds // 10)),
+        "training under sanitizers": sanitized,
+        "continuous checkpoints": continuous(args.hours, args.json, args.png),
+    }
+    begun = time.monotonic()
+    failed = [name for name, part in parts.items() if not part()]
+    say(f"\n{(time.monotonic() - begun) / 60:.1f} minutes in all; samples in {args.json}, drawn in {args.png}")
+    if failed:
+        raise Failure(f"these failed: {', '.join(failed)}; what they said stands above")
+
+
+if __name__ == "__main__":
+    main(soak)
