@@ -18,6 +18,7 @@ import tensorflow as tf
 
 import deepfreeze
 from benchmarks import jobs, workloads
+from deepfreeze.core import world as worlds
 
 QUIET = 0.3  # seconds that the disk and the engine are left alone before plain steps are timed
 FILLING = 8  # steps until memory has been touched once and every slot is in use
@@ -105,7 +106,11 @@ def measure_checkpoints(params: dict[str, Any]) -> dict[str, Any]:
         """Rank 0 saves; the others wait for it."""
 
     tasks = [memcpy, *([save if hvd.rank() == 0 else nothing] if params["save_weights"] else [])]
-    together = nothing if hvd.size() == 1 else hvd.barrier
+
+    def together() -> None:
+        """Returns when all ranks are here."""
+        worlds.current().gather(None)
+
     callbacks = [Between(every, tasks, together), timer, deepfreeze.BroadcastState(), checkpoint]
     # Two checkpoints at the beginning are not counted: they meet memory that was never touched.
     batches = repeated(x, y, every * (samples + 3) - every // 2)

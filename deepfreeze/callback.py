@@ -57,7 +57,7 @@ class Checkpoint(Hooks):
         local: node-local storage: "auto" (memory-backed or disk, by free space), a directory, or None for none.
         keep: committed checkpoints to keep.
         resume: "auto" restores the newest checkpoint if there is one, "required" insists on one, "off" starts from the model
-            as it is.
+            as it is. One that is damaged is moved to ``damaged/`` in the run, with a warning, and the next older one taken.
         wait_for: the level that training waits for at each checkpoint: "captured" (not at all), "local" (on node-local
             storage), "external" (committed: the synchronous mode).
         in_flight: checkpoints whose shards may be in memory at once; when more are due, training waits.

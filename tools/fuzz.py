@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import environment
 import native
@@ -141,8 +142,9 @@ def arguments():
     parser.add_argument(
         "--seconds", type=int, default=0, help="time for each target, in place of a number of executions"
     )
+    parser.add_argument("--jobs", type=int, default=1, help="targets at a time (default: one)")
     parser.add_argument(
-        "--merge", action="store_true", help="fuzz nothing; shrink what was found, in build/fuzz/merged"
+        "--if-possible", action="store_true", help="where clang or atheris can't be had, say so and end well"
     )
     given = parser.parse_args()
     for target in given.targets:
@@ -153,8 +155,16 @@ def arguments():
 
 def all_of_it():
     given = arguments()
-    commands = prepare(given.targets or TARGETS)
-    failed = [target for target, command in commands.items() if not fuzz(target, command, given.runs, given.seconds)]
+    try:
+        commands = prepare(given.targets or TARGETS)
+    except Failure as reason:
+        if not given.if_possible:
+            raise
+        say(f"fuzz: not run: {reason}")
+        return
+    with ThreadPoolExecutor(given.jobs) as pool:
+        good = pool.map(lambda item: fuzz(*item, given.runs, given.seconds), commands.items())
+        failed = [target for target, passed in zip(commands, good, strict=True) if not passed]
     if failed:
         raise Failure(f"fuzz: {', '.join(failed)}; see build/logs/fuzz-TARGET.log")
 

@@ -136,7 +136,6 @@ void ACaptureWithoutMemoryIsToldAndDoesNotFailTheGraph(const std::string& local,
 }
 
 void ASlotThatWasCapturedIntoCanBeRescued(const std::string& local) {
-  std::string path;
   Training training(2, local);
   training.Attach(kLong);
   training.Capture(5);
