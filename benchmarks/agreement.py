@@ -16,8 +16,7 @@ import numpy as np
 
 import veloc_bindings
 from benchmarks import jobs, report, workloads
-from benchmarks.report import Report, say, span, table
-from benchmarks.stall import bootstrap
+from benchmarks.report import Report, interval, say, span, table
 
 STEPS = 200
 CHECKED = ("nt3", "resnet50")
@@ -35,7 +34,7 @@ def measure(args: argparse.Namespace) -> Report:
     for name in ("without", "with", "read"):
         row.add(name, "s", [max(values) for values in zip(*(rank[name] for rank in ranks))])
     row.add("difference", "s", [b - a for a, b in zip(row.samples("without"), row.samples("with"))])
-    row.add("interval", "s", bootstrap(row.samples("difference")))
+    row.add("interval", "s", interval(row.samples("difference")))
     for name in ("light",) if args.quick else CHECKED:
         nbytes = workloads.nbytes(name)
         say(f"checksums of {nbytes / 1e6:.0f} MB")

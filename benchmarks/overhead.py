@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks import jobs
-from benchmarks.report import Report, run, say, span, table
+from benchmarks.report import Report, interval, run, say, span, table
 
 # (workload, ranks): plain steps, (steps between checkpoints, periods) of each block, most rounds. As much as time allows.
 PLAN: dict[tuple[str, int], tuple[int, list[tuple[int, int]], int]] = {
     ("resnet50", 1): (30, [(50, 1), (15, 3), (5, 3), (1, 12)], 2),
     ("resnet50", 2): (15, [(15, 1), (5, 2), (1, 8)], 1),
-    ("nt3", 1): (10, [(15, 2), (5, 2)], 2),
+    ("nt3", 1): (10, [(15, 3), (5, 3)], 1),
 }
 IN_FLIGHT, SLOTS, SPARE = 2, 2, 64e6  # what Checkpoint has if nothing else is asked for
 
@@ -77,13 +77,6 @@ def _add(
         row = report.row(workload=name, ranks=ranks, every=every).add("slowdown", "", ratios)
         row.add("engine's CPU", "s/GB", [seconds / size for seconds, size in zip(cpu, saved, strict=True)])
         at += every * periods
-
-
-def interval(samples: list[float]) -> tuple[float, float]:
-    """Where the median lies, 95 %: the bootstrap's percentiles."""
-    drawn = np.random.default_rng(0).choice(samples, (4000, len(samples)))
-    low, high = np.percentile(np.median(drawn, axis=1), [2.5, 97.5])
-    return float(low), float(high)
 
 
 def tables(report: Report) -> str:

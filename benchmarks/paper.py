@@ -37,7 +37,7 @@ PLAN = {
     ("resnet50", 2): (3, 2),
     ("nt3", 1): (3, 2),
     ("nt3", 2): (2, 2),
-    ("light", 1): (15, 4),
+    ("light", 1): (5, 3),
 }
 METRICS = ("preparation", "blocking", "overhead")
 

@@ -14,23 +14,22 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import statistics
 from pathlib import Path
 from typing import Any
 
 from benchmarks import jobs, machine, report
-from benchmarks.report import Report, Row, say, span, table
+from benchmarks.report import Report, Row, interval, say, span, table
 
 SEED = 1
 # workload, ranks, steps between checkpoints
 TRAININGS = [
     ("light", 1, 12),
     ("light", 2, 12),
-    ("light", 4, 12),
-    ("nt3", 1, 8),
-    ("resnet50", 1, 8),
-    ("resnet50", 2, 8),
+    ("light", 4, 8),
+    ("nt3", 1, 7),
+    ("resnet50", 1, 7),
+    ("resnet50", 2, 7),
 ]
 EVERY_STEPS, INSTALLED_STEPS = 16, 200
 
@@ -48,8 +47,7 @@ def measure(args: argparse.Namespace) -> Report:
                     "measure": "checkpoints",
                     "workload": workload,
                     "every": every,
-                    # Its steps vary by more than the stall; they cost little.
-                    "samples": args.samples * (2 if (workload, ranks) == ("resnet50", 1) else 1),
+                    "samples": args.samples,
                     "folder": str(disk),
                     "options": options,
                     "distributed": workload != "light",
@@ -113,14 +111,7 @@ def _installed(found: Report, args: argparse.Namespace, disk: Path) -> None:
     row.add("difference", "s", [b - a for a, b in zip(result["without"], result["with"])])
     row.add("added ops", "s", result["added_ops"])
     row.labels["conditions"], row.labels["ops"] = map(int, result["added_counts"])
-    row.add("interval", "s", bootstrap(row.samples("difference")))
-
-
-def bootstrap(samples: list[float], draws: int = 2000) -> list[float]:
-    """The 95 % interval of the median, by drawing from the samples again and again."""
-    rng = random.Random(SEED)
-    medians = sorted(statistics.median(rng.choices(samples, k=len(samples))) for _ in range(draws))
-    return [medians[int(draws * 0.025)], medians[int(draws * 0.975)]]
+    row.add("interval", "s", interval(row.samples("difference")))
 
 
 def tables(found: Report) -> str:

@@ -32,14 +32,13 @@ from deepfreeze.freeze.graph_buffers import GraphBuffers
 from deepfreeze.freeze.pieces import Captured
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.policy import Policy, as_policy
+from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.progress import Progress
 from deepfreeze.stats import Stats
 from veloc_bindings import DIVERGED, EXTERNAL, OK, Report
 
 log = logging.getLogger("deepfreeze")
 
-# Beyond any step: nothing is to be captured.
-_NEVER = 2**62
 # The replicas are compared in the first checkpoints of a training.
 _FIRST = 2
 
@@ -120,11 +119,9 @@ class Checkpoint(Hooks):
         self._open = _Open()
         self._closer: weakref.finalize | None = None
         self._trained: weakref.ref | None = None
-        self._target = _NEVER
-        self._skipped = -1  # the last step that all ranks agreed to skip
+        self._schedule = Schedule(self._policy, 0, captures=False)
         self._saves = 0  # in this fit
         self._training = False  # there are steps to come, in which the ranks can agree
-        self._step = -1  # iterations done when the last execution ended
         self._last: tuple[int, Captured] | None = None  # the state at the end of the last epoch
         self.stats = Stats()
 
@@ -171,11 +168,10 @@ class Checkpoint(Hooks):
             agreement = self._open.agreement = Agreement(world, self._options.on_sigterm == "checkpoint")
             capture = self._open.capture = worlds.each(world, make)
             alike = world.size == 1 or len(set(world.gather(capture.fingerprint()))) == 1
-        self._step, self._last, self._skipped = attempt.step, None, -1
-        self._saves, self._training = 0, True
         # Horovod's own callback makes the ranks alike only after the first step; captured before that, they would be mixed.
-        self._target = self._policy.next_step(self._step) if alike else _NEVER
-        capture.arm(self._target)
+        self._schedule = Schedule(self._policy, attempt.step, captures=alike)
+        self._last, self._saves, self._training = None, 0, True
+        capture.arm(self._schedule.target)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Hands over what the last execution captured, if it did."""
@@ -186,21 +182,26 @@ class Checkpoint(Hooks):
                 self._open_saver()
             begin = time.perf_counter()
         self._hear()
-        captured, executed = self._target, step - self._step
-        if captured <= step:
+        schedule = self._schedule
+        done = schedule.ended(step)
+        captured = done.captured
+        if captured is not None:
             self._save(captured, lambda: self._saver.collect(captured))
-        self._check_missed(captured, step, executed)
-        self._step = step
+        self._note_passed(done)
         with self._closing_on_error():
             agreed = self._agreement.settle()
         if agreed.stop:
             self._stop(step, agreed.stop)
-        elif captured <= step or captured == _NEVER or agreed.skip == self._target:
-            self._aim(step, agreed.skip)
-        if self._target <= step + executed:
+        elif schedule.aim(agreed.skip):
+            self._capture.arm(schedule.target)
+        if schedule.within(done.steps):
             self._reserve()  # the next execution may capture: waiting here, an interrupt is heard
         if self._options.when_full == "skip":
-            self._look_ahead(step, executed)
+            # All ranks must know before that execution begins.
+            due = schedule.after_next(done.steps)
+            if due is not None and self._saver.has_room(schedule.within(done.steps)):
+                due = None
+            self._agreement.skip(due or 0)
         if captured in self.stats.steps[-1:]:
             self.stats.blocking.append(time.perf_counter() - begin)
 
@@ -288,33 +289,20 @@ class Checkpoint(Hooks):
             return
         self.stats.steps.append(step)
 
-    def _check_missed(self, captured: int, step: int, executed: int) -> None:
-        """Steps up to ``step`` that were due, and were neither captured nor skipped."""
-        if self._step < self._skipped <= step:
-            self.stats.skipped.append(self._skipped)
-        due = self._policy.next_step(max(s for s in (self._step, self._skipped, captured) if s <= step))
-        if due <= step:
-            if captured != _NEVER:
-                self._fail(_too_often(captured, due, executed))
-            log.warning("the ranks were not alike when training began: step %d is not saved", due)
-
-    def _aim(self, step: int, skip: int) -> None:
-        """Arms the capture of the next step that is due after ``step`` and not to be skipped."""
-        self._target = self._policy.next_step(step)
-        if self._target == skip:
-            log.info("no room for another checkpoint in memory: step %d is skipped", skip)
-            self._skipped, self._target = skip, self._policy.next_step(skip)
-        self._capture.arm(self._target)
-
-    def _look_ahead(self, step: int, executed: int) -> None:
-        """Whether there will be room for what is due in the execution after the next: all ranks must know before it begins."""
-        due = self._policy.next_step(step + executed)
-        full = due <= step + 2 * executed and not self._saver.has_room(self._target <= step + executed)
-        self._agreement.skip(due if full else 0)
+    def _note_passed(self, done: Execution) -> None:
+        """What was due and not captured."""
+        if done.skipped is not None:
+            log.info("no room for another checkpoint in memory: step %d was skipped", done.skipped)
+            self.stats.skipped.append(done.skipped)
+        if done.missed is not None:
+            if done.captured is not None:
+                self._fail(_too_often(done.captured, done.missed, done.steps))
+            log.warning("the ranks were not alike when training began: step %d is not saved", done.missed)
 
     def _stop(self, step: int, number: int) -> None:
         """All ranks, after the same step: commits it and ends ``fit``."""
-        self._training, self._target = False, _NEVER
+        self._training = False
+        self._schedule.stop()
         self.stats.stopped = signal.Signals(number).name
         log.warning("%s: committing step %d, then training ends", self.stats.stopped, step)
         if step not in self.stats.steps:

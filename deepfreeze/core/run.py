@@ -209,15 +209,10 @@ class Run:
     def abandon(self, step: int, attempt: str) -> Path:
         """Moves a committed checkpoint below ``abandoned/`` and returns its new path. RunError if refused."""
         folder = self.path / names.ABANDONED_DIR
-        target = folder / names.abandoned_dir(step, attempt)
         try:
-            folder.mkdir(DIRECTORY_MODE, exist_ok=True)
-            os.rename(self.step_path(step), target)
-            sync_dir(folder)
-            sync_dir(self.path)
-        except OSError as error:
-            raise _refused(target, error) from error
-        return target
+            return self._move(step, folder / names.abandoned_dir(step, attempt))
+        except FileNotFoundError as error:
+            raise _refused(self.step_path(step), error) from error
 
     def quarantine(self, step: int) -> Path | None:
         """Moves a damaged checkpoint below ``damaged/`` and returns its new path; None if it is gone. RunError if refused.
@@ -232,12 +227,19 @@ class Run:
         targets = (folder / names.damaged_dir(step, attempt, number) for number in itertools.count(1))
         target = next(path for path in targets if not os.path.lexists(path))
         try:
-            folder.mkdir(DIRECTORY_MODE, exist_ok=True)
-            os.rename(self.step_path(step), target)
-            sync_dir(folder)
-            sync_dir(self.path)
+            return self._move(step, target)
         except FileNotFoundError:
             return None
+
+    def _move(self, step: int, target: Path) -> Path:
+        """FileNotFoundError if the checkpoint is gone."""
+        try:
+            target.parent.mkdir(DIRECTORY_MODE, exist_ok=True)
+            os.rename(self.step_path(step), target)
+            sync_dir(target.parent)
+            sync_dir(self.path)
+        except FileNotFoundError:
+            raise
         except OSError as error:
             raise _refused(target, error) from error
         return target

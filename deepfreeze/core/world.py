@@ -22,6 +22,7 @@ class World(Protocol):
 
     rank: int
     size: int
+    in_graph: bool
 
     def broadcast(self, value: Any) -> Any:
         """Rank 0's value, on every rank. Any picklable object."""
@@ -30,8 +31,7 @@ class World(Protocol):
         """Every rank's value, by rank, on every rank."""
 
     def maximum(self, values: Any) -> Any:
-        """The maximum over all ranks of each element of an int64 array. A world that can take it inside TensorFlow's graph
-        has ``maximum_in_graph``, from tensor to tensor, as well."""
+        """The maximum over all ranks of each element of an int64 array; ``in_graph``: of a tensor, in TensorFlow's graph."""
 
 
 class OneRank:
@@ -39,6 +39,7 @@ class OneRank:
 
     rank = 0
     size = 1
+    in_graph = False
 
     def broadcast(self, value: Any) -> Any:
         """The value itself."""
@@ -56,6 +57,8 @@ class OneRank:
 class HorovodWorld:
     """The ranks of ``hvd.init()``."""
 
+    in_graph = True
+
     def __init__(self, hvd: Any) -> None:
         self._hvd = hvd
         self.rank = hvd.rank()
@@ -70,16 +73,14 @@ class HorovodWorld:
         return self._hvd.allgather_object(value)
 
     def maximum(self, values: Any) -> Any:
-        """Through Horovod's own transport, so it works under MPI and gloo."""
-        return np.asarray(self.maximum_in_graph(values))
-
-    def maximum_in_graph(self, values: Any) -> Any:
         """One more of the step's allreduces; Horovod matches it between the ranks by the op's name in the graph."""
         return self._hvd.allreduce(values, op=self._hvd.Max)
 
 
 class MpiWorld:
     """The ranks of an mpi4py communicator."""
+
+    in_graph = False
 
     def __init__(self, comm: Any) -> None:
         self._comm = comm
@@ -111,7 +112,7 @@ def current(comm: Any = None) -> World:
             )
         return MpiWorld(comm)
     hvd = sys.modules.get("horovod.tensorflow")
-    if hvd is not None and hvd.is_initialized():
+    if hvd is not None and hvd.is_initialized() and hvd.size() > 1:
         return HorovodWorld(hvd)
     return OneRank()
 

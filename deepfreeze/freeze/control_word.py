@@ -41,7 +41,7 @@ class ControlWord:
     def __init__(self, world: World) -> None:
         self._world = world
         self._mine = np.zeros(len(Slot), np.int64)
-        self._in_graph = hasattr(world, "maximum_in_graph")
+        self._in_graph = world.in_graph
         if self._in_graph:
             with tf.init_scope(), tf.device("CPU:0"):
                 self._proposed = tf.Variable(self._mine, trainable=False, name="deepfreeze_proposed")
@@ -50,7 +50,7 @@ class ControlWord:
     def emit(self) -> None:
         """Adds the maximum to the graph being traced (or takes it, when executing eagerly)."""
         if self._in_graph:
-            self._agreed.assign(self._world.maximum_in_graph(self._proposed.read_value()))  # type: ignore[attr-defined]
+            self._agreed.assign(self._world.maximum(self._proposed.read_value()))
 
     def propose(self, slot: Slot, value: int) -> None:
         """From the next execution on, until something else is proposed."""

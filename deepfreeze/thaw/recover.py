@@ -17,7 +17,7 @@ from typing import Any
 
 from deepfreeze.core import names
 from deepfreeze.core.errors import CorruptError, EngineError
-from deepfreeze.core.fields import UPGRADE, read_small
+from deepfreeze.core.fields import UPGRADE, open_file, read_small
 from deepfreeze.core.record import MAX_RECORD, SLOT_HEADER, Record, SlotHeader
 from deepfreeze.core.run import Run
 
@@ -89,8 +89,7 @@ def leftover_slots(local_dir: str | os.PathLike[str]) -> list[SlotInfo]:
     """The whole slots in a run's directory of the local tier, sorted by path; [] if there is no such directory.
 
     A slot that was being written when its process died says so in its header, and is left out; one of a newer version of
-    DeepFreeze is a CorruptError. A directory that others
-    may write to is passed by: they could have put slots there.
+    DeepFreeze is a CorruptError. A directory that others may write to is passed by: they could have put slots there.
     """
     import veloc_bindings
 
@@ -109,7 +108,7 @@ def leftover_slots(local_dir: str | os.PathLike[str]) -> list[SlotInfo]:
 def _refuse_newer(path: str) -> None:
     """CorruptError if a newer version of DeepFreeze wrote a slot: what is not understood must not be cleared."""
     try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+        with open(open_file(path), "rb") as file:
             SlotHeader.from_bytes(file.read(SLOT_HEADER), os.fstat(file.fileno()).st_size, path)
     except OSError:
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import tempfile
 from collections import Counter
@@ -14,9 +13,9 @@ import pytest
 import veloc_bindings as vb
 from tests.support import content
 from tests.support.ranks import committed, options, ranks, slots
+from tests.support.seed import SEED
 
 pytestmark = pytest.mark.crash
-SEED = int(os.environ.get("DEEPFREEZE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
 WORLD = 2
 STEPS = (10, 20, 30)
 RENAMED = f".partial-{content.attempt_id(1).hex()} to "

@@ -19,9 +19,9 @@ from deepfreeze.core.run import Run
 from tests.jobs import recorded
 from tests.support import page_cache, restart
 from tests.support.ranks import check_checkpoint
+from tests.support.seed import SEED
 
 pytestmark = pytest.mark.crash
-SEED = int(os.environ.get("DEEPFREEZE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
 DRAWS = int(os.environ.get("DEEPFREEZE_TEST_DRAWS", "3"))  # subsets of what was not synced, per point
 JOB = Path(recorded.__file__)
 MEMORY = "/dev/shm"

@@ -11,7 +11,7 @@ import deepfreeze
 import veloc_bindings as vb
 from deepfreeze.core.run import Run
 from deepfreeze.thaw import recover
-from tests.support import content
+from tests.support import restart
 from tests.support.ranks import check_checkpoint, options, ranks
 
 pytestmark = pytest.mark.crash
@@ -20,6 +20,7 @@ DAY = 86400
 
 def test_a_node_that_is_lost_takes_what_was_not_committed_and_nothing_else(tmp_path, library):
     """Step 10 is committed; of step 20 every rank has a whole slot, when both die and one of the two nodes is gone."""
+    restart.make_run(tmp_path / "run")
     fault = "kill-before:rename:step-0000000020.partial:1"
     with ranks(library, fault, fault) as group:
         for number, rank in enumerate(group):
@@ -31,31 +32,24 @@ def test_a_node_that_is_lost_takes_what_was_not_committed_and_nothing_else(tmp_p
             rank.send("submit", step=20).send("wait", step=20, level=vb.LOCAL)
         group[0].process.wait(120)
         group[1].kill()
-    (tmp_path / "run" / "run.json").write_text(
-        f'{{"format": 1, "run_id": "{content.RUN_ID.hex()}", "created": "2026-11-21T03:35:58Z"}}\n'
-    )
     shutil.rmtree(tmp_path / "local-1")
+    (place, gone) = restart.local_tiers(tmp_path, 2)
+    assert [slot.step for slot in recover.leftover_slots(place)] == [20], "the node that is left still has its part"
+    assert recover.leftover_slots(gone) == []
+    restart.reopen(tmp_path, 2)
     run = Run.open(tmp_path / "run")
-    (place,) = (tmp_path / "local-0").glob("deepfreeze-*/*")
-    found = recover.leftover_slots(place)
-    assert [slot.step for slot in found] == [20], "the node that is left still has its part"
-    plan = recover.plan(run, [("here", slot) for slot in found])
-    recover.transfer(plan, "here", run.path)
-    recover.finish(plan, run)
     assert run.committed() == [10] and not run.partials()
     assert check_checkpoint(run.step_path(10)) == (10, 1)
 
 
 def test_a_clock_that_is_set_back_changes_neither_the_newest_checkpoint_nor_what_is_kept(tmp_path, library):
+    restart.make_run(tmp_path / "run")
     with ranks(library, f"jump=-{DAY}:clock::2+") as (rank,):
         rank.ask("open", **options(tmp_path, keep=2))
         for step in (10, 20, 30):
             rank.ask("submit", step=step)
             rank.ask("drain")
         rank.ask("close")
-    (tmp_path / "run" / "run.json").write_text(
-        f'{{"format": 1, "run_id": "{content.RUN_ID.hex()}", "created": "2026-11-21T03:35:58Z"}}\n'
-    )
     assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [20, 30]
     newest = deepfreeze.latest(tmp_path / "run")
     assert newest.step == 30

@@ -15,9 +15,9 @@ import pytest
 import veloc_bindings as vb
 from tests.support import restart
 from tests.support.ranks import Rank, committed, options, ranks
+from tests.support.seed import SEED
 
 pytestmark = pytest.mark.crash
-SEED = int(os.environ.get("DEEPFREEZE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
 ROUNDS = int(os.environ.get("DEEPFREEZE_TEST_ROUNDS", "12"))
 MEMORY = "/dev/shm"
 SIZE = 1_000_003
@@ -36,18 +36,6 @@ def said(there: Path, world: int) -> list[dict[str, set[int]]]:
             found.setdefault(level, set()).add(int(step))
         levels.append(found)
     return levels
-
-
-def phase(run: Path) -> str:
-    """What the kill hit, as the run directory shows it."""
-    if any(name.startswith(".trash") for name in os.listdir(run)):
-        return "retention"
-    partials = list(run.glob("*.partial-*"))
-    if any((partial / "manifest.json").exists() for partial in partials):
-        return "commit"
-    if any(list(partial.glob("*.record")) for partial in partials):
-        return "transfer, some ranks done"
-    return "transfer" if partials else "capture or local write"
 
 
 def start(group: list[Rank], there: Path, captured: bool) -> None:
@@ -132,7 +120,7 @@ def test_ranks_killed_at_any_moment_lose_nothing_that_was_promised(tmp_path, lib
                 spans[world, captured] = some_checkpoints_take(there, library, world, captured)
             (there := Path(folder) / "round").mkdir()
             how = kill_at_random(there, library, world, captured, choose, spans[world, captured])
-            phases[phase(there / "run")] += 1
+            phases[restart.phase(there / "run")] += 1
             try:
                 counts.update(check(there, library, world, choose))
             except Exception as error:

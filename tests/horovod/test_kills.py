@@ -8,7 +8,8 @@ from collections import Counter
 
 import deepfreeze
 from deepfreeze.thaw.verify import verify
-from tests.support import h5, jobs
+from tests.support import h5, jobs, restart
+from tests.support.seed import SEED
 
 ROUNDS = int(os.environ.get("DEEPFREEZE_TEST_ROUNDS", "3"))
 STEPS, EVERY = 12 * ROUNDS + 4, 2  # a round takes fewer than 12: some are always left
@@ -33,20 +34,9 @@ def kill_when(job, run, step: int, one: bool, delay: float) -> None:
     jobs.kill(job)
 
 
-def phase(run) -> str:
-    """What the kill hit, as the run directory shows it."""
-    partials = list(run.glob("*.partial-*"))
-    if any((partial / "manifest.json").exists() for partial in partials):
-        return "commit"
-    if any(list(partial.glob("*.record")) for partial in partials):
-        return "transfer, some ranks done"
-    return "transfer" if partials else "training, capture or local write"
-
-
 def test_a_killed_training_resumes_and_ends_with_the_very_state_of_one_never_killed(tmp_path):
-    seed = int(os.environ.get("DEEPFREEZE_TEST_SEED", time.time_ns() % 10**6))
-    print(f"seed {seed} (DEEPFREEZE_TEST_SEED), {ROUNDS} rounds (DEEPFREEZE_TEST_ROUNDS)")
-    random.seed(seed)
+    print(f"seed {SEED} (DEEPFREEZE_TEST_SEED), {ROUNDS} rounds (DEEPFREEZE_TEST_ROUNDS)")
+    random.seed(SEED)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
     killed.mkdir()
@@ -57,7 +47,7 @@ def test_a_killed_training_resumes_and_ends_with_the_very_state_of_one_never_kil
     for round_, one in enumerate([True, False, *(random.random() < 0.5 for _ in range(ROUNDS))][:ROUNDS]):
         job = jobs.start("ranks.py", "keras", killed, STEPS, EVERY, "kind=dense", "pause=0.1", ranks=2)
         kill_when(job, run, newest + EVERY, one, random.random() * 0.3)
-        phases[phase(run)] += 1
+        phases[restart.phase(run)] += 1
         found = deepfreeze.latest(run)
         assert found.step >= newest + EVERY, "what was committed is still there"
         assert verify(run).ok, f"round {round_}"

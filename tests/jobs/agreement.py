@@ -33,7 +33,7 @@ def main() -> None:
         os.environ["DEEPFREEZE_FAULT"] = fault
     if options.pop("alone", 0):
         HorovodWorld.maximum = lambda self, values: values
-        del HorovodWorld.maximum_in_graph
+        HorovodWorld.in_graph = False
     with open(f"{folder}/pid-{rank}", "w") as f:
         f.write(str(os.getpid()))
     optimizer = deepfreeze.DistributedOptimizer(keras.optimizers.SGD(1e-3))

@@ -39,6 +39,18 @@ def reopen(there: Path, world: int) -> recover.Finished:
     return finished
 
 
+def phase(run: Path) -> str:
+    """What the kill hit, as the run directory shows it."""
+    if any(name.startswith(".trash") for name in os.listdir(run)):
+        return "retention"
+    partials = list(run.glob("*.partial-*"))
+    if any((partial / "manifest.json").exists() for partial in partials):
+        return "commit"
+    if any(list(partial.glob("*.record")) for partial in partials):
+        return "transfer, some ranks done"
+    return "transfer" if partials else "training, capture or local write"
+
+
 def leftovers(run: Path) -> list[str]:
     """Names in the run directory that no start may leave there."""
     return [name for name in os.listdir(run) if ".partial-" in name or name.startswith(".trash")]

@@ -15,8 +15,8 @@ from deepfreeze.core.structure import Structure
 from deepfreeze.thaw.restore import restore
 from deepfreeze.thaw.verify import verify
 from tests.support import files
+from tests.support.seed import SEED
 
-SEED = int(os.environ.get("DEEPFREEZE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
 FLIPS, RESTORED_FLIPS, TRUNCATIONS = 10_000, 2_000, 300
 OTHER = "f" * 32  # another attempt
 

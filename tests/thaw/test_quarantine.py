@@ -22,8 +22,8 @@ from deepfreeze.core.run import Run
 from deepfreeze.thaw.fallback import Fallback
 from deepfreeze.thaw.verify import verify
 from tests.support import files, h5, jobs
+from tests.support.seed import SEED
 
-SEED = int(os.environ.get("DEEPFREEZE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
 RECORD, MANIFEST, MODEL = "rank-00000.record", "manifest.json", files.MODEL_FILE
 OF_A_STEP = (RECORD, MANIFEST, MODEL)
 
