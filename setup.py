@@ -32,7 +32,10 @@ class BuildEngine(build_ext):
             subprocess.run(["cmake", "--build", str(folder), "--parallel"], check=True)
             built = str(folder / LIBRARY)
         if not (target.exists() and os.path.samefile(built, target)):
-            shutil.copy2(built, target)
+            # Never into the old file, which a running process may have mapped.
+            new = target.with_suffix(".new")
+            shutil.copy2(built, new)
+            os.replace(new, target)
 
 
 setup(

@@ -65,9 +65,15 @@ int JobTable::AcquireSlot(const JobRef& job) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (job->slot >= 0) return job->slot;  // it was captured there
   job->waits_for = "waits for a free slot on the local tier";
-  changed_.wait(lock, [&] { return stopping_ || TakeSlotLocked(job); });
+  changed_.wait(lock, [&] { return stopping_ || TakeSlotLocked(job) || SlotsWaitForLocked(*job); });
   job->waits_for.clear();
   return job->slot;
+}
+
+bool JobTable::SlotsWaitForLocked(const Job& job) const {
+  return std::all_of(slot_jobs_.begin(), slot_jobs_.end(), [&](const JobRef& owner) {
+    return owner->phase == Phase::kForCapture || (owner->phase != Phase::kFailed && owner->step > job.step);
+  });
 }
 
 bool JobTable::TakeSlotLocked(const JobRef& job) {

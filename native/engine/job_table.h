@@ -71,8 +71,9 @@ class JobTable {
   // The transfer of a job that was captured in a slot: blocks until the local writer is done with it.
   void AwaitChecked(const JobRef& job);
 
-  // Blocks until a slot is free and gives it to the job; -1 when stopping. A slot is free if its step, or
-  // a newer one, is committed; if there is none, a failed checkpoint gives up its own.
+  // Blocks until a slot is free and gives it to the job; -1 when stopping, or if every slot has gone to a later
+  // capture, whose commit waits for this job's. A slot is free if its step, or a newer one, is committed; if there is
+  // none, a failed checkpoint gives up its own.
   int AcquireSlot(const JobRef& job);
   // What the stage that runs the job says when it is done with it; each ends `running`.
   void FinishLocal(const JobRef& job);     // its slot is whole
@@ -104,6 +105,7 @@ class JobTable {
   JobRef FindLocked(Phase phase) const;
   Status Reserve(uint64_t timeout_ms, const std::function<bool(const JobRef&)>& take);
   bool TakeSlotLocked(const JobRef& job);
+  bool SlotsWaitForLocked(const Job& job) const;
   void TakeReservedLocked(const JobRef& job);
   std::string DescribeAllLocked() const;
   void ReleaseLocked(Job* job);

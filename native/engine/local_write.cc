@@ -13,7 +13,11 @@ void LocalWriter::Run() {
       continue;
     }
     const int slot = table->AcquireSlot(job);
-    if (slot < 0) return;
+    if (table->stopping()) return;
+    if (slot < 0) {
+      table->SkipLocal(job);
+      continue;
+    }
     const Status status = Contained([&] { return Write(job, static_cast<uint32_t>(slot)); });
     if (status.ok()) {
       table->FinishLocal(job);
