@@ -26,7 +26,6 @@ from benchmarks.report import Report, interval, run, say, span, table
 # (workload, ranks): plain steps, (steps between checkpoints, periods) of each block, most rounds. As much as time allows.
 PLAN: dict[tuple[str, int], tuple[int, list[tuple[int, int]], int]] = {
     ("resnet50", 1): (30, [(50, 1), (15, 3), (5, 3), (1, 12)], 2),
-    ("resnet50", 2): (15, [(15, 1), (5, 2), (1, 8)], 1),
     ("nt3", 1): (10, [(15, 3), (5, 3)], 1),
 }
 IN_FLIGHT, SLOTS, SPARE = 2, 2, 64e6  # what Checkpoint has if nothing else is asked for

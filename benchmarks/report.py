@@ -161,7 +161,7 @@ def run(
     )
     parser.add_argument("--png", type=Path, default=FIGURES / f"{name}.png", help="where the figure goes (%(default)s)")
     parser.add_argument("--folder", type=Path, help="on the disk to measure (default: the temporary directory)")
-    parser.add_argument("--samples", type=int, default=5, help="repetitions of everything (%(default)s)")
+    parser.add_argument("--samples", type=int, default=4, help="repetitions of everything (%(default)s)")
     parser.add_argument(
         "--quick", action="store_true", help="small sizes, 2 samples: to see that it works, not to measure"
     )

@@ -27,9 +27,9 @@ TRAININGS = [
     ("light", 1, 12),
     ("light", 2, 12),
     ("light", 4, 8),
-    ("nt3", 1, 7),
-    ("resnet50", 1, 7),
-    ("resnet50", 2, 7),
+    ("nt3", 1, 5),
+    ("resnet50", 1, 5),
+    ("resnet50", 2, 5),
 ]
 EVERY_STEPS, INSTALLED_STEPS = 16, 200
 
@@ -51,7 +51,7 @@ def measure(args: argparse.Namespace) -> Report:
                     "folder": str(disk),
                     "options": options,
                     "distributed": workload != "light",
-                    "save_weights": wait_for == "captured",
+                    "save_weights": wait_for == "captured" and ranks == 1,
                 }
                 ranks_found = jobs.gather("stall_rank", params, ranks, disk)
                 row = found.row(kind="checkpoint", workload=workload, ranks=ranks, wait_for=wait_for, every=every)
