@@ -41,6 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(_table(found))
     else:
         console.print(f"{path}: no checkpoint yet", markup=False, highlight=False, soft_wrap=True)
+    if opened.parent is not None:
+        console.print(f"seeded from: {opened.parent}", markup=False, highlight=False, soft_wrap=True)
     rest = [s for s in opened.step_dirs() if s not in {info.step for info in found}] if step is None else []
     moved = [s for s, _ in opened.damaged()] if step is None else []
     unfinished = sorted({s for s, _ in opened.partials()}) if step is None else []

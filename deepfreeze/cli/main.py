@@ -7,16 +7,26 @@ import os
 import sys
 from collections.abc import Sequence
 
-from deepfreeze.cli import ls, verify
+from deepfreeze.cli import diff, export, ls, prune, show, verify
 from deepfreeze.core.errors import Error
 
 _EPILOG = """\
-RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40).
+RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40);
+where only RUN is given, the newest one is meant (ls and verify: all). Each command has a --help of its own.
 
 exit codes:
   0  all is well
-  1  a checkpoint is damaged, or there is none
+  1  a checkpoint is damaged, or there is none; or a command could not do what it was asked for
   2  the command line is wrong
+  3  diff --exit-code: the checkpoints differ
+
+examples:
+  deepfreeze ls runs/nt3                                what there is
+  deepfreeze show runs/nt3@40                           what is in it, and which rank wrote it
+  deepfreeze verify runs/nt3                            is every byte right?
+  deepfreeze diff runs/nt3@30 runs/nt3@40               what ten steps have changed
+  deepfreeze export runs/nt3@40 nt3.safetensors         for other programs
+  deepfreeze prune runs/nt3 --keep 2                    what would go; --yes deletes it
 """
 
 
@@ -24,12 +34,12 @@ def parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
     top = argparse.ArgumentParser(
         prog="deepfreeze",
-        description="Looks at the checkpoints of training runs. Needs no TensorFlow and changes nothing.",
+        description="Looks at the checkpoints of training runs. Needs no TensorFlow; only export and prune write anything.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (ls, verify):
+    for module in (ls, show, verify, diff, export, prune):
         module.add_parser(commands)
     return top
 

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import Any
 
-from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from deepfreeze.cli import command
+from deepfreeze.cli.output import bar, line
 from deepfreeze.cli.target import target
 from deepfreeze.core.errors import NotFoundError
 from deepfreeze.core.run import Run
 from deepfreeze.thaw.verify import Report, verify
 
+_MORE = """
+exit codes:
+  0  every byte is right
+  1  a checkpoint is damaged, or there is none
+  2  the command line is wrong
+
+examples:
+  deepfreeze verify runs/nt3            all checkpoints of the run
+  deepfreeze verify runs/nt3@40         one of them
+  deepfreeze verify runs/nt3 --json     reports for a program
+"""
+
 
 def add_parser(commands: Any) -> None:
     """Adds the subcommand to argparse's ``commands``."""
-    text = "Checks every byte of every file of one checkpoint, or of all of a run's. Exit code 1 if any is damaged."
-    parser = commands.add_parser("verify", help="check every byte of checkpoints", description=text)
+    text = "Checks every byte of every file of one checkpoint, or of all of a run's, and names what is damaged."
+    parser = command.add(commands, "verify", run, short="check every byte of checkpoints", text=text, more=_MORE)
     parser.add_argument("target", metavar="RUN[@STEP]", type=target, help="a run, or one of its checkpoints")
-    parser.add_argument("--json", action="store_true", help="print a JSON list of reports instead of text")
-    parser.set_defaults(run_command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -36,7 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise NotFoundError(where=path, expected="a checkpoint to verify", found="none", todo=todo)
     reports = []
     for one in steps:
-        report = _verify(path, one, quiet=arguments.json)
+        with bar(f"step {one}", shown=not arguments.json) as progress:
+            report = verify(path, one, progress)
         reports.append(report)
         if not arguments.json:
             _print(report)
@@ -45,21 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if all(report.ok for report in reports) else 1
 
 
-def _verify(path: str, step: int, quiet: bool) -> Report:
-    if quiet or not sys.stderr.isatty():
-        return verify(path, step)
-    columns = (TextColumn("step {task.fields[step]}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("verify", total=None, step=step)
-        return verify(path, step, lambda done, total: bar.update(task, completed=done, total=total))
-
-
 def _print(report: Report) -> None:
-    console = Console()
-
-    def line(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
     read = f"{decimal(report.nbytes)} in {report.files} files"
     line(f"{report.path}: {'ok' if report.ok else 'DAMAGED'}, {read}")
     for problem in report.problems:

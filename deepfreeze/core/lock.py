@@ -23,8 +23,9 @@ from types import TracebackType
 from typing import Any
 
 from deepfreeze.core import names
+from deepfreeze.core.durable import FILE_MODE
 from deepfreeze.core.errors import LockedError, RunError
-from deepfreeze.core.run import FILE_MODE, utc_now
+from deepfreeze.core.identity import utc_now
 
 # Variables that launchers set to the number of ranks they started.
 _LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "HOROVOD_SIZE")

@@ -14,6 +14,7 @@ MANIFEST_FILE = "manifest.json"
 RUN_FILE = "run.json"
 LOCK_FILE = "lock"
 STRUCTURES_DIR = "structures"
+CONFIGS_DIR = "configs"
 ABANDONED_DIR = "abandoned"
 DAMAGED_DIR = "damaged"
 TRASH_PREFIX = ".trash-"
@@ -148,6 +149,11 @@ def parse_structure_file(name: str) -> str | None:
     """The hash in a structure's file name."""
     match = _STRUCTURE.match(name)
     return match[1] if match else None
+
+
+def config_file(attempt: str) -> str:
+    """The file, below ``configs/``, of the configuration of the model that an attempt trains. ValueError if it is no id."""
+    return f"{_check_id(attempt)}.json"
 
 
 def local_dir(uid: int, run_id: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deepfreeze.core.errors import Error, NotFoundError
+from deepfreeze.core.lineage import Parent
 from deepfreeze.core.run import Run
 
 EXTERNAL = "external"
@@ -21,7 +22,8 @@ class CheckpointInfo:
     ``created`` the time of its commit in UTC (2026-11-21T03:35:58Z), ``attempt`` and ``structure`` hexadecimal.
     ``state`` is "full" or "weights", and "unknown" with an empty ``framework`` if the run's structure file is
     damaged. ``diverged``: how many tensors were not the same on all ranks, though they should have been (0: none that
-    was compared).
+    was compared). ``run_id`` is the run's, whatever its directory is called; ``parent`` the checkpoint of another run that this
+    run was seeded from by ``transfer`` or ``restore``, if it was.
     """
 
     run: Path
@@ -36,6 +38,8 @@ class CheckpointInfo:
     state: str
     framework: Mapping[str, str] = field(hash=False)
     diverged: int = 0
+    run_id: str = ""
+    parent: Parent | None = None
 
 
 def checkpoints(run: str | os.PathLike[str]) -> list[CheckpointInfo]:
@@ -78,7 +82,14 @@ def describe(run: Run, step: int) -> CheckpointInfo:
         state=state,
         framework=framework,
         diverged=manifest.diverged,
+        run_id=run.run_id,
+        parent=run.parent,
     )
+
+
+def parent_of(info: CheckpointInfo) -> Parent:
+    """The checkpoint as the parent of what is made from it."""
+    return Parent.at(info.run, info.run_id, info.step, info.attempt)
 
 
 def choose(run: Run, step: int | None) -> int:

@@ -10,11 +10,13 @@ from types import TracebackType
 import numpy as np
 
 from deepfreeze.core import names
+from deepfreeze.core.durable import unreadable
 from deepfreeze.core.errors import CorruptError, NotFoundError, OptionError
 from deepfreeze.core.fields import DAMAGED, open_file
 from deepfreeze.core.manifest import Manifest
-from deepfreeze.core.run import Run, unreadable
+from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Placed, Structure
+from deepfreeze.core.tensors import numpy_dtype
 from deepfreeze.thaw.extents import Extents, Landing, Reading
 from deepfreeze.thaw.locate import CheckpointInfo, choose, describe
 from deepfreeze.thaw.memory import Room, numpy_room
@@ -167,7 +169,7 @@ def split_private(structure: Structure, data: bytes, where: object) -> dict[str,
 
 
 def _dtype(placed: Placed) -> np.dtype:
-    return np.dtype(placed.spec.dtype).newbyteorder("<")
+    return numpy_dtype(placed.spec.dtype).newbyteorder("<")
 
 
 def _shaped(placed: Placed, data: np.ndarray) -> np.ndarray:

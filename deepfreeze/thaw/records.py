@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from deepfreeze.core import names
+from deepfreeze.core.durable import unreadable
 from deepfreeze.core.errors import CorruptError
 from deepfreeze.core.fields import DAMAGED, read_small
 from deepfreeze.core.manifest import Manifest
 from deepfreeze.core.record import EXTENT, Record
-from deepfreeze.core.run import unreadable
 
 
 def read_record(folder: Path, manifest: Manifest, rank: int) -> Record:

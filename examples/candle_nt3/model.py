@@ -3,7 +3,8 @@
 import keras
 
 
-def nt3(genes, classes):
+def nt3(genes, classes, width=20, dropout=0.1):
+    """As published, but for the width of the last hidden layer and the share that both dropouts drop."""
     return keras.Sequential(
         [
             keras.Input((genes, 1)),
@@ -13,9 +14,9 @@ def nt3(genes, classes):
             keras.layers.MaxPooling1D(10),
             keras.layers.Flatten(),
             keras.layers.Dense(200, activation="relu"),
-            keras.layers.Dropout(0.1),
-            keras.layers.Dense(20, activation="relu"),
-            keras.layers.Dropout(0.1),
+            keras.layers.Dropout(dropout),
+            keras.layers.Dense(width, activation="relu"),
+            keras.layers.Dropout(dropout),
             keras.layers.Dense(classes, activation="softmax"),
         ],
         name="nt3",

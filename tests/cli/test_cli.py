@@ -2,14 +2,16 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 
 import pytest
 
-from deepfreeze.cli.main import main
+from deepfreeze.cli.main import main, parser
 from deepfreeze.core.run import Run
-from tests.support import files
+from tests.support import configs, files
 
 
 @pytest.fixture
@@ -96,7 +98,7 @@ def test_verify_json_has_every_problem(run, capsys):
     assert set(bad["problems"][0]) == {"file", "part", "expected", "found"}
 
 
-@pytest.mark.parametrize("command", ["ls", "verify"])
+@pytest.mark.parametrize("command", ["ls", "show", "verify"])
 @pytest.mark.parametrize("target", ["none", "nt3@41", "."])
 def test_what_is_not_there_is_one_line_on_stderr_and_exit_code_1(run, capsys, monkeypatch, command, target):
     monkeypatch.chdir(run.parent)
@@ -107,7 +109,22 @@ def test_what_is_not_there_is_one_line_on_stderr_and_exit_code_1(run, capsys, mo
     assert "expected" in captured.err and "found" in captured.err
 
 
-@pytest.mark.parametrize("arguments", [[], ["ls"], ["nonsense"], ["ls", "nt3@x"], ["ls", "nt3@-1"], ["verify", "@4"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["ls"],
+        ["nonsense"],
+        ["ls", "nt3@x"],
+        ["ls", "nt3@-1"],
+        ["verify", "@4"],
+        ["show"],
+        ["export", "nt3"],
+        ["diff", "nt3"],
+        ["diff", "a", "b", "--top", "0"],
+        ["prune", "nt3"],
+    ],
+)
 def test_a_wrong_command_line_exits_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
@@ -136,8 +153,45 @@ def test_help_is_enough_to_use_it(capsys):
         main(["--help"])
     assert caught.value.code == 0
     out = capsys.readouterr().out
-    for word in ("ls", "verify", "RUN@STEP", "exit codes", "no TensorFlow"):
+    words = ("ls", "show", "verify", "diff", "export", "prune", "RUN@STEP", "exit codes", "examples", "no TensorFlow")
+    for word in words:
         assert word in out
+
+
+@pytest.mark.parametrize("command", ["show", "verify", "diff", "export", "prune"])
+def test_the_help_of_a_command_is_enough_to_use_it(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    for word in ("exit codes:", "examples:", f"deepfreeze {command} ", "--json"):
+        assert word in out
+    assert max(map(len, out.splitlines())) <= 100
+    # Its examples are command lines that it takes.
+    for example in out.partition("examples:")[2].strip().splitlines():
+        parser().parse_args(shlex.split(re.split(r" {3,}", example.strip())[0])[1:])
+
+
+def test_no_command_needs_tensorflow_or_the_engine(run, tmp_path):
+    files.write_checkpoint(run, 30)
+    configs.write_config(run)
+    commands = [
+        ["ls", str(run)],
+        ["show", str(run)],
+        ["verify", str(run)],
+        ["diff", f"{run}@30", str(run)],
+        *(["export", str(run), str(tmp_path / f"a{suffix}")] for suffix in (".weights.h5", ".safetensors", ".keras")),
+        ["prune", str(run), "--keep", "1", "--yes"],
+    ]
+    code = (
+        "import json, sys; from deepfreeze.cli.main import main\n"
+        "codes = [main(command) for command in json.loads(sys.argv[1])]\n"
+        "assert not any(codes), codes\n"
+        "others = {'tensorflow', 'keras', 'tf_keras', 'safetensors', 'ml_dtypes', 'veloc_bindings'} & set(sys.modules)\n"
+        "assert not others, others"
+    )
+    done = subprocess.run([sys.executable, "-c", code, json.dumps(commands)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_runs_as_a_module_and_survives_a_closed_pipe(run):
@@ -150,3 +204,21 @@ def test_it_runs_as_a_module_and_survives_a_closed_pipe(run):
     closed = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert (closed.returncode, closed.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("command", ["verify", "diff", "export", "prune"])
+def test_long_work_shows_a_bar_on_a_terminal_and_nowhere_else(run, tmp_path, command):
+    rest = {"diff": [f"{run}@5"], "export": [str(tmp_path / "a.weights.h5")], "prune": ["--keep", "1", "--yes"]}
+    words = [sys.executable, "-m", "deepfreeze", command, str(run), *rest.get(command, [])]
+    if command == "export":
+        words.append("--overwrite")
+    master, slave = os.openpty()
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=slave, text=True)
+    os.close(slave)
+    shown = os.read(master, 1 << 16)
+    os.close(master)
+    assert done.returncode == 0 and b"\x1b[" in shown and done.stdout
+    assert "\x1b[" not in done.stdout
+    files.write_checkpoint(run, 3)
+    quiet = subprocess.run([*words, "--json"] if command != "export" else words, capture_output=True, text=True)
+    assert (quiet.returncode, quiet.stderr) == (0, "") and quiet.stdout

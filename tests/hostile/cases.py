@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support import files
+from tests.support import configs, files
 
 Make = Callable[[], bytes]
 STEP = "step-0000000040"
@@ -300,15 +300,43 @@ def _run(**changes: str) -> Make:
     return lambda: ("{" + ", ".join(f'"{key}": {value}' for key, value in values.items()) + "}\n").encode()
 
 
+def seeded_run(**changes: str) -> Make:
+    """A run.json with a parent, some of its fields changed."""
+    values = {
+        "path": '"/runs/old"',
+        "run_id": f'"{"c" * 32}"',
+        "step": "40",
+        "attempt": f'"{files.ATTEMPT}"',
+        **changes,
+    }
+    return _run(parent="{" + ", ".join(f'"{key}": {value}' for key, value in values.items()) + "}")
+
+
 RUNS: dict[str, Make] = {
     f"{key} {name}": _run(**{key: value}) for key in ("format", "run_id", "created") for name, value in _NUMBERS.items()
 }
 RUNS |= {f"run_id {path!r}": _run(run_id=f'"{path}"') for path in PATHS}
+RUNS |= {f"parent {name}": _run(parent=value) for name, value in _NUMBERS.items()}
+_PARENT_KEYS = ("path", "run_id", "step", "attempt")
+RUNS |= {
+    f"parent's {key} {name}": seeded_run(**{key: value}) for key in _PARENT_KEYS for name, value in _NUMBERS.items()
+}
+# A number is no path, and any text is one, if it can be printed.
+RUNS.pop("parent's path text")
+RUNS |= {
+    f"parent's {key} {path!r}": seeded_run(**{key: f'"{path}"'}) for key in ("run_id", "attempt") for path in PATHS
+}
+RUNS |= {f"parent's path {path!r}": seeded_run(path=f'"{path}"') for path in PATHS[7:]}
 RUNS |= {
     "an unknown key": _run(extra="1"),
     "a wrong checksum": _run(crc32c='"00000000"'),
     "upper case": _run(run_id=f'"{"A" * 32}"'),
     "very long": _run(run_id='"' + "a" * 3_000 + '"'),
+    "a parent with a key too many": seeded_run(how='"restore"'),
+    "a parent with a key too few": lambda: seeded_run()().replace(b'"step": 40, ', b""),
+    "a parent with a key twice": lambda: seeded_run()().replace(b'"step": 40', b'"step": 40, "step": 40'),
+    "a parent with a long path": seeded_run(path='"/' + "x" * 4096 + '"'),
+    "a parent too large to read": seeded_run(path='"/' + "x" * (64 << 10) + '"'),
     "a newline": _run(run_id=f'"{files.RUN_ID}\\n"'),
     "empty": lambda: b"",
     "no object": lambda: b"[]",
@@ -406,6 +434,51 @@ SLOTS: dict[str, Callable[[Path], None]] = {
     "file size beyond offsets": slot(file_size=2**63),
     # Sizes that wrap around: the data would seem to end inside of the file.
     "sizes that wrap": slot([(0, b"x" * 64)], table=_at("<QQ", 0, 0, 2**64 - 4096), file_size=2**64 - 1),
+}
+
+
+# --- model configurations
+
+
+def _config(text: str) -> Make:
+    return lambda: configs.sign(text.encode("utf-8", "surrogatepass"))
+
+
+def _in_config(**changes: str) -> Make:
+    values = {
+        "format": "1", "run_id": f'"{files.RUN_ID}"', "attempt": f'"{files.ATTEMPT}"', "config": '{"class_name": "Model"}', **changes,
+    }  # fmt: skip
+    return _config("{" + ", ".join(f'"{key}": {value}' for key, value in values.items()) + "}")
+
+
+CONFIGS: dict[str, Make] = {
+    f"{key} {name}": _in_config(**{key: value})
+    for key in ("format", "run_id", "attempt", "config")
+    for name, value in _NUMBERS.items()
+}
+CONFIGS |= {f"{key} {path!r}": _in_config(**{key: f'"{path}"'}) for key in ("run_id", "attempt") for path in PATHS}
+CONFIGS |= {
+    f"{name} within": _in_config(config=f'{{"class_name": "Model", "config": {value}}}')
+    for name, value in _NUMBERS.items()
+    if name in ("nan", "infinity", "1e400", "longer", "deep")
+}
+CONFIGS |= {
+    "an unknown key": _in_config(load='"pickle"'),
+    "another attempt's": _in_config(attempt=f'"{"f" * 32}"'),
+    "another run's": _in_config(run_id=f'"{"f" * 32}"'),
+    "another version": _in_config(format="2"),
+    "a key twice": _in_config(config='{"class_name": "Model", "class_name": "Lambda"}'),
+    "no class": _in_config(config="{}"),
+    "a class that is no name": _in_config(config='{"class_name": ["Model"]}'),
+    "spelled otherwise": _in_config(config='{"class_name":"Model"}'),
+    "not ASCII": _in_config(config='{"class_name": "Model", "name": "\u00e9"}'),
+    "a wrong checksum": lambda: configs.config_bytes()[:-12] + b'00000000"}\n',
+    "no checksum": lambda: configs.config_bytes().partition(b', "crc32c"')[0] + b"}\n",
+    "more behind it": lambda: configs.config_bytes() + b"\n",
+    "byte order mark": lambda: configs.sign(b"\xef\xbb\xbf" + _in_config()()),
+    "empty": lambda: b"",
+    "a pickle": lambda: b"\x80\x04cos\nsystem\n(S'false'\ntR.",
+    "many brackets": _in_config(config='{"class_name": "Model", "layers": [' + "[]," * 50_000 + "[]]}"),
 }
 
 

@@ -109,8 +109,10 @@ def structures() -> dict[str, bytes]:
 def runs() -> dict[str, bytes]:
     """run.json."""
     value = {"format": 1, "run_id": files.RUN_ID, "created": files.CREATED}
+    parent = {"path": "/runs/old", "run_id": "ab" * 16, "step": 40, "attempt": files.ATTEMPT}
     return {
         "run": json.dumps(value).encode(),
+        "parent": json.dumps({**value, "parent": parent}).encode(),
         "version": json.dumps({**value, "format": 2}).encode(),
         "nan": json.dumps({**value, "format": float("nan")}).encode(),
         "deep": b'{"format":' + b"[" * 500 + b"]" * 500 + b"}",

@@ -30,7 +30,8 @@ from deepfreeze.core.lock import _read as read_lock
 from deepfreeze.core.manifest import Manifest
 from deepfreeze.core.record import EXTENT, MAX_RECORD, RECORD_HEADER, SLOT_EXTENT, SLOT_HEADER, Record, SlotHeader
 from deepfreeze.core.run import Run
-from deepfreeze.core.structure import DTYPES, Structure
+from deepfreeze.core.structure import Structure
+from deepfreeze.core.tensors import DTYPES
 from tests.hostile.seeds import NATIVE, PYTHON
 
 _LAST_LINE = b'  "crc32c": "'
@@ -190,6 +191,10 @@ def run_file(data: bytes) -> bool:
     def read() -> None:
         made = Run.open(folder)
         assert names.is_id(made.run_id)
+        if made.parent is not None:
+            parent = made.parent
+            assert names.is_id(parent.run_id) and names.is_id(parent.attempt) and names.step_dir(parent.step)
+            assert is_printable(parent.path) and str(parent).encode()
         names.local_dir(0, made.run_id)
 
     return _taken(read)

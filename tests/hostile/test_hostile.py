@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import resource
 import signal
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,7 @@ from deepfreeze.thaw import recover
 from deepfreeze.thaw.read import read_private
 from deepfreeze.thaw.verify import verify
 from tests.hostile import cases
-from tests.support import files
+from tests.support import configs, files
 
 SECONDS = 10
 MEMORY = 32 << 20  # of any reader for any of these; the largest of them has a quarter of a MiB
@@ -148,6 +150,35 @@ def test_a_hostile_slot_is_never_brought_in(run, tmp_path, library, name):
     with contextlib.suppress(deepfreeze.CorruptError):  # a newer version's is not understood, and not cleared
         assert recover.leftover_slots(folder) == []
     assert os.listdir(run) == ["run.json"]
+
+
+@pytest.mark.parametrize("name", cases.CONFIGS)
+def test_a_hostile_configuration_is_never_exported(run, tmp_path, name):
+    files.write_checkpoint(run, 40, cases.sample())
+    configs.write_config(run, cases.CONFIGS[name]())
+    with pytest.raises(deepfreeze.CorruptError) as caught:
+        deepfreeze.export(run, tmp_path / "a.keras")
+    assert len(str(caught.value)) < 4000 and not (tmp_path / "a.keras").exists()
+    assert verify(run, 40).ok and len(read_all(run)) == 5  # it is in the way of nothing else
+
+
+@pytest.mark.parametrize("kind", cases.KINDS)
+def test_what_is_no_file_is_no_configuration(run, tmp_path, kind):
+    files.write_checkpoint(run, 40, cases.sample())
+    cases.replace(configs.write_config(run), kind)
+    with pytest.raises(deepfreeze.Error):
+        deepfreeze.export(run, tmp_path / "a.keras")
+    assert not (tmp_path / "a.keras").exists()
+
+
+def test_a_configuration_names_code_and_nothing_is_run(run, tmp_path):
+    """Whoever opens the archive decides whether to trust it; Keras refuses such a layer unless told otherwise."""
+    files.write_checkpoint(run, 40, cases.sample())
+    layer = {"class_name": "__lambda__", "config": {"value": "4wAAAA=="}, "module": "os", "registered_name": "system"}
+    configs.write_config(run, configs.config_bytes({"class_name": "Lambda", "config": {"function": layer}}))
+    deepfreeze.export(run, tmp_path / "a.keras")
+    with zipfile.ZipFile(tmp_path / "a.keras") as archive:
+        assert json.loads(archive.read("config.json"))["config"]["function"] == layer
 
 
 @pytest.mark.parametrize("kind", cases.KINDS)

@@ -1,0 +1,66 @@
+"""``deepfreeze export``: a checkpoint as a file for other programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.filesize import decimal
+
+from deepfreeze.cli import command
+from deepfreeze.cli.ls import as_json
+from deepfreeze.cli.output import bar, line
+from deepfreeze.cli.target import target
+from deepfreeze.thaw.export import export
+
+_MORE = """
+formats, by the suffix of PATH:
+  .weights.h5    the checkpoint's model file, for Keras's load_weights
+  .safetensors   the weights by name; with --optimizer also the optimizer's variables, the metrics'
+                 states and rank 0's random seeds; run, step and framework in its metadata
+  .keras         a whole model for keras.saving.load_model; for jobs that ran with
+                 deepfreeze.Checkpoint(save_config=True)
+
+Every byte is checked against its checksum on the way. PATH is there only when all of it is right
+and on the disk: what is interrupted, or finds damage, leaves what was there before.
+
+exit codes:
+  0  PATH is written
+  1  the checkpoint is damaged, or there is none; PATH can't be written, or is taken
+  2  the command line is wrong
+
+examples:
+  deepfreeze export runs/nt3 nt3.weights.h5              the newest checkpoint
+  deepfreeze export runs/nt3@40 nt3.safetensors          one of them
+  deepfreeze export runs/nt3@40 nt3.keras --overwrite    in place of what is there
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the subcommand to argparse's ``commands``."""
+    text = "Writes one checkpoint, the newest if no STEP is given, into one file that other programs open."
+    short = "write a checkpoint as .weights.h5, .safetensors or .keras"
+    parser = command.add(commands, "export", run, short=short, text=text, more=_MORE)
+    parser.add_argument("target", metavar="RUN[@STEP]", type=target, help="a run, or one of its checkpoints")
+    parser.add_argument("path", metavar="PATH", type=Path, help="the file to write; its suffix says the format")
+    parser.add_argument("--overwrite", action="store_true", help="replace PATH if it is there")
+    parser.add_argument(
+        "--optimizer", action="store_true", help="with .safetensors: all tensors, not the weights alone"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Writes the file and says how large it is."""
+    path, step = arguments.target
+    options = {"overwrite": arguments.overwrite, "optimizer": arguments.optimizer}
+    with bar(arguments.path.name, shown=not arguments.json) as progress:
+        info = export(path, arguments.path, step, progress=progress, **options)
+    nbytes = arguments.path.stat().st_size
+    if arguments.json:
+        written = {"path": str(arguments.path), "nbytes": nbytes, "checkpoint": as_json(info)}
+        print(json.dumps(written, indent=2))
+    else:
+        line(f"{arguments.path}: step {info.step} of {info.run}, {decimal(nbytes)}")
+    return 0

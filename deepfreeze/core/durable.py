@@ -1,0 +1,79 @@
+"""Files and directories that stay: what is written, fsynced, renamed and deleted in a run, and what to say if the system refuses.
+
+Renames are followed by an fsync of the directory: a rename that the store has not been told to keep may be undone by a
+power failure, and would bring back what was just moved away.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from deepfreeze.core import names
+from deepfreeze.core.errors import CorruptError, Error, RunError
+from deepfreeze.core.fields import DAMAGED
+
+# Never writable for everybody, whatever the umask (some batch systems start jobs with 000). The rest is the umask's.
+FILE_MODE = 0o664
+DIRECTORY_MODE = 0o775
+# What disks and file systems say of bytes that they have lost.
+_LOST = (errno.EIO, errno.EBADMSG, errno.EUCLEAN)
+
+
+def sync_dir(path: Path) -> None:
+    """Makes the renames and new names in a directory durable. OSError if refused."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write(path: Path, data: bytes) -> None:
+    """A new file with these bytes, durable but for its name; follows no link. OSError if refused."""
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, FILE_MODE)) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace(path: Path, data: bytes) -> None:
+    """As ``write``, in place of what is there; whoever looks sees the old bytes or the new ones. OSError if refused."""
+    temporary = path.parent / names.temporary(path.name)
+    write(temporary, data)
+    os.replace(temporary, path)
+    sync_dir(path.parent)
+
+
+def probe(folder: Path) -> None:
+    """OSError unless files can be written there. A write and not os.access(): that one ignores read-only mounts on some systems,
+    and root passes every bit."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"\0")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def delete(path: Path) -> None:
+    """A directory and all in it, as far as the system lets it go; follows no link."""
+    if path.is_dir() and not path.is_symlink():
+        # Errors are ignored: NFS keeps a deleted file that someone reads, and the next start tries again.
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def refused(path: Path, error: OSError) -> RunError:
+    """What to raise for a change that the system did not make."""
+    todo = "check permissions, quota, free space and whether the file system is mounted read-only"
+    found = error.strerror or str(error)
+    return RunError(where=path, expected="a directory that can be read and written", found=found, todo=todo)
+
+
+def unreadable(path: Path, error: OSError) -> Error:
+    """What to raise for a file that the system did not read: CorruptError if it has lost bytes of it, else RunError."""
+    if error.errno not in _LOST:
+        return refused(path, error)
+    found = error.strerror or str(error)
+    return CorruptError(where=path, expected="a file whose bytes can be read", found=found, todo=DAMAGED)

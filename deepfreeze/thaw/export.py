@@ -1,0 +1,98 @@
+"""One checkpoint as one file for other programs, in the format that the file's suffix names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from deepfreeze.core.errors import CorruptError, NotFoundError, OptionError
+from deepfreeze.core.run import Run
+from deepfreeze.thaw import export_keras, export_model, export_safetensors
+from deepfreeze.thaw.export_draft import Draft
+from deepfreeze.thaw.locate import CheckpointInfo, choose, describe
+from deepfreeze.thaw.verify import Progress
+
+Write = Callable[[Run, int, BinaryIO, Progress], None]
+
+SUFFIXES = (".weights.h5", ".safetensors", ".keras")
+_RETRIES = 10  # retention may delete the newest checkpoint only after a newer one exists
+
+
+def export(
+    run: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    step: int | None = None,
+    *,
+    overwrite: bool = False,
+    optimizer: bool = False,
+    progress: Progress | None = None,
+) -> CheckpointInfo:
+    """Writes a checkpoint (the newest for ``step=None``) to ``path`` and returns which one it was.
+
+    The suffix of ``path`` says how:
+
+    - ``.weights.h5``: the checkpoint's model file as it is, which Keras's ``load_weights`` opens.
+    - ``.safetensors``: the weights, trainable or not, by name; with ``optimizer=True`` also the optimizer's variables, the
+      metrics' states and rank 0's random seeds. Where the checkpoint is from is in the file's metadata.
+    - ``.keras``: a whole model, which ``keras.saving.load_model`` opens; for checkpoints of a job that ran with
+      ``Checkpoint(save_config=True)``. As with Keras's own, code of yours must be registered when it is opened, and a tf_keras model
+      that Horovod's own optimizer trained is opened with ``compile=False``.
+
+    Every byte is checked against its checksum on the way; at most one tensor is in memory. ``path`` is there only when all of
+    it is right and on the disk: whatever interrupts the export leaves what was there before. ``progress`` is called with the
+    bytes written so far and in all.
+
+    Raises OptionError for another suffix, and for a ``path`` where something is already unless ``overwrite``; NotFoundError if
+    there is no such run, checkpoint or stored configuration; CorruptError if the checkpoint is damaged; UnsupportedError for
+    a tensor that the format can't hold; RunError if ``path`` can't be written.
+    """
+    target = Path(path)
+    write = _format(target, optimizer)
+    opened = Run.open(run)
+    _refuse_inside(opened, target)
+    with Draft(target, overwrite) as draft:
+        info = _newest(opened, draft, write, progress or (lambda done, total: None)) if step is None else None
+        if info is None:
+            info = describe(opened, choose(opened, step))
+            write(opened, info.step, draft.file, progress or (lambda done, total: None))
+        draft.publish()
+    return info
+
+
+def _newest(run: Run, draft: Draft, write: Write, progress: Progress) -> CheckpointInfo:
+    for attempt in range(_RETRIES):
+        step = choose(run, None)
+        try:
+            info = describe(run, step)
+            write(run, step, draft.file, progress)
+            return info
+        except (CorruptError, NotFoundError):
+            # Deleted in between, by the retention of a job that has just committed a newer one?
+            if attempt == _RETRIES - 1 or run.step_path(step).exists():
+                raise
+            draft.clear()
+    raise AssertionError("unreachable")
+
+
+def _format(target: Path, optimizer: bool) -> Write:
+    suffix = next((suffix for suffix in SUFFIXES if target.name.endswith(suffix)), None)
+    if suffix is None or target.name == suffix:
+        todo = f"end the path with one of {', '.join(SUFFIXES)}"
+        raise OptionError(where=target, expected="a file name that says the format", found=repr(target.name), todo=todo)
+    if optimizer and suffix != ".safetensors":
+        todo = f"leave optimizer out: {suffix} files always hold all that the checkpoint's model file does"
+        raise OptionError(where="optimizer=", expected="a .safetensors file", found=suffix, todo=todo)
+    if suffix == ".weights.h5":
+        return export_model.write
+    return export_keras.write if suffix == ".keras" else partial(export_safetensors.write, everything=optimizer)
+
+
+def _refuse_inside(run: Run, target: Path) -> None:
+    """With ``overwrite``, a slip of the keyboard must not replace a checkpoint's own file."""
+    root, folder = run.path.resolve(), target.absolute().parent.resolve()
+    if folder != root and folder.is_relative_to(root):
+        todo = "choose a path outside of the run's own directories"
+        raise OptionError(where=target, expected="a path that is no part of the run", found=f"one in {root}", todo=todo)

@@ -1,0 +1,84 @@
+"""``deepfreeze prune``: a dry run first. What it deletes is tested in tests/thaw/test_prune.py."""
+
+import json
+
+import pytest
+
+import deepfreeze
+from deepfreeze.cli.main import main
+from deepfreeze.core import durable
+from deepfreeze.core.lock import Lock
+from deepfreeze.core.run import Run
+from tests.support import files
+
+
+@pytest.fixture
+def run(tmp_path):
+    path = files.write_run(tmp_path / "nt3")
+    for step in (5, 10, 40):
+        files.write_checkpoint(path, step)
+    return path
+
+
+def steps(run):
+    return [info.step for info in deepfreeze.checkpoints(run)]
+
+
+def test_without_yes_it_says_what_would_go_and_nothing_does(run, capsys):
+    assert main(["prune", str(run), "--keep", "1"]) == 0
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
+        "step  what           size",
+        "   5  checkpoint  21.0 kB",
+        "  10  checkpoint  21.0 kB",
+        f"{run}: would delete these 2 and free 42.0 kB (--yes does it); 1 kept: step 40",
+    ]
+    assert steps(run) == [5, 10, 40]
+
+
+def test_with_yes_it_is_done_and_the_bytes_are_counted(run, capsys):
+    assert main(["prune", str(run), "--keep", "1", "--every", "10", "--yes"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{run}: 1 deleted, 21.0 kB freed; 2 kept: step 10, 40"
+    assert steps(run) == [10, 40]
+    assert main(["prune", str(run), "--keep", "2", "--yes"]) == 0
+    assert capsys.readouterr().out == f"{run}: nothing to delete; 2 kept: step 10, 40\n"
+
+
+def test_json_says_all_of_it(run, capsys):
+    Run.open(run).quarantine(5)
+    assert main(["prune", str(run), "--keep", "1", "--damaged", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["done"], found["keep"], found["left"], len(found["delete"])) == (False, [40], [], 2)
+    assert [(item["what"], item["step"]) for item in found["delete"]] == [("checkpoint", 10), ("damaged", 5)]
+    assert found["freed"] == sum(item["nbytes"] for item in found["delete"])
+    assert main(["prune", str(run), "--keep", "1", "--damaged", "--json", "--yes"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**found, "done": True}
+    assert steps(run) == [40]
+
+
+def test_a_run_under_a_lock_is_refused_with_the_holder_named_and_a_dry_run_is_not(run, capsys):
+    with Lock.acquire(run) as lock:
+        assert main(["prune", str(run), "--keep", "1", "--yes"]) == 1
+        assert f"pid {lock.holder['pid']} on {lock.holder['host']}" in capsys.readouterr().err
+        assert main(["prune", str(run), "--keep", "1"]) == 0
+    assert steps(run) == [5, 10, 40]
+
+
+def test_what_could_not_be_deleted_is_exit_code_1(run, capsys, monkeypatch):
+    monkeypatch.setattr(durable, "delete", lambda path: None)
+    assert main(["prune", str(run), "--keep", "2", "--yes"]) == 1
+    out = capsys.readouterr().out
+    assert "0 deleted, 0 bytes freed" in out and "the next start tries again: " in out
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--keep", "0"], ["--keep", "-1"], ["--keep", "x"], ["--keep", "1", "--every", "0"]]
+)
+def test_keeping_none_is_a_wrong_command_line(run, arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(["prune", str(run), *arguments])
+    assert caught.value.code == 2 and steps(run) == [5, 10, 40]
+
+
+def test_no_run_is_exit_code_1(tmp_path, capsys):
+    assert main(["prune", str(tmp_path), "--keep", "1", "--yes"]) == 1
+    assert "expected a run" in capsys.readouterr().err
