@@ -23,13 +23,19 @@ from deepfreeze.core.errors import (
     WaitError,
     WorldError,
 )
+from deepfreeze.core.lineage import Parent
+from deepfreeze.thaw.export import export
 from deepfreeze.thaw.locate import CheckpointInfo, checkpoints, latest
 from deepfreeze.thaw.read import read
 from deepfreeze.thaw.restore import restore
+from deepfreeze.thaw.transfer import transfer
+from deepfreeze.thaw.transfer_report import TransferReport
 
 if TYPE_CHECKING:
-    from deepfreeze.callback import Checkpoint, CheckpointWarning
+    from deepfreeze.callback import Checkpoint
     from deepfreeze.distributed import BroadcastState, DistributedOptimizer
+    from deepfreeze.loop import capture
+    from deepfreeze.outcome import CheckpointWarning
     from deepfreeze.stats import Stats
 
 __version__ = "0.1.0"
@@ -37,7 +43,8 @@ __version__ = "0.1.0"
 # Loaded on first use: these import TensorFlow, Horovod or the engine.
 _LAZY = {
     "Checkpoint": "deepfreeze.callback",
-    "CheckpointWarning": "deepfreeze.callback",
+    "capture": "deepfreeze.loop",
+    "CheckpointWarning": "deepfreeze.outcome",
     "Stats": "deepfreeze.stats",
     "BroadcastState": "deepfreeze.distributed",
     "DistributedOptimizer": "deepfreeze.distributed",
@@ -55,16 +62,21 @@ __all__ = [
     "LockedError",
     "NotFoundError",
     "OptionError",
+    "Parent",
     "RunError",
     "Stats",
     "StructureError",
+    "TransferReport",
     "UnsupportedError",
     "WaitError",
     "WorldError",
+    "capture",
     "checkpoints",
+    "export",
     "latest",
     "read",
     "restore",
+    "transfer",
 ]
 
 

@@ -11,15 +11,16 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from deepfreeze.core import names
+from deepfreeze.core import lineage, names
 from deepfreeze.core.config import Options
 from deepfreeze.core.errors import CorruptError, Error, NotFoundError, RunError
-from deepfreeze.core.keras_model import tf_variable
+from deepfreeze.core.extras import Extras
 from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
 from deepfreeze.core.world import World, each, on_rank_0, together
 from deepfreeze.freeze import local_tier
 from deepfreeze.freeze.saver import Target
+from deepfreeze.freeze.steps import Steps
 from deepfreeze.thaw import recover
 from deepfreeze.thaw.fallback import Fallback
 from deepfreeze.thaw.restore import Ready, prepare
@@ -38,7 +39,9 @@ class Attempt:
     lock: Lock | None  # rank 0's
 
     @staticmethod
-    def start(path: str, model: Any, options: Options, world: World, restores: bool = True) -> Attempt:
+    def start(
+        path: str, model: Any, steps: Steps, extras: Extras, options: Options, world: World, restores: bool = True
+    ) -> Attempt:
         """Collective. ``restores=False`` goes on from the model as it is. Raises ``RunError``, ``LockedError``,
         ``NotFoundError``, ``StructureError``, ``CorruptError`` or ``WorldError`` on every rank; the lock is free again then."""
         locks: list[Lock] = []
@@ -56,9 +59,9 @@ class Attempt:
             target = on_rank_0(world, take)
             each(world, lambda: _shared(path, target.run_id))
             _recover(target, options, world)
-            newest = _resume(model, search, options.resume, world) if restores else None
-            step = newest if newest is not None else int(tf_variable(model.optimizer.iterations).numpy())
-            on_rank_0(world, lambda: _abandon_newer(path, step))
+            newest = _resume(model, steps, extras, search, options.resume, world) if restores else None
+            step = newest if newest is not None else steps.now()
+            on_rank_0(world, lambda: _begin(path, model, step))
         except BaseException:
             for lock in locks:
                 lock.release()
@@ -83,7 +86,7 @@ def _shared(path: str, run_id: str) -> None:
         )
 
 
-def _resume(model: Any, search: Fallback, resume: str, world: World) -> int | None:
+def _resume(model: Any, steps: Steps, extras: Extras, search: Fallback, resume: str, world: World) -> int | None:
     """Collective: restores the newest checkpoint that is whole on every rank and returns its step; None if resuming is off
     or there is none. No rank's model is changed before all ranks have read the same checkpoint without a fault."""
     if resume == "off":
@@ -109,7 +112,7 @@ def _resume(model: Any, search: Fallback, resume: str, world: World) -> int | No
     on_rank_0(world, lambda: _set_aside(search, step, resume))
     if step is None:
         return None
-    each(world, lambda: _assign(model, ready, step))
+    each(world, lambda: _assign(steps, extras, ready, step, world))
     return step
 
 
@@ -151,21 +154,36 @@ def _set_aside(search: Fallback, step: int | None, resume: str) -> None:
         log.warning("no checkpoint of %s is whole: training starts from scratch", search.path)
 
 
-def _assign(model: Any, ready: Ready | None, step: int) -> None:
+def _assign(steps: Steps, extras: Extras, ready: Ready | None, step: int, world: World) -> None:
     assert ready is not None
+    if extras:
+        _load_extras(extras, ready, world)
     info = ready.assign()
     log.info("restored step %d of %s", step, info.run)
     if info.state == "weights":
         # The optimizer was not saved: only its count goes on, because checkpoints are named by it.
-        tf_variable(model.optimizer.iterations).assign(step)
+        steps.set(step)
 
 
-def _abandon_newer(path: str, step: int) -> None:
-    """Rank 0: what is newer than the step training goes on from belongs to another history."""
+def _load_extras(extras: Extras, ready: Ready, world: World) -> None:
+    if ready.extra is None:
+        log.warning("step %d has no extra states: they stay as they are", ready.info.step)
+        return
+    own = world.rank if world.rank < ready.info.world_size else 0
+    where = ready.info.path / names.record_file(own)
+    extras.load(ready.extra, where, None if own == world.rank else world.rank)
+
+
+def _begin(path: str, model: Any, step: int) -> None:
+    """Rank 0: what is newer than the step training goes on from belongs to another history; and a run that begins here, because
+    it has no other checkpoint, was seeded from what the model was given last."""
     run = Run.open(path)
     for newer in [s for s in run.committed() if s > step]:
         moved = run.abandon(newer, run.manifest(newer).attempt)
         log.warning("going on from step %d: step %d moved to %s", step, newer, moved)
+    if not run.committed():
+        parent = lineage.parent_of(model)
+        run.set_parent(parent if parent is not None and parent.run_id != run.run_id else None)
 
 
 def _recover(target: Target, options: Options, world: World) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from deepfreeze.core.errors import UnsupportedError
 from deepfreeze.core.hooks import Hooks
-from deepfreeze.core.keras_model import build_optimizer, is_seed, optimizer_variables, tf_variable
+from deepfreeze.core.keras_model import build_optimizer, is_seed, optimizer_variables, optimizers, tf_variable
 
 
 def DistributedOptimizer(optimizer: Any) -> Any:  # named as Horovod names its own
@@ -68,7 +68,8 @@ class BroadcastState(Hooks):
         if hvd.size() == 1:
             return
         build_optimizer(self.model)
-        variables = [*self.model.variables, *optimizer_variables(self.model)]
+        of_optimizers = [v for optimizer in optimizers(self.model).values() for v in optimizer_variables(optimizer)]
+        variables = [*self.model.variables, *of_optimizers]
         unique = {id(v): v for v in variables if not is_seed(v)}
         hvd.broadcast_variables([tf_variable(v) for v in unique.values()], self._root)
 

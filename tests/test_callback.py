@@ -307,18 +307,6 @@ def test_a_missing_engine_is_an_error_of_ours(run, monkeypatch, tmp_path):
     assert where == str(tmp_path / "none.so") and expected == "the native engine"
 
 
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [({"jit_compile": True}, "XLA"), ({"optimizer": "accumulating"}, "gradient accumulation")],
-)
-def test_what_cannot_be_captured_is_refused_with_the_reason(run, options, word):
-    if options.get("optimizer"):
-        options = {"optimizer": keras.optimizers.SGD(gradient_accumulation_steps=2)}
-    _, expected, found, _ = refused(run, deepfreeze.UnsupportedError, make(**options))
-    assert word in expected + found
-    assert not run.exists(), "nothing was touched"
-
-
 def test_a_model_without_an_optimizer_is_refused(run):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     _, _, found, todo = refused(run, deepfreeze.UnsupportedError, model)

@@ -27,7 +27,10 @@ ALLOWED = {
     "stats": set(),
     "distributed": {"core"},
     "attempt": {"core", "freeze", "thaw", "veloc_bindings"},
-    "callback": {"attempt", "core", "freeze", "plan", "progress", "stats", "thaw", "veloc_bindings"},
+    "outcome": {"core", "stats", "veloc_bindings"},
+    "training": {"attempt", "core", "freeze", "outcome", "plan", "progress", "stats"},
+    "callback": {"core", "freeze", "plan", "stats", "training"},
+    "loop": {"core", "plan", "stats", "training"},
     # The package itself: what it loads late, __getattr__ loads by name from a table.
     "__init__": {"core", "thaw"},
     "__main__": {"cli"},

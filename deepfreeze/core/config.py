@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from deepfreeze.core.errors import OptionError
@@ -32,6 +33,10 @@ class Options:
     nice: int = 10
     placement: str = "per_layer"
     capture: str = "auto"
+    save_config: bool = False
+    optimizer: Any = None
+    extra: Any = None
+    rng: str | None = None
     timeout: float = 600.0
     world: Any = None
     verbose: int = 1
@@ -42,7 +47,7 @@ class Options:
         known = [field.name for field in fields(Options)]
         for name in given:
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
+                near = difflib.get_close_matches(name, ["every", *known], 1)
                 hint = f"did you mean {near[0]}=?" if near else f"the options are {', '.join(known)}"
                 raise OptionError(
                     where=f"{name}=", expected="an option of Checkpoint", found="an unknown name", todo=hint.rstrip("?")
@@ -56,10 +61,21 @@ class Options:
         _check("check_replicas", options.check_replicas, lambda k: _is_count(k) or k == 0, "a whole number, 0 or more")
         for name, allowed in _CHOICES.items():
             _check(name, getattr(options, name), allowed.__contains__, "one of " + ", ".join(map(repr, allowed)))
+        _check("extra", options.extra, lambda e: e is None or isinstance(e, Mapping), "a mapping of names to objects")
         _check("local", options.local, _is_place, '"auto", a directory or None')
         return options
 
+    def shared(self) -> dict[str, str]:
+        """What must be the same on all ranks, as text. A node may have a local tier of its own, and a rank objects of its own."""
+        found = {field.name: repr(getattr(self, field.name)) for field in fields(self) if field.name not in _OWN}
+        return {**found, "local": "None" if self.local is None else "given", "extra": repr(sorted(self.extra or ()))}
 
+    def with_optimizer(self, optimizer: Any) -> Options:
+        """The same, with another optimizer counting the steps."""
+        return replace(self, optimizer=optimizer)
+
+
+_OWN = frozenset({"local", "world", "optimizer", "extra", "verbose"})
 _CHOICES: dict[str, tuple] = {
     "resume": ("auto", "required", "off"),
     "wait_for": ("captured", "local", "external"),
@@ -71,6 +87,8 @@ _CHOICES: dict[str, tuple] = {
     "on_divergence": ("warn", "raise"),
     "placement": ("per_layer", "contiguous"),
     "capture": ("auto", "graph"),
+    "rng": (None, "all"),
+    "save_config": (True, False),
 }
 
 

@@ -11,6 +11,7 @@ Uses Keras objects, imports neither Keras nor TensorFlow.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,9 +21,17 @@ from typing import Any
 import h5py
 import numpy as np
 
+from deepfreeze.core import plain_probe
 from deepfreeze.core.errors import UnsupportedError
-from deepfreeze.core.keras_model import is_seed, tf_variable, variable_name
-from deepfreeze.core.tensors import PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
+from deepfreeze.core.keras_model import optimizer_variables, optimizers, saveables, seeds, tf_variable, variable_name
+from deepfreeze.core.tensors import DTYPES, PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
+
+log = logging.getLogger("deepfreeze")
+
+
+class _Transformed(UnsupportedError):
+    """An object stores something else than its variables' values."""
+
 
 # Tokens are stored as int64 scalars from here on: far from any count that a model would store itself.
 _FIRST_TOKEN = 0x0DF0_0000_0000
@@ -54,25 +63,52 @@ def probe(model: Any, state: str = "full") -> list[Slot]:
 def probe_file(model: Any, state: str = "full") -> Probe:
     """Maps every dataset of ``model.save_weights()`` to its variable.
 
-    Raises ``UnsupportedError`` for an object that stores something else than its variables' values.
+    Where an object stores something else than its variables' values, all variables are saved by name instead, with a warning in
+    the log. ``UnsupportedError`` for a variable that is no plain tensor.
     """
-    optimizer = getattr(model, "optimizer", None)
-    optimizer_objects = _saveables(optimizer) if optimizer is not None else {}
-    objects = _saveables(model) | optimizer_objects
-    trainable = {id(v) for v in model.trainable_variables}
-    found: list[tuple[Any, bool]] = []
+    if hasattr(model, "save_weights"):
+        try:
+            variables, template = _probe_keras(model, state)
+        except _Transformed as error:
+            log.warning(
+                "%s. The file has all variables as they are instead: stock Keras can't load it, deepfreeze.restore can",
+                error,
+            )
+            variables, template = plain_probe.of_model(model, state), None
+    else:
+        variables, template = plain_probe.of_module(model, state), None
+    if template is None:
+        template = plain_probe.template(list(variables), _FIRST_TOKEN)
+    trained = {id(v) for v in model.trainable_variables}
+    trained |= {id(v) for optimizer in optimizers(model).values() for v in optimizer_variables(optimizer)}
+    slots = []
+    names: set[str] = set()
+    for path, variable in sorted(variables.items()):
+        name = _unique(variable_name(variable), names)
+        role = REPLICATED if id(variable) in trained else RANK_LOCAL
+        slots.append(Slot(path, variable, _spec(name, variable, role)))
+    saved = {id(slot.variable) for slot in slots}
+    own = [(name, v) for name, v in seeds(model) if id(v) not in saved and state == "full"]
+    for n, (name, variable) in enumerate(own):
+        slots.append(Slot(f"seeds/{n}", variable, _spec(_unique(name, names), variable, PER_RANK)))
+    return Probe(tuple(slots), template)
+
+
+def _probe_keras(model: Any, state: str) -> tuple[dict[str, Any], bytes]:
+    """Every dataset's variable, and the file with tokens for values."""
+    optimizer_objects = {key: thing for one in optimizers(model).values() for key, thing in saveables(one).items()}
+    objects = saveables(model) | optimizer_objects
+    found: list[Any] = []
 
     def recorder(owner: Any, original: Callable) -> Callable:
-        is_optimizer = id(owner) in optimizer_objects
-
         def save_own_variables(store: Any) -> None:
-            if is_optimizer and state == "weights":
+            if state == "weights" and id(owner) in optimizer_objects:
                 return
             recorded: dict[str, Any] = {}
             original(recorded)
             for key, variable in _identify(owner, recorded).items():
                 store[key] = np.asarray(_FIRST_TOKEN + len(found), np.int64)
-                found.append((variable, is_optimizer))
+                found.append(variable)
 
         return save_own_variables
 
@@ -84,63 +120,20 @@ def probe_file(model: Any, state: str = "full") -> Probe:
         with open(file, "rb") as f:
             template = f.read()
         tokens = _read_tokens(file)
-
-    slots = []
-    names: set[str] = set()
-    for path, token in sorted(tokens.items()):
-        variable, of_optimizer = found[token]
-        name = _unique(variable_name(variable), names)
-        role = REPLICATED if of_optimizer or id(variable) in trainable else RANK_LOCAL
-        slots.append(Slot(path, variable, _spec(name, variable, role)))
-    saved = {id(slot.variable) for slot in slots}
-    seeds = [v for v in model.variables if is_seed(v) and id(v) not in saved]
-    for n, variable in enumerate(seeds if state == "full" else ()):
-        slots.append(Slot(f"seeds/{n}", variable, _spec(_unique(variable_name(variable), names), variable, PER_RANK)))
-    return Probe(tuple(slots), template)
+    return {path: found[token] for path, token in tokens.items()}, template
 
 
 def _spec(name: str, variable: Any, role: str) -> TensorSpec:
     tensor = tf_variable(variable)
     dtype = tensor.dtype.name
-    if dtype not in _PLAIN_DTYPES:
+    if dtype not in DTYPES:
         raise UnsupportedError(
             where=f"variable {name}",
-            expected=f"one of the dtypes {', '.join(sorted(_PLAIN_DTYPES))}",
+            expected=f"one of the dtypes {', '.join(sorted(DTYPES))}",
             found=dtype,
             todo="keep this variable out of the model's saved state, or store it in one of these dtypes",
         )
     return TensorSpec(name, dtype, tuple(int(n) for n in tensor.shape), role)
-
-
-# Stored by HDF5 as they lie in memory.
-_PLAIN_DTYPES = frozenset(
-    ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-)
-
-
-def _saveables(root: Any) -> dict[int, Any]:
-    """Every object below ``root`` that has ``save_own_variables``, by id."""
-    found: dict[int, Any] = {}
-    pending, seen = [root], set()
-    while pending:
-        thing = pending.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, dict):
-            pending.extend(thing.values())
-        elif isinstance(thing, (list, tuple, set, frozenset)):
-            pending.extend(thing)
-        elif callable(getattr(thing, "save_own_variables", None)) and not isinstance(thing, type):
-            found[id(thing)] = thing
-            pending.extend(vars(thing).values())
-        elif type(thing).__name__ in _CONTAINERS:
-            pending.extend(vars(thing).values())
-    return found
-
-
-# Keras 2's holders of compiled metrics and losses: no saveables themselves, but on the way to some.
-_CONTAINERS = frozenset({"MetricsContainer", "LossesContainer", "CompileMetrics", "CompileLoss"})
 
 
 def _identify(owner: Any, recorded: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +144,7 @@ def _identify(owner: Any, recorded: dict[str, Any]) -> dict[str, Any]:
     own = list(_own_variables(owner))
     if len(own) == len(recorded) and all(_same(v, a) for v, a in zip(own, recorded.values(), strict=True)):
         return dict(zip(recorded, own, strict=True))
-    raise UnsupportedError(
+    raise _Transformed(
         where=f"{type(owner).__name__} {getattr(owner, 'name', '')!r}".replace(" ''", ""),
         expected="an object that saves the values of its variables as they are, in order",
         found=f"{len(recorded)} stored values that are not its {len(own)} variables",
@@ -182,7 +175,7 @@ def _read_tokens(file: str) -> dict[str, int]:
             return
         value = int(item[()]) - _FIRST_TOKEN if item.shape == () and item.dtype == np.int64 else -1
         if value < 0:
-            raise UnsupportedError(
+            raise _Transformed(
                 where=f"dataset {path} of the model's weights file",
                 expected="the value of a variable",
                 found="something that no layer, metric or optimizer stored as one of its variables",

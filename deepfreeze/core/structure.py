@@ -15,17 +15,12 @@ from functools import cached_property
 from deepfreeze.core import names
 from deepfreeze.core.errors import CorruptError, StructureError
 from deepfreeze.core.fields import DAMAGED, MAX_INT, Fields, is_printable, parse_object, short
-from deepfreeze.core.tensors import PER_RANK, REPLICATED, ROLES, TensorSpec
+from deepfreeze.core.tensors import DTYPES, PER_RANK, REPLICATED, ROLES, TensorSpec
 
 FORMAT = 1
 STATES = ("full", "weights")
 LAYOUTS = ("keras-h5",)
-APIS = ("keras", "tf_keras")
-# Each is stored in the file as little-endian elements of this size; nothing else has a fixed meaning on every machine.
-DTYPES = (
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64", "complex64", "complex128"),
-)
+APIS = ("keras", "tf_keras", "tensorflow")
 _MAX_DIMS = 32  # what every supported numpy can hold
 MAX_STRUCTURE = 64 << 20  # of 400,000 tensors; a bound on what a reader allocates
 
@@ -56,7 +51,7 @@ class Placed:
 class Structure:
     """All tensors of a checkpoint, those in the file sorted by (offset, name), then the per-rank ones as given.
 
-    ``file_size`` is the assembled file's size in bytes, ``framework`` has the keys api ("keras" or "tf_keras"), keras
+    ``file_size`` is the assembled file's size in bytes, ``framework`` has the keys api (one of ``APIS``), keras
     and tensorflow (versions), ``state`` is "full" or "weights". Raises StructureError if tensors overlap, lie outside
     the file, share a name or a path, or have a dtype that has no fixed size.
     """
@@ -184,7 +179,7 @@ class Structure:
 
     def _problem(self) -> tuple[str, str] | None:
         if set(self.framework) != {"api", "keras", "tensorflow"} or self.framework["api"] not in APIS:
-            return "framework with api (keras or tf_keras), keras and tensorflow", repr(self.framework)
+            return f"framework with api ({' or '.join(APIS)}), keras and tensorflow", repr(self.framework)
         if self.state not in STATES or self.layout not in LAYOUTS:
             return f"state {' or '.join(STATES)} and layout {LAYOUTS[0]}", f"{self.state!r} and {self.layout!r}"
         seen: set[str] = set()

@@ -17,11 +17,31 @@ PER_RANK = "per-rank"
 ROLES = (REPLICATED, RANK_LOCAL, PER_RANK)
 
 
+# Each is stored in the file as little-endian elements of a fixed size; nothing else means the same on every machine.
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("bfloat16", "float16", "float32", "float64", "complex64", "complex128"),
+)
+BFLOAT16 = "bfloat16"
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    """One of ``DTYPES`` as numpy has it. numpy itself knows no bfloat16: that is ml_dtypes's, which comes with TensorFlow, and
+    without it the elements' bits, as uint16."""
+    if name != BFLOAT16:
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError:
+        return np.dtype("uint16")
+    return np.dtype(ml_dtypes.bfloat16)
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """One tensor of the training state.
 
-    ``name`` is unique among a model's tensors, ``dtype`` a numpy dtype's name, ``role`` one of ``ROLES``.
+    ``name`` is unique among a model's tensors, ``dtype`` one of ``DTYPES``, ``role`` one of ``ROLES``.
     """
 
     name: str
@@ -32,7 +52,7 @@ class TensorSpec:
     @property
     def itemsize(self) -> int:
         """Bytes per element."""
-        return np.dtype(self.dtype).itemsize
+        return numpy_dtype(self.dtype).itemsize
 
     @property
     def size(self) -> int:

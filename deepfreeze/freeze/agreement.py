@@ -11,13 +11,13 @@ from deepfreeze.freeze.control_word import Agreed, ControlWord, Slot
 class Agreement:
     """One rank's part in it during one ``fit``, from construction to ``close``.
 
-    ``emit`` belongs into the train function's graph; ``settle`` is called once after each execution of it. With one rank
+    ``emit`` belongs into the train function's graph, if ``in_graph``; ``settle`` is called once after each execution of it. With one rank
     there is nobody to ask, and everything is agreed at once.
     """
 
-    def __init__(self, world: World, hears_sigterm: bool) -> None:
+    def __init__(self, world: World, hears_sigterm: bool, in_graph: bool) -> None:
         self._world = world
-        self._word = ControlWord(world)
+        self._word = ControlWord(world, in_graph)
         self._sigterm = Sigterm() if hears_sigterm else None
         self.failure: Error | None = None  # this rank's first one
         self.emit = self._word.emit

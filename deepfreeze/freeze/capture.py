@@ -13,7 +13,14 @@ import tensorflow as tf
 
 import veloc_bindings
 from deepfreeze.core.errors import EngineError, UnsupportedError
-from deepfreeze.core.keras_model import is_seed, optimizer_variables, tf_variable, variable_name
+from deepfreeze.core.keras_model import (
+    is_built,
+    optimizer_variables,
+    optimizers,
+    seeds,
+    tf_variable,
+    variable_name,
+)
 from deepfreeze.core.layout_probe import Probe, Slot
 from deepfreeze.core.placement import Placement, Shard
 from deepfreeze.core.structure import Structure
@@ -52,16 +59,18 @@ class Capture:
         world: int,
         place: Placement,
         buffers: Buffers,
-        every_step: Callable[[], None],
+        every_step: Callable[[], None] | None,
+        optimizer: Any = None,
     ) -> None:
-        """``every_step`` is called as the end of ``train_step`` is traced."""
-        refuse(model)
+        """``every_step`` is called as the end of ``train_step`` is traced; None: nothing goes into a graph, and captures are
+        taken between two executions. ``optimizer``: the one whose updates are the steps, if it is not the model's."""
         self.buffers = buffers
         self._model = model
         self._rank = rank
         self._state = state
         self._flag = Flag()
         self._every_step = every_step
+        self._applied = False
         self._replicated = _replicated(model, state)
         known = {id(v) for v in self._replicated}
         local = [v for v in model.non_trainable_variables if id(v) not in known]
@@ -72,7 +81,9 @@ class Capture:
         self._groups = shard_ops.group(in_write_order, [self._piece(shard) for shard in shards], buffers)
         self._updated = len(self._groups)  # the groups after these are captured at the end of the step
         self._update_traced: tuple[Any, int] | None = None
-        self._patch = Patch(model, self._after_update, self._after_step)
+        self._patch = None
+        if every_step is not None:
+            self._patch = Patch(model, optimizer or model.optimizer, self._after_update, self._after_step)
 
     @property
     def groups(self) -> list[Group]:
@@ -92,6 +103,7 @@ class Capture:
 
     def take(self) -> Captured:
         """Captures the state as it is now, between two executions."""
+        self._capture_local()
         for group in self._groups:
             group.take()
         return self.buffers.collect()
@@ -99,6 +111,8 @@ class Capture:
     def collect(self, step: int) -> Captured:
         """What the graph captured at ``step``. Raises ``EngineError`` if another step was captured last, ``EngineFault`` if
         there was no memory."""
+        if self._patch is None:
+            return self.take()
         if self._flag.captured != step:
             raise EngineError(
                 where=f"step {step}",
@@ -110,6 +124,7 @@ class Capture:
 
     def layout(self, probe: Probe, structure: Structure) -> Layout:
         """Joins what is captured with where it belongs. Raises ``UnsupportedError`` if they don't match."""
+        self._capture_local()
         offsets = {placed.path: placed.offset for placed in structure.tensors}
         # Keras keeps some variables in two datasets (tied weights, what an optimizer shares with one it wraps).
         slots: dict[int, list[Slot]] = {}
@@ -133,9 +148,9 @@ class Capture:
             if needed and slot.spec.nbytes and id(tf_variable(slot.variable)) not in captured:
                 raise UnsupportedError(
                     where=f"variable {slot.spec.name}, saved as {slot.path}",
-                    expected="a variable of the model, or of the optimizer given to compile",
-                    found="one of another object, of a second optimizer perhaps",
-                    todo="train with the one optimizer that is given to compile",
+                    expected="a variable that the model, or one of its optimizers, had when training began",
+                    found="one that came into being in the first step",
+                    todo="build it before fit, an optimizer by its build(variables)",
                 )
         table = np.array(sorted(rows, key=lambda row: row[3]), np.int64).reshape(-1, 4)
         order = [placed.path for placed in structure.per_rank]
@@ -143,13 +158,26 @@ class Capture:
 
     def close(self) -> None:
         """Takes the capture out of the model again."""
-        self._patch.close()
+        if self._patch is not None:
+            self._patch.close()
         self.buffers.close()
 
     def _piece(self, shard: Shard) -> Piece:
         return Piece(shard.tensor, tf_variable(self._replicated[shard.tensor]), shard.start, shard.stop)
 
+    def check_applied(self) -> None:
+        """After the first execution: ``UnsupportedError`` if the optimizer that counts the steps had no part in it."""
+        if self._patch is None or self._applied:
+            return
+        others = ", ".join(name for name in optimizers(self._model) if name != "optimizer")
+        raise _unsupported(
+            "a train_step that applies the optimizer whose updates are the steps",
+            f"one that does not (the model's optimizers: optimizer, {others})" if others else "one that does not",
+            "name the one that is applied once in each step, optimizer=model.generator_optimizer for example",
+        )
+
     def _after_update(self, step: tf.Tensor) -> None:
+        self._applied = True
         if tf.executing_eagerly():
             return  # all of it is captured at the end of the step
         hit = self._flag.hit(step)
@@ -159,6 +187,7 @@ class Capture:
         self._update_traced = (graph, len(graph.get_operations()))
 
     def _after_step(self, step: tf.Tensor) -> None:
+        assert self._every_step is not None
         with tf.init_scope():
             self._capture_local()
         # A skipped update leaves the step as it is: what was captured once is not captured again.
@@ -185,17 +214,23 @@ class Capture:
             return
         known = {id(v) for v in self._replicated}
         metrics = [v for metric in getattr(self._model, "metrics", ()) for v in metric.variables]
-        local = {id(v): v for v in [*self._model.variables, *metrics] if id(v) not in known}
-        own = [v for v in local.values() if self._rank == 0 or is_seed(v)]
+        random = {id(v): v for _, v in seeds(self._model)}
+        local = {id(v): v for v in [*self._model.variables, *metrics, *random.values()] if id(v) not in known}
+        own = [v for v in local.values() if self._rank == 0 or id(v) in random]
         pieces = [Piece(-1, tf_variable(v), 0, _spec(v, RANK_LOCAL).nbytes) for v in own]
         self._groups.append(Group([tf_variable(v) for v in local.values()], pieces, self.buffers))
 
 
-def refuse(model: Any) -> None:
-    """Raises ``UnsupportedError`` for what can't be captured, with the reason."""
-    optimizer = getattr(model, "optimizer", None)
+def refuse(model: Any, optimizer: Any = None, averages_in_graph: bool = False) -> None:
+    """Raises ``UnsupportedError`` for what can't be captured, with the reason. ``averages_in_graph``: the train function has
+    Horovod's ops in it."""
+    known = optimizers(model)
+    optimizer = optimizer or known.get("optimizer")
     if optimizer is None:
         raise _unsupported("a compiled model", "one without an optimizer", "call model.compile(optimizer, ...) first")
+    if not any(optimizer is one for one in known.values()):
+        found = f"another {type(optimizer).__name__} (the model has {', '.join(known) or 'none'})"
+        raise _unsupported("one of the model's own optimizers", found, "make it an attribute of the model")
     if not hasattr(optimizer, "build"):
         raise _unsupported(
             "an optimizer that Keras saves", f"the legacy {type(optimizer).__name__}", "use the current one"
@@ -204,21 +239,26 @@ def refuse(model: Any) -> None:
     if getattr(inner, "averages_gradients", False):
         todo = "wrap the other way round: DistributedOptimizer(LossScaleOptimizer(optimizer))"
         raise _unsupported("gradients averaged on every rank in every step", "a DistributedOptimizer inside it", todo)
-    if not model.built:
+    for name, one in known.items():
+        if name != "optimizer" and not is_built(one):
+            raise _unsupported(
+                "optimizers that are built", f"{name}, which is not", f"call model.{name}.build(variables) before fit"
+            )
+    if not getattr(model, "built", True):
         raise _unsupported("a built model", "one without variables", "call model.build(input_shape) before fit")
     if tf.distribute.has_strategy() or type(getattr(model, "distribute_strategy", None)).__name__ not in _NO_STRATEGY:
         raise _unsupported("no tf.distribute strategy", "one", "run one process per replica, with Horovod")
-    if getattr(optimizer, "gradient_accumulation_steps", None):
-        raise _unsupported(
-            "an update in every step", "gradient accumulation", "train without gradient_accumulation_steps"
-        )
-    if getattr(model, "jit_compile", False) is True or getattr(model, "_jit_compile", False) is True:
-        raise _unsupported(
-            "a train function without XLA", "jit_compile=True", "compile the model with jit_compile=False"
-        )
+    if averages_in_graph and is_compiled_by_xla(model):
+        todo = "compile the model with jit_compile=False"
+        raise _unsupported("a train function that Horovod's ops can be in", "jit_compile=True", todo)
     on_device = [v for v in model.variables if "GPU" in str(getattr(tf_variable(v), "device", ""))]
     if on_device:
         raise _unsupported("variables in host memory", f"{variable_name(on_device[0])} on a GPU", "train on the CPU")
+
+
+def is_compiled_by_xla(model: Any) -> bool:
+    """Whether ``fit`` compiles its train function with XLA, which compiles none of the ops that capture."""
+    return getattr(model, "jit_compile", False) is True or getattr(model, "_jit_compile", False) is True
 
 
 # Ops on a variable that leave it as it is.
@@ -231,10 +271,10 @@ def _unsupported(expected: str, found: str, todo: str) -> UnsupportedError:
 
 
 def _replicated(model: Any, state: str) -> Sequence[Any]:
-    """Trainable weights, then the optimizer's variables."""
+    """Trainable weights, then the optimizers' variables."""
     variables = list(model.trainable_variables)
     if state == "full":
-        variables += optimizer_variables(model)
+        variables += [v for optimizer in optimizers(model).values() for v in optimizer_variables(optimizer)]
     return list({id(v): v for v in variables}.values())
 
 

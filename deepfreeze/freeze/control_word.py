@@ -38,10 +38,10 @@ class Agreed:
 class ControlWord:
     """This rank's word. ``emit`` is called while ``train_step`` is traced, the rest between two executions."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, in_graph: bool) -> None:
         self._world = world
         self._mine = np.zeros(len(Slot), np.int64)
-        self._in_graph = world.in_graph
+        self._in_graph = in_graph and world.in_graph
         if self._in_graph:
             with tf.init_scope(), tf.device("CPU:0"):
                 self._proposed = tf.Variable(self._mine, trainable=False, name="deepfreeze_proposed")
@@ -62,5 +62,5 @@ class ControlWord:
     def agreed(self) -> Agreed:
         """What the last execution agreed on. To be called once after each execution: an mpi4py communicator's ranks agree
         here."""
-        values = self._agreed.numpy() if self._in_graph else self._world.maximum(self._mine)
+        values = self._agreed.numpy() if self._in_graph else np.asarray(self._world.maximum(self._mine))
         return Agreed(*(int(value) for value in values))

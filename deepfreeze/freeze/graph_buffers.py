@@ -50,6 +50,8 @@ def address(tensor: tf.Tensor) -> int:
 
 def as_bytes(tensor: tf.Tensor) -> np.ndarray:
     """An eager tensor's memory as a uint8 array that aliases it."""
+    if tensor.dtype == tf.bfloat16:  # Python has no name for its elements; a bitcast shares the buffer
+        tensor = tf.bitcast(tensor, tf.uint16)
     return np.frombuffer(memoryview(tensor), np.uint8) if tensor.shape.num_elements() else np.zeros(0, np.uint8)
 
 
@@ -58,4 +60,6 @@ def _bytes(piece: Piece) -> tf.Tensor:
     size = flat.dtype.size
     if (piece.start, piece.stop) != (0, int(flat.shape[0]) * size):
         flat = flat[tf.constant(piece.start // size, tf.int64) : tf.constant(piece.stop // size, tf.int64)]
+    if flat.dtype == tf.bool:
+        return tf.cast(flat, tf.uint8)  # a byte each, 0 or 1: bitcast takes numbers alone
     return flat if flat.dtype == tf.uint8 else tf.reshape(tf.bitcast(flat, tf.uint8), [-1])

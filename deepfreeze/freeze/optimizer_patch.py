@@ -13,30 +13,33 @@ from typing import Any
 
 import tensorflow as tf
 
-from deepfreeze.core.keras_model import tf_variable
+from deepfreeze.freeze.steps import Steps
 
 
 class Patch:
     """From construction to ``close``, the model's train function calls ``after_update(step)`` and ``after_step(step)`` as it
-    is traced; ``step`` is an int64 scalar in the graph: ``iterations`` once this step is done."""
+    is traced; ``step`` is an int64 scalar in the graph: the step that is done then."""
 
     def __init__(
-        self, model: Any, after_update: Callable[[tf.Tensor], None], after_step: Callable[[tf.Tensor], None]
+        self,
+        model: Any,
+        optimizer: Any,
+        after_update: Callable[[tf.Tensor], None],
+        after_step: Callable[[tf.Tensor], None],
     ) -> None:
         self._model = model
-        optimizer = model.optimizer
-        iterations = tf_variable(optimizer.iterations)
+        steps = Steps(optimizer)
 
         def apply(original: Callable, *args: Any, **kwargs: Any) -> Any:
             # Read before the update: waiting for the increment, which comes last, would hold up every capture.
-            step = tf.cast(iterations.read_value(), tf.int64) + 1
+            batches = steps.batches() + 1
             result = original(*args, **kwargs)
-            after_update(step)
+            after_update(steps.ended_by(batches))
             return result
 
         def train_step(original: Callable, *args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            after_step(tf.cast(iterations.read_value(), tf.int64))
+            after_step(steps.ended_by(steps.batches()))
             return result
 
         name = "apply" if hasattr(optimizer, "apply") else "apply_gradients"

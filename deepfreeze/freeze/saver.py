@@ -4,6 +4,7 @@ Imports TensorFlow.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 from dataclasses import dataclass, replace
@@ -12,12 +13,15 @@ from typing import Any
 import numpy as np
 
 from deepfreeze.core.config import Options
-from deepfreeze.core.errors import StructureError
+from deepfreeze.core.errors import EngineError, StructureError
+from deepfreeze.core.extras import PATH as EXTRA
+from deepfreeze.core.extras import Extras
 from deepfreeze.core.keras_model import framework_of, tf_variable
 from deepfreeze.core.layout_probe import Probe, probe_file
+from deepfreeze.core.model_config import ModelConfig
 from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Structure
-from deepfreeze.core.world import World, each, on_rank_0
+from deepfreeze.core.world import World, each, on_rank_0, together
 from deepfreeze.freeze import local_tier, skeleton
 from deepfreeze.freeze.capture import Capture, Layout
 from deepfreeze.freeze.engine_buffers import EngineBuffers
@@ -28,6 +32,7 @@ from veloc_bindings import EXTERNAL, LOCAL, EngineFault, Report, crc32c
 
 log = logging.getLogger("deepfreeze")
 
+_PARTING = 5.0  # seconds
 LEVELS = {"local": LOCAL, "external": EXTERNAL}
 
 
@@ -52,12 +57,17 @@ class _Form:
 class Saver:
     """Saves captured steps. Opening it is collective: every rank must, after the first step, when all variables exist."""
 
-    def __init__(self, model: Any, capture: Capture, target: Target, world: World, options: Options) -> None:
+    def __init__(
+        self, model: Any, capture: Capture, extras: Extras, target: Target, world: World, options: Options
+    ) -> None:
         self._options = options
         self._capture = capture
+        self._extras = extras
         self._run_id = target.run_id
         probe = each(world, lambda: probe_file(model, options.state))
-        structure, gaps = _agree(probe, target, world, framework_of(model), options.state)
+        structure, gaps = _agree(probe, extras, target, world, framework_of(model), options.state)
+        if options.save_config:
+            on_rank_0(world, lambda: _store_config(model, target))
         layout = each(world, lambda: capture.layout(probe, structure))
         regions, self._skeleton = _with_gaps(layout, structure, gaps, len(capture.groups))
         self._loose = _Form(regions, layout.private)
@@ -108,7 +118,7 @@ class Saver:
                 at += piece.nbytes
         for name in named:
             sides.pop(name, None)
-        private_nbytes = sum(nbytes for _, _, nbytes in loose.private) + len(self._replicas.checksums(False))
+        private_nbytes = len(self._private(loose, None, False)) + sum(nbytes for _, _, nbytes in loose.private)
         rows = regions.at(np.zeros(groups + 1, np.uint64))
         *found, side = self._handoff.plan(rows, private_nbytes, sum(_padded(nbytes) for nbytes in sides.values()))
         # A tensor in two datasets is captured once, to the first one's place.
@@ -154,10 +164,16 @@ class Saver:
         ``WaitError``."""
         form = self._planned if captured.planned and self._planned is not None else self._loose
         bases = np.append(captured.bases, np.uint64(self._skeleton.__array_interface__["data"][0]))
-        private = b"".join([*(captured.read(*where) for where in form.private), self._replicas.checksums(check)])
+        private = self._private(form, captured, check)
         self._handoff.submit(step, form.regions.at(bases), private, captured.hold)
         if self._options.wait_for in LEVELS:
             self._handoff.wait(step, LEVELS[self._options.wait_for])
+
+    def _private(self, form: _Form, captured: Captured | None, check: bool) -> bytes:
+        """This rank's private bytes; without a capture, all but the captured ones."""
+        seeds = [captured.read(*where) for where in form.private] if captured is not None else []
+        extra = self._extras.take() if self._extras else b""
+        return b"".join([*seeds, extra, self._replicas.checksums(check)])
 
     @property
     def replicated(self) -> list[str]:
@@ -182,7 +198,12 @@ class Saver:
         return self._handoff.give_up()
 
     def close(self) -> None:
-        """Stops the engine, and removes the local tier's directory if nothing has to stay there."""
+        """Stops the engine, and removes the local tier's directory if nothing has to stay there. What is in flight, because
+        training ended by an exception, has some seconds to be committed."""
+        with contextlib.suppress(EngineError):
+            self._handoff.poll()
+            if self._handoff.unfinished:
+                self._handoff.drain(_PARTING)
         self._handoff.close()
         if self._local is not None:
             local_tier.discard(local_tier.directory(self._local, self._run_id))
@@ -218,12 +239,15 @@ def _padded(nbytes: int) -> int:
     return -(-nbytes // 64) * 64
 
 
-def _agree(probe: Probe, target: Target, world: World, framework: dict, state: str) -> tuple[Structure, list[bytes]]:
+def _agree(
+    probe: Probe, extras: Extras, target: Target, world: World, framework: dict, state: str
+) -> tuple[Structure, list[bytes]]:
     """Rank 0 lays out the file and stores its structure; the others check theirs against it."""
     gaps: list[bytes] = []
+    extra = [extras.spec(max(together(world, extras.nbytes)))] if extras else []
 
     def lay_out() -> bytes:
-        structure, found = skeleton.build(probe, framework, state)
+        structure, found = skeleton.build(probe, extra, framework, state)
         gaps.extend(found)
         Run.open(target.run).store_structure(structure)
         return structure.to_bytes()
@@ -231,6 +255,11 @@ def _agree(probe: Probe, target: Target, world: World, framework: dict, state: s
     structure = Structure.from_bytes(on_rank_0(world, lay_out), target.run)
     each(world, lambda: _compare(probe, structure, world.rank))
     return structure, gaps
+
+
+def _store_config(model: Any, target: Target) -> None:
+    """Before the attempt's first checkpoint, so that each of them has it."""
+    Run.open(target.run).store_config(ModelConfig.of(model, target.run_id, target.attempt))
 
 
 def _with_gaps(layout: Layout, structure: Structure, gaps: list[bytes], buffers: int) -> tuple[Regions, np.ndarray]:
@@ -251,7 +280,7 @@ def _with_gaps(layout: Layout, structure: Structure, gaps: list[bytes], buffers:
 
 def _compare(probe: Probe, structure: Structure, rank: int) -> None:
     mine = {slot.path: (slot.spec.shape, slot.spec.dtype, slot.spec.role) for slot in probe.slots}
-    theirs = {p.path: (p.spec.shape, p.spec.dtype, p.spec.role) for p in structure.tensors}
+    theirs = {p.path: (p.spec.shape, p.spec.dtype, p.spec.role) for p in structure.tensors if p.path != EXTRA}
     differing = sorted(path for path in mine.keys() | theirs.keys() if mine.get(path) != theirs.get(path))
     if differing:
         path = differing[0]

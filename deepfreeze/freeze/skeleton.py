@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 
 import h5py
-import numpy as np
 
+from deepfreeze.core.extras import PATH as EXTRA
 from deepfreeze.core.layout_probe import Probe
 from deepfreeze.core.placement import UNIT, WHOLE_BELOW
 from deepfreeze.core.structure import Placed, Structure
-from deepfreeze.core.tensors import PER_RANK
+from deepfreeze.core.tensors import BFLOAT16, PER_RANK, TensorSpec, numpy_dtype
 
 
-def build(probe: Probe, framework: dict[str, str], state: str) -> tuple[Structure, list[bytes]]:
-    """The structure of the assembled file, and the bytes of each of its gaps (in the order of ``Structure.gaps()``)."""
+def build(
+    probe: Probe, extra: Sequence[TensorSpec], framework: dict[str, str], state: str
+) -> tuple[Structure, list[bytes]]:
+    """The structure of the assembled file, and the bytes of each of its gaps (in the order of ``Structure.gaps()``).
+
+    ``extra``: what ranks keep besides, if anything (``core/extras``)."""
     in_file = [slot for slot in probe.slots if slot.spec.role != PER_RANK]
     with tempfile.TemporaryDirectory(prefix="deepfreeze-") as folder:
         template, file = os.path.join(folder, "template.h5"), os.path.join(folder, "skeleton.h5")
@@ -29,6 +34,7 @@ def build(probe: Probe, framework: dict[str, str], state: str) -> tuple[Structur
         placed = [Placed(slot.spec, slot.path, offsets[slot.path]) for slot in in_file]
         placed.sort(key=lambda p: (p.offset, p.path))
         placed += [Placed(slot.spec, slot.path, 0) for slot in probe.slots if slot.spec.role == PER_RANK]
+        placed += [Placed(spec, EXTRA, 0) for spec in extra]
         structure = Structure(tuple(placed), os.path.getsize(file), framework, state)
         with open(file, "rb") as f:
             gaps = [os.pread(f.fileno(), nbytes, offset) for offset, nbytes in structure.gaps()]
@@ -50,6 +56,8 @@ def _create(template: str, file: str, specs: dict) -> dict[str, int]:
         else:
             offsets[path] = _dataset(target, path, specs[path])
             made = target[path]
+            if specs[path].dtype == BFLOAT16:
+                made.attrs["dtype"] = BFLOAT16  # Keras's mark: HDF5 readers may take the type for opaque bytes
         for name, value in item.attrs.items():
             made.attrs[name] = value
 
@@ -70,6 +78,6 @@ def _dataset(target: h5py.File, path: str, spec) -> int:
     parent, _, name = path.rpartition("/")
     group = target[parent] if parent else target
     made = h5py.h5d.create(
-        group.id, name.encode(), h5py.h5t.py_create(np.dtype(spec.dtype), logical=True), space, create
+        group.id, name.encode(), h5py.h5t.py_create(numpy_dtype(spec.dtype), logical=True), space, create
     )
     return made.get_offset() or 0

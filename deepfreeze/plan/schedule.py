@@ -28,15 +28,19 @@ class Execution:
 class Schedule:
     """``step``: where the last execution ended; ``target``: the step that is to be captured next, or ``NEVER``."""
 
-    def __init__(self, policy: Policy, step: int, captures: bool) -> None:
-        """``captures=False``: nothing is captured in the first execution."""
+    def __init__(self, policy: Policy, step: int, captures: bool, inside: bool = True) -> None:
+        """``captures=False``: nothing is captured in the first execution. ``inside=False``: captures are taken between two
+        executions only, so that of a step within one is taken at its end."""
         self._policy = policy
+        self._inside = inside
         self._skipped = -1
         self.step = step
         self.target = policy.next_step(step) if captures else NEVER
 
     def ended(self, step: int) -> Execution:
         """An execution has ended at ``step``."""
+        if self.target <= step and not self._inside:
+            self.target = step
         captured = self.target if self.target <= step else None
         skipped = self._skipped if self.step < self._skipped <= step else None
         due = self._policy.next_step(max(s for s in (self.step, self._skipped, self.target) if s <= step))

@@ -16,12 +16,12 @@ import ctypes
 import mmap
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from deepfreeze.core.tensors import TensorSpec
+from deepfreeze.core.tensors import BFLOAT16, TensorSpec, numpy_dtype
 
 _PAGE = 4096  # what O_DIRECT wants, on every file system there is
 _LARGE = 1 << 20  # from here on a page of waste is nothing, and huge pages may pay
@@ -56,16 +56,19 @@ def numpy_room(spec: TensorSpec) -> Room:
         skip = -data.ctypes.data % _PAGE
         data = data[skip : skip + spec.nbytes]
         _huge(data)
-    return Room(data.view(np.dtype(spec.dtype).newbyteorder("<")).reshape(spec.shape), data)
+    return Room(data.view(numpy_dtype(spec.dtype).newbyteorder("<")).reshape(spec.shape), data)
 
 
 def _tensorflow_room(tf: Any, spec: TensorSpec) -> Room:
+    if spec.dtype == BFLOAT16:  # which has no buffer that Python could name; a bitcast shares it
+        room = _tensorflow_room(tf, replace(spec, dtype="uint16"))
+        return Room(tf.bitcast(room.value, tf.bfloat16), room.data)
     # In host memory: reading needs its address. A variable elsewhere gets a copy when it is assigned.
     with tf.device("CPU:0"):
         if spec.nbytes < _LARGE:
             tensor = tf.raw_ops.Empty(shape=spec.shape, dtype=spec.dtype, init=False)
         else:
-            itemsize = np.dtype(spec.dtype).itemsize
+            itemsize = spec.itemsize
             count = spec.nbytes // itemsize
             flat = tf.raw_ops.Empty(shape=[count + _PAGE // itemsize], dtype=spec.dtype, init=False)
             # A slice that begins at an aligned address shares the buffer.

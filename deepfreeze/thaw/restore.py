@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from deepfreeze.core import lineage
 from deepfreeze.core.errors import CorruptError, Error, NotFoundError, OptionError, StructureError
-from deepfreeze.core.keras_model import build_optimizer
+from deepfreeze.core.extras import PATH as EXTRA
+from deepfreeze.core.keras_model import build_optimizer, optimizer_variables, optimizers
 from deepfreeze.core.structure import Placed, Structure
 from deepfreeze.core.tensors import PER_RANK
 from deepfreeze.core.world import current
 from deepfreeze.thaw import memory
 from deepfreeze.thaw.fallback import Fallback
-from deepfreeze.thaw.locate import CheckpointInfo
+from deepfreeze.thaw.locate import CheckpointInfo, parent_of
 from deepfreeze.thaw.read import TensorReader, read, read_private
 
 _LISTED = 10  # differences named in a message
@@ -34,11 +36,14 @@ class Ready:
     info: CheckpointInfo
     _variables: dict[str, Any]  # by path, as the values
     _values: dict[str, Any]
+    extra: bytes | None  # the rank's states of what is no tensor (``core/extras``), if it has some
 
     def assign(self) -> CheckpointInfo:
         """Gives the model its values; once."""
-        for path in list(self._values):
+        paths = list(self._values)
+        for path in paths:
             self._variables[path].assign(self._values.pop(path))
+        lineage.remember([self._variables[path] for path in paths], parent_of(self.info))
         return self.info
 
 
@@ -76,10 +81,7 @@ def restore(
         todo = "pass this process's rank and the number of ranks"
         found = f"rank {rank} of {world_size}"
         raise OptionError(where="restore", expected="0 <= rank < world_size", found=found, todo=todo)
-    if not getattr(model, "built", True):
-        todo = "build it first: call it on one batch, or model.build(input_shape)"
-        where = f"model {model.name!r}"
-        raise StructureError(where=where, expected="a model with weights", found="none yet", todo=todo)
+    require_built(model)
     if step is not None:
         return prepare(model, run, step, rank, world_size).assign()
     search = Fallback(run)
@@ -91,6 +93,14 @@ def restore(
     if search.damages:
         log.warning("restored step %d of %s, the newest that is whole", ready.info.step, run)
     return ready.assign()
+
+
+def require_built(model: Any) -> None:
+    """StructureError if the model has no variables yet."""
+    if not getattr(model, "built", True):
+        todo = "build it first: call it on one batch, or model.build(input_shape)"
+        where = f"model {model.name!r}"
+        raise StructureError(where=where, expected="a model with weights", found="none yet", todo=todo)
 
 
 def prepare(model: Any, run: str | os.PathLike[str], step: int, rank: int, world_size: int) -> Ready:
@@ -105,16 +115,18 @@ def prepare(model: Any, run: str | os.PathLike[str], step: int, rank: int, world
         rooms = {p.path: (p, make_room(p.spec)) for p in _wanted(structure, compiled) if p.spec.role != PER_RANK}
         # The threads that read go on while Keras is asked where it keeps what.
         with reader.start(rooms.values(), past_cache=world_size == 1, between=True) as reading:
-            if structure.state == "full":
+            if _has_slots(structure, model):
                 build_optimizer(model)
             slots = {slot.path: slot for slot in probe(model, structure.state if compiled else "weights")}
             _check_same(reader, {path: slot.spec for path, slot in slots.items()}, compiled)
             values = _private(reader, rank)
+            extra = values.pop(EXTRA, None)
             reading.finish()
         values.update((path, room.value) for path, (_, room) in rooms.items())
         info = reader.info
     variables = {path: slot.variable for path, slot in slots.items()}
-    return Ready(info, variables, {path: value for path, value in values.items() if path in slots})
+    own = {path: value for path, value in values.items() if path in slots}
+    return Ready(info, variables, own, None if extra is None else extra.tobytes())
 
 
 def _newest(search: Fallback, model: Any, rank: int, world_size: int) -> Ready:
@@ -131,6 +143,13 @@ def _newest(search: Fallback, model: Any, rank: int, world_size: int) -> Ready:
         search.report("left in place")
         raise
     raise search.nothing_left()
+
+
+def _has_slots(structure: Structure, model: Any) -> bool:
+    """Whether the checkpoint has more of the model's optimizer than there is yet: one that was never applied has no slots."""
+    optimizer = optimizers(model).get("optimizer")
+    saved = sum(placed.path.split("/")[0] == "optimizer" for placed in structure.tensors)
+    return optimizer is not None and saved > len(optimizer_variables(optimizer))
 
 
 def _wanted(structure: Structure, compiled: bool) -> list[Placed]:
@@ -150,7 +169,7 @@ def _check_same(reader: TensorReader, specs: dict[str, Any], compiled: bool) -> 
     for path in sorted(saved.keys() | specs.keys()):
         if path not in specs or path not in saved:
             # Keras makes metric states when it first trains and resets them every epoch: a new model has none yet.
-            if not is_metric(path):
+            if not is_metric(path) and path != EXTRA:
                 side = "only the checkpoint has" if path in saved else "only the model has"
                 spec = saved[path].spec if path in saved else specs[path]
                 differences.append(f"{side} {path} ({spec.name}, {spec.dtype}{list(spec.shape)})")
@@ -182,7 +201,8 @@ def _private(reader: TensorReader, rank: int) -> dict[str, Any]:
         own = read_private(info.run, info.step, rank)
         return {placed.path: own[placed.spec.name] for placed in structure.per_rank}
     return {
-        placed.path: fold(reader[placed.spec.name], rank, number) for number, placed in enumerate(structure.per_rank)
+        placed.path: reader[placed.spec.name] if placed.path == EXTRA else fold(reader[placed.spec.name], rank, number)
+        for number, placed in enumerate(structure.per_rank)
     }
 
 

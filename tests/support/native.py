@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -29,8 +30,11 @@ def testing_library() -> Path:
     commands = [[cmake, "--build", str(BUILD), "--parallel", "2"]]
     if not (BUILD / "CMakeCache.txt").exists():
         commands.insert(0, [cmake, "-G", "Ninja", "-S", str(ROOT / "native"), "-B", str(BUILD), "-DDF_TESTING=ON"])
-    for command in commands:
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}")
+    BUILD.parent.mkdir(exist_ok=True)
+    with open(BUILD.parent / "native-testing.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes may run tests at once
+        for command in commands:
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}")
     return BUILD / "libdeepfreeze_testing.so"

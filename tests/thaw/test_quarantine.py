@@ -17,6 +17,7 @@ import tensorflow as tf
 import deepfreeze
 from deepfreeze import attempt
 from deepfreeze.core.errors import CorruptError, NotFoundError, WorldError
+from deepfreeze.core.extras import Extras
 from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
 from deepfreeze.thaw.fallback import Fallback
@@ -417,7 +418,9 @@ def start(run, monkeypatch, broken, resume="auto"):
 
     def resumed(rank):
         try:
-            outcome[rank] = attempt._resume(None, Fallback(str(run)), resume, world.rank(rank))
+            outcome[rank] = attempt._resume(
+                None, None, Extras(None, None), Fallback(str(run)), resume, world.rank(rank)
+            )
         except Exception as error:
             outcome[rank] = error
 

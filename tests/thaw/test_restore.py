@@ -59,7 +59,7 @@ def test_all_values_arrive_and_each_old_rank_gets_its_own_seeds(run, model):
         target = model(made)
         info = restore(target, run, rank=rank, world_size=5)
         values = {slot.spec.name: slot.variable.value for slot in target.slots}
-        assert (info.step, target.states) == (40, ["built", "full"])
+        assert (info.step, target.states) == (40, ["full"]), "the sample has no optimizer that would need slots"
         assert np.array_equal(values.pop("seed"), made.seeds[rank])
         assert all(np.array_equal(value, made.values[name]) for name, value in values.items())
 

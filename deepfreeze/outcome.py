@@ -1,0 +1,53 @@
+"""What the engine reports about a checkpoint, told to the training's user: as figures, warnings, errors."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+
+from deepfreeze.core.errors import EngineError
+from deepfreeze.stats import Stats
+from veloc_bindings import DIVERGED, EXTERNAL, OK, Report
+
+
+class CheckpointWarning(UserWarning):
+    """Something went wrong that training survives."""
+
+
+def note(report: Report, run: str, replicated: Sequence[str], stats: Stats) -> EngineError | None:
+    """Enters a report into ``stats`` and warns of what training survives; returns the error if the checkpoint failed.
+
+    ``replicated``: the tensors that the ranks should hold alike, in the order of the report's index.
+    """
+    if report.step < 0:
+        warnings.warn(report.message, CheckpointWarning, stacklevel=6)
+        return None
+    where = os.path.join(run, f"step {report.step}")
+    if report.code == DIVERGED:
+        return _divergence(report, where, replicated)
+    if report.code != OK:
+        return EngineError(
+            where=where,
+            expected="the checkpoint to be committed",
+            found=report.message.rstrip("."),
+            todo="mend what the message names; older checkpoints are untouched and training can go on",
+        )
+    if report.diverged >= 0 and report.step not in stats.diverged:
+        stats.diverged[report.step] = replicated[report.diverged]
+        warnings.warn(str(_divergence(report, where, replicated)), CheckpointWarning, stacklevel=6)
+    if report.local_s >= 0:
+        stats.local[report.step] = report.local_s
+    if report.level == EXTERNAL:
+        stats.committed[report.step] = report.external_s
+    return None
+
+
+def _divergence(report: Report, where: str, replicated: Sequence[str]) -> EngineError:
+    """Rank 0 knows in what the ranks differ; the others only learn that the step failed."""
+    return EngineError(
+        where=where,
+        expected="the same weights on all ranks",
+        found=f"{report.message}: {replicated[report.diverged]}",
+        todo="make the ranks alike before training begins (BroadcastState), and average all gradients",
+    )

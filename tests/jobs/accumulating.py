@@ -1,0 +1,63 @@
+"""A rank of a Horovod job whose optimizer updates after every second batch: accumulating.py API FOLDER STOP. Trains from where
+FOLDER/run is to batch STOP, with all random states; FOLDER/STOP-R.npz gets this rank's saved tensors by dataset path."""
+
+import sys
+
+import models
+import numpy as np
+
+import deepfreeze
+
+
+class Position:
+    """How many batches this rank has had."""
+
+    def __init__(self):
+        self.batches = 0
+
+    def state_dict(self):
+        return {"batches": self.batches}
+
+    def load_state_dict(self, state):
+        self.batches = state["batches"]
+
+
+def main() -> None:
+    api, folder, stop = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    keras = models.framework(api)
+    if models.is_keras_2(keras):
+        # Or what dropout draws lies inside of TensorFlow's kernels.
+        keras.backend.experimental.enable_tf_random_generator()
+        import horovod.tensorflow.keras as hvd
+
+        hvd.init()
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.Adam(1e-3), backward_passes_per_step=2)
+        broadcast = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+    else:
+        import horovod.tensorflow as hvd
+
+        hvd.init()
+        optimizer = deepfreeze.DistributedOptimizer(keras.optimizers.Adam(1e-3, gradient_accumulation_steps=2))
+        broadcast = deepfreeze.BroadcastState()
+    model = models.build(keras, "dense", optimizer=optimizer, seed=1 + hvd.rank())
+    # Horovod's own callback broadcasts only after the first batch: alike from the beginning, both runs are the same.
+    for weight in model.trainable_variables:
+        weight.assign(np.full(weight.shape, 0.01, np.float32))
+    position = Position()
+    checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=2, keep=9, extra={"position": position}, rng="all")
+    start = checkpoint.open(model)
+    assert start * 2 == position.batches, (start, position.batches)
+
+    class Count(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            position.batches += 1
+
+    batches = models.batches(stop - position.batches, position.batches, hvd.rank())
+    model.fit(batches, verbose=0, shuffle=False, callbacks=[broadcast, Count(), checkpoint])
+
+    from deepfreeze.core.layout_probe import probe
+
+    np.savez(f"{folder}/{stop}-{hvd.rank()}.npz", **{slot.path: np.asarray(slot.variable) for slot in probe(model)})
+
+
+main()
