@@ -14,7 +14,8 @@ import pytest
 import tomllib
 
 import deepfreeze
-from deepfreeze.cli.main import parser
+from deepfreeze.cli.main import main, parser
+from tests.support import configs, files
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TEXT = (ROOT / "README.md").read_text()
@@ -45,6 +46,22 @@ def test_every_make_target_exists():
 def test_every_command_line_of_ours_is_understood():
     for command in starting("deepfreeze"):
         parser().parse_args(command[1:])
+
+
+def test_every_command_line_of_ours_works_on_such_a_run(tmp_path, monkeypatch, capsys):
+    (tmp_path / "runs").mkdir()
+    run = files.write_run(tmp_path / "runs" / "nt3")
+    for step, seed in ((20, 0), (30, 1), (40, 2), (50, 3)):
+        files.write_checkpoint(run, step, files.sample(seed=seed))
+    configs.write_config(run)
+    monkeypatch.chdir(tmp_path)
+    commands = starting("deepfreeze")
+    assert {command[1] for command in commands} == {"ls", "show", "verify", "diff", "export", "prune"}
+    for command in commands:
+        assert main(command[1:]) == 0, command
+        assert capsys.readouterr().out, command
+    assert [info.step for info in deepfreeze.checkpoints(run)] == [40, 50]  # what prune --yes leaves
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "nt3.weights.h5", "nt3.safetensors", "nt3.keras"}
 
 
 def test_every_extra_exists():

@@ -1,0 +1,259 @@
+"""The user guide in docs/: its pages are in the table of contents, its links lead somewhere, its code runs, what it quotes is there.
+
+Needs nothing of what builds the site. Run as a program (``test_guide.py FOLDER``), this file runs the pages' code."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+
+import deepfreeze
+from deepfreeze.cli.main import main, parser
+from deepfreeze.core.config import Options
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
+GUIDE = {name: text for name, text in PAGES.items() if name.startswith("guide/")}
+# A fenced block, and the comment in the line before it.
+FENCE = re.compile(
+    r"(?:^<!-- (?P<note>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+LAUNCHED = "guide/cluster.md"
+
+
+def blocks(text: str, language: str) -> list[tuple[str, str]]:
+    """(note, body) of each block in this language."""
+    return [(m["note"] or "", m["body"]) for m in FENCE.finditer(text) if m["language"] == language]
+
+
+def prose(text: str) -> str:
+    """The page without its code."""
+    return re.sub(r"(?:^ {4}.*\n)+", "", FENCE.sub("", text), flags=re.MULTILINE)
+
+
+def conf():
+    spec = importlib.util.spec_from_file_location("docs_conf", DOCS / "conf.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# The table of contents, the links
+
+
+def test_every_page_is_in_the_table_of_contents():
+    listed = [f"{page}.md" for _, page in conf().ENTRY.findall(PAGES["index.md"])]
+    assert sorted([*listed, "index.md"]) == sorted(PAGES)
+
+
+def slugs(text: str) -> set[str]:
+    """What a code host and the site call the headings."""
+    headings = re.findall(r"^#{1,4} (.+)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_and_anchor_leads_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(PAGES[page])):
+        target, _, anchor = link.partition("#")
+        if "://" in target:
+            continue
+        path = (DOCS / page).parent / target if target else DOCS / page
+        assert path.exists(), f"{page}: {link}"
+        assert not anchor or anchor in slugs(path.read_text()), f"{page}: {link}"
+
+
+def test_every_picture_is_used_by_a_relative_path():
+    used = {m for text in PAGES.values() for m in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)}
+    assert used and all("://" not in path and not path.startswith("/") for path in used)
+
+
+# Code
+
+
+@pytest.mark.parametrize("page", GUIDE)
+def test_python_compiles_and_its_names_exist(page):
+    for _, body in blocks(GUIDE[page], "python"):
+        ast.parse(body)
+        used = set(re.findall(r"\bdeepfreeze\.([A-Za-z_]+)", body))
+        assert used <= set(deepfreeze.__all__), page
+
+
+@pytest.mark.parametrize("page", GUIDE)
+def test_shell_parses_and_its_commands_are_understood(page):
+    for _, body in blocks(GUIDE[page], "bash"):
+        done = subprocess.run(["bash", "-n"], input=body, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        for words in commands(body):
+            parser().parse_args(words)
+    for code in re.findall(r"`deepfreeze ([a-z]+ [^`]+)`", prose(GUIDE[page])):
+        if "runs/" in code:
+            parser().parse_args(shlex.split(code))
+
+
+def commands(body: str) -> list[list[str]]:
+    """The deepfreeze commands in a shell block, as lists of arguments."""
+    return [shlex.split(line, comments=True)[1:] for line in body.splitlines() if line.startswith("deepfreeze ")]
+
+
+def runnable(page: str) -> list[tuple[str, str]]:
+    """(language, body) of the blocks that have no note, from the first one in Python on; of shell blocks the commands are run."""
+    found = [(m["language"], m["body"]) for m in FENCE.finditer(GUIDE[page]) if not m["note"]]
+    first = next((n for n, (language, _) in enumerate(found) if language == "python"), len(found))
+    return [block for block in found[first:] if block[0] == "python" or (block[0] == "bash" and commands(block[1]))]
+
+
+def run_page(page: str) -> None:
+    """Runs a page's blocks one after the other, and holds what they print against the comments behind it."""
+    said: list[str] = []
+    space = {"print": lambda *values: said.append(" ".join(map(str, values)))}
+    first, *rest = runnable("guide/start.md")
+    for language, body in [first, *(rest if page == "guide/start.md" else runnable(page))]:
+        if language == "bash":
+            for words in commands(body):
+                assert main(words) == 0, words
+            continue
+        said.clear()
+        exec(compile(body, page, "exec"), space)
+        wanted = re.findall(r"^ *print\(.*\)  # (.*)$", body, re.MULTILINE)
+        assert said == wanted, f"{page} says {wanted}, and the code {said}"
+
+
+def run_pages(folder: Path) -> None:
+    """Each page in a directory of its own; what went wrong, by page, in results.json."""
+    results = {}
+    for number, page in enumerate(page for page in GUIDE if runnable(page)):
+        here = folder / str(number)
+        (here / "runs").mkdir(parents=True)
+        os.chdir(here)
+        try:
+            run_page(page)
+            results[page] = None
+        except BaseException:
+            results[page] = traceback.format_exc()
+    (folder / "results.json").write_text(json.dumps(results))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """All pages in one process: TensorFlow is loaded once."""
+    from tests.support import jobs
+
+    folder = tmp_path_factory.mktemp("guide")
+    jobs.run(__file__, folder)
+    return json.loads((folder / "results.json").read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in GUIDE if runnable(page)])
+def test_the_code_runs_and_prints_what_the_page_says(page, results):
+    assert results[page] is None, results[page]
+
+
+@pytest.mark.slow
+@pytest.mark.ranks
+def test_the_program_for_clusters_stops_at_a_signal_to_mpirun_and_goes_on_with_other_ranks(tmp_path):
+    import signal
+    import time
+
+    from tests.support import jobs
+
+    ((_, program),) = [block for block in blocks(GUIDE[LAUNCHED], "python") if block[0] == "file: train.py"]
+    (tmp_path / "train.py").write_text(program)
+    (tmp_path / "runs").mkdir()
+    run = tmp_path / "runs" / "cluster"
+    job = jobs.start(tmp_path / "train.py", ranks=2, RUN=str(run), STEPS="1000000")
+    try:
+        end = time.monotonic() + jobs.LIMIT_S
+        while not list(run.glob("step-*/manifest.json")) and job.poll() is None and time.monotonic() < end:
+            time.sleep(0.2)
+        job.send_signal(signal.SIGUSR1)
+        output, _ = job.communicate(timeout=jobs.LIMIT_S)
+    finally:
+        jobs.kill(job)
+    assert job.returncode == 75, output[-4000:]
+    stopped = deepfreeze.latest(run)
+    assert stopped.world_size == 2
+
+    jobs.run(tmp_path / "train.py", RUN=str(run), STEPS=str(stopped.step + 10))
+    assert (deepfreeze.latest(run).step, deepfreeze.latest(run).world_size) == (stopped.step + 10, 1)
+
+
+# What the pages quote
+
+
+def test_the_help_texts_are_those_of_the_commands():
+    page = PAGES["guide/cli.md"]
+    current = conf().with_help(page)
+    # argparse's line breaks differ between versions of Python.
+    assert page.split() == current.split(), "write them anew: make docs"
+    assert "### verify" in page
+
+
+def test_every_public_name_is_in_the_reference():
+    names = [name for name in conf().NAME.findall(PAGES["guide/api.md"]) if "." not in name]
+    assert sorted(names) == sorted(deepfreeze.__all__), "docs/guide/api.md lists the public names"
+
+
+def test_every_option_that_the_guide_names_exists():
+    known = {*Options.__dataclass_fields__, "every", "step"}
+    for page in ("guide/options.md", "guide/resume.md"):
+        used = re.findall(r"`([a-z_]+)=[^`]*`", prose(GUIDE[page]))
+        assert used and set(used) <= known, page
+    tables = re.findall(r"^\|[^|]+\| (.*) \|$", GUIDE["guide/coming-from.md"], re.MULTILINE)
+    assert {name for row in tables for name in re.findall(r"`([a-z_]+)=", row)} <= known
+
+
+@functools.cache
+def constants() -> str:
+    """Every string in the sources, joined where the compiler joins them."""
+    found = []
+    for package in ("deepfreeze", "veloc_bindings"):
+        for path in (ROOT / package).rglob("*.py"):
+            tree = ast.parse(path.read_text())
+            found += [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    for path in (ROOT / "native").rglob("*.cc"):
+        text = re.sub(r'"\s*\n\s*"', "", path.read_text())
+        found += re.findall(r'"((?:[^"\\\n]|\\.)*)"', text)
+    return "\n".join(found).lower()
+
+
+MESSAGES = [body.strip() for _, body in blocks(GUIDE["guide/troubleshooting.md"], "text")]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message[:50])
+def test_every_message_is_one_of_the_sources(message):
+    # <...> is what differs from case to case; the rest is joined by core/errors.py and native/base/status.cc.
+    fixed = re.split(r"<[^<>]*>|: expected |; found |\. (?=[A-Z<])|\n", message)
+    fixed = [part.strip(" .:;,()").lower() for part in fixed]
+    fixed = [part for part in fixed if len(part) >= 4]
+    assert fixed, message
+    sources = constants()
+    assert [part for part in fixed if part not in sources] == []
+
+
+# The environment that builds the site
+
+
+def test_the_site_is_built_from_exact_pins_that_agree_with_the_projects():
+    locks = [(ROOT / "tools" / name).read_text() for name in ("docs.lock", "requirements.lock")]
+    pins, own = ({n.lower(): v for n, v in re.findall(r"^([\w.-]+)==([\w.]+)$", lock, re.M)} for lock in locks)
+    lines = [line for line in locks[0].splitlines() if line and not line.startswith("#")]
+    assert len(lines) == len(pins) > 10
+    assert {name: pins[name] for name in pins if name in own and pins[name] != own[name]} == {}
+
+
+if __name__ == "__main__":
+    run_pages(Path(sys.argv[1]))
