@@ -2,10 +2,10 @@
 PYTHON ?= python3
 ARGS ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench lint fuzz soak clean distclean
+.PHONY: help setup demo test test-tf215 bench lint docs fuzz soak clean distclean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  make test ARGS="-k name"    hands ARGS to pytest;  make PYTHON=python3.12 setup    takes another Python'
 
 setup:  ## make .venv, build and cache Horovod, build the engine (skips what is done)
@@ -15,13 +15,19 @@ demo: setup  ## train NT3 on 2 Horovod ranks, kill it, resume it, open its check
 	@$(PYTHON) tools/demo.py
 
 test: setup  ## run all tests
-	@$(PYTHON) tools/run.py python -m pytest tests $(ARGS)
+	@$(PYTHON) tools/run.py python -m pytest tests -n 2 --dist loadfile $(ARGS)
+
+test-tf215: setup  ## run the tests that TensorFlow 2.15 with its own Keras 2.15 concerns, in .venv-tf215
+	@$(PYTHON) tools/tf215.py $(ARGS)
 
 bench: setup  ## measure everything in docs/benchmarks.md, on an idle machine (half an hour)
 	@$(PYTHON) tools/bench.py $(ARGS)
 
 lint: setup  ## formats, types, static analysis, the engine's tests under sanitizers
 	@$(PYTHON) tools/lint.py
+
+docs:  ## build the user guide and reference as a site, build/docs/index.html; links are checked
+	@$(PYTHON) tools/docs.py
 
 fuzz: setup  ## hostile bytes for every reader, a million for each (10 minutes); ARGS="--seconds 60" bounds the time
 	@$(PYTHON) tools/fuzz.py $(ARGS)
@@ -33,5 +39,5 @@ clean:  ## remove what was built, except .venv and the wheel cache
 	rm -rf build dist *.egg-info runs .pytest_cache .mypy_cache .ruff_cache veloc_bindings/*.so
 	find benchmarks deepfreeze veloc_bindings examples tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean  ## remove .venv and the benchmarks' .venv-peers too
-	rm -rf .venv .venv-peers
+distclean: clean  ## remove .venv and .venv-peers, .venv-docs, .venv-tf215 too
+	rm -rf .venv .venv-peers .venv-docs .venv-tf215

@@ -1,31 +1,64 @@
-"""The project's .venv: made once, filled from requirements.lock, stamped so that a second run costs nothing."""
+"""The project's .venv, and others like it: made once, filled from a lock file, stamped so that a second run costs nothing."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 
+import project
 from project import LOCK, VENV, Failure, main, run_logged, say
 
-STAMP = VENV / ".packages"
-PIP = [VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--no-input"]
+
+@dataclass(frozen=True)
+class Place:
+    """A virtual environment and the file that pins its packages. ``log``: what the logs of its making are called."""
+
+    venv: Path
+    lock: Path
+    log: str
+
+    @property
+    def python(self):
+        return self.venv / "bin" / "python"
+
+    @property
+    def stamp(self):
+        return self.venv / ".packages"
+
+    @property
+    def pip(self):
+        return [self.python, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+
+    def variables(self, **extra):
+        """The environment in which programs run that belong there."""
+        path = f"{self.venv / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        return project.environment(**{"VIRTUAL_ENV": self.venv, "PATH": path, **extra})
+
+
+MAIN = Place(VENV, LOCK, "pip.log")
+PIP = MAIN.pip
 ADVICE = (
     "Is there a network, and 3 GB of free disk? `make distclean` removes a half-made environment; then run make again."
 )
+# Half of an environment must not pass for a whole one: the stamp is written only after these imports.
+PROBE = "import h5py, keras, mpi4py.MPI, numpy, tensorflow"
 
 
-def fingerprint():
-    return f"{sys.version_info.major}.{sys.version_info.minor} {hashlib.sha256(LOCK.read_bytes()).hexdigest()}"
+def fingerprint(place=MAIN):
+    return f"{sys.version_info.major}.{sys.version_info.minor} {hashlib.sha256(place.lock.read_bytes()).hexdigest()}"
 
 
-def ready():
-    return STAMP.is_file() and STAMP.read_text() == fingerprint() and (VENV / "bin" / "python").exists()
+def ready(place=MAIN):
+    return place.stamp.is_file() and place.stamp.read_text() == fingerprint(place) and place.python.exists()
 
 
-def python_version():
-    """The version of the Python in .venv, or None where there is none that starts."""
+def python_version(place=MAIN):
+    """Whether the Python there is of this version; False where there is none that starts."""
     command = [
-        str(VENV / "bin" / "python"),
+        str(place.python),
         "-c",
         "import sys; print(sys.version_info[:2] == tuple(map(int, sys.argv[1:])))",
     ]
@@ -36,32 +69,28 @@ def python_version():
         return False
 
 
-def make():
-    if VENV.exists() and not python_version():
-        say("      .venv is of another Python: making it anew")
-        shutil.rmtree(VENV)
-    if not VENV.exists():
-        run_logged([sys.executable, "-m", "venv", VENV], "venv.log", "Is the project's folder writable?")
+def make(place=MAIN):
+    if place.venv.exists() and not python_version(place):
+        say(f"      {place.venv.name} is of another Python: making it anew")
+        shutil.rmtree(place.venv)
+    if not place.venv.exists():
+        run_logged([sys.executable, "-m", "venv", place.venv], "venv.log", "Is the project's folder writable?")
 
 
-def install():
-    seconds = run_logged([*PIP, "install", "--no-deps", "-r", LOCK], "pip.log", ADVICE)
-    # Half of an environment must not pass for a whole one: the stamp is written only after these imports.
-    probe = "import h5py, keras, mpi4py.MPI, numpy, tensorflow"
-    run_logged(
-        [VENV / "bin" / "python", "-c", probe], "pip.log", f"A package in {LOCK.name} does not work on this machine."
-    )
-    STAMP.write_text(fingerprint())
+def install(place=MAIN):
+    seconds = run_logged([*place.pip, "install", "--no-deps", "-r", place.lock], place.log, ADVICE)
+    run_logged([place.python, "-c", PROBE], place.log, f"A package in {place.lock.name} does not work on this machine.")
+    place.stamp.write_text(fingerprint(place))
     return seconds
 
 
-def version(package):
-    """The version that requirements.lock pins."""
-    for line in LOCK.read_text().splitlines():
+def version(package, place=MAIN):
+    """The version that the lock file pins."""
+    for line in place.lock.read_text().splitlines():
         name, _, pinned = line.partition("==")
         if name.strip().lower().replace("_", "-") == package:
             return pinned.strip()
-    raise Failure(f"{LOCK} pins no {package}")
+    raise Failure(f"{place.lock} pins no {package}")
 
 
 if __name__ == "__main__":

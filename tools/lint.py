@@ -9,7 +9,9 @@ from project import BUILD, ROOT, VENV, Failure, environment, main, run_logged, s
 
 PACKAGES = ("deepfreeze", "veloc_bindings")
 FOLDERS = [
-    name for name in (*PACKAGES, "benchmarks", "examples", "tests", "tools", "setup.py") if (ROOT / name).exists()
+    name
+    for name in (*PACKAGES, "benchmarks", "docs", "examples", "tests", "tools", "setup.py")
+    if (ROOT / name).exists()
 ]
 # By the name of the build folder; tools/soak.py shares the first one.
 SANITIZERS = {"address": "address,undefined", "thread": "thread"}

@@ -9,17 +9,23 @@ import horovod
 import native
 import project
 import system
-from project import BUILD, ROOT, VENV, main, run_logged, say
+from environment import MAIN
+from project import BUILD, ROOT, main, run_logged, say
 
-ITSELF = VENV / ".deepfreeze"
 
-
-def itself():
+def itself(place=MAIN):
     """deepfreeze in .venv as an editable install, for its console script; the engine built already is taken as it is."""
-    command = [*environment.PIP, "install", "--no-deps", "--no-build-isolation", "-e", ROOT]
-    env = project.environment(DEEPFREEZE_LIBRARY=native.PACKAGE / native.LIBRARY)
-    run_logged(command, "deepfreeze.log", "Is .venv whole? `make distclean setup` makes it anew.", env=env)
-    ITSELF.write_text(mark())
+    command = [*place.pip, "install", "--no-deps", "--no-build-isolation", "-e", ROOT]
+    env = place.variables(DEEPFREEZE_LIBRARY=native.PACKAGE / native.LIBRARY)
+    run_logged(
+        command, "deepfreeze.log", f"Is {place.venv.name} whole? After `make distclean` it is made anew.", env=env
+    )
+    (place.venv / ".deepfreeze").write_text(mark())
+
+
+def installed(place=MAIN):
+    stamp = place.venv / ".deepfreeze"
+    return stamp.is_file() and stamp.read_text() == mark()
 
 
 def mark():
@@ -49,7 +55,7 @@ def setup():
         if first:
             say("[4/5] building the engine")
         native.install()
-        if not ITSELF.is_file() or ITSELF.read_text() != mark():
+        if not installed():
             say("[5/5] installing deepfreeze into .venv (editable)")
             itself()
     if first:

@@ -140,10 +140,13 @@ def _identify(owner: Any, recorded: dict[str, Any]) -> dict[str, Any]:
     """The variable behind each value that ``owner`` stored."""
     if all(hasattr(value, "path") and hasattr(value, "assign") for value in recorded.values()):
         return recorded
-    # Optimizers and Keras 2 hand over arrays: take the owner's own variables in order, and check each.
-    own = list(_own_variables(owner))
-    if len(own) == len(recorded) and all(_same(v, a) for v, a in zip(own, recorded.values(), strict=True)):
-        return dict(zip(recorded, own, strict=True))
+    # Optimizers and Keras 2 hand over arrays: take the owner's own variables in order, and check each. A Keras 2 layer that
+    # holds another's variable (tied weights) and the other itself keeps it as its own, too.
+    listed = _variables(owner)
+    own = _without_nested(owner, listed)
+    for taken in (own, listed):
+        if len(taken) == len(recorded) and all(_same(v, a) for v, a in zip(taken, recorded.values(), strict=True)):
+            return dict(zip(recorded, taken, strict=True))
     raise _Transformed(
         where=f"{type(owner).__name__} {getattr(owner, 'name', '')!r}".replace(" ''", ""),
         expected="an object that saves the values of its variables as they are, in order",
@@ -152,14 +155,16 @@ def _identify(owner: Any, recorded: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _own_variables(owner: Any) -> Iterator[Any]:
+def _variables(owner: Any) -> list[Any]:
     variables = getattr(owner, "variables", ())
-    if callable(variables):
-        variables = variables()
+    return list(variables() if callable(variables) else variables)
+
+
+def _without_nested(owner: Any, variables: list[Any]) -> list[Any]:
     # A Keras 2 layer lists its sublayers' variables too (a Keras 3 one never gets here).
     nested = {id(v) for part in getattr(owner, "submodules", ()) for v in getattr(part, "variables", ())}
     is_layer = hasattr(owner, "add_weight")
-    return (v for v in variables if not (is_layer and id(v) in nested))
+    return [v for v in variables if not (is_layer and id(v) in nested)]
 
 
 def _same(variable: Any, array: Any) -> bool:

@@ -36,7 +36,7 @@ def main() -> None:
         HorovodWorld.in_graph = False
     with open(f"{folder}/pid-{rank}", "w") as f:
         f.write(str(os.getpid()))
-    optimizer = deepfreeze.DistributedOptimizer(keras.optimizers.SGD(1e-3))
+    optimizer = models.averaging(keras, keras.optimizers.SGD(1e-3))
     model = models.build(keras, "dense", int(options.pop("steps_per_execution", 1)), optimizer=optimizer)
     checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=every, verbose=0, **options)
     begun = []

@@ -26,6 +26,22 @@ def framework(api: str):
     return keras
 
 
+def is_keras_2(keras) -> bool:
+    """Whether this package is a Keras 2: tf_keras, or what TensorFlow 2.15 brings as keras."""
+    return not hasattr(keras, "ops")
+
+
+def averaging(keras, optimizer):
+    """The optimizer, made to average its gradients over all ranks: by Horovod's own class, or ours for Keras 3."""
+    if is_keras_2(keras):
+        import horovod.tensorflow.keras as hvd
+
+        return hvd.DistributedOptimizer(optimizer)
+    from deepfreeze import DistributedOptimizer
+
+    return DistributedOptimizer(optimizer)
+
+
 def build(keras, kind: str, steps_per_execution: int = 1, optimizer=None, seed: int = 1):
     """A compiled model, large enough for some tensors to be cut and some not."""
     keras.utils.set_random_seed(seed)

@@ -14,7 +14,7 @@ def main() -> None:
     import horovod.tensorflow as hvd
 
     hvd.init()
-    model = models.build(keras, "dense", optimizer=deepfreeze.DistributedOptimizer(keras.optimizers.Adam(1e-3)))
+    model = models.build(keras, "dense", optimizer=models.averaging(keras, keras.optimizers.Adam(1e-3)))
     own = {option: other} if hvd.rank() == 1 else {}
     try:
         deepfreeze.Checkpoint(**{"run": f"{folder}/run", "timeout": 60, **own}).open(model)

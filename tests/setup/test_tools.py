@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ["help", "setup", "demo", "test", "bench", "lint", "fuzz", "soak", "clean", "distclean"]
+TARGETS = ["help", "setup", "demo", "test", "test-tf215", "bench", "lint", "docs", "fuzz", "soak", "clean", "distclean"]
 
 
 def run(*command, **env):
@@ -36,7 +36,7 @@ def path_with(folder, *programs):
 def test_make_help_lists_every_target():
     done = run("make", "--no-print-directory", "help", MAKEFLAGS="")
     assert done.returncode == 0
-    assert re.findall(r"^  make ([a-z]+) {2,}", done.stdout, re.M) == TARGETS
+    assert re.findall(r"^  make ([a-z0-9-]+) {2,}", done.stdout, re.M) == TARGETS
     assert run("make", "--no-print-directory", MAKEFLAGS="").stdout == done.stdout, "make alone is make help"
 
 
@@ -85,10 +85,9 @@ def test_failing_step_shows_the_end_of_its_log(tmp_path):
     assert done.stderr.rstrip().endswith("Do this about it.")
 
 
-def test_every_pin_is_exact():
-    lines = [
-        line for line in (ROOT / "tools" / "requirements.lock").read_text().splitlines() if not line.startswith("#")
-    ]
+@pytest.mark.parametrize("lock", ["requirements.lock", "tf215.lock"])
+def test_every_pin_is_exact(lock):
+    lines = [line for line in (ROOT / "tools" / lock).read_text().splitlines() if not line.startswith("#")]
     assert lines
     assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
 
@@ -97,6 +96,19 @@ def test_every_pin_is_exact():
 def test_scripts_are_executable_and_parse(script):
     assert os.access(ROOT / script, os.X_OK)
     assert run("bash", "-n", script).returncode == 0
+
+
+def test_each_tensorflow_has_a_horovod_of_its_own_in_the_cache():
+    script = (
+        "import sys; sys.path.insert(0, 'tools'); import horovod, tf215\n"
+        "print(horovod.key(), horovod.key(tf215.PLACE), *[p for p in tf215.TESTS])\n"
+    )
+    done = run(sys.executable, "-c", script)
+    assert done.returncode == 0, done.stderr
+    main, older, *tests = done.stdout.split()
+    assert "-tensorflow-2.21." in main and "-tensorflow-2.15." in older
+    missing = [name for name in tests if not (ROOT / "tests" / name.partition("::")[0]).exists()]
+    assert not missing, "what make test-tf215 runs is there"
 
 
 def test_cached_horovod_works_in_any_clone():

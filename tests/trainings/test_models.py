@@ -21,6 +21,27 @@ def test_a_layer_that_is_used_twice_is_saved_once(keras, tmp_path):
     trainings.assert_as_keras_saves_it(keras, model, tmp_path)
 
 
+def test_a_layer_that_keeps_the_variable_of_another_is_saved_with_it(keras, tmp_path):
+    class Tied(keras.layers.Layer):
+        """The way back, by the same kernel."""
+
+        def __init__(self, of):
+            super().__init__()
+            self.of = of
+
+        def build(self, shape):
+            self.kernel = self.of.kernel
+            self.own = self.add_weight(shape=(trainings.FEATURES,), name="own")
+
+        def call(self, x):
+            return tf.matmul(x, self.kernel, transpose_b=True) + self.own
+
+    first = keras.layers.Dense(8, use_bias=False)
+    inputs = keras.Input((trainings.FEATURES,))
+    model = compiled(keras, keras.Model(inputs, keras.layers.Dense(1)(Tied(first)(first(inputs)))))
+    trainings.assert_as_keras_saves_it(keras, model, tmp_path)
+
+
 def test_models_within_models_are_saved(keras, tmp_path):
     inner = keras.Sequential(
         [keras.Input((trainings.FEATURES,)), keras.layers.Dense(4), keras.layers.BatchNormalization()]

@@ -1,0 +1,89 @@
+"""What a checkpoint is good for, on each Keras: a new model gets all of it back, from DeepFreeze and from stock Keras."""
+
+import numpy as np
+import pytest
+
+import deepfreeze
+from deepfreeze.core.layout_probe import probe
+from tests.support import kerases, trainings
+
+
+def make(keras, seed=1):
+    """Weights, statistics, moments and metrics."""
+    keras.utils.set_random_seed(seed)
+    layers = keras.layers
+    stack = [layers.Dense(300, "relu"), layers.BatchNormalization(), layers.Dense(200, "relu"), layers.Dense(1)]
+    model = keras.Sequential([keras.Input((trainings.FEATURES,)), *stack])
+    model.compile(keras.optimizers.Adam(1e-2), "mse", metrics=["mae"], jit_compile=False)
+    return model
+
+
+def train(model, steps=3, callbacks=()):
+    model.fit(trainings.data(steps), verbose=0, shuffle=False, callbacks=list(callbacks))
+
+
+def values(model):
+    """By path; metrics are reset at every epoch, and a new model has none yet."""
+    found = {slot.path: np.asarray(slot.variable) for slot in probe(model)}
+    return {path: array.tobytes() for path, array in found.items() if path.split("/")[0] not in ("metrics", "seeds")}
+
+
+@pytest.fixture
+def saved(keras, tmp_path):
+    """A trained model and its run."""
+    model = make(keras)
+    train(model, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=3, save_config=True)])
+    return model, tmp_path / "run"
+
+
+def test_a_new_model_is_restored_bit_for_bit_and_trains_on_to_the_same_values(keras, saved):
+    model, run = saved
+    other = make(keras, seed=2)
+    assert deepfreeze.restore(other, run).step == 3
+    assert values(other) == values(model)
+    for each in (model, other):
+        train(each, 4)
+    assert values(other) == values(model)
+
+
+def test_stock_keras_loads_the_file_into_a_new_model(keras, saved):
+    model, run = saved
+    other = make(keras, seed=2)
+    train(other, 1)
+    other.load_weights(deepfreeze.latest(run).path / "model.weights.h5")
+    assert values(other) == values(model)
+
+
+def test_the_run_is_read_without_a_model_and_says_whose_it_is(keras, saved):
+    model, run = saved
+    with deepfreeze.read(run) as tensors:
+        held = sorted(tensors[name].tobytes() for name in tensors)
+    assert set(values(model).values()) <= set(held)
+    framework = deepfreeze.latest(run).framework
+    assert framework["api"] == keras.__name__ and framework["keras"] == keras.__version__
+
+
+def test_an_exported_model_is_loaded_by_stock_keras(keras, saved, tmp_path):
+    model, run = saved
+    deepfreeze.export(run, tmp_path / "whole.keras")
+    loaded = keras.models.load_model(tmp_path / "whole.keras")
+    x = np.random.default_rng(3).random((4, trainings.FEATURES), np.float32)
+    assert np.array_equal(loaded.predict(x, verbose=0), model.predict(x, verbose=0))
+    assert values(loaded) == values(model)
+
+
+def test_weights_are_transferred_by_name(keras, saved):
+    model, run = saved
+    other = make(keras, seed=2)
+    deepfreeze.transfer(other, run)
+    assert all(np.array_equal(a, b) for a, b in zip(other.get_weights(), model.get_weights(), strict=True))
+
+
+@pytest.mark.parametrize("name", ["Adam", "SGD"])
+def test_a_legacy_optimizer_is_refused_with_the_reason_before_the_run_is_touched(keras, name, tmp_path):
+    if not kerases.is_2(keras):
+        pytest.skip("Keras 3 has none")
+    model = trainings.dense(keras, getattr(keras.optimizers.legacy, name)())
+    with pytest.raises(deepfreeze.UnsupportedError, match=f"the legacy {name}. Use the current one"):
+        train(model, callbacks=[deepfreeze.Checkpoint(tmp_path / "run")])
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,70 @@
+"""DeepFreeze on TensorFlow 2.15 with its own Keras 2.15, which older clusters have: makes .venv-tf215 (once) and runs those of the
+tests there that train, save, read and restore. Arguments go to pytest; --make-only runs none."""
+
+import fcntl
+import os
+import subprocess
+import sys
+
+import environment
+import horovod
+import setup
+import system
+from project import BUILD, ROOT, VENV, Failure, main, say
+
+PLACE = environment.Place(ROOT / ".venv-tf215", ROOT / "tools" / "tf215.lock", "tf215.log")
+NEWER = (3, 12)  # than any Python that TensorFlow 2.15 knows
+# What depends on TensorFlow, Keras or Horovod. All else is the same code on the same Python, and is tested in .venv. In these files
+# tests of what only newer Kerases have are skipped, each with its reason.
+TESTS = [
+    "trainings",
+    "freeze",
+    "test_callback.py",
+    "thaw/test_read.py",
+    "horovod/test_ranks.py",
+    "horovod/test_trainings.py",
+    "horovod/test_agreement.py::test_a_sigterm_to_any_rank_commits_the_step_at_hand_and_ends_all_ranks_cleanly",
+    "horovod/test_agreement.py::test_a_flipped_bit_on_one_rank_is_named_and_the_checkpoint_is_marked",
+]
+
+
+def make():
+    if sys.version_info >= NEWER:
+        have = ".".join(map(str, sys.version_info[:2]))
+        raise Failure(f"TensorFlow 2.15 has no packages for Python {have}: make PYTHON=python3.11 test-tf215")
+    BUILD.mkdir(exist_ok=True)
+    # Two at once in one clone: the second waits, then finds everything done.
+    with open(BUILD / "tf215.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not environment.ready(PLACE):
+            say(f"making {PLACE.venv.name} and installing the pinned packages (1 to 3 minutes, once)")
+            system.check()
+            environment.make(PLACE)
+            (PLACE.venv / ".gitignore").write_text("*\n")
+            environment.install(PLACE)
+        if not horovod.ready(PLACE):
+            if horovod.cached(PLACE):
+                say(f"installing Horovod {horovod.VERSION} from the cache")
+            else:
+                say(f"building Horovod {horovod.VERSION} for TensorFlow 2.15 (3 to 5 minutes, once)")
+            horovod.install(PLACE)
+        if not setup.installed(PLACE):
+            say(f"installing deepfreeze into {PLACE.venv.name} (editable)")
+            setup.itself(PLACE)
+
+
+def test():
+    arguments = sys.argv[1:]
+    if not (VENV / "bin" / "python").exists():
+        raise Failure("there is no .venv, whose tools build the engine: run make setup")
+    make()
+    if arguments == ["--make-only"]:
+        return 0
+    # What is on the caller's PYTHONPATH may be of another environment.
+    env = {name: value for name, value in PLACE.variables().items() if name != "PYTHONPATH"}
+    command = [PLACE.python, "-m", "pytest", *(f"tests/{name}" for name in TESTS), *arguments]
+    return subprocess.run(list(map(os.fspath, command)), cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
+
+
+if __name__ == "__main__":
+    main(test)
