@@ -4,7 +4,8 @@ namespace deepfreeze {
 
 RetainRequest Retention::At(int64_t step) const {
   const Options& options = context_.options;
-  return RetainRequest{options.run_dir, step, options.identity.attempt, options.identity.world, options.keep};
+  const uint32_t backlog = options.in_flight + options.slots;
+  return RetainRequest{options.run_dir, step, options.identity.attempt, options.identity.world, options.keep, backlog};
 }
 
 void Retention::Run(int64_t committed) {

@@ -97,13 +97,13 @@ Status Retain(Env* env, const RetainRequest& request) {
     if (entry.kind == EntryKind::kTrash) trash.push_back(name);
     if (entry.kind == EntryKind::kStep && entry.step <= request.step) steps.push_back(entry.step);
   }
-  const std::vector<int64_t> partials = OldPartials(names, request);
-  for (const int64_t old : partials) {
+  uint32_t awaited = 0;
+  for (const int64_t old : OldPartials(names, request)) {
     Failures failures;
     DF_RETURN_IF_ERROR(LookForFailures(env, request, old, &failures));
-    // A rank that does not know yet would take the step for one that was committed and replaced. Only the newest: a
-    // marker that can't be written must not let directories pile up.
-    if (old == partials.front() && failures.any && !failures.all_know) continue;
+    // A rank that does not know yet would take the step for one that was committed and replaced. Only as many as that
+    // rank can have unfinished: a marker that can't be written must not let directories pile up.
+    if (failures.any && !failures.all_know && ++awaited <= request.backlog) continue;
     remove(PartialName(old, request.attempt), old, request.attempt);
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());

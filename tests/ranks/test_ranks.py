@@ -157,6 +157,26 @@ def test_rank_that_looks_late_still_learns_that_the_step_failed(tmp_path, librar
         assert [path.name for path in (tmp_path / "run").iterdir()] == ["step-0000000030"]
 
 
+def test_rank_that_looks_late_learns_of_every_step_that_failed_meanwhile(tmp_path, library):
+    late = "delay=1500:open:step-0000000010/manifest.json:1"
+    with ranks(library, "", "fail=EIO:fdatasync:model.weights.h5:1,fail=EIO:fdatasync:model.weights.h5:2", late) as group:
+        for number, rank in reversed(list(enumerate(group))):
+            rank.ask("open", **options(tmp_path, number, 3, keep=1, in_flight=3, slots=3))
+            for step in (10, 20, 30):
+                rank.ask("submit", step=step)
+        group[0].ask("wait", step=30, level=vb.EXTERNAL)
+        for rank in (group[0], group[2]):
+            for step in (10, 20):
+                with pytest.raises(vb.EngineFault, match=rf"step-00000000{step}: rank 1 failed: fdatasync"):
+                    rank.ask("wait", step=step, level=vb.EXTERNAL)
+        for rank in group:
+            rank.ask("drain")
+            rank.ask("submit", step=40)
+        for rank in group:
+            rank.ask("drain")
+        assert [path.name for path in (tmp_path / "run").iterdir()] == ["step-0000000040"]
+
+
 def test_retention_keeps_the_newest(tmp_path, library):
     with ranks(library, "", "") as group:
         for number, rank in enumerate(group):

@@ -219,7 +219,7 @@ def test_a_variable_above_two_gigabytes_is_saved_and_read_back(tmp_path):
 
         def __init__(self):
             super().__init__()
-            self.large = tf.Variable(tf.range(size, dtype=tf.float32))
+            self.large = tf.Variable(tf.cast(tf.range(size), tf.float32))
 
     module, optimizer = Large(), keras3.optimizers.SGD()
     optimizer.build(module.trainable_variables)
@@ -228,7 +228,8 @@ def test_a_variable_above_two_gigabytes_is_saved_and_read_back(tmp_path):
         checkpoint.step()
     del module
     with deepfreeze.read(tmp_path / "run") as tensors:
-        (name,) = (name for name in tensors if tensors.structure.by_name[name].nbytes > 1 << 31)
+        # Keras 2's SGD has a momentum of it, too.
+        name = min((name for name in tensors if tensors.structure.by_name[name].nbytes > 1 << 31), key=len)
         found = tensors[name]
         assert found.shape == (size,)
         assert np.array_equal(found[-1000:], np.arange(size - 1000, size).astype(np.float32))
