@@ -101,11 +101,16 @@ Outcome Run(uint32_t world, uint32_t victim, const std::string& action, uint64_t
   outcome.reached = job.envs[victim]->seen() >= nth;
   outcome.failures = job.failures;
   job.envs[victim]->Heal();
-  job.Submit(kSteps + 1);
-  CHECK(job.Ended(kSteps + 1));
+  int64_t healed = kSteps + 1;
+  job.Submit(healed);
+  while (!job.Ended(healed)) {
+    // On a busy machine a whole job may take longer than the short bound that a broken one is given.
+    CHECK(!onwards.empty() && job.failures.find(" after 50 ms") != std::string::npos && healed < kSteps + 20);
+    job.Submit(++healed);
+  }
   for (auto& engine : job.engines) CHECK_OK(engine->Drain(kLong));
-  for (int64_t step = 1; step <= kSteps + 1; ++step) (void)job.Counts(step);
-  CHECK(job.Counts(kSteps + 1));
+  for (int64_t step = 1; step <= healed; ++step) (void)job.Counts(step);
+  CHECK(job.Counts(healed));
   return outcome;
 }
 

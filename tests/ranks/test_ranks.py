@@ -159,7 +159,9 @@ def test_rank_that_looks_late_still_learns_that_the_step_failed(tmp_path, librar
 
 def test_rank_that_looks_late_learns_of_every_step_that_failed_meanwhile(tmp_path, library):
     late = "delay=1500:open:step-0000000010/manifest.json:1"
-    with ranks(library, "", "fail=EIO:fdatasync:model.weights.h5:1,fail=EIO:fdatasync:model.weights.h5:2", late) as group:
+    with ranks(
+        library, "", "fail=EIO:fdatasync:model.weights.h5:1,fail=EIO:fdatasync:model.weights.h5:2", late
+    ) as group:
         for number, rank in reversed(list(enumerate(group))):
             rank.ask("open", **options(tmp_path, number, 3, keep=1, in_flight=3, slots=3))
             for step in (10, 20, 30):
