@@ -8,17 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from deepfreeze.core.errors import CorruptError, NotFoundError, OptionError
+from deepfreeze.core.errors import OptionError
 from deepfreeze.core.run import Run
 from deepfreeze.thaw import export_keras, export_model, export_safetensors
 from deepfreeze.thaw.export_draft import Draft
-from deepfreeze.thaw.locate import CheckpointInfo, choose, describe
+from deepfreeze.thaw.locate import CheckpointInfo, describe, use
 from deepfreeze.thaw.verify import Progress
 
 Write = Callable[[Run, int, BinaryIO, Progress], None]
 
 SUFFIXES = (".weights.h5", ".safetensors", ".keras")
-_RETRIES = 10  # retention may delete the newest checkpoint only after a newer one exists
 
 
 def export(
@@ -54,27 +53,16 @@ def export(
     opened = Run.open(run)
     _refuse_inside(opened, target)
     with Draft(target, overwrite) as draft:
-        info = _newest(opened, draft, write, progress or (lambda done, total: None)) if step is None else None
-        if info is None:
-            info = describe(opened, choose(opened, step))
-            write(opened, info.step, draft.file, progress or (lambda done, total: None))
+
+        def fill(step: int) -> CheckpointInfo:
+            draft.clear()
+            info = describe(opened, step)
+            write(opened, step, draft.file, progress or (lambda done, total: None))
+            return info
+
+        info = use(opened, step, fill)
         draft.publish()
     return info
-
-
-def _newest(run: Run, draft: Draft, write: Write, progress: Progress) -> CheckpointInfo:
-    for attempt in range(_RETRIES):
-        step = choose(run, None)
-        try:
-            info = describe(run, step)
-            write(run, step, draft.file, progress)
-            return info
-        except (CorruptError, NotFoundError):
-            # Deleted in between, by the retention of a job that has just committed a newer one?
-            if attempt == _RETRIES - 1 or run.step_path(step).exists():
-                raise
-            draft.clear()
-    raise AssertionError("unreachable")
 
 
 def _format(target: Path, optimizer: bool) -> Write:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from deepfreeze.core.errors import Error, NotFoundError
+from deepfreeze.core.errors import CorruptError, Error, NotFoundError
 from deepfreeze.core.lineage import Parent
 from deepfreeze.core.run import Run
 
 EXTERNAL = "external"
+_RETRIES = 10  # retention may delete the newest checkpoint only after a newer one exists
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,19 @@ def choose(run: Run, step: int | None) -> int:
     if not steps:
         raise none_committed(run)
     return steps[-1]
+
+
+def use(run: Run, step: int | None, action: Callable[[int], T]) -> T:
+    """``action`` with ``step``, or for None with the newest one: again with a newer one where a job's retention has deleted
+    that in between. Raises what ``choose`` and ``action`` raise."""
+    for attempt in range(_RETRIES):
+        chosen = choose(run, step)
+        try:
+            return action(chosen)
+        except (CorruptError, NotFoundError):
+            if step is not None or attempt == _RETRIES - 1 or run.step_path(chosen).exists():
+                raise
+    raise AssertionError("unreachable")
 
 
 def none_committed(run: Run) -> NotFoundError:

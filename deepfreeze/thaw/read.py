@@ -18,12 +18,10 @@ from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Placed, Structure
 from deepfreeze.core.tensors import numpy_dtype
 from deepfreeze.thaw.extents import Extents, Landing, Reading
-from deepfreeze.thaw.locate import CheckpointInfo, choose, describe
+from deepfreeze.thaw.locate import CheckpointInfo, choose, describe, use
 from deepfreeze.thaw.memory import Room, numpy_room
 from deepfreeze.thaw.records import merge, read_record, uncovered
 from deepfreeze.thaw.source import Source
-
-_RETRIES = 10  # retention may delete the newest checkpoint only after a newer one exists
 
 
 class TensorReader(Mapping[str, np.ndarray]):
@@ -125,15 +123,7 @@ def read(run: str | os.PathLike[str], step: int | None = None) -> TensorReader:
     tensor raises CorruptError naming the file, the tensor and the range. Close it, or use it in a ``with``.
     """
     opened = Run.open(run)
-    for attempt in range(_RETRIES):
-        chosen = choose(opened, step)
-        try:
-            return TensorReader(opened, chosen)
-        except (CorruptError, NotFoundError):
-            # Deleted in between, by the retention of a job that has just committed a newer one?
-            if step is not None or attempt == _RETRIES - 1 or opened.step_path(chosen).exists():
-                raise
-    raise AssertionError("unreachable")
+    return use(opened, step, lambda chosen: TensorReader(opened, chosen))
 
 
 def read_private(run: str | os.PathLike[str], step: int | None = None, rank: int = 0) -> dict[str, np.ndarray]:
