@@ -134,49 +134,30 @@ def test_rank_that_fails_fails_the_step_everywhere_at_once_and_only_that_step(tm
         assert [path.name for path in (tmp_path / "run").iterdir()] == ["step-0000000020"]
 
 
-def test_rank_that_looks_late_still_learns_that_the_step_failed(tmp_path, library):
-    # Rank 2's first look at step 10 ends when rank 0 has failed it, committed step 20 and cleared up after it.
+@pytest.mark.parametrize("failing", [(10,), (10, 20)], ids=["one", "several"])
+def test_rank_that_looks_late_learns_of_every_step_that_failed_meanwhile(tmp_path, library, failing):
+    # Rank 2's first look at step 10 ends when rank 0 has failed those steps, committed the next and cleared up after them.
     late = "delay=1500:open:step-0000000010/manifest.json:1"
-    with ranks(library, "", "fail=EIO:fdatasync:model.weights.h5:1", late) as group:
-        for number, rank in reversed(list(enumerate(group))):
-            rank.ask("open", **options(tmp_path, number, 3, keep=1))
-            rank.ask("submit", step=10)
-        for rank in group:
-            rank.ask("submit", step=20)
-        group[0].ask("wait", step=20, level=vb.EXTERNAL)
-        for rank in (group[0], group[2]):
-            with pytest.raises(vb.EngineFault, match=r"step-0000000010: rank 1 failed: fdatasync") as caught:
-                rank.ask("wait", step=10, level=vb.EXTERNAL)
-            assert caught.value.code == vb.INCOMPLETE
-        for rank in group:
-            rank.ask("drain")
-            rank.ask("submit", step=30)
-        for rank in group:
-            rank.ask("drain")
-        # All ranks know by now, so the failed step's directory is gone.
-        assert [path.name for path in (tmp_path / "run").iterdir()] == ["step-0000000030"]
-
-
-def test_rank_that_looks_late_learns_of_every_step_that_failed_meanwhile(tmp_path, library):
-    late = "delay=1500:open:step-0000000010/manifest.json:1"
-    with ranks(
-        library, "", "fail=EIO:fdatasync:model.weights.h5:1,fail=EIO:fdatasync:model.weights.h5:2", late
-    ) as group:
+    faults = ",".join(f"fail=EIO:fdatasync:model.weights.h5:{n + 1}" for n in range(len(failing)))
+    following = failing[-1] + 10
+    with ranks(library, "", faults, late) as group:
         for number, rank in reversed(list(enumerate(group))):
             rank.ask("open", **options(tmp_path, number, 3, keep=1, in_flight=3, slots=3))
-            for step in (10, 20, 30):
+            for step in (*failing, following):
                 rank.ask("submit", step=step)
-        group[0].ask("wait", step=30, level=vb.EXTERNAL)
+        group[0].ask("wait", step=following, level=vb.EXTERNAL)
         for rank in (group[0], group[2]):
-            for step in (10, 20):
-                with pytest.raises(vb.EngineFault, match=rf"step-00000000{step}: rank 1 failed: fdatasync"):
+            for step in failing:
+                with pytest.raises(vb.EngineFault, match=rf"step-00000000{step}: rank 1 failed: fdatasync") as caught:
                     rank.ask("wait", step=step, level=vb.EXTERNAL)
+                assert caught.value.code == vb.INCOMPLETE
         for rank in group:
             rank.ask("drain")
-            rank.ask("submit", step=40)
+            rank.ask("submit", step=following + 10)
         for rank in group:
             rank.ask("drain")
-        assert [path.name for path in (tmp_path / "run").iterdir()] == ["step-0000000040"]
+        # All ranks know by now, so the failed steps' directories are gone.
+        assert [path.name for path in (tmp_path / "run").iterdir()] == [f"step-00000000{following + 10}"]
 
 
 def test_retention_keeps_the_newest(tmp_path, library):

@@ -48,6 +48,7 @@ def test_several_optimizers_under_one_are_saved(tmp_path):
 
 
 TWISTS = {
+    "momentum": lambda keras: keras.optimizers.SGD(0.01, momentum=0.9, nesterov=True),
     "clipnorm": lambda keras: keras.optimizers.Adam(clipnorm=0.1),
     "global clipnorm": lambda keras: keras.optimizers.Adam(global_clipnorm=0.1),
     "clipvalue": lambda keras: keras.optimizers.SGD(clipvalue=0.01),
