@@ -76,7 +76,7 @@ Status CheckRegular(int fd, const std::string& path, OpenMode mode) {
 
 class PosixFile final : public File {
  public:
-  PosixFile(std::string path, int fd) : File(std::move(path)), fd_(fd) {}
+  PosixFile(std::string path, int fd, bool direct) : File(std::move(path)), fd_(fd), direct_(direct) {}
   ~PosixFile() override {
     if (mapped_ != nullptr) ::munmap(mapped_, mapped_size_);
     if (fd_ >= 0) ::close(fd_);
@@ -155,16 +155,20 @@ class PosixFile final : public File {
   }
 
  private:
+  // Whether a write that was refused may be taken now. Several writers share the file, and it may be another one that
+  // has left direct writing since this one began.
   bool LeaveDirect() {
+    if (!direct_) return false;
 #ifdef __linux__
     const int flags = ::fcntl(fd_, F_GETFL);
-    return flags >= 0 && (flags & O_DIRECT) != 0 && ::fcntl(fd_, F_SETFL, flags & ~O_DIRECT) == 0;
+    return flags >= 0 && ::fcntl(fd_, F_SETFL, flags & ~O_DIRECT) == 0;
 #else
     return false;
 #endif
   }
 
   int fd_;
+  const bool direct_;  // as it was opened
   char* mapped_ = nullptr;
   uint64_t mapped_size_ = 0;
 };
@@ -187,7 +191,7 @@ class PosixEnv final : public Env {
       fd = Retry(open);
     }
     if (fd < 0) return Status::FromErrno(errno, "open", path);
-    auto opened = std::make_unique<PosixFile>(path, fd);
+    auto opened = std::make_unique<PosixFile>(path, fd, mode == OpenMode::kDirect);
     DF_RETURN_IF_ERROR(CheckRegular(fd, path, mode));
     if (is_private) DF_RETURN_IF_ERROR(CheckPrivate(fd, path));
     *file = std::move(opened);

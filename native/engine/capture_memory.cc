@@ -49,6 +49,7 @@ void CaptureMemory::TouchAll() {
   const uint32_t count = slots ? context_.options.slots : context_.options.in_flight;
   for (uint32_t i = 0; i < count && !context_.table->stopping(); ++i) {
     if (slots) {
+      if (!context_.table->local_tier()) return;  // its room was given back
       (void)context_.slots->Touch(i, size_).ok();
     } else {
       (void)Pages(i);

@@ -44,7 +44,7 @@ class JobTable {
   std::vector<Report> Poll(size_t capacity);
 
   // Memory for the next capture: a slot, or one of in_flight buffers. Wait until one is free and keep it for the
-  // submit of regions that lie in it. One at a time.
+  // submit of regions that lie in it. One at a time. kIo: the local tier has been given up, and with it its slots.
   Status ReserveSlot(uint64_t timeout_ms, uint32_t* slot);
   Status ReserveBuffer(uint64_t timeout_ms, uint32_t* buffer);
   // Where the reserved memory is.

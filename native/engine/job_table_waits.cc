@@ -77,12 +77,18 @@ Status JobTable::Reserve(uint64_t timeout_ms, const std::function<bool(const Job
 }
 
 Status JobTable::ReserveSlot(uint64_t timeout_ms, uint32_t* slot) {
-  return Reserve(timeout_ms, [&](const JobRef& job) {
-    if (!TakeSlotLocked(job)) return false;
+  bool given_up = false;
+  DF_RETURN_IF_ERROR(Reserve(timeout_ms, [&](const JobRef& job) {
+    // Idle slots are removed right after that: one that is taken from then on might be among them.
+    given_up = !local_tier_;
+    if (given_up || !TakeSlotLocked(job)) return given_up;
     job->home_is_slot = true;
     *slot = static_cast<uint32_t>(job->slot);
     return true;
-  });
+  }));
+  if (!given_up) return {};
+  Unreserve();
+  return Status(Code::kIo, "the local tier was given up");
 }
 
 Status JobTable::ReserveBuffer(uint64_t timeout_ms, uint32_t* buffer) {

@@ -107,6 +107,7 @@ Status SlotStore::Finish(uint32_t slot, const Identity& identity, const std::vec
 }
 
 void SlotStore::Remove(uint32_t slot) {
+  std::lock_guard<std::mutex> lock(mutex_);
   if (slots_[slot].file == nullptr) return;
   slots_[slot] = Slot();
   // A file that can't be removed holds nothing that anybody needs, and its next use begins with zeros.

@@ -40,7 +40,7 @@ class SlotStore {
   Status Finish(uint32_t slot, const Identity& identity, const std::vector<Extent>& extents, const SlotLayout& layout,
                 const std::string& private_data);
 
-  // Closes and removes the file, if this store made or opened it.
+  // Closes and removes the file, if this store made or opened it. May overlap Touch of the same slot.
   void Remove(uint32_t slot);
   // Closes the file and leaves it.
   void Close(uint32_t slot) { slots_[slot].file.reset(); }
@@ -60,7 +60,7 @@ class SlotStore {
   const std::string user_dir_;
   const std::string directory_;
   const uint32_t rank_;
-  std::mutex mutex_;  // guards making and mapping, which Touch may do beside others
+  std::mutex mutex_;  // guards making, mapping and removing, beside which Touch may run
   bool directory_made_ = false;
   std::vector<Slot> slots_;
 };

@@ -50,7 +50,11 @@ Status PartialWriter::Publish(const Record& record) {
 
 Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity, const std::string& message) {
   const std::string directory = PartialPath(run_dir, identity.step, identity.attempt);
-  return ReplaceFile(env, Join(directory, FailedName(identity.rank)), message.substr(0, kMaxFailure - 1) + "\n", false);
+  const std::string path = Join(directory, FailedName(identity.rank));
+  if (ReplaceFile(env, path, message.substr(0, kMaxFailure - 1) + "\n", false).ok()) return {};
+  // A full disk may still have room for a name, and it is the name that the others look for.
+  std::unique_ptr<File> empty;
+  return env->Open(path, OpenMode::kUpdate, &empty);
 }
 
 Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state) {
@@ -72,7 +76,8 @@ std::string ReadFailure(Env* env, const std::string& run_dir, int64_t step, cons
   const std::string path = Join(PartialPath(run_dir, step, attempt), FailedName(rank));
   const Status status = ReadSmallFile(env, path, kMaxFailure, &text);
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  return status.ok() ? text : status.message();
+  if (!status.ok()) return status.message();
+  return text.empty() ? "the reason could not be written" : text;
 }
 
 std::string NameRanks(const std::vector<uint32_t>& ranks) {

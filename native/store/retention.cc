@@ -42,16 +42,11 @@ void Keep(Status status, Status* first) {
   if (first->ok()) *first = std::move(status);
 }
 
-struct Failures {
-  bool any = false;
-  bool all_know = false;
-};
-
-Status LookForFailures(Env* env, const RetainRequest& request, int64_t step, Failures* failures) {
+// Whether every rank has left its marker there.
+Status AllKnow(Env* env, const RetainRequest& request, int64_t step, bool* all_know) {
   PartialState state;
   DF_RETURN_IF_ERROR(ScanPartial(env, request.run_dir, step, request.attempt, &state));
-  failures->any = !state.failed.empty();
-  failures->all_know = state.failed.size() >= request.world;
+  *all_know = state.failed.size() >= request.world;
   return {};
 }
 
@@ -99,11 +94,12 @@ Status Retain(Env* env, const RetainRequest& request) {
   }
   uint32_t awaited = 0;
   for (const int64_t old : OldPartials(names, request)) {
-    Failures failures;
-    DF_RETURN_IF_ERROR(LookForFailures(env, request, old, &failures));
-    // A rank that does not know yet would take the step for one that was committed and replaced. Only as many as that
-    // rank can have unfinished: a marker that can't be written must not let directories pile up.
-    if (failures.any && !failures.all_know && ++awaited <= request.backlog) continue;
+    bool all_know = false;
+    DF_RETURN_IF_ERROR(AllKnow(env, request, old, &all_know));
+    // Steps are committed in order, so this one has failed, whether or not that could be marked. A rank that does not
+    // know yet would take it for one that was committed and replaced. Only as many as that rank can have unfinished: a
+    // marker that can't be written must not let directories pile up.
+    if (!all_know && ++awaited <= request.backlog) continue;
     remove(PartialName(old, request.attempt), old, request.attempt);
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
@@ -125,9 +121,9 @@ Status RemoveFailed(Env* env, const RetainRequest& request, bool* removed) {
   DF_RETURN_IF_ERROR(env->List(request.run_dir, &names, &exists));
   std::vector<std::string> trash;
   for (const int64_t old : OldPartials(names, request)) {
-    Failures failures;
-    DF_RETURN_IF_ERROR(LookForFailures(env, request, old, &failures));
-    if (!failures.all_know) continue;
+    bool all_know = false;
+    DF_RETURN_IF_ERROR(AllKnow(env, request, old, &all_know));
+    if (!all_know) continue;
     DF_RETURN_IF_ERROR(MoveToTrash(env, request.run_dir, PartialName(old, request.attempt), old, request.attempt));
     trash.push_back(TrashName(old, request.attempt));
   }

@@ -12,6 +12,8 @@
 namespace deepfreeze {
 namespace {
 
+constexpr size_t kRemembered = 1024;  // writes
+
 class FaultFile final : public File {
  public:
   FaultFile(FaultEnv* env, std::unique_ptr<File> base) : File(base->path()), env_(env), base_(std::move(base)) {}
@@ -70,9 +72,9 @@ struct NamedErrno {
   const char* name;
   int value;
 };
-constexpr NamedErrno kErrnos[] = {{"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EIO", EIO},
-                                  {"EACCES", EACCES}, {"EROFS", EROFS},   {"EMFILE", EMFILE},
-                                  {"ESTALE", ESTALE}, {"ENOENT", ENOENT}, {"EINTR", EINTR}};
+constexpr NamedErrno kErrnos[] = {{"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EIO", EIO},       {"EACCES", EACCES},
+                                  {"EROFS", EROFS},   {"EMFILE", EMFILE}, {"ESTALE", ESTALE}, {"ENOENT", ENOENT},
+                                  {"EINTR", EINTR},   {"ENOSYS", ENOSYS}};
 
 bool ParseAction(const std::string& text, Fault* fault) {
   using Action = Fault::Action;
@@ -208,25 +210,20 @@ uint64_t FaultEnv::seen() {
 
 void FaultEnv::Wrote(const std::string& path, uint64_t offset, uint64_t n) {
   std::lock_guard<std::mutex> lock(mutex_);
-  last_writes_[path] = {offset, n};
-}
-
-void FaultEnv::Forget(const std::string& path) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const std::string below = path + "/";
-  last_writes_.erase(path);
-  auto at = last_writes_.lower_bound(below);
-  while (at != last_writes_.end() && at->first.compare(0, below.size(), below) == 0) at = last_writes_.erase(at);
+  last_writes_.push_back({path, offset, n});
+  if (last_writes_.size() > kRemembered) last_writes_.pop_front();
 }
 
 void FaultEnv::Lose(File* file) {
-  std::pair<uint64_t, uint64_t> last;
+  Write last{};
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    last = last_writes_[file->path()];
+    const auto at = std::find_if(last_writes_.rbegin(), last_writes_.rend(),
+                                 [&](const Write& write) { return write.path == file->path(); });
+    if (at != last_writes_.rend()) last = *at;
   }
-  const std::string zeros(last.second, '\0');
-  (void)WriteFull(file, last.first, zeros.data(), zeros.size()).ok();
+  const std::string zeros(last.size, '\0');
+  (void)WriteFull(file, last.offset, zeros.data(), zeros.size()).ok();
 }
 
 void FaultEnv::Kill(const std::string& line) {
@@ -267,12 +264,7 @@ Status FaultEnv::List(const std::string& path, std::vector<std::string>* names, 
   DF_AROUND("list", path, List(path, names, exists));
 }
 Status FaultEnv::Rename(const std::string& from, const std::string& to) {
-  const Verdict verdict = Before("rename", from + " to " + to);
-  DF_RETURN_IF_ERROR(verdict.fail);
-  Status status = base_->Rename(from, to);
-  if (status.ok()) Forget(from);
-  After(verdict);
-  return status;
+  DF_AROUND("rename", from + " to " + to, Rename(from, to));
 }
 Status FaultEnv::MakeDir(const std::string& path, uint32_t mode) { DF_AROUND("mkdir", path, MakeDir(path, mode)); }
 Status FaultEnv::Unlink(const std::string& path) { DF_AROUND("unlink", path, Unlink(path)); }

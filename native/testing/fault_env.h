@@ -17,10 +17,9 @@
 #ifndef DEEPFREEZE_TESTING_FAULT_ENV_H_
 #define DEEPFREEZE_TESTING_FAULT_ENV_H_
 
-#include <map>
+#include <deque>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/env.h"
@@ -84,8 +83,6 @@ class FaultEnv final : public Env {
   void Lose(File* file);
 
  private:
-  // The file or directory has another name now: a job of days must not remember every name there was.
-  void Forget(const std::string& path);
   [[noreturn]] void Kill(const std::string& line);
   void Log(const std::string& line);
 
@@ -93,7 +90,11 @@ class FaultEnv final : public Env {
   const std::string log_;
   std::mutex mutex_;
   std::vector<Fault> faults_;
-  std::map<std::string, std::pair<uint64_t, uint64_t>> last_writes_;  // by path: offset, size
+  struct Write {
+    std::string path;
+    uint64_t offset, size;
+  };
+  std::deque<Write> last_writes_;  // newest last; a sync comes soon after, and a job of days must not remember all
 };
 
 }  // namespace deepfreeze

@@ -1,6 +1,7 @@
 // Every system call of a job fails once, in every way that calls fail. Whatever it is: every wait comes back, what
 // counts as a checkpoint is right, and the next one after the fault succeeds.
 #include <cstdio>
+#include <cstring>
 
 #include "deepfreeze/deepfreeze.h"
 #include "engine/engine.h"
@@ -13,59 +14,99 @@ namespace deepfreeze {
 namespace {
 
 constexpr uint64_t kLong = 60000;
+constexpr uint64_t kShort = 50;  // how long a commit is waited for where something is broken for good, or slow
+constexpr char kShortText[] = " after 50 ms";
+constexpr uint64_t kPatient = 200;  // how long a rank is waited for that can't even say that it failed
 constexpr uint64_t kSize = 20 * 4096 + 17;
 constexpr int64_t kSteps = 4;
+constexpr int64_t kTries = 20;  // of the step after the fault is gone
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr uint64_t kStride = 3;  // a sanitizer is slow, and looks at the threads and the memory of each job alike
+#else
+constexpr uint64_t kStride = 1;
+#endif
+// What a job does with files and the clock.
+constexpr const char* kOperations[] = {"open",      "close",     "stat",  "list",   "mkdir",     "rename",
+                                       "unlink",    "rmdir",     "pread", "pwrite", "fallocate", "fsync",
+                                       "fdatasync", "fsync_dir", "clock", "mmap"};
 
 // A step's bytes.
 std::string Bytes(int64_t step) { return std::string(kSize, static_cast<char>('a' + step)); }
 
+struct Shape {
+  uint32_t world = 1;
+  uint32_t victim = 0;    // the rank whose calls go wrong
+  bool captured = false;  // steps are captured into slots in memory, as a graph does it; else handed over
+  uint64_t commit_timeout_ms = kLong;
+  uint32_t keep = 2;
+
+  std::string Name() const {
+    return "rank " + std::to_string(victim) + " of " + std::to_string(world) + (captured ? ", captured" : "");
+  }
+};
+
 struct Job {
+  const Shape shape;
   TemporaryDir run{"/dev/shm"};
   TemporaryDir local{"/dev/shm"};
   std::vector<std::string> data;
   std::vector<std::unique_ptr<FaultEnv>> envs;
   std::vector<std::unique_ptr<Engine>> engines;
-  std::string failures;  // what all ranks were told
+  std::vector<uint64_t> places;  // of each rank's share in its slots, if it is captured
+  std::string failures;          // what all ranks were told
 
-  // One rank's calls go wrong.
-  Job(uint32_t world, uint32_t victim, const std::string& plan, uint64_t commit_timeout_ms) {
-    for (int64_t step = 0; step <= kSteps + 1; ++step) data.push_back(Bytes(step));
-    for (uint32_t rank = 0; rank < world; ++rank) {
+  Job(const Shape& of, const std::string& plan) : shape(of) {
+    for (int64_t step = 0; step < kSteps + kTries; ++step) data.push_back(Bytes(step));
+    for (uint32_t rank = 0; rank < shape.world; ++rank) {
       std::vector<Fault> faults;
-      if (rank == victim) CHECK_OK(ParseFaults(plan, &faults));
+      if (rank == shape.victim) CHECK_OK(ParseFaults(plan, &faults));
       envs.push_back(std::make_unique<FaultEnv>(Env::Posix(), faults, ""));
       Options options;
       options.identity.rank = rank;
-      options.identity.world = world;
+      options.identity.world = shape.world;
       options.identity.file_size = kSize;
       options.in_flight = 2;
       options.slots = 2;
       options.writers = 2;
-      options.keep = 2;
+      options.keep = shape.keep;
       options.chunk_bytes = uint64_t{4} * 4096;
-      options.commit_timeout_ms = commit_timeout_ms;
+      options.commit_timeout_ms = shape.commit_timeout_ms;
       options.run_dir = run.path();
       options.local_dir = local.path();
       engines.push_back(std::make_unique<Engine>(options, envs.back().get()));
+      CapturePlan capture;
+      if (shape.captured) CHECK_OK(engines.back()->Plan({Share(rank, nullptr)}, 1, 0, &capture));
+      places.push_back(shape.captured ? capture.places[0] : 0);
     }
+  }
+
+  // A rank's, of a step whose bytes begin there.
+  Region Share(uint64_t rank, const char* bytes) const {
+    const uint64_t begin = kSize / shape.world * rank;
+    const uint64_t end = rank + 1 == shape.world ? kSize : kSize / shape.world * (rank + 1);
+    return {bytes == nullptr ? nullptr : bytes + begin, end - begin, begin};
   }
 
   void Submit(int64_t step) {
-    const uint64_t world = engines.size();
-    const std::string& bytes = data[static_cast<size_t>(step)];
-    for (uint64_t rank = 0; rank < world; ++rank) {
-      const uint64_t begin = kSize / world * rank;
-      const uint64_t end = rank + 1 == world ? kSize : kSize / world * (rank + 1);
-      CHECK_OK(engines[rank]->Submit(step, {{bytes.data() + begin, end - begin, begin}}, "p", kLong));
+    for (uint64_t rank = 0; rank < shape.world; ++rank) {
+      Region share = Share(rank, data[static_cast<size_t>(step)].data());
+      if (shape.captured) {
+        char* base = nullptr;
+        CHECK_OK(engines[rank]->Reserve(kLong, &base));
+        std::memcpy(base + places[rank], share.data, share.size);
+        share.data = base + places[rank];
+      }
+      CHECK_OK(engines[rank]->Submit(step, {share}, "p", kLong));
     }
   }
 
-  // Whether it was committed, as all ranks say.
+  // Whether it was committed, as all ranks say. What any rank says to be committed is.
   bool Ended(int64_t step) {
     bool committed = true;
     for (auto& engine : engines) {
       const Status status = engine->Wait(step, DF_EXTERNAL, kLong);
       CHECK(status.code() != Code::kTimeout && status.code() != Code::kClosed);
+      CHECK(!status.ok() || Counts(step));
       if (!status.ok()) failures += "  " + status.message() + "\n";
       committed = committed && status.ok();
     }
@@ -83,30 +124,47 @@ struct Job {
   }
 };
 
+// What a job calls, and how often, if nothing goes wrong: a sweep over all calls comes by all of it.
+void EveryKindOfCallIsSweptOver(const Shape& shape) {
+  std::printf("operations of %s:", shape.Name().c_str());
+  for (const char* operation : kOperations) {
+    Job job(shape, std::string("delay=0:") + operation + "::1+");
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      job.Submit(step);
+      CHECK(job.Ended(step));
+    }
+    for (auto& engine : job.engines) CHECK_OK(engine->Drain(kLong));
+    const int seen = static_cast<int>(job.envs[shape.victim]->seen());
+    CHECK(seen > 0 || (!shape.captured && std::string(operation) == "mmap"));  // only captures need it
+    std::printf(" %s %d", operation, seen);
+  }
+  std::printf("\n");
+}
+
 struct Outcome {
   bool reached = false;  // the job came to that call
   int failed = 0;        // steps
   std::string failures;
 };
 
-Outcome Run(uint32_t world, uint32_t victim, const std::string& action, uint64_t nth, const std::string& onwards) {
-  Job job(world, victim, action + ":*::" + std::to_string(nth) + onwards, onwards.empty() ? kLong : 50);
+Outcome Run(const Shape& shape, const std::string& action, uint64_t nth, const std::string& onwards) {
+  Job job(shape, action + ":*::" + std::to_string(nth) + onwards);
+  FaultEnv& faulty = *job.envs[shape.victim];
   Outcome outcome;
   for (int64_t step = 1; step <= kSteps; ++step) {
     job.Submit(step);
-    const bool committed = job.Ended(step);
-    CHECK(!committed || job.Counts(step));
-    outcome.failed += committed ? 0 : 1;
+    outcome.failed += job.Ended(step) ? 0 : 1;
   }
-  outcome.reached = job.envs[victim]->seen() >= nth;
+  outcome.reached = faulty.seen() >= nth;
   outcome.failures = job.failures;
-  job.envs[victim]->Heal();
+  faulty.Heal();
   int64_t healed = kSteps + 1;
   job.Submit(healed);
   while (!job.Ended(healed)) {
     // On a busy machine a whole job may take longer than the short bound that a broken one is given.
-    CHECK(!onwards.empty() && job.failures.find(" after 50 ms") != std::string::npos && healed < kSteps + 20);
-    job.Submit(++healed);
+    CHECK(shape.commit_timeout_ms == kShort && job.failures.find(kShortText) != std::string::npos);
+    CHECK(++healed < kSteps + kTries);
+    job.Submit(healed);
   }
   for (auto& engine : job.engines) CHECK_OK(engine->Drain(kLong));
   for (int64_t step = 1; step <= healed; ++step) (void)job.Counts(step);
@@ -114,44 +172,86 @@ Outcome Run(uint32_t world, uint32_t victim, const std::string& action, uint64_t
   return outcome;
 }
 
-void EveryCallMayGoWrong(uint32_t world, uint32_t victim, const char* action, int most_failed) {
+void EveryCallMayGoWrong(const Shape& shape, const char* action, int most_failed) {
+  const std::string name = shape.Name();
   int points = 0;
   int failures = 0;
-  for (uint64_t nth = 1;; ++nth) {
-    const Outcome outcome = Run(world, victim, action, nth, "");
+  for (uint64_t nth = 1;; nth += kStride) {
+    const Outcome outcome = Run(shape, action, nth, "");
     if (!outcome.reached) break;
     if (outcome.failed > most_failed) {
-      std::fprintf(stderr, "%s at call %d of rank %u of %u: %d steps failed:\n%s", action, static_cast<int>(nth),
-                   victim, world, outcome.failed, outcome.failures.c_str());
+      std::fprintf(stderr, "%s at call %d of %s: %d steps failed:\n%s", action, static_cast<int>(nth), name.c_str(),
+                   outcome.failed, outcome.failures.c_str());
       std::exit(1);
     }
     ++points;
     failures += outcome.failed;
   }
-  CHECK(points > 50);
-  std::printf("%s, rank %u of %u: %d calls, %d failed a step\n", action, victim, world, points, failures);
+  CHECK(points > static_cast<int>(50 / kStride));
+  std::printf("%s, %s: %d calls, %d failed a step\n", action, name.c_str(), points, failures);
 }
 
 void AStoreThatIsBrokenFromACallOnIsLeftBehind(const char* action) {
-  for (uint64_t nth = 1; nth < 40; nth += 3) CHECK(Run(1, 0, action, nth, "+").failed > 0);
+  for (const bool captured : {false, true}) {
+    for (uint64_t nth = 1; nth < 40; nth += 3) CHECK(Run({1, 0, captured, kShort}, action, nth, "+").failed > 0);
+  }
+}
+
+// A rank's call takes longer than the others wait: they give the step up, say so, and are there for the next one.
+void EveryCallMayTakeLongerThanIsWaited(uint32_t victim) {
+  const Shape shape{3, victim, false, kShort};
+  int points = 0;
+  int failures = 0;
+  for (uint64_t nth = 1;; nth += 7) {
+    const Outcome outcome = Run(shape, "delay=150", nth, "");
+    if (!outcome.reached) break;
+    CHECK(outcome.failed == 0 || outcome.failures.find(kShortText) != std::string::npos);
+    ++points;
+    failures += outcome.failed;
+  }
+  CHECK(points > 10 && failures > 0);
+  std::printf("delay=150, bound 50, %s: %d calls, %d failed a step\n", shape.Name().c_str(), points, failures);
 }
 
 // What a failed sync was to make durable may be gone, though the next sync succeeds: nothing that relied on it counts.
-void AFailedSyncIsTakenForLostData() {
-  for (const char* plan : {"lose=EIO:fdatasync:model:", "lose=ENOSPC:fdatasync:model:", "lose=EIO:fsync:.record:",
-                           "lose=ENOSPC:fsync:.record:", "lose=EIO:fsync:manifest:", "lose=ENOSPC:fsync:manifest:"}) {
-    for (int nth = 1; nth <= 3; ++nth) {
-      Job job(1, 0, plan + std::to_string(nth), kLong);
-      int failed = 0;
-      for (int64_t step = 1; step <= kSteps; ++step) {
-        job.Submit(step);
-        failed += job.Ended(step) ? 0 : 1;
-        (void)job.Counts(step);
+void AFailedSyncIsTakenForLostData(const Shape& shape) {
+  int points = 0;
+  for (const char* error : {"lose=EIO", "lose=ENOSPC"}) {
+    for (const char* call : {"fdatasync:model", "fsync:.record", "fsync:manifest"}) {
+      for (uint64_t nth = 1;; ++nth) {
+        Job job(shape, std::string(error) + ":" + call + ":" + std::to_string(nth));
+        int failed = 0;
+        for (int64_t step = 1; step <= kSteps; ++step) {
+          job.Submit(step);
+          failed += job.Ended(step) ? 0 : 1;
+        }
+        if (job.envs[shape.victim]->seen() < nth) break;
+        CHECK(failed <= 1);
+        ++points;
       }
-      CHECK(job.envs[0]->seen() >= static_cast<uint64_t>(nth));
-      CHECK(failed <= 1 && job.Counts(kSteps));
     }
   }
+  CHECK(points >= int64_t{4} * kSteps);
+  std::printf("lose, %s: %d calls\n", shape.Name().c_str(), points);
+}
+
+// From some write on a step's directory is full, perhaps so full that not even the name of a failure's marker fits in,
+// while the next steps are on their way: no rank takes the step for one that was committed.
+void AFailureThatNobodyCanBeToldOfIsNoCommit(uint32_t victim) {
+  const Shape shape{3, victim, false, kPatient, kSteps};
+  int points = 0;
+  int failures = 0;
+  for (const char* names : {"", ",fail=ENOSPC:open:.failed:1+"}) {
+    for (uint64_t nth = 1;; ++nth) {
+      Job job(shape, "fail=ENOSPC:pwrite:" + StepName(2) + ".partial:" + std::to_string(nth) + "+" + names);
+      for (int64_t step = 1; step <= kSteps; ++step) job.Submit(step);
+      for (int64_t step = 1; step <= kSteps; ++step) failures += job.Ended(step) ? 0 : 1;
+      if (job.envs[victim]->seen() < nth) break;
+      ++points;
+    }
+  }
+  CHECK(points >= 4 && failures >= points);
+  std::printf("fail=ENOSPC for good, %s: %d calls, %d failed a step\n", shape.Name().c_str(), points, failures);
 }
 
 }  // namespace
@@ -159,14 +259,28 @@ void AFailedSyncIsTakenForLostData() {
 
 int main() {
   using namespace deepfreeze;
-  for (const char* action : {"fail=EIO", "fail=ENOSPC", "fail=EDQUOT", "fail=EINTR"}) {
-    EveryCallMayGoWrong(1, 0, action, 1);
+  const Shape alone{1, 0, false, kLong};
+  const Shape captured{1, 0, true, kLong};
+  for (const Shape& shape : {alone, captured, Shape{3, 0, false, kLong}}) EveryKindOfCallIsSweptOver(shape);
+  for (const char* action : {"fail=EIO", "fail=ENOSPC", "fail=EDQUOT", "fail=EINTR", "no-memory"}) {
+    EveryCallMayGoWrong(alone, action, 1);
   }
-  EveryCallMayGoWrong(1, 0, "short", 0);
-  EveryCallMayGoWrong(1, 0, "delay=5", 0);
-  EveryCallMayGoWrong(1, 0, "no-memory", 1);
-  for (uint32_t victim = 0; victim < 3; ++victim) EveryCallMayGoWrong(3, victim, "fail=EIO", 1);
+  for (const char* action : {"short", "delay=5"}) EveryCallMayGoWrong(alone, action, 0);
+  for (const char* action : {"fail=EIO", "fail=ENOSPC"}) EveryCallMayGoWrong(captured, action, 1);
+  EveryCallMayGoWrong(captured, "short", 0);
+  for (uint32_t victim = 0; victim < 3; ++victim) EveryCallMayGoWrong({3, victim, false, kLong}, "fail=EIO", 1);
+  // Rank 0 commits; the others are alike.
+  for (uint32_t victim = 0; victim < 2; ++victim) {
+    const Shape shape{3, victim, false, kLong};
+    EveryCallMayGoWrong(shape, "fail=ENOSPC", 1);
+    EveryCallMayGoWrong(shape, "short", 0);
+    EveryCallMayGoWrong(shape, "delay=5", 0);
+    AFailedSyncIsTakenForLostData(shape);
+    EveryCallMayTakeLongerThanIsWaited(victim);
+    AFailureThatNobodyCanBeToldOfIsNoCommit(victim);
+  }
+  EveryCallMayGoWrong({3, 1, true, kLong}, "fail=EIO", 1);
   for (const char* action : {"fail=EIO", "fail=ENOSPC", "fail=EROFS"})
     AStoreThatIsBrokenFromACallOnIsLeftBehind(action);
-  AFailedSyncIsTakenForLostData();
+  AFailedSyncIsTakenForLostData(alone);
 }

@@ -77,10 +77,26 @@ void ASlotThatIsLostToALaterCaptureIsNotWaitedFor() {
   capture.join();
 }
 
+// Its idle slots are removed: a capture must not be given one of them, nor wait for one for ever.
+void ALocalTierThatIsGivenUpTakesNoCaptures() {
+  JobTable table(Env::Posix(), 2, 1, true);
+  CapturedInSlot(&table, 1);
+  std::thread capture([&] {
+    uint32_t slot = 0;
+    CHECK(table.ReserveSlot(kLong, &slot).code() == Code::kIo);
+  });
+  table.DropLocalTier("it is full");
+  capture.join();
+  uint32_t number = 0;
+  CHECK(table.ReserveSlot(0, &number).code() == Code::kIo);
+  CHECK_OK(table.ReserveBuffer(0, &number));
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
 int main() {
+  deepfreeze::ALocalTierThatIsGivenUpTakesNoCaptures();
   deepfreeze::SlotsTakenByLaterStepsAreNotWaitedFor();
   for (int n = 0; n < 200; ++n) deepfreeze::ASlotThatIsLostToALaterCaptureIsNotWaitedFor();
 }

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "base/crc32c.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
@@ -69,6 +71,24 @@ void OnlyAPrivateFileIsWrittenTo() {
   CHECK_OK(OpenSlot(Env::Posix(), store.path(0), &slot));
 }
 
+// A local tier that fails gives its slots up, also while those of the captures to come are being touched.
+void ASlotMayBeRemovedWhileItIsTouched() {
+  constexpr uint64_t kBytes = uint64_t{1} << 20;
+  TemporaryDir local("/dev/shm");
+  for (int round = 0; round < 50; ++round) {
+    SlotStore store(Env::Posix(), local.path(), Id{}, 0, 2);
+    std::thread toucher([&] {
+      for (uint32_t slot = 0; slot < 2; ++slot) CHECK_OK(store.Touch(slot, kBytes));
+    });
+    for (int again = 0; again < 20; ++again) store.Remove(1);
+    toucher.join();
+    char* data = nullptr;
+    CHECK_OK(store.Map(1, kBytes, &data));
+    data[0] = data[kBytes - 1] = 'x';
+    for (uint32_t slot = 0; slot < 2; ++slot) store.Remove(slot);
+  }
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
@@ -76,4 +96,5 @@ int main() {
   deepfreeze::SlotIsWholeOnlyBetweenFinishAndBegin();
   deepfreeze::ShortWritesAreContinued();
   deepfreeze::OnlyAPrivateFileIsWrittenTo();
+  deepfreeze::ASlotMayBeRemovedWhileItIsTouched();
 }
