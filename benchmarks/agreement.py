@@ -18,7 +18,7 @@ import veloc_bindings
 from benchmarks import jobs, report, workloads
 from benchmarks.report import Report, interval, say, span, table
 
-STEPS = 200
+STEPS = 60
 CHECKED = ("nt3", "resnet50")
 
 

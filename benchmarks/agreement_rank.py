@@ -41,7 +41,7 @@ def step_function(weights: list[tf.Variable], word: ControlWord | None) -> Calla
 def measure(params: dict[str, Any]) -> dict[str, Any]:
     """Seconds of ``steps`` steps of each kind, taken in turns, and of reading the word and setting it."""
     weights = [tf.Variable(tf.random.normal((WIDTH, WIDTH), stddev=0.02, seed=n)) for n in range(LAYERS)]
-    word = ControlWord(worlds.current())
+    word = ControlWord(worlds.current(), in_graph=True)
     plain, agreeing = step_function(weights, None), step_function(weights, word)
     found: dict[str, list[float]] = {"without": [], "with": [], "read": []}
     for number in range(WARM + params["steps"]):

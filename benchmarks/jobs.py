@@ -33,7 +33,7 @@ def gather(module: str, params: dict[str, Any], ranks: int, folder: Path, timeou
     with tempfile.TemporaryDirectory(dir=folder, prefix="job-") as box:
         Path(box, "params.json").write_text(json.dumps(params))
         own = [sys.executable, "-m", f"benchmarks.{module}", "--rank-main", box]
-        command = own if ranks == 1 else ["mpirun", "--oversubscribe", "-np", str(ranks), *own]
+        command = own if ranks == 1 else [_mpirun(), "--oversubscribe", "-np", str(ranks), *own]
         begun = time.monotonic()
         code, tail = _run(command, timeout)
         results = [Path(box, f"rank-{rank}.json") for rank in range(ranks)]
@@ -41,6 +41,12 @@ def gather(module: str, params: dict[str, Any], ranks: int, folder: Path, timeou
             why = f"not done after {timeout:g} s" if time.monotonic() - begun > timeout else f"exit code {code}"
             raise SystemExit(f"{module} on {ranks} ranks failed ({why}):\n" + "\n".join(tail))
         return [json.loads(path.read_text()) for path in results]
+
+
+def _mpirun() -> str:
+    """The one that Horovod was built with lies beside the interpreter; it need not be on PATH."""
+    beside = Path(sys.executable).with_name("mpirun")
+    return str(beside) if beside.exists() else "mpirun"
 
 
 def serve(measure: Callable[[dict[str, Any]], Any]) -> None:

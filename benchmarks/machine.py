@@ -66,6 +66,11 @@ class Limits:
         self._sample(BUFFERED, 1, self._write, new, os.O_CREAT, 1)
         self._sample(CACHED_READ, 1, self._read, new, 0, 1)
         new.unlink()
+        self.measure_disk()
+
+    def measure_disk(self) -> None:
+        """One more sample of what goes past the page cache."""
+        new = self._folder / "new"
         if self._direct:
             for threads in THREADS:
                 self._sample(DIRECT, threads, self._write, new, os.O_CREAT | os.O_DIRECT, threads)
@@ -185,6 +190,17 @@ def rows_table(rows: list[Row]) -> str:
 def measure(args: argparse.Namespace) -> Report:
     """All limits for the state of NT3 and of ResNet-50."""
     found = Report("machine", "What can memory and disk do at best?")
+    if args.of is not None:
+        for row in (row for row in Report.load(args.of).rows if "limit" in row.labels):
+            nbytes = round(row.samples("rate")[0] * row.samples("seconds")[0])
+            add_rows(
+                found,
+                {row.labels["limit"]: row.samples("seconds")},
+                nbytes,
+                workload=row.labels["workload"],
+                bytes=nbytes,
+            )
+        return found
     for workload in ("nt3", "resnet50"):
         nbytes = (1 << 24) if args.quick else workloads.nbytes(workload)
         say(f"{workload}: {nbytes / 1e6:.0f} MB ...")
@@ -244,5 +260,12 @@ def _by_workload(found: Report) -> dict[str, list[Row]]:
     return sizes
 
 
+def options(parser: argparse.ArgumentParser) -> None:
+    """What this benchmark alone understands."""
+    parser.add_argument(
+        "--of", type=Path, metavar="JSON", help="measure nothing: the limits that `peers` measured, from its file"
+    )
+
+
 if __name__ == "__main__":
-    report.run("machine", __doc__ or "", measure, tables, draw)
+    report.run("machine", __doc__ or "", measure, tables, draw, options)

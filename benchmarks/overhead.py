@@ -5,7 +5,7 @@ local tier is in memory. Within one process, trainings without any checkpointing
 block of steps for each interval, and each block begins when the engine has nothing left to do.
 
 slowdown: seconds of a period (the steps up to a checkpoint and that step, callbacks included) over those of as many
-steps of the training without, just before it; mean over ranks. Median of all periods, with a 95 % interval by the bootstrap.
+steps of the trainings without, just before and after it; mean over ranks. Median of all periods, with a 95 % interval by the bootstrap.
 engine's CPU: of the engine's own threads, for each GB saved, both tiers and the checksums together (the copy out of the
 training's variables is TensorFlow's threads' and not in it). extra memory: the peak of resident memory, plus what the process
 has not mapped of the slots on tmpfs, minus the peak of the training without; the bound is (in_flight + slots) x a rank's
@@ -25,8 +25,8 @@ from benchmarks.report import Report, interval, run, say, span, table
 
 # (workload, ranks): plain steps, (steps between checkpoints, periods) of each block, most rounds. As much as time allows.
 PLAN: dict[tuple[str, int], tuple[int, list[tuple[int, int]], int]] = {
-    ("resnet50", 1): (30, [(50, 1), (15, 3), (5, 3), (1, 12)], 2),
-    ("nt3", 1): (10, [(15, 3), (5, 3)], 1),
+    ("resnet50", 1): (15, [(50, 1), (15, 2), (5, 2), (1, 8)], 2),
+    ("nt3", 1): (6, [(50, 1), (15, 2), (5, 2), (1, 4)], 1),
 }
 IN_FLIGHT, SLOTS, SPARE = 2, 2, 64e6  # what Checkpoint has if nothing else is asked for
 

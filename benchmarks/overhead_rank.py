@@ -3,6 +3,7 @@ TensorFlow."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import time
@@ -106,9 +107,10 @@ def engine_seconds() -> float:
     """CPU seconds of this process's threads that are the engine's."""
     ticks = 0
     for task in Path("/proc/self/task").iterdir():
-        if (task / "comm").read_text().startswith("df-"):
-            fields = (task / "stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one of TensorFlow's that has just ended
+            if (task / "comm").read_text().startswith("df-"):
+                fields = (task / "stat").read_text().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
     return ticks / _TICK
 
 
@@ -136,7 +138,7 @@ def unmapped(slots: Path) -> int:
 
 
 def measure(params: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each round: a training without, then one with; see ``jobs.serve``."""
+    """A training without, then in each round one with and one without; see ``jobs.serve``."""
     model, x, y = workloads.model(params["workload"], distributed=True)
     slots = Path(params["slots"])
 
@@ -149,13 +151,17 @@ def measure(params: dict[str, Any]) -> list[dict[str, Any]]:
         model.fit(batches, verbose=0, shuffle=False, callbacks=[clock, deepfreeze.BroadcastState(), *callbacks, end])
         return end
 
+    def train_plain() -> tuple[list[float], int]:
+        """Seconds of its steps, and its peak memory."""
+        clock = Clock()
+        memory = train(TRACED + params["plain"], clock, []).memory
+        return clock.seconds[TRACED:], memory
+
     found = []
+    before, without = train_plain()
     for n in range(params["rounds"]):
         if hvd.rank() == 0:
             jobs.progress(f"round {n + 1} of {params['rounds']}")
-        plain = Clock()
-        without = train(TRACED + params["plain"], plain, [])
-
         blocks = Blocks(int(tf_variable(model.optimizer.iterations).numpy()), params["blocks"])
         run = Path(params["folder"]) / f"run-{n}"
         checkpoint = deepfreeze.Checkpoint(run, blocks, local=slots, final=False, resume="off")
@@ -163,15 +169,17 @@ def measure(params: dict[str, Any]) -> list[dict[str, Any]]:
         total = TOUCHED + sum(every * periods for every, periods in params["blocks"]) + 1
         clock = Clock(run, blocks)
         saved = train(total, clock, [checkpoint])
+        after, _ = train_plain()
         found.append(
             {
-                "plain": plain.seconds[TRACED:],
+                "plain": before + after,
                 "with": clock.seconds[TOUCHED:-1],
                 "cpu": [after - before for before, after in zip(clock.cpu, clock.cpu[1:], strict=False)],
                 "nbytes": checkpoint.stats.nbytes,
-                "extra": saved.memory - without.memory,
+                "extra": saved.memory - without,
             }
         )
+        before = after
     return found
 
 

@@ -164,7 +164,8 @@ class Timed(deepfreeze.Checkpoint):
     def on_train_begin(self, logs: Any = None) -> None:
         """Puts the second clock in."""
         super().on_train_begin(logs)
-        capture, collect = self._capture, self._capture.collect
+        capture = self._training._capture
+        collect = capture.collect
 
         def timed(step: int) -> Any:
             begin = time.perf_counter()
@@ -176,9 +177,10 @@ class Timed(deepfreeze.Checkpoint):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """What it always does, with the level and the clock of this step."""
-        step = self._iterations()
+        step = self._training._steps.now()
         if step in self._levels:
-            self._saver._options = replace(self._saver._options, wait_for=self._levels[step])
+            saver = self._training._saver
+            saver._options = replace(saver._options, wait_for=self._levels[step])
         begin = time.perf_counter()
         super().on_train_batch_end(batch, logs)
         if step in self._levels:

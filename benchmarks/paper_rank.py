@@ -20,8 +20,10 @@ from benchmarks.paper_approaches import KerasDefault, Timed, Took, VelocSharded,
 from benchmarks.paper_largest import Largest
 from deepfreeze.core.keras_model import tf_variable
 
-WARM, SPACE = 2, 3  # plain steps at first; from one checkpoint that is not counted to the next
+WARM, SPACE = 2, 1  # steps before the first checkpoint; from one that is not counted to the next
+TRACED = 1  # steps that take as long as tracing does
 SETTLED = 2  # from this step after a checkpoint on, nothing is left of it
+PLAIN = 2  # further steps at the end
 # Approaches that are ours: what training waits for.
 LEVELS = {"veloc-opt": "local", "captured": "captured"}
 
@@ -117,36 +119,28 @@ class Experiment:
     def all(self) -> list[dict[str, Any]]:
         """Every training's checkpoints, one after the other."""
         found = []
-        every, samples = self._params["every"], self._params["samples"]
-        variants = self._params["variants"]
-        rounds = 2 if variants and samples > 1 else 1
-        for n in range(rounds):
-            each = samples // rounds + (n < samples % rounds)
-            for training in ["placement per_layer", *variants]:
-                if self._rank == 0:
-                    jobs.progress(
-                        f"{self._params['workload']}, {self._world} ranks, round {n + 1} of {rounds}: {training}"
-                    )
-                found += self._train(training, n, every, each)
+        for training in ["placement per_layer", *self._params["variants"]]:
+            if self._rank == 0:
+                jobs.progress(f"{self._params['workload']}, {self._world} ranks: {training}")
+            found += self._train(training)
         for saver in self._savers.values():
             saver.close()
         return found
 
-    def _train(self, training: str, n: int, every: int, samples: int) -> list[dict[str, Any]]:
+    def _train(self, training: str) -> list[dict[str, Any]]:
         begin = int(tf_variable(self._model.optimizer.iterations).numpy())
         names = [*self._savers, *LEVELS] if training == "placement per_layer" else [training]
         savers = self._savers if training == "placement per_layer" else {}
-        plan = turns(names, begin, every, samples)
-        ours = self._ours(training, n, plan)
+        plan = turns(names, begin, self._params["every"], self._params["samples"])
+        ours = self._ours(training, plan)
         clock = Clock(plan, savers, dict.fromkeys(set(names) - set(savers), ours))
-        total = plan[-1].step + SETTLED - begin
+        total = plan[-1].step + SETTLED + PLAIN - begin
         batches = tf.data.Dataset.from_tensors((self._x, self._y)).repeat(total)
         callbacks = [clock, deepfreeze.BroadcastState(), ours, End(clock)]
         self._model.fit(batches, verbose=0, shuffle=False, callbacks=callbacks)
         took = {**clock.took, **ours.took}
-        due = [turn.step for turn in plan]
-        first = next(turn.step for turn in plan if turn.counts) - 1
-        plain = [s for at, s in clock.seconds.items() if at >= first and not {at, at - 1} & set(due)]
+        due = {turn.step for turn in plan}
+        plain = [s for at, s in clock.seconds.items() if at > begin + TRACED and not {at, at - 1} & due]
         baseline = statistics.median(plain)
         return [
             {
@@ -160,13 +154,13 @@ class Experiment:
             if turn.counts
         ]
 
-    def _ours(self, training: str, n: int, plan: Sequence[Turn]) -> Timed | Largest:
+    def _ours(self, training: str, plan: Sequence[Turn]) -> Timed | Largest:
         place = self._params["places"]
         if training == "largest axis":
-            return Largest([turn.step for turn in plan], self._rank, self._world, place[f"largest-{n}"])
+            return Largest([turn.step for turn in plan], self._rank, self._world, place["largest"])
         kind = training.removeprefix("placement ")
         levels = {turn.step: LEVELS.get(turn.approach, "local") for turn in plan if turn.approach not in self._savers}
-        run = Path(place["external"]) / f"run-{kind}-{n}"
+        run = Path(place["external"]) / f"run-{kind}"
         return Timed(run, levels, placement=kind, local=place["local"])
 
 

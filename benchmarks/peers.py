@@ -14,7 +14,7 @@ Training is an SGD update of all tensors in place and nothing else, so that noth
   restore    from a warm page cache into the variables that are trained (jax and Orbax: into new arrays)
 
 The first round warms up and is not counted. The machine's limits are measured in the same rounds. DeepFreeze's synchronous
-levels have rounds of their own, after the others. TensorFlow's approaches and DeepFreeze run in this environment; torch, Orbax,
+levels have rounds of their own, after those. TensorFlow's approaches and DeepFreeze run in this environment; torch, Orbax,
 safetensors and numpy in .venv-peers, which `python tools/peers.py` makes. Needs 16 GB of memory.
 """
 
@@ -58,7 +58,8 @@ def _measure(found: Report, workload: str, folder: Path, args: argparse.Namespac
                 fsync.update(children.fsync)
                 for number in range(args.samples + 1):
                     say(f"{workload}: round {number} of {args.samples}" + " (warms up)" * (number == 0))
-                    limits.measure()
+                    if group is _GROUPS[0]:
+                        limits.measure()
                     for name, answer in children.round():
                         answers.setdefault(name, []).append(answer)
         seconds = limits.seconds()
@@ -84,7 +85,7 @@ def limits(found: Report, workload: str) -> list[Row]:
 
 
 def tables(found: Report) -> str:
-    """For each workload, the approaches and the limits."""
+    """For each workload, the approaches; the limits are the tables of ``benchmarks.machine``."""
     header = ["approach", "blocking", "extra", "stall", "done", "durable", "fsync", "MB", "restore"]
     parts = []
     for workload, title in WORKLOADS.items():
@@ -94,9 +95,7 @@ def tables(found: Report) -> str:
             before = [times[name] for name in ("blocking", "extra", "stall", "done", "durable")]
             nbytes = f"{row.median('bytes') / 1e6:.0f}"
             lines.append([row.labels["approach"], *before, row.labels["fsync"], nbytes, times["restore"]])
-        rows = limits(found, workload)
         parts += [f"{title}, milliseconds:", table(header, lines)]
-        parts += [f"The machine's limits in the same run, {title}'s bytes:", machine.rows_table(rows)]
     return "\n\n".join(parts)
 
 

@@ -56,34 +56,10 @@ class Numpy(Peer):
         return [thin(array.reshape(-1)).copy() for array in self.arrays.values()]
 
 
-class OrbaxNumpy(Numpy):
-    """AsyncCheckpointer over numpy arrays, which it copies first."""
-
-    name, fsync, background = "Orbax async, numpy", "yes", True
-
-    def __init__(self, arrays: dict[str, np.ndarray], gradients: Arrays) -> None:
-        super().__init__(arrays, gradients)
-        self._checkpointer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
-
-    def save(self, folder: Path) -> None:
-        """See Peer."""
-        self._checkpointer.save(folder / "state", args=ocp.args.StandardSave(self.arrays))
-
-    def wait(self) -> None:
-        """See Peer."""
-        self._checkpointer.wait_until_finished()
-
-    def restore(self, folder: Path) -> None:
-        """See Peer. Orbax returns new arrays; they become the state."""
-        args = ocp.args.StandardRestore(self.arrays)
-        restored = self._checkpointer.restore(folder / "state", args=args)
-        self.arrays = {name: restored[name] for name in self.arrays}  # in the old order
-
-
-class OrbaxJax(Peer):
+class Orbax(Peer):
     """AsyncCheckpointer over jax arrays, of which it keeps references; the update may then not reuse their memory."""
 
-    name, fsync, background = "Orbax async, jax", "yes", True
+    name, fsync, background = "Orbax async", "yes", True
 
     def __init__(self, arrays: Arrays, gradients: Arrays) -> None:
         self._arrays = {name: jax.numpy.array(array) for name, array in arrays.items()}
@@ -190,8 +166,7 @@ def start(side: str, arrays: dict[str, np.ndarray], channel: Channel, folder: Pa
         Numpy(arrays, gradients),
         Safetensors(tensors, slopes),
         TorchDistributed(tensors, slopes),
-        OrbaxNumpy(arrays, gradients),
-        OrbaxJax(arrays, gradients),
+        Orbax(arrays, gradients),
     ]
     packages = ("numpy", "torch", "safetensors", "orbax-checkpoint", "jax", "tensorstore")
     versions = {package: importlib.metadata.version(package) for package in packages}

@@ -122,5 +122,8 @@ def start(side: str, arrays: dict[str, np.ndarray], channel: Channel, folder: Pa
     channel.say(
         {"approaches": {name: {"fsync": "yes"}}, "versions": {"deepfreeze": importlib.metadata.version("deepfreeze")}}
     )
-    batches = tf.data.Dataset.from_tensors(np.zeros((1, 1), np.float32)).repeat()
+    # tf.data's tuning thread sleeps for up to a minute at a time, and a process that ends waits for it.
+    untuned = tf.data.Options()
+    untuned.autotune.enabled = False
+    batches = tf.data.Dataset.from_tensors(np.zeros((1, 1), np.float32)).repeat().with_options(untuned)
     trained.fit(batches, steps_per_epoch=10**9, epochs=1, verbose=0, shuffle=False, callbacks=callbacks)

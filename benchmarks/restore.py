@@ -5,8 +5,8 @@ checkpoint is on the external store and in the page cache; there and not in it; 
 alone, as a job leaves it that dies before its transfer. Everything is checked against its checksums before the first variable
 changes. In turns with it: the file read into touched memory (from the page cache, by one thread) and from the disk
 (O_DIRECT), Keras's ``load_weights`` of the same file, and ``numpy.fromfile``, which knows nothing of models and checks nothing.
-Then one layer out of the whole: seconds, and bytes that were asked for. NT3's tensors under next to no computation ("light"),
-and ResNet-50 with momentum. Nothing is written to a new place while it is measured, except by the commit of the local tier's.
+Then one layer out of the whole: seconds, and bytes that were asked for. NT3's tensors under next to no computation ("light"), and,
+if asked for, ResNet-50 with momentum. Nothing is written to a new place while it is measured, except by the commit of the local tier's.
 """
 
 from __future__ import annotations
@@ -42,12 +42,14 @@ LAYER = "one layer"
 
 
 class Files:
-    """What the jobs left: ``alone`` and ``pair`` are runs of one and of two ranks, ``dead`` is a run with slots alone."""
+    """What the jobs left: ``alone`` is a run of one rank, ``pair`` (NT3 alone) one of two, ``dead`` a run with slots alone."""
 
     def __init__(self, workload: str, disk: Path, memory: Path) -> None:
-        self.alone, self.pair = disk / "alone", disk / "pair"
+        self.alone, self.pair = disk / "alone", disk / "pair" if workload == "nt3" else None
         self._dead, self._disk, self._memory = memory / "dead", disk, memory
         for run, ranks in ((self.alone, 1), (self.pair, 2)):
+            if run is None:
+                continue
             say(f"{workload}: a checkpoint of {ranks} rank{'s' * (ranks > 1)} ...")
             slots = jobs.empty(memory, "slots")
             dead = str(self._dead) if ranks == 1 else None
@@ -67,7 +69,7 @@ class Files:
 def measure(args: argparse.Namespace) -> Report:
     """All of it; ``--quick``: ResNet-50 alone."""
     found = Report("restore", "How long until a model has its values back?")
-    for workload in ("resnet50",) if args.quick else WORKLOADS:
+    for workload in ("resnet50",) if args.quick else args.workloads:
         with jobs.places(args.folder) as (disk, memory):
             _measure(found, workload, Files(workload, disk, memory), args.samples)
     return found
@@ -80,7 +82,7 @@ def _measure(found: Report, workload: str, files: Files, samples: int) -> None:
     say(f"{workload}: restoring it ...")
     model, x, y = workloads.model(WORKLOADS[workload])
     file = deepfreeze.latest(files.alone).path / "model.weights.h5"
-    other = deepfreeze.latest(files.pair).path / "model.weights.h5"
+    other = file if files.pair is None else deepfreeze.latest(files.pair).path / "model.weights.h5"
     nbytes = file.stat().st_size
     # As large as the file: a small buffer would stay in the processor's cache, which no model does.
     memory = touched(max(nbytes, other.stat().st_size))
@@ -108,8 +110,9 @@ def _measure(found: Report, workload: str, files: Files, samples: int) -> None:
             timed(into, ANY_STEP, lambda: model.train_on_batch(x, y))
         timed(into, KERAS, lambda: model.load_weights(file))
         timed(into, NUMPY, lambda: np.fromfile(file, np.uint8))
-        pour(other, memory)
-        timed(into, OTHER, lambda: deepfreeze.restore(model, files.pair))
+        if files.pair is not None:
+            pour(other, memory)
+            timed(into, OTHER, lambda: deepfreeze.restore(model, files.pair))
         _local(into, model, files)
         name, size = _layer(layer if number else {}, files.alone, file)
     for what, values in seconds.items():
@@ -261,8 +264,11 @@ def draw(found: Report, path: Path) -> None:
     names = by_workload(found)
     figure, panels = pyplot.subplots(1, len(names), figsize=(4 * len(names) + 2, 3.6), sharey=True, squeeze=False)
     for axes, workload in zip(panels[0], names, strict=True):
+        measured = {row.labels["what"]: row for row in found.rows if row.labels["workload"] == workload}
         for place, what in enumerate(shown):
-            row = found.find(workload=workload, what=what)
+            if what not in measured:
+                continue
+            row = measured[what]
             rate = {key: row.values["rate"][key] / 1e9 for key in ("median", "min", "max")}
             spread = [[rate["median"] - rate["min"]], [rate["max"] - rate["median"]]]
             colour = "#2f7ed8" if what in OURS else "#9a9a9a"
@@ -270,7 +276,7 @@ def draw(found: Report, path: Path) -> None:
             text = f"{row.median('seconds') * 1e3:.0f} ms"
             axes.annotate(text, (rate["max"], place), (4, 0), textcoords="offset points", va="center", fontsize=9)
         for what, style in ((CACHED, ":"), (DISK, "--")):
-            limit = found.find(workload=workload, what=what).median("rate") / 1e9
+            limit = measured[what].median("rate") / 1e9
             axes.axvline(
                 limit, color="#c0392b", ls=style, lw=1.2, zorder=0, label=f"{what.split(',')[0]}, {limit:.1f} GB/s"
             )
@@ -279,7 +285,7 @@ def draw(found: Report, path: Path) -> None:
         axes.margins(x=0.15)
         axes.set_xlim(left=0)
         axes.set_xlabel("GB/s")
-        size = found.find(workload=workload, what=WARM).labels["bytes"] / 1e6
+        size = measured[WARM].labels["bytes"] / 1e6
         axes.set_title(f"{workload}, {size:.0f} MB", fontsize=11)
         axes.legend(fontsize=8, loc="lower right", framealpha=0.9)
         axes.spines[["top", "right"]].set_visible(False)
@@ -296,5 +302,10 @@ def by_workload(found: Report) -> list[str]:
     return list(dict.fromkeys(row.labels["workload"] for row in found.rows))
 
 
+def options(parser: argparse.ArgumentParser) -> None:
+    """What this benchmark alone understands."""
+    parser.add_argument("--workloads", nargs="+", default=["nt3"], choices=list(WORKLOADS), help="(default: nt3)")
+
+
 if __name__ == "__main__":
-    report.run("restore", __doc__ or "", measure, tables, draw)
+    report.run("restore", __doc__ or "", measure, tables, draw, options)

@@ -32,14 +32,14 @@ class Sizes:
     tensors: tuple[int, ...] = (10, 30, 100, 300, 1000, 3000, 10_000)
     tensor_bytes: int = 100 * _MB
     workload: str = "nt3"  # what the ranks save
-    ranks: tuple[int, ...] = (1, 2, 4, 6, 8)
+    ranks: tuple[int, ...] = (1, 2, 4, 8)
     traced: int = 2  # checkpoints over which operations are counted
     planned: tuple[int, ...] = (1, 4, 16, 64, 256, 1024)
     depths: tuple[int, ...] = (1, 2, 3, 4)
     burst: int = 10  # more than in flight and slots hold together
     burst_bytes: int = 60 * _MB
     writers: tuple[int, ...] = (1, 2, 3, 4)
-    chunks: tuple[int, ...] = tuple(256 * 1024 << n for n in range(7))
+    chunks: tuple[int, ...] = tuple(256 * 1024 << n for n in (0, 2, 4, 6))
     fixed_bytes: int = 200 * _MB  # while writers and chunks vary
 
 

@@ -15,7 +15,7 @@ from benchmarks.report import ROOT
 
 NAMES = ("nt3", "resnet50", "light")
 GENES, CLASSES = 60483, 2
-_RESNET_CLASSES, _RESNET_SIDE, _RESNET_BATCH = 1000, 64, 16
+_RESNET_CLASSES, _RESNET_SIDE, _RESNET_BATCH = 1000, 64, 8
 # Of ResNet-50: filters, blocks of each stage.
 _STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 
@@ -37,10 +37,10 @@ def arrays(name: str, seed: int = 0) -> dict[str, np.ndarray]:
     return {path: rng.random(shape, np.dtype(dtype)) for path, shape, dtype in tensors(name)}
 
 
-def model(name: str, distributed: bool = False) -> tuple[Any, Any, Any]:
+def model(name: str, distributed: bool = False, batch: int = _RESNET_BATCH) -> tuple[Any, Any, Any]:
     """(compiled Keras model, x, y): one batch, whose values don't matter to the cost.
 
-    "nt3": batch 1 of the published 60483 genes. "resnet50": batch 16 of 64 x 64 pixels, 1000 classes. "light": NT3's weights,
+    "nt3": batch 1 of the published 60483 genes. "resnet50": ``batch`` pictures of 64 x 64 pixels, 1000 classes. "light": NT3's weights,
     each of them written by every step, which costs little else. ``distributed``: gradients averaged by Horovod, which must be
     initialised; "light" then costs more, for its gradients are as large as its weights.
     """
@@ -59,7 +59,7 @@ def model(name: str, distributed: bool = False) -> tuple[Any, Any, Any]:
         side = (_RESNET_SIDE, _RESNET_SIDE, 3)
         network = keras.applications.ResNet50(weights=None, classes=_RESNET_CLASSES, input_shape=side)
         optimizer = keras.optimizers.SGD(1e-2, momentum=0.9)
-        x, y = rng.random((_RESNET_BATCH, *side), np.float32), rng.integers(0, _RESNET_CLASSES, _RESNET_BATCH)
+        x, y = rng.random((batch, *side), np.float32), rng.integers(0, _RESNET_CLASSES, batch)
     else:
         from benchmarks import light
 
