@@ -1,4 +1,5 @@
-"""Everything static is in pyproject.toml. Here: CMake builds the engine, native/, into veloc_bindings/libdeepfreeze.so."""
+"""Everything static is in pyproject.toml. Here: CMake builds the engine, native/, into veloc_bindings/libdeepfreeze.so; or, where
+DEEPFREEZE_ENGINE=none, nothing does: a package in Python alone, which reads checkpoints and restores models, and saves none."""
 
 import os
 import shutil
@@ -10,6 +11,11 @@ from setuptools.command.build_ext import build_ext
 
 LIBRARY = "libdeepfreeze.so"
 ROOT = Path(__file__).resolve().parent
+ENGINE = os.environ.get("DEEPFREEZE_ENGINE", "build")
+if ENGINE not in ("build", "none"):
+    raise SystemExit(
+        f"DEEPFREEZE_ENGINE: expected build or none; found {ENGINE!r}. Leave it unset to build the engine."
+    )
 
 
 class BuildEngine(build_ext):
@@ -38,7 +44,11 @@ class BuildEngine(build_ext):
             os.replace(new, target)
 
 
-setup(
-    ext_modules=[Extension("veloc_bindings.libdeepfreeze", sources=[])],
-    cmdclass={"build_ext": BuildEngine},
-)
+if ENGINE == "none":
+    # Nor one that was built here before.
+    setup(exclude_package_data={"veloc_bindings": ["*.so"]})
+else:
+    setup(
+        ext_modules=[Extension("veloc_bindings.libdeepfreeze", sources=[])],
+        cmdclass={"build_ext": BuildEngine},
+    )

@@ -2,7 +2,8 @@
 
     model.fit(x, y, callbacks=[..., deepfreeze.Checkpoint("runs/nt3", every=15)])
 
-Importing this package imports neither TensorFlow nor the native engine: reading checkpoints needs numpy and h5py only.
+Importing this package imports neither TensorFlow nor the native engine: reading checkpoints needs numpy and h5py only. (Checksums are
+faster with google-crc32c, and the command line draws its tables with rich.)
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ Imports TensorFlow.
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,8 @@ class Attempt:
         search = Fallback(path)  # rank 0's is the one that is used
 
         def take() -> Target:
+            if options.resume == "required" and _is_no_run(path):
+                raise _nothing_to_resume(path, "no run")  # and a mistyped path is not to become one
             run = Run.open_for_writing(path)
             locks.append(Lock.acquire(path, world.size))
             run.clear_trash()
@@ -142,16 +145,29 @@ def _set_aside(search: Fallback, step: int | None, resume: str) -> None:
         if search.damages:
             log.warning("going on from step %d of %s, the newest checkpoint that is whole", step, search.path)
         return
-    found = "; ".join(["none", *map(str, search.damages)])
     if resume == "required":
-        raise NotFoundError(
-            where=search.path,
-            expected='a checkpoint to resume from (resume="required")',
-            found=found,
-            todo='check the path, or start afresh with resume="auto"',
-        )
+        raise _nothing_to_resume(search.path, "; ".join(["none", *map(str, search.damages)]))
     if search.damages:
         log.warning("no checkpoint of %s is whole: training starts from scratch", search.path)
+
+
+def _is_no_run(path: str) -> bool:
+    """Whether there is nothing, or a directory with neither an identity nor a checkpoint."""
+    try:
+        found = os.listdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # whoever opens it says what it is
+    return names.RUN_FILE not in found and not any(names.parse_step_dir(name) is not None for name in found)
+
+
+def _nothing_to_resume(path: Any, found: str) -> NotFoundError:
+    expected, todo = (
+        'a checkpoint to resume from (resume="required")',
+        'check the path, or start afresh with resume="auto"',
+    )
+    return NotFoundError(where=path, expected=expected, found=found, todo=todo)
 
 
 def _assign(steps: Steps, extras: Extras, ready: Ready | None, step: int, world: World) -> None:

@@ -5,6 +5,7 @@ Keras's hooks, and nothing else: ``training`` does all of it.
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
@@ -14,6 +15,8 @@ from deepfreeze.freeze.capture import is_compiled_by_xla
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.stats import Stats
 from deepfreeze.training import Training, absolute
+
+log = logging.getLogger("deepfreeze")
 
 
 class Checkpoint(Hooks):
@@ -37,16 +40,22 @@ class Checkpoint(Hooks):
         check_replicas: compare whole weights between the ranks at the first two checkpoints and at every k-th; 0: never.
         on_divergence: "warn" and commit the checkpoint marked as diverged, or "raise" and don't commit it, when they differ.
         state: "full" (weights, optimizer, seeds) or "weights".
-        more: slots (checkpoints per rank on the local tier, 2), writers (threads, 2), chunk_bytes (4 MiB), nice (of the
-            engine's threads, 10: the training goes first), placement ("per_layer": each layer cut over the ranks;
-            "contiguous": one range of the file per rank), capture ("auto": into the engine's memory where TensorFlow lets
-            the engine register its op; "graph": by TensorFlow's own ops alone), save_config (True: the model's
-            configuration is stored with the run, so that ``export`` can write a ``.keras`` file), timeout (seconds for every
-            wait, 600), world (an mpi4py communicator in place of Horovod's ranks), optimizer (the one whose updates are the
-            steps, for a model with several; by default the one given to ``compile``), extra (a mapping of names to objects
-            with ``state_dict()`` and ``load_state_dict()``, saved by each rank for itself), rng ("all": also the states of
-            Python's, numpy's and TensorFlow's global random number generators), verbose (1: a progress line while training's
-            end waits for the last commit).
+        slots: checkpoints per rank on the local tier (2).
+        writers: threads that copy and checksum (2).
+        chunk_bytes: what is copied and written at a time (4 MiB); a multiple of 4096.
+        nice: of the engine's threads (10), 0 to 19: the training goes first.
+        placement: "per_layer": each layer cut over the ranks; "contiguous": one range of the file per rank.
+        capture: "auto": into the engine's memory where TensorFlow lets the engine register its op; "graph": by TensorFlow's own
+            ops alone.
+        save_config: True: the model's configuration is stored with the run, so that ``export`` can write a ``.keras`` file.
+        optimizer: the one whose updates are the steps, for a model with several; by default the one given to ``compile``.
+        extra: a mapping of names to objects with ``state_dict()`` and ``load_state_dict()``, saved by each rank for itself.
+        rng: "all": also the states of Python's, numpy's, TensorFlow's and Keras's global random number generators, and TensorFlow's
+            seed (``tf.random.set_seed``). They are set where ``open`` restores, or else as ``fit`` begins. The order of
+            ``fit(shuffle=True)`` follows from that seed: call ``open`` first.
+        timeout: seconds that every wait takes at most (600).
+        world: an mpi4py communicator in place of Horovod's ranks.
+        verbose: 1: a progress line while training's end waits for the last commit; 0: none.
 
     Raises ``OptionError`` here; ``RunError``, ``LockedError``, ``UnsupportedError``, ``StructureError``, ``CorruptError`` when
     training begins; ``EngineError``, ``WaitError`` while it goes on. After any of them nothing that was committed is lost.
@@ -104,9 +113,11 @@ class Checkpoint(Hooks):
     def on_train_begin(self, logs: Any = None) -> None:
         """Opens the run and puts the capture into the graph, before it is traced."""
         model = self.model
-        steps = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
-        in_graph = not is_compiled_by_xla(model)
-        self._training.begin(model, in_graph, steps if isinstance(steps, int) else 1)
+        compiled, tuned = is_compiled_by_xla(model), getattr(model, "autotune_steps_per_execution", False)
+        if compiled or tuned:
+            why = "it is compiled by XLA (jit_compile)" if compiled else "Keras tunes its steps_per_execution"
+            log.info("captures are taken between two executions of the training: %s", why)
+        self._training.begin(model, not (compiled or tuned), _steps_per_execution(model))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Hands over what the last execution captured, if it did."""
@@ -115,6 +126,7 @@ class Checkpoint(Hooks):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Keeps the state of the last step: after the last epoch, Keras may replace weights by averages or by the best."""
+        self._training.epoch_ended()
         if epoch + 1 == self.params.get("epochs") or self.model.stop_training:
             self._training.keep()
 
@@ -125,3 +137,9 @@ class Checkpoint(Hooks):
     def close(self) -> None:
         """Stops the engine, takes the capture out of the model and gives the run's lock back. Safe to call twice."""
         self._training.close()
+
+
+def _steps_per_execution(model: Any) -> int:
+    """What ``compile`` was told; Keras 2 keeps it in a variable."""
+    steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
+    return int(steps.numpy() if hasattr(steps, "numpy") else steps or 1)

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from deepfreeze.core.alike import require_alike
 from deepfreeze.core.errors import UnsupportedError
 from deepfreeze.core.hooks import Hooks
 from deepfreeze.core.keras_model import build_optimizer, is_seed, optimizer_variables, optimizers, tf_variable
+from deepfreeze.core.world import HorovodWorld
 
 
 def DistributedOptimizer(optimizer: Any) -> Any:  # named as Horovod names its own
@@ -63,13 +65,15 @@ class BroadcastState(Hooks):
         self._root = root_rank
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Broadcasts."""
+        """Broadcasts. ``StructureError`` on every rank if they don't have the same model."""
         hvd = _horovod("deepfreeze.BroadcastState")
         if hvd.size() == 1:
             return
         build_optimizer(self.model)
+        require_alike(HorovodWorld(hvd), self.model, named=True)
         of_optimizers = [v for optimizer in optimizers(self.model).values() for v in optimizer_variables(optimizer)]
-        variables = [*self.model.variables, *of_optimizers]
+        # Metrics begin anew, and one rank may have some already where the others don't.
+        variables = [*self.model.weights, *of_optimizers]
         unique = {id(v): v for v in variables if not is_seed(v)}
         hvd.broadcast_variables([tf_variable(v) for v in unique.values()], self._root)
 

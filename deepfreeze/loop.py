@@ -50,7 +50,7 @@ class Loop:
             model.optimizer = optimizer
         if optimizer is not optimizers(model).get("optimizer"):
             options = options.with_optimizer(optimizer)
-        self._training = Training(absolute(run), as_policy(every), options)
+        self._training = Training(absolute(run), as_policy(every), options, "deepfreeze.capture")
         self._model = model
         self.start = self._training.open(model)
         self._training.begin(model, in_graph=False)

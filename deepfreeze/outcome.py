@@ -10,6 +10,8 @@ from deepfreeze.core.errors import EngineError
 from deepfreeze.stats import Stats
 from veloc_bindings import DIVERGED, EXTERNAL, OK, Report
 
+_ALIKE = "make the ranks alike before training begins (BroadcastState), and average all gradients"
+
 
 class CheckpointWarning(UserWarning):
     """Something went wrong that training survives."""
@@ -49,5 +51,13 @@ def _divergence(report: Report, where: str, replicated: Sequence[str]) -> Engine
         where=where,
         expected="the same weights on all ranks",
         found=f"{report.message}: {replicated[report.diverged]}",
-        todo="make the ranks alike before training begins (BroadcastState), and average all gradients",
+        todo=_ALIKE,
+    )
+
+
+def unlike(run: str, step: int, ranks: Sequence[int]) -> EngineError:
+    """What to warn of when ``ranks`` hold other weights than rank 0, before a checkpoint shows in which tensor."""
+    found = f"others on rank {', '.join(map(str, ranks[:10]))} than on rank 0"
+    return EngineError(
+        where=os.path.join(run, f"step {step}"), expected="the same weights on all ranks", found=found, todo=_ALIKE
     )

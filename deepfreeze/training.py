@@ -20,11 +20,13 @@ from typing import Any
 
 from deepfreeze.attempt import Attempt
 from deepfreeze.core import world as worlds
+from deepfreeze.core.alike import require_alike
 from deepfreeze.core.config import Options
 from deepfreeze.core.errors import EngineError, Error, OptionError
 from deepfreeze.core.extras import Extras
 from deepfreeze.core.keras_model import build_optimizer
 from deepfreeze.core.placement import PLACEMENTS
+from deepfreeze.core.run import directory
 from deepfreeze.freeze import engine_buffers, handoff
 from deepfreeze.freeze.agreement import Agreement
 from deepfreeze.freeze.capture import Capture, refuse
@@ -33,7 +35,7 @@ from deepfreeze.freeze.graph_buffers import GraphBuffers
 from deepfreeze.freeze.pieces import Captured
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.freeze.steps import Steps
-from deepfreeze.outcome import CheckpointWarning, note
+from deepfreeze.outcome import CheckpointWarning, note, unlike
 from deepfreeze.plan.policy import Policy
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.progress import Progress
@@ -43,6 +45,8 @@ log = logging.getLogger("deepfreeze")
 
 # The replicas are compared in the first checkpoints of a training.
 _FIRST = 2
+# Executions after which Horovod's own callback has made the ranks alike, wherever it stands in the list of callbacks.
+_SETTLED = 2
 
 
 class Training:
@@ -52,7 +56,9 @@ class Training:
     An execution is what runs between two calls: a step, or several if ``in_graph``.
     """
 
-    def __init__(self, run: str, policy: Policy, options: Options) -> None:
+    def __init__(self, run: str, policy: Policy, options: Options, who: str = "deepfreeze.Checkpoint") -> None:
+        """``who``: what the user has called, for messages."""
+        self._who = who
         self._run, self._policy, self._options = run, policy, options
         self._extras = Extras(options.extra, options.rng)
         self._open = _Open()
@@ -62,24 +68,28 @@ class Training:
         self._saves = 0  # in this training
         self._saved: set[int] = set()  # steps of this model
         self._going_on = False  # there are steps to come, in which the ranks can agree
+        self._unlike = 0  # executions after which the ranks are compared once more
         self._last: tuple[int, Captured] | None = None  # the state that ``keep`` was called for
         self.stats = Stats()
 
     def open(self, model: Any) -> int:
         """Takes the run's lock, finishes or clears what a dead job left, and restores ``model``. Returns the step to go on
-        from (0 in a fresh run). A model that was trained here before goes on as it is."""
-        if self._open.attempt is not None and self._open.model() is model:
-            return self._open.attempt.step
+        from (0 in a fresh run). A model that was trained here before, or changed since it was opened, goes on as it is."""
+        opened = self._open.attempt is not None and self._open.model() is model
+        if opened and all(self._attempt.world.gather(self._is_as_opened(model))):
+            return self._attempt.step
         self.close()
         world = worlds.current(self._options.world)
         self._check_options(world)
         steps = worlds.each(world, lambda: self._prepare(model, world.in_graph))
-        again = self._trained is not None and self._trained() is model
+        require_alike(world, model)
+        again = opened or (self._trained is not None and self._trained() is model)
         extras = self._extras
         attempt = Attempt.start(self._run, model, steps, extras, self._options, world, restores=not again)
         if not again:
             self.stats.resumed = attempt.resumed
-            self._saved = set()
+        # What is newer belongs to another history: its numbers come again (a new optimizer, an older step restored).
+        self._saved = {step for step in self._saved if again and step <= attempt.step}
         self._open = _Open(attempt, weakref.ref(model), steps)
         # If training dies of an exception, nobody calls end.
         self._closer = weakref.finalize(self, self._open.close)
@@ -93,6 +103,9 @@ class Training:
             self.close()  # the last training was interrupted
         self.open(model)
         attempt, world = self._attempt, self._attempt.world
+        if in_graph and world.in_graph:
+            with self._closing_on_error():
+                require_alike(world, model, named=True)
         self._trained = weakref.ref(model)
 
         # One path on all ranks: it shows in the graph, which must be the same everywhere.
@@ -115,11 +128,11 @@ class Training:
             agreement = self._open.agreement = Agreement(world, hears_sigterm, in_graph)
             capture = self._open.capture = worlds.each(world, make)
             alike = world.size == 1 or len(set(world.gather(capture.fingerprint()))) == 1
+            self._unlike = 0 if alike else _SETTLED
         # Horovod's own callback makes the ranks alike only after the first step; captured before that, they would be mixed.
         self._schedule = Schedule(self._policy, attempt.step, captures=alike, inside=in_graph)
         self._last, self._saves, self._going_on = None, 0, True
         capture.arm(self._schedule.target)
-        self._extras.begin()
 
     def executed(self) -> bool:
         """Hands over what the last execution captured, if it did. Whether training may go on."""
@@ -136,6 +149,8 @@ class Training:
         if captured is not None:
             self._save(captured, lambda: self._saver.collect(captured))
         self._note_passed(done)
+        if self._unlike:
+            self._look_again(step)
         with self._closing_on_error():
             agreed = self._agreement.settle()
         steps = max(1, done.steps)
@@ -154,6 +169,19 @@ class Training:
         if captured in self.stats.steps[-1:]:
             self.stats.blocking.append(time.perf_counter() - begin)
         return self._going_on
+
+    def epoch_ended(self) -> None:
+        """Keras finds the end of data of unknown size by one step more, which fails for want of a batch: but the step is counted.
+        Nothing captures in it, so if it is due it is taken now."""
+        step, schedule = self._steps.now(), self._schedule
+        if self._open.saver is None or step == schedule.step:
+            return
+        done = schedule.ended(step)
+        if done.captured is not None:
+            self._save(step, self._saver.take)
+        self._note_passed(done)
+        if schedule.aim(0):
+            self._capture.arm(schedule.target)
 
     def keep(self) -> None:
         """Keeps the state as it is for the final checkpoint, whatever happens to the model from now on."""
@@ -213,9 +241,14 @@ class Training:
         assert self._open.saver is not None
         return self._open.saver
 
+    def _is_as_opened(self, model: Any) -> bool:
+        """Whether the open attempt still fits: the same optimizer counts, and stands where it stood."""
+        optimizer = self._options.optimizer or getattr(model, "optimizer", None)
+        return self._steps.counts(optimizer) and self._steps.now() == self._attempt.step
+
     def _prepare(self, model: Any, averages_in_graph: bool) -> Steps:
         optimizer = self._options.optimizer or getattr(model, "optimizer", None)
-        refuse(model, optimizer, averages_in_graph)
+        refuse(model, optimizer, averages_in_graph, self._who)
         handoff.load()
         if optimizer is getattr(model, "optimizer", None):
             build_optimizer(model)
@@ -240,6 +273,7 @@ class Training:
     def _open_saver(self) -> None:
         attempt = self._attempt
         worlds.each(attempt.world, self._capture.check_applied)
+        self._capture.forget_unfinished()
         model = self._open.model()
         self._open.saver = Saver(model, self._capture, self._extras, attempt.target, attempt.world, self._options)
         self.stats.nbytes = self._saver.nbytes
@@ -264,6 +298,16 @@ class Training:
             if done.captured is not None:
                 self._fail(_too_often(done.captured, done.missed, done.steps))
             log.warning("the ranks were not alike when training began: step %d is not saved", done.missed)
+
+    def _look_again(self, step: int) -> None:
+        """The ranks were not alike when training began. A step that is captured shows in what; the first one may be far off."""
+        self._unlike -= 1
+        if self._unlike:
+            return
+        prints = self._attempt.world.gather(self._capture.fingerprint())
+        others = [rank for rank, one in enumerate(prints) if one != prints[0]]
+        if others and self._attempt.world.rank == 0:
+            warnings.warn(str(unlike(self._run, step, others)), CheckpointWarning, stacklevel=4)
 
     def _stop(self, step: int, number: int) -> None:
         """All ranks, after the same step: commits it and ends training."""
@@ -347,10 +391,7 @@ class _Open:
 
 def absolute(run: Any) -> str:
     """The run's path, whatever directory the process changes to. ``OptionError`` if it is none."""
-    if not isinstance(run, (str, bytes, os.PathLike)) or not os.fspath(run):
-        todo = 'pass a path, e.g. "runs/nt3"'
-        raise OptionError(where="run=", expected="a directory", found=repr(run), todo=todo)
-    return os.path.abspath(os.fsdecode(run))
+    return os.path.abspath(directory(run))
 
 
 def _too_often(first: int, second: int, steps: int) -> OptionError:

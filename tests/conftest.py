@@ -5,6 +5,17 @@ import pytest
 from tests.support import native
 
 
+def pytest_terminal_summary(terminalreporter):
+    """What the sweeps counted, at the end: nobody sees what a passing test prints. A test hands its line over by
+    ``record_property("points", line)``, which reaches this process from others too."""
+    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)]
+    lines = [text for report in reports for name, text in report.user_properties if name == "points"]
+    if lines:
+        terminalreporter.section("sweeps", sep="-")
+    for line in sorted(lines):
+        terminalreporter.write_line(line)
+
+
 @pytest.fixture(scope="session")
 def testing_library() -> str:
     """Path of the engine whose system calls can be made to fail, delay or kill (built on first use)."""

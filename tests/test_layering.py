@@ -156,6 +156,19 @@ def test_the_engines_includes_go_down_only():
     assert NATIVE and not wrong, "\n".join(wrong)
 
 
+def test_the_engine_calls_the_system_through_its_env_alone():
+    """What the sweeps over every operation don't see they prove nothing about. A thread's priority is no file."""
+    calls = {"fcntl.h", "dirent.h", "sys/stat.h", "sys/mman.h", "sys/uio.h", "sys/vfs.h", "fstream", "filesystem"}
+    free = {"base/posix_env.cc": calls | {"unistd.h"}, "base/thread.cc": {"unistd.h"}}
+    wrong = []
+    for path in NATIVE:
+        mine = str(path.relative_to(ROOT / "native"))
+        used = set(re.findall(r"^\s*#\s*include\s*<([^>]+)>", path.read_text(), re.MULTILINE)) & (calls | {"unistd.h"})
+        if not mine.startswith(("testing/", "fuzz/")) and used - free.get(mine, set()):
+            wrong.append(f"{name(path)} includes {sorted(used)}: only base/posix_env.cc talks to the system")
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize("path", [*PYTHON, *NATIVE], ids=name)
 def test_no_module_is_too_large(path):
     lines = path.read_text().count("\n")

@@ -26,7 +26,7 @@ SITE = FUZZ / "python"
 LOCK = ROOT / "tools" / "fuzz.lock"
 FINDINGS = FUZZ / "findings"
 NATIVE = ("slot", "record", "manifest")
-PYTHON = ("record", "slot", "manifest", "structure", "run")
+PYTHON = ("record", "slot", "manifest", "structure", "run", "config", "extras")
 TARGETS = [*(f"native-{name}" for name in NATIVE), *(f"python-{name}" for name in PYTHON)]
 CLANGS = ("clang++", *(f"clang++-{version}" for version in range(25, 10, -1)))
 PROBE = 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }\n'
@@ -155,12 +155,16 @@ def arguments():
 
 def all_of_it():
     given = arguments()
-    try:
-        commands = prepare(given.targets or TARGETS)
-    except Failure as reason:
-        if not given.if_possible:
-            raise
-        say(f"fuzz: not run: {reason}")
+    commands = {}
+    for kind in ("native", "python"):
+        wanted = [target for target in given.targets or TARGETS if target.startswith(kind)]
+        try:
+            commands |= prepare(wanted)
+        except Failure as reason:
+            if not given.if_possible:
+                raise
+            say(f"fuzz: not run: the {kind} readers: {reason}")
+    if not commands:
         return
     with ThreadPoolExecutor(given.jobs) as pool:
         good = pool.map(lambda item: fuzz(*item, given.runs, given.seconds), commands.items())

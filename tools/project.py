@@ -65,7 +65,7 @@ def run_logged(command, log, advice, env=None, cwd=ROOT, beat=30):
                 code = process.wait(timeout=beat)
                 break
             except subprocess.TimeoutExpired:
-                say(f"      ... {time.monotonic() - begun:.0f} s")
+                say(f"      {path.stem} ... {time.monotonic() - begun:.0f} s")
             except BaseException:
                 process.terminate()
                 process.wait()

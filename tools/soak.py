@@ -1,5 +1,5 @@
-"""Hours of what `make test` does for seconds: kills at random moments, continuous checkpoints with random faults, and a training
-with the engine built with sanitizers. Each part says what it found; the last line is the verdict."""
+"""Hours of what `make test` does for seconds: kills at random moments, continuous checkpoints with random faults, a training with
+the engine built with sanitizers, and one of 20,000 variables. Each part says what it found; the last line is the verdict."""
 
 import argparse
 import os
@@ -15,6 +15,7 @@ from project import BUILD, ROOT, VENV, Failure, environment, main, say
 
 RESULTS = BUILD / "soak"
 ROUNDS = 500  # kills of rank processes; real trainings get a tenth
+VARIABLES = 20_000
 PYTHON = VENV / "bin" / "python"
 STEPS, EVERY = 40, 2
 
@@ -34,6 +35,12 @@ def kills(test, rounds):
         return step(f"{rounds} kills, {test}", command, environment(DEEPFREEZE_TEST_ROUNDS=rounds))
 
     return run
+
+
+def many_variables():
+    """Minutes, which TensorFlow needs to make and trace them."""
+    command = [PYTHON, "-m", "pytest", "-q", ROOT / "tests" / "trainings" / "test_models.py", "-k", "many_variables"]
+    return step(f"{VARIABLES} variables", command, environment(DEEPFREEZE_TEST_VARIABLES=VARIABLES))
 
 
 def continuous(hours, json, png):
@@ -123,6 +130,7 @@ def soak():
         "kills of rank processes": kills("crash/test_random_kills.py", args.rounds),
         "kills of real training": kills("horovod/test_kills.py", max(1, args.rounds // 10)),
         "training under sanitizers": sanitized,
+        "very many variables": many_variables,
         "continuous checkpoints": continuous(args.hours, args.json, args.png),
     }
     begun = time.monotonic()

@@ -21,6 +21,7 @@ TESTS = [
     "freeze",
     "test_callback.py",
     "thaw/test_read.py",
+    "thaw/test_versions.py",
     "horovod/test_ranks.py",
     "horovod/test_trainings.py",
     "horovod/test_agreement.py::test_a_sigterm_to_any_rank_commits_the_step_at_hand_and_ends_all_ranks_cleanly",

@@ -22,13 +22,16 @@ formats, by the suffix of PATH:
                  states and rank 0's random seeds; run, step and framework in its metadata
   .keras         a whole model for keras.saving.load_model; for jobs that ran with
                  deepfreeze.Checkpoint(save_config=True)
+A checkpoint of layout plain-h5 (`deepfreeze show` says it), which Keras can't load, goes to
+.safetensors alone.
 
 Every byte is checked against its checksum on the way. PATH is there only when all of it is right
 and on the disk: what is interrupted, or finds damage, leaves what was there before.
 
 exit codes:
   0  PATH is written
-  1  the checkpoint is damaged, or there is none; PATH can't be written, or is taken
+  1  the checkpoint is damaged, or there is none, or can't be had in this format; PATH can't be
+     written, or is taken
   2  the command line is wrong
 
 examples:

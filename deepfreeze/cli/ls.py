@@ -7,25 +7,38 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
 
+from deepfreeze.cli import command
+from deepfreeze.cli.output import line, table
 from deepfreeze.cli.target import target
 from deepfreeze.core import names
 from deepfreeze.core.run import Run
 from deepfreeze.thaw.locate import CheckpointInfo, checkpoints, choose, describe
 
 _MOVED = f"damaged, moved to {names.DAMAGED_DIR}/"
+_MORE = f"""
+What does not count is named below the table: steps without a valid manifest, steps that a job has
+moved to {names.DAMAGED_DIR}/, and unfinished ones. No value is read: `deepfreeze verify` checks those.
+
+exit codes:
+  0  listed
+  1  there is no checkpoint, or no such run
+  2  the command line is wrong
+
+examples:
+  deepfreeze ls runs/nt3                          all checkpoints of the run
+  deepfreeze ls runs/nt3@40                       is this one there?
+  deepfreeze ls runs/nt3 --json                   everything known of each, for a program
+"""
 
 
 def add_parser(commands: Any) -> None:
     """Adds the subcommand to argparse's ``commands``."""
-    text = "Lists a run's checkpoints, oldest first: those that can be restored. Exit code 1 if there is none."
-    parser = commands.add_parser("ls", help="list the checkpoints of a run", description=text)
+    text = """Lists a run's checkpoints, oldest first: those that can be restored, with their sizes, how many ranks wrote them, and
+    when."""
+    parser = command.add(commands, "ls", run, short="list the checkpoints of a run", text=text, more=_MORE)
     parser.add_argument("target", metavar="RUN[@STEP]", type=target, help="a run, or one of its checkpoints")
-    parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
-    parser.set_defaults(run_command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -36,20 +49,18 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps([as_json(info) for info in found], indent=2))
         return 0 if found else 1
-    console = Console()
     if found:
-        console.print(_table(found))
+        table((">step", ">size", ">ranks", "state", "level", "committed (UTC)", "written by"), list(map(_row, found)))
     else:
-        console.print(f"{path}: no checkpoint yet", markup=False, highlight=False, soft_wrap=True)
+        line(f"{path}: no checkpoint yet")
     if opened.parent is not None:
-        console.print(f"seeded from: {opened.parent}", markup=False, highlight=False, soft_wrap=True)
+        line(f"seeded from: {opened.parent}")
     rest = [s for s in opened.step_dirs() if s not in {info.step for info in found}] if step is None else []
     moved = [s for s, _ in opened.damaged()] if step is None else []
     unfinished = sorted({s for s, _ in opened.partials()}) if step is None else []
     for what, steps in (("damaged, not counted", rest), (_MOVED, moved), ("unfinished", unfinished)):
         if steps:
-            text = f"{what}: step {', '.join(map(str, steps))}"
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            line(f"{what}: step {', '.join(map(str, steps))}")
     return 0 if found else 1
 
 
@@ -62,16 +73,7 @@ def _level(info: CheckpointInfo) -> str:
     return f"{info.level}, ranks differed" if info.diverged else info.level
 
 
-def _table(found: list[CheckpointInfo]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("step", "size", "ranks"):
-        table.add_column(name, justify="right")
-    for name in ("state", "level", "committed (UTC)", "written by"):
-        table.add_column(name)
-    for info in found:
-        writer = f"{info.framework['api']} {info.framework['keras']}" if info.framework else "?"
-        time = info.created.replace("T", " ").rstrip("Z")
-        table.add_row(
-            str(info.step), decimal(info.nbytes), str(info.world_size), info.state, _level(info), time, writer
-        )
-    return table
+def _row(info: CheckpointInfo) -> tuple[str, ...]:
+    writer = f"{info.framework['api']} {info.framework['keras']}" if info.framework else "?"
+    time = info.created.replace("T", " ").rstrip("Z")
+    return (str(info.step), decimal(info.nbytes), str(info.world_size), info.state, _level(info), time, writer)

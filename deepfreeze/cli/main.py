@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 
-from deepfreeze.cli import diff, export, ls, prune, show, verify
 from deepfreeze.core.errors import Error
+
+try:
+    from deepfreeze.cli import diff, export, ls, prune, show, verify
+except ModuleNotFoundError as error:
+    if (error.name or "").split(".")[0] != "rich":
+        raise
+    # All else in the package does without it; and this module is a program's beginning.
+    raise SystemExit(
+        "deepfreeze: the command line: expected the Python package rich, for its tables; found none. Install it (pip install "
+        "rich), or use deepfreeze.checkpoints, read, export and the like in Python, which do without."
+    ) from None
 
 _EPILOG = """\
 RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40);
@@ -19,6 +30,8 @@ exit codes:
   1  a checkpoint is damaged, or there is none; or a command could not do what it was asked for
   2  the command line is wrong
   3  diff --exit-code: the checkpoints differ
+  130  interrupted (Ctrl-C): no file is left half written; what prune has deleted is deleted
+Where the output's reader goes away (| head), the command ends there, with 1: not all of it was said.
 
 examples:
   deepfreeze ls runs/nt3                                what there is
@@ -46,6 +59,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code (argparse exits with 2 by itself)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path may have bytes that are no UTF-8
     arguments = parser().parse_args(argv)
     try:
         code: int = arguments.run_command(arguments)

@@ -16,13 +16,17 @@ from deepfreeze.cli.ls import as_json
 from deepfreeze.cli.output import line, table
 from deepfreeze.cli.target import target
 from deepfreeze.core.run import Run
-from deepfreeze.core.structure import Placed
+from deepfreeze.core.structure import KERAS_H5, PLAIN_H5, Placed
 from deepfreeze.core.tensors import PER_RANK
 from deepfreeze.thaw.locate import CheckpointInfo, choose, describe
 from deepfreeze.thaw.shares import Share, Shares
 
 _LISTED = 50  # more tensors than that are summed up, unless asked for
 _RANKS = 4  # as many are named in a cell
+_LAYOUTS = {
+    KERAS_H5: f"{KERAS_H5}, which stock Keras loads",
+    PLAIN_H5: f"{PLAIN_H5}, every variable as it is: deepfreeze.restore loads it, stock Keras can't",
+}
 _MORE = f"""
 The last column says which rank wrote which bytes of a tensor: 0[0:8192] is rank 0, its first 8192
 bytes. A checkpoint of more than {_LISTED} tensors is summed up by the parts of the model; --tensor '*'
@@ -98,6 +102,7 @@ def _print(opened: Run, info: CheckpointInfo, shares: Shares, tensors: Sequence[
         ("step", str(info.step)),
         ("committed", f"{_time(info.created)} by attempt {info.attempt}"),
         ("model file", f"{shares.path}, {decimal(shares.file_size)}"),
+        ("layout", _LAYOUTS.get(info.layout, info.layout)),
         ("state", info.state),
         ("written by", " ".join(f"{key} {value}" for key, value in _framework(info))),
     ]

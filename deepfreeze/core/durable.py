@@ -6,11 +6,13 @@ power failure, and would bring back what was just moved away.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from deepfreeze.core import names
 from deepfreeze.core.errors import CorruptError, Error, RunError
@@ -21,6 +23,9 @@ FILE_MODE = 0o664
 DIRECTORY_MODE = 0o775
 # What disks and file systems say of bytes that they have lost.
 _LOST = (errno.EIO, errno.EBADMSG, errno.EUCLEAN)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+# What file systems say to a call that they don't have.
+_LACKING = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 def sync_dir(path: Path) -> None:
@@ -37,24 +42,41 @@ def write(path: Path, data: bytes) -> None:
     with open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, FILE_MODE)) as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        _named("fsync", os.fsync, file.fileno())
 
 
 def replace(path: Path, data: bytes) -> None:
     """As ``write``, in place of what is there; whoever looks sees the old bytes or the new ones. OSError if refused."""
     temporary = path.parent / names.temporary(path.name)
-    write(temporary, data)
-    os.replace(temporary, path)
+    try:
+        write(temporary, data)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
     sync_dir(path.parent)
 
 
 def probe(folder: Path) -> None:
-    """OSError unless files can be written there. A write and not os.access(): that one ignores read-only mounts on some systems,
-    and root passes every bit."""
-    with tempfile.TemporaryFile(dir=folder) as file:
-        file.write(b"\0")
-        file.flush()
-        os.fsync(file.fileno())
+    """OSError, naming the call, unless a file can be written there, renamed, and its name made durable: what a commit does.
+    A write and not os.access(): that one ignores read-only mounts on some systems, and root passes every bit."""
+    before, after = (folder / names.temporary(f"{names.RUN_FILE}.{names.new_id()}") for _ in range(2))
+    try:
+        write(before, b"\0")
+        _named("rename", os.rename, before, after)
+        _named("fsync of a directory", sync_dir, folder)
+    finally:
+        for path in (before, after):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _named(what: str, call: Callable[..., Any], *arguments: Any) -> None:
+    try:
+        call(*arguments)
+    except OSError as error:
+        raise OSError(error.errno, f"{what}: {error.strerror or error}") from error
 
 
 def delete(path: Path) -> None:
@@ -67,6 +89,10 @@ def delete(path: Path) -> None:
 def refused(path: Path, error: OSError) -> RunError:
     """What to raise for a change that the system did not make."""
     todo = "check permissions, quota, free space and whether the file system is mounted read-only"
+    if error.errno in _FULL:
+        todo = "free space there, or ask for a larger quota, or choose another directory"
+    elif error.errno in _LACKING:
+        todo = "choose a directory on another file system: checkpoints are committed by rename and fsync"
     found = error.strerror or str(error)
     return RunError(where=path, expected="a directory that can be read and written", found=found, todo=todo)
 

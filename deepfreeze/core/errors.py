@@ -21,7 +21,9 @@ class Error(Exception):
         self.expected = expected
         self.found = found
         self.todo = todo
-        super().__init__(f"{self.where}: expected {expected}; found {found}. {todo[:1].upper()}{todo[1:]}.")
+        text = f"{self.where}: expected {expected}; found {found}. {todo[:1].upper()}{todo[1:]}."
+        # A path may have bytes that are no UTF-8, and a message must not fail where it is printed.
+        super().__init__(text.encode("utf-8", "backslashreplace").decode())
 
     def __reduce__(self) -> tuple:
         # Exceptions travel between ranks; the default would call __init__ without its keywords.
@@ -50,6 +52,10 @@ class NotFoundError(RunError, LookupError):
 
 class CorruptError(Error):
     """A file's bytes contradict their checksum, their size or the format."""
+
+
+class NewerError(CorruptError):
+    """A newer version of DeepFreeze wrote the file: it is whole, not understood, and never to be cleared or passed by."""
 
 
 class StructureError(Error, ValueError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from deepfreeze.core.tensors import PER_RANK, TensorSpec
 
 NAME = "deepfreeze/extra"
 PATH = "extra/0"
+# The key of what tf.random.set_seed sets, beside the generators' own.
+_SEED = "tensorflow_seed"
 # Room to grow into: a record's private part has one size for all checkpoints of an attempt.
 _SPARE = 1 << 16
 
@@ -37,7 +39,6 @@ class Extras:
                 raise OptionError(where=f"extra[{name!r}]", expected=expected, found=found, todo=todo)
         self._rng = rng == "all"
         self._capacity = 0
-        self._set_again: Callable[[], None] = lambda: None
 
     def __bool__(self) -> bool:
         return bool(self._objects) or self._rng
@@ -63,14 +64,10 @@ class Extras:
             )
         return data.ljust(self._capacity, b"\0")
 
-    def begin(self) -> None:
-        """Once more, right before the first step: starting to train has drawn numbers since."""
-        set_again, self._set_again = self._set_again, lambda: None
-        set_again()
-
     def load(self, data: bytes, where: object, new_rank: int | None) -> None:
-        """Gives the states back. ``new_rank``: for a rank that the writing job did not have, which gets rank 0's states; its
-        generators get seeds of their own, drawn from rank 0's states. ``CorruptError`` if ``data`` is no such thing."""
+        """Gives the states back; what is drawn from now on is drawn from there. ``new_rank``: for a rank that the writing job did
+        not have, which gets rank 0's states; its generators get seeds of their own, drawn from rank 0's states.
+        ``CorruptError`` if ``data`` is no such thing."""
         tree = state_tree.decode(data, where)
         if not isinstance(tree, dict) or not all(isinstance(tree.get(part), dict) for part in ("objects", "rng")):
             found = "something else"
@@ -80,19 +77,14 @@ class Extras:
                 self._objects[name].load_state_dict(state)
         if self._rng and tree["rng"]:
             entropy = np.frombuffer(data[: len(data) // 4 * 4], "<u4").tolist()
-
-            def set_again() -> None:
+            try:
                 if new_rank is None:
                     _set_generators(tree["rng"])
                 else:
                     _seed_generators(np.random.SeedSequence(entropy, spawn_key=(new_rank,)))
-
-            try:
-                set_again()
             except (KeyError, TypeError, ValueError) as error:
                 expected = "states of random number generators"
                 raise CorruptError(where=where, expected=expected, found=str(error), todo=DAMAGED) from None
-            self._set_again = set_again
 
     def _encoded(self) -> bytes:
         states = {name: thing.state_dict() for name, thing in self._objects.items()}
@@ -106,6 +98,9 @@ def _generators() -> dict[str, Any]:
     found: dict[str, Any] = {"python": random.getstate(), "numpy": (kind, keys, place, has_gauss, gauss)}
     for name, variable in _framework_generators().items():
         found[name] = variable.numpy()
+    context = _seeded_context()
+    if context is not None:
+        found[_SEED] = (int(context._seed), context._rng.getstate())
     return found
 
 
@@ -116,16 +111,33 @@ def _set_generators(states: dict[str, Any]) -> None:
     for name, variable in _framework_generators().items():
         if name in states:
             variable.assign(states[name])
+    if _SEED in states and "tensorflow" in sys.modules:
+        seed, state = states[_SEED]
+        sys.modules["tensorflow"].random.set_seed(seed)
+        context = _seeded_context()
+        if context is not None:
+            context._rng.setstate(state)
 
 
 def _seed_generators(sequence: np.random.SeedSequence) -> None:
-    words = sequence.generate_state(8)  # of 32 bits
+    words = sequence.generate_state(9)  # of 32 bits
     random.seed(int(words[0]))
     np.random.seed(words[1:2])
     for n, variable in enumerate(_framework_generators().values()):
         own = variable.numpy()
         own.flat[:] = words[2 + 3 * n : 2 + 3 * n + own.size] >> 1  # key, or seed, and counter; they may be signed
         variable.assign(own)
+    if _seeded_context() is not None:
+        sys.modules["tensorflow"].random.set_seed(int(words[8]))
+
+
+def _seeded_context() -> Any:
+    """TensorFlow's own object with the seed of ``tf.random.set_seed`` and the generator behind it, from which operations without
+    a seed get theirs; None if no seed was set. Setting it is public, asking for it is not."""
+    module: Any = sys.modules.get("tensorflow.python.eager.context")
+    context = module.context() if module is not None else None
+    known = getattr(context, "_seed", None) is not None and hasattr(context, "_rng")
+    return context if known else None
 
 
 def _framework_generators() -> dict[str, Any]:

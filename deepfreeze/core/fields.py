@@ -10,7 +10,7 @@ import stat
 from datetime import datetime
 from typing import Any, NoReturn
 
-from deepfreeze.core.errors import CorruptError
+from deepfreeze.core.errors import CorruptError, NewerError
 
 MAX_INT = 2**63 - 1
 _TIME = re.compile(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
@@ -89,9 +89,9 @@ class Fields:
             raise self.error(f"{what or 'the file'} to be an object", type(value).__name__)
         self._value: dict[str, Any] = value
 
-    def error(self, expected: str, found: str, todo: str = DAMAGED) -> CorruptError:
+    def error(self, expected: str, found: str) -> CorruptError:
         """The error to raise when ``found`` is not ``expected``."""
-        return CorruptError(where=self.where, expected=expected, found=found, todo=todo)
+        return CorruptError(where=self.where, expected=expected, found=found, todo=DAMAGED)
 
     def keys(self, *names: str, ordered: bool = False) -> None:
         """Exactly these keys, in this order if ``ordered``."""
@@ -102,7 +102,8 @@ class Fields:
     def version(self, known: int) -> None:
         """Member ``format`` must be ``known``."""
         if self.integer("format") != known:
-            raise self.error(f"format {known}", f"format {self._value['format']}", UPGRADE)
+            found = f"format {self._value['format']}"
+            raise NewerError(where=self.where, expected=f"format {known}", found=found, todo=UPGRADE)
 
     def integer(self, key: str, low: int = 0, high: int = MAX_INT) -> int:
         """An integer within [low, high]; a bool or 1.0 is none."""

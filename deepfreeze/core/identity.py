@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -10,9 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
-
-from deepfreeze.core import durable, names
+from deepfreeze.core import crc32c, durable, names
 from deepfreeze.core.errors import CorruptError, NotFoundError
 from deepfreeze.core.fields import Fields, parse_object, read_small
 from deepfreeze.core.lineage import Parent
@@ -38,14 +37,14 @@ class Identity:
         if self.parent is not None:
             value["parent"] = self.parent.to_json()
         text = json.dumps(value).removesuffix("}").encode()
-        return text + f', "crc32c": "{google_crc32c.value(text):08x}"}}\n'.encode()
+        return text + f', "crc32c": "{crc32c.value(text):08x}"}}\n'.encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, file: Path) -> Identity:
         """Parses the file's bytes. CorruptError if they are damaged."""
         # Runs made before there was a checksum have none.
         tail = _LAST_KEY.search(data, max(0, len(data) - 32))
-        actual = google_crc32c.value(data[: tail.start()]) if tail else 0
+        actual = crc32c.value(data[: tail.start()]) if tail else 0
         if tail and int(tail[1], 16) != actual:
             expected = f"CRC32C {tail[1].decode()} of bytes 0 to {tail.start()}"
             raise CorruptError(where=file, expected=expected, found=f"{actual:08x}", todo=_LOST)
@@ -86,14 +85,17 @@ def make(root: Path) -> None:
     run_id = names.new_id()
     # Two jobs may start in one new directory at once. The run has the id that was linked first, for both of them.
     temporary = root / names.temporary(f"{names.RUN_FILE}.{run_id}")
-    durable.write(temporary, Identity(run_id, utc_now()).to_bytes())
     try:
-        os.link(temporary, target)
-    except FileExistsError:
-        pass
-    except OSError:
-        os.replace(temporary, target)  # a file system without hard links
-    temporary.unlink(missing_ok=True)
+        durable.write(temporary, Identity(run_id, utc_now()).to_bytes())
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            pass
+        except OSError:
+            os.replace(temporary, target)  # a file system without hard links
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
     durable.sync_dir(root)
 
 

@@ -67,7 +67,7 @@ def optimizers(model: Any) -> dict[str, Any]:
 
 def is_optimizer(thing: Any) -> bool:
     """Whether it is an optimizer of either Keras."""
-    return hasattr(thing, "iterations") and hasattr(thing, "apply_gradients")
+    return not isinstance(thing, type) and hasattr(thing, "iterations") and hasattr(thing, "apply_gradients")
 
 
 def optimizer_variables(optimizer: Any) -> list[Any]:
@@ -77,8 +77,11 @@ def optimizer_variables(optimizer: Any) -> list[Any]:
 
 
 def is_built(optimizer: Any) -> bool:
-    """Whether it has its variables. (The legacy ones of Keras 2 don't say.)"""
-    return bool(getattr(optimizer, "built", False) or getattr(optimizer, "_built", False))
+    """Whether it has its variables. (The legacy ones of Keras 2 don't say; of tf_keras's loss scales the one inside does.)"""
+    if getattr(optimizer, "built", False) or getattr(optimizer, "_built", False):
+        return True
+    inner = getattr(optimizer, "inner_optimizer", None)
+    return inner is not None and is_built(inner)
 
 
 def build_optimizer(model: Any) -> None:

@@ -24,6 +24,7 @@ import numpy as np
 from deepfreeze.core import plain_probe
 from deepfreeze.core.errors import UnsupportedError
 from deepfreeze.core.keras_model import optimizer_variables, optimizers, saveables, seeds, tf_variable, variable_name
+from deepfreeze.core.structure import KERAS_H5, PLAIN_H5
 from deepfreeze.core.tensors import DTYPES, PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
 
 log = logging.getLogger("deepfreeze")
@@ -35,6 +36,7 @@ class _Transformed(UnsupportedError):
 
 # Tokens are stored as int64 scalars from here on: far from any count that a model would store itself.
 _FIRST_TOKEN = 0x0DF0_0000_0000
+_PIECE = 1 << 20  # bytes compared at a time: what numpy makes of them stays in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -49,35 +51,48 @@ class Slot:
 
 @dataclass(frozen=True)
 class Probe:
-    """What a model saves: ``slots``, datasets by path, then seeds; and the ``template`` file's bytes (tokens for values)."""
+    """What a model saves: ``slots``, datasets by path, then seeds; the ``template`` file's bytes (tokens for values); and whose
+    ``layout`` that file has (see ``core/structure``)."""
 
     slots: tuple[Slot, ...]
     template: bytes
+    layout: str
 
 
 def probe(model: Any, state: str = "full") -> list[Slot]:
     """The model's datasets, sorted by path. ``state="weights"`` leaves the optimizer out. See ``probe_file``."""
-    return list(probe_file(model, state).slots)
+    return list(_probe(model, state)[0].slots)
 
 
 def probe_file(model: Any, state: str = "full") -> Probe:
     """Maps every dataset of ``model.save_weights()`` to its variable.
 
-    Where an object stores something else than its variables' values, all variables are saved by name instead, with a warning in
-    the log. ``UnsupportedError`` for a variable that is no plain tensor.
+    Where an object stores something else than its variables' values, all variables are saved as they are instead, with a warning
+    in the log. ``UnsupportedError`` for a variable that is no plain tensor.
     """
+    found, reason = _probe(model, state)
+    if reason is not None:
+        log.warning(
+            "%s The file has all variables as they are instead (layout %s): stock Keras can't load it, deepfreeze.restore can, "
+            "and deepfreeze.export writes .safetensors",
+            reason,
+            found.layout,
+        )
+    return found
+
+
+def _probe(model: Any, state: str) -> tuple[Probe, _Transformed | None]:
+    """The probe, and what kept a Keras model from its own layout."""
+    reason = None
     if hasattr(model, "save_weights"):
         try:
             variables, template = _probe_keras(model, state)
+            layout = KERAS_H5
         except _Transformed as error:
-            log.warning(
-                "%s. The file has all variables as they are instead: stock Keras can't load it, deepfreeze.restore can",
-                error,
-            )
-            variables, template = plain_probe.of_model(model, state), None
+            variables, layout, reason = plain_probe.of_model(model, state), PLAIN_H5, error
     else:
-        variables, template = plain_probe.of_module(model, state), None
-    if template is None:
+        variables, layout = plain_probe.of_module(model, state), PLAIN_H5
+    if layout == PLAIN_H5:
         template = plain_probe.template(list(variables), _FIRST_TOKEN)
     trained = {id(v) for v in model.trainable_variables}
     trained |= {id(v) for optimizer in optimizers(model).values() for v in optimizer_variables(optimizer)}
@@ -91,7 +106,7 @@ def probe_file(model: Any, state: str = "full") -> Probe:
     own = [(name, v) for name, v in seeds(model) if id(v) not in saved and state == "full"]
     for n, (name, variable) in enumerate(own):
         slots.append(Slot(f"seeds/{n}", variable, _spec(_unique(name, names), variable, PER_RANK)))
-    return Probe(tuple(slots), template)
+    return Probe(tuple(slots), template, layout), reason
 
 
 def _probe_keras(model: Any, state: str) -> tuple[dict[str, Any], bytes]:
@@ -168,8 +183,20 @@ def _without_nested(owner: Any, variables: list[Any]) -> list[Any]:
 
 
 def _same(variable: Any, array: Any) -> bool:
-    value, stored = np.asarray(tf_variable(variable)), np.asarray(array)
-    return value.dtype == stored.dtype and value.shape == stored.shape and value.tobytes() == stored.tobytes()
+    value, stored = _value(variable), np.asarray(array)
+    if value.dtype != stored.dtype or value.shape != stored.shape:
+        return False
+    mine, theirs = (np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (value, stored))
+    return all(np.array_equal(mine[n : n + _PIECE], theirs[n : n + _PIECE]) for n in range(0, len(mine), _PIECE))
+
+
+def _value(variable: Any) -> np.ndarray:
+    """A variable's value, not copied where the framework lends its memory: an optimizer may be larger than what is free."""
+    tensor = tf_variable(variable).value()
+    try:
+        return np.asarray(memoryview(tensor))
+    except (BufferError, TypeError, ValueError):  # bfloat16, or not in host memory
+        return np.asarray(tensor)
 
 
 def _read_tokens(file: str) -> dict[str, int]:

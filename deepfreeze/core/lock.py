@@ -57,12 +57,12 @@ class Lock:
         ``world_size`` is the caller's, for the advice. LockedError names the holder's host, pid and since when;
         RunError if the lock file can't be opened, or is no file of its own.
         """
-        path = Path(run_path) / names.LOCK_FILE
+        path = Path(os.fsdecode(run_path)) / names.LOCK_FILE
         with _guard:
             cls._refuse_own(path, world_size)
             fd = _open(path)
             try:
-                holder = _take(fd, Path(run_path), world_size)
+                holder = _take(fd, path.parent, world_size)
                 status = os.fstat(fd)
             except BaseException:
                 os.close(fd)

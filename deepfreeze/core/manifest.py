@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import google_crc32c
-
+from deepfreeze.core import crc32c
 from deepfreeze.core.errors import CorruptError
 from deepfreeze.core.fields import DAMAGED, Fields, parse_object, read_small
 from deepfreeze.core.record import EXTENT, MAX_RECORD, RECORD_HEADER
@@ -74,7 +73,7 @@ class Manifest:
         tail = _LAST_LINE.search(data, max(0, len(data) - 64))
         if tail is None:
             raise CorruptError(where=where, expected="a last line with the CRC32C", found="none", todo=DAMAGED)
-        claimed, actual = int(tail[1], 16), google_crc32c.value(data[: tail.start()])
+        claimed, actual = int(tail[1], 16), crc32c.value(data[: tail.start()])
         if claimed != actual:
             raise CorruptError(where=where, expected=f"CRC32C {claimed:08x}", found=f"{actual:08x}", todo=DAMAGED)
         if len(data) > MAX_MANIFEST:

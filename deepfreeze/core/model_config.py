@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import google_crc32c
-
+from deepfreeze.core import crc32c
 from deepfreeze.core.errors import CorruptError, UnsupportedError
 from deepfreeze.core.fields import DAMAGED, Fields, parse_object
 from deepfreeze.core.keras_model import optimizers, saveables
@@ -45,7 +44,7 @@ class ModelConfig:
         """The configuration file's bytes. ValueError if JSON can't say it."""
         head = json.dumps({"format": FORMAT, "run_id": self.run_id, "attempt": self.attempt})
         body = f'{head.removesuffix("}")}, "config": {self.text}'.encode()
-        return body + f', "crc32c": "{google_crc32c.value(body):08x}"}}\n'.encode()
+        return body + f', "crc32c": "{crc32c.value(body):08x}"}}\n'.encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, where: object) -> ModelConfig:
@@ -57,7 +56,7 @@ class ModelConfig:
         tail = _LAST_KEY.search(data, max(0, len(data) - 32))
         if tail is None:
             raise CorruptError(where=where, expected="a CRC32C as the last key", found="none", todo=DAMAGED)
-        claimed, actual = int(tail[1], 16), google_crc32c.value(data[: tail.start()])
+        claimed, actual = int(tail[1], 16), crc32c.value(data[: tail.start()])
         if claimed != actual:
             raise CorruptError(where=where, expected=f"CRC32C {claimed:08x}", found=f"{actual:08x}", todo=DAMAGED)
         top = Fields(parse_object(data, where), where)

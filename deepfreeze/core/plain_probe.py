@@ -1,5 +1,5 @@
 """The file of what Keras can't save as it is: one dataset for each variable. For a ``tf.Module`` under the names of the attributes
-that lead to it; for a Keras model whose layers transform what they save (LoRA, quantisation), under ``variables`` by number. The
+that lead to it; for a Keras model whose layers transform what they save (LoRA), under ``variables`` by number. The
 optimizers' variables are under ``optimizer/vars`` by number, as Keras has them.
 
 Uses the objects' own methods, imports no TensorFlow.

@@ -9,10 +9,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-import google_crc32c
 import numpy as np
 
-from deepfreeze.core.errors import CorruptError
+from deepfreeze.core import crc32c
+from deepfreeze.core.errors import CorruptError, NewerError
 from deepfreeze.core.fields import DAMAGED, MAX_INT, UPGRADE
 from deepfreeze.core.names import MAX_STEP
 
@@ -122,7 +122,7 @@ class SlotHeader:
         """The table's bytes as an array of dtype ``SLOT_EXTENT``. CorruptError if they contradict the header."""
         if len(data) != SLOT_EXTENT.itemsize * self.extents:
             raise _error(where, f"a table of {self.extents} extents", f"{len(data)} bytes")
-        actual = google_crc32c.value(bytes(data))
+        actual = crc32c.value(bytes(data))
         if actual != self.table_crc32c:
             raise _error(where, f"table CRC32C {self.table_crc32c:08x}", f"{actual:08x}")
         table = np.frombuffer(bytes(data), dtype=SLOT_EXTENT)
@@ -144,11 +144,11 @@ def _check_prefix(data: bytes, magic: bytes, header: int, where: object) -> int:
     if found != magic:
         raise _error(where, f"a file that begins with {magic!r}", f"{found!r}")
     # Before the version: damage must not pass for a newer format, and its place is the same in every version.
-    crc, actual = int.from_bytes(data[-4:], "little"), google_crc32c.value(bytes(data[:-4]))
+    crc, actual = int.from_bytes(data[-4:], "little"), crc32c.value(bytes(data[:-4]))
     if crc != actual:
         raise _error(where, f"CRC32C {crc:08x}", f"{actual:08x}")
     if version != VERSION:
-        raise _error(where, f"version {VERSION}", f"version {version}", UPGRADE)
+        raise NewerError(where=where, expected=f"version {VERSION}", found=f"version {version}", todo=UPGRADE)
     if size != header:
         raise _error(where, f"a header of {header} bytes", f"{size}")
     return crc
@@ -173,5 +173,5 @@ def _check_extents(extents: np.ndarray, file_size: int, where: object) -> None:
         raise _error(where, "extents sorted by offset, without overlap", "others")
 
 
-def _error(where: object, expected: str, found: str, todo: str = DAMAGED) -> CorruptError:
-    return CorruptError(where=where, expected=expected, found=found, todo=todo)
+def _error(where: object, expected: str, found: str) -> CorruptError:
+    return CorruptError(where=where, expected=expected, found=found, todo=DAMAGED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
@@ -10,8 +11,8 @@ from pathlib import Path
 
 from deepfreeze.core import durable, identity, names
 from deepfreeze.core.durable import DIRECTORY_MODE, refused, sync_dir, unreadable
-from deepfreeze.core.errors import CorruptError, Error, NotFoundError, RunError
-from deepfreeze.core.fields import DAMAGED, UPGRADE, read_small
+from deepfreeze.core.errors import CorruptError, Error, NewerError, NotFoundError, OptionError, RunError
+from deepfreeze.core.fields import DAMAGED, read_small
 from deepfreeze.core.identity import Identity
 from deepfreeze.core.lineage import Parent
 from deepfreeze.core.manifest import Manifest
@@ -23,6 +24,30 @@ _STRUCTURE = (
     "another run of the same program, where it has the same name"
 )
 _CONFIG = "train with Checkpoint(save_config=True), or build the model in your program and load an exported .weights.h5"
+
+
+# Below the run: the longest name of a file that is being written there.
+_DEEPEST = "/".join(
+    ["", names.partial_dir(names.MAX_STEP, "0" * 32), names.temporary(names.record_file(names.MAX_RANK))]
+)
+
+
+def directory(run: str | bytes | os.PathLike) -> Path:
+    """A run's path as it was given. ``OptionError`` for what no directory can be called."""
+    if isinstance(run, (str, bytes, os.PathLike)):
+        text = os.fsdecode(run)
+        if text and "\0" not in text:
+            return Path(text)
+    todo = 'pass a path, e.g. "runs/nt3"'
+    raise OptionError(where="run=", expected="a directory", found=repr(run)[:200], todo=todo)
+
+
+def _refuse_too_long(root: Path) -> None:
+    """A run whose own path fits, and those of its files don't, would fail with its first checkpoint."""
+    nbytes, most = len(os.fsencode(root.absolute())), os.pathconf("/", "PC_PATH_MAX") - 1 - len(_DEEPEST)
+    if nbytes > most:
+        expected, found = f"a path of at most {most} bytes", f"{nbytes} bytes, which leaves too little for its files"
+        raise RunError(where=root, expected=expected, found=found, todo="choose a shorter path")
 
 
 @dataclass(frozen=True)
@@ -37,19 +62,23 @@ class Run:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Run:
-        """Opens a run for reading. NotFoundError if it is none, CorruptError if its run.json is damaged."""
-        root = Path(path)
+        """Opens a run for reading. OptionError if it is no path, NotFoundError if it is no run, CorruptError if its run.json is
+        damaged."""
+        root = directory(path)
         found = identity.read(root)
         return cls(root, found.run_id, found.created, found.parent)
 
     @classmethod
     def open_for_writing(cls, path: str | os.PathLike[str]) -> Run:
-        """Opens a run, and makes it if need be. RunError if it has no parent, is a file, or can't be written, CorruptError
-        if its run.json is damaged, or gone though there are checkpoints."""
-        root = Path(path)
+        """Opens a run, and makes it if need be. RunError if it has no parent, is a file, can't be written, or has too long a
+        path, CorruptError if its run.json is damaged, or gone though there are checkpoints. A directory that was made here is
+        removed again if it can't be used."""
+        root = directory(path)
+        _refuse_too_long(root)
+        made = False
         try:
             root.mkdir(DIRECTORY_MODE)
-            sync_dir(root.absolute().parent)
+            made = True
         except FileExistsError:
             if not root.is_dir():
                 todo = "choose another path, or move that file away"
@@ -61,9 +90,14 @@ class Run:
         except OSError as error:
             raise refused(root, error) from error
         try:
+            if made:
+                sync_dir(root.absolute().parent)
             durable.probe(root)
             identity.make(root)
         except OSError as error:
+            if made:
+                with contextlib.suppress(OSError):
+                    root.rmdir()
             raise refused(root, error) from error
         return cls.open(root)
 
@@ -80,8 +114,15 @@ class Run:
         return replace(self, parent=parent)
 
     def step_path(self, step: int) -> Path:
-        """Where the committed checkpoint of ``step`` is, if there is one."""
-        return self.path / names.step_dir(step)
+        """Where the committed checkpoint of ``step`` is, if there is one. OptionError if there can be no such step."""
+        try:
+            return self.path / names.step_dir(step)
+        except (TypeError, ValueError):
+            expected, todo = (
+                f"a whole number from 0 to {names.MAX_STEP}",
+                "pass a step that deepfreeze.checkpoints lists",
+            )
+            raise OptionError(where="step=", expected=expected, found=repr(step)[:200], todo=todo) from None
 
     def partial_path(self, step: int, attempt: str) -> Path:
         """Where ``attempt`` writes the checkpoint of ``step``."""
@@ -129,9 +170,9 @@ class Run:
                 self.manifest(step)
             except NotFoundError:
                 continue  # deleted since it was listed
+            except NewerError:
+                raise
             except CorruptError as error:
-                if error.todo == UPGRADE:  # its checksum is right
-                    raise
                 found[step] = error.with_traceback(None)
         return found
 

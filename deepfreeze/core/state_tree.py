@@ -19,6 +19,8 @@ from deepfreeze.core.fields import DAMAGED
 from deepfreeze.core.tensors import DTYPES, numpy_dtype
 
 _LENGTH = 8
+_HEADER = 64 << 20  # bytes at most, as parsed JSON takes many times its length
+_QUOTED = 60  # characters of somebody's value or key in a message
 _DEPTH = 50  # of a tree; Python's own limit is not far above
 _KINDS = frozenset({"array", "bytes", "tuple", "dict", "float"})
 
@@ -28,6 +30,10 @@ def encode(tree: Any, where: str) -> bytes:
     of numbers of, tensors too). ``OptionError`` that names the place of anything else."""
     parts: list[bytes] = []
     header = json.dumps(_plain(tree, where, parts, 0), separators=(",", ":"), allow_nan=False).encode()
+    if len(header) > _HEADER:
+        found = f"{len(header)} bytes of values, of at most {_HEADER}"
+        todo = "let state_dict() return arrays where it has long lists"
+        raise OptionError(where=where, expected="small values and arrays", found=found, todo=todo)
     return b"".join([len(header).to_bytes(_LENGTH, "little"), header, *parts])
 
 
@@ -35,12 +41,12 @@ def decode(data: bytes, where: object) -> Any:
     """The tree. Bytes behind its end are not looked at. ``CorruptError`` (at ``where``) if it is none."""
     header_size = int.from_bytes(data[:_LENGTH], "little")
     end = _LENGTH + header_size
-    if len(data) < _LENGTH or end > len(data):
+    if len(data) < _LENGTH or end > len(data) or header_size > _HEADER:
         raise _corrupt(where, f"a header of {header_size} bytes in {len(data)} bytes")
     try:
         return _Decoder(data, end, where).value(json.loads(data[_LENGTH:end]), 0)
     except (ValueError, TypeError, RecursionError) as error:
-        raise _corrupt(where, str(error) or type(error).__name__) from None
+        raise _corrupt(where, str(error)[:_QUOTED] or type(error).__name__) from None
 
 
 def _plain(value: Any, where: str, parts: list[bytes], depth: int) -> Any:
@@ -57,7 +63,7 @@ def _plain(value: Any, where: str, parts: list[bytes], depth: int) -> Any:
         found = [_plain(item, f"{where}[{n}]", parts, depth + 1) for n, item in enumerate(value)]
         return found if type(value) is list else {"tuple": found}
     if isinstance(value, dict):
-        items = [[_key(k, where), _plain(v, f"{where}[{k!r}]", parts, depth + 1)] for k, v in value.items()]
+        items = [[_key(k, where), _plain(v, f"{where}[{k!r:.{_QUOTED}}]", parts, depth + 1)] for k, v in value.items()]
         return {"dict": items}
     array = np.asarray(value)
     if array.dtype.name not in DTYPES:

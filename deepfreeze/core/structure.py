@@ -19,7 +19,9 @@ from deepfreeze.core.tensors import DTYPES, PER_RANK, REPLICATED, ROLES, TensorS
 
 FORMAT = 1
 STATES = ("full", "weights")
-LAYOUTS = ("keras-h5",)
+KERAS_H5 = "keras-h5"  # the file is what Keras's save_weights would have written: its load_weights takes it
+PLAIN_H5 = "plain-h5"  # one dataset for each variable as it is, under paths of our own: where Keras has no such file
+LAYOUTS = (KERAS_H5, PLAIN_H5)
 APIS = ("keras", "tf_keras", "tensorflow")
 _MAX_DIMS = 32  # what every supported numpy can hold
 MAX_STRUCTURE = 64 << 20  # of 400,000 tensors; a bound on what a reader allocates
@@ -52,15 +54,15 @@ class Structure:
     """All tensors of a checkpoint, those in the file sorted by (offset, name), then the per-rank ones as given.
 
     ``file_size`` is the assembled file's size in bytes, ``framework`` has the keys api (one of ``APIS``), keras
-    and tensorflow (versions), ``state`` is "full" or "weights". Raises StructureError if tensors overlap, lie outside
-    the file, share a name or a path, or have a dtype that has no fixed size.
+    and tensorflow (versions), ``state`` is "full" or "weights", ``layout`` one of ``LAYOUTS``. Raises StructureError if
+    tensors overlap, lie outside the file, share a name or a path, or have a dtype that has no fixed size.
     """
 
     tensors: tuple[Placed, ...]
     file_size: int
     framework: Mapping[str, str] = field(hash=False)
     state: str
-    layout: str = "keras-h5"
+    layout: str = KERAS_H5
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "framework", dict(self.framework))
@@ -181,7 +183,7 @@ class Structure:
         if set(self.framework) != {"api", "keras", "tensorflow"} or self.framework["api"] not in APIS:
             return f"framework with api ({' or '.join(APIS)}), keras and tensorflow", repr(self.framework)
         if self.state not in STATES or self.layout not in LAYOUTS:
-            return f"state {' or '.join(STATES)} and layout {LAYOUTS[0]}", f"{self.state!r} and {self.layout!r}"
+            return f"state {'|'.join(STATES)} and layout {'|'.join(LAYOUTS)}", f"{self.state!r} and {self.layout!r}"
         seen: set[str] = set()
         paths: set[str] = set()
         for tensor in self.tensors:

@@ -101,20 +101,30 @@ class MpiWorld:
 
 
 def current(comm: Any = None) -> World:
-    """The given communicator's world, else Horovod's, else one rank."""
-    if comm is not None:
-        if not hasattr(comm, "allgather"):
-            raise OptionError(
-                where="world",
-                expected="an mpi4py communicator",
-                found=repr(comm),
-                todo="pass e.g. mpi4py.MPI.COMM_WORLD",
-            )
-        return MpiWorld(comm)
+    """The given communicator's world, else Horovod's, else one rank. ``OptionError`` for what is no communicator, or one of
+    another size than Horovod's."""
     hvd = sys.modules.get("horovod.tensorflow")
-    if hvd is not None and hvd.is_initialized() and hvd.size() > 1:
-        return HorovodWorld(hvd)
-    return OneRank()
+    horovod = HorovodWorld(hvd) if hvd is not None and hvd.is_initialized() and hvd.size() > 1 else None
+    if comm is not None:
+        missing = [name for name in _CALLS if not callable(getattr(comm, name, None))]
+        if missing:
+            found = f"{repr(comm)[:100]}, without {missing[0]}()"
+            raise _no_world("an mpi4py communicator", found, "pass e.g. mpi4py.MPI.COMM_WORLD")
+        if horovod is not None and horovod.size != comm.Get_size():
+            found, todo = (
+                f"one of {comm.Get_size()}",
+                "leave world= out: Horovod's ranks are those that train one model",
+            )
+            raise _no_world(f"a communicator of Horovod's {horovod.size} ranks", found, todo)
+        return MpiWorld(comm)
+    return horovod or OneRank()
+
+
+_CALLS = ("Get_rank", "Get_size", "bcast", "allgather")
+
+
+def _no_world(expected: str, found: str, todo: str) -> OptionError:
+    return OptionError(where="world=", expected=expected, found=found, todo=todo)
 
 
 def each(world: World, action: Callable[[], T]) -> T:

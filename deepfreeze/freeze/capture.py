@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from deepfreeze.freeze.graph_buffers import as_bytes
 from deepfreeze.freeze.optimizer_patch import Patch
 from deepfreeze.freeze.pieces import Buffers, Captured, Piece
 from deepfreeze.freeze.shard_ops import Flag, Group
+
+_CALLBACK = "deepfreeze.Checkpoint"
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,12 @@ class Capture:
     def arm(self, step: int) -> None:
         """Sets the step to capture."""
         self._flag.arm(step)
+
+    def forget_unfinished(self) -> None:
+        """After the first execution, before the buffers get other places: forgets what was captured for a step that did not come
+        about, because its update was skipped."""
+        if self._flag.captured < 0:
+            self.buffers.discard()
 
     def take(self) -> Captured:
         """Captures the state as it is now, between two executions."""
@@ -221,44 +230,54 @@ class Capture:
         self._groups.append(Group([tf_variable(v) for v in local.values()], pieces, self.buffers))
 
 
-def refuse(model: Any, optimizer: Any = None, averages_in_graph: bool = False) -> None:
+def refuse(model: Any, optimizer: Any = None, averages_in_graph: bool = False, where: str = _CALLBACK) -> None:
     """Raises ``UnsupportedError`` for what can't be captured, with the reason. ``averages_in_graph``: the train function has
-    Horovod's ops in it."""
+    Horovod's ops in it. ``where``: what the user has called."""
+    refused = partial(_unsupported, where=where)
     known = optimizers(model)
     optimizer = optimizer or known.get("optimizer")
     if optimizer is None:
-        raise _unsupported("a compiled model", "one without an optimizer", "call model.compile(optimizer, ...) first")
+        raise refused("a compiled model", "one without an optimizer", "call model.compile(optimizer, ...) first")
     if not any(optimizer is one for one in known.values()):
         found = f"another {type(optimizer).__name__} (the model has {', '.join(known) or 'none'})"
-        raise _unsupported("one of the model's own optimizers", found, "make it an attribute of the model")
+        raise refused("one of the model's own optimizers", found, "make it an attribute of the model")
     if not hasattr(optimizer, "build"):
-        raise _unsupported(
-            "an optimizer that Keras saves", f"the legacy {type(optimizer).__name__}", "use the current one"
-        )
+        raise refused("an optimizer that Keras saves", f"the legacy {type(optimizer).__name__}", "use the current one")
     inner = getattr(optimizer, "inner_optimizer", None)
     if getattr(inner, "averages_gradients", False):
-        todo = "wrap the other way round: DistributedOptimizer(LossScaleOptimizer(optimizer))"
-        raise _unsupported("gradients averaged on every rank in every step", "a DistributedOptimizer inside it", todo)
+        found = "a DistributedOptimizer inside a LossScaleOptimizer, which compile puts around it under mixed_float16"
+        todo = (
+            "wrap the other way round: deepfreeze.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"
+        )
+        raise refused("gradients averaged on every rank in every step", found, todo)
     for name, one in known.items():
         if name != "optimizer" and not is_built(one):
-            raise _unsupported(
+            raise refused(
                 "optimizers that are built", f"{name}, which is not", f"call model.{name}.build(variables) before fit"
             )
     if not getattr(model, "built", True):
-        raise _unsupported("a built model", "one without variables", "call model.build(input_shape) before fit")
+        raise refused("a built model", "one without variables", "call model.build(input_shape) before fit")
     if tf.distribute.has_strategy() or type(getattr(model, "distribute_strategy", None)).__name__ not in _NO_STRATEGY:
-        raise _unsupported("no tf.distribute strategy", "one", "run one process per replica, with Horovod")
+        raise refused("no tf.distribute strategy", "one", "run one process per replica, with Horovod")
     if averages_in_graph and is_compiled_by_xla(model):
-        todo = "compile the model with jit_compile=False"
-        raise _unsupported("a train function that Horovod's ops can be in", "jit_compile=True", todo)
-    on_device = [v for v in model.variables if "GPU" in str(getattr(tf_variable(v), "device", ""))]
-    if on_device:
-        raise _unsupported("variables in host memory", f"{variable_name(on_device[0])} on a GPU", "train on the CPU")
+        found = (
+            'one compiled by XLA (jit_compile=True, or what Keras makes of "auto", its default, where it sees a GPU)'
+        )
+        todo = "say jit_compile=False in model.compile"
+        raise refused("a train function that Horovod's ops can be in", found, todo)
+    built = [one for one in known.values() if is_built(one)]
+    for variable in [*model.variables, *(v for one in built for v in optimizer_variables(one))]:
+        device = str(getattr(tf_variable(variable), "device", ""))
+        if device and "CPU" not in device:
+            found = f"{variable_name(variable)} on {device.rpartition('device:')[2]}"
+            raise refused("variables in host memory", found, "train on the CPU: CUDA_VISIBLE_DEVICES=-1 hides the GPUs")
 
 
 def is_compiled_by_xla(model: Any) -> bool:
-    """Whether ``fit`` compiles its train function with XLA, which compiles none of the ops that capture."""
-    return getattr(model, "jit_compile", False) is True or getattr(model, "_jit_compile", False) is True
+    """Whether ``fit`` compiles its train function with XLA, which compiles none of the ops that capture. What ``compile`` was
+    told is not asked: Keras 3 has made True or False of "auto" by then, and Keras 2 takes it, as anything else, for True."""
+    # Keras 3 would decide for a model that is in no fit, too.
+    return bool(getattr(model, "compiled", True) and getattr(model, "jit_compile", False))
 
 
 # Ops on a variable that leave it as it is.
@@ -266,8 +285,8 @@ _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "Var
 _NO_STRATEGY = frozenset({"NoneType", "_DefaultDistributionStrategy"})
 
 
-def _unsupported(expected: str, found: str, todo: str) -> UnsupportedError:
-    return UnsupportedError(where="deepfreeze.Checkpoint", expected=expected, found=found, todo=todo)
+def _unsupported(expected: str, found: str, todo: str, where: str = _CALLBACK) -> UnsupportedError:
+    return UnsupportedError(where=where, expected=expected, found=found, todo=todo)
 
 
 def _replicated(model: Any, state: str) -> Sequence[Any]:

@@ -88,6 +88,12 @@ class EngineBuffers:
         bases = np.array(self._bases, np.uint64) + np.uint64(base)
         return Captured(bases, _Own(self._area), planned=False)
 
+    def discard(self) -> None:
+        """Forgets what is in the area's own memory, if there is anything."""
+        with contextlib.suppress(EngineFault):  # nothing was captured
+            self._area.collect()
+            self._area.drop()
+
     def close(self) -> None:
         """Forgets the area."""
         self._closer()

@@ -39,6 +39,9 @@ class GraphBuffers:
         tensors = [variable.read_value() for variable in self._variables]
         return Captured(np.array([address(tensor) for tensor in tensors], np.uint64), tensors, planned=False)
 
+    def discard(self) -> None:
+        """Nothing to do: the next capture takes its place."""
+
     def close(self) -> None:
         """Nothing to do: the variables go with the graph."""
 

@@ -165,9 +165,13 @@ def load() -> None:
         raise EngineError(where=error.where, expected=error.expected, found=error.found, todo=error.todo) from error
 
 
-_OTHERWISE = "see the message above"
+_OTHERWISE = "report it, with this message: older checkpoints are untouched, and the job can be started again"
 _ADVICE = {
     veloc_bindings.TIMEOUT: "check that rank and its storage, or allow more time with timeout=",
     veloc_bindings.NO_SPACE: "free space there, or lower keep=",
     veloc_bindings.IO: "check the file system that the message names",
+    veloc_bindings.INVALID: "check the options that the message names, and that nothing else writes into the run",
+    veloc_bindings.CORRUPT: "check the disk with deepfreeze verify: a file is not as it was written",
+    veloc_bindings.INCOMPLETE: "mend what that rank reports; older checkpoints are untouched",
+    veloc_bindings.CLOSED: "open the run again: it was closed, or this process was forked from the one that opened it",
 }

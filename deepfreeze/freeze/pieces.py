@@ -52,5 +52,8 @@ class Buffers(Protocol):
     def collect(self) -> Captured:
         """Ends a capture. ``EngineFault`` if there was no memory for it."""
 
+    def discard(self) -> None:
+        """Before there is an engine: forgets a capture that was begun and will not be ended."""
+
     def close(self) -> None:
         """Gives everything back."""

@@ -35,7 +35,7 @@ def build(
         placed.sort(key=lambda p: (p.offset, p.path))
         placed += [Placed(slot.spec, slot.path, 0) for slot in probe.slots if slot.spec.role == PER_RANK]
         placed += [Placed(spec, EXTRA, 0) for spec in extra]
-        structure = Structure(tuple(placed), os.path.getsize(file), framework, state)
+        structure = Structure(tuple(placed), os.path.getsize(file), framework, state, probe.layout)
         with open(file, "rb") as f:
             gaps = [os.pread(f.fileno(), nbytes, offset) for offset, nbytes in structure.gaps()]
     return structure, gaps

@@ -20,7 +20,7 @@ class Steps:
     """The count of one optimizer's updates, outside graphs and inside of them."""
 
     def __init__(self, optimizer: Any) -> None:
-        inner = optimizer
+        self._optimizer = inner = optimizer
         while getattr(inner, "inner_optimizer", None) is not None:
             inner = inner.inner_optimizer
         # Horovod keeps its sums, and how many they are, beside the optimizer.
@@ -29,6 +29,10 @@ class Steps:
         # Keras 3 gives the count of updates as a quotient; the variable behind it counts batches.
         self._batches = tf_variable(optimizer.iterations if own == 1 else inner._iterations)
         self.batches_per_step = int(own if self._horovod is None else self._horovod.backward_passes_per_step)
+
+    def counts(self, optimizer: Any) -> bool:
+        """Whether it is this optimizer's updates."""
+        return optimizer is self._optimizer
 
     def now(self) -> int:
         """Updates done so far."""

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deepfreeze.plan.policy import Policy
-
-# Beyond any step: nothing is to be captured.
-NEVER = 2**62
+from deepfreeze.plan.policy import NEVER, Policy
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from deepfreeze.core.errors import OptionError
+from deepfreeze.core.errors import OptionError, UnsupportedError
 from deepfreeze.core.run import Run
+from deepfreeze.core.structure import PLAIN_H5
 from deepfreeze.thaw import export_keras, export_model, export_safetensors
 from deepfreeze.thaw.export_draft import Draft
 from deepfreeze.thaw.locate import CheckpointInfo, describe, use
@@ -40,13 +41,15 @@ def export(
       ``Checkpoint(save_config=True)``. As with Keras's own, code of yours must be registered when it is opened, and a tf_keras model
       that Horovod's own optimizer trained is opened with ``compile=False``.
 
+    A checkpoint whose ``layout`` is "plain-h5" (``CheckpointInfo``) has no file that Keras could load: it goes to ``.safetensors``.
+
     Every byte is checked against its checksum on the way; at most one tensor is in memory. ``path`` is there only when all of
     it is right and on the disk: whatever interrupts the export leaves what was there before. ``progress`` is called with the
     bytes written so far and in all.
 
     Raises OptionError for another suffix, and for a ``path`` where something is already unless ``overwrite``; NotFoundError if
     there is no such run, checkpoint or stored configuration; CorruptError if the checkpoint is damaged; UnsupportedError for
-    a tensor that the format can't hold; RunError if ``path`` can't be written.
+    a tensor, or a layout, that the format can't hold; RunError if ``path`` can't be written.
     """
     target = Path(path)
     write = _format(target, optimizer)
@@ -57,6 +60,7 @@ def export(
         def fill(step: int) -> CheckpointInfo:
             draft.clear()
             info = describe(opened, step)
+            _refuse_plain(info, target)
             write(opened, step, draft.file, progress or (lambda done, total: None))
             return info
 
@@ -76,6 +80,17 @@ def _format(target: Path, optimizer: bool) -> Write:
     if suffix == ".weights.h5":
         return export_model.write
     return export_keras.write if suffix == ".keras" else partial(export_safetensors.write, everything=optimizer)
+
+
+def _refuse_plain(info: CheckpointInfo, target: Path) -> None:
+    """A file that only looks as if Keras could load it is worse than none."""
+    if info.layout == PLAIN_H5 and not target.name.endswith(".safetensors"):
+        raise UnsupportedError(
+            where=target,
+            expected="a checkpoint that Keras can load, for a file with this suffix",
+            found=f"{info.run}@{info.step} of layout {PLAIN_H5}: every variable as it is, where Keras has no such file",
+            todo="export to .safetensors, or let deepfreeze.restore put the values into the model",
+        )
 
 
 def _refuse_inside(run: Run, target: Path) -> None:

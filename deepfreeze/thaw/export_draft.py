@@ -23,7 +23,9 @@ class Draft:
     """``with Draft(target, overwrite) as draft``: write to ``draft.file``, then ``publish``. Left without that, it is gone.
 
     A file system that has files without a name (O_TMPFILE) loses it with the process, however that ends. On others it is
-    called ``.NAME.XXXXXXXX.tmp`` beside the target meanwhile, and only a SIGKILL or a loss of power leaves that behind.
+    called ``.NAME.XXXXXXXX.tmp`` beside the target meanwhile; on all of them it is called so for the moment before it takes
+    another file's place. A SIGKILL or a loss of power while it has that name leaves it behind, in nobody's way; nothing else
+    does, and what has the target's name is always whole.
     """
 
     def __init__(self, target: Path, overwrite: bool) -> None:

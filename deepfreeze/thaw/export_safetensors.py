@@ -8,7 +8,6 @@ another dependency. The tests open what this writes with that library.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import BinaryIO
 
@@ -19,8 +18,8 @@ from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Placed, Structure
 from deepfreeze.core.tensors import PER_RANK
 from deepfreeze.thaw.locate import CheckpointInfo
+from deepfreeze.thaw.parts import weights
 from deepfreeze.thaw.read import TensorReader
-from deepfreeze.thaw.restore import is_metric
 from deepfreeze.thaw.verify import Progress
 
 DTYPES = {
@@ -30,7 +29,6 @@ DTYPES = {
 }  # fmt: skip
 _METADATA = "__metadata__"
 _ALIGNMENT = 8  # of the first tensor, as the library has it
-_OPTIMIZER_VARIABLE = re.compile(r"([^/]+)/vars/[0-9]+\Z")
 
 
 def write(run: Run, step: int, file: BinaryIO, progress: Progress, everything: bool = False) -> None:
@@ -49,16 +47,6 @@ def write(run: Run, step: int, file: BinaryIO, progress: Progress, everything: b
             file.write(tensors[placed.spec.name].reshape(-1).view(np.uint8).data)
             done += placed.spec.nbytes
             progress(done, total)
-
-
-def weights(structure: Structure) -> list[Placed]:
-    """The model's weights, trainable or not: all tensors but those of optimizers and metrics, and the random seeds."""
-    of_optimizers = _optimizers(structure)
-    return [
-        placed
-        for placed in structure.tensors
-        if placed.spec.role != PER_RANK and not is_metric(placed.path) and _top(placed.path) not in of_optimizers
-    ]
 
 
 def _readable(structure: Structure) -> list[Placed]:
@@ -96,18 +84,3 @@ def make_header(tensors: Sequence[Placed], about: dict[str, str]) -> bytes:
         value[spec.name] = {"dtype": DTYPES[spec.dtype], "shape": list(spec.shape), "data_offsets": [begin, end]}
     text = json.dumps(value, separators=(",", ":")).encode()
     return text.ljust(-(-(8 + len(text)) // _ALIGNMENT) * _ALIGNMENT - 8)
-
-
-def _optimizers(structure: Structure) -> set[str]:
-    """The groups of the file that optimizers have: ``optimizer``, and what else holds a count of steps as its own variable, as
-    a GAN's second optimizer does."""
-    found = {"optimizer"}
-    for placed in structure.tensors:
-        match, spec = _OPTIMIZER_VARIABLE.match(placed.path), placed.spec
-        if match and spec.shape == () and spec.dtype == "int64" and re.search(r"(^|/)iterations?$", spec.name):
-            found.add(match[1])
-    return found
-
-
-def _top(path: str) -> str:
-    return path.split("/")[0]

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-import google_crc32c
 import numpy as np
 
+from deepfreeze.core import crc32c
 from deepfreeze.core.errors import CorruptError
 from deepfreeze.core.fields import DAMAGED
 from deepfreeze.thaw.source import Source, scratch
@@ -221,18 +221,18 @@ def _copy(data: np.ndarray, begin: int, landings: Sequence[Landing]) -> None:
 def _checksum(nbytes: int) -> Checksum:
     """CRC32C, continued. Large amounts by the engine's if it is there: it lets other threads run meanwhile."""
     if nbytes < _PARALLEL:
-        return google_crc32c.extend
+        return crc32c.extend
     try:
         import veloc_bindings
 
         veloc_bindings.crc32c(b"")
     except (ImportError, OSError):
-        return google_crc32c.extend
+        return crc32c.extend
 
     def checksum(crc: int, data: np.ndarray) -> int:
         # Changing threads costs more than a small range.
         if len(data) < _ALONE:
-            return google_crc32c.extend(crc, data)
+            return crc32c.extend(crc, data)
         return veloc_bindings.crc32c(data, crc)
 
     return checksum

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deepfreeze.core import names
-from deepfreeze.core.errors import CorruptError, Error, NotFoundError
+from deepfreeze.core.errors import CorruptError, Error, NewerError, NotFoundError
 from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
 from deepfreeze.thaw.locate import none_committed
@@ -65,8 +65,11 @@ class Fallback:
         return None
 
     def found(self, step: int, errors: Iterable[CorruptError | None], ranks: bool = False) -> None:
-        """``step`` is damaged: the first of the ``errors``, which are by rank if ``ranks``, says how."""
+        """``step`` is damaged: the first of the ``errors``, which are by rank if ``ranks``, says how. What a newer version wrote
+        is not, and no older checkpoint takes its place: that error is raised."""
         rank, error = next((rank, error) for rank, error in enumerate(errors) if error is not None)
+        if isinstance(error, NewerError):
+            raise error
         # The frames of its traceback hold what was read so far.
         error = error.with_traceback(None)
         self.damages.append(Damage(step, self._attempt(step) or "", error, rank if ranks else None))

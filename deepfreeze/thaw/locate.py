@@ -24,10 +24,12 @@ class CheckpointInfo:
 
     ``run`` and ``path`` are directories, ``nbytes`` the size of its model file plus all ranks' private bytes,
     ``created`` the time of its commit in UTC (2026-11-21T03:35:58Z), ``attempt`` and ``structure`` hexadecimal.
-    ``state`` is "full" or "weights", and "unknown" with an empty ``framework`` if the run's structure file is
-    damaged. ``diverged``: how many tensors were not the same on all ranks, though they should have been (0: none that
-    was compared). ``run_id`` is the run's, whatever its directory is called; ``parent`` the checkpoint of another run that this
-    run was seeded from by ``transfer`` or ``restore``, if it was.
+    ``state`` is "full" or "weights". ``layout`` is "keras-h5" where stock Keras loads the model file, and "plain-h5" where
+    that has every variable as it is: for a ``tf.Module``, and where layers transform what they save. Both are "unknown",
+    with an empty ``framework``, if the run's structure file is damaged. ``diverged``: how many tensors were not the same
+    on all ranks, though they should have been (0: none that was compared). ``run_id`` is the run's, whatever its directory
+    is called; ``parent`` the checkpoint of another run that this run was seeded from by ``transfer`` or ``restore``, if it
+    was.
     """
 
     run: Path
@@ -44,6 +46,7 @@ class CheckpointInfo:
     diverged: int = 0
     run_id: str = ""
     parent: Parent | None = None
+    layout: str = "unknown"
 
 
 def checkpoints(run: str | os.PathLike[str]) -> list[CheckpointInfo]:
@@ -67,10 +70,10 @@ def latest(run: str | os.PathLike[str]) -> CheckpointInfo | None:
 def describe(run: Run, step: int) -> CheckpointInfo:
     """What is known of one checkpoint. NotFoundError or CorruptError if it does not count."""
     manifest = run.manifest(step)
-    state, framework = "unknown", {}
+    state, layout, framework = "unknown", "unknown", {}
     try:
         structure = run.structure(manifest.structure)
-        state, framework = structure.state, dict(structure.framework)
+        state, layout, framework = structure.state, structure.layout, dict(structure.framework)
     except Error:
         pass  # the checkpoint counts all the same; whoever reads tensors from it gets the error
     return CheckpointInfo(
@@ -88,6 +91,7 @@ def describe(run: Run, step: int) -> CheckpointInfo:
         diverged=manifest.diverged,
         run_id=run.run_id,
         parent=run.parent,
+        layout=layout,
     )
 
 

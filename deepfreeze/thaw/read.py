@@ -10,17 +10,16 @@ from types import TracebackType
 import numpy as np
 
 from deepfreeze.core import names
-from deepfreeze.core.durable import unreadable
 from deepfreeze.core.errors import CorruptError, NotFoundError, OptionError
-from deepfreeze.core.fields import DAMAGED, open_file
-from deepfreeze.core.manifest import Manifest
+from deepfreeze.core.fields import DAMAGED
 from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Placed, Structure
 from deepfreeze.core.tensors import numpy_dtype
 from deepfreeze.thaw.extents import Extents, Landing, Reading
 from deepfreeze.thaw.locate import CheckpointInfo, choose, describe, use
 from deepfreeze.thaw.memory import Room, numpy_room
-from deepfreeze.thaw.records import merge, read_record, uncovered
+from deepfreeze.thaw.model_file import ModelFile
+from deepfreeze.thaw.records import read_record
 from deepfreeze.thaw.source import Source
 
 
@@ -34,29 +33,13 @@ class TensorReader(Mapping[str, np.ndarray]):
 
     def __init__(self, run: Run, step: int) -> None:
         self.info: CheckpointInfo = describe(run, step)
-        self._manifest: Manifest = run.manifest(step)
-        self.structure: Structure = run.structure(self._manifest.structure)
-        folder = run.step_path(step)
-        self.path: Path = folder / names.MODEL_FILE
-        if self.structure.file_size != self._manifest.file_size:
-            raise self._error(f"{self._manifest.file_size} bytes (manifest)", f"{self.structure.file_size} (structure)")
-        records = [read_record(folder, self._manifest, rank) for rank in range(self._manifest.world_size)]
-        self._private = split_private(self.structure, records[0].private, folder / names.record_file(0))
-        table = merge(records)
-        for kind, offset, nbytes in uncovered(table, self._manifest.file_size)[:1]:
-            raise self._error("records that cover every byte once", f"bytes {offset} to {offset + nbytes} {kind}")
-        try:
-            self._fd = open_file(self.path)
-        except FileNotFoundError:
-            raise self._error("the model file", "no such file") from None
-        except OSError as error:
-            raise unreadable(self.path, error) from error
-        size = os.fstat(self._fd).st_size
-        if size != self._manifest.file_size:
-            self.close()
-            raise self._error(f"{self._manifest.file_size} bytes", f"{size} bytes")
-        self._source = Source(self._fd, self.path, size)
-        self._extents = Extents(table, self._source)
+        self._file = ModelFile(run, step)
+        self.structure: Structure = self._file.structure
+        self.path: Path = self._file.path
+        own = self._file.records[0].private
+        self._private = split_private(self.structure, own, self.path.parent / names.record_file(0))
+        self._source = Source(self._file.fd, self.path, self._file.nbytes)
+        self._extents = Extents(self._file.extents, self._source)
 
     def __getitem__(self, name: str) -> np.ndarray:
         placed = self.structure.by_name[name]
@@ -74,7 +57,7 @@ class TensorReader(Mapping[str, np.ndarray]):
         ``past_cache``: what is not in the page cache is not brought into it. ``between``: what lies between all tensors of
         the file, HDF5's own bytes, is checked too. To be left before the reader is closed.
         """
-        if self._fd < 0:
+        if self._file.fd < 0:
             todo = "read before close(), or call deepfreeze.read again"
             raise OptionError(where=self.path, expected="an open reader", found="a closed one", todo=todo)
         if past_cache:
@@ -95,9 +78,8 @@ class TensorReader(Mapping[str, np.ndarray]):
 
     def close(self) -> None:
         """Lets go of the file. May be repeated."""
-        fd, self._fd = getattr(self, "_fd", -1), -1
-        if fd >= 0:
-            os.close(fd)
+        if hasattr(self, "_file"):
+            self._file.close()
         if hasattr(self, "_source"):
             self._source.close()
 
@@ -112,15 +94,15 @@ class TensorReader(Mapping[str, np.ndarray]):
     def __del__(self) -> None:
         self.close()
 
-    def _error(self, expected: str, found: str) -> CorruptError:
-        return CorruptError(where=self.path, expected=expected, found=found, todo=DAMAGED)
-
 
 def read(run: str | os.PathLike[str], step: int | None = None) -> TensorReader:
     """Opens a checkpoint (the newest for ``step=None``) as a mapping of names to arrays, read when accessed.
 
     NotFoundError if there is no such run or checkpoint, CorruptError if a file of it is damaged; accessing a damaged
     tensor raises CorruptError naming the file, the tensor and the range. Close it, or use it in a ``with``.
+
+    numpy has no bfloat16 of its own. Where the package ml_dtypes is installed (it comes with TensorFlow), such a tensor has its
+    dtype; where it is not, the array has the elements' bits, as uint16: ``(bits.astype("u4") << 16).view("f4")`` are their values.
     """
     opened = Run.open(run)
     return use(opened, step, lambda chosen: TensorReader(opened, chosen))

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from deepfreeze.core import names
-from deepfreeze.core.errors import CorruptError, EngineError
-from deepfreeze.core.fields import UPGRADE, open_file, read_small
+from deepfreeze.core.errors import CorruptError, EngineError, NewerError
+from deepfreeze.core.fields import open_file, read_small
 from deepfreeze.core.record import MAX_RECORD, SLOT_HEADER, Record, SlotHeader
 from deepfreeze.core.run import Run
 
@@ -112,9 +112,10 @@ def _refuse_newer(path: str) -> None:
             SlotHeader.from_bytes(file.read(SLOT_HEADER), os.fstat(file.fileno()).st_size, path)
     except OSError:
         return
-    except CorruptError as error:
-        if error.todo == UPGRADE:
-            raise
+    except NewerError:
+        raise
+    except CorruptError:
+        return
 
 
 def partial_states(run: Run) -> list[PartialState]:
@@ -277,9 +278,9 @@ def _partial(run: Run, step: int, attempt: str) -> PartialState:
             found = Record.from_bytes(read_small(folder / name, MAX_RECORD), folder / name).identity
         except OSError:
             continue
-        except CorruptError as error:
-            if error.todo == UPGRADE:  # what is not understood must not be cleared
-                raise
+        except NewerError:
+            raise
+        except CorruptError:
             continue
         if (found.run_id, found.attempt, found.step, found.rank) == (run.run_id, attempt, step, rank):
             ranks.setdefault((found.world_size, found.file_size, found.structure), set()).add(rank)

@@ -15,13 +15,14 @@ import numpy as np
 from deepfreeze.core import lineage
 from deepfreeze.core.errors import CorruptError, Error, NotFoundError, OptionError, StructureError
 from deepfreeze.core.extras import PATH as EXTRA
-from deepfreeze.core.keras_model import build_optimizer, optimizer_variables, optimizers
+from deepfreeze.core.keras_model import build_optimizer, framework_of, optimizer_variables, optimizers
 from deepfreeze.core.structure import Placed, Structure
 from deepfreeze.core.tensors import PER_RANK
 from deepfreeze.core.world import current
 from deepfreeze.thaw import memory
 from deepfreeze.thaw.fallback import Fallback
 from deepfreeze.thaw.locate import CheckpointInfo, parent_of
+from deepfreeze.thaw.parts import group, is_metric, optimizer_groups
 from deepfreeze.thaw.read import TensorReader, read, read_private
 
 _LISTED = 10  # differences named in a message
@@ -118,7 +119,7 @@ def prepare(model: Any, run: str | os.PathLike[str], step: int, rank: int, world
             if _has_slots(structure, model):
                 build_optimizer(model)
             slots = {slot.path: slot for slot in probe(model, structure.state if compiled else "weights")}
-            _check_same(reader, {path: slot.spec for path, slot in slots.items()}, compiled)
+            _check_same(reader, model, {path: slot.spec for path, slot in slots.items()}, compiled)
             values = _private(reader, rank)
             extra = values.pop(EXTRA, None)
             reading.finish()
@@ -148,18 +149,19 @@ def _newest(search: Fallback, model: Any, rank: int, world_size: int) -> Ready:
 def _has_slots(structure: Structure, model: Any) -> bool:
     """Whether the checkpoint has more of the model's optimizer than there is yet: one that was never applied has no slots."""
     optimizer = optimizers(model).get("optimizer")
-    saved = sum(placed.path.split("/")[0] == "optimizer" for placed in structure.tensors)
+    saved = sum(group(placed.path) == "optimizer" for placed in structure.tensors)
     return optimizer is not None and saved > len(optimizer_variables(optimizer))
 
 
 def _wanted(structure: Structure, compiled: bool) -> list[Placed]:
-    """The tensors that a model takes. One that was not ``compiled`` has neither optimizer nor seeds."""
+    """The tensors that a model takes. One that was not ``compiled`` has neither optimizers nor seeds."""
     if compiled:
         return list(structure.tensors)
-    return [placed for placed in structure.tensors if placed.path.split("/")[0] not in ("optimizer", "seeds")]
+    others = optimizer_groups(structure) | {"seeds"}
+    return [placed for placed in structure.tensors if group(placed.path) not in others]
 
 
-def _check_same(reader: TensorReader, specs: dict[str, Any], compiled: bool) -> None:
+def _check_same(reader: TensorReader, model: Any, specs: dict[str, Any], compiled: bool) -> None:
     """Raises StructureError, naming the first differences, unless the model has exactly the checkpoint's tensors.
 
     A model that was not ``compiled`` has no optimizer to compare.
@@ -179,17 +181,26 @@ def _check_same(reader: TensorReader, specs: dict[str, Any], compiled: bool) -> 
             differences.append(f"{text} {theirs.dtype}{list(theirs.shape)} in the checkpoint")
     if differences:
         more = f"; and {len(differences) - _LISTED} more" if len(differences) > _LISTED else ""
+        between = _between_kerases(reader.structure, model)
+        todo = "build and compile the model as the job that wrote the checkpoint did"
+        if between:
+            todo = "Keras 2 and 3 keep a model's state differently; deepfreeze.transfer takes its weights, by name"
         raise StructureError(
             where=reader.info.path,
             expected="a checkpoint of this model, with the same optimizer",
-            found="; ".join(differences[:_LISTED]) + more,
-            todo="nothing was changed: build and compile the model as the job that wrote the checkpoint did",
+            found=between + "; ".join(differences[:_LISTED]) + more,
+            todo=f"nothing was changed: {todo}",
         )
 
 
-def is_metric(path: str) -> bool:
-    """Whether a dataset holds a metric's state rather than the model's or optimizer's."""
-    return path.split("/")[0] == "metrics"
+def _between_kerases(structure: Structure, model: Any) -> str:
+    """What both are, if one is Keras 2's and the other Keras 3's."""
+    if not hasattr(model, "save_weights"):
+        return ""
+    saved, own = structure.framework, framework_of(model)
+    if saved["keras"].split(".")[0] == own["keras"].split(".")[0]:
+        return ""
+    return f"one of {saved['api']} {saved['keras']} and a model of {own['api']} {own['keras']}: "
 
 
 def _private(reader: TensorReader, rank: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -47,10 +48,11 @@ def transfer(
     rename: Renaming = None,
     dry_run: bool = False,
     on_mismatch: str = "error",
+    verbose: int = 1,
 ) -> TransferReport:
     """Copies weights of a checkpoint (the newest for ``step=None``) into the variables of ``model`` that have their names.
 
-    Weights alone, trainable or not (BatchNorm statistics are weights); never the optimizer's variables, metrics or seeds.
+    Weights alone, trainable or not (BatchNorm statistics are weights); never an optimizer's variables, metrics or seeds.
     The model must be built, and need not be compiled. What has no counterpart on the other side is left alone and reported.
 
     Names are those that ``list(deepfreeze.read(run))`` gives, Keras's own: ``conv1_conv/kernel``. Where the name of the whole
@@ -68,6 +70,7 @@ def transfer(
         on_mismatch: for a weight that has another shape in the model, or another dtype: "error", or "skip" to leave it
             alone. Floating-point values are converted to the variable's floating-point type, and that is no mismatch,
             unless a value is too large for it.
+        verbose: 1: rank 0 writes the report, a row for each layer, to standard error; 0: nobody does.
 
     Reads only what the chosen weights take in the file (rounded up to extents, which are checked whole), and changes
     nothing before all of it is read and checked. Under Horovod each rank does this for itself.
@@ -81,6 +84,9 @@ def transfer(
     if on_mismatch not in ("error", "skip"):
         todo = "pass one of these"
         raise OptionError(where="on_mismatch=", expected='"error" or "skip"', found=short(on_mismatch), todo=todo)
+    if verbose not in (0, 1):
+        todo = "pass one of these"
+        raise OptionError(where="verbose=", expected="1 or 0", found=short(verbose), todo=todo)
     patterns, renamed = Patterns(include, exclude), Rename(rename)
     require_built(model)
     with read(run, step) as reader:
@@ -91,7 +97,10 @@ def transfer(
             plan.read(model, on_mismatch)
             plan.refuse_nothing()
             plan.assign()
-        return plan.report(dry_run)
+        report = plan.report(dry_run)
+    if verbose and current().rank == 0:
+        sys.stderr.write(f"deepfreeze: {report}\n")
+    return report
 
 
 @dataclass(eq=False)

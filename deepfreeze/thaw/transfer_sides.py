@@ -14,8 +14,8 @@ from typing import Any
 
 from deepfreeze.core.keras_model import is_seed, optimizer_variables, optimizers
 from deepfreeze.core.structure import Structure
-from deepfreeze.core.tensors import PER_RANK, TensorSpec
-from deepfreeze.thaw.restore import is_metric
+from deepfreeze.core.tensors import TensorSpec
+from deepfreeze.thaw.parts import is_metric, weights
 from deepfreeze.thaw.transfer_match import Matches, Weight, match, numbered
 from deepfreeze.thaw.transfer_names import Rename, Renamed
 
@@ -38,13 +38,8 @@ class Known:
 
 
 def of_checkpoint(structure: Structure) -> list[Known]:
-    """A checkpoint's weights, in the file's order: neither the optimizer's variables, nor metrics, nor seeds."""
-    placed = [
-        one
-        for one in structure.tensors
-        if one.spec.role != PER_RANK and one.path.split("/")[0] != "optimizer" and not is_metric(one.path)
-    ]
-    return _known([(one.spec, one.path) for one in placed])
+    """A checkpoint's weights, in the file's order: neither any optimizer's variables, nor metrics, nor seeds."""
+    return _known([(one.spec, one.path) for one in weights(structure)])
 
 
 def of_model(model: Any) -> tuple[list[Known], dict[str, Any]]:

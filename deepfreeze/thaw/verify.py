@@ -9,11 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import numpy as np
 
-from deepfreeze.core import names
-from deepfreeze.core.errors import Error
+from deepfreeze.core import crc32c, names
+from deepfreeze.core.errors import Error, NewerError
 from deepfreeze.core.fields import open_file
 from deepfreeze.core.manifest import Manifest
 from deepfreeze.core.record import Record
@@ -103,12 +102,19 @@ class _Check:
             if structure.file_size != manifest.file_size:
                 file = names.structure_file(manifest.structure)
                 self._add(file, "file size", str(manifest.file_size), str(structure.file_size))
+        self._config(manifest.attempt)
         records = self._records(manifest, structure)
         extents = merge(records)
         for kind, offset, nbytes in uncovered(extents, manifest.file_size):
             found = "no record has them" if kind == "missing" else "two records have them"
             self._add(names.MODEL_FILE, _region(structure, offset, nbytes), "one record for every byte", found)
         self._model(manifest, structure, extents)
+
+    def _config(self, attempt: str) -> None:
+        """The model's configuration, where the attempt stored one."""
+        file = self.run.path / names.CONFIGS_DIR / names.config_file(attempt)
+        if os.path.lexists(file) and self._try("the model's configuration", lambda: self.run.config(attempt)):
+            self._count(file)
 
     def _list(self, manifest: Manifest) -> None:
         known = {names.MODEL_FILE, names.MANIFEST_FILE, *map(names.record_file, range(manifest.world_size))}
@@ -172,7 +178,7 @@ class _Check:
             n = os.preadv(fd, [buffer[: min(_PIECE, end - offset)].data], offset)
             if n == 0:
                 return None
-            crc = google_crc32c.extend(crc, buffer[:n])
+            crc = crc32c.extend(crc, buffer[:n])
             offset += n
         return crc
 
@@ -184,7 +190,9 @@ class _Check:
         try:
             return action()
         except Error as error:
-            self._add(os.path.basename(error.where), part, error.expected, error.found)
+            # What a newer version wrote is not damaged.
+            found = f"{error.found}: {error.todo}" if isinstance(error, NewerError) else error.found
+            self._add(os.path.basename(error.where), part, error.expected, found)
             return None
 
     def _add(self, file: str, part: str, expected: str, found: str) -> None:

@@ -71,7 +71,7 @@ def train(args, what):
     report = None
     if what["seeded"]:
         ancestor = os.path.join(args.out, "ancestor")
-        report = deepfreeze.transfer(model, ancestor, on_mismatch="skip")
+        report = deepfreeze.transfer(model, ancestor, on_mismatch="skip", verbose=0)
     model.compile(
         keras.optimizers.Adam(what["lr"]), "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False
     )

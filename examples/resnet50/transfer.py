@@ -127,7 +127,7 @@ def learn(args, seed, beginning, images, test):
     model = network(args.model, args.size, "digits_5_to_9")
     taken = 0
     if beginning == "transferred":
-        report = deepfreeze.transfer(model, os.path.join(args.out, "base"), exclude="digits_0_to_4")
+        report = deepfreeze.transfer(model, os.path.join(args.out, "base"), exclude="digits_0_to_4", verbose=0)
         if seed == 1:
             print(report, flush=True)
         taken = len(report.loaded)

@@ -154,11 +154,12 @@ def test_help_is_enough_to_use_it(capsys):
     assert caught.value.code == 0
     out = capsys.readouterr().out
     words = ("ls", "show", "verify", "diff", "export", "prune", "RUN@STEP", "exit codes", "examples", "no TensorFlow")
+    words += ("  0  ", "  1  ", "  2  ", "  3  ", "  130  ", "| head")
     for word in words:
         assert word in out
 
 
-@pytest.mark.parametrize("command", ["show", "verify", "diff", "export", "prune"])
+@pytest.mark.parametrize("command", ["ls", "show", "verify", "diff", "export", "prune"])
 def test_the_help_of_a_command_is_enough_to_use_it(command, capsys):
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])
@@ -167,6 +168,8 @@ def test_the_help_of_a_command_is_enough_to_use_it(command, capsys):
     for word in ("exit codes:", "examples:", f"deepfreeze {command} ", "--json"):
         assert word in out
     assert max(map(len, out.splitlines())) <= 100
+    for code in (0, 1, 2):
+        assert re.search(rf"^  {code}  \w", out, re.MULTILINE)
     # Its examples are command lines that it takes.
     for example in out.partition("examples:")[2].strip().splitlines():
         parser().parse_args(shlex.split(re.split(r" {3,}", example.strip())[0])[1:])
@@ -204,6 +207,23 @@ def test_it_runs_as_a_module_and_survives_a_closed_pipe(run):
     closed = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert (closed.returncode, closed.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("command", ["verify", "export"])
+def test_ctrl_c_ends_a_command_with_130_and_leaves_nothing_behind(run, tmp_path, command):
+    """A real one, at a moment when the work is under way."""
+    code = (
+        "import os, signal, sys\n"
+        "from deepfreeze.cli.main import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background job has it ignored
+        "preadv = os.preadv\n"
+        "os.preadv = lambda *arguments: os.kill(os.getpid(), signal.SIGINT) or preadv(*arguments)\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    (tmp_path / "out").mkdir()
+    rest = [str(tmp_path / "out" / "a.weights.h5")] if command == "export" else []
+    done = subprocess.run([sys.executable, "-c", code, command, str(run), *rest], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "") and os.listdir(tmp_path / "out") == []
 
 
 @pytest.mark.parametrize("command", ["verify", "diff", "export", "prune"])

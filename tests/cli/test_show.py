@@ -27,6 +27,7 @@ def test_it_shows_the_run_the_checkpoint_its_ranks_and_its_tensors(run, capsys):
         "step        40",
         f"committed   2026-11-21 03:35:58 UTC by attempt {files.ATTEMPT}",
         "model file  RUN/step-0000000040/model.weights.h5, 20.0 kB",
+        "layout      keras-h5, which stock Keras loads",
         "state       full",
         "written by  keras 3.15.1 tensorflow 2.21.0",
         "",

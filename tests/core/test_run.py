@@ -61,7 +61,7 @@ def test_a_read_only_directory_is_refused(tmp_path, monkeypatch):
         def refuse(*args, **kwargs):
             raise OSError(30, "Read-only file system")
 
-        monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+        monkeypatch.setattr("deepfreeze.core.durable.write", refuse)
     with pytest.raises(RunError) as caught:
         Run.open_for_writing(run)
     assert_four_parts(caught.value, run)

@@ -105,14 +105,26 @@ def header(text):
         header(b'{"float":[]}'),
         header(b'{"eval":"1"}'),
         header(b'{"tuple":1}'),
+        header(b'{"bytes":1' + b"0" * 4000 + b"}"),
         header(b"[" * 100_000),
         header(b"[" * 60 + b"]" * 60),
         header(b'{"array":["int8",[' + b"1," * 70 + b"1]]}") + b"\0",
     ],
 )
-def test_hostile_bytes_are_refused(data):
-    with pytest.raises(CorruptError):
+def test_hostile_bytes_are_refused_without_quoting_them_all(data):
+    with pytest.raises(CorruptError) as caught:
         state_tree.decode(data, "there")
+    assert len(str(caught.value)) < 500
+
+
+def test_values_that_take_too_much_memory_to_parse_are_neither_written_nor_read(monkeypatch):
+    written = state_tree.encode([1] * 100, "here")
+    monkeypatch.setattr(state_tree, "_HEADER", 100)
+    with pytest.raises(OptionError, match="arrays where it has long lists"):
+        state_tree.encode([1] * 100, "here")
+    with pytest.raises(CorruptError, match="a header of 201 bytes"):
+        state_tree.decode(written, "there")
+    assert len(state_tree.decode(state_tree.encode(np.ones(100), "here"), "there")) == 100
 
 
 def test_random_damage_is_refused_or_read_and_never_crashes():

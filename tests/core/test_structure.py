@@ -35,6 +35,13 @@ def test_bytes_are_those_of_the_format_document():
     assert Structure.from_bytes(GOLDEN, "x") == made
 
 
+def test_a_file_that_is_not_keras_s_own_says_so():
+    data = GOLDEN.replace(b'"keras-h5"', b'"plain-h5"')
+    made = Structure((tensor(),), 10000, FRAMEWORK, "full", "plain-h5")
+    assert made.to_bytes() == data and Structure.from_bytes(data, "x") == made
+    assert (made.layout, structure(tensor()).layout) == ("plain-h5", "keras-h5")
+
+
 def test_a_hand_written_structure_reads_back_to_the_same_bytes():
     data = files.sample().structure
     read = Structure.from_bytes(data, "x")
@@ -96,6 +103,7 @@ def _edits():
     yield edit(lambda v, t: v.update(file="../model.weights.h5"))
     yield edit(lambda v, t: v.update(extra=1))
     yield edit(lambda v, t: v.pop("state"))
+    yield edit(lambda v, t: v.update(layout="h5"))
     yield edit(lambda v, t: v.update(tensors={}))
     yield edit(lambda v, t: v.update(tensors=[None]))
     yield edit(lambda v, t: v.update(framework=[]))

@@ -1,45 +1,14 @@
 """What ranks tell each other at the start: results to all, errors to all."""
 
-import threading
+import sys
+import types
 
 import pytest
 
 from deepfreeze.core.errors import OptionError, RunError, WorldError
-from deepfreeze.core.world import OneRank, current, on_rank_0, together
-
-
-class Threads:
-    """A world of threads in one process."""
-
-    def __init__(self, rank, size, board, barrier):
-        self.rank, self.size, self._board, self._barrier = rank, size, board, barrier
-
-    def gather(self, value):
-        self._board[self.rank] = value
-        self._barrier.wait(10)
-        everything = [self._board[rank] for rank in range(self.size)]
-        self._barrier.wait(10)
-        return everything
-
-    def broadcast(self, value):
-        return self.gather(value)[0]
-
-
-def run(size, action):
-    board, barrier, results = {}, threading.Barrier(size), {}
-
-    def rank(r):
-        try:
-            results[r] = action(Threads(r, size, board, barrier))
-        except Exception as error:
-            results[r] = error
-
-    threads = [threading.Thread(target=rank, args=(r,)) for r in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    return [results[r] for r in range(size)]
+from deepfreeze.core.world import MpiWorld, OneRank, current, on_rank_0, together
+from tests.support.refusals import refused
+from tests.support.threads import run
 
 
 def bad():
@@ -82,6 +51,36 @@ def test_without_horovod_the_world_is_one_rank_also_under_mpirun(monkeypatch):
     assert isinstance(world, OneRank) and (world.rank, world.size) == (0, 1)
 
 
-def test_a_world_that_is_no_communicator_is_refused():
-    with pytest.raises(OptionError, match="expected an mpi4py communicator; found 3"):
-        current(3)
+def communicator(size, **more):
+    """What is asked of one of mpi4py's."""
+    calls = {"Get_rank": lambda: 0, "Get_size": lambda: size, "bcast": None, "allgather": lambda value: [value] * size}
+    return types.SimpleNamespace(**{**calls, "bcast": lambda value, root: value, **more})
+
+
+@pytest.mark.parametrize(
+    ("comm", "found"),
+    [
+        (3, "3, without Get_rank()"),
+        ("COMM_WORLD", "'COMM_WORLD', without Get_rank()"),
+        (types.SimpleNamespace(allgather=len), "without Get_rank()"),
+        (communicator(2, bcast=None), "without bcast()"),
+    ],
+)
+def test_a_world_that_is_no_communicator_is_refused(comm, found):
+    expected, todo = "an mpi4py communicator", "mpi4py.MPI.COMM_WORLD"
+    refused(lambda: current(comm), OptionError, where="world=", expected=expected, found=found, todo=todo)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_a_communicator_has_as_many_ranks_as_horovod_where_that_is_used(size, monkeypatch):
+    assert isinstance(current(communicator(size)), MpiWorld)
+    horovod = types.SimpleNamespace(is_initialized=lambda: True, size=lambda: 2, rank=lambda: 0)
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", horovod)
+    if size == 2:
+        assert isinstance(current(communicator(size)), MpiWorld)
+        return
+    expected, todo = "a communicator of Horovod's 2 ranks", "leave world= out"
+    refused(
+        lambda: current(communicator(size)),
+        OptionError, where="world=", expected=expected, found=f"one of {size}", todo=todo,
+    )  # fmt: skip

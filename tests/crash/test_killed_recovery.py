@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tempfile
 from collections.abc import Callable
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import veloc_bindings as vb
+from deepfreeze.core.lineage import Parent
+from deepfreeze.core.run import Run
 from tests.crash.test_every_operation import SCENARIOS, counted, folder, record, roots
-from tests.support import page_cache, restart
+from tests.support import files, killed, page_cache, restart
 
 pytestmark = pytest.mark.crash
 __all__ = ["folder"]
@@ -50,7 +53,9 @@ def killed_at(monkeypatch, number: int, action: Callable[[], None]) -> bool:
 
 
 @pytest.mark.parametrize("name", ["three ranks", "a second attempt at the same steps"])
-def test_a_start_that_is_killed_at_any_change_loses_nothing(folder, testing_library, monkeypatch, name):
+def test_a_start_that_is_killed_at_any_change_loses_nothing(
+    folder, testing_library, monkeypatch, record_property, name
+):
     world, attempts = SCENARIOS[name]
     disk, ops = record(folder, testing_library, world, attempts)
     points = 0
@@ -77,5 +82,27 @@ def test_a_start_that_is_killed_at_any_change_loses_nothing(folder, testing_libr
                 assert not left, f"{where}: left behind {left}"
                 number += 1
                 points += reached
-    print(f"{name}: {points} killed starts")
+    record_property("points", f"crash sweep of a start, {name}: {points} of {points} kills")
     assert points > STATES
+
+
+def test_a_start_that_is_killed_while_it_writes_the_runs_parent_leaves_the_old_one_or_the_new_one(tmp_path):
+    run = Run.open_for_writing(tmp_path / "run")
+    files.write_checkpoint(run.path, 40)
+    old, new = (Parent(f"/runs/{name}", "a" * 32, 40, "b" * 32) for name in ("old", "new"))
+    seeded, met = dataclasses.replace(run, parent=old), []
+
+    def anew():
+        Run.open(run.path).set_parent(old)
+
+    def change():
+        Run.open(run.path).set_parent(new)
+
+    for call in killed.before_each_call(change, anew):
+        found = Run.open_for_writing(run.path)
+        assert found in (seeded, dataclasses.replace(run, parent=new)), call
+        met.append((found.parent == new, (run.path / "run.json.tmp").exists()))
+        # What is left beside it is in nobody's way.
+        assert found.set_parent(None) == Run.open(run.path) == run and not (run.path / "run.json.tmp").exists(), call
+    assert met[0] == (False, False) and met[-1] == (True, False)
+    assert (False, True) in met and met.count((True, False)) >= 2, "killed before, and after, the new one has the name"

@@ -212,6 +212,9 @@ def test_every_option_that_the_guide_names_exists():
     for page in ("guide/options.md", "guide/resume.md"):
         used = re.findall(r"`([a-z_]+)=[^`]*`", prose(GUIDE[page]))
         assert used and set(used) <= known, page
+    assert set(known - {"step"}) <= set(re.findall(r"`([a-z_]+)(?:=[^`]*)?`", GUIDE["guide/options.md"])), (
+        "every option is there"
+    )
     tables = re.findall(r"^\|[^|]+\| (.*) \|$", GUIDE["guide/coming-from.md"], re.MULTILINE)
     assert {name for row in tables for name in re.findall(r"`([a-z_]+)=", row)} <= known
 

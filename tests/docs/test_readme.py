@@ -1,12 +1,19 @@
-"""What README.md tells people to do can be done: its commands, files, links and names exist."""
+"""What README.md tells people to do can be done: its commands and its code run, its files, links and names exist.
+
+Run as a program (``test_readme.py FOLDER``), this file runs the code that needs no Horovod."""
 
 from __future__ import annotations
 
 import ast
-import importlib.util
+import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 import textwrap
+import traceback
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -15,7 +22,7 @@ import tomllib
 
 import deepfreeze
 from deepfreeze.cli.main import main, parser
-from tests.support import configs, files
+from tests.support import configs, files, jobs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TEXT = (ROOT / "README.md").read_text()
@@ -41,6 +48,21 @@ def test_every_make_target_exists():
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     wanted = {word for command in starting("make") for word in command[1:] if "=" not in word}
     assert {"demo", "test"} <= wanted <= targets
+    # They run for minutes, and are steps of the CI run themselves. Here: make knows how.
+    for target in sorted(wanted):
+        done = execute(["make", "-n", target], MAKEFLAGS="")
+        assert "tools/" in done.stdout or target == "help", target
+    assert "make soak" in execute(["make", "help"], MAKEFLAGS="").stdout
+
+
+def execute(words, cwd=ROOT, **env):
+    """Runs a command to its end."""
+    done = subprocess.run(
+        words, cwd=cwd, env=jobs.environment(**env), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=jobs.LIMIT_S,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{words}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return done
 
 
 def test_every_command_line_of_ours_is_understood():
@@ -70,14 +92,99 @@ def test_every_extra_exists():
     assert named and named <= set(project["optional-dependencies"])
 
 
-def test_every_module_that_is_run_exists():
+def test_every_module_that_is_run_runs():
     for command in starting("python", "-m"):
-        assert importlib.util.find_spec(command[2]), command
+        assert "usage: " in execute([sys.executable, *command[1:]]).stdout
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda s: s.splitlines()[0][:30])
-def test_every_snippet_compiles(snippet):
-    ast.parse(snippet)
+# The code
+
+NT3 = """
+import KERAS
+import numpy as np
+import deepfreeze
+
+def nt3(names=("conv1d", "conv1d_1", "dense", "dense_1", "dense_2"), classes=2):
+    layers = KERAS.layers
+    convolutions = [layers.Conv1D(4, 3, name=name) for name in names[:2]]
+    denses = [layers.Dense(6, name=name) for name in names[2:4]]
+    model = KERAS.Sequential(
+        [KERAS.Input((20, 1)), *convolutions, layers.Flatten(), *denses, layers.Dense(classes, name=names[4])]
+    )
+    model.compile("adam", "mse", jit_compile=False)
+    return model
+
+model = nt3()
+x, y = np.random.default_rng(0).random((40 * 32, 20, 1), np.float32), np.zeros((40 * 32, 2), np.float32)
+"""
+REST = """
+total = 60
+
+def batches_from(start):
+    for step in range(start, total):
+        yield x[:32], y[:32]
+
+import tensorflow as tf
+optimizer = model.optimizer
+
+def train_step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(model(x) - y))
+    weights = model.trainable_variables
+    optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+"""
+FIRST, *OTHERS = [*SNIPPETS[-1:], *SNIPPETS[:-1]]
+LAUNCHED = [snippet for snippet in OTHERS if "horovod" in snippet]
+ALONE = [snippet for snippet in OTHERS if snippet not in LAUNCHED]
+
+
+def run_alone(folder: Path) -> None:
+    """The first snippet, then each of the others on a copy of what it left; what went wrong, in results.json."""
+    results = []
+    for number, snippet in enumerate([FIRST, *ALONE]):
+        here = folder / str(number)
+        (here / "runs").mkdir(parents=True)
+        if number:
+            shutil.copytree(folder / "0" / "runs", here / "runs", dirs_exist_ok=True)
+        os.chdir(here)
+        space: dict = {}
+        try:
+            exec(NT3.replace("KERAS", "keras") + REST, space)
+            if "transfer(" in snippet:
+                space["model"] = space["nt3"](("features", "conv1d_1", "dense", "dense_1", "dense_2"), classes=5)
+            exec(compile(snippet, "README.md", "exec"), space)
+            results.append(None)
+        except BaseException:
+            results.append(f"{snippet}\n{traceback.format_exc()}")
+    (folder / "results.json").write_text(json.dumps(results))
+
+
+@pytest.mark.slow
+def test_every_snippet_for_one_process_runs(tmp_path):
+    jobs.run(__file__, tmp_path)
+    assert json.loads((tmp_path / "results.json").read_text()) == [None] * (1 + len(ALONE))
+    ends = {name: deepfreeze.latest(tmp_path / name).step for name in ("0/runs/nt3", "1/runs/nt3", "2/runs/own")}
+    assert ends == {"0/runs/nt3": 40, "1/runs/nt3": 60, "2/runs/own": 60}
+
+
+@pytest.mark.slow
+@pytest.mark.ranks
+def test_every_snippet_for_horovod_runs_however_it_is_launched(tmp_path):
+    """By README's own command lines. A job that was launched by one goes on when it is launched by another."""
+    keras3, keras2 = LAUNCHED
+    assert "tf_keras" in keras2 and "`TF_USE_LEGACY_KERAS=1`" in TEXT
+    (mpirun,), (horovodrun,), (alone,) = starting("mpirun"), starting("horovodrun"), starting("python", "train.py")
+    jobs_of = [
+        (mpirun, "keras", keras3, {}, (40, 2)),
+        (horovodrun, "tf_keras", keras2, {"TF_USE_LEGACY_KERAS": "1"}, (40, 2)),
+        (alone, "keras", keras3, {}, (80, 1)),
+    ]
+    for command, kind, snippet, env, end in jobs_of:
+        (tmp_path / kind / "runs").mkdir(parents=True, exist_ok=True)
+        (tmp_path / kind / "train.py").write_text(NT3.replace("KERAS", kind) + snippet)
+        execute(command, tmp_path / kind, **env)
+        info = deepfreeze.latest(tmp_path / kind / "runs" / "nt3")
+        assert (info.step, info.world_size, info.framework["api"]) == (*end, kind)
 
 
 def test_every_name_of_ours_exists():
@@ -86,11 +193,13 @@ def test_every_name_of_ours_exists():
     assert used - {"core"} <= set(deepfreeze.__all__)
 
 
-def test_every_option_in_the_table_is_one_of_checkpoint():
+def test_the_table_has_every_option_of_checkpoint_and_its_default():
     rows = re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", TEXT, re.MULTILINE)
     from deepfreeze.core.config import Options
 
-    assert len(rows) > 5
+    assert sorted(option for option, _ in rows) == sorted(["every", *Options.__dataclass_fields__]), (
+        "every option is there"
+    )
     for option, default in rows:
         if option != "every":
             assert ast.literal_eval(default) == getattr(Options(), option), option
@@ -113,3 +222,7 @@ def test_every_file_named_in_the_text_exists():
 
 def test_the_picture_is_well_formed():
     assert ElementTree.parse(ROOT / "docs" / "paths.svg").getroot().tag.endswith("svg")
+
+
+if __name__ == "__main__":
+    run_alone(Path(sys.argv[1]))

@@ -1,5 +1,5 @@
-"""Each example trains alone, under horovodrun and under mpirun, with every rank on its own rows; models are seeded from another's
-checkpoint; each README is short, and its commands exist."""
+"""Each example trains alone and under horovodrun, one of them under mpirun, with every rank on its own rows; models are seeded
+from another's checkpoint; each README is short, and its commands exist."""
 
 import json
 import os
@@ -56,8 +56,16 @@ def train(example, launcher, run, *options):
 
 @pytest.mark.slow
 @pytest.mark.ranks
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize("example", SMALL)
+@pytest.mark.parametrize(
+    ("example", "launcher"),
+    [
+        ("candle_nt3", "alone"),
+        ("candle_nt3", "horovodrun"),
+        ("candle_nt3", "mpirun"),
+        ("resnet50", "alone"),
+        ("resnet50", "horovodrun"),
+    ],
+)
 def test_example_runs(example, launcher, tmp_path):
     ranks = LAUNCHERS[launcher][1]
     output, summary = train(example, launcher, tmp_path / "run")
@@ -77,7 +85,7 @@ def test_example_runs(example, launcher, tmp_path):
     assert ranges[-1][1] == SMALL[example]["rows"] - 1
 
     # Started again, the finished job has nothing left to train, and says the same of the same weights.
-    if launcher == "alone":
+    if (example, launcher) == ("candle_nt3", "alone"):
         _, again = train(example, launcher, tmp_path / "run")
         assert again["resumed_from"] == 2
         assert again["test_accuracy"] == summary["test_accuracy"]

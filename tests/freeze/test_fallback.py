@@ -19,9 +19,13 @@ def test_a_tensorflow_without_the_op_s_functions_captures_by_its_own_ops(per_exe
     monkeypatch.setattr(veloc_bindings, "register_tensorflow", lacks)
     assert REASON in str(engine_buffers.reason_against())
     with caplog.at_level("INFO", "deepfreeze"):
-        model = trainings.dense(keras, steps_per_execution=per_execution)
-        batches = trainings.data(6)
-        steps = trainings.assert_as_keras_saves_it(keras, model, tmp_path, batches, every=per_execution)
+        steps = trainings.assert_as_keras_saves_it(
+            keras,
+            lambda: trainings.dense(keras, steps_per_execution=per_execution),
+            tmp_path,
+            trainings.data(6),
+            every=per_execution,
+        )
     assert steps == list(range(per_execution, 7, per_execution))
     assert f"capturing by TensorFlow's own ops: {REASON}" in caplog.text
 

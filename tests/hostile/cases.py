@@ -48,12 +48,13 @@ def put_manifest(run: Path, data: bytes) -> None:
 
 
 def put_record(run: Path, rank: int, data: bytes) -> None:
-    """In place of the rank's; the manifest means it."""
+    """In place of the rank's; the manifest means it, if a manifest can mean a record of that size."""
     (run / STEP / f"rank-{rank:05d}.record").write_bytes(data)
     entry = entries()[rank]
-    entry.update(size=len(data), crc32c=f"{int.from_bytes(data[-4:], 'little'):08x}")
-    if (len(data) - 132 - entry["private"]) % 24 == 0 and len(data) > 132 + entry["private"]:
-        entry["extents"] = (len(data) - 132 - entry["private"]) // 24
+    room = len(data) - 132 - entry["private"]
+    if room <= 0 or room % 24 != 0:
+        return
+    entry.update(size=len(data), crc32c=f"{int.from_bytes(data[-4:], 'little'):08x}", extents=room // 24)
     put_manifest(run, manifest(records=[entry if e["rank"] == rank else e for e in entries()]))
 
 

@@ -8,22 +8,24 @@ from __future__ import annotations
 import random
 import resource
 import sys
+from pathlib import Path
 
 import atheris
 
 # numpy and the rest of the environment are too large to be looked into, and not what is under test.
 with atheris.instrument_imports(include=["deepfreeze"]):
-    from deepfreeze.core import lock, manifest, record, run, structure  # noqa: F401
+    from deepfreeze.core import lock, manifest, model_config, record, run, state_tree, structure  # noqa: F401
 
 from tests.hostile.targets import TARGETS
 
-MEMORY = 4 << 30  # an allocation that no input is worth fails, and so shows itself
+MEMORY = 512 << 20  # beside what is in use: an allocation that no input is worth fails, and so shows itself
 
 
 def main() -> None:
     """Never returns: libFuzzer ends the process."""
     target = TARGETS[sys.argv.pop(1)]
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    most = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
     def mutate(data: bytes, most: int, seed: int) -> bytes:
         # One in four keeps its wrong checksums, one in four its wrong sizes too.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from tests.support import files
+from tests.support import configs, files
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "native" / "fuzz" / "corpus"
@@ -119,9 +120,48 @@ def runs() -> dict[str, bytes]:
     }
 
 
+def model_configs() -> dict[str, bytes]:
+    """configs/ATTEMPT.json."""
+    layer = {
+        "class_name": "Dense",
+        "config": {"name": "a", "units": 3, "scale": 1e-3},
+        "build_config": {"shape": [None, 4]},
+    }
+    return {
+        "sequential": configs.config_bytes(),
+        "layer": configs.config_bytes({**configs.SEQUENTIAL, "config": {"layers": [layer, layer]}}),
+        "infinity": configs.config_bytes({**configs.SEQUENTIAL, "config": float("inf")}),
+        "unicode": configs.config_bytes({**configs.SEQUENTIAL, "registered_name": "Dichte/\u00e4\u6f22"}),
+        "no class": configs.config_bytes({"config": {}}),
+    }
+
+
+def extra_states() -> dict[str, bytes]:
+    """Trees of states, as a record holds them."""
+
+    def tree(value: Any, rest: bytes = b"") -> bytes:
+        header = json.dumps(value, separators=(",", ":")).encode()
+        return len(header).to_bytes(8, "little") + header + rest
+
+    def states(**objects: Any) -> dict:
+        part = {"dict": [[name, value] for name, value in objects.items()]}
+        return {"dict": [["objects", part], ["rng", {"dict": []}]]}
+
+    return {
+        "none": tree(states()),
+        "values": tree(states(a=[1, None, True, "x", 1.5, {"float": "nan"}], b={"tuple": [1, {"tuple": []}]})),
+        "array": tree(states(a={"array": ["float32", [2, 3]]}, b={"array": ["bool", []]}), bytes(25) + b"behind"),
+        "bytes": tree(states(a={"bytes": 4}), b"abcd"),
+        "too few": tree(states(a={"array": ["int64", [2**40, 2**40]]}), bytes(16)),
+        "deep": tree(states(a=json.loads("[" * 60 + "]" * 60))),
+        "long": (2**63).to_bytes(8, "little") + b"{}",
+    }
+
+
 SEEDS = {
     NATIVE / "record": records, NATIVE / "slot": slots, NATIVE / "manifest": manifests,
     PYTHON / "structure": structures, PYTHON / "run": runs,
+    PYTHON / "config": model_configs, PYTHON / "extras": extra_states,
 }  # fmt: skip
 
 

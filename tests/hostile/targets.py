@@ -23,11 +23,12 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from deepfreeze.core import names
+from deepfreeze.core import names, state_tree
 from deepfreeze.core.errors import Error
 from deepfreeze.core.fields import is_printable
 from deepfreeze.core.lock import _read as read_lock
 from deepfreeze.core.manifest import Manifest
+from deepfreeze.core.model_config import ModelConfig
 from deepfreeze.core.record import EXTENT, MAX_RECORD, RECORD_HEADER, SLOT_EXTENT, SLOT_HEADER, Record, SlotHeader
 from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Structure
@@ -200,6 +201,38 @@ def run_file(data: bytes) -> bool:
     return _taken(read)
 
 
+def config(data: bytes) -> bool:
+    """A model's configuration."""
+
+    def read() -> None:
+        made = ModelConfig.from_bytes(data, "fuzz")
+        assert made.to_bytes() == data and names.is_id(made.run_id) and names.config_file(made.attempt)
+        assert made.text.isascii() and json.loads(made.text) == made.value
+
+    return _taken(read)
+
+
+def extras(data: bytes) -> bool:
+    """The states of what is no tensor."""
+
+    def read() -> None:
+        written = state_tree.encode(state_tree.decode(data, "fuzz"), "fuzz")
+        assert state_tree.encode(state_tree.decode(written, "fuzz"), "fuzz") == written
+
+    return _taken(read)
+
+
+def repair_extras(data: bytes, sizes: bool) -> bytes:
+    """One value of the header exchanged; with sizes, its length is right."""
+    try:
+        value, end = json.JSONDecoder().raw_decode(data[8:].decode("latin-1"))
+        header = json.dumps(_exchange(value, random.Random(data))).encode()
+    except (ValueError, RecursionError):
+        return data
+    length = len(header).to_bytes(8, "little") if sizes else data[:8]
+    return length + header + data[8 + end :]
+
+
 def repair_structure(data: bytes, sizes: bool) -> bytes:
     """As canonical JSON, one value in it exchanged; with sizes, each tensor's nbytes those of its shape."""
     value = _load(data)
@@ -217,7 +250,7 @@ def repair_structure(data: bytes, sizes: bool) -> bytes:
     return data
 
 
-def repair_run(data: bytes, sizes: bool) -> bytes:
+def repair_signed(data: bytes, sizes: bool) -> bytes:
     """One value exchanged; with sizes, with the checksum at its end."""
     value = _load(data)
     if value is None:
@@ -297,5 +330,7 @@ TARGETS = {
     "slot": Target(slot, repair_slot, (NATIVE / "slot",)),
     "manifest": Target(manifest, repair_manifest, (NATIVE / "manifest",)),
     "structure": Target(structure, repair_structure, (PYTHON / "structure",)),
-    "run": Target(run_file, repair_run, (PYTHON / "run",)),
+    "run": Target(run_file, repair_signed, (PYTHON / "run",)),
+    "config": Target(config, repair_signed, (PYTHON / "config",)),
+    "extras": Target(extras, repair_extras, (PYTHON / "extras",)),
 }

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -73,17 +75,37 @@ def read_all(run):
         return {name: tensors[name] for name in tensors}
 
 
-def refused(run):
-    """Every reader of the checkpoint refuses it, and those of the whole run raise nothing else."""
+def everything(run):
+    """{name: what it is and holds} of all that is in a run; nothing is followed."""
+    found = {}
+    for folder, folders, names in os.walk(run):
+        for name in (*folders, *names):
+            path = Path(folder, name)
+            status = path.lstat()
+            what = os.readlink(path) if path.is_symlink() else b""
+            if stat.S_ISREG(status.st_mode) and status.st_size < 1 << 22:
+                what = path.read_bytes()
+            found[str(path)] = (status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, what)
+    return found
+
+
+def refused(run, *places):
+    """Every reader of the checkpoint refuses it, with an error that names one of the places and has its other three parts; those
+    of the whole run raise nothing else; and nothing in the run is changed."""
+    before = everything(run)
     with pytest.raises(deepfreeze.Error) as caught:
         read_all(run)
-    assert len(str(caught.value)) < 4000
-    str(caught.value).encode()
+    error = caught.value
+    assert error.where in map(str, places), error
+    assert all(part.strip() for part in (error.expected, error.found, error.todo)), error
+    assert len(str(error)) < 4000
+    str(error).encode()
     with contextlib.suppress(deepfreeze.Error):
         assert not verify(run, 40).ok
     for survey in (deepfreeze.checkpoints, deepfreeze.latest, read_private):
         with contextlib.suppress(deepfreeze.Error):
             survey(run)
+    assert everything(run) == before
 
 
 def test_the_cases_are_right_but_for_what_they_aim_at(run):
@@ -99,15 +121,16 @@ def test_the_cases_are_right_but_for_what_they_aim_at(run):
 def test_a_hostile_manifest_is_refused(run, name):
     files.write_checkpoint(run, 40, cases.sample())
     cases.put_manifest(run, cases.MANIFESTS[name]())
-    refused(run)
+    refused(run, run / cases.STEP / "manifest.json")
     assert deepfreeze.checkpoints(run) == [] and deepfreeze.latest(run) is None
 
 
 @pytest.mark.parametrize("name", cases.STRUCTURES)
 def test_a_hostile_structure_is_refused_and_the_checkpoint_listed(run, name):
     files.write_checkpoint(run, 40, cases.sample())
-    cases.put_structure(run, cases.STRUCTURES[name]())
-    refused(run)
+    data = cases.STRUCTURES[name]()
+    cases.put_structure(run, data)
+    refused(run, run / "structures" / f"{hashlib.sha256(data).hexdigest()}.json")
     assert [(info.step, info.state) for info in deepfreeze.checkpoints(run)] == [(40, "unknown")]
 
 
@@ -116,7 +139,8 @@ def test_a_hostile_record_is_refused_and_never_committed(run, library, name):
     data = cases.RECORDS[name]()
     folder, _ = files.write_checkpoint(run, 40, cases.sample())
     cases.put_record(run, 1, data)
-    refused(run)
+    # Records that are right one by one may still not add up to the model file.
+    refused(run, folder / "rank-00001.record", folder / "model.weights.h5")
     partial = folder.rename(run / f"step-0000000040.partial-{files.ATTEMPT}")
     (partial / "manifest.json").unlink()
     with pytest.raises(veloc_bindings.EngineFault) as caught:
@@ -131,7 +155,7 @@ def test_a_hostile_record_is_refused_and_never_committed(run, library, name):
 def test_a_hostile_run_file_is_refused(run, name):
     files.write_checkpoint(run, 40, cases.sample())
     (run / "run.json").write_bytes(cases.RUNS[name]())
-    refused(run)
+    refused(run, run / "run.json")
     with pytest.raises(deepfreeze.Error):
         Run.open_for_writing(run)
 
@@ -155,11 +179,14 @@ def test_a_hostile_slot_is_never_brought_in(run, tmp_path, library, name):
 @pytest.mark.parametrize("name", cases.CONFIGS)
 def test_a_hostile_configuration_is_never_exported(run, tmp_path, name):
     files.write_checkpoint(run, 40, cases.sample())
-    configs.write_config(run, cases.CONFIGS[name]())
+    file = configs.write_config(run, cases.CONFIGS[name]())
     with pytest.raises(deepfreeze.CorruptError) as caught:
         deepfreeze.export(run, tmp_path / "a.keras")
-    assert len(str(caught.value)) < 4000 and not (tmp_path / "a.keras").exists()
-    assert verify(run, 40).ok and len(read_all(run)) == 5  # it is in the way of nothing else
+    error = caught.value
+    assert error.where == str(file) and error.expected and error.found and error.todo
+    assert len(str(error)) < 4000 and not (tmp_path / "a.keras").exists()
+    assert [problem.file for problem in verify(run, 40).problems] == [file.name]
+    assert len(read_all(run)) == 5 and deepfreeze.latest(run).step == 40  # it is in the way of nothing else
 
 
 @pytest.mark.parametrize("kind", cases.KINDS)
@@ -188,8 +215,9 @@ def test_a_configuration_names_code_and_nothing_is_run(run, tmp_path):
 def test_what_is_no_file_is_neither_followed_nor_waited_for(run, kind, place):
     folder, made = files.write_checkpoint(run, 40, cases.sample())
     places = {"run.json": run / "run.json", "structure": run / "structures" / f"{made.hash}.json", "step": folder}
-    cases.replace(places.get(place, folder / place), kind)
-    refused(run)
+    replaced = places.get(place, folder / place)
+    cases.replace(replaced, kind)
+    refused(run, replaced, folder / "manifest.json" if place == "step" else replaced)
 
 
 @pytest.mark.parametrize("kind", cases.KINDS)
@@ -274,7 +302,7 @@ def test_a_file_that_is_larger_than_any_of_its_kind_is_not_read(run, name, size)
     folder, made = files.write_checkpoint(run, 40, cases.sample())
     places = {"run.json": run / "run.json", "structure": run / "structures" / f"{made.hash}.json"}
     os.truncate(places.get(name, folder / name), size)
-    refused(run)
+    refused(run, places.get(name, folder / name))
 
 
 def test_bytes_that_are_too_many_are_not_parsed():

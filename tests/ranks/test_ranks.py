@@ -160,6 +160,29 @@ def test_rank_that_looks_late_learns_of_every_step_that_failed_meanwhile(tmp_pat
         assert [path.name for path in (tmp_path / "run").iterdir()] == [f"step-00000000{following + 10}"]
 
 
+@pytest.mark.parametrize(
+    ("unmarked", "why"),
+    [
+        ("", r"step-0000000010: rank 0 failed: the reason could not be written"),
+        (",fail=ENOSPC:open:rank-00000.failed:1+", r"step-0000000010: rank 0's record is missing .* after 2 s"),
+    ],
+    ids=["a name without a reason", "not even a name"],
+)
+def test_a_step_that_failed_counts_as_committed_for_no_rank_though_the_store_had_no_room_to_say_so(
+    tmp_path, library, unmarked, why
+):
+    with ranks(library, "fail=ENOSPC:pwrite:step-0000000010.partial:1+" + unmarked, "") as group:
+        for number, rank in enumerate(group):
+            rank.ask("open", **options(tmp_path, number, 2, keep=1, commit_timeout=2.0))
+            for step in (10, 20):
+                rank.ask("submit", step=step)
+        group[0].ask("wait", step=20, level=vb.EXTERNAL)
+        with pytest.raises(vb.EngineFault, match=why) as caught:
+            group[1].ask("wait", step=10, level=vb.EXTERNAL)
+        assert caught.value.code == vb.INCOMPLETE
+        group[1].ask("wait", step=20, level=vb.EXTERNAL)
+
+
 def test_retention_keeps_the_newest(tmp_path, library):
     with ranks(library, "", "") as group:
         for number, rank in enumerate(group):

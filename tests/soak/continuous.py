@@ -4,8 +4,9 @@ python -m tests.soak.continuous --seconds 7200 --json FILE --png FILE
 
 Two rank processes live through the whole soak. In them one job follows the other: engines are opened, save 120 steps each,
 some of which fail by a planned fault (tests/soak/faults.py), and are closed; then the directories are treated as at any job's
-start. Odd jobs capture straight into slots in memory, even ones hand their shards over. Every second a sample is taken and the
-newest checkpoint read back, byte by byte. Ends with 1 if something is wrong or not flat (tests/soak/verdict.py).
+start. Odd jobs capture straight into slots in memory, even ones hand their shards over. Samples are taken every second and between
+two jobs, and every second the newest checkpoint is read back, byte by byte. Ends with 1 if something is wrong or not flat
+(tests/soak/verdict.py).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.soak import faults, figure, verdict  # noqa: E402
-from tests.soak.sampling import QUANTITIES, Sampler  # noqa: E402
+from tests.soak.sampling import QUANTITIES, Sampler, Samples  # noqa: E402
 from tests.support import native, restart  # noqa: E402
 from tests.support.ranks import Rank, check_checkpoint, committed, options, ranks  # noqa: E402
 
@@ -63,9 +64,11 @@ class Soak:
             begun, step = time.monotonic(), FIRST
             sampler.start()
             try:
-                while time.monotonic() - begun < self._seconds and not self.wrong and sampler.failure is None:
-                    sampler.job += 1
+                while not self.wrong and sampler.failure is None:
+                    if self.counts["jobs"] >= verdict.FEWEST and time.monotonic() - begun >= self._seconds:
+                        break
                     self._job(group, step)
+                    sampler.rest()
                     step += self._steps
             finally:
                 sampler.stop()
@@ -147,8 +150,9 @@ class Soak:
 
 
 def report(soak: Soak, sampler: Sampler, settings: dict[str, Any]) -> dict[str, Any]:
-    seconds = sampler.seconds
-    quantities = {name: verdict.judge(name, sampler.jobs, seconds, sampler.values[name]) for name in QUANTITIES}
+    resting, running = sampler.resting, sampler.running
+    judged = QUANTITIES if len(resting.seconds) >= verdict.FEWEST else ()  # what is wrong ends a soak at once
+    quantities = {name: verdict.judge(name, resting.seconds, resting.values[name]) for name in judged}
     return {
         "settings": settings,
         "criterion": " ".join((verdict.__doc__ or "").split("\n\n")[1].split()),
@@ -156,10 +160,14 @@ def report(soak: Soak, sampler: Sampler, settings: dict[str, Any]) -> dict[str, 
         "wrong": soak.wrong,
         "counts": {**soak.counts, "faults": soak.faults},
         "quantities": quantities,
-        "jobs": sampler.jobs,
-        "seconds": [round(value, 3) for value in seconds],
-        "samples": {name: [round(value, 4) for value in values] for name, values in sampler.values.items()},
+        "running": _rounded(running),
+        "resting": _rounded(resting),
     }
+
+
+def _rounded(samples: Samples) -> dict[str, list[float]]:
+    values = {name: [round(value, 4) for value in values] for name, values in samples.values.items()}
+    return {"seconds": [round(second, 3) for second in samples.seconds], **values}
 
 
 def soak(seconds: float, seed: int, job: int = JOB, every: int = EVERY) -> dict[str, Any]:

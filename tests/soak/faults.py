@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
-# What must fail a step, at the given step; {n} is a call's number. Rank 0 makes two renames more than the others.
+# What must fail a step, at the given step; {n} is a call's number. Rank 0 makes two renames more than the others. A disk stays full,
+# as rank 0 tries again if it could delete an old checkpoint.
 FAILING = (
     "fail=EIO:pwrite:step-{step:010d}.partial:{n}",
-    "fail=ENOSPC:pwrite:step-{step:010d}.partial:{n}",
+    "fail=ENOSPC:pwrite:step-{step:010d}.partial:{n}+",
     "fail=EIO:fdatasync:step-{step:010d}.partial:1",
     "lose=EIO:fdatasync:step-{step:010d}.partial:1",
     "fail=EIO:rename:step-{step:010d}.partial:1",

@@ -22,37 +22,49 @@ QUANTITIES = {
 _MIB = 1 << 20
 
 
+class Samples:
+    """``values`` of each quantity at the same ``seconds``."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.values: dict[str, list[float]] = {name: [] for name in QUANTITIES}
+
+
 class Sampler(threading.Thread):
-    """Samples every second until ``stop``; ``each`` is called with every sample, and what it raises ends up in ``failure``."""
+    """Samples every second until ``stop``, and when told to ``rest``; ``each`` is called every second, and what it raises ends up in
+    ``failure``."""
 
     def __init__(self, pids: Sequence[int], run: Path, local: Sequence[Path], each: Callable[[], None]) -> None:
         super().__init__(daemon=True)
         self._pids, self._run, self._local, self._each = list(pids), run, list(local), each
         self._over, self._begun = threading.Event(), time.monotonic()
-        self.job = 0  # what runs now
-        self.jobs: list[int] = []  # what ran at each sample
-        self.seconds: list[float] = []
-        self.values: dict[str, list[float]] = {name: [] for name in QUANTITIES}
+        self.running, self.resting = Samples(), Samples()
         self.failure: BaseException | None = None
 
     def run(self) -> None:
         while not self._over.wait(1 - (time.monotonic() - self._begun) % 1):
-            now, found = time.monotonic() - self._begun, self._sample()
-            self.jobs.append(self.job)
-            for name, value in found.items():
-                self.values[name].append(value)
-            self.seconds.append(now)
+            self._take(self.running)
             try:
                 self._each()
             except BaseException as error:
                 self.failure = error
                 return
 
+    def rest(self) -> None:
+        """A sample between two jobs: nothing is under way, whose amount would depend on how busy the machine is."""
+        self._take(self.resting)
+
     def stop(self) -> None:
         self._over.set()
         self.join()
         if self.failure is not None:
             raise self.failure
+
+    def _take(self, samples: Samples) -> None:
+        now, found = time.monotonic() - self._begun, self._sample()
+        for name, value in found.items():
+            samples.values[name].append(value)
+        samples.seconds.append(now)
 
     def _sample(self) -> dict[str, float]:
         memory = [_memory(pid) for pid in self._pids]

@@ -9,13 +9,11 @@ from tests.soak.sampling import QUANTITIES
 from tests.support.ranks import options, ranks
 
 
-def samples(grow, every=4.0, cycles=40):
-    """A sample a second of jobs of two kinds that alternate, one of which holds more; ``grow`` is added in an hour."""
+def samples(grow, every=4.0, jobs=80):
+    """A sample after each job, of two kinds that alternate, one of which leaves more; ``grow`` is added in an hour."""
     choose = random.Random(1)
-    seconds = [float(i) for i in range(int(2 * every * cycles))]
-    jobs = [1 + int(second // every) for second in seconds]
-    values = [40 + 6 * (job % 2) + choose.random() + grow * second / 3600 for job, second in zip(jobs, seconds)]
-    return jobs, seconds, values
+    seconds = [every * (job + 1) for job in range(jobs)]
+    return seconds, [40 + 6 * (n % 2) + choose.random() + grow * second / 3600 for n, second in enumerate(seconds)]
 
 
 @pytest.mark.parametrize(("grow", "flat"), [(0, True), (-500, True), (10, True), (200, False)])
@@ -27,7 +25,7 @@ def test_growth_shows_under_jobs_that_differ_and_noise_does_not(grow, flat):
 
 def test_a_soak_that_is_too_short_gives_no_verdict():
     with pytest.raises(ValueError, match="too few"):
-        verdict.judge("memory", *samples(0, cycles=5))
+        verdict.judge("memory", *samples(0, jobs=verdict.FEWEST - 1))
 
 
 @pytest.mark.crash

@@ -1,10 +1,10 @@
 """Whether what a soak sampled stays flat.
 
-Jobs differ, and a sample may fall into a commit or between two jobs. So the samples of each cycle of two jobs, one of either
-kind, are averaged. A least-squares line through the averages of the second half (the first is for warming up) says how much a
-quantity grows. It is flat if over that whole half it grows by no more than 2 % of its median, or by what is named here if that
-is more: a fraction of one checkpoint, one descriptor, one thread. Twice the standard error of the line is given away: what can
-be told from noise counts, which is little in minutes and nearly all in hours.
+Judged are the samples taken between two jobs, when nothing is under way whose amount would depend on how busy the machine is. Jobs are
+of two kinds, so the samples of each two are averaged. A least-squares line through the averages of the second half (the first is for
+warming up) says how much a quantity grows. It is flat if over that whole half it grows by no more than 2 % of its median, or by what
+is named here if that is more: a fraction of one checkpoint, one descriptor, one thread. Twice the standard error of the line is
+given away: what can be told from noise counts, which is little in minutes and nearly all in hours.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
+FEWEST = 12  # samples
 SHARE = 0.02
 FLOORS = {
     "memory": 2.0,  # MiB
@@ -34,26 +35,19 @@ def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
     return slope, math.sqrt(residual / (len(x) - 2) / sum((a - middle) ** 2 for a in x))
 
 
-def cycles(jobs: Sequence[int], seconds: Sequence[float], values: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Average time and value of each whole cycle of two jobs."""
-    grouped: dict[int, list[tuple[float, float]]] = {}
-    for job, second, value in zip(jobs, seconds, values):
-        grouped.setdefault((job - 1) // 2, []).append((second, value))
-    # The last one may have been cut off, and before the first job there is none.
-    whole = [grouped[number] for number in sorted(grouped)[:-1] if number >= 0]
-    return [statistics.mean(x for x, _ in pairs) for pairs in whole], [
-        statistics.mean(y for _, y in pairs) for pairs in whole
-    ]
+def pairs(values: Sequence[float]) -> list[float]:
+    """The average of each two."""
+    return [(a + b) / 2 for a, b in zip(values[::2], values[1::2])]
 
 
-def judge(name: str, jobs: Sequence[int], seconds: Sequence[float], values: Sequence[float]) -> dict[str, float | bool]:
+def judge(name: str, seconds: Sequence[float], values: Sequence[float]) -> dict[str, float | bool]:
     """The second half of one quantity: median, growth over that half (and two standard errors of it), growth in an hour, what is
     allowed, the verdict."""
-    x, y = cycles(jobs, seconds, values)
+    if len(values) < FEWEST:
+        raise ValueError(f"{len(values)} jobs are too few to tell: {FEWEST} are needed")
+    x, y = pairs(seconds), pairs(values)
     half = len(x) // 2
     x, y = x[half:], y[half:]
-    if len(x) < 3:
-        raise ValueError(f"{len(x)} cycles of jobs are too few to tell: let it run for longer")
     per_second, error = line(x, y)
     span = x[-1] - x[0]
     growth, noise = per_second * span, 2 * error * span

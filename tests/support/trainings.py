@@ -1,9 +1,10 @@
-"""Small trainings on either Keras, and what is proved about each: a checkpoint holds, bit for bit, what Keras itself would have
-saved after that step. Imports TensorFlow."""
+"""Small trainings on either Keras, and what is proved about each: a checkpoint holds, bit for bit, what Keras itself saves after
+that step of a training that knows nothing of DeepFreeze. Imports TensorFlow."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,31 +45,73 @@ def save_weights(keras: Any, folder: Path, optimizer: Any = None) -> Any:
     class SaveWeights(keras.callbacks.Callback):
         """See above."""
 
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            """At the end of data of unknown size Keras counts a step that had no batch."""
+            self.on_train_batch_end(-1)
+
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             """Saves, unless this step was saved: what follows it is no step of its own."""
-            file = folder / f"{count(optimizer or self.model.optimizer)}.weights.h5"
-            if not file.exists():
+            step = count(optimizer or self.model.optimizer)
+            file = folder / f"{step}.weights.h5"
+            if step and not file.exists():
                 self.model.save_weights(file)
 
     return SaveWeights()
 
 
+def alike(keras: Any, make: Callable[[], Any]) -> Any:
+    """A model of ``make``, from the same random numbers each time."""
+    keras.utils.set_random_seed(1)
+    return make()
+
+
+def train_undisturbed(
+    keras: Any, make: Callable[[], Any], folder: Path, x: Any = None, optimizer: str | None = None, **fitting: Any
+) -> Any:
+    """Trains a model of ``make`` as ``assert_as_keras_saves_it`` does, without DeepFreeze; FOLDER/STEP.weights.h5 is what stock
+    Keras saves after each step. Returns the model."""
+    model = alike(keras, make)
+    counting = getattr(model, optimizer) if optimizer else None
+    _fit(model, x, [save_weights(keras, folder, counting)], fitting)
+    return model
+
+
 def assert_as_keras_saves_it(
-    keras: Any, model: Any, folder: Path, x: Any = None, every: int = 1, optimizer: Any = None, **fitting: Any
+    keras: Any,
+    make: Callable[[], Any],
+    folder: Path,
+    x: Any = None,
+    every: int = 1,
+    optimizer: str | None = None,
+    **fitting: Any,
 ) -> list[int]:
-    """Trains with a checkpoint at every step; compares each with stock ``save_weights``. Returns the steps."""
-    options = {} if optimizer is None else {"optimizer": optimizer}
-    checkpoint = deepfreeze.Checkpoint(folder / "run", every=every, keep=100, **options)
-    callbacks = [save_weights(keras, folder, optimizer), checkpoint]
-    fitting = {"verbose": 0, "shuffle": False, **fitting}
-    model.fit(data(5) if x is None else x, callbacks=callbacks, **fitting)
-    return assert_run_is(folder / "run", folder)
+    """Trains two models of ``make``, alike: one by itself, saved by stock Keras after each step, and one with checkpoints, which
+    must be those files and no more or fewer. Returns the steps.
+
+    ``x``: what ``fit`` is given, or a function that makes it; ``optimizer``: the attribute whose updates are the steps.
+    """
+    train_undisturbed(keras, make, folder, x, optimizer, **fitting)
+    model = alike(keras, make)
+    options = {"optimizer": getattr(model, optimizer)} if optimizer else {}
+    _fit(model, x, [deepfreeze.Checkpoint(folder / "run", every=every, keep=100, **options)], fitting)
+    steps = stock_steps(folder)
+    return assert_run_is(folder / "run", folder, [step for step in steps if step % every == 0 or step == steps[-1]])
 
 
-def assert_run_is(run: str | os.PathLike, folder: Path) -> list[int]:
-    """Every checkpoint of ``run`` has the datasets, bit for bit, of FOLDER/STEP.weights.h5. Returns the steps."""
+def stock_steps(folder: Path) -> list[int]:
+    """The steps that stock Keras saved there."""
+    return sorted(int(file.name.split(".")[0]) for file in folder.glob("*.weights.h5"))
+
+
+def assert_run_is(run: str | os.PathLike, folder: Path, steps: list[int]) -> list[int]:
+    """The checkpoints of ``run`` are those of ``steps``, and each has the datasets, bit for bit, of FOLDER/STEP.weights.h5."""
     found = deepfreeze.checkpoints(run)
-    assert found
+    assert [info.step for info in found] == steps and steps
     for info in found:
         h5.assert_same(info.path / "model.weights.h5", folder / f"{info.step}.weights.h5")
-    return [info.step for info in found]
+    return steps
+
+
+def _fit(model: Any, x: Any, callbacks: list[Any], fitting: dict[str, Any]) -> None:
+    given = data(5) if x is None else x() if callable(x) else x
+    model.fit(given, callbacks=callbacks, **{"verbose": 0, "shuffle": False, **fitting})

@@ -12,9 +12,10 @@ import pytest
 from deepfreeze.core import layout_probe
 from deepfreeze.core.errors import CorruptError
 from deepfreeze.core.structure import Structure
+from deepfreeze.thaw.export import export
 from deepfreeze.thaw.restore import restore
 from deepfreeze.thaw.verify import verify
-from tests.support import files
+from tests.support import configs, files
 from tests.support.seed import SEED
 
 FLIPS, RESTORED_FLIPS, TRUNCATIONS = 10_000, 2_000, 300
@@ -38,8 +39,9 @@ def rng():
 
 @pytest.fixture
 def run(tmp_path):
-    """Two checkpoints of two ranks, of one structure and different values."""
+    """Two checkpoints of two ranks, of one structure and different values, and the configuration of their model."""
     path = files.write_run(tmp_path / "run", signed=True)
+    configs.write_config(path)
     for step in (20, 40):
         _, made = files.write_checkpoint(path, step, files.sample(seed=step))
         assert verify(path, step).ok
@@ -60,6 +62,11 @@ def model(monkeypatch):
 def all_files(run):
     """Every file but the lock, whose content is for people."""
     return sorted(path for path in run.rglob("*") if path.is_file() and path.name != "lock")
+
+
+def restored_from(run):
+    """Every file that a restore reads: the model's configuration is for export alone."""
+    return [file for file in all_files(run) if file.parent.name != "configs"]
 
 
 def step_of(file):
@@ -86,8 +93,14 @@ def assert_found(run, file, at=None, what=""):
     known = {file.name, files.MODEL_FILE} if file.suffix == ".record" else {file.name}
     assert found[0][0] == file.name and {name for name, _ in found} <= known, (what, file, at, found)
     if at is not None and file.name == files.MODEL_FILE:
-        begin, end = map(int, re.match(r"bytes (\d+) to (\d+)", found[0][1]).groups())
-        assert len(found) == 1 and begin <= at < end, (at, found)
+        assert len(found) == 1
+        assert_in_range(at, found[0][1])
+
+
+def assert_in_range(at, text):
+    """The text names a range of the model file, no longer than an extent, with the byte ``at``."""
+    begin, end = map(int, re.search(r"bytes (\d+) to (\d+)", text).groups())
+    assert begin <= at < end <= begin + 3000, (at, text)
 
 
 def pick(rng, everything):
@@ -99,7 +112,7 @@ def pick(rng, everything):
 
 def test_each_of_ten_thousand_flipped_bits_is_found_and_its_file_and_range_named(run, rng):
     everything = all_files(run)
-    assert len(everything) == 2 + 2 * 4
+    assert len(everything) == 3 + 2 * 4
     for _ in range(FLIPS):
         file, at = pick(rng, everything)
         mask = 1 << rng.randrange(8)
@@ -121,8 +134,20 @@ def test_every_bit_of_the_runs_own_file_counts(run):
     assert problems(run, 40) == []
 
 
+def test_no_flipped_bit_of_a_models_configuration_is_exported(run, tmp_path):
+    (file,) = (run / "configs").iterdir()
+    for at in range(file.stat().st_size):
+        files.flip_in_place(file, at, 1 << at % 8)
+        with pytest.raises(CorruptError) as caught:
+            export(run, tmp_path / "a.keras")
+        assert caught.value.where == str(file)
+        files.flip_in_place(file, at, 1 << at % 8)
+    assert not (tmp_path / "a.keras").exists() and export(run, tmp_path / "a.keras").step == 40
+
+
 def test_no_flipped_bit_is_restored_from(run, model, rng):
-    everything = [file for file in all_files(run) if "0000000020" not in file.parent.name]
+    everything = [file for file in restored_from(run) if "0000000020" not in file.parent.name]
+    assert len(everything) == 2 + 4
     for _ in range(RESTORED_FLIPS):
         file, at = pick(rng, everything)
         mask = 1 << rng.randrange(8)
@@ -131,6 +156,8 @@ def test_no_flipped_bit_is_restored_from(run, model, rng):
             restore(model, run, 40)
         assert caught.value.where == str(file), (file, at, mask)
         assert caught.value.expected and caught.value.found
+        if file.name == files.MODEL_FILE:
+            assert_in_range(at, caught.value.expected)
         files.flip_in_place(file, at, mask)
     assert all(slot.variable.value is None for slot in model.slots), "the model was left alone"
     assert restore(model, run).step == 40
@@ -144,9 +171,10 @@ def test_a_file_that_ends_anywhere_is_found(run, model, rng):
         os.truncate(file, rng.randrange(len(data)))
         step = step_of(file)
         assert file.name in {name for name, _ in problems(run, step)}, (file, file.stat().st_size)
-        with pytest.raises(CorruptError) as caught:
-            restore(model, run, step)
-        assert caught.value.where == str(file)
+        if file in restored_from(run):
+            with pytest.raises(CorruptError) as caught:
+                restore(model, run, step)
+            assert caught.value.where == str(file)
         file.write_bytes(data)
     assert problems(run, 20) == problems(run, 40) == []
 

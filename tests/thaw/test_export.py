@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,9 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 import deepfreeze
+from deepfreeze.cli.main import main
 from deepfreeze.core.errors import CorruptError, NotFoundError, OptionError, RunError, UnsupportedError
+from deepfreeze.core.keras_model import tf_variable, variable_name
 from deepfreeze.core.structure import Placed
 from deepfreeze.core.tensors import DTYPES, REPLICATED, TensorSpec
 from deepfreeze.thaw import export as export_module
@@ -472,3 +475,122 @@ def test_exporting_needs_neither_tensorflow_nor_the_engine(run, out):
     )
     done = subprocess.run([sys.executable, "-c", code, str(run), str(out / "a")], capture_output=True, text=True)
     assert done.returncode == 0 and len(os.listdir(out)) == 3, done.stderr
+
+
+# Layouts that Keras has no file for
+
+
+def doubling(api):
+    """A layer that saves something else than its variables' values."""
+
+    class Doubling(api.layers.Dense):
+        """See above."""
+
+        def save_own_variables(self, store):
+            store["0"], store["1"] = 2 * np.asarray(self.kernel), np.asarray(self.bias)
+
+        def load_own_variables(self, store):
+            self.kernel.assign(np.asarray(store["0"]) / 2)
+            self.bias.assign(store["1"])
+
+    return Doubling(30, name="one")
+
+
+def lora(api):
+    """A low rank beside a kernel that is frozen: Keras saves their sum, in the kernel's place."""
+    return api.layers.Dense(30, name="one", lora_rank=2)
+
+
+def transforming(api, first, seed=1, quantised=None):
+    """A model of one such layer and an ordinary one."""
+    api.utils.set_random_seed(seed)
+    layer = first(api)
+    model = api.Sequential(
+        [api.Input((8,)), layer, api.layers.BatchNormalization(name="norm"), api.layers.Dense(1, name="two")]
+    )
+    if quantised:
+        layer.quantize(quantised)
+    model.compile(api.optimizers.Adam(1e-2), "mse", metrics=["mae"], jit_compile=False)
+    return model
+
+
+def plain_dense(api):
+    """What Keras saves as it is."""
+    return api.layers.Dense(30, name="one")
+
+
+# The layer, how it is quantised, and whether Keras has a file for it.
+TRANSFORMING = {
+    "a layer's own": (keras, doubling, None, "plain-h5"),
+    "a layer's own, tf_keras": (tf_keras, doubling, None, "plain-h5"),
+    "LoRA": (keras, lora, None, "plain-h5"),
+    "LoRA, int8": (keras, lora, "int8", "plain-h5"),
+    "int8": (keras, plain_dense, "int8", "keras-h5"),
+}
+
+
+@pytest.mark.parametrize(("api", "first", "quantised", "layout"), TRANSFORMING.values(), ids=TRANSFORMING)
+def test_what_keras_can_not_load_is_told_apart_and_goes_through_everything_else(
+    api, first, quantised, layout, tmp_path, capsys
+):
+    model = fit(transforming(api, first, 1, quantised), tmp_path / "run", save_config=True)
+    own = {variable_name(v): np.asarray(tf_variable(v)) for v in model.weights}
+    assert deepfreeze.latest(tmp_path / "run").layout == layout
+    assert main(["show", str(tmp_path / "run")]) == 0
+    assert re.search(rf"^layout +{layout}", capsys.readouterr().out, re.MULTILINE)
+
+    with deepfreeze.read(tmp_path / "run") as tensors:
+        assert {name: tensors[name].tobytes() for name in own} == {name: v.tobytes() for name, v in own.items()}
+    export(tmp_path / "run", tmp_path / "a.safetensors")
+    found = load_file(tmp_path / "a.safetensors")
+    assert {name: v.tobytes() for name, v in found.items()} == {name: v.tobytes() for name, v in own.items()}
+
+    restored = transforming(api, first, 2, quantised)
+    deepfreeze.restore(restored, tmp_path / "run")
+    given = transforming(api, first, 3, quantised)
+    report = deepfreeze.transfer(given, tmp_path / "run", verbose=0)
+    assert len(report.loaded) == len(own) and not (report.skipped or report.missing or report.mismatched)
+    for other in (restored, given):
+        assert [np.asarray(v).tobytes() for v in other.get_weights()] == [v.tobytes() for v in model.get_weights()]
+    assert int(np.asarray(tf_variable(restored.optimizer.iterations))) == 3
+
+    for suffix in (".weights.h5", ".keras"):
+        if layout == "plain-h5":
+            with pytest.raises(UnsupportedError, match=r"layout plain-h5.*\.safetensors"):
+                export(tmp_path / "run", tmp_path / f"a{suffix}")
+            assert main(["export", str(tmp_path / "run"), str(tmp_path / f"a{suffix}")]) == 1
+            assert ".safetensors" in capsys.readouterr().err and not (tmp_path / f"a{suffix}").exists()
+        else:
+            export(tmp_path / "run", tmp_path / f"a{suffix}")
+    if layout == "keras-h5":
+        stock = transforming(api, first, 4, quantised)
+        stock.load_weights(tmp_path / "a.weights.h5")
+        assert [v.tobytes() for v in stock.get_weights()] == [v.tobytes() for v in model.get_weights()]
+    else:
+        with pytest.raises((ValueError, KeyError)):  # so refusing is right
+            transforming(api, first, 4, quantised).load_weights(
+                deepfreeze.latest(tmp_path / "run").path / "model.weights.h5"
+            )
+
+
+def test_the_base_of_a_model_with_low_ranks_is_transferred_into_one_without(tmp_path):
+    model = fit(transforming(keras, lora), tmp_path / "run")
+    plain = transforming(keras, plain_dense, 2)
+    report = deepfreeze.transfer(plain, tmp_path / "run", verbose=0)
+    assert {one.name.split("/")[-1] for one in report.skipped} == {"lora_kernel_a", "lora_kernel_b"}
+    assert len(report.loaded) == len(plain.weights) and not report.missing
+    assert np.array_equal(plain.layers[0].kernel, model.layers[0]._kernel)
+
+
+def test_a_module_s_checkpoint_is_no_file_of_keras_either(tmp_path):
+    module = tf.Module()
+    module.weight = tf.Variable([1.0, 2.0], name="weight")
+    optimizer = keras.optimizers.SGD(0.1)
+    with deepfreeze.capture(optimizer, module, tmp_path / "run", every=1, local=None) as checkpoint:
+        optimizer.apply_gradients([(tf.ones(2), module.weight)])
+        checkpoint.step()
+    assert deepfreeze.latest(tmp_path / "run").layout == "plain-h5"
+    with pytest.raises(UnsupportedError, match=r"\.safetensors"):
+        export(tmp_path / "run", tmp_path / "a.weights.h5")
+    export(tmp_path / "run", tmp_path / "a.safetensors")
+    assert np.array_equal(load_file(tmp_path / "a.safetensors")["weight"], module.weight.numpy())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from deepfreeze.core.errors import CorruptError, LockedError, NotFoundError, Opt
 from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
 from deepfreeze.thaw.prune import plan, prune
-from tests.support import files
+from tests.support import files, killed, restart
 
 STEPS = (5, 10, 15, 20, 25)
 
@@ -125,19 +126,45 @@ def test_what_is_no_checkpoint_is_left_alone(run, tmp_path):
     assert steps(run) == [25]
 
 
-def test_one_that_is_killed_half_way_leaves_whole_checkpoints_and_the_next_one_finishes(run):
-    code = (
-        "import os, sys, shutil; from deepfreeze.thaw.prune import prune\n"
-        "shutil.rmtree = lambda *arguments, **options: os.kill(os.getpid(), 9)\n"
-        "prune(sys.argv[1], 1)"
-    )
-    subprocess.run([sys.executable, "-c", code, str(run)])
-    assert steps(run) == [10, 15, 20, 25]
-    assert [name for name in os.listdir(run) if name.startswith(".trash-step-0000000005-")]
-    for step in steps(run):
-        assert deepfreeze.thaw.verify.verify(run, step).ok
-    prune(run, 1)
-    assert steps(run) == [25] and not [name for name in os.listdir(run) if name.startswith(".trash")]
+def contents(folder):
+    """{name: {file: bytes}} of all checkpoints in a folder."""
+    found = {path.name: path for path in folder.iterdir() if path.name.startswith("step-")}
+    return {name: {file.name: file.read_bytes() for file in path.iterdir()} for name, path in found.items()}
+
+
+@pytest.mark.crash
+def test_one_that_is_killed_at_any_change_leaves_whole_checkpoints_and_the_next_one_or_a_start_finishes(run, tmp_path):
+    opened = Run.open(run)
+    opened.quarantine(5)
+    opened.abandon(20, files.ATTEMPT)
+    places = [run, run / "damaged", run / "abandoned"]
+    before, kept = {place: contents(place) for place in places}, tmp_path / "kept"
+    run.rename(kept)
+
+    def anew():
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(kept, run)
+
+    met = set()
+    for number, call in enumerate(killed.before_each_call(lambda: prune(run, 1, damaged=True, abandoned=True), anew)):
+        for place in places:
+            # Each is there as a whole, under its name, or not at all.
+            assert contents(place).items() <= before[place].items(), call
+        left = steps(run)
+        assert left == [10, 15, 25][-len(left) :] and left, f"{call}: oldest first, and never the newest"
+        trash = [name for name in os.listdir(run) if name.startswith(".trash")]
+        assert len(trash) <= 1, call
+        met.add((len(left), len(os.listdir(run / "damaged")), len(os.listdir(run / "abandoned")), bool(trash)))
+        if number % 2:
+            prune(run, 1, damaged=True, abandoned=True)
+            assert [steps(run), *(os.listdir(place) for place in places[1:])] == [[25], [], []], call
+        else:
+            restart.reopen(tmp_path, 0)
+            assert steps(run) == left, f"{call}: a start deletes nothing but what was on its way out"
+        assert not restart.leftovers(run), call
+    # It was caught in each of the four deletions and before each.
+    done = {(*counts, trash) for counts in ((2, 1, 1), (1, 1, 1), (1, 0, 1), (1, 0, 0)) for trash in (True, False)}
+    assert met == {(3, 1, 1, False)} | done
 
 
 def test_what_can_not_be_deleted_is_said_and_counts_as_nothing_freed(run, monkeypatch):

@@ -16,11 +16,13 @@ import tensorflow as tf
 
 import deepfreeze
 from deepfreeze import attempt
-from deepfreeze.core.errors import CorruptError, NotFoundError, WorldError
+from deepfreeze.core import durable
+from deepfreeze.core.errors import CorruptError, LockedError, NotFoundError, WorldError
 from deepfreeze.core.extras import Extras
 from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
 from deepfreeze.thaw.fallback import Fallback
+from deepfreeze.thaw.prune import prune
 from deepfreeze.thaw.verify import verify
 from tests.support import files, h5, jobs
 from tests.support.seed import SEED
@@ -283,6 +285,37 @@ def test_bytes_that_the_disk_has_lost_are_damage(run, states, monkeypatch, caplo
     model = make()
     assert opened(run, model) == 4 and state(model) == states[4]
     assert "Input/output error" in caplog.text and len(moved(run)) == 1
+
+
+# What is another's, or on its way out
+
+
+def test_a_second_job_of_the_same_run_is_refused_before_it_touches_the_first_ones_slots(run, states, tmp_path):
+    place = tmp_path / f"deepfreeze-{os.geteuid()}" / Run.open(run).run_id
+    place.mkdir(parents=True, mode=0o700)
+    place.parent.chmod(0o700)
+    slot, partial = place / "rank-00000-0.slot", run / f"step-0000000008.partial-{'a' * 32}"
+    slot.write_bytes(b"of the job that is alive")
+    partial.mkdir()
+    second = deepfreeze.Checkpoint(run, local=tmp_path)
+    with Lock.acquire(run), pytest.raises(LockedError, match=f"pid {os.getpid()} on"):
+        second.open(make())
+    assert slot.read_bytes() == b"of the job that is alive" and partial.is_dir()
+    # Once the first one is dead, that is what a start clears.
+    assert second.open(model := make()) == 6 and state(model) == states[6]
+    second.close()
+    assert not slot.exists() and not partial.exists()
+
+
+def test_what_prune_could_not_delete_the_next_start_does(run, states, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "delete", lambda path: None)
+        assert len(prune(run, 1).left) == 2
+    trash = [path for path in run.iterdir() if path.name.startswith(".trash-")]
+    assert len(trash) == 2 and all((path / MODEL).exists() for path in trash)
+    model = make()
+    assert opened(run, model) == 6 and state(model) == states[6]
+    assert not any(path.exists() for path in trash) and steps(run) == [6]
 
 
 # Flipped bits, through both ways to restore

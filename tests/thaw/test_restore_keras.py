@@ -174,3 +174,17 @@ def test_restore_takes_the_checkpoints_size_of_memory_and_gives_it_back(tmp_path
     assert nbytes > 240_000_000
     assert peak <= nbytes + (64 << 20)
     assert kept <= 64 << 20
+
+
+@pytest.mark.parametrize(("writer", "reader"), [(keras, tf_keras), (tf_keras, keras)], ids=["3 to 2", "2 to 3"])
+def test_a_model_of_the_other_keras_is_refused_by_name_with_what_to_do(writer, reader, tmp_path):
+    model = make(writer)
+    model.fit(data(3), verbose=0, shuffle=False, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=3)])
+    other = make(reader, seed=2)
+    before = values(other)
+    with pytest.raises(deepfreeze.StructureError) as caught:
+        deepfreeze.restore(other, tmp_path / "run")
+    both = [f"{api.__name__} {api.__version__}" for api in (writer, reader)]
+    assert caught.value.found.startswith(f"one of {both[0]} and a model of {both[1]}: ")
+    assert "nothing was changed" in caught.value.todo and "deepfreeze.transfer" in caught.value.todo
+    assert {path: value for path, value in values(other).items() if path in before} == before

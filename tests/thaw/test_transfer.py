@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from safetensors.numpy import load_file
 
 import deepfreeze
 from deepfreeze.core.keras_model import tf_variable, variable_name
@@ -568,3 +569,55 @@ def test_the_report_is_a_table_for_people_and_json_for_programs(saved, api, caps
     assert value["info"]["step"] == 2 and value["nbytes"] == report.nbytes and not value["dry_run"]
     assert [one["name"] for one in value["loaded"]] == [one.name for one in report.loaded]
     assert value["mismatched"][0]["target_shape"] in ([5], [6, 5]) and value["missing"] == []
+
+
+def scaled(api, inner):
+    """With a loss scale around it."""
+    return (api.optimizers if api is keras else api.mixed_precision).LossScaleOptimizer(inner)
+
+
+SECOND = {
+    "Adam": lambda api: api.optimizers.Adam(1e-2),
+    "SGD": lambda api: api.optimizers.SGD(1e-2, momentum=0.9),
+    "Adam, scaled": lambda api: scaled(api, api.optimizers.Adam(1e-2)),
+}
+
+
+@pytest.mark.parametrize("make", SECOND.values(), ids=SECOND)
+def test_a_second_optimizer_s_variables_are_no_weights_either(api, make, tmp_path):
+    run = tmp_path / "run"
+    model = network(api)
+    model.critic_optimizer = make(api)
+    model.critic_optimizer.build(model.trainable_variables)
+    trained(api, model, run)
+    weights = {variable_name(v) for v in model.weights}
+    with deepfreeze.read(run) as tensors:
+        others = [placed.path for placed in tensors.structure.tensors if placed.path.startswith("critic_optimizer/")]
+    assert len(others) > 2
+
+    report = deepfreeze.transfer(network(api, seed=2), run, verbose=0)
+    assert {one.name for one in report.loaded} == weights and report.skipped == report.missing == ()
+    with pytest.raises(deepfreeze.OptionError):
+        deepfreeze.transfer(network(api, seed=2), run, include="*iteration*", verbose=0)
+    deepfreeze.export(run, tmp_path / "a.safetensors")
+    assert set(load_file(tmp_path / "a.safetensors")) == weights
+    # Nor does a model that has no optimizer miss them.
+    bare = network(api, seed=3)
+    deepfreeze.restore(bare, run)
+    assert same(bare, values(model))
+
+
+def test_rank_0_writes_the_report_to_standard_error_unless_told_not_to(saved, api, capsys, monkeypatch):
+    _, run = saved
+    report = deepfreeze.transfer(network(api), run)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", f"deepfreeze: {report}\n") and "10 loaded" in said.err
+    dry = deepfreeze.transfer(network(api), run, dry_run=True)
+    assert capsys.readouterr().err == f"deepfreeze: {dry}\n"
+    deepfreeze.transfer(network(api), run, verbose=0)
+    monkeypatch.setattr("deepfreeze.thaw.transfer.current", lambda: types.SimpleNamespace(rank=1, size=2))
+    deepfreeze.transfer(network(api), run)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "")
+    with pytest.raises(deepfreeze.OptionError, match="verbose="):
+        deepfreeze.transfer(network(api), run, verbose="yes")

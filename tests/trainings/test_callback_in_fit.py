@@ -24,18 +24,16 @@ class Clipped(keras.Sequential):
 
 
 def test_what_train_step_writes_after_the_update_is_in_the_checkpoint(tmp_path):
-    trainings.assert_as_keras_saves_it(keras, trainings.dense(keras, cls=Clipped), tmp_path)
+    trainings.assert_as_keras_saves_it(keras, lambda: trainings.dense(keras, cls=Clipped), tmp_path)
     values = h5.datasets(deepfreeze.latest(tmp_path / "run").path / "model.weights.h5")
     assert all(np.abs(v).max() <= 0.01 for path, v in values.items() if path.startswith("layers"))
 
 
 def test_the_final_checkpoint_is_the_training_state_not_the_averages_keras_ends_with(tmp_path):
-    model = trainings.dense(keras, keras.optimizers.Adam(0.1, use_ema=True, ema_momentum=0.5))
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=4)
-    model.fit(
-        trainings.data(6), verbose=0, shuffle=False, callbacks=[trainings.save_weights(keras, tmp_path), checkpoint]
-    )
-    h5.assert_same(deepfreeze.latest(tmp_path / "run").path / "model.weights.h5", tmp_path / "6.weights.h5")
+    def make():
+        return trainings.dense(keras, keras.optimizers.Adam(0.1, use_ema=True, ema_momentum=0.5))
+
+    trainings.assert_as_keras_saves_it(keras, make, tmp_path, trainings.data(6), every=4)
 
 
 def test_two_checkpoints_in_one_fit_both_save(tmp_path):

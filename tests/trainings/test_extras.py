@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
+from deepfreeze.core.keras_model import optimizer_variables
 from tests.support import kerases, trainings
 
 
@@ -34,6 +35,7 @@ class Draw(keras3.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         numbers = [random.random(), np.random.random(), float(tf.random.get_global_generator().uniform(()))]
+        numbers.append(float(tf.random.uniform(())))  # by tf.random.set_seed alone
         if not kerases.KERAS_IS_2:  # Keras 3 has a generator of its own
             numbers.append(float(keras3.random.uniform(())))
         self.drawn.append(numbers)
@@ -92,6 +94,87 @@ def test_a_resumed_run_with_dropout_and_noise_equals_an_uninterrupted_one(per_ex
     second.fit(trainings.data(8).skip(start), verbose=0, shuffle=False, callbacks=[again, checkpoint])
     assert draw.drawn + again.drawn == whole_draw.drawn
     for mine, theirs in zip(second.variables, whole.variables, strict=True):
+        assert np.array_equal(mine, theirs)
+
+
+def pictures():
+    """Sixteen small ones, and a number for each."""
+    rng = np.random.default_rng(0)
+    return rng.random((16, 8, 8, 3), np.float32), rng.random((16, 1), np.float32)
+
+
+def augmenting(keras):
+    """Flips, turns, moves and shades its pictures."""
+    layers = keras.layers
+    changes = [
+        layers.RandomFlip(),
+        layers.RandomRotation(0.2),
+        layers.RandomTranslation(0.2, 0.2),
+        layers.RandomContrast(0.3),
+    ]
+    model = keras.Sequential([keras.Input((8, 8, 3)), *changes, layers.Flatten(), layers.Dense(1)])
+    model.compile("adam", "mse", jit_compile=False)
+    return model
+
+
+def in_order(keras, model, begin, end, callbacks):
+    """Always the same batches."""
+    batches = tf.data.Dataset.from_tensor_slices(pictures()).batch(2).repeat()
+    model.fit(batches.skip(begin).take(end - begin), verbose=0, callbacks=callbacks)
+
+
+def shuffled_by_dataset(keras, model, begin, end, callbacks):
+    """An order for each epoch, by its number: no state but the step."""
+
+    def epoch(number):
+        pairs = tf.data.Dataset.from_tensor_slices(pictures())
+        return pairs.shuffle(16, seed=number, reshuffle_each_iteration=False).batch(2)
+
+    batches = tf.data.Dataset.range(3).flat_map(epoch)
+    # The size of what is flattened is unknown; so Keras need not look for its end.
+    model.fit(batches.skip(begin), steps_per_epoch=end - begin, verbose=0, callbacks=callbacks)
+
+
+def shuffled_by_numpy(keras, model, begin, end, callbacks):
+    """An order for each epoch, by numpy's generator."""
+    x, y = pictures()
+    for epoch in range(begin // 8, end // 8):
+        order = np.random.permutation(len(x))
+        fitting = {"batch_size": 2, "shuffle": False, "initial_epoch": epoch, "epochs": epoch + 1}
+        model.fit(x[order], y[order], verbose=0, callbacks=callbacks, **fitting)
+
+
+def shuffled_by_fit(keras, model, begin, end, callbacks):
+    """Arrays, by ``shuffle=True``, in a fit for each epoch."""
+    x, y = pictures()
+    for epoch in range(begin // 8, end // 8):
+        fitting = {"batch_size": 2, "shuffle": True, "initial_epoch": epoch, "epochs": epoch + 1}
+        model.fit(x, y, verbose=0, callbacks=callbacks, **fitting)
+
+
+@pytest.mark.parametrize(
+    ("train", "at"),
+    [(in_order, 5), (shuffled_by_dataset, 11), (shuffled_by_numpy, 8), (shuffled_by_fit, 8)],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_resumed_run_that_augments_and_shuffles_equals_an_uninterrupted_one(keras, train, at, tmp_path):
+    def begin(seed):
+        keras.utils.set_random_seed(seed)
+        tf.random.set_global_generator(tf.random.Generator.from_seed(seed))
+        return augmenting(keras)
+
+    whole = begin(7)
+    train(keras, whole, 0, 24, [])
+    options = {"every": 100, "rng": "all"}
+    train(keras, begin(7), 0, at, [deepfreeze.Checkpoint(tmp_path / "run", **options)])
+    resumed, checkpoint = begin(99), deepfreeze.Checkpoint(tmp_path / "run", **options)
+    start = checkpoint.open(resumed)
+    assert start == at
+    train(keras, resumed, start, 24, [checkpoint])
+    for mine, theirs in zip(resumed.get_weights(), whole.get_weights(), strict=True):
+        assert np.array_equal(mine, theirs)
+    slots = [optimizer_variables(model.optimizer) for model in (resumed, whole)]
+    for mine, theirs in zip(*slots, strict=True):
         assert np.array_equal(mine, theirs)
 
 
@@ -173,13 +256,15 @@ def test_a_state_that_outgrows_its_room_fails_that_checkpoint(tmp_path):
 def test_a_new_rank_gets_generators_of_its_own(tmp_path):
     from deepfreeze.core.extras import Extras
 
+    reseed(3)
     extras = Extras(None, "all")
     extras.spec(extras.nbytes())
     data = extras.take()
 
     def draws(new_rank):
         extras.load(data, "record", new_rank)
-        return random.random(), np.random.random(), float(tf.random.get_global_generator().uniform(()))
+        of_tensorflow = tf.random.get_global_generator().uniform(()), tf.random.uniform(())
+        return random.random(), np.random.random(), *map(float, of_tensorflow)
 
     assert draws(None) == draws(None) and draws(5) == draws(5)
     several = [draws(rank) for rank in (None, 4, 5)]

@@ -87,3 +87,33 @@ def test_a_legacy_optimizer_is_refused_with_the_reason_before_the_run_is_touched
     with pytest.raises(deepfreeze.UnsupportedError, match=f"the legacy {name}. Use the current one"):
         train(model, callbacks=[deepfreeze.Checkpoint(tmp_path / "run")])
     assert not (tmp_path / "run").exists()
+
+
+def test_a_layer_that_saves_something_else_than_its_variables_is_restored_and_never_passed_off_as_keras_s(
+    keras, tmp_path
+):
+    class Doubling(keras.layers.Dense):
+        """What it saves is twice its kernel."""
+
+        def save_own_variables(self, store):
+            store["0"], store["1"] = 2 * np.asarray(self.kernel), np.asarray(self.bias)
+
+    def doubling(seed):
+        keras.utils.set_random_seed(seed)
+        model = keras.Sequential([keras.Input((trainings.FEATURES,)), Doubling(8), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.Adam(1e-2), "mse", jit_compile=False)
+        return model
+
+    model = doubling(1)
+    train(model, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=3)])
+    restored, given = doubling(2), doubling(3)
+    assert deepfreeze.restore(restored, tmp_path / "run").layout == "plain-h5"
+    assert values(restored) == values(model)
+    assert len(deepfreeze.transfer(given, tmp_path / "run", verbose=0).loaded) == 4
+    assert all(np.array_equal(a, b) for a, b in zip(given.get_weights(), model.get_weights(), strict=True))
+    for each in (model, restored):
+        train(each, 2)
+    assert values(restored) == values(model)
+    with pytest.raises(deepfreeze.UnsupportedError, match="plain-h5"):
+        deepfreeze.export(tmp_path / "run", tmp_path / "a.weights.h5")
+    deepfreeze.export(tmp_path / "run", tmp_path / "a.safetensors")

@@ -1,0 +1,163 @@
+"""Ranks that are no replicas: another model, other options, other weights. All of them are told, in bounded time, what and on which
+rank; a model and its optimizer are compared before training begins, weights in the first checkpoint."""
+
+import json
+
+import pytest
+
+import deepfreeze
+from tests.support import jobs, kerases
+from tests.support.refusals import PARTS
+
+MODELS = {
+    "units": ("float32 of shape (128, 8)", "float32 of shape (128, 12)"),
+    "layer": ("float32 of shape (8, 3)", "float32 of shape (8, 8)"),
+    "dtype": ("float32 of shape (8, 3)", "float64 of shape (8, 3)"),
+    "optimizer": ("optimizer Adam", "optimizer SGD"),
+}
+WAYS = ("broadcast", "fit", "open", "loop")
+UNLIKE = [f"{way}:{difference}" for way in WAYS for difference in MODELS]
+# The checkpoints that stay, and whether the ranks were compared there: in the first two.
+SEEDS = {
+    "every=1": {3: True, 4: False},
+    "every=2": {2: True, 4: True},
+    "every=15": {4: True},
+    "every=2:on_divergence=raise": {},
+}
+APART = [f"fit:seed:{options}" for options in SEEDS]
+
+
+# Horovod matches the ops in a graph by their names; between two steps, in a loop, it goes by their order.
+NAMED = ["broadcast:names", "fit:names"]
+
+
+def reports(folder, case):
+    return [json.loads((folder / f"{case}-{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.fixture(scope="module", params=kerases.NAMES)
+def horovod(request, tmp_path_factory):
+    """All of it in one job: after each refusal the ranks go on together."""
+    folder = tmp_path_factory.mktemp("horovod")
+    jobs.run("unlike_models.py", request.param, folder, *UNLIKE, *NAMED, *APART, "broadcast:seed", ranks=2)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mpi(tmp_path_factory):
+    """The same without Horovod, and what belongs to communicators alone."""
+    folder = tmp_path_factory.mktemp("mpi")
+    cases = [
+        "fit:none:run=alike",
+        "fit:none:run=alike:resume=required",
+        "fit:seed",
+        "open:units",
+        "fit:layer",
+        "loop:none",
+    ]
+    cases += ["open:none:rank1=keep", "open:none:rank1=every", "open:none:comm=self"]
+    jobs.run("unlike_models.py", "keras", folder, "world=mpi", *cases, ranks=2)
+    return folder
+
+
+def assert_all_ranks_are_told(folder, case, kind, **wanted):
+    """Nothing was done: no step, no run."""
+    for report in reports(folder, case):
+        error = report["error"]
+        assert error is not None and error["kind"] == kind, (case, error)
+        for part in PARTS:
+            assert error[part] and wanted.get(part, "") in error[part], (case, part, error)
+        assert report["step"] == 0 and report["unchanged"], case
+    assert not (folder / case).exists(), case
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_another_model_on_one_rank_is_refused_on_all_before_training(horovod, case):
+    expected, found = MODELS[case.partition(":")[2]]
+    assert_all_ranks_are_told(
+        horovod, case, "StructureError", where="rank 1", expected=f"the same model as on rank 0, which has {expected}"
+        if "optimizer" in case else expected, found=found, todo="the same model, with the same optimizer, on every rank",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_layers_that_keras_has_counted_differently_are_refused_where_horovod_would_wait(horovod, case):
+    found, todo = "float32 of shape (128, 8) in its place", "give the layers names"
+    for report in reports(horovod, case):
+        error = report["error"]
+        assert error["kind"] == "StructureError" and error["where"] == "rank 1", error
+        assert "sequential_1/dense_2/kernel" in error["found"] or "dense_2/kernel" in error["found"]
+        assert found in error["found"] and todo in error["todo"] and report["step"] == 0 and report["unchanged"]
+    assert deepfreeze.checkpoints(horovod / case) == [] if case == "fit:names" else not (horovod / case).exists()
+
+
+@pytest.mark.parametrize("case", APART)
+def test_replicas_that_nobody_made_alike_are_named_in_the_first_checkpoint(horovod, case):
+    first, second = reports(horovod, case)
+    early, named = first["warnings"][0], [text for text in first["warnings"] if "differ" in text]
+    assert "step 2: expected the same weights on all ranks; found others on rank 1 than on rank 0" in early
+    assert not any("found others on rank" in text for text in second["warnings"]), "rank 0 says it"
+    kept = SEEDS[case.partition("seed:")[2]]
+    assert {info.step: info.diverged > 0 for info in deepfreeze.checkpoints(horovod / case)} == kept
+    if kept:
+        assert first["error"] is second["error"] is None and named
+        step = {"every=1": 2, "every=2": 2, "every=15": 4}[case.partition("seed:")[2]]
+        assert f"step {step}: expected the same weights" in named[0] and "rank 1" in named[0] and "kernel" in named[0]
+        assert "BroadcastState" in named[0]
+    else:
+        for report in (first, second):
+            assert report["error"] is not None
+        assert first["error"]["where"].endswith("step 2") and "kernel" in first["error"]["found"]
+        assert "rank 1" in first["error"]["found"] and "BroadcastState" in first["error"]["todo"]
+
+
+def test_a_broadcast_makes_them_alike_and_nothing_is_said(horovod):
+    for report in reports(horovod, "broadcast:seed"):
+        assert report["error"] is None and not report["warnings"] and report["step"] == 4
+    assert [(info.step, info.diverged) for info in deepfreeze.checkpoints(horovod / "broadcast:seed")] == [
+        (3, 0),
+        (4, 0),
+    ]
+
+
+def test_the_ranks_of_a_communicator_save_one_checkpoint_together_and_resume_it(mpi):
+    for case, step in (("fit:none:run=alike", 4), ("fit:none:run=alike:resume=required", 8), ("loop:none", 4)):
+        for report in reports(mpi, case):
+            assert report["error"] is None and not report["warnings"] and report["step"] == step, (case, report)
+    assert [(i.step, i.world_size) for i in deepfreeze.checkpoints(mpi / "alike")] == [(7, 2), (8, 2)]
+    assert [(i.step, i.world_size) for i in deepfreeze.checkpoints(mpi / "loop:none")] == [(3, 2), (4, 2)]
+
+
+def test_ranks_of_a_communicator_with_other_weights_are_named(mpi):
+    first, second = reports(mpi, "fit:seed")
+    assert first["error"] is second["error"] is None
+    assert "others on rank 1 than on rank 0" in first["warnings"][0]
+    assert any("step 2: " in text and "rank 1" in text and "kernel" in text for text in first["warnings"][1:])
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "wanted"),
+    [
+        ("open:units", "StructureError", {"expected": MODELS["units"][0], "found": MODELS["units"][1]}),
+        ("fit:layer", "StructureError", {"expected": MODELS["layer"][0], "found": MODELS["layer"][1]}),
+        ("open:none:rank1=keep", "OptionError", {"expected": "keep=2, as on rank 0", "found": "keep=7"}),
+        ("open:none:rank1=every", "OptionError", {"expected": "every=1, as on rank 0", "found": "every=7"}),
+    ],
+)
+def test_ranks_of_a_communicator_that_are_unlike_are_refused_on_all(mpi, case, kind, wanted):
+    assert_all_ranks_are_told(mpi, case, kind, where="rank 1", **wanted)
+
+
+def test_communicators_of_one_rank_each_are_jobs_of_their_own_and_one_of_them_gets_the_run(mpi):
+    errors = [report["error"] for report in reports(mpi, "open:none:comm=self")]
+    (refused,) = [error for error in errors if error is not None]
+    assert refused["kind"] == "LockedError" and "world is one rank" in refused["todo"]
+
+
+def test_a_communicator_of_another_size_than_horovods_is_refused(tmp_path):
+    jobs.run("unlike_models.py", "keras", tmp_path, "world=both", "fit:none", "open:none:comm=self", ranks=2)
+    assert all(report["error"] is None for report in reports(tmp_path, "fit:none"))
+    expected, todo = "a communicator of Horovod's 2 ranks", "leave world= out"
+    assert_all_ranks_are_told(
+        tmp_path, "open:none:comm=self", "OptionError", where="world=", expected=expected, found="one of 1", todo=todo
+    )

@@ -1,0 +1,33 @@
+"""How often the ranks' replicas are compared. What comes of it is tested in tests/horovod/test_agreement.py."""
+
+import keras
+import pytest
+
+import deepfreeze
+from deepfreeze.freeze.saver import Saver
+from tests.support import trainings
+
+
+@pytest.mark.parametrize(
+    ("options", "captures", "compared"),
+    [
+        ({}, 202, [1, 2, 101, 201]),
+        ({"check_replicas": 3}, 8, [1, 2, 4, 7]),
+        ({"check_replicas": 1}, 3, [1, 2, 3]),
+        ({"check_replicas": 0}, 3, []),
+    ],
+)
+def test_replicas_are_compared_at_the_first_two_captures_and_at_every_kth_or_never(
+    tmp_path, monkeypatch, options, captures, compared
+):
+    asked, save = [], Saver.save
+
+    def noted(self, step, captured, check=False):
+        asked.append(check)
+        save(self, step, captured, check)
+
+    monkeypatch.setattr(Saver, "save", noted)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, **options)
+    trainings.dense(keras).fit(trainings.data(captures), verbose=0, shuffle=False, callbacks=[checkpoint])
+    assert len(asked) == captures
+    assert [number for number, check in enumerate(asked, 1) if check] == compared

@@ -1,0 +1,142 @@
+"""Models and machines that can't be trained with checkpoints, or not from these: refused before the first step."""
+
+import shutil
+import subprocess
+import types
+
+import keras as keras3
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import deepfreeze
+from tests.support import kerases, trainings
+from tests.support.refusals import refused
+
+
+@pytest.fixture(params=kerases.NAMES)
+def keras(request):
+    return pytest.importorskip(request.param)
+
+
+def fit(model, run):
+    return model.fit(trainings.data(2), verbose=0, callbacks=[deepfreeze.Checkpoint(run)])
+
+
+WAYS = {
+    "deepfreeze.Checkpoint": lambda model, run: deepfreeze.Checkpoint(run).open(model),
+    "deepfreeze.capture": lambda model, run: deepfreeze.capture(model.optimizer, model, run),
+}
+both_ways = pytest.mark.parametrize("way", WAYS)
+
+
+@both_ways
+def test_a_model_in_a_distribution_strategy_is_refused(keras, way, tmp_path):
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        model = trainings.dense(keras)
+    expected, todo = "no tf.distribute strategy", "run one process per replica, with Horovod"
+    refused(
+        lambda: WAYS[way](model, tmp_path / "run"),
+        deepfreeze.UnsupportedError, where=way, expected=expected, todo=todo, folder=tmp_path, model=model,
+    )  # fmt: skip
+
+
+def test_a_model_without_an_optimizer_is_refused(keras, tmp_path):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    refused(
+        lambda: deepfreeze.Checkpoint(tmp_path / "run").open(model),
+        deepfreeze.UnsupportedError, where="deepfreeze.Checkpoint", expected="a compiled model",
+        found="one without an optimizer", todo="model.compile(optimizer", folder=tmp_path, model=model,
+    )  # fmt: skip
+    refused(
+        lambda: deepfreeze.capture(None, model, tmp_path / "run"),
+        deepfreeze.OptionError, where="optimizer", expected="a Keras optimizer", found="None", folder=tmp_path,
+    )  # fmt: skip
+
+
+class OnGpu:
+    """A variable of a model or of an optimizer, as it would be on a machine with a GPU."""
+
+    name, path, dtype, shape = "net/kernel", "net/kernel", tf.float32, (2, 2)
+    value = types.SimpleNamespace(device="/job:localhost/replica:0/task:0/device:GPU:0", dtype=tf.float32, shape=(2, 2))
+
+
+@both_ways
+@pytest.mark.parametrize("of", ["model", "optimizer"])
+def test_variables_on_a_gpu_are_refused_with_their_name(keras, way, of, tmp_path, monkeypatch):
+    model = trainings.dense(keras)
+    model.optimizer.build(model.trainable_variables)
+    thing = model if of == "model" else model.optimizer
+    listed = [*thing.variables, OnGpu()]
+    monkeypatch.setattr(type(thing), "variables", property(lambda self: listed))
+    refused(
+        lambda: WAYS[way](model, tmp_path / "run"),
+        deepfreeze.UnsupportedError, where=way, expected="variables in host memory", found="net/kernel on GPU:0",
+        todo="CPU", folder=tmp_path,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a compiler")
+@both_ways
+def test_an_engine_of_another_version_is_refused(way, tmp_path, monkeypatch, model):
+    source, path = tmp_path / "other.cc", tmp_path / "other.so"
+    source.write_text('extern "C" { unsigned df_abi_version() { return 999; } }')
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", path, source], check=True)
+    monkeypatch.setenv("DEEPFREEZE_LIBRARY", str(path))
+    monkeypatch.setattr("veloc_bindings._library._loaded", None)
+    expected, found, todo = "interface version", "version 999", "install the package again"
+    refused(
+        lambda: WAYS[way](model, tmp_path / "run"),
+        deepfreeze.EngineError, where=path, expected=expected, found=found, todo=todo, folder=tmp_path, model=model,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def deep_run(tmp_path):
+    """A run of a model of twelve layers, and another such model whose layers are all wider."""
+    made = [stack(units) for units in (4, 5)]
+    fit(made[0], tmp_path / "run")
+    return tmp_path / "run", made[1]
+
+
+def stack(units):
+    keras3.utils.set_random_seed(1)
+    layers = [keras3.layers.Dense(units) for _ in range(12)]
+    model = keras3.Sequential([keras3.Input((trainings.FEATURES,)), *layers, keras3.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=False)
+    return model
+
+
+def test_another_models_checkpoint_is_refused_with_the_first_ten_differences(deep_run, tmp_path):
+    run, other = deep_run
+    other.optimizer.build(other.trainable_variables)
+    where, expected, todo = run / "step-0000000002", "with the same optimizer", "nothing was changed"
+    restored = (
+        lambda: fit(other, run),
+        lambda: deepfreeze.restore(other, run),
+        lambda: WAYS["deepfreeze.capture"](other, run),
+    )
+    for action in restored:
+        error = refused(
+            action, deepfreeze.StructureError, where=where, expected=expected, todo=todo, folder=tmp_path, model=other
+        )
+        assert error.found.count(" in the model and ") == 10, error.found
+        assert "float32[5, 5] in the model and float32[4, 4]" in error.found
+        assert error.found.endswith(("; and 15 more", "; and 40 more"))  # Keras 2's SGD always has momenta
+
+
+def test_another_optimizers_checkpoint_is_refused_with_what_is_missing(run, tmp_path):
+    other = trainings.dense(keras3, keras3.optimizers.SGD(momentum=0.9))
+    other.optimizer.build(other.trainable_variables)
+    for action in (lambda: fit(other, run), lambda: deepfreeze.restore(other, run)):
+        error = refused(action, deepfreeze.StructureError, where=run, folder=tmp_path, model=other)
+        assert "optimizer" in error.found
+
+
+def test_a_variable_that_changes_when_the_optimizer_is_not_built_is_none_of_ours(tmp_path, run):
+    """A refusal leaves the weights alone also where building the optimizer was part of it."""
+    other = trainings.dense(keras3, keras3.optimizers.SGD(momentum=0.9))
+    before = [np.array(v) for v in other.variables]
+    with pytest.raises(deepfreeze.StructureError):
+        fit(other, run)
+    assert all(np.array_equal(a, b) for a, b in zip(before, other.variables, strict=True))

@@ -1,0 +1,115 @@
+"""Options of the wrong name, type, sign or size: refused before there is a run."""
+
+import keras
+import numpy as np
+import pytest
+
+import deepfreeze
+from deepfreeze.core.config import Options
+from deepfreeze.core.errors import OptionError
+from tests.support import trainings
+from tests.support.refusals import refused
+
+COUNTS = [0, -1, True, 2.0, "2", None, 2**31, 2**32, 2**32 + 1, 2**70]
+
+
+@pytest.fixture(scope="module")
+def one_model():
+    return trainings.dense(keras)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        *[("every", value, "a whole number of steps") for value in (0, -5, 2.5, "15", True, None, float("nan"), 2**62)],
+        *[("keep", value, "a whole number from 1 to 2147483647") for value in COUNTS],
+        *[("in_flight", value, "a whole number from 1 to 1024") for value in COUNTS],
+        *[("slots", value, "a whole number from 1 to 1024") for value in COUNTS],
+        *[("writers", value, "a whole number from 1 to 256") for value in COUNTS],
+        *[("chunk_bytes", value, "a multiple of 4096") for value in (0, 1000, -4096, 4096.0, 2**70)],
+        *[("nice", value, "a whole number from 0 to 19") for value in (-1, 20, True, "10", None)],
+        *[("check_replicas", value, "a whole number from 0 to") for value in (-1, 1.5, None, False)],
+        *[
+            ("timeout", value, "seconds, more than 0")
+            for value in (0, -1, float("nan"), float("inf"), "600", None, True)
+        ],
+        *[("verbose", value, "a whole number from 0 to 1") for value in (-1, 2, "1", None)],
+        *[("final", value, "one of True, False") for value in (1, 0, "no", None)],
+        *[("save_config", value, "one of True, False") for value in (1, "yes")],
+        *[("resume", value, "one of 'auto', 'required', 'off'") for value in ("yes", True, None)],
+        ("wait_for", "disk", "one of 'captured', 'local', 'external'"),
+        ("on_error", "ignore", "one of 'raise', 'warn'"),
+        ("on_sigterm", "save", "one of 'checkpoint', 'ignore'"),
+        ("when_full", "drop", "one of 'wait', 'skip'"),
+        ("on_divergence", None, "one of 'warn', 'raise'"),
+        ("state", "all", "one of 'full', 'weights'"),
+        ("placement", ["per_layer"], "one of 'per_layer', 'contiguous'"),
+        ("capture", "op", "one of 'auto', 'graph'"),
+        ("rng", "some", "one of None, 'all'"),
+        *[("optimizer", value, "one of the model's own optimizers") for value in ("adam", 5, keras.optimizers.Adam)],
+        *[("extra", value, "a mapping of names to objects") for value in ([1], {1: 2}, {1: 2, "b": 3})],
+        ("local", 5, '"auto", a directory or None'),
+        ("local", "", '"auto", a directory or None'),
+        ("local", b"/tmp", '"auto", a directory or None'),
+        ("world", "COMM_WORLD", "an mpi4py communicator"),
+    ],
+)
+def test_a_value_that_can_not_be_meant_is_refused_with_what_can(option, value, expected, tmp_path, train, one_model):
+    def action():
+        train(tmp_path / "run", model=one_model, **{option: value})
+
+    found = "" if isinstance(value, float) and value != value else repr(value)
+    refused(action, OptionError, where=f"{option}=", expected=expected, found=found, folder=tmp_path, model=one_model)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "todo"),
+    [
+        ("evry", "did you mean every="),
+        ("keeps", "did you mean keep="),
+        ("inflight", "did you mean in_flight="),
+        ("resme", "did you mean resume="),
+        ("memory", "memory is bounded by in_flight=, in the training process, and slots="),
+        ("save_freq", "did you mean every="),
+        ("max_to_keep", "did you mean keep="),
+        ("qqq", "the options are every, local, keep"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_nearest(wrong, todo, tmp_path):
+    def action():
+        deepfreeze.Checkpoint(tmp_path / "run", **{wrong: 1})
+
+    refused(action, OptionError, where=f"{wrong}=", found="an unknown name", todo=todo, folder=tmp_path)
+
+
+def test_numbers_of_numpy_are_numbers():
+    made = Options.of(keep=np.int64(3), writers=np.uint8(1), nice=np.int32(0), timeout=np.float32(2), verbose=True)
+    assert (made.keep, made.writers, made.nice, made.timeout, made.verbose) == (3, 1, 0, 2.0, 1)
+    assert all(type(one) is int for one in (made.keep, made.writers, made.nice, made.verbose))
+
+
+@pytest.mark.parametrize("option", ["keep", "in_flight", "slots"])
+def test_the_largest_value_that_is_taken_works(option, tmp_path, train):
+    most = {"keep": 2**31 - 1, "in_flight": 1024, "slots": 1024}[option]
+    train(tmp_path / "run", 6, local=None, **{option: most})
+    assert deepfreeze.latest(tmp_path / "run").step == 6
+    kept = [info.step for info in deepfreeze.checkpoints(tmp_path / "run")]
+    assert kept == ([2, 4, 6] if option == "keep" else [4, 6])
+
+
+@pytest.mark.parametrize("run", [None, 5, b"", "", ["run"], "nul\0inside", b"nul\0inside"])
+def test_a_run_that_is_no_path_is_refused_by_whoever_is_given_it(run, tmp_path, model):
+    readers = (
+        lambda: deepfreeze.Checkpoint(run),
+        lambda: deepfreeze.capture(model.optimizer, model, run),
+        lambda: deepfreeze.checkpoints(run),
+        lambda: deepfreeze.latest(run),
+        lambda: deepfreeze.read(run),
+        lambda: deepfreeze.restore(model, run),
+        lambda: deepfreeze.transfer(model, run),
+        lambda: deepfreeze.export(run, tmp_path / "out.weights.h5"),
+    )
+    for action in readers:
+        refused(
+            action, OptionError, where="run=", expected="a directory", found=repr(run), folder=tmp_path, model=model
+        )
