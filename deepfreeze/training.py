@@ -351,8 +351,9 @@ class Training:
         elif self._going_on and self._attempt.world.size > 1:
             self._agreement.fail(error)
         else:
+            first = self._agreement.failure or error  # training may end before all ranks know of an earlier one
             self.close()
-            raise error
+            raise first
 
     @contextlib.contextmanager
     def _closing_on_error(self) -> Iterator[None]:

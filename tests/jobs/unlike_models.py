@@ -3,7 +3,8 @@
 A case is WAY:DIFFERENCE[:KEY=VALUE ...]. WAY: broadcast (fit, with BroadcastState first), fit, open, or loop (deepfreeze.capture).
 DIFFERENCE, of rank 1: units, layer, optimizer, dtype (of another model), seed (other weights), names (that Keras has
 counted on by), or none. Options are Checkpoint's,
-plus: rank1=NAME (rank 1 has 7 for that option), comm=self (a communicator of this rank alone), run=NAME (of another case).
+plus: rank1=NAME (rank 1 has 7 for that option), comm=self (a communicator of this rank alone), run=NAME (of another case),
+pause=STEP (fit waits a second after that step, before the callback hears of it).
 A first CASE that is world=mpi takes mpi4py's ranks in place of Horovod's, world=both has both. FOLDER/CASE-R.json gets the error's
 parts, the warnings, the step reached, and whether the model is as it was; each case has a run of its own, FOLDER/CASE.
 """
@@ -37,7 +38,7 @@ def build(keras, difference, rank, averaging):
     return model
 
 
-def train(way, model, run, options, steps=4):
+def train(keras, way, model, run, options, pause, steps=4):
     batches = models.batches(steps)
     if way == "open":
         checkpoint = deepfreeze.Checkpoint(run, **options)
@@ -55,6 +56,8 @@ def train(way, model, run, options, steps=4):
                 checkpoint.step()
     else:
         before = [deepfreeze.BroadcastState()] if way == "broadcast" else []
+        late = lambda batch, logs: time.sleep(1.0 if batch + 1 == pause else 0.0)  # noqa: E731
+        before += [keras.callbacks.LambdaCallback(on_train_batch_end=late)]
         model.fit(batches, verbose=0, shuffle=False, callbacks=[*before, deepfreeze.Checkpoint(run, **options)])
     return None
 
@@ -66,6 +69,7 @@ def report(case, keras, folder, rank, comm, averaging):
         "timeout": 60,
         **{name: value(text) for name, text in (pair.split("=", 1) for pair in pairs)},
     }
+    pause = options.pop("pause", 0)
     run, alone = options.pop("run", case), options.pop("comm", None) == "self"
     if (own := options.pop("rank1", None)) is not None and rank == 1:
         options[own] = 7
@@ -77,7 +81,7 @@ def report(case, keras, folder, rank, comm, averaging):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            held = train(way, model, f"{folder}/{run}", options)
+            held = train(keras, way, model, f"{folder}/{run}", options, pause)
         except deepfreeze.Error as found:
             error = {part: getattr(found, part) for part in ("where", "expected", "found", "todo")}
             error |= {"kind": type(found).__name__, "text": str(found)}
