@@ -41,7 +41,7 @@ class Checkpoint(Hooks):
         on_divergence: "warn" and commit the checkpoint marked as diverged, or "raise" and don't commit it, when they differ.
         state: "full" (weights, optimizer, seeds) or "weights".
         slots: checkpoints per rank on the local tier (2).
-        writers: threads that copy and checksum (2).
+        writers: threads that write (8); a quarter of them, at least 2, may copy or checksum at a time.
         chunk_bytes: what is copied and written at a time (4 MiB); a multiple of 4096.
         nice: of the engine's threads (10), 0 to 19: the training goes first.
         placement: "per_layer": each layer cut over the ranks; "contiguous": one range of the file per rank.

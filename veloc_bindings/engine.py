@@ -115,7 +115,7 @@ class Engine:
         world: int = 1,
         in_flight: int = 2,
         slots: int = 2,
-        writers: int = 2,
+        writers: int = 8,
         keep: int = 2,
         hashes: int = 0,
         refuse_diverged: bool = False,

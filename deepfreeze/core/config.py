@@ -30,7 +30,7 @@ class Options:
     check_replicas: int = 100
     on_divergence: str = "warn"
     slots: int = 2
-    writers: int = 2
+    writers: int = 8
     chunk_bytes: int = 4 << 20
     nice: int = 10
     placement: str = "per_layer"

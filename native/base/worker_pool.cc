@@ -1,5 +1,7 @@
 #include "base/worker_pool.h"
 
+#include <algorithm>
+
 #include "base/thread.h"
 
 namespace deepfreeze {
@@ -25,29 +27,37 @@ void WorkerPool::Stop() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void WorkerPool::Run(size_t n, bool urgent, const Work& work) {
+void WorkerPool::Run(size_t n, size_t width, bool urgent, const Work& work) {
   if (n == 0) return;
-  Batch batch{&work, n};
+  Batch batch{&work, n, width};
   std::unique_lock<std::mutex> lock(mutex_);
   if (urgent) {
     batches_.push_front(&batch);
   } else {
     batches_.push_back(&batch);
   }
-  work_ready_.notify_all();
+  // No thread in vain: each that wakes may take a core from the training.
+  for (size_t i = std::min({n, width, threads_.size()}); i > 0; --i) work_ready_.notify_one();
   batch_done_.wait(lock, [&] { return batch.next == batch.size && batch.running == 0; });
+}
+
+WorkerPool::Batch* WorkerPool::Ready() const {
+  for (Batch* batch : batches_) {
+    if (batch->running < batch->width) return batch;
+  }
+  return nullptr;
 }
 
 void WorkerPool::Loop(size_t worker) {
   BecomeBackgroundThread("df-writer", nice_);
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    work_ready_.wait(lock, [this] { return stopping_ || !batches_.empty(); });
-    if (batches_.empty()) return;
-    Batch* batch = batches_.front();
+    Batch* batch = nullptr;
+    work_ready_.wait(lock, [&] { return (batch = Ready()) != nullptr || stopping_; });
+    if (batch == nullptr) return;
     const size_t item = batch->next++;
-    if (batch->next == batch->size) batches_.pop_front();
     ++batch->running;
+    if (batch->next == batch->size) batches_.remove(batch);
     lock.unlock();
     const bool go_on = (*batch->work)(worker, item);
     lock.lock();
@@ -55,7 +65,11 @@ void WorkerPool::Loop(size_t worker) {
       batch->next = batch->size;
       batches_.remove(batch);
     }
-    if (--batch->running == 0 && batch->next == batch->size) batch_done_.notify_all();
+    if (--batch->running == 0 && batch->next == batch->size) {
+      batch_done_.notify_all();
+    } else if (batch->next < batch->size && Ready() != batch) {
+      work_ready_.notify_one();  // this thread goes on with another batch: its place in this one is free
+    }
   }
 }
 

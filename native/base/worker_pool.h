@@ -27,19 +27,23 @@ class WorkerPool {
 
   size_t threads() const { return threads_.size(); }
 
-  // Blocks until all items in [0, n) are done, or those begun before some work returned false. Items of urgent batches
-  // go before items of others: a thread takes one item at a time, so a long batch delays an urgent one by one item.
-  void Run(size_t n, bool urgent, const Work& work);
+  // Blocks until all items in [0, n) are done, or those begun before some work returned false. At most `width` (> 0) of
+  // them run at a time. Items of urgent batches go before items of others: a thread takes one item at a time, so a long
+  // batch delays an urgent one by one item.
+  void Run(size_t n, size_t width, bool urgent, const Work& work);
 
  private:
   struct Batch {
     const Work* work;
     size_t size;
+    size_t width;
     size_t next = 0;
     size_t running = 0;
   };
 
   void Loop(size_t worker);
+  // The first batch whose next item may begin, or null.
+  Batch* Ready() const;
   void Stop();
 
   std::mutex mutex_;

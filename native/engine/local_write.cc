@@ -50,7 +50,7 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
       DF_RETURN_IF_ERROR(write(0, i));
     }
   } else {
-    DF_RETURN_IF_ERROR(ForEachExtent(context_, job->extents.size(), true, write));
+    DF_RETURN_IF_ERROR(ForEachExtent(context_, job->extents.size(), Copiers(context_.options), true, write));
   }
   DF_RETURN_IF_ERROR(
       context_.slots->Finish(slot, context_.options.At(job->step), job->extents, layout, job->private_data));

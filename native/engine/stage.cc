@@ -1,5 +1,6 @@
 #include "engine/stage.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include "store/partial.h"
@@ -14,11 +15,13 @@ void FailStep(const StageContext& context, const JobRef& job, const Status& why)
   context.table->Fail(job, why);
 }
 
-Status ForEachExtent(const StageContext& context, size_t n, bool urgent,
+size_t Copiers(const Options& options) { return std::max<size_t>(2, options.writers / 4); }
+
+Status ForEachExtent(const StageContext& context, size_t n, size_t width, bool urgent,
                      const std::function<Status(size_t worker, size_t i)>& work) {
   std::mutex mutex;
   Status first;
-  context.pool->Run(n, urgent, [&](size_t worker, size_t i) {
+  context.pool->Run(n, width, urgent, [&](size_t worker, size_t i) {
     Status status = context.table->stopping() ? Status(Code::kClosed, "the engine is shutting down")
                                               : Contained([&] { return work(worker, i); });
     if (status.ok()) return true;

@@ -36,8 +36,14 @@ Status Contained(const Work& work) {
 // that fails, they wait until their bound.
 void FailStep(const StageContext& context, const JobRef& job, const Status& why);
 
-// Calls work for each extent in [0, n) on the pool; the first error ends it. kClosed if the engine is stopping.
-Status ForEachExtent(const StageContext& context, size_t n, bool urgent,
+// How many threads of the pool may copy or checksum at a time: that takes cores from the training. All of them may wait
+// for a disk. After each of its writes a thread waits for a core, which on busy cores takes longer than the write did:
+// the disk has something to do only if there are others under way.
+size_t Copiers(const Options& options);
+
+// Calls work for each extent in [0, n) on the pool, at most `width` at a time; the first error ends it. kClosed if the
+// engine is stopping.
+Status ForEachExtent(const StageContext& context, size_t n, size_t width, bool urgent,
                      const std::function<Status(size_t worker, size_t i)>& work);
 
 }  // namespace deepfreeze

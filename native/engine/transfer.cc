@@ -27,7 +27,9 @@ Status Transfer::Move(const JobRef& job) {
   const Identity identity = context_.options.At(job->step);
   auto partial = std::make_unique<PartialWriter>();
   DF_RETURN_IF_ERROR(partial->Open(context_.env, context_.options.run_dir, identity));
-  DF_RETURN_IF_ERROR(ForEachExtent(context_, job->runs.size() - 1, false, [&](size_t worker, size_t run) {
+  // What goes through the page cache is copied there.
+  const size_t width = partial->direct() != nullptr ? context_.pool->threads() : Copiers(context_.options);
+  DF_RETURN_IF_ERROR(ForEachExtent(context_, job->runs.size() - 1, width, false, [&](size_t worker, size_t run) {
     return MoveRun(job, run, Sink{partial->file(), partial->direct(), &blocks_[worker]});
   }));
   if (job->home_is_slot) DF_RETURN_IF_ERROR(TakeChecksums(job));
@@ -41,7 +43,7 @@ Status Transfer::TakeChecksums(const JobRef& job) {
   if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
   if (job->on_slot) return {};
   // The local tier failed, perhaps before it came to all of them.
-  return ForEachExtent(context_, job->extents.size(), false, [&](size_t, size_t i) {
+  return ForEachExtent(context_, job->extents.size(), Copiers(context_.options), false, [&](size_t, size_t i) {
     job->extents[i].crc = Crc32c(0, job->sources[i], static_cast<size_t>(job->extents[i].size));
     return Status();
   });
