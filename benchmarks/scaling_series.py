@@ -38,7 +38,7 @@ class Sizes:
     depths: tuple[int, ...] = (1, 2, 3, 4)
     burst: int = 10  # more than in flight and slots hold together
     burst_bytes: int = 60 * _MB
-    writers: tuple[int, ...] = (1, 2, 3, 4)
+    writers: tuple[int, ...] = (1, 2, 4, 8)
     chunks: tuple[int, ...] = tuple(256 * 1024 << n for n in (0, 2, 4, 6))
     fixed_bytes: int = 200 * _MB  # while writers and chunks vary
 

@@ -42,16 +42,16 @@ class Timer(keras.callbacks.Callback):
 
 
 class Between(keras.callbacks.Callback):
-    """Half-way between two checkpoints: what they are compared with, then a pause in which the engine ends its work. All ranks
-    begin each task, and go on, together: a checkpoint is one on all of them at once."""
+    """In the middle of every ``half``: what checkpoints are compared with, then a pause in which the engine ends its work. All
+    ranks begin each task, and go on, together: a checkpoint is one on all of them at once."""
 
-    def __init__(self, every: int, tasks: list[Callable[[], None]], together: Callable[[], None]) -> None:
+    def __init__(self, half: int, tasks: list[Callable[[], None]], together: Callable[[], None]) -> None:
         super().__init__()
-        self._every, self._tasks, self._together = every, tasks, together
+        self._half, self._tasks, self._together = half, tasks, together
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Runs before the clock does."""
-        if batch % self._every == self._every // 2:
+        if batch % self._half == self._half // 2:
             for task in self._tasks:
                 self._together()
                 task()
@@ -80,10 +80,14 @@ def repeated(x: Any, y: Any, steps: int) -> tf.data.Dataset:
 
 def measure_checkpoints(params: dict[str, Any]) -> dict[str, Any]:
     """A training with a checkpoint every ``every`` steps: its steps, what the checkpoints cost, and, between them,
-    save_weights and a copy of as many bytes as the shard has."""
+    save_weights and a copy of as many bytes as the shard has.
+
+    The steps of a checkpoint are compared with those half-way to the one before and to the one after, which have no
+    checkpoint and the same pauses before and behind them: where a step stands between pauses changes what it takes."""
     import horovod.tensorflow as hvd
 
     every, samples = params["every"], params["samples"]
+    half = every // 2
     folder, options = Path(params["folder"]), params["options"]
     model, x, y = workloads.model(params["workload"], distributed=params["distributed"])
     timer = Timer()
@@ -111,9 +115,9 @@ def measure_checkpoints(params: dict[str, Any]) -> dict[str, Any]:
         """Returns when all ranks are here."""
         worlds.current().gather(None)
 
-    callbacks = [Between(every, tasks, together), timer, deepfreeze.BroadcastState(), checkpoint]
+    callbacks = [Between(half, tasks, together), timer, deepfreeze.BroadcastState(), checkpoint]
     # Two checkpoints at the beginning are not counted: they meet memory that was never touched.
-    batches = repeated(x, y, every * (samples + 3) - every // 2)
+    batches = repeated(x, y, every * (samples + 2) + half + half // 2)
     model.fit(batches, verbose=0, shuffle=False, callbacks=callbacks)
     took, stats = timer.took, checkpoint.stats
     counted = stats.steps[2:]
@@ -128,13 +132,20 @@ def measure_checkpoints(params: dict[str, Any]) -> dict[str, Any]:
         "stall": [],
         "after": [],
     }
+
+    def two(step: int) -> float:
+        """Seconds of ``step`` and of the next one; took[step - 1] is step's."""
+        return took[step - 1] + took[step]
+
+    def later(step: int) -> float:
+        """Of those that follow, until the pause."""
+        return sum(took[step + 1 : step + half // 2])
+
     for step, blocked in zip(counted, stats.blocking[2:], strict=True):
-        # took[s - 1] is step s. The plain ones are those just before, when the engine is idle.
-        plain = statistics.median(took[step - 1 - max(2, every // 4) : step - 1])
-        report["plain"].append(plain)
-        report["stall"].append(blocked + took[step - 1] + took[step] - 2 * plain)
-        later = took[step + 1 : step + 1 + max(1, every // 2 - 2)]
-        report["after"].append(sum(later) - len(later) * plain)
+        plain = [step - half, step + half]
+        report["plain"].append(statistics.fmean(map(two, plain)) / 2)
+        report["stall"].append(blocked + two(step) - statistics.fmean(map(two, plain)))
+        report["after"].append(later(step) - statistics.fmean(map(later, plain)))
     shutil.rmtree(folder / "run", ignore_errors=True)
     return report
 
@@ -163,7 +174,7 @@ def measure_every_step(params: dict[str, Any]) -> dict[str, Any]:
 
 def measure_installed(params: dict[str, Any]) -> dict[str, Any]:
     """Two equal trainings take turns, step by step, one of them with the callback and nothing to capture. Their batch is one
-    picture: the callback costs as much, and steps that take less time vary by less. ``step``: some steps of the full batch."""
+    picture: the callback costs as much, and steps that take less time vary by less."""
     turns = [threading.Semaphore(1), threading.Semaphore(0)]
     took: tuple[list[float], list[float]] = ([], [])
 
@@ -216,11 +227,7 @@ def measure_installed(params: dict[str, Any]) -> dict[str, Any]:
         thread.join()
     if errors:
         raise errors[0]
-    timer = Timer()
-    model, x, y = workloads.model(params["workload"])
-    model.fit(repeated(x, y, params["samples"] + 2), verbose=0, callbacks=[timer])
-    steps = {"without": took[0][3:], "with": took[1][3:], "step": timer.took[2:]}
-    return {**steps, **_added_ops(params["workload"], params["samples"])}
+    return {"without": took[0][3:], "with": took[1][3:], **_added_ops(params["workload"], params["samples"])}
 
 
 def _added_ops(workload: str, samples: int) -> dict[str, list[float]]:
