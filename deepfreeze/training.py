@@ -15,12 +15,11 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from deepfreeze.attempt import Attempt
 from deepfreeze.core import world as worlds
-from deepfreeze.core.alike import require_alike
+from deepfreeze.core.alike import require_alike, require_same_options
 from deepfreeze.core.config import Options
 from deepfreeze.core.errors import EngineError, Error, OptionError
 from deepfreeze.core.extras import Extras
@@ -35,6 +34,7 @@ from deepfreeze.freeze.graph_buffers import GraphBuffers
 from deepfreeze.freeze.pieces import Captured
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.freeze.steps import Steps
+from deepfreeze.opened import Opened
 from deepfreeze.outcome import CheckpointWarning, note, unlike
 from deepfreeze.plan.policy import Policy
 from deepfreeze.plan.schedule import Execution, Schedule
@@ -61,7 +61,7 @@ class Training:
         self._who = who
         self._run, self._policy, self._options = run, policy, options
         self._extras = Extras(options.extra, options.rng)
-        self._open = _Open()
+        self._open = Opened()
         self._closer: weakref.finalize | None = None
         self._trained: weakref.ref | None = None
         self._schedule = Schedule(policy, 0, captures=False)
@@ -80,7 +80,7 @@ class Training:
             return self._attempt.step
         self.close()
         world = worlds.current(self._options.world)
-        self._check_options(world)
+        require_same_options(world, {"run": self._run, "every": str(self._policy), **self._options.shared()})
         steps = worlds.each(world, lambda: self._prepare(model, world.in_graph))
         require_alike(world, model)
         again = opened or (self._trained is not None and self._trained() is model)
@@ -90,7 +90,7 @@ class Training:
             self.stats.resumed = attempt.resumed
         # What is newer belongs to another history: its numbers come again (a new optimizer, an older step restored).
         self._saved = {step for step in self._saved if again and step <= attempt.step}
-        self._open = _Open(attempt, weakref.ref(model), steps)
+        self._open = Opened(attempt, weakref.ref(model), steps)
         # If training dies of an exception, nobody calls end.
         self._closer = weakref.finalize(self, self._open.close)
         return attempt.step
@@ -213,7 +213,7 @@ class Training:
         if self._closer is not None:
             self._closer.detach()
             self._closer = None
-        opened, self._open = self._open, _Open()
+        opened, self._open = self._open, Opened()
         opened.close()
 
     @property
@@ -253,15 +253,6 @@ class Training:
         if optimizer is getattr(model, "optimizer", None):
             build_optimizer(model)
         return Steps(optimizer)
-
-    def _check_options(self, world: worlds.World) -> None:
-        """The same on all ranks, or else ranks would wait for each other: ``OptionError`` that names rank and option."""
-        asked = world.gather({"run": self._run, "every": str(self._policy), **self._options.shared()})
-        for rank, theirs in enumerate(asked):
-            for name, value in theirs.items():
-                if value != asked[0][name] and " at 0x" not in value:  # a policy that does not say what it is
-                    expected, todo = f"{name}={asked[0][name]}, as on rank 0", "pass the same options on every rank"
-                    raise OptionError(where=f"rank {rank}", expected=expected, found=f"{name}={value}", todo=todo)
 
     def _check_executions(self, batches: int) -> None:
         """One execution can capture one step."""
@@ -362,32 +353,6 @@ class Training:
         except BaseException:
             self.close()
             raise
-
-
-@dataclass
-class _Open:
-    """What is open, and has to be closed in this order."""
-
-    attempt: Attempt | None = None
-    model: Callable[[], Any] = lambda: None
-    steps: Steps | None = None
-    agreement: Agreement | None = None
-    capture: Capture | None = None
-    saver: Saver | None = None
-
-    def close(self) -> None:
-        saver, self.saver = self.saver, None
-        if saver is not None:
-            saver.close()
-        capture, self.capture = self.capture, None
-        if capture is not None:
-            capture.close()
-        agreement, self.agreement = self.agreement, None
-        if agreement is not None:
-            agreement.close()
-        attempt, self.attempt = self.attempt, None
-        if attempt is not None:
-            attempt.close()
 
 
 def absolute(run: Any) -> str:

@@ -28,7 +28,8 @@ ALLOWED = {
     "distributed": {"core"},
     "attempt": {"core", "freeze", "thaw", "veloc_bindings"},
     "outcome": {"core", "stats", "veloc_bindings"},
-    "training": {"attempt", "core", "freeze", "outcome", "plan", "progress", "stats"},
+    "opened": {"attempt", "freeze"},
+    "training": {"attempt", "core", "freeze", "opened", "outcome", "plan", "progress", "stats"},
     "callback": {"core", "freeze", "plan", "stats", "training"},
     "loop": {"core", "plan", "stats", "training"},
     # The package itself: what it loads late, __getattr__ loads by name from a table.

@@ -1,4 +1,5 @@
-"""Whether all ranks have built the same model, asked before the first of them waits for a tensor that another one does not have.
+"""Whether all ranks have the same options and have built the same model, asked before the first of them waits for a checkpoint, or
+a tensor, that another one does not have.
 
 Uses Keras objects, imports neither Keras nor TensorFlow.
 """
@@ -8,12 +9,22 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from deepfreeze.core.errors import StructureError
+from deepfreeze.core.errors import OptionError, StructureError
 from deepfreeze.core.keras_model import is_seed, optimizer_variables, optimizers, tf_variable, variable_name
 from deepfreeze.core.world import World
 
 # What a variable, or an optimizer, is, and its name.
 _Row = tuple[str, str]
+
+
+def require_same_options(world: World, mine: dict[str, str]) -> None:
+    """Collective. ``OptionError`` on every rank, naming the first rank that differs from rank 0, and its option."""
+    asked = world.gather(mine)
+    for rank, theirs in enumerate(asked):
+        for name, value in theirs.items():
+            if value != asked[0][name] and " at 0x" not in value:  # a policy that does not say what it is
+                expected, todo = f"{name}={asked[0][name]}, as on rank 0", "pass the same options on every rank"
+                raise OptionError(where=f"rank {rank}", expected=expected, found=f"{name}={value}", todo=todo)
 
 
 def require_alike(world: World, model: Any, named: bool = False) -> None:
