@@ -1,8 +1,13 @@
 """Fixtures that several folders of tests share."""
 
+import os
+
 import pytest
 
 from tests.support import native
+
+# Ranks that wait for each other poll, and keep the cores from those they wait for: there are more ranks than cores here.
+os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
 
 
 def pytest_terminal_summary(terminalreporter):

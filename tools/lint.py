@@ -57,7 +57,7 @@ def sanitized(kind):
         folder = native.build(kind, *options)
         command = [VENV / "bin" / "ctest", "--test-dir", folder, "--output-on-failure", "--no-tests=error", "-j", JOBS]
         run_logged(
-            [*command, "--timeout", "120"],
+            command,
             f"{folder.name}.log",
             f"The report of {SANITIZERS[kind]} sanitizer is in the log.",
             env=environment(),

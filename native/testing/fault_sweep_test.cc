@@ -21,7 +21,7 @@ constexpr uint64_t kSize = 20 * 4096 + 17;
 constexpr int64_t kSteps = 4;
 constexpr int64_t kTries = 20;  // of the step after the fault is gone
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr uint64_t kStride = 3;  // a sanitizer is slow, and looks at the threads and the memory of each job alike
+constexpr uint64_t kStride = 5;  // a sanitizer is slow, and looks at the threads and the memory of each job alike
 #else
 constexpr uint64_t kStride = 1;
 #endif
@@ -259,6 +259,7 @@ void AFailureThatNobodyCanBeToldOfIsNoCommit(uint32_t victim) {
 
 int main() {
   using namespace deepfreeze;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // where it was, if it is ended from outside
   const Shape alone{1, 0, false, kLong};
   const Shape captured{1, 0, true, kLong};
   for (const Shape& shape : {alone, captured, Shape{3, 0, false, kLong}}) EveryKindOfCallIsSweptOver(shape);
