@@ -44,7 +44,7 @@ def native_style():
 
 def native_analysis():
     """clang-tidy on every source file that the build compiles."""
-    folder = native.build("testing", "-DCMAKE_BUILD_TYPE=Debug", "-DDF_TESTING=ON")
+    folder = native.configure("tidy", "-DCMAKE_BUILD_TYPE=Debug", "-DDF_TESTING=ON")
     config = ["-config-file", ROOT / "native" / ".clang-tidy"]
     arguments = [*config, "-p", folder, "-j", JOBS, "-quiet", "-clang-tidy-binary", VENV / "bin" / "clang-tidy"]
     command = [VENV / "bin" / "python", VENV / "bin" / "run-clang-tidy.py", *arguments, f"{ROOT}/native/.*"]

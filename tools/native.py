@@ -12,20 +12,24 @@ PACKAGE = ROOT / "veloc_bindings"
 ADVICE = "The first `error:` above is the one to look at; `make clean` starts from nothing."
 
 
-def build(variant="", *options):
-    """Configures (once) and builds incrementally; returns the build folder. A variant has a folder of its own."""
+def configure(variant="", *options):
+    """Writes Ninja's files and the compile commands, once; returns the build folder. A variant has a folder of its own."""
     folder = BUILD / (f"native-{variant}" if variant else "native")
-    log = f"{folder.name}.log"
     wanted = " ".join(options)
     stamp = folder / ".options"
-    env = project.environment()
     if not (folder / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
         shutil.rmtree(folder, ignore_errors=True)
         command = [VENV / "bin" / "cmake", "-S", ROOT / "native", "-B", folder, "-G", "Ninja"]
         command += ["-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", f"-DCMAKE_MAKE_PROGRAM={VENV / 'bin' / 'ninja'}", *options]
-        run_logged(command, log, ADVICE, env=env)
+        run_logged(command, f"{folder.name}.log", ADVICE, env=project.environment())
         stamp.write_text(wanted)
-    run_logged([VENV / "bin" / "ninja", "-C", folder], log, ADVICE, env=env)
+    return folder
+
+
+def build(variant="", *options):
+    """Builds incrementally; returns the build folder."""
+    folder = configure(variant, *options)
+    run_logged([VENV / "bin" / "ninja", "-C", folder], f"{folder.name}.log", ADVICE, env=project.environment())
     return folder
 
 

@@ -52,12 +52,11 @@ def test_every_application_is_saved_as_keras_saves_it_and_restored(name, tmp_pat
     h5.assert_same(tmp_path / "again.weights.h5", tmp_path / "stock.weights.h5")
 
 
-@pytest.mark.parametrize("name", ["MobileNet", "MobileNetV3Small"])
-def test_applications_are_captured_in_the_graph_as_they_train(name, tmp_path):
-    side, options = APPLICATIONS[name]
+def test_an_application_is_captured_in_the_graph_as_it_trains(tmp_path):
+    side, options = APPLICATIONS["MobileNet"]
 
     def make():
-        model = getattr(keras3.applications, name)(weights=None, input_shape=(side, side, 3), classes=3, **options)
+        model = keras3.applications.MobileNet(weights=None, input_shape=(side, side, 3), classes=3, **options)
         optimizer = keras3.optimizers.SGD(0.01, momentum=0.9)
         model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
         return model
