@@ -8,7 +8,7 @@ import pytest
 import deepfreeze
 from deepfreeze.thaw.read import read_private
 from deepfreeze.thaw.verify import verify
-from tests.support import h5, jobs, kerases
+from tests.support import h5, jobs, kerases, pages
 
 
 def held(folder, rank):
@@ -57,6 +57,12 @@ def test_each_rank_writes_its_share_and_the_file_is_what_the_ranks_held(two_rank
     first, second = stats(folder, 0)["nbytes"], stats(folder, 1)["nbytes"]
     assert second > 0.4 * (first + second), "both ranks write"
     assert stats(folder, 0)["committed"] == stats(folder, 1)["committed"] == [3, 6]
+
+
+def test_no_two_ranks_write_bytes_of_one_page(two_ranks):
+    # A network file system's client may write a page whole, with the neighbour's bytes as it read them before.
+    _, folder = two_ranks
+    assert [pages.shared(folder / "run", step) for step in (3, 6)] == [[], []]
 
 
 def test_batchnorm_statistics_are_rank_0s_and_no_mixture(two_ranks):

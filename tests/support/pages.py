@@ -1,0 +1,27 @@
+"""Which pages of a checkpoint's model file were written by more than one rank, as its records say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from deepfreeze.core.run import Run
+from deepfreeze.thaw.records import read_record
+
+PAGE = 4096
+
+
+def shared(run: Path, step: int) -> list[int]:
+    """Numbers of the pages of 4 KiB with bytes of more than one rank."""
+    opened = Run.open(run)
+    manifest = opened.manifest(step)
+    owner = np.full(-(-manifest.file_size // PAGE), -1)
+    found = set()
+    for rank in range(manifest.world_size):
+        extents = read_record(opened.step_path(step), manifest, rank).extents
+        for offset, nbytes in zip(extents["offset"].tolist(), extents["nbytes"].tolist(), strict=True):
+            mine = np.arange(offset // PAGE, -(-(offset + nbytes) // PAGE))
+            found |= set(mine[(owner[mine] != -1) & (owner[mine] != rank)].tolist())
+            owner[mine] = rank
+    return sorted(found)
