@@ -1,13 +1,15 @@
 """Which rank saves which bytes.
 
-The default, ``per_layer``: every large tensor is cut at multiples of 4 KiB into one contiguous range per rank, so that each
-rank captures 1/N of every layer while back-propagation of the layers below goes on, and no two ranks share a page of the
-file. A small tensor goes whole to the rank with the least to do. Totals differ by at most one unit (4 KiB, or the largest
-tensor that is kept whole when nothing large is there to even it out).
+The assembled file is dealt out in pages of 4 KiB: every tensor begins a page, and the rank that saves a tensor's last byte also
+writes the padding up to the end of that page. So no two ranks ever write bytes of one page, which network file systems whose
+clients write whole pages (NFS, cifs) need in order not to lose any.
 
-``contiguous``: all tensors one after the other, cut into one range per rank: fewer and larger writes, but a rank whose range is
-of the lowest layers captures them when nothing is left to hide it. Cut at the same places; each rank's total is within one
-unit of an even share.
+``per_layer``, the default, deals out each large tensor by itself, one contiguous range of pages per rank: each rank captures 1/N
+of every layer while back-propagation of the layers below goes on. The small tensors are dealt out as one row, in the order of the
+file. ``contiguous`` deals out all tensors as one row: each rank writes one range of the file, but a rank whose range is of the
+lowest layers captures it when no computation is left to hide it.
+
+Both level the pages per rank: they differ by at most one, unless rank 0 alone saves more than an even share.
 
 Deterministic: every rank computes the same plan from the same specs, without talking.
 """
@@ -22,7 +24,7 @@ import numpy as np
 from deepfreeze.core.tensors import RANK_LOCAL, REPLICATED, TensorSpec
 
 UNIT = 4096
-WHOLE_BELOW = 64 * 1024
+SMALL = 64 * 1024  # bytes below which cutting a tensor over all ranks costs more than it hides
 
 
 @dataclass(frozen=True)
@@ -42,103 +44,81 @@ class Shard:
 Placement = Callable[[Sequence[TensorSpec], int], list[list[Shard]]]
 
 
+def in_file_order(specs: Sequence[TensorSpec]) -> list[int]:
+    """Indices of the specs that are in the file, in the order in which their bytes follow each other there: small replicated tensors,
+    large ones, then those that rank 0 alone saves. Within each part the order of ``specs``; empty tensors have no bytes."""
+    inside = [i for i, spec in enumerate(specs) if spec.role in (REPLICATED, RANK_LOCAL) and spec.nbytes]
+    return sorted(inside, key=lambda i: (specs[i].role == RANK_LOCAL, not _is_small(specs[i]), i))
+
+
 def per_layer(specs: Sequence[TensorSpec], world: int) -> list[list[Shard]]:
     """The shards of each rank, in the order of ``specs``.
 
     Tensors that are not ``replicated`` are never cut: rank 0 saves them (``per-rank`` ones are not in the shared file and
     not placed at all).
     """
-    shards: list[list[Shard]] = [[] for _ in range(world)]
-    load = np.zeros(world, np.int64)
-
-    def give(rank: int, tensor: int, start: int, stop: int) -> None:
-        if stop > start:
-            shards[rank].append(Shard(tensor, start, stop))
-            load[rank] += stop - start
-
-    for i, spec in enumerate(specs):
-        if spec.role == RANK_LOCAL:
-            give(0, i, 0, spec.nbytes)
-    replicated = [i for i, spec in enumerate(specs) if spec.role == REPLICATED]
-    # Largest first, so that the small ones even out what the larger ones left.
-    for i in sorted((i for i in replicated if specs[i].nbytes < WHOLE_BELOW), key=lambda i: (-specs[i].nbytes, i)):
-        give(int(np.argmin(load)), i, 0, specs[i].nbytes)
-    for i in (i for i in replicated if specs[i].nbytes >= WHOLE_BELOW):
-        _cut(i, specs[i].nbytes, load, give)
-    for rank in range(world):
-        shards[rank].sort(key=lambda shard: shard.tensor)
-    return shards
-
-
-def _cut(tensor: int, nbytes: int, load: np.ndarray, give: Callable[[int, int, int, int], None]) -> None:
-    """Cuts one tensor so that the loads become as level as its size allows."""
-    whole, tail = divmod(nbytes, UNIT)
-    sizes = _level(load, whole) * UNIT
-    last = int(np.argmin(load + sizes))
-    sizes[last] += tail
-    # The tail is the tensor's end, so the rank that takes it (the least loaded) comes last.
-    start = 0
-    for rank in [*np.flatnonzero(np.arange(len(load)) != last).tolist(), last]:
-        stop = start + int(sizes[rank])
-        give(rank, tensor, start, stop)
-        start = stop
-
-
-def _level(load: np.ndarray, units: int) -> np.ndarray:
-    """How many of ``units`` each rank takes so that the highest load is as low as possible (water filling)."""
-
-    def below(line: int) -> np.ndarray:
-        return np.maximum(line - load, 0) // UNIT
-
-    low, high = int(load.min()), int(load.max()) + UNIT * (units // len(load) + 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if below(middle).sum() <= units else (low, middle - 1)
-    counts = below(low)
-    spare = units - int(counts.sum())
-    counts[np.argsort(load + counts * UNIT, kind="stable")[:spare]] += 1
-    return counts
+    replicated = [i for i in in_file_order(specs) if specs[i].role == REPLICATED]
+    small = [i for i in replicated if _is_small(specs[i])]
+    return _dealt(specs, world, [small, *([i] for i in replicated if not _is_small(specs[i]))])
 
 
 def contiguous(specs: Sequence[TensorSpec], world: int) -> list[list[Shard]]:
-    """The shards of each rank, in the order of ``specs``: of the replicated tensors, in that order, a range per rank.
+    """The shards of each rank, in the order of ``specs``: of the replicated tensors, in the order of the file, a range per rank.
 
-    Other tensors as in ``per_layer``; what rank 0 saves of them counts as its part of the whole.
+    Other tensors as in ``per_layer``; those that rank 0 saves count as its part of the whole.
     """
-    shards: list[list[Shard]] = [[] for _ in range(world)]
-    local = [i for i, spec in enumerate(specs) if spec.role == RANK_LOCAL and spec.nbytes]
-    shards[0] = [Shard(i, 0, specs[i].nbytes) for i in local]
-    replicated = [i for i, spec in enumerate(specs) if spec.role == REPLICATED and spec.nbytes]
-    sizes = np.array([specs[i].nbytes for i in replicated], np.int64)
-    ends = np.cumsum(sizes)
-    cuts = _cuts(ends - sizes, sizes, sum(shard.nbytes for shard in shards[0]), world)
-    rank = 0
-    for i, start, end in zip(replicated, (ends - sizes).tolist(), ends.tolist(), strict=True):
-        at = start
-        while at < end:
-            while cuts[rank + 1] <= at:
-                rank += 1
-            stop = min(end, cuts[rank + 1])
-            shards[rank].append(Shard(i, at - start, stop - start))
-            at = stop
-    shards[0].sort(key=lambda shard: shard.tensor)
-    return shards
-
-
-def _cuts(starts: np.ndarray, sizes: np.ndarray, local: int, world: int) -> list[int]:
-    """Where the ranks' ranges begin and end in the sequence of tensors: ``world + 1`` places, the nearest ones allowed to those
-    that would be even."""
-    total = int(sizes.sum())
-    # Rank 0's even share, less what it saves anyway; the others divide the rest among them.
-    first = min(total, max(0, (total + local) // world - local))
-    cuts = [0]
-    for rank in range(world - 1):
-        place = first + (total - first) * rank // (world - 1)
-        i = min(int(np.searchsorted(starts, place, "right")), len(starts)) - 1
-        start, size = (int(starts[i]), int(sizes[i])) if total else (0, 1)
-        unit = UNIT if size >= WHOLE_BELOW else size
-        cuts.append(start + min(size, (place - start + unit // 2) // unit * unit))
-    return [*cuts, total]
+    return _dealt(specs, world, [[i for i in in_file_order(specs) if specs[i].role == REPLICATED]])
 
 
 PLACEMENTS: dict[str, Placement] = {"per_layer": per_layer, "contiguous": contiguous}
+
+
+def _is_small(spec: TensorSpec) -> bool:
+    return spec.nbytes < SMALL
+
+
+def pages(nbytes: int) -> int:
+    """How many pages of the file a tensor of this size takes."""
+    return -(-nbytes // UNIT)
+
+
+def _dealt(specs: Sequence[TensorSpec], world: int, rows: Sequence[Sequence[int]]) -> list[list[Shard]]:
+    """Rank 0's own tensors, then each row of tensors cut into one range of pages per rank, in the order of the ranks."""
+    shards: list[list[Shard]] = [[] for _ in range(world)]
+    load = np.zeros(world, np.int64)  # pages
+    for i, spec in enumerate(specs):
+        if spec.role == RANK_LOCAL and spec.nbytes:
+            shards[0].append(Shard(i, 0, spec.nbytes))
+            load[0] += pages(spec.nbytes)
+    for row in rows:
+        counts = _level(load, sum(pages(specs[i].nbytes) for i in row))
+        load += counts
+        ends = np.cumsum(counts)
+        rank = at = 0  # pages of the row that are dealt
+        for i in row:
+            begin, end = at, at + pages(specs[i].nbytes)
+            while at < end:
+                while ends[rank] <= at:
+                    rank += 1
+                stop = min(end, int(ends[rank]))
+                shards[rank].append(Shard(i, (at - begin) * UNIT, min((stop - begin) * UNIT, specs[i].nbytes)))
+                at = stop
+    for mine in shards:
+        mine.sort(key=lambda shard: shard.tensor)
+    return shards
+
+
+def _level(load: np.ndarray, count: int) -> np.ndarray:
+    """How many of ``count`` pages each rank takes so that the highest load is as low as possible (water filling)."""
+
+    def below(line: int) -> np.ndarray:
+        return np.maximum(line - load, 0)
+
+    low, high = int(load.min()), int(load.max()) + count // len(load) + 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if below(middle).sum() <= count else (low, middle - 1)
+    counts = below(low)
+    spare = count - int(counts.sum())
+    counts[np.argsort(load + counts, kind="stable")[:spare]] += 1
+    return counts

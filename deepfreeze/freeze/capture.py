@@ -78,6 +78,7 @@ class Capture:
         known = {id(v) for v in self._replicated}
         local = [v for v in model.non_trainable_variables if id(v) not in known]
         specs = [_spec(v, REPLICATED) for v in self._replicated] + [_spec(v, RANK_LOCAL) for v in local]
+        self.order = [id(tf_variable(v)) for v in [*self._replicated, *local]]  # of the specs that are placed
         shards = [s for s in place(specs, world)[rank] if s.tensor < len(self._replicated)]
         # Back-propagation ends with the first layer; optimizer slots follow their weights.
         in_write_order = [tf_variable(v) for v in reversed(self._replicated)]

@@ -17,6 +17,7 @@ import numpy as np
 
 import veloc_bindings
 from deepfreeze.core.errors import EngineError, WaitError
+from deepfreeze.core.placement import UNIT
 from veloc_bindings import Area, EngineFault, LibraryError, Report
 
 log = logging.getLogger("deepfreeze")
@@ -44,6 +45,27 @@ class Regions:
         regions[:, 1] = self.nbytes
         regions[:, 2] = self.file_offset
         return regions
+
+
+def whole_pages(tensors: Regions, number: int, head: bytes, file_size: int) -> tuple[Regions, np.ndarray]:
+    """The regions of a rank's tensors, and those of no tensor that it writes besides: the file's ``head`` (rank 0; empty on the
+    others), and zeros from the end of each tensor that it saves to where a page begins or the file ends. So every page that a
+    rank writes to, it writes whole. The bytes of no tensor are buffer ``number``, which is returned too: uint8 of shape (n,)."""
+    ends = tensors.file_offset + tensors.nbytes
+    stops = np.minimum(-(-ends // UNIT) * UNIT, file_size)
+    padded = stops > ends
+    zeros = len(head)  # where they lie in the buffer
+    offsets = np.append(ends[padded], [0] if head else []).astype(np.int64)
+    sizes = np.append((stops - ends)[padded], [len(head)] if head else []).astype(np.int64)
+    places = np.where(offsets == 0, 0, zeros)
+    order = np.argsort(np.append(tensors.file_offset, offsets), kind="stable")
+    regions = Regions(
+        buffer=np.append(tensors.buffer, np.full(len(offsets), number))[order],
+        place=np.append(tensors.place, places)[order],
+        nbytes=np.append(tensors.nbytes, sizes)[order],
+        file_offset=np.append(tensors.file_offset, offsets)[order],
+    )
+    return regions, np.frombuffer(bytearray(head + bytes(UNIT)), np.uint8)
 
 
 class Handoff:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,10 +24,10 @@ from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Structure
 from deepfreeze.core.world import World, each, on_rank_0, together
 from deepfreeze.freeze import local_tier, skeleton
-from deepfreeze.freeze.capture import Capture, Layout
+from deepfreeze.freeze.capture import Capture
 from deepfreeze.freeze.engine_buffers import EngineBuffers
 from deepfreeze.freeze.graph_buffers import as_bytes
-from deepfreeze.freeze.handoff import Handoff, Regions
+from deepfreeze.freeze.handoff import Handoff, Regions, whole_pages
 from deepfreeze.freeze.pieces import Captured
 from veloc_bindings import EXTERNAL, LOCAL, EngineFault, Report, crc32c
 
@@ -65,11 +66,12 @@ class Saver:
         self._extras = extras
         self._run_id = target.run_id
         probe = each(world, lambda: probe_file(model, options.state))
-        structure, gaps = _agree(probe, extras, target, world, framework_of(model), options.state)
+        structure, head = _agree(probe, capture.order, extras, target, world, framework_of(model), options.state)
         if options.save_config:
             on_rank_0(world, lambda: _store_config(model, target))
         layout = each(world, lambda: capture.layout(probe, structure))
-        regions, self._skeleton = _with_gaps(layout, structure, gaps, len(capture.groups))
+        tensors = Regions(layout.group, layout.place, layout.nbytes, layout.file_offset)
+        regions, self._skeleton = whole_pages(tensors, len(capture.groups), head, structure.file_size)
         self._loose = _Form(regions, layout.private)
         self.nbytes = int(regions.nbytes.sum())
         self._replicas = _Replicas(probe, structure) if world.size > 1 else _Replicas()
@@ -240,42 +242,27 @@ def _padded(nbytes: int) -> int:
 
 
 def _agree(
-    probe: Probe, extras: Extras, target: Target, world: World, framework: dict, state: str
-) -> tuple[Structure, list[bytes]]:
-    """Rank 0 lays out the file and stores its structure; the others check theirs against it."""
-    gaps: list[bytes] = []
+    probe: Probe, order: Sequence[int], extras: Extras, target: Target, world: World, framework: dict, state: str
+) -> tuple[Structure, bytes]:
+    """Rank 0 lays out the file and stores its structure; the others check theirs against it. With the bytes of the file's head,
+    which rank 0 alone has."""
+    heads: list[bytes] = []
     extra = [extras.spec(max(together(world, extras.nbytes)))] if extras else []
 
     def lay_out() -> bytes:
-        structure, found = skeleton.build(probe, extra, framework, state)
-        gaps.extend(found)
+        structure, head = skeleton.build(probe, order, extra, framework, state)
+        heads.append(head)
         Run.open(target.run).store_structure(structure)
         return structure.to_bytes()
 
     structure = Structure.from_bytes(on_rank_0(world, lay_out), target.run)
     each(world, lambda: _compare(probe, structure, world.rank))
-    return structure, gaps
+    return structure, b"".join(heads)
 
 
 def _store_config(model: Any, target: Target) -> None:
     """Before the attempt's first checkpoint, so that each of them has it."""
     Run.open(target.run).store_config(ModelConfig.of(model, target.run_id, target.attempt))
-
-
-def _with_gaps(layout: Layout, structure: Structure, gaps: list[bytes], buffers: int) -> tuple[Regions, np.ndarray]:
-    """Adds the bytes between the tensors, as one more buffer (empty on all ranks but 0)."""
-    between = np.frombuffer(bytearray(b"".join(gaps)), np.uint8)
-    places = structure.gaps() if gaps else []
-    sizes = np.array([nbytes for _, nbytes in places], np.int64)
-    offsets = np.concatenate([layout.file_offset, np.array([offset for offset, _ in places], np.int64)])
-    order = np.argsort(offsets, kind="stable")
-    regions = Regions(
-        buffer=np.concatenate([layout.group, np.full(len(places), buffers, np.int64)])[order],
-        place=np.concatenate([layout.place, np.cumsum(sizes) - sizes])[order],
-        nbytes=np.concatenate([layout.nbytes, sizes])[order],
-        file_offset=offsets[order],
-    )
-    return regions, between
 
 
 def _compare(probe: Probe, structure: Structure, rank: int) -> None:

@@ -1,60 +1,71 @@
 """The weights file without its values: Keras's own groups, datasets and attributes at offsets known beforehand.
 
-Built from the probe's template with h5py: contiguous datasets, allocated early, never filled, the large ones on 4 KiB. Then
-every rank can write its ranges with plain ``pwrite``, and rank 0 writes the bytes between the tensors once per checkpoint.
+Built from the probe's template with h5py: contiguous datasets that are never filled. HDF5's metadata lies at the file's head;
+behind it every tensor begins a page of 4 KiB, in the order in which the placement deals the tensors out. Then every rank can write
+whole pages with plain ``pwrite``, and rank 0 writes the head once per checkpoint.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import h5py
+import numpy as np
 
+from deepfreeze.core.errors import StructureError
 from deepfreeze.core.extras import PATH as EXTRA
+from deepfreeze.core.keras_model import tf_variable
 from deepfreeze.core.layout_probe import Probe
-from deepfreeze.core.placement import UNIT, WHOLE_BELOW
+from deepfreeze.core.placement import UNIT, in_file_order, pages
 from deepfreeze.core.structure import Placed, Structure
 from deepfreeze.core.tensors import BFLOAT16, PER_RANK, TensorSpec, numpy_dtype
 
 
 def build(
-    probe: Probe, extra: Sequence[TensorSpec], framework: dict[str, str], state: str
-) -> tuple[Structure, list[bytes]]:
-    """The structure of the assembled file, and the bytes of each of its gaps (in the order of ``Structure.gaps()``).
+    probe: Probe,
+    order: Sequence[int],
+    extra: Sequence[TensorSpec],
+    framework: dict[str, str],
+    state: str,
+) -> tuple[Structure, bytes]:
+    """The structure of the assembled file, and the bytes of its head, before the first tensor.
 
-    ``extra``: what ranks keep besides, if anything (``core/extras``)."""
+    ``order``: the ids of the captured ``tf.Variable`` objects, in the order of the specs that the placement was given; tensors of
+    other variables follow. ``extra``: what ranks keep besides, if anything (``core/extras``). StructureError if HDF5 lays the file
+    out in another way."""
+    number = {variable: n for n, variable in enumerate(order)}
     in_file = [slot for slot in probe.slots if slot.spec.role != PER_RANK]
+    in_file.sort(key=lambda slot: (number.get(id(tf_variable(slot.variable)), len(number)), slot.path))
+    specs = {slot.path: slot.spec for slot in in_file}
+    allocated = [in_file[i].path for i in in_file_order([slot.spec for slot in in_file])]
     with tempfile.TemporaryDirectory(prefix="deepfreeze-") as folder:
         template, file = os.path.join(folder, "template.h5"), os.path.join(folder, "skeleton.h5")
         with open(template, "wb") as f:
             f.write(probe.template)
-        offsets = _create(template, file, {slot.path: slot.spec for slot in in_file})
-        placed = [Placed(slot.spec, slot.path, offsets[slot.path]) for slot in in_file]
+        _create(template, file, specs)
+        head = pages(os.path.getsize(file)) * UNIT
+        offsets = _allocate(file, allocated)
+        _check(offsets, specs, head)
+        placed = [Placed(slot.spec, slot.path, offsets.get(slot.path, 0)) for slot in in_file]
         placed.sort(key=lambda p: (p.offset, p.path))
         placed += [Placed(slot.spec, slot.path, 0) for slot in probe.slots if slot.spec.role == PER_RANK]
         placed += [Placed(spec, EXTRA, 0) for spec in extra]
-        structure = Structure(tuple(placed), os.path.getsize(file), framework, state, probe.layout)
+        size = os.path.getsize(file)
         with open(file, "rb") as f:
-            gaps = [os.pread(f.fileno(), nbytes, offset) for offset, nbytes in structure.gaps()]
-    return structure, gaps
+            return Structure(tuple(placed), size, framework, state, probe.layout), f.read(min(head, size))
 
 
-def _create(template: str, file: str, specs: dict) -> dict[str, int]:
-    """Writes the skeleton; returns each dataset's offset."""
-    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
-    # Only tensors that are cut need whole pages of their own.
-    access.set_alignment(WHOLE_BELOW, UNIT)
-    access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
-    target = h5py.File(h5py.h5f.create(file.encode(), h5py.h5f.ACC_TRUNC, fapl=access))
-    offsets: dict[str, int] = {}
+def _create(template: str, file: str, specs: Mapping[str, TensorSpec]) -> None:
+    """Writes the skeleton's metadata: no dataset has a place in the file yet."""
+    target = h5py.File(file, "w")
 
     def copy(path: str, item: h5py.Group | h5py.Dataset) -> None:
         if isinstance(item, h5py.Group):
             made = target.require_group(path)
         else:
-            offsets[path] = _dataset(target, path, specs[path])
+            _dataset(target, path, specs[path])
             made = target[path]
             if specs[path].dtype == BFLOAT16:
                 made.attrs["dtype"] = BFLOAT16  # Keras's mark: HDF5 readers may take the type for opaque bytes
@@ -65,19 +76,48 @@ def _create(template: str, file: str, specs: dict) -> dict[str, int]:
         for name, value in source.attrs.items():
             target.attrs[name] = value
         source.visititems(copy)
-    return offsets
 
 
-def _dataset(target: h5py.File, path: str, spec) -> int:
+def _dataset(target: h5py.File, path: str, spec: TensorSpec) -> None:
     create = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     create.set_layout(h5py.h5d.CONTIGUOUS)
-    create.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    create.set_alloc_time(h5py.h5d.ALLOC_TIME_LATE)
     create.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
     create.set_obj_track_times(False)
     space = h5py.h5s.create_simple(spec.shape) if spec.shape else h5py.h5s.create(h5py.h5s.SCALAR)
     parent, _, name = path.rpartition("/")
     group = target[parent] if parent else target
-    made = h5py.h5d.create(
-        group.id, name.encode(), h5py.h5t.py_create(numpy_dtype(spec.dtype), logical=True), space, create
-    )
-    return made.get_offset() or 0
+    h5py.h5d.create(group.id, name.encode(), h5py.h5t.py_create(numpy_dtype(spec.dtype), logical=True), space, create)
+
+
+def _allocate(file: str, paths: Sequence[str]) -> dict[str, int]:
+    """Gives each dataset its place, in this order, on a page of its own; returns the offsets."""
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_alignment(1, UNIT)
+    access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
+    offsets: dict[str, int] = {}
+    with h5py.File(h5py.h5f.open(file.encode(), h5py.h5f.ACC_RDWR, fapl=access)) as target:
+        for path in paths:
+            dataset = target[path].id
+            # HDF5 finds room for all of a contiguous dataset when its first element is written.
+            kind, chosen = dataset.get_type(), dataset.get_space()
+            if chosen.get_simple_extent_ndims():
+                chosen.select_hyperslab((0,) * len(dataset.shape), (1,) * len(dataset.shape))
+            dataset.write(h5py.h5s.create_simple((1,)), chosen, np.zeros(kind.get_size(), np.uint8), kind)
+            offsets[path] = dataset.get_offset()
+    return offsets
+
+
+def _check(offsets: Mapping[str, int], specs: Mapping[str, TensorSpec], head: int) -> None:
+    """Two ranks would write one page if HDF5 put a tensor, or metadata, anywhere else."""
+    expected = head
+    for path, offset in offsets.items():
+        if offset != expected:
+            raise StructureError(
+                where=f"dataset {path} of the model's weights file",
+                expected=f"a place at byte {expected}, where a page begins",
+                found=f"byte {offset}",
+                todo=f"use another version of h5py: {h5py.__version__} with HDF5 {h5py.version.hdf5_version} lays files out "
+                "in an unknown way",
+            )
+        expected = offset + pages(specs[path].nbytes) * UNIT

@@ -5,14 +5,14 @@ import sys
 import numpy as np
 
 import deepfreeze
-from deepfreeze.core.placement import per_layer
+from deepfreeze.core.placement import UNIT, in_file_order, pages, per_layer
 from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Placed, Structure
 from deepfreeze.core.tensors import PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
-from deepfreeze.freeze.handoff import Handoff, Regions
+from deepfreeze.freeze.handoff import Handoff, Regions, whole_pages
 from deepfreeze.thaw.read import read_private
 
-STEP, ATTEMPT, HEAD = 7, "ab" * 16, 512  # HEAD: bytes of the file that belong to no tensor
+STEP, ATTEMPT, HEAD = 7, "ab" * 16, 4096  # HEAD: bytes of the file before the first tensor
 SPECS = [
     TensorSpec("kernel", "float32", (513, 211), REPLICATED),
     TensorSpec("embedding", "float16", (70_001, 3), REPLICATED),
@@ -30,15 +30,12 @@ def value(spec: TensorSpec, rank: int) -> np.ndarray:
 
 
 def structure() -> Structure:
-    placed, offset = [], HEAD
-    for spec in SPECS:
-        if spec.role == PER_RANK:
-            placed.append(Placed(spec, "seeds/0", 0))
-            continue
-        placed.append(Placed(spec, spec.name, offset))
-        offset = placed[-1].end + 64
+    placed, offset = [Placed(spec, "seeds/0", 0) for spec in SPECS if spec.role == PER_RANK], HEAD
+    for i in in_file_order(SPECS):
+        placed.append(Placed(SPECS[i], SPECS[i].name, offset))
+        offset += pages(SPECS[i].nbytes) * UNIT
     versions = {"api": "keras", "keras": "3", "tensorflow": "2"}
-    return Structure(tuple(placed), offset, versions, "full")
+    return Structure(tuple(placed), placed[-1].end, versions, "full")
 
 
 def write(path: str, rank: int, world: int) -> None:
@@ -49,9 +46,10 @@ def write(path: str, rank: int, world: int) -> None:
         (shard.tensor, shard.start, shard.nbytes, places[SPECS[shard.tensor].name] + shard.start)
         for shard in per_layer(SPECS, world)[rank]
     ]
-    gaps = [(len(arrays) + n, 0, nbytes, offset) for n, (offset, nbytes) in enumerate(layout.gaps())]
-    arrays += [np.full(nbytes, n, np.uint8) for n, (_, nbytes) in enumerate(layout.gaps())]
-    table = np.array(sorted(rows + (gaps if rank == 0 else []), key=lambda row: row[3]), np.int64).reshape(-1, 4)
+    tensors = Regions(*np.array(sorted(rows, key=lambda row: row[3]), np.int64).reshape(-1, 4).T)
+    head = bytes(range(256)) * (HEAD // 256) if rank == 0 else b""
+    regions, between = whole_pages(tensors, len(arrays), head, layout.file_size)
+    arrays.append(between)
     bases = np.array([array.__array_interface__["data"][0] for array in arrays], np.uint64)
     handoff = Handoff(
         path,
@@ -66,7 +64,7 @@ def write(path: str, rank: int, world: int) -> None:
         local_dir=None,
         chunk_bytes=65536,
     )
-    handoff.submit(STEP, Regions(*table.T).at(bases), value(SPECS[-1], rank).tobytes(), arrays)
+    handoff.submit(STEP, regions.at(bases), value(SPECS[-1], rank).tobytes(), arrays)
     assert handoff.drain(60.0)
     assert [report.code for report in handoff.poll()][-1] == 0
     handoff.close()
