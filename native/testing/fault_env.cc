@@ -59,9 +59,7 @@ class FaultFile final : public File {
     const FaultEnv::Verdict verdict = env_->Before(op, path());
     if (verdict.lose) env_->Lose(base_.get());
     DF_RETURN_IF_ERROR(verdict.fail);
-    Status status = call(verdict.half);
-    env_->After(verdict);
-    return status;
+    return env_->After(verdict, call(verdict.half));
   }
 
   FaultEnv* const env_;
@@ -82,8 +80,8 @@ bool ParseAction(const std::string& text, Fault* fault) {
   const std::string word = text.substr(0, equals);
   const std::string argument = equals == std::string::npos ? "" : text.substr(equals + 1);
   fault->text = text;
-  if (word == "fail" || word == "lose") {
-    fault->action = word == "fail" ? Action::kFail : Action::kLose;
+  if (word == "fail" || word == "after" || word == "lose") {
+    fault->action = word == "fail" ? Action::kFail : word == "after" ? Action::kAfter : Action::kLose;
     for (const NamedErrno& named : kErrnos) {
       if (argument == named.name) fault->argument = static_cast<uint64_t>(named.value);
     }
@@ -164,6 +162,9 @@ FaultEnv::Verdict FaultEnv::Before(const char* op, const std::string& path) {
       case Action::kFail:
         verdict.fail = Status::FromErrno(static_cast<int>(fault.argument), op, path);
         break;
+      case Action::kAfter:
+        verdict.after = Status::FromErrno(static_cast<int>(fault.argument), op, path);
+        break;
       case Action::kDelay:
         base_->SleepMillis(fault.argument);
         break;
@@ -194,8 +195,9 @@ FaultEnv::Verdict FaultEnv::Before(const char* op, const std::string& path) {
   return verdict;
 }
 
-void FaultEnv::After(const Verdict& verdict) {
+Status FaultEnv::After(const Verdict& verdict, Status status) {
   if (!verdict.kill_after.empty()) Kill(verdict.kill_after);
+  return status.ok() ? verdict.after : status;
 }
 
 void FaultEnv::Heal() {
@@ -247,17 +249,15 @@ Status FaultEnv::Open(const std::string& path, OpenMode mode, std::unique_ptr<Fi
   DF_RETURN_IF_ERROR(verdict.fail);
   std::unique_ptr<File> opened;
   DF_RETURN_IF_ERROR(base_->Open(path, mode, &opened));
+  DF_RETURN_IF_ERROR(After(verdict, Status()));
   *file = std::make_unique<FaultFile>(this, std::move(opened));
-  After(verdict);
   return {};
 }
 
 #define DF_AROUND(op, path, call)           \
   const Verdict verdict = Before(op, path); \
   DF_RETURN_IF_ERROR(verdict.fail);         \
-  Status status = base_->call;              \
-  After(verdict);                           \
-  return status
+  return After(verdict, base_->call)
 
 Status FaultEnv::Stat(const std::string& path, FileInfo* info) { DF_AROUND("stat", path, Stat(path, info)); }
 Status FaultEnv::List(const std::string& path, std::vector<std::string>* names, bool* exists) {

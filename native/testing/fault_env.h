@@ -1,9 +1,10 @@
 // An Env that fails, cuts short, delays, stops, throws or kills the process at chosen calls. For tests only.
 //
 // A plan is a list of ACTION:OP:SUBSTRING:NTH separated by commas.
-//   ACTION     kill-before | kill-after | kill-half | fail=ERRNO | lose=ERRNO | short | delay=MS | jump=SECONDS |
-//   sigstop |
-//              no-memory (throws std::bad_alloc)
+//   ACTION     kill-before | kill-after | kill-half | fail=ERRNO | after=ERRNO | lose=ERRNO | short | delay=MS |
+//              jump=SECONDS | sigstop | no-memory (throws std::bad_alloc)
+//              after does what was asked and answers with the error all the same, as a network file system does whose
+//              first reply was lost.
 //              kill-half does half of a pwrite first, elsewhere it is kill-before; short does half of a pread or
 //              pwrite. lose is what Linux does when a sync fails: what was written last to that file is gone, and the
 //              next sync knows nothing of it. jump sets the clock of the op `clock` forth or back.
@@ -27,7 +28,7 @@
 namespace deepfreeze {
 
 struct Fault {
-  enum class Action { kKillBefore, kKillAfter, kKillHalf, kFail, kLose, kShort, kDelay, kJump, kStop, kThrow };
+  enum class Action { kKillBefore, kKillAfter, kKillHalf, kFail, kAfter, kLose, kShort, kDelay, kJump, kStop, kThrow };
   Action action = Action::kFail;
   std::string text;       // the action as it was written
   uint64_t argument = 0;  // errno or milliseconds
@@ -66,13 +67,15 @@ class FaultEnv final : public Env {
   // What is to happen around one call.
   struct Verdict {
     Status fail;
+    Status after;  // the answer to a call that is made
     bool lose = false;
     int64_t jump = 0;
     bool half = false;       // do half of it
     std::string kill_after;  // the log's line, if the process is to die after the call
   };
   Verdict Before(const char* op, const std::string& path);
-  void After(const Verdict& verdict);
+  // The call's answer.
+  Status After(const Verdict& verdict, Status status);
 
   // From now on nothing more goes wrong.
   void Heal();

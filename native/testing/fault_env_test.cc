@@ -1,5 +1,7 @@
 #include "testing/fault_env.h"
 
+#include <cerrno>
+
 #include "testing/check.h"
 
 namespace deepfreeze {
@@ -30,10 +32,23 @@ void TheNthMatchingCallFails() {
   CHECK_OK(WriteFull(b.get(), 0, "x", 1));
 }
 
+void ACallMayBeMadeAndAnswerWithAnErrorAllTheSame() {
+  TemporaryDir directory;
+  std::vector<Fault> faults;
+  CHECK_OK(ParseFaults("after=ENOENT:rename:old:1", &faults));
+  FaultEnv env(Env::Posix(), faults, "");
+  CHECK_OK(env.MakeDir(directory.path() + "/old", 0777));
+  CHECK_EQ(env.Rename(directory.path() + "/old", directory.path() + "/new").error(), ENOENT);
+  FileInfo info;
+  CHECK_OK(env.Stat(directory.path() + "/new", &info));
+  CHECK(info.is_directory);
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
 int main() {
   deepfreeze::PlansAreParsedOrRefused();
   deepfreeze::TheNthMatchingCallFails();
+  deepfreeze::ACallMayBeMadeAndAnswerWithAnErrorAllTheSame();
 }

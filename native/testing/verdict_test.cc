@@ -1,0 +1,136 @@
+// Whether a step is committed is decided once, by rank 0, and found by looking: an error of a call does not say that
+// the call did nothing. Whatever goes wrong, no two ranks say the opposite of each other.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deepfreeze/deepfreeze.h"
+#include "engine/engine.h"
+#include "format/names.h"
+#include "store/commit.h"
+#include "testing/check.h"
+#include "testing/fault_env.h"
+
+namespace deepfreeze {
+namespace {
+
+constexpr uint64_t kLong = 60000;
+constexpr uint64_t kShort = 300;  // how long a rank waits that nobody will answer
+constexpr uint64_t kPage = 4096;
+// The end of the names of this attempt's partial directories in "FROM to TO": only the commit renames one.
+constexpr char kCommit[] = "rename:.partial-00000000000000000000000000000000 to ";
+
+// Ranks of one attempt, each with faults of its own, in one run directory.
+class Ranks {
+ public:
+  Ranks(const std::string& run, const std::vector<std::string>& plans, uint64_t timeout_ms = kLong, uint8_t attempt = 0)
+      : run_(run), data_(kPage * plans.size(), 'd') {
+    for (size_t rank = 0; rank < plans.size(); ++rank) {
+      std::vector<Fault> faults;
+      CHECK_OK(ParseFaults(plans[rank], &faults));
+      envs_.push_back(std::make_unique<FaultEnv>(Env::Posix(), faults, ""));
+      Options options;
+      options.identity.rank = static_cast<uint32_t>(rank);
+      options.identity.world = static_cast<uint32_t>(plans.size());
+      options.identity.file_size = data_.size();
+      options.identity.attempt[0] = attempt;
+      options.commit_timeout_ms = timeout_ms;
+      options.run_dir = run;
+      engines_.push_back(std::make_unique<Engine>(options, envs_.back().get()));
+    }
+  }
+
+  void Submit(size_t rank, int64_t step) {
+    CHECK_OK(engines_[rank]->Submit(step, {{data_.data() + rank * kPage, kPage, rank * kPage}}, "", kLong));
+  }
+
+  // What each rank says of the step, and then a look.
+  std::vector<Status> Ends(int64_t step) {
+    std::vector<Status> ends;
+    for (auto& engine : engines_) {
+      ends.push_back(engine->Wait(step, DF_EXTERNAL, kLong));
+      CHECK_OK(engine->Drain(kLong));
+    }
+    return ends;
+  }
+
+  void AllCommit(int64_t step) {
+    for (size_t rank = 0; rank < engines_.size(); ++rank) Submit(rank, step);
+    for (const Status& end : Ends(step)) CHECK_OK(end);
+    CHECK(Exists(StepName(step)));
+  }
+
+  std::vector<std::string> Notices(size_t rank) {
+    std::vector<std::string> notices;
+    for (const Report& report : engines_[rank]->Poll(99)) {
+      if (report.step < 0) notices.push_back(report.message);
+    }
+    return notices;
+  }
+
+  bool Exists(const std::string& name) const {
+    FileInfo info;
+    CHECK_OK(Env::Posix()->Stat(Join(run_, name), &info));
+    return info.exists;
+  }
+
+ private:
+  const std::string run_;
+  const std::string data_;
+  std::vector<std::unique_ptr<FaultEnv>> envs_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+};
+
+void ARenameThatHappenedIsFoundThoughItAnswersWithAnError() {
+  for (const std::string error : {"after=ENOENT:", "after=EIO:"}) {
+    for (const std::string& call : {std::string(kCommit), std::string("rename:manifest.json.tmp")}) {
+      TemporaryDir run;
+      Ranks ranks(run.path(), {error + call + ":1", ""});
+      ranks.AllCommit(1);
+      ranks.AllCommit(2);
+      CHECK(ranks.Notices(0).empty());
+    }
+  }
+}
+
+void ARenameThatDidNotHappenFailsTheStepOnAllRanks() {
+  TemporaryDir run;
+  Ranks ranks(run.path(), {std::string("fail=EIO:") + kCommit + ":1", ""});
+  for (const size_t rank : {0, 1}) ranks.Submit(rank, 1);
+  for (const Status& end : ranks.Ends(1)) CHECK(end.message().find("rename ") != std::string::npos);
+  CHECK(!ranks.Exists(StepName(1)));
+}
+
+void AnOlderCheckpointThatWasMovedAwayDoesNotFailTheCommit() {
+  TemporaryDir run;
+  Ranks(run.path(), {""}).AllCommit(1);
+  Ranks later(run.path(), {"after=ENOENT:rename:.trash-:1"}, kLong, 1);
+  later.AllCommit(1);
+}
+
+// The newer checkpoint's name may go with the power, so the older one stays until a later sync has succeeded.
+void ACommitWhoseNameIsNotKnownToBeDurableCountsAndNothingIsDeletedForIt() {
+  TemporaryDir run;
+  // Of the directories that rank 0 syncs for a step the run's is the third.
+  Ranks ranks(run.path(), {"fail=EIO:fsync_dir::6", ""});
+  ranks.AllCommit(1);
+  CHECK(ranks.Notices(0).empty());
+  ranks.AllCommit(2);
+  const std::vector<std::string> notices = ranks.Notices(0);
+  CHECK_EQ(notices.size(), 1U);
+  CHECK(notices.front().find(StepName(2)) != std::string::npos &&
+        notices.front().find("not known to be durable") != std::string::npos);
+  CHECK(ranks.Exists(StepName(1)));
+  ranks.AllCommit(3);
+  CHECK(!ranks.Exists(StepName(1)) && !ranks.Exists(StepName(2)));
+}
+
+}  // namespace
+}  // namespace deepfreeze
+
+int main() {
+  deepfreeze::ARenameThatHappenedIsFoundThoughItAnswersWithAnError();
+  deepfreeze::ARenameThatDidNotHappenFailsTheStepOnAllRanks();
+  deepfreeze::AnOlderCheckpointThatWasMovedAwayDoesNotFailTheCommit();
+  deepfreeze::ACommitWhoseNameIsNotKnownToBeDurableCountsAndNothingIsDeletedForIt();
+}
