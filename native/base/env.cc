@@ -45,7 +45,10 @@ Status ReadSmallFile(Env* env, const std::string& path, uint64_t limit, std::str
   return ReadFull(file.get(), 0, contents->data(), size);
 }
 
-Status ReplaceFile(Env* env, const std::string& path, const std::string& contents, bool sync) {
+Status ReplaceFile(Env* env, const std::string& path, const std::string& contents, bool sync, bool* perhaps) {
+  bool ignored = false;
+  bool& may_be_there = perhaps != nullptr ? *perhaps : ignored;
+  may_be_there = false;
   const std::string temporary = path + ".tmp";
   std::unique_ptr<File> file;
   DF_RETURN_IF_ERROR(env->Open(temporary, OpenMode::kTruncate, &file));
@@ -53,7 +56,26 @@ Status ReplaceFile(Env* env, const std::string& path, const std::string& content
   // Without this a crash could leave the new name with no bytes behind it.
   if (sync) DF_RETURN_IF_ERROR(file->Sync());
   DF_RETURN_IF_ERROR(file->Close());
-  return env->Rename(temporary, path);
+  may_be_there = true;
+  const Status renamed = env->Rename(temporary, path);
+  if (renamed.ok()) return {};
+  FileInfo left;
+  if (!env->Stat(temporary, &left).ok()) return renamed;
+  if (left.exists) {
+    may_be_there = false;
+    return renamed;
+  }
+  std::string found;
+  return ReadSmallFile(env, path, contents.size(), &found).ok() && found == contents ? Status() : renamed;
+}
+
+Status Move(Env* env, const std::string& from, const std::string& to) {
+  const Status renamed = env->Rename(from, to);
+  if (renamed.ok()) return {};
+  FileInfo before;
+  FileInfo after;
+  const bool moved = env->Stat(from, &before).ok() && !before.exists && env->Stat(to, &after).ok() && after.exists;
+  return moved ? Status() : renamed;
 }
 
 }  // namespace deepfreeze

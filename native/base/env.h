@@ -108,7 +108,13 @@ Status WriteFull(File* file, uint64_t offset, const void* data, size_t n);
 Status ReadSmallFile(Env* env, const std::string& path, uint64_t limit, std::string* contents);
 // path holds exactly contents after this, or what it held before, also after a crash: written beside it, fsynced
 // (unless it may be lost), renamed. The caller syncs the directory.
-Status ReplaceFile(Env* env, const std::string& path, const std::string& contents, bool sync);
+//
+// An error of the rename does not say that it did not happen: a network file system that has lost the first reply
+// repeats the request and answers ENOENT. So after one this looks. *perhaps, if not null: whether path may hold the
+// contents now; after an error it is true where that could not be seen.
+Status ReplaceFile(Env* env, const std::string& path, const std::string& contents, bool sync, bool* perhaps = nullptr);
+// Renames a file or directory whose names are this caller's alone: to is free. Looks after an error, as ReplaceFile.
+Status Move(Env* env, const std::string& from, const std::string& to);
 
 }  // namespace deepfreeze
 

@@ -382,8 +382,9 @@ int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]) {
     std::memcpy(request.attempt.data(), attempt, 16);
     // The attempt died, perhaps with its node: its files are worth one more reading.
     request.verify = true;
-    deepfreeze::Divergence divergence;  // the manifest says it
-    return deepfreeze::Commit(deepfreeze::DefaultEnv(), request, &divergence);
+    deepfreeze::CommitOutcome outcome;  // the manifest says in what the ranks differ
+    DF_RETURN_IF_ERROR(deepfreeze::Commit(deepfreeze::DefaultEnv(), request, &outcome));
+    return outcome.unsynced;  // of a start: it is refused, and the next one finds the step committed
   });
 }
 

@@ -16,7 +16,8 @@ constexpr uint64_t kLongestPauseMs = 200;
 void Committer::Run() {
   const bool commits = context_.options.identity.rank == 0;
   while (const JobRef job = context_.table->NextForCommit()) {
-    const Status status = Contained([&] { return Await(job); });
+    Look look;
+    const Status status = Contained([&] { return Await(job, &look); });
     if (status.code() == Code::kClosed) return;
     if (!status.ok()) {
       // Other ranks have published their records and wait for this one. They fail at once if they can be told.
@@ -29,12 +30,12 @@ void Committer::Run() {
       continue;
     }
     context_.table->Committed(job);
-    if (commits) retention_->Run(job->step);
+    if (commits && look.durable) retention_->Run(job->step);
     context_.table->Settle(job);
   }
 }
 
-Status Committer::Await(const JobRef& job) {
+Status Committer::Await(const JobRef& job, Look* look) {
   const Options& options = context_.options;
   const uint64_t written_us = job->submitted_us + static_cast<uint64_t>(job->written_s * 1e6);
   const std::string where = Join(options.run_dir, StepName(job->step));
@@ -43,11 +44,10 @@ Status Committer::Await(const JobRef& job) {
   for (;;) {
     // Taken before the look, so that a look that comes late still counts.
     const uint64_t waited_ms = (std::max(context_.env->NowMicros(), written_us) - written_us) / 1000;
-    PartialState state;
-    bool over = false;
-    DF_RETURN_IF_ERROR(options.identity.rank == 0 ? CommitIfWhole(job, &state, &over)
-                                                  : Watch(job->step, &state, &over));
-    if (over) return {};
+    *look = Look();
+    DF_RETURN_IF_ERROR(options.identity.rank == 0 ? CommitIfWhole(job, look) : Watch(job->step, look));
+    if (look->over) return {};
+    const PartialState& state = look->state;
     const bool whole = state.present.size() >= options.identity.world;
     const std::string what =
         whole || !state.exists ? "rank 0 has not committed it" : DescribeMissing(state, options.identity.world);
@@ -65,11 +65,11 @@ Status Committer::Await(const JobRef& job) {
   }
 }
 
-Status Committer::CommitIfWhole(const JobRef& job, PartialState* state, bool* over) {
+Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
   const int64_t step = job->step;
   const Options& options = context_.options;
-  DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, options.identity.attempt, state));
-  if (state->present.size() < options.identity.world) return FailureOfOther(step, *state);
+  DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, options.identity.attempt, &look->state));
+  if (look->state.present.size() < options.identity.world) return FailureOfOther(step, look->state);
   const Identity expected = options.At(step);
   CommitRequest request;
   request.run_dir = options.run_dir;
@@ -77,27 +77,34 @@ Status Committer::CommitIfWhole(const JobRef& job, PartialState* state, bool* ov
   request.attempt = expected.attempt;
   request.expected = &expected;
   request.replace = true;
-  *over = true;
   request.refuse_diverged = options.refuse_diverged;
-  Divergence divergence;
-  const Status status = Commit(context_.env, request, &divergence);
-  if (divergence.tensors > 0) context_.table->SetDivergence(job, divergence);
-  return status;
+  CommitOutcome outcome;
+  const Status status = Commit(context_.env, request, &outcome);
+  if (outcome.divergence.tensors > 0) context_.table->SetDivergence(job, outcome.divergence);
+  DF_RETURN_IF_ERROR(status);
+  look->over = true;
+  look->durable = outcome.unsynced.ok();
+  if (!look->durable) {
+    context_.table->Notify(Join(options.run_dir, StepName(step)) +
+                           ": the step is committed and not known to be durable (" + outcome.unsynced.message() +
+                           "). Only a loss of power may take it; older checkpoints stay until a later commit");
+  }
+  return {};
 }
 
-Status Committer::Watch(int64_t step, PartialState* state, bool* over) {
+Status Committer::Watch(int64_t step, Look* look) {
   const Options& options = context_.options;
   Manifest manifest;
-  *over = ReadCommitted(context_.env, options.run_dir, step, &manifest) &&
-          manifest.identity.attempt == options.identity.attempt;
-  if (*over) return {};
-  DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, options.identity.attempt, state));
-  if (!state->exists) {
+  look->over = ReadCommitted(context_.env, options.run_dir, step, &manifest) &&
+               manifest.identity.attempt == options.identity.attempt;
+  if (look->over) return {};
+  DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, options.identity.attempt, &look->state));
+  if (!look->state.exists) {
     // Committed since the look above, or replaced by a newer one and already removed.
-    *over = NewerCommitted(step);
+    look->over = NewerCommitted(step);
     return {};
   }
-  return FailureOfOther(step, *state);
+  return FailureOfOther(step, look->state);
 }
 
 bool Committer::NewerCommitted(int64_t step) {

@@ -17,11 +17,16 @@ class Committer {
   void Run();
 
  private:
+  // What one look came to.
+  struct Look {
+    PartialState state;
+    bool over = false;  // committed, or failed with the status returned
+    bool durable = false;
+  };
   // Until the step is committed or can't be any more; kClosed when stopping.
-  Status Await(const JobRef& job);
-  // One look. *over: committed, or failed with the status returned.
-  Status CommitIfWhole(const JobRef& job, PartialState* state, bool* over);
-  Status Watch(int64_t step, PartialState* state, bool* over);
+  Status Await(const JobRef& job, Look* look);
+  Status CommitIfWhole(const JobRef& job, Look* look);
+  Status Watch(int64_t step, Look* look);
   bool NewerCommitted(int64_t step);
   Status FailureOfOther(int64_t step, const PartialState& state);
 

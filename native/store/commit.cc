@@ -132,6 +132,27 @@ Status MakeWay(Env* env, const CommitRequest& request) {
   return MoveToTrash(env, request.run_dir, StepName(request.step), request.step, counts ? old.identity.attempt : Id{});
 }
 
+bool IsCommitted(Env* env, const CommitRequest& request) {
+  Manifest manifest;
+  return ReadCommitted(env, request.run_dir, request.step, &manifest) && manifest.identity.attempt == request.attempt;
+}
+
+// The act itself. Only what is seen afterwards tells whether it was done, if the call answers with an error: a network
+// file system that has lost the first reply repeats the request and answers ENOENT.
+Status GiveFinalName(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
+  outcome->in_doubt = true;
+  const Status renamed = env->Rename(PartialPath(request.run_dir, request.step, request.attempt),
+                                     Join(request.run_dir, StepName(request.step)));
+  if (!renamed.ok() && !IsCommitted(env, request)) {
+    outcome->in_doubt = false;
+    return renamed;
+  }
+  // Not to be repeated: what a sync that failed was to keep may be gone, and the next one would succeed without it.
+  outcome->unsynced = env->SyncDir(request.run_dir);
+  outcome->in_doubt = false;
+  return {};
+}
+
 }  // namespace
 
 bool ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest) {
@@ -141,14 +162,14 @@ bool ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest*
          manifest->identity.step == step;
 }
 
-Status Commit(Env* env, const CommitRequest& request, Divergence* divergence) {
+Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
   const std::string directory = PartialPath(request.run_dir, request.step, request.attempt);
   const std::string target = Join(request.run_dir, StepName(request.step));
-  Manifest manifest;
-  if (ReadCommitted(env, request.run_dir, request.step, &manifest) && manifest.identity.attempt == request.attempt) {
-    return env->SyncDir(request.run_dir);  // an earlier call may have died before its own
+  if (IsCommitted(env, request)) {
+    outcome->unsynced = env->SyncDir(request.run_dir);  // an earlier call may have died before its own
+    return {};
   }
-  manifest = Manifest();
+  Manifest manifest;
   PartialState state;
   DF_RETURN_IF_ERROR(ScanPartial(env, request.run_dir, request.step, request.attempt, &state));
   if (state.present.empty()) {
@@ -156,12 +177,12 @@ Status Commit(Env* env, const CommitRequest& request, Divergence* divergence) {
                             "Use an older checkpoint");
   }
   std::vector<Extent> extents;
-  DF_RETURN_IF_ERROR(ReadRecords(env, directory, request, state, &manifest, &extents, divergence));
+  DF_RETURN_IF_ERROR(ReadRecords(env, directory, request, state, &manifest, &extents, &outcome->divergence));
   if (manifest.records.size() != manifest.identity.world) {
     return Status(Code::kIncomplete, target + ": " + DescribeMissing(state, manifest.identity.world));
   }
-  if (request.refuse_diverged && divergence->tensors > 0) {
-    return Status::FourPart(Code::kDiverged, target, "the same weights on all ranks", divergence->text,
+  if (request.refuse_diverged && outcome->divergence.tensors > 0) {
+    return Status::FourPart(Code::kDiverged, target, "the same weights on all ranks", outcome->divergence.text,
                             "Make the ranks alike before training begins, and find what makes them differ");
   }
   DF_RETURN_IF_ERROR(CheckCoverage(extents, manifest.identity.file_size, directory));
@@ -178,8 +199,7 @@ Status Commit(Env* env, const CommitRequest& request, Divergence* divergence) {
   // The manifest's name must be durable before the directory's: a directory that has its final name is whole.
   DF_RETURN_IF_ERROR(env->SyncDir(directory));
   DF_RETURN_IF_ERROR(MakeWay(env, request));
-  DF_RETURN_IF_ERROR(env->Rename(directory, target));
-  return env->SyncDir(request.run_dir);
+  return GiveFinalName(env, request, outcome);
 }
 
 }  // namespace deepfreeze

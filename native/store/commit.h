@@ -31,8 +31,19 @@ struct Divergence {
   std::string text;    // "2 tensors differ between the ranks, the first on rank 3"
 };
 
-// kIncomplete: a rank's record is missing. kCorrupt: a record, or what it describes, is wrong. kDiverged: as asked for.
-Status Commit(Env* env, const CommitRequest& request, Divergence* divergence);
+struct CommitOutcome {
+  Divergence divergence;
+  // After an error: whether the step may be committed all the same. It could not be seen, and nobody may call it
+  // failed.
+  bool in_doubt = false;
+  // Of a committed step: why its name is not known to be durable. Only a loss of power may take it; what it replaces
+  // must stay until a later commit's name is durable.
+  Status unsynced;
+};
+
+// Ok: the step is committed with this attempt. kIncomplete: a rank's record is missing. kCorrupt: a record, or what it
+// describes, is wrong. kDiverged: as asked for.
+Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome);
 
 // Whether RUN/step-N counts: its manifest is valid and says the same step.
 bool ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest);

@@ -32,7 +32,7 @@ Status RemoveTree(Env* env, const std::string& path) {
 Status MoveToTrash(Env* env, const std::string& run_dir, const std::string& name, int64_t step, const Id& attempt) {
   const std::string trash = Join(run_dir, TrashName(step, attempt));
   DF_RETURN_IF_ERROR(RemoveTree(env, trash));
-  return env->Rename(Join(run_dir, name), trash);
+  return Move(env, Join(run_dir, name), trash);
 }
 
 namespace {

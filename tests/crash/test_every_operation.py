@@ -141,5 +141,5 @@ def test_a_crash_at_any_operation_loses_nothing_that_was_promised(folder, testin
         passed = f"{points.total()} of {total} points passed ({kinds}; {oracle.distinct} different)"
         record_property("points", f"crash sweep, {name}: {passed}, {len(ops)} operations")
     assert promised["external"] >= 30, "the record holds the promises"
-    assert name not in FAULTS or said == [10, 40, 70], "each of the failing calls cost one checkpoint"
+    assert name not in FAULTS or said == [10, 40, 70], "each of the failing calls cost one promise"
     assert points.total() == total > 500

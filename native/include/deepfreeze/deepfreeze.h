@@ -55,7 +55,8 @@ typedef enum df_code {
 } df_code;
 
 /* How far a checkpoint is protected; a higher level implies the lower ones. 2 is kept for partner copies. On ranks
- * other than 0, external is also a checkpoint that a newer commit has replaced and removed. */
+ * other than 0, external is also a checkpoint that a newer commit has replaced and removed. Where the sync that makes a
+ * commit's name durable failed, rank 0 has a notice: only a loss of power may take that checkpoint. */
 typedef enum df_level {
   DF_CAPTURED = 0, /* in the training process's memory */
   DF_LOCAL = 1,    /* this rank's shard is on the local tier */
