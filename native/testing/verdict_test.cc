@@ -44,13 +44,16 @@ class Ranks {
     CHECK_OK(engines_[rank]->Submit(step, {{data_.data() + rank * kPage, kPage, rank * kPage}}, "", kLong));
   }
 
-  // What each rank says of the step, and then a look.
+  // What a rank says of the step.
+  Status End(size_t rank, int64_t step) {
+    const Status end = engines_[rank]->Wait(step, DF_EXTERNAL, kLong);
+    CHECK_OK(engines_[rank]->Drain(kLong));
+    return end;
+  }
+
   std::vector<Status> Ends(int64_t step) {
     std::vector<Status> ends;
-    for (auto& engine : engines_) {
-      ends.push_back(engine->Wait(step, DF_EXTERNAL, kLong));
-      CHECK_OK(engine->Drain(kLong));
-    }
+    for (size_t rank = 0; rank < engines_.size(); ++rank) ends.push_back(End(rank, step));
     return ends;
   }
 
@@ -125,6 +128,41 @@ void ACommitWhoseNameIsNotKnownToBeDurableCountsAndNothingIsDeletedForIt() {
   CHECK(!ranks.Exists(StepName(1)) && !ranks.Exists(StepName(2)));
 }
 
+// Rank 0 may commit the step as soon as the record has its name, so a rank that can't say whether it has is silent.
+void ARankWhoseRecordIsThereOrMayBeWaitsForTheVerdict() {
+  const std::string record = "rename:rank-00001.record:1";
+  const std::string blind = ",fail=EIO:stat:rank-00001.record.tmp:1";
+  for (const std::string& plan :
+       {std::string("fail=EIO:fsync_dir:.partial:1"), std::string("fail=ESTALE:fsync_dir:.partial:1"),
+        std::string("no-memory:fsync_dir:.partial:1"), "after=ENOENT:" + record, "after=EIO:" + record + blind}) {
+    TemporaryDir run;
+    Ranks ranks(run.path(), {"", plan, ""});
+    ranks.AllCommit(1);
+    ranks.AllCommit(2);
+  }
+  TemporaryDir run;
+  Ranks ranks(run.path(), {"", "fail=EIO:" + record + blind}, kShort);
+  for (const size_t rank : {0, 1}) ranks.Submit(rank, 1);
+  for (const Status& end : ranks.Ends(1)) {
+    CHECK(end.message().find("rank 1's record is missing (1 of 2 present) after 300 ms") != std::string::npos);
+  }
+}
+
+void ARankThatHearsNothingOfRankZeroSaysThatItDoesNotKnow() {
+  TemporaryDir run;
+  Ranks ranks(run.path(), {"", ""}, kShort);
+  ranks.Submit(1, 1);
+  const Status end = ranks.End(1, 1);
+  CHECK_EQ(end.code(), Code::kIncomplete);
+  CHECK(end.message().find("rank 0's record is missing (1 of 2 present) after 300 ms") != std::string::npos);
+  CHECK(end.message().find("It is unknown whether the step is committed") != std::string::npos);
+  const std::string partial = PartialName(1, Id{});
+  CHECK(ranks.Exists(Join(partial, RecordName(1))) && !ranks.Exists(Join(partial, FailedName(1))));
+  // Rank 0 comes late, and decides.
+  ranks.Submit(0, 1);
+  CHECK_OK(ranks.End(0, 1));
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
@@ -133,4 +171,6 @@ int main() {
   deepfreeze::ARenameThatDidNotHappenFailsTheStepOnAllRanks();
   deepfreeze::AnOlderCheckpointThatWasMovedAwayDoesNotFailTheCommit();
   deepfreeze::ACommitWhoseNameIsNotKnownToBeDurableCountsAndNothingIsDeletedForIt();
+  deepfreeze::ARankWhoseRecordIsThereOrMayBeWaitsForTheVerdict();
+  deepfreeze::ARankThatHearsNothingOfRankZeroSaysThatItDoesNotKnow();
 }
