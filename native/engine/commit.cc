@@ -54,7 +54,10 @@ Status Committer::Await(const JobRef& job, Look* look) {
     if (waited_ms >= options.commit_timeout_ms) {
       const uint64_t ms = options.commit_timeout_ms;
       const std::string bound = ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-      return Status(Code::kIncomplete, where + ": " + what + " after " + bound);
+      // Rank 0 decides that it has waited long enough. Another rank only knows that it has not heard of it.
+      const char* unknown =
+          options.identity.rank == 0 ? "" : ". It is unknown whether the step is committed: rank 0 alone decides it";
+      return Status(Code::kIncomplete, where + ": " + what + " after " + bound + unknown);
     }
     context_.table->SetWaitsFor(job, "waits for its commit (" + where + ": " + what + ")");
     if (state.present.size() != seen) pause_ms = kFirstPauseMs;

@@ -5,9 +5,11 @@ namespace deepfreeze {
 void Publisher::Run() {
   while (const JobRef job = context_.table->NextForPublish()) {
     Status status = Contained([&] { return job->partial->Sync(); });
-    if (status.ok()) status = PublishRecord(job);
+    bool perhaps = false;
+    if (status.ok()) status = PublishRecord(job, &perhaps);
     job->partial.reset();
-    if (status.ok()) {
+    // What rank 0 can't do has failed. Another rank whose record rank 0 may see can't say so: it learns the verdict.
+    if (status.ok() || (perhaps && context_.options.identity.rank != 0)) {
       context_.table->Published(job);
     } else {
       FailStep(context_, job, status);
@@ -15,9 +17,11 @@ void Publisher::Run() {
   }
 }
 
-Status Publisher::PublishRecord(const JobRef& job) {
+Status Publisher::PublishRecord(const JobRef& job, bool* perhaps) {
   const Identity identity = context_.options.At(job->step);
-  const auto publish = [&] { return job->partial->Publish(Record{identity, job->extents, job->private_data}); };
+  const auto publish = [&] {
+    return job->partial->Publish(Record{identity, job->extents, job->private_data}, perhaps);
+  };
   Status status = Contained(publish);
   // A step that failed for want of room must not keep the next ones from finding any.
   if (status.code() == Code::kNoSpace && identity.rank == 0 && retention_->MakeRoom(job->step)) {

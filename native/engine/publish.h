@@ -16,7 +16,8 @@ class Publisher {
   void Run();
 
  private:
-  Status PublishRecord(const JobRef& job);
+  // *perhaps: whether the record may be visible, also after an error.
+  Status PublishRecord(const JobRef& job, bool* perhaps);
 
   const StageContext context_;
   Retention* const retention_;

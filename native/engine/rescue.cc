@@ -35,7 +35,8 @@ Status RescueSlot(Env* env, const std::string& path, const std::string& run_dir)
     DF_RETURN_IF_ERROR(CopyVerified(slot.file.get(), slot.places[i], to, slot.extents[i]));
   }
   DF_RETURN_IF_ERROR(partial.Sync());
-  return partial.Publish(Record{identity, slot.extents, slot.private_data});
+  bool perhaps = false;
+  return partial.Publish(Record{identity, slot.extents, slot.private_data}, &perhaps);
 }
 
 }  // namespace deepfreeze

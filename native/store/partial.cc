@@ -40,12 +40,14 @@ Status PartialWriter::Sync() {
   return {};
 }
 
-Status PartialWriter::Publish(const Record& record) {
-  DF_RETURN_IF_ERROR(ReplaceFile(env_, Join(directory_, RecordName(record.identity.rank)), EncodeRecord(record), true));
-  // Makes the names durable: the record's, and the model file's if this rank made it.
-  const Status synced = env_->SyncDir(directory_);
-  // It was the last record, and rank 0 has committed the step meanwhile: it has synced the names, under another one.
-  return synced.error() == ENOENT ? Status() : synced;
+Status PartialWriter::Publish(const Record& record, bool* perhaps) {
+  const std::string path = Join(directory_, RecordName(record.identity.rank));
+  DF_RETURN_IF_ERROR(ReplaceFile(env_, path, EncodeRecord(record), true, perhaps));
+  // Makes the names durable: the record's, and the model file's if this rank made it. The commit does not rely on it:
+  // rank 0 syncs this directory once more before it renames it. A second sync is not blind to what the first one lost,
+  // as that of a file's pages is: names are in the file system's journal, and a journal that fails stays failed. So
+  // an error here, as of a directory that rank 0 has renamed or even removed meanwhile, says nothing of the step.
+  return env_->SyncDir(directory_);
 }
 
 Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity, const std::string& message) {

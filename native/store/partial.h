@@ -26,8 +26,10 @@ class PartialWriter {
   // Makes everything written so far durable and closes the files. Not to be repeated: where a sync has failed, what it
   // was to keep may be gone, and a second one would succeed without it.
   Status Sync();
-  // After Sync: publishes the rank's record; from then on its ranges count. May be repeated after a failure.
-  Status Publish(const Record& record);
+  // After Sync: publishes the rank's record; from then on its ranges count. May be repeated after a failure. *perhaps:
+  // whether others may see the record, also after an error: then rank 0 may commit the step, and only a look at the run
+  // directory tells whether it has.
+  Status Publish(const Record& record, bool* perhaps);
 
  private:
   Env* env_ = nullptr;
