@@ -163,6 +163,85 @@ void ARankThatHearsNothingOfRankZeroSaysThatItDoesNotKnow() {
   CHECK_OK(ranks.End(0, 1));
 }
 
+void ALookThatFailsSaysNothing() {
+  const std::string manifest = "open:" + StepName(1) + "/manifest.json:";
+  for (const std::string& plan : {"fail=EIO:" + manifest + "1", "fail=ESTALE:" + manifest + "1",
+                                  std::string("fail=EIO:list:.partial:1"), std::string("no-memory:list:.partial:1")}) {
+    TemporaryDir run;
+    Ranks ranks(run.path(), {"", plan});
+    ranks.AllCommit(1);
+  }
+  TemporaryDir run;
+  Ranks ranks(run.path(), {"", "fail=EIO:" + manifest + "1+"}, kShort);
+  for (const size_t rank : {0, 1}) ranks.Submit(rank, 1);
+  CHECK_OK(ranks.End(0, 1));
+  const Status blind = ranks.End(1, 1);
+  CHECK(blind.message().find("Input/output error") != std::string::npos);
+  CHECK(blind.message().find("It is unknown whether the step is committed") != std::string::npos);
+}
+
+void RankZeroLooksAgainWhereItCouldNotSeeWhatItsRenameDid() {
+  // It looks once before it begins.
+  const std::string blind = std::string(kCommit) + ":1,fail=EIO:open:" + StepName(1) + "/manifest.json:2";
+  {
+    TemporaryDir run;
+    Ranks ranks(run.path(), {"after=EIO:" + blind, ""});
+    ranks.AllCommit(1);
+    const std::vector<std::string> notices = ranks.Notices(0);
+    CHECK_EQ(notices.size(), 1U);
+    CHECK(notices.front().find("not known to be durable") != std::string::npos);
+  }
+  {
+    TemporaryDir run;
+    Ranks ranks(run.path(), {"fail=EIO:" + blind, ""});
+    for (const size_t rank : {0, 1}) ranks.Submit(rank, 1);
+    for (const Status& end : ranks.Ends(1)) CHECK(end.message().find("rename ") != std::string::npos);
+  }
+  TemporaryDir run;
+  Ranks ranks(run.path(), {"after=EIO:" + blind + "+", ""}, kShort);
+  for (const size_t rank : {0, 1}) ranks.Submit(rank, 1);
+  CHECK(ranks.End(0, 1).message().find("It is unknown whether the step is committed") != std::string::npos);
+  CHECK_OK(ranks.End(1, 1));
+}
+
+// The attempt that RUN/step-1 is of.
+Id AttemptOfStepOne(const std::string& run) {
+  Manifest manifest;
+  CHECK(ReadCommitted(Env::Posix(), run, 1, &manifest));
+  return manifest.identity.attempt;
+}
+
+void ACheckpointThatCanNotBeReadNowIsNeitherReplacedNorDeleted() {
+  TemporaryDir run;
+  Ranks(run.path(), {""}).AllCommit(1);
+  const Id first = AttemptOfStepOne(run.path());
+  CommitRequest request;
+  request.run_dir = run.path();
+  request.step = 1;
+  request.attempt[0] = 1;
+  {
+    Ranks dead(run.path(), {"fail=EIO:rename:.partial-01000000000000000000000000000000 to :1"}, kLong, 1);
+    dead.Submit(0, 1);
+    CHECK(!dead.End(0, 1).ok());
+  }
+  for (const char* nth : {"1", "2"}) {
+    std::vector<Fault> faults;
+    CHECK_OK(ParseFaults("fail=EIO:open:" + StepName(1) + "/manifest.json:" + nth, &faults));
+    FaultEnv env(Env::Posix(), faults, "");
+    CommitOutcome outcome;
+    CHECK_EQ(Commit(&env, request, &outcome).code(), Code::kIo);
+    CHECK(AttemptOfStepOne(run.path()) == first);
+  }
+  std::vector<Fault> faults;
+  CHECK_OK(ParseFaults("fail=EIO:open:" + StepName(1) + "/manifest.json:1", &faults));
+  FaultEnv env(Env::Posix(), faults, "");
+  RetainRequest retain;
+  retain.run_dir = run.path();
+  retain.step = 1;
+  CHECK_EQ(Retain(&env, retain).code(), Code::kIo);
+  CHECK(AttemptOfStepOne(run.path()) == first);
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
@@ -173,4 +252,7 @@ int main() {
   deepfreeze::ACommitWhoseNameIsNotKnownToBeDurableCountsAndNothingIsDeletedForIt();
   deepfreeze::ARankWhoseRecordIsThereOrMayBeWaitsForTheVerdict();
   deepfreeze::ARankThatHearsNothingOfRankZeroSaysThatItDoesNotKnow();
+  deepfreeze::ALookThatFailsSaysNothing();
+  deepfreeze::RankZeroLooksAgainWhereItCouldNotSeeWhatItsRenameDid();
+  deepfreeze::ACheckpointThatCanNotBeReadNowIsNeitherReplacedNorDeleted();
 }
