@@ -1,6 +1,7 @@
 #include "engine/commit.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "format/names.h"
 #include "store/commit.h"
@@ -10,18 +11,18 @@ namespace {
 
 constexpr uint64_t kFirstPauseMs = 1;
 constexpr uint64_t kLongestPauseMs = 200;
+constexpr char kUnknown[] = ". It is unknown whether the step is committed: rank 0 alone decides it";
 
 }  // namespace
 
 void Committer::Run() {
-  const bool commits = context_.options.identity.rank == 0;
   while (const JobRef job = context_.table->NextForCommit()) {
     Look look;
     const Status status = Contained([&] { return Await(job, &look); });
     if (status.code() == Code::kClosed) return;
     if (!status.ok()) {
-      // Other ranks have published their records and wait for this one. They fail at once if they can be told.
-      if (commits) {
+      // Other ranks have published their records and wait for this verdict. They fail at once if they can be told.
+      if (decides() && look.doubt.ok()) {
         const Identity identity = context_.options.At(job->step);
         const std::string& run_dir = context_.options.run_dir;
         (void)Contained([&] { return MarkFailed(context_.env, run_dir, identity, status.message()); }).ok();
@@ -30,7 +31,7 @@ void Committer::Run() {
       continue;
     }
     context_.table->Committed(job);
-    if (commits && look.durable) retention_->Run(job->step);
+    if (decides() && look.durable) retention_->Run(job->step);
     context_.table->Settle(job);
   }
 }
@@ -44,20 +45,19 @@ Status Committer::Await(const JobRef& job, Look* look) {
   for (;;) {
     // Taken before the look, so that a look that comes late still counts.
     const uint64_t waited_ms = (std::max(context_.env->NowMicros(), written_us) - written_us) / 1000;
-    *look = Look();
-    DF_RETURN_IF_ERROR(options.identity.rank == 0 ? CommitIfWhole(job, look) : Watch(job->step, look));
-    if (look->over) return {};
+    const Status status = LookAt(job, look);
+    if (look->over) return status;
     const PartialState& state = look->state;
     const bool whole = state.present.size() >= options.identity.world;
-    const std::string what =
-        whole || !state.exists ? "rank 0 has not committed it" : DescribeMissing(state, options.identity.world);
+    const std::string what = !status.ok()             ? "the run could not be looked at (" + status.message() + ")"
+                             : whole || !state.exists ? "rank 0 has not committed it"
+                                                      : DescribeMissing(state, options.identity.world);
     if (waited_ms >= options.commit_timeout_ms) {
       const uint64_t ms = options.commit_timeout_ms;
       const std::string bound = ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
       // Rank 0 decides that it has waited long enough. Another rank only knows that it has not heard of it.
-      const char* unknown =
-          options.identity.rank == 0 ? "" : ". It is unknown whether the step is committed: rank 0 alone decides it";
-      return Status(Code::kIncomplete, where + ": " + what + " after " + bound + unknown);
+      const bool unknown = !decides() || !look->doubt.ok();
+      return Status(Code::kIncomplete, where + ": " + what + " after " + bound + (unknown ? kUnknown : ""));
     }
     context_.table->SetWaitsFor(job, "waits for its commit (" + where + ": " + what + ")");
     if (state.present.size() != seen) pause_ms = kFirstPauseMs;
@@ -66,6 +66,22 @@ Status Committer::Await(const JobRef& job, Look* look) {
     if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
     pause_ms = std::min(2 * pause_ms, kLongestPauseMs);
   }
+}
+
+Status Committer::LookAt(const JobRef& job, Look* look) {
+  look->state = PartialState();
+  if (decides() && look->doubt.ok()) {
+    const Status status = Contained([&] { return CommitIfWhole(job, look); });
+    look->over = look->over || (!status.ok() && look->doubt.ok());  // what rank 0 can't do has failed
+    return status;
+  }
+  DF_RETURN_IF_ERROR(Contained([&] { return Watch(job->step, look); }));
+  if (!decides()) return {};
+  // Rank 0 sees now what its commit came to: the one name of the directory or the other.
+  if (look->over) NotifyUnsynced(job->step, look->doubt);
+  if (look->over || !look->state.exists) return {};
+  look->over = true;
+  return std::exchange(look->doubt, Status());
 }
 
 Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
@@ -82,49 +98,46 @@ Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
   request.replace = true;
   request.refuse_diverged = options.refuse_diverged;
   CommitOutcome outcome;
-  const Status status = Commit(context_.env, request, &outcome);
+  const Status status = Contained([&] { return Commit(context_.env, request, &outcome); });
   if (outcome.divergence.tensors > 0) context_.table->SetDivergence(job, outcome.divergence);
+  if (outcome.in_doubt) look->doubt = status;
   DF_RETURN_IF_ERROR(status);
   look->over = true;
   look->durable = outcome.unsynced.ok();
-  if (!look->durable) {
-    context_.table->Notify(Join(options.run_dir, StepName(step)) +
-                           ": the step is committed and not known to be durable (" + outcome.unsynced.message() +
-                           "). Only a loss of power may take it; older checkpoints stay until a later commit");
-  }
+  if (!look->durable) NotifyUnsynced(step, outcome.unsynced);
   return {};
+}
+
+void Committer::NotifyUnsynced(int64_t step, const Status& why) {
+  context_.table->Notify(Join(context_.options.run_dir, StepName(step)) +
+                         ": the step is committed and not known to be durable (" + why.message() +
+                         "). Only a loss of power may take it; older checkpoints stay until a later commit");
 }
 
 Status Committer::Watch(int64_t step, Look* look) {
   const Options& options = context_.options;
-  Manifest manifest;
-  look->over = ReadCommitted(context_.env, options.run_dir, step, &manifest) &&
-               manifest.identity.attempt == options.identity.attempt;
+  const Id& attempt = options.identity.attempt;
+  DF_RETURN_IF_ERROR(IsCommitted(context_.env, options.run_dir, step, attempt, &look->over));
   if (look->over) return {};
-  DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, options.identity.attempt, &look->state));
-  if (!look->state.exists) {
-    // Committed since the look above, or replaced by a newer one and already removed.
-    look->over = NewerCommitted(step);
-    return {};
-  }
-  return FailureOfOther(step, look->state);
+  DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, attempt, &look->state));
+  // Committed since the look above, or replaced by a newer one and already removed.
+  if (!look->state.exists) return NewerCommitted(step, &look->over);
+  const Status failure = FailureOfOther(step, look->state);
+  look->over = !failure.ok();
+  return failure;
 }
 
-bool Committer::NewerCommitted(int64_t step) {
+Status Committer::NewerCommitted(int64_t step, bool* newer) {
   const Options& options = context_.options;
   std::vector<std::string> names;
   bool exists = false;
-  if (!context_.env->List(options.run_dir, &names, &exists).ok()) return false;
+  DF_RETURN_IF_ERROR(context_.env->List(options.run_dir, &names, &exists));
   for (const std::string& name : names) {
     const RunEntry entry = ParseRunEntry(name);
-    Manifest manifest;
-    if (entry.kind == EntryKind::kStep && entry.step > step &&
-        ReadCommitted(context_.env, options.run_dir, entry.step, &manifest) &&
-        manifest.identity.attempt == options.identity.attempt) {
-      return true;
-    }
+    if (*newer || entry.kind != EntryKind::kStep || entry.step <= step) continue;
+    DF_RETURN_IF_ERROR(IsCommitted(context_.env, options.run_dir, entry.step, options.identity.attempt, newer));
   }
-  return false;
+  return {};
 }
 
 Status Committer::FailureOfOther(int64_t step, const PartialState& state) {

@@ -20,15 +20,20 @@ class Committer {
   // What one look came to.
   struct Look {
     PartialState state;
-    bool over = false;  // committed, or failed with the status returned
+    bool over = false;  // the verdict is known: committed, or failed with the status returned
     bool durable = false;
+    Status doubt;  // on rank 0: of a commit that may have been done all the same, which it could not see
   };
-  // Until the step is committed or can't be any more; kClosed when stopping.
+  // Until the verdict is known, or the bound is reached; kClosed when stopping.
   Status Await(const JobRef& job, Look* look);
+  // An error that is not over: nothing could be seen.
+  Status LookAt(const JobRef& job, Look* look);
   Status CommitIfWhole(const JobRef& job, Look* look);
   Status Watch(int64_t step, Look* look);
-  bool NewerCommitted(int64_t step);
+  Status NewerCommitted(int64_t step, bool* newer);
   Status FailureOfOther(int64_t step, const PartialState& state);
+  void NotifyUnsynced(int64_t step, const Status& why);
+  bool decides() const { return context_.options.identity.rank == 0; }
 
   const StageContext context_;
   Retention* const retention_;

@@ -17,8 +17,9 @@ Status RescueSlot(Env* env, const std::string& path, const std::string& run_dir)
   WholeSlot slot;
   DF_RETURN_IF_ERROR(OpenSlot(env, path, &slot));
   const Identity& identity = slot.header.identity;
-  Manifest manifest;
-  if (ReadCommitted(env, run_dir, identity.step, &manifest) && manifest.identity.attempt == identity.attempt) return {};
+  bool committed = false;
+  DF_RETURN_IF_ERROR(IsCommitted(env, run_dir, identity.step, identity.attempt, &committed));
+  if (committed) return {};
   const std::string record_path =
       Join(PartialPath(run_dir, identity.step, identity.attempt), RecordName(identity.rank));
   std::string bytes;

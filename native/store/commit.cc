@@ -120,7 +120,8 @@ Status MakeWay(Env* env, const CommitRequest& request) {
   DF_RETURN_IF_ERROR(env->Stat(target, &info));
   if (!info.exists) return {};
   Manifest old;
-  const bool counts = ReadCommitted(env, request.run_dir, request.step, &old);
+  bool counts = false;
+  DF_RETURN_IF_ERROR(ReadCommitted(env, request.run_dir, request.step, &old, &counts));
   if (counts && !request.replace) {
     return Status::FourPart(Code::kInvalid, target, "no checkpoint of this step",
                             "one committed by attempt " + Hex(old.identity.attempt),
@@ -132,9 +133,10 @@ Status MakeWay(Env* env, const CommitRequest& request) {
   return MoveToTrash(env, request.run_dir, StepName(request.step), request.step, counts ? old.identity.attempt : Id{});
 }
 
-bool IsCommitted(Env* env, const CommitRequest& request) {
-  Manifest manifest;
-  return ReadCommitted(env, request.run_dir, request.step, &manifest) && manifest.identity.attempt == request.attempt;
+// Whether an answer to opening a manifest says that there is none. What is damaged is none, nor is what is no file.
+bool SaysAbsent(const Status& status) {
+  return status.code() == Code::kCorrupt || status.error() == ENOENT || status.error() == ENOTDIR ||
+         status.error() == ELOOP || status.error() == ENXIO;
 }
 
 // The act itself. Only what is seen afterwards tells whether it was done, if the call answers with an error: a network
@@ -143,9 +145,11 @@ Status GiveFinalName(Env* env, const CommitRequest& request, CommitOutcome* outc
   outcome->in_doubt = true;
   const Status renamed = env->Rename(PartialPath(request.run_dir, request.step, request.attempt),
                                      Join(request.run_dir, StepName(request.step)));
-  if (!renamed.ok() && !IsCommitted(env, request)) {
-    outcome->in_doubt = false;
-    return renamed;
+  if (!renamed.ok()) {
+    bool committed = false;
+    if (!IsCommitted(env, request.run_dir, request.step, request.attempt, &committed).ok()) return renamed;
+    outcome->in_doubt = committed;
+    if (!committed) return renamed;
   }
   // Not to be repeated: what a sync that failed was to keep may be gone, and the next one would succeed without it.
   outcome->unsynced = env->SyncDir(request.run_dir);
@@ -155,17 +159,27 @@ Status GiveFinalName(Env* env, const CommitRequest& request, CommitOutcome* outc
 
 }  // namespace
 
-bool ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest) {
+Status ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest, bool* counts) {
   const std::string path = Join(Join(run_dir, StepName(step)), kManifestName);
   std::string bytes;
-  return ReadSmallFile(env, path, kMaxManifest, &bytes).ok() && DecodeManifest(bytes, path, manifest).ok() &&
-         manifest->identity.step == step;
+  const Status status = ReadSmallFile(env, path, kMaxManifest, &bytes);
+  *counts = status.ok() && DecodeManifest(bytes, path, manifest).ok() && manifest->identity.step == step;
+  return SaysAbsent(status) ? Status() : status;
+}
+
+Status IsCommitted(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, bool* committed) {
+  Manifest manifest;
+  DF_RETURN_IF_ERROR(ReadCommitted(env, run_dir, step, &manifest, committed));
+  *committed = *committed && manifest.identity.attempt == attempt;
+  return {};
 }
 
 Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
   const std::string directory = PartialPath(request.run_dir, request.step, request.attempt);
   const std::string target = Join(request.run_dir, StepName(request.step));
-  if (IsCommitted(env, request)) {
+  bool committed = false;
+  DF_RETURN_IF_ERROR(IsCommitted(env, request.run_dir, request.step, request.attempt, &committed));
+  if (committed) {
     outcome->unsynced = env->SyncDir(request.run_dir);  // an earlier call may have died before its own
     return {};
   }

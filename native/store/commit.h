@@ -45,8 +45,10 @@ struct CommitOutcome {
 // describes, is wrong. kDiverged: as asked for.
 Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome);
 
-// Whether RUN/step-N counts: its manifest is valid and says the same step.
-bool ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest);
+// Whether RUN/step-N counts: its manifest is valid and says the same step. An error: that could not be seen.
+Status ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest, bool* counts);
+// Whether it counts and is of that attempt.
+Status IsCommitted(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, bool* committed);
 
 }  // namespace deepfreeze
 

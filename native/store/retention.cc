@@ -107,7 +107,9 @@ Status Retain(Env* env, const RetainRequest& request) {
   for (const int64_t old : steps) {
     // A directory without a valid manifest is no checkpoint, and not this function's to judge.
     Manifest manifest;
-    if (!ReadCommitted(env, run_dir, old, &manifest) || ++kept <= request.keep) continue;
+    bool counts = false;
+    Keep(ReadCommitted(env, run_dir, old, &manifest, &counts), &first);
+    if (!counts || ++kept <= request.keep) continue;
     remove(StepName(old), old, manifest.identity.attempt);
   }
   Keep(EmptyTrash(env, run_dir, trash), &first);

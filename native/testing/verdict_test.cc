@@ -207,7 +207,9 @@ void RankZeroLooksAgainWhereItCouldNotSeeWhatItsRenameDid() {
 // The attempt that RUN/step-1 is of.
 Id AttemptOfStepOne(const std::string& run) {
   Manifest manifest;
-  CHECK(ReadCommitted(Env::Posix(), run, 1, &manifest));
+  bool counts = false;
+  CHECK_OK(ReadCommitted(Env::Posix(), run, 1, &manifest, &counts));
+  CHECK(counts);
   return manifest.identity.attempt;
 }
 
@@ -220,7 +222,7 @@ void ACheckpointThatCanNotBeReadNowIsNeitherReplacedNorDeleted() {
   request.step = 1;
   request.attempt[0] = 1;
   {
-    Ranks dead(run.path(), {"fail=EIO:rename:.partial-01000000000000000000000000000000 to :1"}, kLong, 1);
+    Ranks dead(run.path(), {"fail=EIO:rename:manifest.json.tmp:1"}, kLong, 1);
     dead.Submit(0, 1);
     CHECK(!dead.End(0, 1).ok());
   }
