@@ -19,13 +19,16 @@
 namespace deepfreeze {
 namespace {
 
+bool Failed(ssize_t result) { return result == -1; }
+bool Failed(const void* result) { return result == nullptr; }
+
 // A call that a signal interrupted did nothing and is made again.
 template <typename Call>
 auto Retry(Call call) {
   decltype(call()) result;
   do {
     result = call();
-  } while (result == -1 && errno == EINTR);
+  } while (Failed(result) && errno == EINTR);
   return result;
 }
 
@@ -55,19 +58,20 @@ constexpr mode_t kPrivateMode = 0600;
 // What OpenMode::kPrivate promises of a regular file.
 Status CheckPrivate(int fd, const std::string& path) {
   struct stat info;
-  DF_RETURN_IF_ERROR(Result(::fstat(fd, &info), "fstat", path));
+  DF_RETURN_IF_ERROR(Result(Retry([&] { return ::fstat(fd, &info); }), "fstat", path));
   if (info.st_uid != ::geteuid() || info.st_nlink != 1) {
     return Status::FourPart(Code::kIo, path, "a file of user " + std::to_string(::geteuid()) + " with this one name",
                             "one of user " + std::to_string(info.st_uid) + " with " + std::to_string(info.st_nlink),
                             "Remove it, or choose another local directory");
   }
-  return (info.st_mode & 07777) == kPrivateMode ? Status() : Result(::fchmod(fd, kPrivateMode), "fchmod", path);
+  if ((info.st_mode & 07777) == kPrivateMode) return {};
+  return Result(Retry([&] { return ::fchmod(fd, kPrivateMode); }), "fchmod", path);
 }
 
 // What is read must end, and have a size.
 Status CheckRegular(int fd, const std::string& path, OpenMode mode) {
   struct stat info;
-  DF_RETURN_IF_ERROR(Result(::fstat(fd, &info), "fstat", path));
+  DF_RETURN_IF_ERROR(Result(Retry([&] { return ::fstat(fd, &info); }), "fstat", path));
   if (S_ISREG(info.st_mode)) return {};
   return Status::FourPart(mode == OpenMode::kRead ? Code::kCorrupt : Code::kIo, path, "a file",
                           S_ISDIR(info.st_mode) ? "a directory" : "a pipe, a device or a socket",
@@ -101,7 +105,7 @@ class PosixFile final : public File {
 
   Status Size(uint64_t* size) override {
     struct stat info;
-    DF_RETURN_IF_ERROR(Result(::fstat(fd_, &info), "fstat", path()));
+    DF_RETURN_IF_ERROR(Result(Retry([&] { return ::fstat(fd_, &info); }), "fstat", path()));
     *size = static_cast<uint64_t>(info.st_size);
     return {};
   }
@@ -201,7 +205,7 @@ class PosixEnv final : public Env {
   Status Stat(const std::string& path, FileInfo* info) override {
     *info = FileInfo();
     struct stat raw;
-    if (::lstat(path.c_str(), &raw) != 0) {
+    if (Retry([&] { return ::lstat(path.c_str(), &raw); }) != 0) {
       return errno == ENOENT || errno == ENOTDIR ? Status() : Status::FromErrno(errno, "stat", path);
     }
     info->exists = true;
@@ -214,13 +218,14 @@ class PosixEnv final : public Env {
 
   Status List(const std::string& path, std::vector<std::string>* names, bool* exists) override {
     names->clear();
-    DIR* directory = ::opendir(path.c_str());
+    DIR* directory = Retry([&] { return ::opendir(path.c_str()); });
     *exists = directory != nullptr;
     if (directory == nullptr) return errno == ENOENT ? Status() : Status::FromErrno(errno, "opendir", path);
-    for (;;) {
-      errno = 0;
-      const dirent* entry = ::readdir(directory);
-      if (entry == nullptr) break;
+    const auto next = [&] {
+      errno = 0;  // null is the end, too
+      return ::readdir(directory);
+    };
+    while (const dirent* entry = Retry(next)) {
       const std::string name = entry->d_name;
       if (name != "." && name != "..") names->push_back(name);
     }
@@ -230,21 +235,21 @@ class PosixEnv final : public Env {
   }
 
   Status Rename(const std::string& from, const std::string& to) override {
-    return Result(std::rename(from.c_str(), to.c_str()), "rename", from + " to " + to);
+    return Result(Retry([&] { return ::rename(from.c_str(), to.c_str()); }), "rename", from + " to " + to);
   }
 
   Status MakeDir(const std::string& path, uint32_t mode) override {
-    if (::mkdir(path.c_str(), mode & kNotForAll) == 0 || errno == EEXIST) return {};
+    if (Retry([&] { return ::mkdir(path.c_str(), mode & kNotForAll); }) == 0 || errno == EEXIST) return {};
     return Status::FromErrno(errno, "mkdir", path);
   }
 
   Status Unlink(const std::string& path) override {
-    if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
+    if (Retry([&] { return ::unlink(path.c_str()); }) == 0 || errno == ENOENT) return {};
     return Status::FromErrno(errno, "unlink", path);
   }
 
   Status RemoveDir(const std::string& path) override {
-    if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return {};
+    if (Retry([&] { return ::rmdir(path.c_str()); }) == 0 || errno == ENOENT) return {};
     return Status::FromErrno(errno, "rmdir", path);
   }
 
@@ -260,7 +265,7 @@ class PosixEnv final : public Env {
 #ifdef __linux__
     constexpr long kTmpfs = 0x01021994;
     struct statfs info;
-    return ::statfs(path.c_str(), &info) == 0 && info.f_type == kTmpfs;
+    return Retry([&] { return ::statfs(path.c_str(), &info); }) == 0 && info.f_type == kTmpfs;
 #else
     return false;
 #endif
