@@ -1,0 +1,43 @@
+// How far the engine's threads step back: from where the job stands, which may have been started with nice(1) itself.
+#include "base/thread.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include "testing/check.h"
+
+namespace {
+
+int Nice() {
+  errno = 0;
+  const int nice = getpriority(PRIO_PROCESS, 0);  // of the calling thread, on Linux
+  CHECK(errno == 0);
+  return nice;
+}
+
+// Of a background thread that a thread of that niceness starts.
+int Background(int host, int nice) {
+  int found = 0;
+  std::thread([&] {
+    CHECK(setpriority(PRIO_PROCESS, 0, host) == 0);
+    std::thread([&] {
+      deepfreeze::BecomeBackgroundThread("df-test", nice);
+      found = Nice();
+    }).join();
+  }).join();
+  return found;
+}
+
+}  // namespace
+
+int main() {
+  const int own = Nice();
+  CHECK_EQ(Background(own, 0), own);
+  CHECK_EQ(Background(own, 3), std::min(own + 3, 19));
+  CHECK_EQ(Background(15, 0), 15);
+  CHECK_EQ(Background(15, 3), 18);
+  CHECK_EQ(Background(15, 10), 19);
+}
