@@ -43,7 +43,7 @@ class Checkpoint(Hooks):
         slots: checkpoints per rank on the local tier (2).
         writers: threads that write (8); a quarter of them, at least 2, may copy or checksum at a time.
         chunk_bytes: what is copied and written at a time (4 MiB); a multiple of 4096.
-        nice: of the engine's threads (10), 0 to 19: the training goes first.
+        nice: how far the engine's threads step back behind the training's (10), 0 to 19.
         placement: "per_layer": each layer cut over the ranks; "contiguous": one range of the file per rank.
         capture: "auto": into the engine's memory where TensorFlow lets the engine register its op; "graph": by TensorFlow's own
             ops alone.

@@ -6,6 +6,9 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #endif
 
 namespace deepfreeze {
@@ -17,8 +20,13 @@ void BecomeBackgroundThread([[maybe_unused]] const char* name, [[maybe_unused]] 
   // the training a time slice (4 ms).
   const sched_param plain = {};
   pthread_setschedparam(pthread_self(), SCHED_BATCH, &plain);
-  // On Linux this is the thread's own. A refusal leaves the thread as fast as any other.
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice);
+  // On Linux this is the thread's own, and so far the one of the thread that started it: a job may have been started
+  // with nice(1). A refusal leaves the thread as fast as any other.
+  constexpr int kLast = 19;
+  const id_t thread = static_cast<id_t>(syscall(SYS_gettid));
+  errno = 0;
+  const int host = getpriority(PRIO_PROCESS, thread);
+  if (errno == 0) setpriority(PRIO_PROCESS, thread, std::min(host + nice, kLast));
 #endif
 }
 

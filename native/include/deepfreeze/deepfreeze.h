@@ -83,7 +83,7 @@ typedef struct df_options {
   uint32_t keep;              /* committed checkpoints to keep (rank 0), >= 1 */
   uint32_t hashes;            /* u32 checksums at the end of the private bytes that must be the same on all ranks */
   uint32_t refuse_diverged;   /* 1: a checkpoint whose ranks differ in them fails; 0: its manifest says so */
-  uint32_t nice;              /* of the engine's threads, 0 to 19: how far they step back for the caller's */
+  uint32_t nice;              /* 0 to 19: how far the engine's threads step back behind the thread that opens it */
   uint64_t chunk_bytes;       /* largest extent, multiple of 4096, >= 4096 */
   uint64_t file_size;         /* size of the assembled file, > 0 */
   uint64_t commit_timeout_ms; /* how long a checkpoint may wait for another rank */
