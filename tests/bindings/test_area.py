@@ -1,0 +1,104 @@
+"""A capture area by itself: where its memory goes when the process forks, and who may use it then."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import tempfile
+
+import pytest
+
+import veloc_bindings as vb
+from tests.support import content
+from tests.support.ranks import options
+
+pytestmark = pytest.mark.usefixtures("library")
+SIZE = 300_000
+
+
+def opened(tmp_path, **more) -> vb.Engine:
+    own = options(tmp_path, file_size=SIZE, **more)
+    attempt = content.attempt_id(own.pop("attempt"))
+    return vb.Engine.open(run_id=content.RUN_ID, attempt=attempt, structure=content.STRUCTURE, **own)
+
+
+def captured(area: vb.Area, data: ctypes.Array) -> tuple[int, bool]:
+    area.capture(0, [(ctypes.addressof(data), len(data))])
+    return area.collect()
+
+
+def in_a_child(work) -> None:
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(20)  # ends the child if a call hangs
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_forked_child_is_refused_its_parents_area_and_leaves_it_alone(tmp_path):
+    data = (ctypes.c_char * SIZE).from_buffer(content.model_bytes(1, 10, SIZE))
+    area, engine = vb.Area(), opened(tmp_path)
+    area.set_group(0, [(0, 0, SIZE, 0)])
+    captured(area, data)
+
+    def refused():
+        calls = {
+            "group": lambda: area.set_group(0, [(0, 0, SIZE, 0)]),
+            "capture": lambda: area.capture(0, [(ctypes.addressof(data), SIZE)]),
+            "collect": area.collect,
+            "drop": area.drop,
+        }
+        for name, call in calls.items():
+            with pytest.raises(vb.EngineFault, match=f"{name}: expected .*forked from it") as caught:
+                call()
+            assert caught.value.code == vb.INVALID
+        area.close()
+        area.close()
+        own = vb.Area()  # a child may have an area of its own
+        own.set_group(0, [(0, 0, SIZE, 0)])
+        assert captured(own, data)[1]
+        own.close()
+
+    in_a_child(refused)
+    base, own = captured(area, data)
+    assert own and ctypes.string_at(base, SIZE) == data.raw
+    engine.submit(10, [(base, SIZE, 0)], content.private_bytes(1, 10, 0), timeout=60)
+    engine.wait(10, vb.EXTERNAL, timeout=60)
+    area.close()
+    engine.close()
+
+
+@pytest.mark.parametrize("memory", ["area", "engine", "slots"])
+def test_captures_lie_where_a_fork_copies_nothing(tmp_path, memory):
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm") as shm,
+        opened(tmp_path, local_dir=shm if memory == "slots" else None) as engine,
+    ):
+        area, places = vb.Area(), [0]
+        if memory != "area":
+            places = engine.plan([(0, SIZE, 0)], 1)
+            engine.attach(area, 60)
+        area.set_group(0, [(0, 0, SIZE, places[0])])
+        base, _ = captured(area, (ctypes.c_char * SIZE)())
+        assert "dc" in _flags(base)  # as MADV_DONTFORK leaves it
+        area.close()
+
+
+def _flags(address: int) -> list[str]:
+    """VmFlags of the mapping that an address lies in."""
+    inside = False
+    with open("/proc/self/smaps") as maps:
+        for line in maps:
+            head = line.split()
+            if "-" in head[0] and ":" not in head[0]:
+                begin, end = (int(part, 16) for part in head[0].split("-"))
+                inside = begin <= address < end
+            elif inside and head[0] == "VmFlags:":
+                return head[1:]
+    raise AssertionError(f"nothing is mapped at {address:#x}")
