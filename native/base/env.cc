@@ -45,6 +45,14 @@ Status ReadSmallFile(Env* env, const std::string& path, uint64_t limit, std::str
   return ReadFull(file.get(), 0, contents->data(), size);
 }
 
+Status CheckProcess(Env* env, int64_t process, const std::string& call, const std::string& thing) {
+  if (env->ProcessId() == process) return {};
+  return Status::FourPart(Code::kInvalid, call,
+                          "a call by the process that opened the " + thing + ", " + std::to_string(process),
+                          "process " + std::to_string(env->ProcessId()) + ", forked from it",
+                          "Open another " + thing + " in the new process");
+}
+
 Status ReplaceFile(Env* env, const std::string& path, const std::string& contents, bool sync, bool* perhaps) {
   bool ignored = false;
   bool& may_be_there = perhaps != nullptr ? *perhaps : ignored;

@@ -36,7 +36,8 @@ class File {
   virtual Status DataSync() = 0;
   virtual Status Sync() = 0;
   // Makes a file on memory-backed storage at least size bytes long and maps all of it, to be read and written, with its
-  // memory reserved: storing to it can't fail later. The mapping lives as long as this object. Once per file.
+  // memory reserved: storing to it can't fail later. The mapping lives as long as this object, and not in a forked
+  // child, which would keep the memory of a removed file. Once per file.
   virtual Status Map(uint64_t size, char** data) = 0;
   // A hint to begin writing a range back now; never fails.
   virtual void StartWriteback(uint64_t offset, uint64_t n) = 0;
@@ -90,7 +91,8 @@ class Env {
   virtual bool InMemory(const std::string& path) = 0;
 
   // size bytes of zeroed memory in pages of its own, touched, on huge pages where the system has them. Null if there is
-  // no room. FreePages gives it back.
+  // no room. FreePages gives it back. A forked child does not have it: what both had would be copied when either writes
+  // to it, page by page, and a disk that reads it meanwhile might read one or the other.
   virtual char* AllocatePages(uint64_t size) = 0;
   virtual void FreePages(char* data, uint64_t size) = 0;
 
@@ -106,6 +108,9 @@ Status ReadFull(File* file, uint64_t offset, void* data, size_t n);
 Status WriteFull(File* file, uint64_t offset, const void* data, size_t n);
 // The whole of a small file; more than limit bytes is kCorrupt.
 Status ReadSmallFile(Env* env, const std::string& path, uint64_t limit, std::string* contents);
+// kInvalid, in four parts, if this is not `process`, which opened `thing`, but one that was forked from it: its copy
+// has no threads, and locks that may never be opened.
+Status CheckProcess(Env* env, int64_t process, const std::string& call, const std::string& thing);
 // path holds exactly contents after this, or what it held before, also after a crash: written beside it, fsynced
 // (unless it may be lost), renamed. The caller syncs the directory.
 //

@@ -36,9 +36,13 @@ Status Result(int result, const char* operation, const std::string& path) {
   return result == 0 ? Status() : Status::FromErrno(errno, operation, path);
 }
 
-// Asks for huge pages, then makes the system find memory for every page now. False: there is none (errno says).
-// A touched page is written to as it is, a fresh one is found and zeroed first, at a seventh of the speed.
+// Keeps it from forked children, asks for huge pages, then makes the system find memory for every page now. False:
+// there is none (errno says). A touched page is written to as it is, a fresh one is found and zeroed first, at a
+// seventh of the speed.
 bool Touch(char* data, uint64_t size) {
+#ifdef MADV_DONTFORK
+  ::madvise(data, size, MADV_DONTFORK);
+#endif
 #ifdef MADV_HUGEPAGE
   ::madvise(data, size, MADV_HUGEPAGE);
 #endif

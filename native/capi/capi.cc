@@ -66,11 +66,7 @@ bool Forked(const df_engine* engine) { return engine->process != deepfreeze::Def
 // A forked child has a copy of the engine without its threads, its mutex perhaps locked for ever.
 Status CheckEngine(const df_engine* engine, const char* call) {
   if (engine == nullptr) return Invalid(std::string(call) + ": a pointer is missing");
-  if (!Forked(engine)) return {};
-  return Status::FourPart(Code::kInvalid, call,
-                          "a call by the process that opened the engine, " + std::to_string(engine->process),
-                          "process " + std::to_string(deepfreeze::DefaultEnv()->ProcessId()) + ", forked from it",
-                          "Open another engine in the new process");
+  return deepfreeze::CheckProcess(deepfreeze::DefaultEnv(), engine->process, call, "engine");
 }
 
 Status CheckOptions(const df_options* o) {
@@ -138,8 +134,9 @@ std::vector<deepfreeze::Region> ToRegions(const df_region* regions, size_t n) {
 
 // Calls work with the area of that number.
 template <typename Work>
-Status WithArea(uint64_t number, Work work) {
-  const std::shared_ptr<deepfreeze::CaptureArea> area = deepfreeze::CaptureArea::Find(number);
+Status WithArea(const char* call, uint64_t number, Work work) {
+  std::shared_ptr<deepfreeze::CaptureArea> area;
+  DF_RETURN_IF_ERROR(deepfreeze::CaptureArea::Find(call, number, &area));
   return area == nullptr ? Invalid("no capture area " + std::to_string(number)) : work(area.get());
 }
 
@@ -283,7 +280,7 @@ int df_area_open(uint64_t* area) {
 int df_area_group(uint64_t area, uint64_t group, const df_piece* pieces, size_t n) {
   return Guard([&]() -> Status {
     if (pieces == nullptr && n > 0) return Invalid("group: a pointer is missing");
-    return WithArea(area, [&](deepfreeze::CaptureArea* found) {
+    return WithArea("group", area, [&](deepfreeze::CaptureArea* found) {
       std::vector<deepfreeze::CaptureArea::Piece> copy(n);
       for (size_t i = 0; i < n; ++i) copy[i] = {pieces[i].source, pieces[i].start, pieces[i].nbytes, pieces[i].place};
       found->SetGroup(group, std::move(copy));
@@ -295,7 +292,7 @@ int df_area_group(uint64_t area, uint64_t group, const df_piece* pieces, size_t 
 int df_area_attach(uint64_t area, df_engine* engine, uint64_t timeout_ms) {
   return Guard([&]() -> Status {
     if (engine != nullptr) DF_RETURN_IF_ERROR(CheckEngine(engine, "attach"));
-    return WithArea(area, [&](deepfreeze::CaptureArea* found) {
+    return WithArea("attach", area, [&](deepfreeze::CaptureArea* found) {
       found->Attach(engine == nullptr ? nullptr : engine->engine, timeout_ms);
       return Status();
     });
@@ -305,7 +302,7 @@ int df_area_attach(uint64_t area, df_engine* engine, uint64_t timeout_ms) {
 int df_area_capture(uint64_t area, uint64_t group, const void* const* data, const uint64_t* nbytes, size_t n) {
   return Guard([&]() -> Status {
     if ((data == nullptr || nbytes == nullptr) && n > 0) return Invalid("capture: a pointer is missing");
-    return WithArea(area, [&](deepfreeze::CaptureArea* found) {
+    return WithArea("capture", area, [&](deepfreeze::CaptureArea* found) {
       std::vector<deepfreeze::CaptureArea::Source> sources(n);
       for (size_t i = 0; i < n; ++i) sources[i] = {static_cast<const char*>(data[i]), nbytes[i]};
       return found->Capture(group, sources);
@@ -316,7 +313,7 @@ int df_area_capture(uint64_t area, uint64_t group, const void* const* data, cons
 int df_area_collect(uint64_t area, void** base, int32_t* own) {
   return Guard([&]() -> Status {
     if (base == nullptr || own == nullptr) return Invalid("collect: a pointer is missing");
-    return WithArea(area, [&](deepfreeze::CaptureArea* found) {
+    return WithArea("collect", area, [&](deepfreeze::CaptureArea* found) {
       char* at = nullptr;
       bool is_own = false;
       DF_RETURN_IF_ERROR(found->Collect(&at, &is_own));
@@ -329,7 +326,7 @@ int df_area_collect(uint64_t area, void** base, int32_t* own) {
 
 int df_area_drop(uint64_t area) {
   return Guard([&]() -> Status {
-    return WithArea(area, [](deepfreeze::CaptureArea* found) {
+    return WithArea("drop", area, [](deepfreeze::CaptureArea* found) {
       found->DropOwn();
       return Status();
     });

@@ -5,12 +5,7 @@
 
 namespace deepfreeze {
 
-CaptureMemory::~CaptureMemory() {
-  Stop();
-  for (char* pages : pages_) {
-    if (pages != nullptr) context_.env->FreePages(pages, size_);
-  }
-}
+CaptureMemory::~CaptureMemory() { Stop(); }
 
 void CaptureMemory::Stop() {
   if (toucher_.joinable()) toucher_.join();
@@ -52,7 +47,7 @@ void CaptureMemory::TouchAll() {
       if (!context_.table->local_tier()) return;  // its room was given back
       (void)context_.slots->Touch(i, size_).ok();
     } else {
-      (void)Pages(i);
+      (void)Buffer(i);
     }
   }
 }
@@ -85,7 +80,7 @@ Status CaptureMemory::ReserveSlot(uint64_t timeout_ms, char** base) {
 Status CaptureMemory::ReservePages(uint64_t timeout_ms, char** base) {
   uint32_t number = 0;
   DF_RETURN_IF_ERROR(context_.table->ReserveBuffer(timeout_ms, &number));
-  *base = Pages(number);
+  *base = Buffer(number);
   if (*base == nullptr) {
     context_.table->Unreserve();
     return Status(Code::kIo, "no memory for a capture of " + std::to_string(size_) + " bytes");
@@ -94,10 +89,10 @@ Status CaptureMemory::ReservePages(uint64_t timeout_ms, char** base) {
   return {};
 }
 
-char* CaptureMemory::Pages(uint32_t number) {
+char* CaptureMemory::Buffer(uint32_t number) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (pages_[number] == nullptr) pages_[number] = context_.env->AllocatePages(size_);
-  return pages_[number];
+  if (pages_[number] == nullptr) pages_[number] = Pages::Allocate(context_.env, size_);
+  return pages_[number] == nullptr ? nullptr : pages_[number]->data();
 }
 
 }  // namespace deepfreeze

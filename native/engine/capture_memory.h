@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/pages.h"
 #include "engine/stage.h"
 
 namespace deepfreeze {
@@ -44,13 +45,13 @@ class CaptureMemory {
   Status ReserveSlot(uint64_t timeout_ms, char** base);
   Status ReservePages(uint64_t timeout_ms, char** base);
   void TouchAll();
-  char* Pages(uint32_t number);
+  char* Buffer(uint32_t number);
 
   const StageContext context_;
   bool in_memory_ = false;
   uint64_t size_ = 0;
   std::mutex mutex_;  // guards pages_
-  std::vector<char*> pages_;
+  std::vector<std::shared_ptr<Pages>> pages_;
   std::thread toucher_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/crc32c.h"
 
@@ -42,9 +43,9 @@ void CutExtents(Job* job, uint64_t chunk_bytes) {
 }
 
 char* Block::data() {
-  if (memory_.empty()) memory_.resize(size_ + kDirectUnit);
-  const uintptr_t address = reinterpret_cast<uintptr_t>(memory_.data());
-  return memory_.data() + (kDirectUnit - address % kDirectUnit) % kDirectUnit;
+  if (pages_ == nullptr) pages_ = Pages::Allocate(env_, size_);
+  if (pages_ == nullptr) throw std::bad_alloc();
+  return pages_->data();
 }
 
 namespace {

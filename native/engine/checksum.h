@@ -3,7 +3,7 @@
 #ifndef DEEPFREEZE_ENGINE_CHECKSUM_H_
 #define DEEPFREEZE_ENGINE_CHECKSUM_H_
 
-#include "base/env.h"
+#include "base/pages.h"
 #include "engine/job.h"
 
 namespace deepfreeze {
@@ -18,13 +18,15 @@ void CutExtents(Job* job, uint64_t chunk_bytes);
 // Memory that starts at a multiple of kDirectUnit; one per thread, made when first used.
 class Block {
  public:
-  explicit Block(size_t size) : size_(size) {}
+  Block(Env* env, size_t size) : env_(env), size_(size) {}
+  // Throws std::bad_alloc if there is no room.
   char* data();
   size_t size() const { return size_; }
 
  private:
+  Env* const env_;
   const size_t size_;
-  std::string memory_;
+  std::shared_ptr<Pages> pages_;
 };
 
 // Where an extent goes: `direct` is the same file past the page cache, or null. Whole units of an extent that begins at

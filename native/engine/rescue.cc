@@ -30,7 +30,7 @@ Status RescueSlot(Env* env, const std::string& path, const std::string& run_dir)
   }
   PartialWriter partial;
   DF_RETURN_IF_ERROR(partial.Open(env, run_dir, identity));
-  Block block(kRescueBlock);
+  Block block(env, kRescueBlock);
   const Sink to{partial.file(), partial.direct(), &block};
   for (size_t i = 0; i < slot.extents.size(); ++i) {
     DF_RETURN_IF_ERROR(CopyVerified(slot.file.get(), slot.places[i], to, slot.extents[i]));

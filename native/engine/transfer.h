@@ -17,7 +17,7 @@ class Transfer {
   Transfer(const StageContext& context, Retention* retention)
       : context_(context),
         retention_(retention),
-        blocks_(context.pool->threads(), Block(context.options.chunk_bytes)) {}
+        blocks_(context.pool->threads(), Block(context.env, context.options.chunk_bytes)) {}
   // The thread's body; returns when the table stops.
   void Run();
 

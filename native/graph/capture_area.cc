@@ -1,6 +1,7 @@
 #include "graph/capture_area.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 
 #include "base/copy.h"
@@ -8,37 +9,58 @@
 namespace deepfreeze {
 namespace {
 
+// The areas of one process. A forked child begins anew: its copy of the parent's may be locked for ever.
 struct Registry {
+  Env* const env;
+  const int64_t process;
+  const int64_t parent;  // areas before `first` are this process's
+  const uint64_t first;
   std::mutex mutex;
-  uint64_t next = 1;
+  std::atomic<uint64_t> next{first};
   std::map<uint64_t, std::shared_ptr<CaptureArea>> areas;
 };
 
-Registry& TheRegistry() {
-  static Registry* registry = new Registry;  // never destroyed: a graph may still run while the process exits
-  return *registry;
+std::atomic<Registry*> current{nullptr};  // never destroyed: a graph may still run while the process exits
+
+// This process's. Without an env null if neither it nor one that it was forked from has had an area.
+Registry* TheRegistry(Env* env = nullptr) {
+  Registry* registry = current;
+  if (registry != nullptr) env = registry->env;
+  if (env == nullptr || (registry != nullptr && registry->process == env->ProcessId())) return registry;
+  const int64_t parent = registry == nullptr ? 0 : registry->process;
+  const uint64_t first = registry == nullptr ? 1 : registry->next.load();
+  auto* own = new Registry{env, env->ProcessId(), parent, first, {}, {first}, {}};
+  if (current.compare_exchange_strong(registry, own)) return own;
+  delete own;  // another thread was faster
+  return registry;
 }
 
 }  // namespace
 
 uint64_t CaptureArea::Register(std::shared_ptr<CaptureArea> area) {
-  Registry& registry = TheRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  registry.areas[registry.next] = std::move(area);
-  return registry.next++;
+  Registry* registry = TheRegistry(area->env_);
+  std::lock_guard<std::mutex> lock(registry->mutex);
+  const uint64_t number = registry->next++;
+  registry->areas[number] = std::move(area);
+  return number;
 }
 
-std::shared_ptr<CaptureArea> CaptureArea::Find(uint64_t number) {
-  Registry& registry = TheRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const auto found = registry.areas.find(number);
-  return found == registry.areas.end() ? nullptr : found->second;
+Status CaptureArea::Find(const char* call, uint64_t number, std::shared_ptr<CaptureArea>* area) {
+  area->reset();
+  Registry* registry = TheRegistry();
+  if (registry == nullptr) return {};
+  if (number < registry->first) return CheckProcess(registry->env, registry->parent, call, "capture area");
+  std::lock_guard<std::mutex> lock(registry->mutex);
+  const auto found = registry->areas.find(number);
+  if (found != registry->areas.end()) *area = found->second;
+  return {};
 }
 
 void CaptureArea::Forget(uint64_t number) {
-  Registry& registry = TheRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  registry.areas.erase(number);
+  Registry* registry = TheRegistry();
+  if (registry == nullptr || number < registry->first) return;
+  std::lock_guard<std::mutex> lock(registry->mutex);
+  registry->areas.erase(number);
 }
 
 void CaptureArea::SetGroup(size_t group, std::vector<Piece> pieces) {
@@ -52,7 +74,7 @@ void CaptureArea::Attach(const std::shared_ptr<Engine>& engine, uint64_t timeout
   engine_ = engine;
   attached_ = engine != nullptr;
   timeout_ms_ = timeout_ms;
-  if (base_ != own_) base_ = nullptr;  // another engine's; what is in the area's own memory is still to be collected
+  if (!InOwn()) base_ = nullptr;  // another engine's; what is in the area's own memory is still to be collected
 }
 
 Status CaptureArea::Acquire() {
@@ -66,11 +88,10 @@ Status CaptureArea::Acquire() {
     if (group == nullptr) continue;
     for (const Piece& piece : *group) size = std::max(size, piece.place + piece.size);
   }
-  if (own_ != nullptr && own_size_ != size) DropOwn();
-  if (own_ == nullptr) own_ = env_->AllocatePages(size);
+  if (own_ == nullptr || own_->size() != size) own_.reset();  // first, for there may be room for one alone
+  if (own_ == nullptr) own_ = Pages::Allocate(env_, size);
   if (own_ == nullptr) return Status(Code::kIo, "no memory for a capture of " + std::to_string(size) + " bytes");
-  own_size_ = size;
-  base_ = own_;
+  base_ = own_->data();
   return {};
 }
 
@@ -105,15 +126,15 @@ Status CaptureArea::Collect(char** base, bool* own) {
   DF_RETURN_IF_ERROR(failure);
   if (base_ == nullptr) return Status(Code::kInvalid, "collect: nothing was captured");
   *base = base_;
-  *own = base_ == own_;
+  *own = InOwn();
   base_ = nullptr;
   return {};
 }
 
 void CaptureArea::DropOwn() {
-  if (own_ != nullptr) env_->FreePages(own_, own_size_);
-  if (base_ == own_) base_ = nullptr;
-  own_ = nullptr;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (InOwn()) base_ = nullptr;
+  own_.reset();
 }
 
 }  // namespace deepfreeze

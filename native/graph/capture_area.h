@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/pages.h"
 #include "engine/engine.h"
 
 namespace deepfreeze {
@@ -30,13 +31,14 @@ class CaptureArea {
   };
 
   explicit CaptureArea(Env* env) : env_(env) {}
-  ~CaptureArea() { DropOwn(); }
   CaptureArea(const CaptureArea&) = delete;
   CaptureArea& operator=(const CaptureArea&) = delete;
 
   // Areas are known to the graph by number, so that a graph that outlives its area finds nothing instead of crashing.
   static uint64_t Register(std::shared_ptr<CaptureArea> area);
-  static std::shared_ptr<CaptureArea> Find(uint64_t number);
+  // For `call`; null if there is none. kInvalid in a process that was forked from the area's.
+  static Status Find(const char* call, uint64_t number, std::shared_ptr<CaptureArea>* area);
+  // Leaves the area of a process that this one was forked from as it is.
   static void Forget(uint64_t number);
 
   void SetGroup(size_t group, std::vector<Piece> pieces);
@@ -53,6 +55,7 @@ class CaptureArea {
 
  private:
   Status Acquire();
+  bool InOwn() const { return own_ != nullptr && base_ == own_->data(); }
 
   Env* const env_;
   std::mutex mutex_;
@@ -62,8 +65,7 @@ class CaptureArea {
   uint64_t timeout_ms_ = 0;
   char* base_ = nullptr;  // of the capture under way, or of one that was not collected
   Status failure_;
-  char* own_ = nullptr;
-  uint64_t own_size_ = 0;
+  std::shared_ptr<Pages> own_;
 };
 
 }  // namespace deepfreeze

@@ -147,16 +147,21 @@ class Inputs {
   std::vector<CaptureArea::Source> sources_;
 };
 
+Status Capture(uint64_t number, size_t group, const std::vector<CaptureArea::Source>& sources) {
+  std::shared_ptr<CaptureArea> area;
+  DF_RETURN_IF_ERROR(CaptureArea::Find("capture", number, &area));
+  if (area == nullptr) return Status(Code::kClosed, "capture: the training that this graph belongs to is over");
+  return area->Capture(group, sources);
+}
+
 void Compute(void* opaque, TF_OpKernelContext* context) {
   const auto* kernel = static_cast<const Kernel*>(opaque);
   TfStatus status;
   try {
-    const std::shared_ptr<CaptureArea> area = CaptureArea::Find(static_cast<uint64_t>(kernel->area));
     const Inputs inputs(context, &status);
     if (status.ok()) {
-      const Status done = area == nullptr
-                              ? Status(Code::kClosed, "capture: the training that this graph belongs to is over")
-                              : area->Capture(static_cast<size_t>(kernel->group), inputs.sources());
+      const Status done =
+          Capture(static_cast<uint64_t>(kernel->area), static_cast<size_t>(kernel->group), inputs.sources());
       if (!done.ok()) status.Set(done);
     }
   } catch (const std::exception& error) {

@@ -167,10 +167,12 @@ void RegionsThatWereNotPlannedAreRefused(const std::string& local) {
 
 void AnAreaIsFoundUntilItIsForgotten() {
   const uint64_t number = CaptureArea::Register(std::make_shared<CaptureArea>(Env::Posix()));
-  CHECK(CaptureArea::Find(number) != nullptr);
-  CHECK(CaptureArea::Find(number)->Capture(0, {}).code() == Code::kInvalid);
+  std::shared_ptr<CaptureArea> area;
+  CHECK_OK(CaptureArea::Find("test", number, &area));
+  CHECK(area->Capture(0, {}).code() == Code::kInvalid);
   CaptureArea::Forget(number);
-  CHECK(CaptureArea::Find(number) == nullptr);
+  CHECK_OK(CaptureArea::Find("test", number, &area));
+  CHECK(area == nullptr);
 }
 
 // A graph that runs on after the engine is gone.

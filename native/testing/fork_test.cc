@@ -87,6 +87,6 @@ int main() {
   CHECK_OK(slot->Map(kSize, &mapped));
   AChildHasNoneOfIt(mapped);
 
-  Block block(kSize);
+  Block block(env, kSize);
   AChildHasNoneOfIt(block.data());
 }

@@ -9,7 +9,8 @@
  * joined them all when df_engine_close returns.
  *
  * Processes: an engine belongs to the process that opened it. In a child forked from that one every call on it is
- * DF_INVALID, except df_engine_close, which leaves the parent's engine and its files alone and returns DF_OK.
+ * DF_INVALID, except df_engine_close, which leaves the parent's engine and its files alone and returns DF_OK. So it is
+ * with a capture area and df_area_close. The child has none of the memory that captures lie in.
  *
  * Errors: functions return a df_code. Unless it is DF_OK, df_error() gives the calling thread's message, valid until
  * that thread's next call into this library. Messages name the file and the system's error. Nothing aborts, exits,
