@@ -1,16 +1,18 @@
-"""A capture area by itself: where its memory goes when the process forks, and who may use it then."""
+"""A capture area by itself: what becomes of its memory when the process forks, and when an engine is left behind."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 
 import pytest
 
 import veloc_bindings as vb
-from tests.support import content
+from tests.support import content, jobs
 from tests.support.ranks import options
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -102,3 +104,54 @@ def _flags(address: int) -> list[str]:
             elif inside and head[0] == "VmFlags:":
                 return head[1:]
     raise AssertionError(f"nothing is mapped at {address:#x}")
+
+
+_LEFT_BEHIND = """
+import ctypes, os, sys, time
+from pathlib import Path
+import veloc_bindings as vb
+from tests.support import content
+
+run, local = sys.argv[1:]
+size = 3 << 20
+engine = vb.Engine.open(run_id=content.RUN_ID, attempt=bytes(16), structure=content.STRUCTURE, run_dir=run,
+                        local_dir=local, file_size=size, commit_timeout=0.2)
+area = vb.Area()
+area.set_group(0, [(0, 0, size, 0)])
+data = ctypes.create_string_buffer(b"x" * size, size)
+area.capture(0, [(ctypes.addressof(data), size)])
+base, own = area.collect()
+assert own
+engine.submit(10, [(base, size, 0)])
+while not any(slot.stat().st_size > 4096 for slot in Path(local).glob("*/*/*.slot")):
+    time.sleep(0.01)
+try:
+    engine.close()
+except vb.EngineFault as fault:
+    assert fault.code == vb.TIMEOUT, fault
+else:
+    raise AssertionError("it closed")
+area.drop()
+area.close()
+
+def alive():
+    return [name for task in Path("/proc/self/task").iterdir() if (name := (task / "comm").read_text()) == "df-local\\n"]
+
+assert alive()
+while alive():
+    time.sleep(0.01)
+(slot,) = Path(local).glob("*/*/*.slot")
+assert b"x" * size in slot.read_bytes(), "it read something else"
+"""
+
+
+def test_what_a_thread_that_is_left_behind_reads_outlives_the_area(library, tmp_path):
+    """The store hangs, so that closing gives up; when it goes on, the thread goes on with the bytes it had begun to write."""
+    folders = [tmp_path / "run", tmp_path / "local"]
+    for folder in folders:
+        folder.mkdir()
+    env = jobs.environment(DEEPFREEZE_LIBRARY=library, DEEPFREEZE_FAULT="delay=4000:pwrite:.slot:2")
+    done = subprocess.run(
+        [sys.executable, "-c", _LEFT_BEHIND, *map(str, folders)], env=env, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,10 +1,14 @@
 """What the engine refuses becomes an error of ours with something to do."""
 
+import subprocess
+import sys
+
 import pytest
 
 import veloc_bindings
 from deepfreeze.core.errors import EngineError, WaitError
 from deepfreeze.freeze.handoff import Handoff
+from tests.support import jobs
 from tests.support.refusals import assert_four_parts
 from veloc_bindings import EngineFault
 
@@ -19,3 +23,30 @@ def test_every_code_of_the_engine_has_its_advice(code):
     assert type(error) is (WaitError if code == veloc_bindings.TIMEOUT else EngineError)
     assert_four_parts(error, where="runs/nt3", expected="to take step 15", found="rename runs/nt3/x: no")
     assert "above" not in error.todo and len(error.todo) > 20
+
+
+_LEFT_BEHIND = """
+import veloc_bindings
+from deepfreeze.freeze.handoff import Handoff
+
+class Engine:
+    def __init__(self, **options): pass
+    def submit(self, *args): pass
+    def close(self): raise veloc_bindings.EngineFault(veloc_bindings.TIMEOUT, "the store hangs")
+
+class Memory:
+    def __del__(self): print("freed")
+
+veloc_bindings.Engine = Engine
+handoff = Handoff("runs/nt3", 1.0)
+handoff.submit(10, None, b"", Memory())
+handoff.close()
+del handoff
+"""
+
+
+def test_what_an_engine_that_is_left_behind_reads_is_never_freed_not_even_at_the_end():
+    done = subprocess.run(
+        [sys.executable, "-c", _LEFT_BEHIND], env=jobs.environment(), capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr

@@ -163,3 +163,29 @@ def test_a_checkpoint_does_not_change_while_training_goes_on(keras, tmp_path, ca
     assert [info.step for info in found] == list(range(1, 13))
     for info in found:
         h5.assert_same(info.path / "model.weights.h5", saved[info.step])
+
+
+def test_all_that_the_engine_reads_is_held_for_it(keras, tmp_path, monkeypatch):
+    """The file's bytes between the tensors too, whatever becomes of the training that made them."""
+    from deepfreeze.freeze.handoff import Handoff
+
+    loose = []
+    original = Handoff.submit
+
+    def submit(handoff, step, regions, private, hold):
+        spans = [(view.ctypes.data, view.ctypes.data + view.nbytes) for view in _buffers(hold)]
+        loose.extend(row for row in regions if not any(a <= row[0] and row[0] + row[1] <= b for a, b in spans))
+        return original(handoff, step, regions, private, hold)
+
+    monkeypatch.setattr(Handoff, "submit", submit)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, capture="graph")
+    make(keras).fit(data(4), verbose=0, shuffle=False, callbacks=[checkpoint])
+    assert checkpoint.stats.steps == [2, 4]
+    assert not loose
+
+
+def _buffers(hold):
+    """The memory of arrays and tensors, in lists and tuples of any depth."""
+    if isinstance(hold, (list, tuple)):
+        return [view for part in hold for view in _buffers(part)]
+    return [np.frombuffer(memoryview(hold), np.uint8)] if np.size(hold) else []
