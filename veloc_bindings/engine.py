@@ -1,7 +1,7 @@
 """The engine as Python objects. Every call releases the GIL while it is in the library.
 
 ``Engine`` keeps no reference to the data it is given: whoever submits addresses or buffers keeps them alive and unchanged
-until ``poll`` reports the step as released, or ``close`` has returned.
+until ``poll`` reports the step as released, or ``close`` has returned without an error.
 """
 
 from __future__ import annotations

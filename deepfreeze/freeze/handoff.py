@@ -6,10 +6,11 @@ engine reports the step as released. Imports no TensorFlow: anything with a buff
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +23,6 @@ from veloc_bindings import Area, EngineFault, LibraryError, Report
 
 log = logging.getLogger("deepfreeze")
 
-# What engines that could not be stopped may still read.
-_LEFT_BEHIND: list[Any] = []
 # Seconds that a call into the engine waits at a stretch.
 _SLICE = 1.0
 
@@ -74,7 +73,7 @@ class Handoff:
     def __init__(self, where: str, timeout: float, **options: Any) -> None:
         self._where = where
         self._timeout = timeout
-        self._held: dict[int, Sequence[Any]] = {}
+        self._held: dict[int, Any] = {}
         self._unfinished: set[int] = set()
         try:
             self._engine = veloc_bindings.Engine(**options)
@@ -86,8 +85,8 @@ class Handoff:
         """Steps handed over that are neither committed nor failed, as of the last ``poll``."""
         return sorted(self._unfinished)
 
-    def submit(self, step: int, regions: np.ndarray, private: bytes, hold: Sequence[Any]) -> None:
-        """Hands over one step; ``hold`` are the objects whose memory ``regions`` point to.
+    def submit(self, step: int, regions: np.ndarray, private: bytes, hold: Any) -> None:
+        """Hands over one step; ``hold`` is, or contains, every object whose memory ``regions`` point to.
 
         Waits, at most the time-out, while as many checkpoints are in memory as may be. Raises ``WaitError`` then.
         """
@@ -175,7 +174,8 @@ class Handoff:
             self._engine.close()
         except EngineFault as fault:
             log.warning("%s: %s", self._where, fault)
-            _LEFT_BEHIND.append(self._held)  # the engine's threads may yet read it
+            # The engine's threads may yet read it, also while the process ends and modules lose what they refer to.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._held))
         self._held = {}
 
 

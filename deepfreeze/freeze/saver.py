@@ -167,7 +167,7 @@ class Saver:
         form = self._planned if captured.planned and self._planned is not None else self._loose
         bases = np.append(captured.bases, np.uint64(self._skeleton.__array_interface__["data"][0]))
         private = self._private(form, captured, check)
-        self._handoff.submit(step, form.regions.at(bases), private, captured.hold)
+        self._handoff.submit(step, form.regions.at(bases), private, (captured.hold, self._skeleton))
         if self._options.wait_for in LEVELS:
             self._handoff.wait(step, LEVELS[self._options.wait_for])
 

@@ -189,7 +189,9 @@ int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, 
     }
     std::string private_copy;
     if (private_bytes > 0) private_copy.assign(static_cast<const char*>(private_data), private_bytes);
-    return engine->engine->Submit(step, ToRegions(regions, n), std::move(private_copy), timeout_ms);
+    std::vector<deepfreeze::Region> copy = ToRegions(regions, n);
+    std::vector<std::shared_ptr<deepfreeze::Pages>> memory = deepfreeze::CaptureArea::MemoryOf(copy);
+    return engine->engine->Submit(step, std::move(copy), std::move(private_copy), timeout_ms, std::move(memory));
   });
 }
 

@@ -139,7 +139,8 @@ Status Engine::Plan(const std::vector<Region>& regions, uint64_t private_size, u
   return {};
 }
 
-Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms) {
+Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms,
+                      std::vector<std::shared_ptr<Pages>> memory) {
   const std::string where = "step " + std::to_string(step);
   if (step < 0) return Status(Code::kInvalid, where + ": steps are 0 or more");
   uint64_t nbytes = 0;
@@ -164,6 +165,7 @@ Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string pri
   job->nbytes = nbytes;
   job->regions = std::move(regions);
   job->private_data = std::move(private_data);
+  job->memory = std::move(memory);
   CutExtents(job.get(), options_.chunk_bytes);
   return table_.Submit(std::move(job), captured, timeout_ms);
 }

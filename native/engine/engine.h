@@ -31,8 +31,10 @@ class Engine {
 
   const Options& options() const { return options_; }
 
-  // Checks the regions against each other and the file; takes nothing if they are wrong.
-  Status Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms);
+  // Checks the regions against each other and the file; takes nothing if they are wrong. memory: what regions lie in,
+  // to be kept while it is read.
+  Status Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms,
+                std::vector<std::shared_ptr<Pages>> memory = {});
   // Once: fixes the regions (all but their data) of every capture into the engine's own memory.
   Status Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size, CapturePlan* plan);
   // Memory for the next capture; a Submit of regions in it takes it. Bounded wait while all of it is in use.

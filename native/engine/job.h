@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/pages.h"
 #include "base/status.h"
 #include "format/identity.h"
 #include "store/commit.h"
@@ -42,6 +43,8 @@ struct Job {
   // `buffer`. Bound when reserved.
   char* home = nullptr;
   uint64_t home_size = 0;
+  // Memory of capture areas that regions lie in, until the job is released.
+  std::vector<std::shared_ptr<Pages>> memory;
 
   // Used by the stage that works on the job, and by no one else.
   std::vector<Extent> extents;

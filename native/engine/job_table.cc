@@ -241,6 +241,7 @@ void JobTable::ReleaseLocked(Job* job) {
   if (job->released || job->memory_users > 0) return;
   job->released = true;
   job->changed = true;
+  job->memory.clear();
   if (job->buffer >= 0) buffer_jobs_[static_cast<size_t>(job->buffer)] = nullptr;
   job->buffer = -1;
 }

@@ -56,6 +56,22 @@ Status CaptureArea::Find(const char* call, uint64_t number, std::shared_ptr<Capt
   return {};
 }
 
+std::vector<std::shared_ptr<Pages>> CaptureArea::MemoryOf(const std::vector<Region>& regions) {
+  std::vector<std::shared_ptr<Pages>> memory;
+  Registry* registry = TheRegistry();
+  if (registry == nullptr) return memory;
+  std::lock_guard<std::mutex> lock(registry->mutex);
+  for (const auto& [number, area] : registry->areas) {
+    std::lock_guard<std::mutex> own_lock(area->own_mutex_);
+    const std::shared_ptr<Pages>& own = area->own_;
+    const bool used = own != nullptr && std::any_of(regions.begin(), regions.end(), [&](const Region& region) {
+                        return region.data >= own->data() && region.data < own->data() + own->size();
+                      });
+    if (used) memory.push_back(own);
+  }
+  return memory;
+}
+
 void CaptureArea::Forget(uint64_t number) {
   Registry* registry = TheRegistry();
   if (registry == nullptr || number < registry->first) return;
@@ -88,8 +104,8 @@ Status CaptureArea::Acquire() {
     if (group == nullptr) continue;
     for (const Piece& piece : *group) size = std::max(size, piece.place + piece.size);
   }
-  if (own_ == nullptr || own_->size() != size) own_.reset();  // first, for there may be room for one alone
-  if (own_ == nullptr) own_ = Pages::Allocate(env_, size);
+  if (own_ != nullptr && own_->size() != size) SetOwn(nullptr);  // first, for there may be room for one alone
+  if (own_ == nullptr) SetOwn(Pages::Allocate(env_, size));
   if (own_ == nullptr) return Status(Code::kIo, "no memory for a capture of " + std::to_string(size) + " bytes");
   base_ = own_->data();
   return {};
@@ -134,7 +150,12 @@ Status CaptureArea::Collect(char** base, bool* own) {
 void CaptureArea::DropOwn() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (InOwn()) base_ = nullptr;
-  own_.reset();
+  SetOwn(nullptr);
+}
+
+void CaptureArea::SetOwn(std::shared_ptr<Pages> own) {
+  std::lock_guard<std::mutex> lock(own_mutex_);
+  own_.swap(own);
 }
 
 }  // namespace deepfreeze

@@ -38,6 +38,8 @@ class CaptureArea {
   static uint64_t Register(std::shared_ptr<CaptureArea> area);
   // For `call`; null if there is none. kInvalid in a process that was forked from the area's.
   static Status Find(const char* call, uint64_t number, std::shared_ptr<CaptureArea>* area);
+  // The areas' own memory that regions lie in.
+  static std::vector<std::shared_ptr<Pages>> MemoryOf(const std::vector<Region>& regions);
   // Leaves the area of a process that this one was forked from as it is.
   static void Forget(uint64_t number);
 
@@ -49,12 +51,14 @@ class CaptureArea {
   // the training goes on, and Collect says so.
   Status Capture(size_t group, const std::vector<Source>& sources);
 
-  // Ends a capture: where its buffer is, and whether that is the area's own memory, which lasts until DropOwn.
+  // Ends a capture: where its buffer is, and whether that is the area's own memory, which lasts until DropOwn, and for
+  // a job that reads it as long as it does.
   Status Collect(char** base, bool* own);
   void DropOwn();
 
  private:
   Status Acquire();
+  void SetOwn(std::shared_ptr<Pages> own);
   bool InOwn() const { return own_ != nullptr && base_ == own_->data(); }
 
   Env* const env_;
@@ -65,6 +69,7 @@ class CaptureArea {
   uint64_t timeout_ms_ = 0;
   char* base_ = nullptr;  // of the capture under way, or of one that was not collected
   Status failure_;
+  std::mutex own_mutex_;  // to change own_ takes both: a capture may hold the other for as long as it waits for memory
   std::shared_ptr<Pages> own_;
 };
 

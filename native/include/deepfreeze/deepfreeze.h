@@ -18,7 +18,8 @@
  *
  * Lifetimes: strings and arrays passed in are copied before a call returns, with one exception, the memory that
  * df_region.data points to: it belongs to the caller and must stay readable and unchanged until df_engine_poll reports
- * the step as released (or df_engine_close has returned).
+ * the step as released (or df_engine_close has returned DF_OK). A capture area's own memory that regions point to stays
+ * by itself for as long as the engine reads it, also where the area is dropped or closed before.
  *
  * Waiting: every wait takes a bound in milliseconds and ends with DF_TIMEOUT and a message that says what, and which
  * rank, it waited for.
