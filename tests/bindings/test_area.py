@@ -106,6 +106,35 @@ def _flags(address: int) -> list[str]:
     raise AssertionError(f"nothing is mapped at {address:#x}")
 
 
+def test_a_piece_outside_of_a_captures_memory_is_refused_before_it_is_copied(tmp_path):
+    data = ctypes.create_string_buffer(b"x" * SIZE, SIZE)
+    with opened(tmp_path, local_dir=None) as engine:
+        area = vb.Area()
+        for place in (2**64 - 8, 2**63 - 8):
+            with pytest.raises(vb.EngineFault, match="group 0: expected pieces inside of a memory") as caught:
+                area.set_group(0, [(0, 0, SIZE, place)])
+            assert caught.value.code == vb.INVALID
+        area.set_group(0, [(0, 2**64 - 8, 16, 0)])
+        with pytest.raises(vb.EngineFault, match="group 0 has no 16 bytes") as caught:
+            captured(area, data)
+        assert caught.value.code == vb.INVALID
+        (place, end) = engine.plan([(0, SIZE, 0)], 1)
+        engine.attach(area, 60)
+        # The last is the first byte behind all that the plan has; memory is given in pages, so it might not even crash.
+        for wrong in (end - SIZE + 1, end, 1 << 40):
+            area.set_group(0, [(0, 0, SIZE, wrong)])
+            with pytest.raises(
+                vb.EngineFault, match=f"group 0: expected .* {end} bytes; found {SIZE} bytes at {wrong}"
+            ):
+                captured(area, data)
+        area.set_group(0, [(0, 0, SIZE, place)])
+        base, own = captured(area, data)
+        assert not own
+        engine.submit(10, [(base + place, SIZE, 0)], b"p", timeout=60)
+        engine.wait(10, vb.EXTERNAL, timeout=60)
+        area.close()
+
+
 _LEFT_BEHIND = """
 import ctypes, os, sys, time
 from pathlib import Path

@@ -103,6 +103,45 @@ def test_wrong_options_are_named(tmp_path, wrong, message):
     assert caught.value.code == vb.INVALID
 
 
+PRIVATE = 256 << 20  # a record is at most that large, with its private bytes
+LONGEST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("private", "regions", "options_", "message"),
+    [
+        (PRIVATE, [(0, 300_000)], {}, f"found 5 extents and {PRIVATE} private bytes"),
+        (0, [(0, 1 << 50)], {"file_size": 1 << 50, "chunk_bytes": 4096}, f"found {1 << 38} extents and 0 private bytes"),
+        (11, [(0, 300_000)], {"hashes": 3}, "12 private bytes or more.* 11"),
+    ],
+    ids=["private bytes", "extents", "checksums"],
+)
+def test_what_no_record_can_hold_is_refused_before_a_byte_is_written(tmp_path, private, regions, options_, message):
+    data = np.zeros(300_000, np.uint8)
+    with opened(tmp_path, **{"file_size": 300_000, **options_}) as engine:
+        rows = [(data.ctypes.data, nbytes, offset) for offset, nbytes in regions]
+        for call in (lambda: engine.plan(rows, private), lambda: engine.submit(10, rows, bytes(private), timeout=60)):
+            with pytest.raises(vb.EngineFault, match=message) as caught:
+                call()
+            assert caught.value.code == vb.INVALID
+        engine.submit(20, [(data, 300_000, 0)], bytes(12), timeout=60)  # it goes on
+    assert not list((tmp_path / "run").glob("step-0000000010*"))
+
+
+def test_a_file_too_large_for_the_system_is_refused(tmp_path):
+    opened(tmp_path, file_size=LONGEST).close()
+    with pytest.raises(vb.EngineFault, match=f"file_size: expected 1 to {LONGEST} bytes.*found {LONGEST + 1}"):
+        opened(tmp_path, file_size=LONGEST + 1)
+
+
+@pytest.mark.parametrize("side", [2**63, 2**64 - 1])
+def test_more_room_than_memory_can_have_is_refused(tmp_path, side):
+    with opened(tmp_path, file_size=300_000) as engine:
+        with pytest.raises(vb.EngineFault, match=f"side bytes.* {side}") as caught:
+            engine.plan([(0, 300_000, 0)], 0, side)
+        assert caught.value.code == vb.INVALID
+
+
 def test_wrong_length_of_an_id_is_named(tmp_path):
     with pytest.raises(ValueError, match="attempt: expected 16 bytes; found 3"):
         vb.commit(tmp_path, 1, b"abc")

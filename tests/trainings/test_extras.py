@@ -11,6 +11,7 @@ import tensorflow as tf
 import deepfreeze
 from deepfreeze.core.keras_model import optimizer_variables
 from tests.support import kerases, trainings
+from tests.support.refusals import assert_four_parts
 
 
 class Reader:
@@ -251,6 +252,32 @@ def test_a_state_that_outgrows_its_room_fails_that_checkpoint(tmp_path):
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, extra={"growing": reader})
     with pytest.raises(deepfreeze.EngineError, match="twice of what they had"):
         trainings.dense(keras3).fit(trainings.data(9), verbose=0, callbacks=[Draw(reader), checkpoint])
+
+
+def test_states_too_large_for_a_record_are_refused_before_anything_is_written(tmp_path):
+    class Large(Reader):
+        def state_dict(self):
+            return {"all": bytes(257 << 20)}
+
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, extra={"large": Large()})
+    with pytest.raises(deepfreeze.OptionError) as caught:
+        trainings.dense(keras3).fit(trainings.data(3), verbose=0, callbacks=[checkpoint])
+    assert_four_parts(
+        caught.value, where="extra=", expected=f"at most {192 << 20} bytes", found="bytes", todo="of its own"
+    )
+    assert not list((tmp_path / "run").glob("step-*"))
+
+
+def test_a_state_of_more_than_half_of_the_room_there_can_be_is_kept():
+    from deepfreeze.core.extras import Extras
+
+    class Large(Reader):
+        def state_dict(self):
+            return {"all": bytes(100 << 20)}
+
+    extras = Extras({"large": Large()}, None)
+    extras.spec(extras.nbytes())
+    assert len(extras.take()) == 192 << 20
 
 
 def test_a_new_rank_gets_generators_of_its_own(tmp_path):
