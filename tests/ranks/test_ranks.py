@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -265,6 +267,27 @@ def test_close_returns_threads_and_descriptors_and_keeps_uncommitted_slots(tmp_p
         rank.ask("close")
         assert rank.ask("counts") == before
         assert [vb.slot_inspect(slot).step for slot in slots(tmp_path)] == [10, 20]
+
+
+@pytest.mark.parametrize("captured", [False, True], ids=["handed over", "captured"])
+def test_an_old_attempt_that_closes_late_leaves_the_next_ones_slots_alone(library, captured):
+    memory = tempfile.TemporaryDirectory(dir="/dev/shm", prefix="deepfreeze-test-")
+    with memory as place, ranks(library, "", "") as (old, new):
+        tmp_path = Path(place)
+        old.ask("open", **options(tmp_path, attempt=1, captured=captured))
+        old.ask("submit", step=10)
+        old.ask("drain")
+        new.ask("open", **options(tmp_path, 0, 2, attempt=2, captured=captured, slots=1))  # rank 1 never comes
+        new.ask("submit", step=20)
+        new.ask("wait", step=20, level=vb.LOCAL)
+        old.ask("submit", step=30)
+        old.ask("drain")
+        old.ask("close")
+        new.kill()
+        new.end()
+        (left,) = slots(tmp_path)
+        found = vb.slot_inspect(left)
+        assert (found.step, found.attempt) == (20, content.attempt_id(2))
 
 
 def test_failed_checkpoint_gives_its_slot_to_a_newer_one(tmp_path, library):
