@@ -29,7 +29,7 @@ _PARTIAL = re.compile(r"step-([0-9]{10,19})\.partial-([0-9a-f]{32})\Z")
 _ASIDE = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32})\Z")
 _DAMAGED = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32}|unknown)(?:\.([0-9]{1,9}))?\Z")
 _RECORD = re.compile(r"rank-([0-9]{5,10})\.record\Z")
-_SLOT = re.compile(r"rank-([0-9]{5,10})-([0-9]{1,10})\.slot\Z")
+_SLOT = re.compile(r"rank-([0-9]{5,10})-(?:([0-9a-f]{32})-)?([0-9]{1,10})\.slot\Z")
 _STRUCTURE = re.compile(r"([0-9a-f]{64})\.json\Z")
 
 
@@ -161,20 +161,20 @@ def local_dir(uid: int, run_id: str) -> str:
     return f"deepfreeze-{uid}/{_check_id(run_id)}"
 
 
-def slot_file(rank: int, index: int) -> str:
-    """Slot ``index`` of a rank on the local tier."""
+def slot_file(rank: int, attempt: str, index: int) -> str:
+    """Slot ``index`` of a rank of an attempt on the local tier."""
     if index < 0:
         raise ValueError(f"slot index {index} is negative")
-    return f"rank-{_check_rank(rank):05d}-{index}.slot"
+    return f"rank-{_check_rank(rank):05d}-{_check_id(attempt)}-{index}.slot"
 
 
-def parse_slot_file(name: str) -> tuple[int, int] | None:
-    """The (rank, index) of a slot's file name."""
+def parse_slot_file(name: str) -> tuple[int, str | None, int] | None:
+    """The (rank, attempt, index) of a slot's file name; attempt None if it is a name of before attempts had slots of their own."""
     match = _SLOT.match(name)
     if not match:
         return None
-    rank, index = _rank(match[1]), int(match[2])
-    return None if rank is None or str(index) != match[2] else (rank, index)
+    rank, index = _rank(match[1]), int(match[3])
+    return None if rank is None or str(index) != match[3] else (rank, match[2], index)
 
 
 def temporary(name: str) -> str:

@@ -210,11 +210,11 @@ def finish(recovery: Recovery, run: Run) -> Finished:
 
 
 def clear_slots(local_dir: str | os.PathLike[str]) -> None:
-    """Deletes all slots in a run's directory of the local tier, after ``finish``; half-written ones too."""
+    """Deletes all slots in a run's directory of the local tier, whatever attempt's, after ``finish``; half-written ones too."""
     with _own(local_dir) as folder:
         for name in [] if folder is None else os.listdir(folder):
             if names.parse_slot_file(name) is not None:
-                # One that can't be deleted is the engine's to overwrite, or to complain about.
+                # One that can't be deleted is in nobody's way: an attempt has slots of its own. The next start tries again.
                 with contextlib.suppress(OSError):
                     os.unlink(name, dir_fd=folder)
 

@@ -33,9 +33,9 @@ class BlockSignals {
 Engine::Engine(const Options& options, Env* env)
     : options_(options),
       table_(env, options.in_flight, options.slots, !options.local_dir.empty()),
-      slots_(options.local_dir.empty() ? nullptr
-                                       : std::make_unique<SlotStore>(env, options.local_dir, options.identity.run_id,
-                                                                     options.identity.rank, options.slots)) {
+      slots_(options.local_dir.empty()
+                 ? nullptr
+                 : std::make_unique<SlotStore>(env, options.local_dir, options.identity, options.slots)) {
   const BlockSignals block_signals;
   pool_ = std::make_unique<WorkerPool>(options.writers, options.nice);
   const StageContext context{options_, env, &table_, slots_.get(), pool_.get()};

@@ -29,8 +29,8 @@ std::string PartialName(int64_t step, const Id& attempt) { return StepName(step)
 std::string TrashName(int64_t step, const Id& attempt) { return kTrash + StepName(step) + "-" + Hex(attempt); }
 std::string RecordName(uint32_t rank) { return Padded("rank-", 5, rank, ".record"); }
 std::string FailedName(uint32_t rank) { return Padded("rank-", 5, rank, ".failed"); }
-std::string SlotName(uint32_t rank, uint32_t index) {
-  return Padded("rank-", 5, rank, "-") + std::to_string(index) + ".slot";
+std::string SlotName(uint32_t rank, const Id& attempt, uint32_t index) {
+  return Padded("rank-", 5, rank, "-") + Hex(attempt) + "-" + std::to_string(index) + ".slot";
 }
 std::string UserDirName(uint32_t uid) { return "deepfreeze-" + std::to_string(uid); }
 

@@ -19,8 +19,9 @@ std::string PartialName(int64_t step, const Id& attempt);  // step-0000000040.pa
 std::string TrashName(int64_t step, const Id& attempt);    // .trash-step-0000000040-ATTEMPT
 std::string RecordName(uint32_t rank);                     // rank-00003.record
 std::string FailedName(uint32_t rank);                     // rank-00003.failed
-std::string SlotName(uint32_t rank, uint32_t index);       // rank-00003-0.slot
-std::string UserDirName(uint32_t uid);                     // deepfreeze-UID
+// rank-00003-ATTEMPT-0.slot: one attempt never opens, writes or removes another one's.
+std::string SlotName(uint32_t rank, const Id& attempt, uint32_t index);
+std::string UserDirName(uint32_t uid);  // deepfreeze-UID
 
 enum class EntryKind { kOther, kStep, kPartial, kTrash };
 

@@ -10,15 +10,16 @@ constexpr uint32_t kOthersWrite = 022;
 
 }  // namespace
 
-SlotStore::SlotStore(Env* env, const std::string& local_dir, const Id& run_id, uint32_t rank, uint32_t slots)
+SlotStore::SlotStore(Env* env, const std::string& local_dir, const Identity& identity, uint32_t slots)
     : env_(env),
       local_dir_(local_dir),
       user_dir_(Join(local_dir, UserDirName(env->UserId()))),
-      directory_(Join(user_dir_, Hex(run_id))),
-      rank_(rank),
+      directory_(Join(user_dir_, Hex(identity.run_id))),
+      rank_(identity.rank),
+      attempt_(identity.attempt),
       slots_(slots) {}
 
-std::string SlotStore::path(uint32_t slot) const { return Join(directory_, SlotName(rank_, slot)); }
+std::string SlotStore::path(uint32_t slot) const { return Join(directory_, SlotName(rank_, attempt_, slot)); }
 
 Status SlotStore::MakeDirectory() {
   for (const std::string& directory : {user_dir_, directory_}) {

@@ -1,5 +1,5 @@
-// A rank's slots on the local tier: files that are kept and written again, because fresh pages cost seven times as much
-// as touched ones.
+// The slots of one rank of one attempt on the local tier: files that are kept and written again, because fresh pages
+// cost seven times as much as touched ones.
 //
 // A slot is written as Begin, any number of Write calls, Finish. Between Begin and Finish the slot is not whole,
 // whatever happens to the process. Different slots may be used by different threads at once; of one slot, Write and
@@ -20,7 +20,7 @@ namespace deepfreeze {
 class SlotStore {
  public:
   // Nothing is made on disk before the first Begin.
-  SlotStore(Env* env, const std::string& local_dir, const Id& run_id, uint32_t rank, uint32_t slots);
+  SlotStore(Env* env, const std::string& local_dir, const Identity& identity, uint32_t slots);
 
   const std::string& directory() const { return directory_; }
   std::string path(uint32_t slot) const;
@@ -60,6 +60,7 @@ class SlotStore {
   const std::string user_dir_;
   const std::string directory_;
   const uint32_t rank_;
+  const Id attempt_;
   std::mutex mutex_;  // guards making, mapping and removing, beside which Touch may run
   bool directory_made_ = false;
   std::vector<Slot> slots_;

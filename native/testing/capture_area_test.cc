@@ -141,7 +141,7 @@ void ASlotThatWasCapturedIntoCanBeRescued(const std::string& local) {
   training.Capture(5);
   CHECK_OK(training.Submit(5));
   CHECK_OK(training.engine()->Wait(5, DF_LOCAL, kLong));
-  const SlotStore names(Env::Posix(), local, Id{}, 0, 1);
+  const SlotStore names(Env::Posix(), local, Identity{}, 1);
   WholeSlot slot;
   CHECK_OK(OpenSlot(Env::Posix(), names.path(0), &slot));
   std::string bytes;

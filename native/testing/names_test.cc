@@ -16,7 +16,7 @@ void NamesAreThoseOfTheFormat() {
   CHECK_EQ(RecordName(3), "rank-00003.record");
   CHECK_EQ(RecordName(123456), "rank-123456.record");
   CHECK_EQ(FailedName(3), "rank-00003.failed");
-  CHECK_EQ(SlotName(3, 0), "rank-00003-0.slot");
+  CHECK_EQ(SlotName(3, attempt, 0), "rank-00003-" + hex + "-0.slot");
   CHECK_EQ(UserDirName(1000), "deepfreeze-1000");
 }
 

@@ -28,7 +28,7 @@ struct Sample {
 
 void SlotIsWholeOnlyBetweenFinishAndBegin() {
   TemporaryDir local;
-  SlotStore store(Env::Posix(), local.path(), Id{}, 0, 1);
+  SlotStore store(Env::Posix(), local.path(), Identity{}, 1);
   Sample sample;
   WholeSlot slot;
   CHECK_OK(sample.Write(&store));
@@ -43,7 +43,7 @@ void ShortWritesAreContinued() {
   std::vector<Fault> faults;
   CHECK_OK(ParseFaults("short:pwrite::1+,short:pread::1+", &faults));
   FaultEnv env(Env::Posix(), faults, "");
-  SlotStore store(&env, local.path(), Id{}, 0, 1);
+  SlotStore store(&env, local.path(), Identity{}, 1);
   Sample sample;
   WholeSlot slot;
   CHECK_OK(sample.Write(&store));
@@ -52,7 +52,7 @@ void ShortWritesAreContinued() {
 
 void OnlyAPrivateFileIsWrittenTo() {
   TemporaryDir local;
-  SlotStore store(Env::Posix(), local.path(), Id{}, 0, 2);
+  SlotStore store(Env::Posix(), local.path(), Identity{}, 2);
   Sample sample;
   const mode_t before = ::umask(0);
   CHECK_OK(sample.Write(&store));
@@ -76,7 +76,7 @@ void ASlotMayBeRemovedWhileItIsTouched() {
   constexpr uint64_t kBytes = uint64_t{1} << 20;
   TemporaryDir local("/dev/shm");
   for (int round = 0; round < 50; ++round) {
-    SlotStore store(Env::Posix(), local.path(), Id{}, 0, 2);
+    SlotStore store(Env::Posix(), local.path(), Identity{}, 2);
     std::thread toucher([&] {
       for (uint32_t slot = 0; slot < 2; ++slot) CHECK_OK(store.Touch(slot, kBytes));
     });

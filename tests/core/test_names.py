@@ -16,7 +16,7 @@ def test_names_are_those_of_the_format_document():
     assert names.damaged_dir(40, A, 3) == f"step-0000000040-{A}.3"
     assert names.trash_dir(40, A) == f".trash-step-0000000040-{A}"
     assert names.record_file(3) == "rank-00003.record"
-    assert names.slot_file(3, 0) == "rank-00003-0.slot"
+    assert names.slot_file(3, A, 0) == f"rank-00003-{A}-0.slot"
     assert names.local_dir(1000, A) == f"deepfreeze-1000/{A}"
     assert names.temporary("run.json") == "run.json.tmp"
 
@@ -35,7 +35,8 @@ def test_every_step_survives_the_round_trip(step):
 @pytest.mark.parametrize("rank", [0, 3, 99999, 100000, names.MAX_RANK])
 def test_every_rank_survives_the_round_trip(rank):
     assert names.parse_record_file(names.record_file(rank)) == rank
-    assert names.parse_slot_file(names.slot_file(rank, 12)) == (rank, 12)
+    assert names.parse_slot_file(names.slot_file(rank, A, 12)) == (rank, A, 12)
+    assert names.parse_slot_file(f"rank-{rank:05d}-12.slot") == (rank, None, 12)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,7 @@ def test_every_rank_survives_the_round_trip(rank):
         f"step-0000000040.partial-{A.upper()}", "step-0000000040.partial-", "rank-3.record", "rank-000003.record",
         "step-0000000040-known", f"step-0000000040-{A}.1", f"step-0000000040-{A}.02", "step-0000000040-unknown.", "unknown",
         "rank-00003.record.tmp", "rank-4294967296.record", "rank-00003-00.slot", "rank-00003-.slot", "rank-00003-0.slot.tmp",
+        f"rank-00003-{A}.slot", f"rank-00003-{A}-00.slot", f"rank-00003-{A.upper()}-0.slot",
     ],
 )  # fmt: skip
 def test_foreign_names_are_left_alone(name):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import veloc_bindings as vb
+from deepfreeze.core import names
 from deepfreeze.core.errors import RunError
 from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
@@ -155,7 +156,7 @@ def test_a_slot_that_leads_to_another_file_is_not_written_through(node, library,
     place.chmod(0o700)
     place.parent.chmod(0o700)
     for index in range(2):
-        slot = place / f"rank-00000-{index}.slot"
+        slot = place / names.slot_file(0, content.attempt_id(own["attempt"]).hex(), index)
         if kind == "symbolic link":
             slot.symlink_to(precious)
         elif kind == "hard link":

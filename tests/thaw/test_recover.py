@@ -7,6 +7,7 @@ import types
 
 import pytest
 
+from deepfreeze.core import names
 from deepfreeze.core.errors import EngineError
 from deepfreeze.core.run import Run
 from deepfreeze.thaw import recover
@@ -142,6 +143,17 @@ def test_only_whole_slots_are_reported(tmp_path, engine):
     (found,) = recover.leftover_slots(tmp_path)
     assert (found.path, found.step, found.attempt) == (str(tmp_path / "rank-00000-0.slot"), 40, "01" * 16)
     assert recover.leftover_slots(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize("version", ["as it is", "before the attempt was in the name"])
+def test_slots_are_found_and_cleared_under_the_names_of_every_version(tmp_path, engine, version):
+    now = names.slot_file(0, "a" * 32, 1)
+    name = now if version == "as it is" else "rank-00000-1.slot"
+    (tmp_path / name).write_text("")
+    (found,) = recover.leftover_slots(tmp_path)
+    assert os.path.basename(found.path) == name
+    recover.clear_slots(tmp_path)
+    assert os.listdir(tmp_path) == []
 
 
 def test_slots_of_another_run_are_ignored(tmp_path):
