@@ -285,6 +285,32 @@ def test_a_run_that_another_living_job_holds_is_refused_with_host_and_pid(run):
         other.communicate()
 
 
+def test_a_job_whose_run_another_one_has_taken_is_told_to_end_and_changes_nothing_more(run):
+    """Somebody deleted the lock of a job that is alive, and started a second one."""
+
+    def committed():
+        found = {info.step: info.path for info in deepfreeze.checkpoints(run)}
+        return {step: (info / "manifest.json").read_bytes() for step, info in found.items()}
+
+    model, before = make(), {}
+    with (
+        pytest.raises(deepfreeze.EngineError) as caught,
+        deepfreeze.capture(model.optimizer, model, run, every=2, keep=1, wait_for="external") as first,
+    ):
+        for number, (x, y) in enumerate(data(20)):
+            if number == 5:
+                (run / "lock").unlink()
+                fit(make(), deepfreeze.Checkpoint(run, every=1, keep=10), 3)
+                before = committed()
+            model.train_on_batch(x, y)
+            first.step()
+    assert number == 5, "the step in which the run was taken is the last one"
+    assert list(before) == [4, 5, 6, 7] and committed() == before
+    where, _, found, todo = parts(caught.value)
+    second = deepfreeze.latest(run).attempt
+    assert str(run) in where and f"attempt {second} has taken" in found and "nd this job" in todo
+
+
 def test_another_models_checkpoint_is_refused_and_the_model_unchanged(run):
     fit(make(), deepfreeze.Checkpoint(run, every=3))
     other = make(units=9)
