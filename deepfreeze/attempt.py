@@ -53,10 +53,11 @@ class Attempt:
                 raise _nothing_to_resume(path, "no run")  # and a mistyped path is not to become one
             run = Run.open_for_writing(path)
             locks.append(Lock.acquire(path, world.size))
+            attempt = run.claim(names.new_id())
             run.clear_trash()
             # Before anything is committed in their place, which would delete them.
             search.quarantine_invalid()
-            return Target(path, run.run_id, names.new_id())
+            return Target(path, run.run_id, attempt)
 
         try:
             target = on_rank_0(world, take)

@@ -7,9 +7,11 @@ import warnings
 from collections.abc import Sequence
 
 from deepfreeze.core.errors import EngineError
+from deepfreeze.core.run import END_THIS_JOB
 from deepfreeze.stats import Stats
-from veloc_bindings import DIVERGED, EXTERNAL, OK, Report
+from veloc_bindings import DIVERGED, EXTERNAL, OK, TAKEN, Report
 
+_MEND = "mend what the message names; older checkpoints are untouched and training can go on"
 _ALIKE = "make the ranks alike before training begins (BroadcastState), and average all gradients"
 
 
@@ -33,7 +35,7 @@ def note(report: Report, run: str, replicated: Sequence[str], stats: Stats) -> E
             where=where,
             expected="the checkpoint to be committed",
             found=report.message.rstrip("."),
-            todo="mend what the message names; older checkpoints are untouched and training can go on",
+            todo=END_THIS_JOB if report.code == TAKEN else _MEND,
         )
     if report.diverged >= 0 and report.step not in stats.diverged:
         stats.diverged[report.step] = replicated[report.diverged]

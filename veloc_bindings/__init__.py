@@ -14,6 +14,7 @@ from ._table import (
     LOCAL,
     NO_SPACE,
     OK,
+    TAKEN,
     TIMEOUT,
 )
 from .area import Area, register_tensorflow
@@ -41,6 +42,7 @@ __all__ = [
     "LOCAL",
     "NO_SPACE",
     "OK",
+    "TAKEN",
     "TIMEOUT",
     "Area",
     "Engine",

@@ -25,6 +25,8 @@ _STRUCTURE = (
 )
 _CONFIG = "train with Checkpoint(save_config=True), or build the model in your program and load an exported .weights.h5"
 
+# What a job has to do whose run another one has claimed.
+END_THIS_JOB = "end this job: it commits and removes nothing more there; the file lock in the run names the other job's host and pid"
 
 # Below the run: the longest name of a file that is being written there.
 _DEEPEST = "/".join(
@@ -112,6 +114,16 @@ class Run:
         except OSError as error:
             raise refused(file, error) from error
         return replace(self, parent=parent)
+
+    def claim(self, attempt: str) -> str:
+        """Writes, durably, that the run is this attempt's, which it returns: an earlier one that still lives commits and removes
+        nothing more. For the holder of the run's lock. RunError if refused."""
+        file = self.path / names.OWNER_FILE
+        try:
+            durable.replace(file, f"{attempt}\n".encode())
+        except OSError as error:
+            raise refused(file, error) from error
+        return attempt
 
     def step_path(self, step: int) -> Path:
         """Where the committed checkpoint of ``step`` is, if there is one. OptionError if there can be no such step."""

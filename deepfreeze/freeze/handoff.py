@@ -19,6 +19,7 @@ import numpy as np
 import veloc_bindings
 from deepfreeze.core.errors import EngineError, WaitError
 from deepfreeze.core.placement import UNIT
+from deepfreeze.core.run import END_THIS_JOB
 from veloc_bindings import Area, EngineFault, LibraryError, Report
 
 log = logging.getLogger("deepfreeze")
@@ -195,5 +196,6 @@ _ADVICE = {
     veloc_bindings.INVALID: "check the options that the message names, and that nothing else writes into the run",
     veloc_bindings.CORRUPT: "check the disk with deepfreeze verify: a file is not as it was written",
     veloc_bindings.INCOMPLETE: "mend what that rank reports; older checkpoints are untouched",
+    veloc_bindings.TAKEN: END_THIS_JOB,
     veloc_bindings.CLOSED: "open the run again: it was closed, or this process was forked from the one that opened it",
 }

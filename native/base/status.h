@@ -10,7 +10,7 @@
 namespace deepfreeze {
 
 // The values are those of df_code; capi.cc holds the two against each other.
-enum class Code { kOk = 0, kInvalid, kIo, kNoSpace, kTimeout, kCorrupt, kIncomplete, kClosed, kDiverged };
+enum class Code { kOk = 0, kInvalid, kIo, kNoSpace, kTimeout, kCorrupt, kIncomplete, kClosed, kDiverged, kTaken };
 
 class [[nodiscard]] Status {
  public:

@@ -29,7 +29,7 @@ static_assert(static_cast<int>(Code::kOk) == DF_OK && static_cast<int>(Code::kIn
               static_cast<int>(Code::kIo) == DF_IO && static_cast<int>(Code::kNoSpace) == DF_NO_SPACE &&
               static_cast<int>(Code::kTimeout) == DF_TIMEOUT && static_cast<int>(Code::kCorrupt) == DF_CORRUPT &&
               static_cast<int>(Code::kIncomplete) == DF_INCOMPLETE && static_cast<int>(Code::kClosed) == DF_CLOSED &&
-              static_cast<int>(Code::kDiverged) == DF_DIVERGED);
+              static_cast<int>(Code::kDiverged) == DF_DIVERGED && static_cast<int>(Code::kTaken) == DF_TAKEN);
 
 // How long closing waits for calls that are under way; a chunk takes no longer on any store that works.
 constexpr uint64_t kClosePatienceMs = 30000;

@@ -5,6 +5,7 @@
 
 #include "format/names.h"
 #include "store/commit.h"
+#include "store/owner.h"
 
 namespace deepfreeze {
 namespace {
@@ -88,6 +89,8 @@ Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
   const int64_t step = job->step;
   const Options& options = context_.options;
   DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, options.identity.attempt, &look->state));
+  // This rank's record lies there, unless somebody has cleared it away.
+  if (!look->state.exists) return CheckOwner(context_.env, options.run_dir, options.identity.attempt);
   if (look->state.present.size() < options.identity.world) return FailureOfOther(step, look->state);
   const Identity expected = options.At(step);
   CommitRequest request;
@@ -96,6 +99,7 @@ Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
   request.attempt = expected.attempt;
   request.expected = &expected;
   request.replace = true;
+  request.own = true;
   request.refuse_diverged = options.refuse_diverged;
   CommitOutcome outcome;
   const Status status = Contained([&] { return Commit(context_.env, request, &outcome); });

@@ -11,6 +11,7 @@ namespace deepfreeze {
 
 constexpr char kModelName[] = "model.weights.h5";
 constexpr char kManifestName[] = "manifest.json";
+constexpr char kOwnerName[] = "owner";
 
 std::string Join(const std::string& directory, const std::string& name);
 

@@ -8,6 +8,7 @@
 #include "base/crc32c.h"
 #include "format/names.h"
 #include "format/record.h"
+#include "store/owner.h"
 #include "store/partial.h"
 #include "store/retention.h"
 
@@ -212,6 +213,7 @@ Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
   DF_RETURN_IF_ERROR(ReplaceFile(env, Join(directory, kManifestName), EncodeManifest(manifest), true));
   // The manifest's name must be durable before the directory's: a directory that has its final name is whole.
   DF_RETURN_IF_ERROR(env->SyncDir(directory));
+  if (request.own) DF_RETURN_IF_ERROR(CheckOwner(env, request.run_dir, request.attempt));
   DF_RETURN_IF_ERROR(MakeWay(env, request));
   return GiveFinalName(env, request, outcome);
 }

@@ -20,6 +20,8 @@ struct CommitRequest {
   bool verify = false;
   // Fail where the ranks differ in what they should hold alike; otherwise the manifest says so.
   bool refuse_diverged = false;
+  // The attempt is the caller's own, and must still have the run when the step is to get its name.
+  bool own = false;
   // Another attempt's checkpoint of the same step is moved away; otherwise it stays and the commit is refused.
   bool replace = false;
 };
@@ -42,7 +44,7 @@ struct CommitOutcome {
 };
 
 // Ok: the step is committed with this attempt. kIncomplete: a rank's record is missing. kCorrupt: a record, or what it
-// describes, is wrong. kDiverged: as asked for.
+// describes, is wrong. kDiverged: as asked for. kTaken: the run is another attempt's.
 Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome);
 
 // Whether RUN/step-N counts: its manifest is valid and says the same step. An error: that could not be seen.

@@ -7,6 +7,7 @@
 #include "format/manifest.h"
 #include "format/names.h"
 #include "store/commit.h"
+#include "store/owner.h"
 #include "store/partial.h"
 
 namespace deepfreeze {
@@ -75,6 +76,7 @@ std::vector<int64_t> OldPartials(const std::vector<std::string>& names, const Re
 }  // namespace
 
 Status Retain(Env* env, const RetainRequest& request) {
+  DF_RETURN_IF_ERROR(CheckOwner(env, request.run_dir, request.attempt));
   const std::string& run_dir = request.run_dir;
   std::vector<std::string> names;
   bool exists = false;
@@ -118,6 +120,7 @@ Status Retain(Env* env, const RetainRequest& request) {
 
 Status RemoveFailed(Env* env, const RetainRequest& request, bool* removed) {
   *removed = false;
+  DF_RETURN_IF_ERROR(CheckOwner(env, request.run_dir, request.attempt));
   std::vector<std::string> names;
   bool exists = false;
   DF_RETURN_IF_ERROR(env->List(request.run_dir, &names, &exists));

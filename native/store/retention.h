@@ -1,5 +1,5 @@
 // Deletes checkpoints that newer ones have replaced, after a commit and never before, and what is left of failed steps.
-// Only rank 0's engine calls it, one call at a time.
+// Only rank 0's engine calls it, one call at a time. In a run that another attempt has taken it does nothing: kTaken.
 //
 // Nothing is deleted under its own name: it is renamed to .trash-* first, so that a reader, or a crash half-way, never
 // meets a checkpoint of which a part is gone.

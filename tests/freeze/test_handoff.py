@@ -12,7 +12,7 @@ from tests.support import jobs
 from tests.support.refusals import assert_four_parts
 from veloc_bindings import EngineFault
 
-CODES = ("INVALID", "IO", "NO_SPACE", "TIMEOUT", "CORRUPT", "INCOMPLETE", "CLOSED", "DIVERGED")
+CODES = ("INVALID", "IO", "NO_SPACE", "TIMEOUT", "CORRUPT", "INCOMPLETE", "CLOSED", "DIVERGED", "TAKEN")
 
 
 @pytest.mark.parametrize("code", [*(getattr(veloc_bindings, name) for name in CODES), 99], ids=[*CODES, "unknown"])

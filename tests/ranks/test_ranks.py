@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 import time
 from contextlib import nullcontext
@@ -12,7 +13,7 @@ import pytest
 
 import veloc_bindings as vb
 from tests.support import content
-from tests.support.ranks import committed, options, ranks, slots
+from tests.support.ranks import committed, options, ranks, slots, until
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -239,6 +240,71 @@ def test_step_that_failed_on_a_full_store_gives_its_room_to_the_next(tmp_path, l
         for rank in group:
             rank.ask("drain")
         assert [path.name for path in (tmp_path / "run").iterdir()] == ["step-0000000020"]
+        assert list(committed(tmp_path / "run")) == [20]
+
+
+def test_an_attempt_whose_run_was_taken_commits_and_removes_nothing(tmp_path, library):
+    other = content.attempt_id(7).hex()
+    with ranks(library, "") as (rank,):
+        rank.ask("open", **options(tmp_path, keep=1))
+        for owner, step in ((None, 10), (content.attempt_id(1).hex(), 20)):
+            if owner is not None:
+                (tmp_path / "run" / "owner").write_text(owner + "\n")
+            rank.ask("submit", step=step)
+            rank.ask("drain")
+        assert list(committed(tmp_path / "run")) == [20]
+        (tmp_path / "run" / "owner").write_text(other + "\n")
+        for step in (30, 40):
+            rank.ask("submit", step=step)
+            with pytest.raises(vb.EngineFault, match=f"attempt {other} has taken the run from this job") as caught:
+                rank.ask("wait", step=step, level=vb.EXTERNAL)
+            assert caught.value.code == vb.TAKEN
+        assert list(committed(tmp_path / "run")) == [20]
+
+
+def test_an_attempt_whose_run_is_taken_while_it_removes_old_checkpoints_removes_no_more(tmp_path, library):
+    # Between the commit of step 20 and what follows it somebody else begins.
+    other, stopped = content.attempt_id(7).hex(), tmp_path / "stopped"
+    with ranks(library, "sigstop:open:run/owner:4", log=str(stopped)) as (rank,):
+        rank.ask("open", **options(tmp_path, keep=1))
+        (tmp_path / "run" / "owner").write_text(content.attempt_id(1).hex() + "\n")
+        rank.ask("submit", step=10)
+        rank.ask("drain")
+        rank.send("submit", step=20)
+        until(stopped.exists)
+        (tmp_path / "run" / "owner").write_text(other + "\n")
+        os.kill(rank.process.pid, signal.SIGCONT)
+        rank.answer()
+        rank.ask("drain")
+        notices = [report["message"] for report in rank.ask("poll") if report["step"] == -1]
+        assert (
+            len(notices) == 1 and f"could not be removed ({tmp_path / 'run'}: attempt {other} has taken" in notices[0]
+        )
+        assert list(committed(tmp_path / "run")) == [10, 20]
+
+
+@pytest.mark.parametrize(
+    ("owner", "fault", "why"),
+    [
+        ("", "fail=EIO:open:run/owner:1", "run/owner: Input/output error"),
+        ("", "fail=ESTALE:pread:run/owner:1", "run/owner: Stale file handle"),
+        ("short", "", "run/owner: expected an attempt's id and a newline; found 5 other bytes"),
+        ("x" * 34, "", "run/owner: expected at most 33 bytes; found 34 bytes"),
+    ],
+    ids=["not opened", "not read", "too short", "too long"],
+)
+def test_a_look_for_the_runs_owner_that_fails_is_no_consent(tmp_path, library, owner, fault, why):
+    with ranks(library, fault) as (rank,):
+        rank.ask("open", **options(tmp_path))
+        own = content.attempt_id(1).hex() + "\n"
+        (tmp_path / "run" / "owner").write_text(owner or own)
+        rank.ask("submit", step=10)
+        with pytest.raises(vb.EngineFault, match=why):
+            rank.ask("wait", step=10, level=vb.EXTERNAL)
+        assert not committed(tmp_path / "run")
+        (tmp_path / "run" / "owner").write_text(own)
+        rank.ask("submit", step=20)
+        rank.ask("drain")
         assert list(committed(tmp_path / "run")) == [20]
 
 

@@ -8,6 +8,7 @@ import re
 import struct
 import subprocess
 import sys
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -70,6 +71,14 @@ def ranks(library: str, *faults: str, log: str = ""):
         for rank in started:
             rank.kill()
             rank.end()
+
+
+def until(happened) -> None:
+    """Waits for what another process does."""
+    end = time.monotonic() + LIMIT
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def options(tmp_path: Path, rank: int = 0, world: int = 1, local: bool = True, **more) -> dict:

@@ -53,7 +53,8 @@ typedef enum df_code {
   DF_CORRUPT = 5,    /* a file's bytes contradict their checksum or the format */
   DF_INCOMPLETE = 6, /* a checkpoint lacks shards of some rank */
   DF_CLOSED = 7,     /* the engine is shutting down */
-  DF_DIVERGED = 8    /* ranks that should hold the same hold different values */
+  DF_DIVERGED = 8,   /* ranks that should hold the same hold different values */
+  DF_TAKEN = 9       /* another attempt has taken the run; this one must end */
 } df_code;
 
 /* How far a checkpoint is protected; a higher level implies the lower ones. 2 is kept for partner copies. On ranks
