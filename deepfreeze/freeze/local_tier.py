@@ -10,6 +10,7 @@ from pathlib import Path
 
 from deepfreeze.core import names
 from deepfreeze.core.errors import OptionError
+from deepfreeze.freeze import node_memory
 
 # "auto" takes at most this share of what is free: the rest is the training's.
 _SHARE = 0.5
@@ -41,7 +42,8 @@ def directory(base: Path, run_id: str) -> Path:
 
 def choose(local: str | os.PathLike | None, need: int) -> Path | None:
     """The base directory for slots of ``need`` bytes in all on this node; None if there is no room, or no local tier is
-    wanted. An explicit directory is taken as it is: when it fills up, the engine says so."""
+    wanted. An explicit directory is taken as it is: when it fills up, the engine says so. A limit of memory over one rank alone
+    is taken for one over all ranks of the node: that errs on the safe side."""
     for base in candidates(local):
         if local == "auto" and need > _SHARE * _free(base):
             continue
@@ -62,13 +64,4 @@ def discard(folder: Path) -> None:
 
 def _free(base: Path) -> int:
     free = shutil.disk_usage(base).free
-    if base == Path("/dev/shm"):
-        free = min(free, _memory_available())
-    return free
-
-
-def _memory_available() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    return min(free, node_memory.available()) if node_memory.is_memory(base) else free
