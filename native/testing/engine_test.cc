@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "deepfreeze/deepfreeze.h"
@@ -145,6 +146,66 @@ void RanksThatDifferAreNamedAndMarked() {
   }
 }
 
+// Two ranks with three checksums each, which run one after the other through given steps.
+class TwoRanks {
+ public:
+  TwoRanks(const std::string& run, uint32_t keep, const std::function<void(Options*)>& change) {
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      Options options = ForRank(rank, 2, run, "");
+      options.identity.hashes = 3;
+      options.keep = keep;
+      change(&options);
+      engines_.push_back(std::make_unique<Engine>(options, Env::Posix()));
+    }
+  }
+
+  // Whether it was committed, and rank 0's report. No hashes: they were not taken.
+  bool Step(int64_t step, const std::string& first, const std::string& second, Report* report) {
+    const std::string none(12, '\0');
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      const std::string& hashes = rank == 0 ? first : second;
+      CHECK_OK(engines_[rank]->Submit(step, Share(data_, rank, 2), hashes.empty() ? none : hashes, kLong));
+    }
+    bool committed = true;
+    for (auto& engine : engines_) committed = engine->Wait(step, DF_EXTERNAL, kLong).ok() && committed;
+    CHECK_OK(engines_[0]->Drain(kLong));  // also retention is over
+    for (Report& one : engines_[0]->Poll(9)) *report = std::move(one);
+    CHECK_EQ(report->step, step);
+    return committed;
+  }
+
+ private:
+  const std::string data_ = std::string(kSize, 'd');
+  std::vector<std::unique_ptr<Engine>> engines_;
+};
+
+uint32_t MarkOf(const std::string& run, int64_t step) {
+  Manifest manifest;
+  CHECK(ReadCommitted(Env::Posix(), run, step, &manifest));
+  return manifest.diverged;
+}
+
+void AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain() {
+  TemporaryDir run;
+  TwoRanks ranks(run.path(), 99, [](Options*) {});
+  const std::string a = "AAAABBBBCCCC";
+  const std::string b = "AAAAbbbbcccc";
+  Report report;
+  CHECK(ranks.Step(1, "", "", &report));
+  CHECK_EQ(report.diverged, -1);
+  CHECK(ranks.Step(2, a, b, &report));
+  CHECK(ranks.Step(3, "", "", &report));
+  CHECK_EQ(report.diverged, 1);
+  CHECK_EQ(report.message, "not compared since step 2: 2 tensors differ between the ranks, the first on rank 1");
+  CHECK(ranks.Step(4, "", "", &report));
+  CHECK(ranks.Step(5, a, a, &report));
+  CHECK_EQ(report.diverged, -1);
+  CHECK(ranks.Step(6, "", "", &report));
+  CHECK_EQ(report.message, "");
+  const uint32_t marks[] = {0, 2, 2, 2, 0, 0};
+  for (int64_t step = 1; step <= 6; ++step) CHECK_EQ(MarkOf(run.path(), step), marks[step - 1]);
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
@@ -154,4 +215,5 @@ int main() {
   deepfreeze::WrongRegionsAreRefused();
   deepfreeze::AGapInTheFileFailsTheStepAndOnlyIt();
   deepfreeze::RanksThatDifferAreNamedAndMarked();
+  deepfreeze::AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain();
 }
