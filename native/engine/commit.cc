@@ -100,9 +100,11 @@ Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
   request.expected = &expected;
   request.replace = true;
   request.own = true;
+  request.known = &replicas_.known();
   request.refuse_diverged = options.refuse_diverged;
   CommitOutcome outcome;
   const Status status = Contained([&] { return Commit(context_.env, request, &outcome); });
+  replicas_.Note(step, outcome.divergence);
   if (outcome.divergence.tensors > 0) context_.table->SetDivergence(job, outcome.divergence);
   if (outcome.in_doubt) look->doubt = status;
   DF_RETURN_IF_ERROR(status);

@@ -3,6 +3,7 @@
 #ifndef DEEPFREEZE_ENGINE_COMMIT_H_
 #define DEEPFREEZE_ENGINE_COMMIT_H_
 
+#include "engine/replicas.h"
 #include "engine/retention.h"
 #include "engine/stage.h"
 #include "store/partial.h"
@@ -37,6 +38,7 @@ class Committer {
 
   const StageContext context_;
   Retention* const retention_;
+  Replicas replicas_;
 };
 
 }  // namespace deepfreeze

@@ -25,6 +25,7 @@ class Comparison {
     const size_t n = record.identity.hashes;
     const char* mine = record.private_data.data() + record.private_data.size() - 4 * n;
     if (ranks_++ == 0) first_.assign(mine, 4 * n);
+    taken_ = taken_ || std::any_of(mine, mine + 4 * n, [](char byte) { return byte != 0; });
     for (size_t i = 0; i < n && 4 * n == first_.size(); ++i) {
       if (std::memcmp(mine + 4 * i, first_.data() + 4 * i, 4) != 0) differ_[i].push_back(record.identity.rank);
     }
@@ -32,6 +33,7 @@ class Comparison {
 
   Divergence Result() const {
     Divergence result;
+    result.compared = taken_;
     if (differ_.empty()) return result;
     const auto& [number, ranks] = *differ_.begin();
     result.tensors = static_cast<uint32_t>(differ_.size());
@@ -45,6 +47,7 @@ class Comparison {
 
  private:
   size_t ranks_ = 0;
+  bool taken_ = false;
   std::string first_;                               // rank 0's
   std::map<size_t, std::vector<uint32_t>> differ_;  // by number: the ranks whose checksum is not rank 0's
 };
@@ -72,6 +75,7 @@ Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& 
     comparison.Add(record);
   }
   *divergence = comparison.Result();
+  if (!divergence->compared && request.known != nullptr) *divergence = *request.known;
   manifest->diverged = divergence->tensors;
   return {};
 }

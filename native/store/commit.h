@@ -10,6 +10,14 @@
 
 namespace deepfreeze {
 
+// In what the ranks differ that they should hold alike: the checksums at the end of their private bytes.
+struct Divergence {
+  bool compared = false;  // whether a rank took its checksums: those that were not taken are all zero
+  uint32_t tensors = 0;
+  int32_t first = -1;  // number of the first one
+  std::string text;    // "2 tensors differ between the ranks, the first on rank 3"
+};
+
 struct CommitRequest {
   std::string run_dir;
   int64_t step = 0;
@@ -18,19 +26,14 @@ struct CommitRequest {
   const Identity* expected = nullptr;
   // Read the whole model file again and compare it with the records' checksums.
   bool verify = false;
+  // In what the ranks differed when they were last compared: it goes for this step if they are not compared at it.
+  const Divergence* known = nullptr;
   // Fail where the ranks differ in what they should hold alike; otherwise the manifest says so.
   bool refuse_diverged = false;
   // The attempt is the caller's own, and must still have the run when the step is to get its name.
   bool own = false;
   // Another attempt's checkpoint of the same step is moved away; otherwise it stays and the commit is refused.
   bool replace = false;
-};
-
-// In what the ranks differ that they should hold alike: the checksums at the end of their private bytes.
-struct Divergence {
-  uint32_t tensors = 0;
-  int32_t first = -1;  // number of the first one
-  std::string text;    // "2 tensors differ between the ranks, the first on rank 3"
 };
 
 struct CommitOutcome {

@@ -104,7 +104,8 @@ typedef struct df_report {
   int32_t level;     /* df_level reached so far */
   int32_t code;      /* DF_OK, or why it failed; a failed checkpoint never gets further */
   int32_t released;  /* 1: the caller's memory is no longer read */
-  int32_t diverged;  /* number of the first checksum in which the ranks differ, -1 if in none; known to rank 0 */
+  int32_t diverged;  /* number of the first checksum in which the ranks differ, -1 if in none; known to rank 0. Of a
+                        step without checksums (all zero): what the last step that had some came to */
   uint64_t nbytes;   /* bytes of this rank's regions */
   double local_s;    /* on the local tier; stays -1 for a checkpoint that went past it */
   double written_s;  /* this rank's ranges on the external store, fsynced, record published */
