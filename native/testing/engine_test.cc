@@ -206,6 +206,31 @@ void AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain() {
   for (int64_t step = 1; step <= 6; ++step) CHECK_EQ(MarkOf(run.path(), step), marks[step - 1]);
 }
 
+void RetentionKeepsTheNewestStepAtWhichTheRanksAgreed() {
+  TemporaryDir run;
+  TwoRanks ranks(run.path(), 2, [](Options*) {});
+  const auto there = [&] {
+    std::vector<int64_t> steps;
+    Manifest manifest;
+    for (int64_t step = 1; step <= 8; ++step) {
+      if (ReadCommitted(Env::Posix(), run.path(), step, &manifest)) steps.push_back(step);
+    }
+    return steps;
+  };
+  const std::string a = "AAAABBBBCCCC";
+  const std::string b = "AAAAbbbbcccc";
+  Report report;
+  CHECK(ranks.Step(1, a, a, &report));
+  CHECK(ranks.Step(2, "", "", &report));
+  CHECK(ranks.Step(3, a, b, &report));
+  for (int64_t step = 4; step <= 6; ++step) CHECK(ranks.Step(step, "", "", &report));
+  CHECK(there() == std::vector<int64_t>({2, 5, 6}));
+  CHECK(ranks.Step(7, a, a, &report));
+  CHECK(there() == std::vector<int64_t>({6, 7}));
+  CHECK(ranks.Step(8, "", "", &report));
+  CHECK(there() == std::vector<int64_t>({7, 8}));
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
@@ -216,4 +241,5 @@ int main() {
   deepfreeze::AGapInTheFileFailsTheStepAndOnlyIt();
   deepfreeze::RanksThatDifferAreNamedAndMarked();
   deepfreeze::AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain();
+  deepfreeze::RetentionKeepsTheNewestStepAtWhichTheRanksAgreed();
 }

@@ -177,7 +177,9 @@ def rank_record(step: int, made: Sample, rank: int, attempt=ATTEMPT) -> bytes:
     return record(ident, extents, made.seeds[rank].tobytes() if made.seeds else b"")
 
 
-def write_checkpoint(run: Path, step: int, made: Sample | None = None, attempt=ATTEMPT) -> tuple[Path, Sample]:
+def write_checkpoint(
+    run: Path, step: int, made: Sample | None = None, attempt=ATTEMPT, diverged=0
+) -> tuple[Path, Sample]:
     """A whole, committed checkpoint, and its structure."""
     made = made or sample()
     write_structure(run, made)
@@ -190,7 +192,8 @@ def write_checkpoint(run: Path, step: int, made: Sample | None = None, attempt=A
             "private": made.seeds[rank].nbytes if made.seeds else 0, "size": len(data),
             "crc32c": f"{int.from_bytes(data[-4:], 'little'):08x}",
         })  # fmt: skip
-    text = manifest(step=step, structure=made.hash, file_size=len(made.content), records=entries, attempt=attempt)
+    own = {"step": step, "attempt": attempt, "diverged": diverged}
+    text = manifest(structure=made.hash, file_size=len(made.content), records=entries, **own)
     (partial / "manifest.json").write_bytes(text)
     return partial.rename(run / f"step-{step:010d}"), made
 

@@ -56,6 +56,15 @@ def test_the_newest_one_is_never_touched(run, keep, every):
     assert set(left) == set(STEPS[-keep:]) | {s for s in STEPS if every and s % every == 0}
 
 
+def test_the_newest_one_whose_ranks_agreed_is_never_touched(run):
+    for step in (30, 35, 40):
+        files.write_checkpoint(run, step, diverged=3)
+    assert plan(run, 2).keep == (25, 35, 40)
+    assert prune(run, 1).keep == (25, 40) and steps(run) == [25, 40]
+    files.write_checkpoint(run, 45)
+    assert prune(run, 1).keep == (45,) and steps(run) == [45]
+
+
 @pytest.mark.parametrize("keep", [0, -1, True, 2.0, None])
 def test_keeping_none_is_refused_before_anything_is_locked(run, keep):
     with pytest.raises(OptionError, match="newest checkpoint always stays"):
