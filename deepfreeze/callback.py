@@ -26,7 +26,7 @@ class Checkpoint(Hooks):
         run: directory of this training job on storage that all ranks share; made if its parent exists.
         every: steps between checkpoints, or a policy from ``deepfreeze.plan``.
         local: node-local storage: "auto" (memory-backed or disk, by free space), a directory, or None for none.
-        keep: committed checkpoints to keep.
+        keep: committed checkpoints to keep: the newest, and beside them the newest one at which the ranks did not differ.
         resume: "auto" restores the newest checkpoint if there is one, "required" insists on one, "off" starts from the model
             as it is. One that is damaged is moved to ``damaged/`` in the run, with a warning, and the next older one taken.
         wait_for: the level that training waits for at each checkpoint: "captured" (not at all), "local" (on node-local

@@ -15,7 +15,8 @@ from deepfreeze.thaw.prune import Pruning, plan, prune
 _MORE = """
 Without --yes nothing is changed: it says what would go. With --yes the run's lock is taken, so a
 run that a job is writing to is refused, with the job's host and pid. The newest committed
-checkpoint always stays, and so does what has no valid manifest.
+checkpoint always stays, and so do the newest one whose ranks did not differ and what has no valid
+manifest.
 
 exit codes:
   0  deleted, or said what would be

@@ -11,6 +11,7 @@ from deepfreeze.core import names
 from deepfreeze.core.errors import OptionError
 from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
+from deepfreeze.thaw.locate import checkpoints
 
 CHECKPOINT, DAMAGED, ABANDONED = "checkpoint", "damaged", "abandoned"
 
@@ -59,8 +60,11 @@ def plan(
             todo = f"pass {name}= as described: the newest checkpoint always stays"
             raise OptionError(where=f"{name}=", expected="a whole number, 1 or more", found=repr(value), todo=todo)
     opened = Run.open(run)
-    steps = opened.committed()
+    found = checkpoints(run)
+    steps = [info.step for info in found]
     stay = set(steps[-keep:]) | {step for step in steps if every is not None and step % every == 0}
+    # What is newer than that one are mixtures of several models.
+    stay |= set([info.step for info in found if not info.diverged][-1:])
     items = [_item(CHECKPOINT, step, opened.step_path(step)) for step in steps if step not in stay]
     for wanted, what, folder, parse in (
         (damaged, DAMAGED, names.DAMAGED_DIR, names.parse_damaged_dir),
@@ -80,8 +84,8 @@ def prune(
     abandoned: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Pruning:
-    """Deletes all committed checkpoints but the newest ``keep``, and but those whose step is a multiple of ``every``; with
-    ``damaged`` and ``abandoned`` also what was moved aside in the run.
+    """Deletes all committed checkpoints but the newest ``keep``, the newest one at which the ranks did not differ, and those
+    whose step is a multiple of ``every``; with ``damaged`` and ``abandoned`` also what was moved aside in the run.
 
     Takes the run's lock, so that no job can be writing to it or restoring from it. A checkpoint is renamed to a name that no
     reader takes for one before its files go; a reader that has it open keeps it until it closes. What has no valid manifest

@@ -60,6 +60,25 @@ Status EmptyTrash(Env* env, const std::string& run_dir, const std::vector<std::s
   return first;
 }
 
+// Which of the committed checkpoints stay, asked from the newest one down: the newest `keep`, and the newest at which
+// the ranks did not differ. Those after it are mixtures of several models, and a run must not be left with nothing
+// else.
+class Keeper {
+ public:
+  explicit Keeper(uint32_t keep) : keep_(keep) {}
+
+  bool Keeps(const Manifest& manifest) {
+    const bool newest_alike = !alike_ && manifest.diverged == 0;
+    alike_ = alike_ || newest_alike;
+    return ++kept_ <= keep_ || newest_alike;
+  }
+
+ private:
+  const uint32_t keep_;
+  uint32_t kept_ = 0;
+  bool alike_ = false;
+};
+
 // This attempt's, below the step, newest first.
 std::vector<int64_t> OldPartials(const std::vector<std::string>& names, const RetainRequest& request) {
   std::vector<int64_t> steps;
@@ -105,13 +124,13 @@ Status Retain(Env* env, const RetainRequest& request) {
     remove(PartialName(old, request.attempt), old, request.attempt);
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
-  uint32_t kept = 0;
+  Keeper keeper(request.keep);
   for (const int64_t old : steps) {
     // A directory without a valid manifest is no checkpoint, and not this function's to judge.
     Manifest manifest;
     bool counts = false;
     Keep(ReadCommitted(env, run_dir, old, &manifest, &counts), &first);
-    if (!counts || ++kept <= request.keep) continue;
+    if (!counts || keeper.Keeps(manifest)) continue;
     remove(StepName(old), old, manifest.identity.attempt);
   }
   Keep(EmptyTrash(env, run_dir, trash), &first);

@@ -22,10 +22,11 @@ struct RetainRequest {
   uint32_t backlog = 1;  // by how many steps a rank may lag behind the newest commit
 };
 
-// After the commit of step. Keeps, of the committed checkpoints up to it, the newest `keep`; removes the older ones,
-// this attempt's partial directories below step, and whatever an earlier call left in the trash. Newer checkpoints are
-// not touched. The newest partial directories, as many as a rank may lag behind, stay while some rank has yet to learn
-// from them that the step failed. What can't be removed does not keep the rest from being removed.
+// After the commit of step. Keeps, of the committed checkpoints up to it, the newest `keep` and the newest at which the
+// ranks did not differ; removes the older ones, this attempt's partial directories below step, and whatever an earlier
+// call left in the trash. Newer checkpoints are not touched. The newest partial directories, as many as a rank may lag
+// behind, stay while some rank has yet to learn from them that the step failed. What can't be removed does not keep the
+// rest from being removed.
 Status Retain(Env* env, const RetainRequest& request);
 
 // Before a commit, when the store is full: removes this attempt's partial directories below step that every rank, so

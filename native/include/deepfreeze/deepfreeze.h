@@ -83,7 +83,7 @@ typedef struct df_options {
   uint32_t in_flight;         /* checkpoints whose shards may be held in the caller's memory, >= 1 */
   uint32_t slots;             /* slots on the local tier: the bound of the backlog, >= 1 */
   uint32_t writers;           /* threads that write, >= 1; see Copiers in engine/stage.h */
-  uint32_t keep;              /* committed checkpoints to keep (rank 0), >= 1 */
+  uint32_t keep;              /* committed checkpoints to keep (rank 0), >= 1; and the newest not `diverged` */
   uint32_t hashes;            /* u32 checksums at the end of the private bytes that must be the same on all ranks */
   uint32_t refuse_diverged;   /* 1: a checkpoint whose ranks differ in them fails; 0: its manifest says so */
   uint32_t nice;              /* 0 to 19: how far the engine's threads step back behind the thread that opens it */
