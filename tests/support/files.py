@@ -24,11 +24,20 @@ def crc(data: bytes) -> int:
 
 
 def identity(
-    *, structure: str, step: int, rank: int, world: int, file_size: int, extents: int, run=RUN_ID, attempt=ATTEMPT
+    *,
+    structure: str,
+    step: int,
+    rank: int,
+    world: int,
+    file_size: int,
+    extents: int,
+    hashes=0,
+    run=RUN_ID,
+    attempt=ATTEMPT,
 ) -> bytes:
     """The 96 bytes that records and slots share."""
     ids = bytes.fromhex(run) + bytes.fromhex(attempt) + bytes.fromhex(structure)
-    return ids + struct.pack("<qIIQII", step, rank, world, file_size, extents, 0)
+    return ids + struct.pack("<qIIQII", step, rank, world, file_size, extents, hashes)
 
 
 def record(ident: bytes, extents: list[tuple[int, int, int]], private: bytes = b"") -> bytes:
@@ -91,11 +100,17 @@ class Sample:
     content: bytes
     structure: bytes
     extents: list[list[tuple[int, int]]] = field(default_factory=list)  # (offset, size) by rank
+    hashes: list[list[int]] = field(default_factory=list)  # by rank: checksums of what should be alike
 
     @property
     def hash(self) -> str:
         """The structure's."""
         return hashlib.sha256(self.structure).hexdigest()
+
+    def private(self, rank: int) -> bytes:
+        """What a rank has behind its extents."""
+        seeds = self.seeds[rank].tobytes() if self.seeds else b""
+        return seeds + (struct.pack(f"<{len(self.hashes[rank])}I", *self.hashes[rank]) if self.hashes else b"")
 
 
 def _tensor(name: str, value: np.ndarray, offset: int, path: str, role: str) -> dict:
@@ -172,9 +187,9 @@ def rank_record(step: int, made: Sample, rank: int, attempt=ATTEMPT) -> bytes:
     extents = [(at, n, crc(made.content[at : at + n])) for at, n in made.extents[rank]]
     ident = identity(
         structure=made.hash, step=step, rank=rank, world=len(made.extents), file_size=len(made.content),
-        extents=len(extents), attempt=attempt,
+        extents=len(extents), attempt=attempt, hashes=len(made.hashes[rank]) if made.hashes else 0,
     )  # fmt: skip
-    return record(ident, extents, made.seeds[rank].tobytes() if made.seeds else b"")
+    return record(ident, extents, made.private(rank))
 
 
 def write_checkpoint(
@@ -189,7 +204,7 @@ def write_checkpoint(
         data = rank_record(step, made, rank, attempt)
         entries.append({
             "rank": rank, "bytes": sum(n for _, n in extents), "extents": len(extents),
-            "private": made.seeds[rank].nbytes if made.seeds else 0, "size": len(data),
+            "private": len(made.private(rank)), "size": len(data),
             "crc32c": f"{int.from_bytes(data[-4:], 'little'):08x}",
         })  # fmt: skip
     own = {"step": step, "attempt": attempt, "diverged": diverged}

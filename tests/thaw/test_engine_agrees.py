@@ -49,6 +49,34 @@ def test_a_dead_attempts_slots_and_records_become_a_checkpoint(run, tmp_path, re
     assert [read_private(run, 40, rank)["seed"].tolist() for rank in range(3)] == [s.tolist() for s in made.seeds]
 
 
+ALIKE, APART, UNKNOWN = [[7, 8], [7, 8]], [[7, 8], [7, 9]], [[0, 0], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("before", "hashes", "kept"),
+    [(0, ALIKE, True), (0, UNKNOWN, True), (1, ALIKE, True), (0, APART, False), (1, UNKNOWN, False)],
+)
+def test_a_start_does_not_finish_a_checkpoint_whose_ranks_differ(run, tmp_path, before, hashes, kept):
+    """Or that was not compared after one of the same attempt whose ranks did. It may have been refused, and is a mixture."""
+    made = files.sample()
+    files.write_checkpoint(run, 30, made, diverged=before)
+    made.hashes = hashes
+    files.write_partial(run, 40, made)
+    done = recover_all(run, tmp_path)
+    assert Run.open(run).committed() == ([30, 40] if kept else [30]) and Run.open(run).partials() == []
+    assert [step for step, _, _ in done.lost] == ([] if kept else [40])
+    assert kept or "differ" in done.lost[0][2]
+
+
+def test_what_another_attempts_ranks_differed_in_does_not_count(run, tmp_path):
+    made = files.sample()
+    files.write_checkpoint(run, 30, made, "ab" * 16, diverged=1)
+    made.hashes = UNKNOWN
+    files.write_partial(run, 40, made)
+    recover_all(run, tmp_path)
+    assert [Run.open(run).manifest(step).diverged for step in (30, 40)] == [1, 0]
+
+
 def test_a_damaged_slot_is_lost_and_cleared(run, tmp_path):
     made = files.sample()
     files.write_structure(run, made)
