@@ -26,6 +26,7 @@ log = logging.getLogger("deepfreeze")
 # df_code of native/include/deepfreeze/deepfreeze.h.
 _CORRUPT = 5
 _INCOMPLETE = 6
+_DIVERGED = 8
 
 
 @dataclass(frozen=True)
@@ -183,8 +184,8 @@ def transfer(recovery: Recovery, host: str, run_dir: str | os.PathLike[str]) -> 
 def finish(recovery: Recovery, run: Run) -> Finished:
     """Rank 0, after every host's ``transfer``: commits what is complete and clears the rest.
 
-    A set whose slot turned out to be damaged is lost and cleared. EngineError if the store fails; nothing is cleared
-    then.
+    A set whose slot turned out to be damaged, or whose ranks differ, is lost and cleared. EngineError if the store fails;
+    nothing is cleared then.
     """
     import veloc_bindings
 
@@ -193,7 +194,7 @@ def finish(recovery: Recovery, run: Run) -> Finished:
         try:
             veloc_bindings.commit(os.fspath(run.path), step, bytes.fromhex(attempt))
         except veloc_bindings.EngineFault as fault:
-            if int(fault.code) not in (_CORRUPT, _INCOMPLETE):
+            if int(fault.code) not in (_CORRUPT, _INCOMPLETE, _DIVERGED):
                 where = run.partial_path(step, attempt)
                 raise _failed(where, "to commit a dead attempt's checkpoint", fault) from fault
             lost.append((step, attempt, str(fault)))

@@ -381,8 +381,14 @@ int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]) {
     std::memcpy(request.attempt.data(), attempt, 16);
     // The attempt died, perhaps with its node: its files are worth one more reading.
     request.verify = true;
-    deepfreeze::CommitOutcome outcome;  // the manifest says in what the ranks differ
-    DF_RETURN_IF_ERROR(deepfreeze::Commit(deepfreeze::DefaultEnv(), request, &outcome));
+    // It may have been refused for that, and what goes on from it goes on from a mixture of models.
+    request.refuse_diverged = true;
+    deepfreeze::Env* env = deepfreeze::DefaultEnv();
+    deepfreeze::Divergence known;
+    DF_RETURN_IF_ERROR(deepfreeze::KnownBefore(env, request.run_dir, step, request.attempt, &known));
+    request.known = &known;
+    deepfreeze::CommitOutcome outcome;
+    DF_RETURN_IF_ERROR(deepfreeze::Commit(env, request, &outcome));
     return outcome.unsynced;  // of a start: it is refused, and the next one finds the step committed
   });
 }

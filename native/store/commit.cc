@@ -179,6 +179,26 @@ Status IsCommitted(Env* env, const std::string& run_dir, int64_t step, const Id&
   return {};
 }
 
+Status KnownBefore(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, Divergence* known) {
+  std::vector<std::string> names;
+  bool exists = false;
+  DF_RETURN_IF_ERROR(env->List(run_dir, &names, &exists));
+  int64_t newest = -1;
+  for (const std::string& name : names) {
+    const RunEntry entry = ParseRunEntry(name);
+    if (entry.kind != EntryKind::kStep || entry.step >= step || entry.step <= newest) continue;
+    Manifest manifest;
+    bool counts = false;
+    DF_RETURN_IF_ERROR(ReadCommitted(env, run_dir, entry.step, &manifest, &counts));
+    if (!counts || manifest.identity.attempt != attempt) continue;
+    newest = entry.step;
+    known->tensors = manifest.diverged;
+    known->text = "not compared, and " + std::to_string(manifest.diverged) + " tensors differ at step " +
+                  std::to_string(newest) + " before";
+  }
+  return {};
+}
+
 Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
   const std::string directory = PartialPath(request.run_dir, request.step, request.attempt);
   const std::string target = Join(request.run_dir, StepName(request.step));

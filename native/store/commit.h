@@ -54,6 +54,8 @@ Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome);
 Status ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest, bool* counts);
 // Whether it counts and is of that attempt.
 Status IsCommitted(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, bool* committed);
+// In what the ranks differed, as far as the attempt's newest checkpoint before step says.
+Status KnownBefore(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, Divergence* known);
 
 }  // namespace deepfreeze
 
