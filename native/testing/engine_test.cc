@@ -122,7 +122,7 @@ void RanksThatDifferAreNamedAndMarked() {
     for (uint32_t rank = 0; rank < 2; ++rank) {
       Options options = ForRank(rank, 2, run.path(), "");
       options.identity.hashes = 3;
-      options.refuse_diverged = refuse;
+      options.refuse_diverged = refuse ? Refuse::kAll : Refuse::kNone;
       engines.push_back(std::make_unique<Engine>(options, Env::Posix()));
     }
     for (int64_t step = 1; step <= 2; ++step) {
@@ -206,6 +206,23 @@ void AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain() {
   for (int64_t step = 1; step <= 6; ++step) CHECK_EQ(MarkOf(run.path(), step), marks[step - 1]);
 }
 
+void ADifferenceAtTheFirstTwoComparisonsIsRefused() {
+  TemporaryDir run;
+  TwoRanks ranks(run.path(), 99, [](Options* options) { options->refuse_diverged = Refuse::kFirst; });
+  const std::string a = "AAAABBBBCCCC";
+  const std::string b = "AAAAbbbbcccc";
+  Report report;
+  CHECK(ranks.Step(1, a, a, &report));
+  CHECK(ranks.Step(2, "", "", &report));
+  CHECK(!ranks.Step(3, a, b, &report));
+  CHECK(report.code == Code::kDiverged);
+  CHECK(ranks.Step(4, a, b, &report));
+  CHECK(report.code == Code::kOk);
+  CHECK(ranks.Step(5, "", "", &report));
+  const uint32_t marks[] = {0, 0, 0, 2, 2};
+  for (const int64_t step : {1, 2, 4, 5}) CHECK_EQ(MarkOf(run.path(), step), marks[step - 1]);
+}
+
 void RetentionKeepsTheNewestStepAtWhichTheRanksAgreed() {
   TemporaryDir run;
   TwoRanks ranks(run.path(), 2, [](Options*) {});
@@ -241,5 +258,6 @@ int main() {
   deepfreeze::AGapInTheFileFailsTheStepAndOnlyIt();
   deepfreeze::RanksThatDifferAreNamedAndMarked();
   deepfreeze::AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain();
+  deepfreeze::ADifferenceAtTheFirstTwoComparisonsIsRefused();
   deepfreeze::RetentionKeepsTheNewestStepAtWhichTheRanksAgreed();
 }

@@ -17,17 +17,22 @@ MODELS = {
 }
 WAYS = ("broadcast", "fit", "open", "loop")
 UNLIKE = [f"{way}:{difference}" for way in WAYS for difference in MODELS]
-# The checkpoints that stay, and whether the ranks were compared there: in the first two.
+# The checkpoints that stay, and whether each is marked: from the first one, at which the ranks are compared.
 SEEDS = {
-    "every=1": {3: True, 4: False},
-    "every=2": {2: True, 4: True},
-    "every=15": {4: True},
+    "every=1:wrap=false:on_divergence=warn": {3: True, 4: True},
+    "every=2:on_divergence=warn": {2: True, 4: True},
+    "every=15:on_divergence=warn": {4: True},
+    "every=2": {},
+    "every=15": {},
     "every=2:on_divergence=raise": {},
     # The last step fails too, and it ends the training before all ranks could be told of the first one.
     "every=2:on_divergence=raise:pause=4": {},
 }
 APART = [f"fit:seed:{options}" for options in SEEDS]
 
+
+# A job that is refused, and the next one in the same run, with the mistake mended.
+REFUSED = ["fit:seed:wrap=false:run=refused", "broadcast:seed:run=refused"]
 
 # Horovod matches the ops in a graph by their names; between two steps, in a loop, it goes by their order.
 NAMED = ["broadcast:names", "fit:names"]
@@ -41,7 +46,7 @@ def reports(folder, case):
 def horovod(request, tmp_path_factory):
     """All of it in one job: after each refusal the ranks go on together."""
     folder = tmp_path_factory.mktemp("horovod")
-    jobs.run("unlike_models.py", request.param, folder, *UNLIKE, *NAMED, *APART, "broadcast:seed", ranks=2)
+    jobs.run("unlike_models.py", request.param, folder, *UNLIKE, *NAMED, *APART, *REFUSED, "broadcast:seed", ranks=2)
     return folder
 
 
@@ -52,7 +57,7 @@ def mpi(tmp_path_factory):
     cases = [
         "fit:none:run=alike",
         "fit:none:run=alike:resume=required",
-        "fit:seed",
+        "fit:seed:on_divergence=warn",
         "open:units",
         "fit:layer",
         "loop:none",
@@ -103,14 +108,23 @@ def test_replicas_that_nobody_made_alike_are_named_in_the_first_checkpoint(horov
     assert {info.step: info.diverged > 0 for info in deepfreeze.checkpoints(horovod / case)} == kept
     if kept:
         assert first["error"] is second["error"] is None and named
-        step = {"every=1": 2, "every=2": 2, "every=15": 4}[case.partition("seed:")[2]]
+        step = {"1": 2, "2": 2, "15": 4}[case.partition("every=")[2].partition(":")[0]]
         assert f"step {step}: expected the same weights" in named[0] and "rank 1" in named[0] and "kernel" in named[0]
         assert "BroadcastState" in named[0]
     else:
+        step = 4 if "every=15" in case else 2
         for report in (first, second):
-            assert report["error"] is not None
-        assert first["error"]["where"].endswith("step 2") and "kernel" in first["error"]["found"]
+            # Both usual causes, wherever the user looks.
+            assert "DistributedOptimizer" in report["error"]["text"] and "roadcast" in report["error"]["text"]
+        assert first["error"]["where"].endswith(f"step {step}") and "kernel" in first["error"]["found"]
         assert "rank 1" in first["error"]["found"] and "BroadcastState" in first["error"]["todo"]
+
+
+def test_what_was_refused_is_not_resumed_from(horovod):
+    for before, after in zip(*(reports(horovod, case) for case in REFUSED), strict=True):
+        assert "differ between the ranks" in before["error"]["text"]
+        assert after["error"] is None and after["step"] == 4, "from scratch"
+    assert [(info.step, info.diverged) for info in deepfreeze.checkpoints(horovod / "refused")] == [(3, 0), (4, 0)]
 
 
 def test_a_broadcast_makes_them_alike_and_nothing_is_said(horovod):
@@ -131,7 +145,7 @@ def test_the_ranks_of_a_communicator_save_one_checkpoint_together_and_resume_it(
 
 
 def test_ranks_of_a_communicator_with_other_weights_are_named(mpi):
-    first, second = reports(mpi, "fit:seed")
+    first, second = reports(mpi, "fit:seed:on_divergence=warn")
     assert first["error"] is second["error"] is None
     assert "others on rank 1 than on rank 0" in first["warnings"][0]
     assert any("step 2: " in text and "rank 1" in text and "kernel" in text for text in first["warnings"][1:])

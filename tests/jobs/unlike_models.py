@@ -4,7 +4,7 @@ A case is WAY:DIFFERENCE[:KEY=VALUE ...]. WAY: broadcast (fit, with BroadcastSta
 DIFFERENCE, of rank 1: units, layer, optimizer, dtype (of another model), seed (other weights), names (that Keras has
 counted on by), or none. Options are Checkpoint's,
 plus: rank1=NAME (rank 1 has 7 for that option), comm=self (a communicator of this rank alone), run=NAME (of another case),
-pause=STEP (fit waits a second after that step, before the callback hears of it).
+pause=STEP (fit waits a second after that step, before the callback hears of it), wrap=false (an optimizer that averages nothing).
 A first CASE that is world=mpi takes mpi4py's ranks in place of Horovod's, world=both has both. FOLDER/CASE-R.json gets the error's
 parts, the warnings, the step reached, and whether the model is as it was; each case has a run of its own, FOLDER/CASE.
 """
@@ -75,7 +75,7 @@ def report(case, keras, folder, rank, comm, averaging):
         options[own] = 7
     if comm is not None:
         options["world"] = comm.Split(rank) if alone else comm
-    model = build(keras, difference, rank, averaging)
+    model = build(keras, difference, rank, averaging and options.pop("wrap", True))
     before, begun = [np.array(v) for v in model.weights], time.monotonic()
     error = held = None
     with warnings.catch_warnings(record=True) as caught:

@@ -41,7 +41,7 @@ def one_model():
         ("on_error", "ignore", "one of 'raise', 'warn'"),
         ("on_sigterm", "save", "one of 'checkpoint', 'ignore'"),
         ("when_full", "drop", "one of 'wait', 'skip'"),
-        ("on_divergence", None, "one of 'warn', 'raise'"),
+        ("on_divergence", None, "one of 'auto', 'warn', 'raise'"),
         ("state", "all", "one of 'full', 'weights'"),
         ("placement", ["per_layer"], "one of 'per_layer', 'contiguous'"),
         ("capture", "op", "one of 'auto', 'graph'"),
