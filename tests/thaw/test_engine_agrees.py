@@ -68,6 +68,17 @@ def test_a_start_does_not_finish_a_checkpoint_whose_ranks_differ(run, tmp_path, 
     assert kept or "differ" in done.lost[0][2]
 
 
+def test_one_that_was_not_compared_goes_by_the_unfinished_one_before_it(run, tmp_path):
+    for at, hashes in ((10, UNKNOWN), (20, APART), (30, UNKNOWN), (40, ALIKE), (50, UNKNOWN)):
+        made = files.sample()
+        made.hashes = hashes
+        files.write_structure(run, made)
+        files.write_partial(run, at, made)
+    done = recover_all(run, tmp_path)
+    assert [step for step, _ in done.committed] == [10, 40, 50] and [step for step, *_ in done.lost] == [20, 30]
+    assert all(Run.open(run).manifest(step).diverged == 0 for step in (10, 40, 50))
+
+
 def test_what_another_attempts_ranks_differed_in_does_not_count(run, tmp_path):
     made = files.sample()
     files.write_checkpoint(run, 30, made, "ab" * 16, diverged=1)
