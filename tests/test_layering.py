@@ -26,7 +26,8 @@ ALLOWED = {
     "progress": set(),
     "stats": set(),
     "distributed": {"core"},
-    "attempt": {"core", "freeze", "thaw", "veloc_bindings"},
+    "start": {"core", "freeze", "thaw"},
+    "attempt": {"core", "freeze", "start", "thaw"},
     "outcome": {"core", "stats", "veloc_bindings"},
     "opened": {"attempt", "freeze"},
     "training": {"attempt", "core", "freeze", "opened", "outcome", "plan", "progress", "stats"},
@@ -128,10 +129,10 @@ def test_a_framework_is_imported_only_where_the_first_lines_say_so():
 
 
 def test_what_reads_checkpoints_never_leads_to_a_framework():
-    """Neither in a module that it imports at its top, nor in one of theirs."""
+    """Neither in a module that it imports at its top, nor in one of theirs. The same holds of a job's start, up to the values."""
     files = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in PYTHON}
     seen: set[str] = set()
-    ahead = ["deepfreeze", "deepfreeze.cli.main", "deepfreeze.thaw.verify"]
+    ahead = ["deepfreeze", "deepfreeze.cli.main", "deepfreeze.thaw.verify", "deepfreeze.start"]
     while ahead:
         module = ahead.pop()
         if module not in files or module in seen:

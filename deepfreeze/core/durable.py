@@ -39,10 +39,14 @@ def sync_dir(path: Path) -> None:
 
 def write(path: Path, data: bytes) -> None:
     """A new file with these bytes, durable but for its name; follows no link. OSError if refused."""
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, FILE_MODE)) as file:
-        file.write(data)
-        file.flush()
-        _named("fsync", os.fsync, file.fileno())
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(fd, left) :]
+        _named("fsync", os.fsync, fd)
+    finally:
+        os.close(fd)
 
 
 def replace(path: Path, data: bytes) -> None:

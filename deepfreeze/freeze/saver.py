@@ -22,6 +22,7 @@ from deepfreeze.core.layout_probe import Probe, probe_file
 from deepfreeze.core.model_config import ModelConfig
 from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Structure
+from deepfreeze.core.target import Target
 from deepfreeze.core.world import World, each, on_rank_0, together
 from deepfreeze.freeze import local_tier, skeleton
 from deepfreeze.freeze.capture import Capture
@@ -35,15 +36,6 @@ log = logging.getLogger("deepfreeze")
 
 _PARTING = 5.0  # seconds
 LEVELS = {"local": LOCAL, "external": EXTERNAL}
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where an attempt writes: the run's absolute path and id, and the attempt's id (both 32 hex digits)."""
-
-    run: str
-    run_id: str
-    attempt: str
 
 
 @dataclass(frozen=True)

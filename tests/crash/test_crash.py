@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 import tempfile
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import veloc_bindings as vb
-from tests.support import content
+from tests.support import content, restart
 from tests.support.ranks import committed, options, ranks, slots
 from tests.support.seed import SEED
 
@@ -46,6 +45,7 @@ MEMORY = Path("/dev/shm")
 
 def crash(tmp_path: Path, library: str, fault: str, victim: int, everyone: bool, **more) -> str:
     """Runs a job until the victim kills itself; returns the line it left in the log."""
+    restart.make_run(tmp_path / "run")
     log = tmp_path / "log"
     plans = ["" if rank != victim else fault for rank in range(WORLD)]
     with ranks(library, *plans, log=str(log)) as group:
@@ -63,20 +63,7 @@ def crash(tmp_path: Path, library: str, fault: str, victim: int, everyone: bool,
     return log.read_text()
 
 
-def recover(tmp_path: Path) -> None:
-    """What the next start does, twice, since it may itself be killed."""
-    run = tmp_path / "run"
-    for _ in range(2):
-        for slot in slots(tmp_path):
-            with suppress(vb.EngineFault):  # not whole: nothing to rescue
-                vb.slot_inspect(slot)
-                vb.slot_transfer(slot, run)
-        for step in STEPS:
-            with suppress(vb.EngineFault):  # not all ranks' records
-                vb.commit(run, step, content.attempt_id(1))
-
-
-def restart(tmp_path: Path, library: str, world: int, first: int) -> None:
+def go_on(tmp_path: Path, library: str, world: int, first: int) -> None:
     with ranks(library, *[""] * world) as group:
         for number, rank in enumerate(group):
             rank.ask("open", **options(tmp_path, number, world, attempt=2, keep=9))
@@ -113,12 +100,13 @@ def test_every_phase_of_a_killed_job_leaves_only_right_checkpoints(tmp_path, lib
         run = folder / "run"
         before = committed(run)
         assert set(before.values()) <= {1}
-        recover(folder)
+        restart.reopen(folder, WORLD)
+        assert not restart.leftovers(run)
         after = committed(run)
         assert before.items() <= after.items() and set(after.values()) <= {1}, f"seed {SEED}: {fault}"
         # The restarted job comes to some of the same steps again, with other bytes and another world size.
         first = max(after, default=0) + 10 if choose.random() < 0.7 else 10
-        restart(folder, library, choose.choice((1, 2, 3)), first)
+        go_on(folder, library, choose.choice((1, 2, 3)), first)
         last = committed(run)
         again = set(range(first, 50, 10))
         assert {step for step, attempt in last.items() if attempt == 2} == again, f"seed {SEED}: {fault}"
@@ -131,6 +119,7 @@ def test_every_phase_of_a_killed_job_leaves_only_right_checkpoints(tmp_path, lib
 def test_a_job_killed_with_whole_slots_loses_nothing(tmp_path, library, memory, captured):
     tmp_path = memory if captured else tmp_path
     # Both ranks die with their shard on the local tier and nothing of it on the external store that counts.
+    restart.make_run(tmp_path / "run")
     fault = "kill-before:rename:.record:1" if captured else "kill-before:pwrite:model.weights.h5:1"
     with ranks(library, *[fault] * WORLD) as group:
         for number, rank in enumerate(group):
@@ -140,11 +129,12 @@ def test_a_job_killed_with_whole_slots_loses_nothing(tmp_path, library, memory, 
         for rank in group:
             rank.process.wait(120)
     assert not committed(tmp_path / "run")
-    recover(tmp_path)
+    restart.reopen(tmp_path, WORLD)
     assert committed(tmp_path / "run") == {10: 1}
 
 
 def test_a_slot_with_a_flipped_bit_is_never_committed(tmp_path, library):
+    restart.make_run(tmp_path / "run")
     with ranks(library, "kill-before:open:model.weights.h5:1") as (rank,):
         rank.send("open", **options(tmp_path)).send("submit", step=10)
         rank.process.wait(120)
@@ -152,11 +142,12 @@ def test_a_slot_with_a_flipped_bit_is_never_committed(tmp_path, library):
     data = bytearray(slot.read_bytes())
     data[-1000] ^= 4
     slot.write_bytes(data)
-    recover(tmp_path)
-    assert not committed(tmp_path / "run")
+    restart.reopen(tmp_path, 1)
+    assert not committed(tmp_path / "run") and not slots(tmp_path)
 
 
 def test_a_model_file_that_lost_bytes_is_not_committed_at_the_next_start(tmp_path, library):
+    restart.make_run(tmp_path / "run")
     with ranks(library, "kill-before:rename:manifest.json:1") as (rank,):
         rank.send("open", **options(tmp_path)).send("submit", step=10)
         rank.process.wait(120)
@@ -164,18 +155,17 @@ def test_a_model_file_that_lost_bytes_is_not_committed_at_the_next_start(tmp_pat
     with model.open("r+b") as file:
         file.seek(500_000)
         file.write(bytes(4096))
-    try:
-        vb.commit(tmp_path / "run", 10, content.attempt_id(1))
-    except vb.EngineFault as fault:
-        assert fault.code == vb.CORRUPT and "model.weights.h5" in fault.message
-    assert not committed(tmp_path / "run")
+    ((step, _, reason),) = restart.reopen(tmp_path, 1).lost
+    assert step == 10 and "model.weights.h5" in reason
+    assert not committed(tmp_path / "run") and not restart.leftovers(tmp_path / "run")
 
 
 def test_a_dead_attempt_never_replaces_a_committed_checkpoint(tmp_path, library):
+    restart.make_run(tmp_path / "run")
     with ranks(library, "kill-before:rename:manifest.json:1") as (rank,):
         rank.send("open", **options(tmp_path)).send("submit", step=10)
         rank.process.wait(120)
-    restart(tmp_path, library, 1, 10)
+    go_on(tmp_path, library, 1, 10)
     for _ in range(2):
         try:
             vb.commit(tmp_path / "run", 10, content.attempt_id(1))
@@ -183,4 +173,6 @@ def test_a_dead_attempt_never_replaces_a_committed_checkpoint(tmp_path, library)
             assert fault.code == vb.INVALID and "committed by attempt" in fault.message
         else:
             raise AssertionError("the commit was not refused")
+    restart.reopen(tmp_path, 1)
+    assert not restart.leftovers(tmp_path / "run")
     assert committed(tmp_path / "run")[10] == 2

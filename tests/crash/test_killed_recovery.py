@@ -1,89 +1,156 @@
-"""A start that is itself killed, at every change that it makes: the next one finds all that the first one would have found."""
+"""A start that is itself killed, before every call that it makes to the system: the next one finds all that the first one would
+have found."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import tempfile
-from collections.abc import Callable
+import json
+import shutil
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-import veloc_bindings as vb
+from deepfreeze.core import names
 from deepfreeze.core.lineage import Parent
 from deepfreeze.core.run import Run
 from tests.crash.test_every_operation import SCENARIOS, counted, folder, record, roots
 from tests.support import files, killed, page_cache, restart
+from tests.support.ranks import slots
 
 pytestmark = pytest.mark.crash
 __all__ = ["folder"]
-CHANGES = [(os, name) for name in ("rename", "replace", "unlink", "rmdir", "mkdir", "link")]
-CHANGES += [(vb, "slot_transfer"), (vb, "commit")]
-STATES = 30  # of the dead job, evenly over its operations
 
 
-class Killed(BaseException):
-    """In place of SIGKILL."""
+@pytest.fixture
+def engine(testing_library, tmp_path) -> str:
+    """The path of a testing library that this process never loads: each child has one of its own."""
+    return str(shutil.copy(testing_library, tmp_path / "libdeepfreeze_killing.so"))
 
 
-def killed_at(monkeypatch, number: int, action: Callable[[], None]) -> bool:
-    """Runs ``action`` up to its change of that number, and not further; whether it came that far."""
-    done = 0
+def put(state: dict[str, bytes | None], folder: Path, there: Path, world: int) -> None:
+    """Makes the run and the local tiers below ``there`` as they were below ``folder``."""
+    shutil.rmtree(there, ignore_errors=True)
+    moves = zip(roots(folder, world), roots(there, world), strict=True)
+    page_cache.write_out(state, {str(a): str(b) for a, b in moves})
 
-    def counting(change: Callable) -> Callable:
-        def call(*args, **kwargs):
-            nonlocal done
-            if done == number:
-                raise Killed
-            result = change(*args, **kwargs)
-            done += 1
-            return result
 
-        return call
-
-    with monkeypatch.context() as patch:
-        for owner, name in CHANGES:
-            patch.setattr(owner, name, counting(getattr(owner, name)))
-        try:
-            action()
-        except Killed:
-            return True
-    return False
+def kind(state: dict[str, bytes | None]) -> tuple:
+    """What a start has to recover from: partial directories, their records and manifests, and trash."""
+    partial = [path for path in state if ".partial-" in path]
+    ends = [path.rpartition("/")[2] for path in partial]
+    trash = any("/.trash-" in path for path in state)
+    return (
+        sum(".partial-" in end for end in ends),
+        sum(end.endswith(".record") for end in ends),
+        "manifest.json" in ends,
+        trash,
+    )
 
 
 @pytest.mark.parametrize("name", ["three ranks", "a second attempt at the same steps"])
-def test_a_start_that_is_killed_at_any_change_loses_nothing(
-    folder, testing_library, monkeypatch, record_property, name
-):
+def test_a_start_that_is_killed_before_any_call_loses_nothing(folder, testing_library, engine, record_property, name):
     world, attempts = SCENARIOS[name]
     disk, ops = record(folder, testing_library, world, attempts)
-    points = 0
-    for at, op in enumerate(ops):
+    states = {}  # the last one of each kind: it has the most behind it
+    for op in ops:
         disk.apply(op)
-        if at % max(1, len(ops) // STATES):
-            continue
-        state, number, wanted = disk.killed(), 0, None
-        reached = True
-        while reached:
-            with tempfile.TemporaryDirectory(dir=folder) as place:
-                there = Path(place)
-                moves = {str(a): str(b) for a, b in zip(roots(folder, world), roots(there, world), strict=True)}
-                page_cache.write_out(state, moves)
-                if wanted is None:  # what a start finds that nobody kills
-                    restart.reopen(there, world)
-                    wanted = counted(there / "run")
-                    continue
-                reached = killed_at(monkeypatch, number, lambda there=there: restart.reopen(there, world))
-                restart.reopen(there, world)
-                where = f"{name}, after operation {at}: {op}; the start killed at its change {number}"
-                assert counted(there / "run") == wanted, where
-                left = restart.leftovers(there / "run")
-                assert not left, f"{where}: left behind {left}"
-                number += 1
-                points += reached
-    record_property("points", f"crash sweep of a start, {name}: {points} of {points} kills")
-    assert points > STATES
+        states[kind(disk.killed())] = disk.killed(), op
+    points, there = 0, folder / "there"
+    for what, (state, op) in states.items():
+
+        def anew(state=state):
+            put(state, folder, there, world)
+
+        anew()
+        restart.reopen(there, world)
+        wanted = counted(there / "run")  # what a start finds that nobody kills
+        for call in killed.before_each_call(lambda: restart.reopen(there, world), anew, engine):
+            where = f"{name}, {what}, after {op}; the start killed before {call}"
+            restart.reopen(there, world)
+            assert counted(there / "run") == wanted, where
+            left = restart.leftovers(there / "run")
+            assert not left and not slots(there), f"{where}: left behind {left}, {slots(there)}"
+            points += 1
+    record_property("points", f"crash sweep of a start, {name}: {points} of {points} kills, {len(states)} states")
+    assert len(states) >= 7 and points > 30 * len(states)
+
+
+class Back(restart.Newest):
+    """Values of step 20, with which training goes on whatever is there."""
+
+    def now(self):
+        return 20
+
+
+def found(run: Path) -> dict[int, dict[str, bytes]]:
+    """The files of each checkpoint, in the run or moved aside, by step."""
+    places = {
+        run: names.parse_step_dir,
+        run / names.ABANDONED_DIR: lambda name: names.parse_abandoned_dir(name)[0],
+        run / names.DAMAGED_DIR: lambda name: names.parse_damaged_dir(name)[0],
+    }
+    steps = {}
+    for place, parse in places.items():
+        for path in place.iterdir() if place.exists() else ():
+            if (step := parse(path.name)) is not None:
+                assert step not in steps, f"step {step} is there twice"
+                whole = [file for file in path.iterdir() if file.name != names.MANIFEST_FILE]  # says when, too
+                steps[step] = {file.name: file.read_bytes() for file in whole}
+    return steps
+
+
+def test_a_start_with_everything_to_do_that_is_killed_before_any_call_loses_nothing(
+    folder, testing_library, engine, record_property
+):
+    """A dead job holds the lock, step 10 is damaged, steps 30 and 40 are newer than the values, 40 is whole and not committed, a
+    part of step 50 is there, and trash."""
+    world, attempts = SCENARIOS["three ranks"]
+    disk, ops = record(folder, testing_library, world, [*attempts, [40]])
+    ending = next(at for at, op in enumerate(ops) if op.kind == "R" and op.second.endswith(names.step_dir(40)))
+    for op in ops[:ending]:
+        disk.apply(op)
+    state, there = disk.killed(), folder / "there"
+    run = there / "run"
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    holder = {"host": socket.gethostname(), "pid": dead.pid, "since": files.CREATED}
+
+    def anew():
+        put(state, folder, there, world)
+        for other in (names.step_dir(10), names.partial_dir(50, files.ATTEMPT), names.trash_dir(10, files.ATTEMPT)):
+            shutil.copytree(run / names.step_dir(20), run / other)
+        (run / names.LOCK_FILE).write_text(json.dumps(holder))
+
+    def start():
+        restart.reopen(there, world, values=lambda rank: Back(), resume="off")
+
+    anew()
+    before = found(run)
+    assert list(Run.open(run).invalid()) == [10] and sorted(before) == [10, 20, 30]
+    start()
+    after = found(run)
+    points, met = 0, set()
+    for call in killed.before_each_call(start, anew, engine):
+        kept = found(run)
+        assert before.items() <= kept.items(), call
+        opened = Run.open(run)
+        met.add((len(opened.damaged()), 30 in opened.committed(), 40 in opened.committed()))
+        start()
+        assert found(run) == after and counted(run) == {20: 1}, call
+        assert [step for step, _ in opened.damaged()] == [10] and sorted(after) == [10, 20, 30, 40], call
+        assert not restart.leftovers(run) and not list(there.glob("local-*/*/*")), call
+        points += 1
+    record_property("points", f"crash sweep of a start with everything to do: {points} of {points} kills")
+    assert met == {
+        (0, True, False),  # before step 10 is moved away
+        (1, True, False),  # before step 40 is committed
+        (1, True, True),  # before step 30 is moved away
+        (1, False, True),
+        (1, False, False),  # at the end
+    }
 
 
 def test_a_start_that_is_killed_while_it_writes_the_runs_parent_leaves_the_old_one_or_the_new_one(tmp_path):

@@ -1,16 +1,20 @@
-"""What a job's start does with the directories that a dead one left, and a new job in them; without TensorFlow."""
+"""A job's start in the directories that a dead one left, and a new job in them; without TensorFlow."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import veloc_bindings as vb
+from deepfreeze.core.lineage import Parent
 from deepfreeze.core.run import Run
+from deepfreeze.core.world import OneRank, World
+from deepfreeze.start import Start, Values
 from deepfreeze.thaw import recover
-from tests.support import content
+from tests.support import content, threads
 
 
 def make_run(run: Path) -> None:
@@ -26,17 +30,48 @@ def local_tiers(there: Path, world: int) -> list[Path]:
     return [there / f"local-{rank}" / f"deepfreeze-{os.geteuid()}" / run_id for rank in range(world)]
 
 
-def reopen(there: Path, world: int) -> recover.Finished:
-    """What deepfreeze.attempt does at a job's start, for the run THERE/run."""
-    run = Run.open_for_writing(there / "run")
-    run.clear_trash()
-    places = local_tiers(there, world)
-    plan = recover.plan(run, [("here", slot) for place in places for slot in recover.leftover_slots(place)])
-    recover.transfer(plan, "here", run.path)
-    finished = recover.finish(plan, run)
-    for place in places:
-        recover.clear_slots(place)
-    return finished
+class Newest:
+    """Values that any checkpoint can be read into (``deepfreeze.start.Values``): nothing is looked at but what counts."""
+
+    def read(self, step: int) -> None:
+        """Takes it as it is."""
+
+    def assign(self, step: int) -> None:
+        """Nothing to change."""
+
+    def now(self) -> int:
+        """The beginning."""
+        return 0
+
+    def parent(self) -> Parent | None:
+        """None."""
+        return None
+
+
+def begin(there: Path, world: int, values: Callable[[int], Values] = lambda rank: Newest(), **options) -> list[Start]:
+    """The start of a job of ``world`` ranks in THERE/run, each on a node of its own with the local tier THERE/local-R. Returns
+    every rank's; the caller closes them."""
+
+    def rank(here: World) -> Start:
+        local = there / f"local-{here.rank}"
+        if not local.is_dir():
+            local.mkdir()
+        own = {"local": local, "node": f"node-{here.rank}", **options}
+        return Start.begin(str(there / "run"), values(here.rank), here, **own)
+
+    found = [rank(OneRank())] if world == 1 else threads.run(world, rank)
+    for result in found:
+        if isinstance(result, Exception):
+            raise result
+    return found
+
+
+def reopen(there: Path, world: int, **options) -> recover.Finished:
+    """``begin``, and the end of that job before it does anything more."""
+    starts = begin(there, world, **options)
+    for start in starts:
+        start.close()
+    return starts[0].finished
 
 
 def phase(run: Path) -> str:

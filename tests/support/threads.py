@@ -1,10 +1,43 @@
-"""A world whose ranks are threads of one process."""
+"""A world whose ranks are threads of one process. They take turns: each runs until it gathers, then the next one does, so that
+a program does the same things in the same order whenever it runs."""
 
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
+
+LIMIT = 120  # seconds; no test comes near it unless something hangs
+
+
+class _Turns:
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._go = [threading.Semaphore(0) for _ in range(size)]
+        self._boards: dict[int, dict[int, Any]] = defaultdict(dict)  # by the number of the gathering
+        self._ended: set[int] = set()
+
+    def wait(self, rank: int) -> None:
+        assert self._go[rank].acquire(timeout=LIMIT), f"rank {rank} waited too long for its turn"
+
+    def pass_on(self, rank: int) -> None:
+        for following in range(rank + 1, rank + self.size + 1):
+            if following % self.size not in self._ended:
+                self._go[following % self.size].release()
+                return
+
+    def gather(self, rank: int, number: int, value: Any) -> list[Any]:
+        board = self._boards[number]
+        board[rank] = value
+        self.pass_on(rank)
+        self.wait(rank)
+        assert len(board) == self.size, f"ranks {sorted(board)} gathered, and the others ended"
+        return [board[other] for other in range(self.size)]
+
+    def end(self, rank: int) -> None:
+        self._ended.add(rank)
+        self.pass_on(rank)
 
 
 class Threads:
@@ -12,16 +45,13 @@ class Threads:
 
     in_graph = False
 
-    def __init__(self, rank: int, size: int, board: dict[int, Any], barrier: threading.Barrier) -> None:
-        self.rank, self.size, self._board, self._barrier = rank, size, board, barrier
+    def __init__(self, rank: int, turns: _Turns) -> None:
+        self.rank, self.size, self._turns, self._gathered = rank, turns.size, turns, 0
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value."""
-        self._board[self.rank] = value
-        self._barrier.wait(10)
-        everything = [self._board[rank] for rank in range(self.size)]
-        self._barrier.wait(10)
-        return everything
+        self._gathered += 1
+        return self._turns.gather(self.rank, self._gathered, value)
 
     def broadcast(self, value: Any) -> Any:
         """Rank 0's value."""
@@ -30,18 +60,21 @@ class Threads:
 
 def run(size: int, action: Callable[[Threads], Any]) -> list[Any]:
     """What each rank returned, or raised, by rank."""
-    board: dict[int, Any] = {}
-    barrier, results = threading.Barrier(size), {}
+    turns, results = _Turns(size), {}
 
     def rank(number: int) -> None:
         try:
-            results[number] = action(Threads(number, size, board, barrier))
+            turns.wait(number)
+            results[number] = action(Threads(number, turns))
         except Exception as error:
             results[number] = error
+        finally:
+            turns.end(number)
 
     threads = [threading.Thread(target=rank, args=(number,)) for number in range(size)]
     for thread in threads:
         thread.start()
+    turns.pass_on(size - 1)
     for thread in threads:
-        thread.join(20)
+        thread.join(LIMIT)
     return [results[number] for number in range(size)]

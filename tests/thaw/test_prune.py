@@ -168,7 +168,7 @@ def test_one_that_is_killed_at_any_change_leaves_whole_checkpoints_and_the_next_
             prune(run, 1, damaged=True, abandoned=True)
             assert [steps(run), *(os.listdir(place) for place in places[1:])] == [[25], [], []], call
         else:
-            restart.reopen(tmp_path, 0)
+            restart.reopen(tmp_path, 1)
             assert steps(run) == left, f"{call}: a start deletes nothing but what was on its way out"
         assert not restart.leftovers(run), call
     # It was caught in each of the four deletions and before each.

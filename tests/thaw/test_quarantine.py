@@ -7,7 +7,6 @@ import os
 import random
 import re
 import shutil
-import threading
 
 import keras
 import numpy as np
@@ -15,16 +14,15 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
-from deepfreeze import attempt
 from deepfreeze.core import durable
 from deepfreeze.core.errors import CorruptError, LockedError, NotFoundError, WorldError
-from deepfreeze.core.extras import Extras
 from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
+from deepfreeze.start import Start
 from deepfreeze.thaw.fallback import Fallback
 from deepfreeze.thaw.prune import prune
 from deepfreeze.thaw.verify import verify
-from tests.support import files, h5, jobs
+from tests.support import files, h5, jobs, restart, threads
 from tests.support.seed import SEED
 
 RECORD, MANIFEST, MODEL = "rank-00000.record", "manifest.json", files.MODEL_FILE
@@ -418,68 +416,44 @@ def test_a_good_checkpoint_that_took_the_damaged_ones_place_meanwhile_is_not_mov
 # Several ranks
 
 
-class Threads:
-    """Ranks as threads."""
-
-    def __init__(self, size):
-        self.size, self._values, self._barrier = size, [None] * size, threading.Barrier(size, timeout=60)
-
-    def rank(self, rank):
-        return type("Rank", (), {"rank": rank, "size": self.size, "gather": lambda _, v: self._gather(rank, v)})()
-
-    def _gather(self, rank, value):
-        self._values[rank] = value
-        self._barrier.wait()
-        values = list(self._values)
-        self._barrier.wait()
-        return values
-
-
-def start(run, monkeypatch, broken, resume="auto"):
-    """What two ranks resume from, and what each one's model was given; rank 1 alone finds the ``broken`` steps damaged."""
+def start(run, broken, resume="auto"):
+    """What two ranks resume from, by rank, and what each one was given; rank 1 alone finds the ``broken`` steps damaged."""
     given = {0: [], 1: []}
-    outcome = {}
 
-    def prepare(model, path, step, rank, world_size):
-        if rank == 1 and step in broken:
-            raise CorruptError(where=folder(run, step) / "rank-00001.record", expected="a", found="b", todo="c")
-        info = deepfreeze.checkpoints(path)[-1]
-        return type("Ready", (), {"assign": lambda _: given[rank].append(step) or info})()
+    class Some(restart.Newest):
+        def __init__(self, rank):
+            self.rank = rank
 
-    monkeypatch.setattr(attempt, "prepare", prepare)
-    world = Threads(2)
+        def read(self, step):
+            if self.rank == 1 and step in broken:
+                raise CorruptError(where=folder(run, step) / "rank-00001.record", expected="a", found="b", todo="c")
 
-    def resumed(rank):
-        try:
-            outcome[rank] = attempt._resume(
-                None, None, Extras(None, None), Fallback(str(run)), resume, world.rank(rank)
-            )
-        except Exception as error:
-            outcome[rank] = error
+        def assign(self, step):
+            given[self.rank].append(step)
 
-    threads = [threading.Thread(target=resumed, args=(rank,)) for rank in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outcome, given
+    def rank(world):
+        begun = Start.begin(str(run), Some(world.rank), world, resume, local=None)
+        begun.close()
+        return begun.resumed
+
+    return threads.run(2, rank), given
 
 
-def test_damage_that_one_rank_alone_finds_makes_all_ranks_fall_back_together(run, monkeypatch, caplog):
-    outcome, given = start(run, monkeypatch, broken=(6, 4))
-    assert outcome == {0: 2, 1: 2}
+def test_damage_that_one_rank_alone_finds_makes_all_ranks_fall_back_together(run, caplog):
+    outcome, given = start(run, broken=(6, 4))
+    assert outcome == [2, 2]
     assert given == {0: [2], 1: [2]}, "no rank was given a checkpoint that another could not read"
     assert len(moved(run)) == 2 and "step 6 is damaged (found by rank 1)" in caplog.text
 
 
-def test_with_nothing_left_that_all_ranks_can_read_no_ranks_model_is_changed(run, monkeypatch):
-    outcome, given = start(run, monkeypatch, broken=(6, 4, 2))
-    assert outcome == {0: None, 1: None} and given == {0: [], 1: []}
+def test_with_nothing_left_that_all_ranks_can_read_no_ranks_model_is_changed(run):
+    outcome, given = start(run, broken=(6, 4, 2))
+    assert outcome == [None, None] and given == {0: [], 1: []}
     assert len(moved(run)) == 3
 
 
-def test_with_resume_required_every_rank_hears_that_nothing_is_left(run, monkeypatch):
-    outcome, _ = start(run, monkeypatch, broken=(6, 4, 2), resume="required")
+def test_with_resume_required_every_rank_hears_that_nothing_is_left(run):
+    outcome, _ = start(run, broken=(6, 4, 2), resume="required")
     assert isinstance(outcome[0], NotFoundError) and isinstance(outcome[1], WorldError)
     assert "step 4 is damaged (found by rank 1)" in str(outcome[1])
 
