@@ -1,0 +1,94 @@
+// An Env that behaves as a client of a network file system does (Linux NFS): one for each rank, over one directory of
+// the server's. For tests only.
+//
+//   bytes   Writes stay in the client's page cache until a sync or a close. A part of a page that is written through a
+//           descriptor that may also read makes the client read the page first and write all of it back: over what
+//           another client has written there meanwhile. A descriptor that may only write sends ranges of bytes. Direct
+//           writes go to the server at once.
+//   names   That a name is not there, and which directory a name stands for, is remembered for kRemembersSeconds of
+//           this client's clock, unless the directory around it is opened anew (List, SyncDir) or this client changes
+//           the name itself. A remembered directory is the same one under any name; removed by another client it
+//           answers ESTALE, and so does a file.
+//   replies With LoseReplies the first reply to each change of a name is lost: the client asks again, and the answer is
+//           the second one's.
+//
+// Paths outside of the root are the machine's own, as a local tier's are.
+#ifndef DEEPFREEZE_TESTING_NFS_ENV_H_
+#define DEEPFREEZE_TESTING_NFS_ENV_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+
+namespace deepfreeze {
+
+class NfsInode;
+
+class NfsEnv final : public Env {
+ public:
+  static constexpr uint64_t kRemembersSeconds = 60;
+
+  // base, which outlives this, is the server's file system; root an existing directory of it. base may be an Env that
+  // fails or records calls, over the machine's own files.
+  NfsEnv(Env* base, std::string root);
+  ~NfsEnv() override;
+
+  // Sets this client's clock forth.
+  void Advance(uint64_t seconds);
+  void LoseReplies(bool lose);
+
+  Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override;
+  Status Stat(const std::string& path, FileInfo* info) override;
+  Status List(const std::string& path, std::vector<std::string>* names, bool* exists) override;
+  Status Rename(const std::string& from, const std::string& to) override;
+  Status MakeDir(const std::string& path, uint32_t mode) override;
+  Status Unlink(const std::string& path) override;
+  Status RemoveDir(const std::string& path) override;
+  Status SyncDir(const std::string& path) override;
+  bool InMemory(const std::string& path) override { return !Mounted(path) && base_->InMemory(path); }
+  char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
+  void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
+  uint64_t NowMicros() override;
+  int64_t WallSeconds() override { return base_->WallSeconds(); }
+  void SleepMillis(uint64_t ms) override { base_->SleepMillis(ms); }
+  uint32_t UserId() override { return base_->UserId(); }
+  int64_t ProcessId() override { return base_->ProcessId(); }
+
+ private:
+  // What the client remembers of a name: a directory, or that there is nothing.
+  struct Entry {
+    int directory = -1;  // descriptor without access; -1: the name is not there
+    uint64_t since_us = 0;
+  };
+
+  bool Mounted(const std::string& path) const;
+  uint64_t NowLocked() { return base_->NowMicros() + advanced_us_; }
+  // The remembered entry of a name; null if there is none, or it is too old.
+  const Entry* RecallLocked(const std::string& path);
+  void ForgetLocked(const std::string& path);              // the name, and what is below it
+  void ForgetNamesInLocked(const std::string& directory);  // its own names: it is opened anew
+  void RememberAbsentLocked(const std::string& path);
+  // Where the server has a directory, or a file in one, that the client calls so.
+  Status FindDirectoryLocked(const std::string& path, std::string* real);
+  Status FindLocked(const std::string& path, std::string* real);
+  // Calls change with the server's path once, or twice where replies are lost.
+  Status ChangeLocked(const std::string& path, const std::function<Status(const std::string& real)>& change);
+  Status OpenDirectoryLocked(const std::string& path, std::string* real);
+
+  Env* const base_;
+  const std::string root_;
+  std::mutex mutex_;
+  uint64_t advanced_us_ = 0;
+  bool lose_replies_ = false;
+  std::map<std::string, Entry> entries_;                                     // by the client's name
+  std::map<std::pair<uint64_t, uint64_t>, std::weak_ptr<NfsInode>> inodes_;  // by device and number
+};
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_TESTING_NFS_ENV_H_
