@@ -50,12 +50,12 @@ class File {
 
 enum class OpenMode {
   kRead,      // must exist
-  kUpdate,    // made if missing, kept as it is otherwise
-  kTruncate,  // made if missing, emptied otherwise
+  kUpdate,    // to be written only; made if missing, kept as it is otherwise
+  kTruncate,  // to be written only; made if missing, emptied otherwise
   kDirect,    // as kUpdate, past the page cache: offsets, sizes and memory are multiples of kDirectUnit. An error where
               // the file system can't.
-  kPrivate,   // as kUpdate, for this user's eyes alone (0600). An error if it is anything but a file of the user's that
-              // has this one name: where others may write, it could be made a name of something else.
+  kPrivate,   // as kUpdate, to be read too, for this user's eyes alone (0600). An error if it is anything but a file of
+             // the user's that has this one name: where others may write, it could be made a name of something else.
 };
 
 constexpr uint64_t kDirectUnit = 4096;

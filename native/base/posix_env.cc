@@ -187,9 +187,11 @@ class PosixEnv final : public Env {
     // Not to wait: a FIFO that somebody put in a file's place would keep whoever opens it for ever.
     int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     if (mode == OpenMode::kRead) flags |= O_RDONLY;
-    if (mode == OpenMode::kUpdate) flags |= O_RDWR | O_CREAT;
-    if (mode == OpenMode::kTruncate) flags |= O_RDWR | O_CREAT | O_TRUNC;
-    if (mode == OpenMode::kDirect) flags |= O_RDWR | O_CREAT | O_DIRECT;
+    // Not to be read: of a descriptor that may read, a client of a network file system writes whole pages back, which
+    // it has read before, over what another one has written there. Of this one it sends the bytes that are written.
+    if (mode == OpenMode::kUpdate) flags |= O_WRONLY | O_CREAT;
+    if (mode == OpenMode::kTruncate) flags |= O_WRONLY | O_CREAT | O_TRUNC;
+    if (mode == OpenMode::kDirect) flags |= O_WRONLY | O_CREAT | O_DIRECT;
     const bool is_private = mode == OpenMode::kPrivate;
     if (is_private) flags |= O_RDWR | O_CREAT;
     const auto open = [&] { return ::open(path.c_str(), flags, is_private ? kPrivateMode : kFileMode); };

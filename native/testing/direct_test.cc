@@ -42,6 +42,7 @@ int main() {
   for (std::thread& writer : writers) writer.join();
   CHECK(refused.load() == 2 * kWriters);
   char text[2 * kWriters];
+  CHECK_OK(Env::Posix()->Open(directory.path() + "/file", OpenMode::kRead, &file));
   CHECK_OK(ReadFull(file.get(), 0, text, sizeof(text)));
   CHECK_EQ(std::string(text, sizeof(text)), "abab");
 }

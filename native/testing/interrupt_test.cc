@@ -71,7 +71,7 @@ int main() {
   std::unique_ptr<File> file;
   Env* env = Env::Posix();
   const std::string path = directory.path() + "/file";
-  CHECK_OK(env->Open(path, OpenMode::kUpdate, &file));
+  CHECK_OK(env->Open(path, OpenMode::kPrivate, &file));
   CHECK_OK(file->Truncate(100));
   CHECK_OK(file->Allocate(100));
   CHECK_OK(WriteFull(file.get(), 10, "text", 4));

@@ -51,6 +51,20 @@ void APartOfAPageThatMayBeReadIsWrittenBackWithAllOfThePage() {
   CHECK_EQ(clients.OnServer("file"), mine + std::string(kPage - 100, '.') + std::string(kPage, 'y'));
 }
 
+void ADescriptorThatMayOnlyWriteSendsRangesOfBytes() {
+  Clients clients;
+  clients.MakeOnServer("file", std::string(kPage, '.'));
+  std::unique_ptr<File> one;
+  std::unique_ptr<File> other;
+  CHECK_OK(clients.first.Open(clients.Path("file"), OpenMode::kUpdate, &one));
+  CHECK_OK(clients.second.Open(clients.Path("file"), OpenMode::kUpdate, &other));
+  CHECK_OK(WriteFull(one.get(), 10, "one", 3));
+  CHECK_OK(WriteFull(other.get(), 20, "other", 5));
+  CHECK_OK(other->DataSync());
+  CHECK_OK(one->DataSync());
+  CHECK_EQ(clients.OnServer("file").substr(0, 26), "..........one.......other.");
+}
+
 void APageThatIsWrittenWholeIsNotReadAndADirectWriteGoesToTheServer() {
   Clients clients;
   std::unique_ptr<File> file;
@@ -139,6 +153,7 @@ void WhereRepliesAreLostARepeatedRenameFindsNothing() {
 
 int main() {
   deepfreeze::APartOfAPageThatMayBeReadIsWrittenBackWithAllOfThePage();
+  deepfreeze::ADescriptorThatMayOnlyWriteSendsRangesOfBytes();
   deepfreeze::APageThatIsWrittenWholeIsNotReadAndADirectWriteGoesToTheServer();
   deepfreeze::ThatANameIsNotThereIsRememberedForAMinute();
   deepfreeze::ADirectoryIsTheSameOneUnderAnotherNameAndStaleOnceItIsRemoved();
