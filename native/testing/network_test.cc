@@ -1,6 +1,8 @@
 // Ranks on a network file system, each a client of its own (testing/nfs_env.h).
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "deepfreeze/deepfreeze.h"
@@ -16,6 +18,8 @@ namespace {
 
 constexpr uint64_t kLong = 60000;
 constexpr uint64_t kPage = 4096;
+// A bound on a commit that ends before a client forgets that a name was not there.
+constexpr uint64_t kBeforeNamesExpire = NfsEnv::kRemembersSeconds * 1000 / 3;
 
 std::string Model(const std::string& directory) {
   std::string bytes;
@@ -44,7 +48,90 @@ void TwoRanksThatWritePartsOfOnePageLoseNothing() {
   CHECK_EQ(Model(PartialPath(run.path(), 0, Id{})), data);
 }
 
+// Ranks of one attempt, each a client with faults of its own.
+class Ranks {
+ public:
+  Ranks(const std::string& run, const std::vector<std::string>& plans, uint64_t timeout_ms = kLong, uint8_t attempt = 0)
+      : run_(run), data_(kPage * plans.size(), static_cast<char>('a' + attempt)) {
+    for (size_t rank = 0; rank < plans.size(); ++rank) {
+      std::vector<Fault> faults;
+      CHECK_OK(ParseFaults(plans[rank], &faults));
+      clients_.push_back(std::make_unique<NfsEnv>(Env::Posix(), run));
+      envs_.push_back(std::make_unique<FaultEnv>(clients_.back().get(), faults, ""));
+      Options options;
+      options.identity.rank = static_cast<uint32_t>(rank);
+      options.identity.world = static_cast<uint32_t>(plans.size());
+      options.identity.file_size = data_.size();
+      options.identity.attempt[0] = attempt;
+      options.in_flight = 2;
+      options.commit_timeout_ms = timeout_ms;
+      options.run_dir = run;
+      engines_.push_back(std::make_unique<Engine>(options, envs_.back().get()));
+    }
+  }
+
+  NfsEnv* client(size_t rank) { return clients_[rank].get(); }
+
+  void Submit(size_t rank, int64_t step) {
+    CHECK_OK(engines_[rank]->Submit(step, {{data_.data() + rank * kPage, kPage, rank * kPage}}, "", kLong));
+  }
+
+  Status End(size_t rank, int64_t step, int level = DF_EXTERNAL) { return engines_[rank]->Wait(step, level, kLong); }
+
+  void AllCommit(int64_t step) {
+    for (size_t rank = 0; rank < engines_.size(); ++rank) Submit(rank, step);
+    for (size_t rank = 0; rank < engines_.size(); ++rank) CHECK_OK(End(rank, step));
+    for (auto& engine : engines_) CHECK_OK(engine->Drain(kLong));
+    CHECK_EQ(Model(Join(run_, StepName(step))), data_);
+  }
+
+ private:
+  const std::string run_;
+  const std::string data_;
+  std::vector<std::unique_ptr<NfsEnv>> clients_;
+  std::vector<std::unique_ptr<FaultEnv>> envs_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+};
+
+void ARankThatLookedTooEarlyLearnsOfTheCommitAtItsNextLook() {
+  TemporaryDir run;
+  Ranks ranks(run.path(), {"", ""}, kBeforeNamesExpire);
+  ranks.Submit(1, 1);
+  CHECK_OK(ranks.End(1, 1, DF_LOCAL));  // its record is published: it looks for the commit from now on
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ranks.Submit(0, 1);
+  CHECK_OK(ranks.End(0, 1));
+  CHECK_OK(ranks.End(1, 1));
+}
+
+void RenamesWhoseRepliesAreLostCostNothing() {
+  TemporaryDir run;
+  for (const uint8_t attempt : {0, 1}) {
+    Ranks ranks(run.path(), {"", ""}, kLong, attempt);
+    for (const size_t rank : {0, 1}) ranks.client(rank)->LoseReplies(true);
+    for (int64_t step = 1; step <= 3; ++step) ranks.AllCommit(step);
+  }
+}
+
+// Rank 0 commits both steps, and removes the first, before rank 1 syncs the directory that had its record.
+void ADirectoryThatWasRenamedAndRemovedMeanwhileFailsNoStep() {
+  TemporaryDir run;
+  Ranks ranks(run.path(), {"", "delay=300:fsync_dir:" + StepName(1) + ".partial:1"});
+  ranks.Submit(1, 1);
+  ranks.Submit(0, 1);
+  CHECK_OK(ranks.End(0, 1));
+  CHECK_OK(RemoveTree(ranks.client(0), Join(run.path(), StepName(1))));
+  for (const size_t rank : {0, 1}) ranks.Submit(rank, 2);
+  for (const size_t rank : {0, 1}) CHECK_OK(ranks.End(rank, 2));
+  CHECK_OK(ranks.End(1, 1));
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
-int main() { deepfreeze::TwoRanksThatWritePartsOfOnePageLoseNothing(); }
+int main() {
+  deepfreeze::TwoRanksThatWritePartsOfOnePageLoseNothing();
+  deepfreeze::ADirectoryThatWasRenamedAndRemovedMeanwhileFailsNoStep();
+  deepfreeze::ARankThatLookedTooEarlyLearnsOfTheCommitAtItsNextLook();
+  deepfreeze::RenamesWhoseRepliesAreLostCostNothing();
+}
