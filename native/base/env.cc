@@ -1,6 +1,11 @@
 #include "base/env.h"
 
 namespace deepfreeze {
+namespace {
+
+std::string Parent(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+}  // namespace
 
 Status ReadFull(File* file, uint64_t offset, void* data, size_t n) {
   char* to = static_cast<char*>(data);
@@ -67,6 +72,7 @@ Status ReplaceFile(Env* env, const std::string& path, const std::string& content
   may_be_there = true;
   const Status renamed = env->Rename(temporary, path);
   if (renamed.ok()) return {};
+  env->Refresh(Parent(path));
   FileInfo left;
   if (!env->Stat(temporary, &left).ok()) return renamed;
   if (left.exists) {
@@ -80,6 +86,7 @@ Status ReplaceFile(Env* env, const std::string& path, const std::string& content
 Status Move(Env* env, const std::string& from, const std::string& to) {
   const Status renamed = env->Rename(from, to);
   if (renamed.ok()) return {};
+  env->Refresh(Parent(to));
   FileInfo before;
   FileInfo after;
   const bool moved = env->Stat(from, &before).ok() && !before.exists && env->Stat(to, &after).ok() && after.exists;

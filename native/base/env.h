@@ -55,7 +55,7 @@ enum class OpenMode {
   kDirect,    // as kUpdate, past the page cache: offsets, sizes and memory are multiples of kDirectUnit. An error where
               // the file system can't.
   kPrivate,   // as kUpdate, to be read too, for this user's eyes alone (0600). An error if it is anything but a file of
-             // the user's that has this one name: where others may write, it could be made a name of something else.
+              // the user's that has this one name: where others may write, it could be made a name of something else.
 };
 
 constexpr uint64_t kDirectUnit = 4096;
@@ -87,6 +87,10 @@ class Env {
   virtual Status Unlink(const std::string& path) = 0;
   virtual Status RemoveDir(const std::string& path) = 0;
   virtual Status SyncDir(const std::string& path) = 0;
+  // Opens the directory anew, and asks for its attributes, so that names looked up in it from now on are asked of the
+  // file system: a client of a network file system remembers for a minute that a name was not there, and what a name
+  // stood for. A hint; what is wrong with the directory shows in the look that follows.
+  virtual void Refresh(const std::string& directory) = 0;
   // Whether files there are memory (tmpfs), so that Map works.
   virtual bool InMemory(const std::string& path) = 0;
 
@@ -118,7 +122,8 @@ Status CheckProcess(Env* env, int64_t process, const std::string& call, const st
 // repeats the request and answers ENOENT. So after one this looks. *perhaps, if not null: whether path may hold the
 // contents now; after an error it is true where that could not be seen.
 Status ReplaceFile(Env* env, const std::string& path, const std::string& contents, bool sync, bool* perhaps = nullptr);
-// Renames a file or directory whose names are this caller's alone: to is free. Looks after an error, as ReplaceFile.
+// Renames a file or directory within its parent; both names are this caller's alone, and to is free. Looks after an
+// error, as ReplaceFile.
 Status Move(Env* env, const std::string& from, const std::string& to);
 
 }  // namespace deepfreeze

@@ -267,6 +267,14 @@ class PosixEnv final : public Env {
     return status;
   }
 
+  void Refresh(const std::string& directory) override {
+    const int fd = Retry([&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+    if (fd < 0) return;
+    struct stat info;
+    (void)::fstat(fd, &info);
+    ::close(fd);
+  }
+
   bool InMemory([[maybe_unused]] const std::string& path) override {
 #ifdef __linux__
     constexpr long kTmpfs = 0x01021994;

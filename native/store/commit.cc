@@ -166,6 +166,7 @@ Status GiveFinalName(Env* env, const CommitRequest& request, CommitOutcome* outc
 
 Status ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest, bool* counts) {
   const std::string path = Join(Join(run_dir, StepName(step)), kManifestName);
+  env->Refresh(run_dir);  // an earlier look may be remembered
   std::string bytes;
   const Status status = ReadSmallFile(env, path, kMaxManifest, &bytes);
   *counts = status.ok() && DecodeManifest(bytes, path, manifest).ok() && manifest->identity.step == step;

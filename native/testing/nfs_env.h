@@ -6,9 +6,9 @@
 //           another client has written there meanwhile. A descriptor that may only write sends ranges of bytes. Direct
 //           writes go to the server at once.
 //   names   That a name is not there, and which directory a name stands for, is remembered for kRemembersSeconds of
-//           this client's clock, unless the directory around it is opened anew (List, SyncDir) or this client changes
-//           the name itself. A remembered directory is the same one under any name; removed by another client it
-//           answers ESTALE, and so does a file.
+//           this client's clock, unless the directory around it is opened anew (Refresh, List, SyncDir) or this client
+//           changes the name itself. A remembered directory is the same one under any name; removed by another client
+//           it answers ESTALE, and so does a file.
 //   replies With LoseReplies the first reply to each change of a name is lost: the client asks again, and the answer is
 //           the second one's.
 //
@@ -50,6 +50,7 @@ class NfsEnv final : public Env {
   Status Unlink(const std::string& path) override;
   Status RemoveDir(const std::string& path) override;
   Status SyncDir(const std::string& path) override;
+  void Refresh(const std::string& directory) override;
   bool InMemory(const std::string& path) override { return !Mounted(path) && base_->InMemory(path); }
   char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }

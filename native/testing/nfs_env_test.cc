@@ -98,9 +98,7 @@ void ThatANameIsNotThereIsRememberedForAMinute() {
     if (waits) {
       clients.first.Advance(NfsEnv::kRemembersSeconds);
     } else {
-      std::vector<std::string> names;
-      bool exists = false;
-      CHECK_OK(clients.first.List(clients.server.path(), &names, &exists));
+      clients.first.Refresh(clients.server.path());
     }
     CHECK_EQ(OpenError(&clients.first, clients.Path("name")), 0);
   }
