@@ -16,6 +16,7 @@ import numpy as np
 from deepfreeze.core import state_tree
 from deepfreeze.core.errors import CorruptError, EngineError, OptionError
 from deepfreeze.core.fields import DAMAGED
+from deepfreeze.core.record import MAX_RECORD
 from deepfreeze.core.tensors import PER_RANK, TensorSpec
 
 NAME = "deepfreeze/extra"
@@ -24,6 +25,8 @@ PATH = "extra/0"
 _SEED = "tensorflow_seed"
 # Room to grow into: a record's private part has one size for all checkpoints of an attempt.
 _SPARE = 1 << 16
+# What a record has room for, besides the list of what this rank wrote, seeds and checksums.
+_MOST = MAX_RECORD // 4 * 3
 
 
 class Extras:
@@ -44,8 +47,16 @@ class Extras:
         return bool(self._objects) or self._rng
 
     def nbytes(self) -> int:
-        """Bytes to keep for them from now on: what they take at present, twice, and some."""
-        return -(-(2 * len(self._encoded()) + _SPARE) // 4096) * 4096
+        """Bytes to keep for them from now on: what they take at present, twice, and some. ``OptionError`` if that can't be."""
+        now = len(self._encoded())
+        if now > _MOST:
+            raise OptionError(
+                where="extra=",
+                expected=f"states of at most {_MOST} bytes, for they are kept in the rank's record",
+                found=f"{now} bytes",
+                todo="save what is large in a file of its own, and the file's name in the state",
+            )
+        return min(-(-(2 * now + _SPARE) // 4096) * 4096, _MOST)
 
     def spec(self, capacity: int) -> TensorSpec:
         """As a tensor of bytes; ``capacity`` is the greatest of all ranks' ``nbytes``."""

@@ -86,7 +86,11 @@ Status CheckOptions(const df_options* o) {
   if (o->chunk_bytes < 4096 || o->chunk_bytes % 4096 != 0) {
     return Invalid("options: chunk_bytes must be a multiple of 4096, not " + std::to_string(o->chunk_bytes));
   }
-  if (o->file_size == 0) return Invalid("options: file_size must be above 0");
+  if (o->file_size == 0 || o->file_size > deepfreeze::kMaxFileSize) {
+    return Status::FourPart(Code::kInvalid, "options.file_size",
+                            "1 to " + std::to_string(deepfreeze::kMaxFileSize) + " bytes", std::to_string(o->file_size),
+                            "Correct file_size");
+  }
   if (o->run_dir == nullptr || *o->run_dir == '\0') return Invalid("options: run_dir is missing");
   if (o->local_dir != nullptr && *o->local_dir == '\0') return Invalid("options: local_dir is empty");
   for (const char* directory : {o->run_dir, o->local_dir}) {
@@ -285,8 +289,7 @@ int df_area_group(uint64_t area, uint64_t group, const df_piece* pieces, size_t 
     return WithArea("group", area, [&](deepfreeze::CaptureArea* found) {
       std::vector<deepfreeze::CaptureArea::Piece> copy(n);
       for (size_t i = 0; i < n; ++i) copy[i] = {pieces[i].source, pieces[i].start, pieces[i].nbytes, pieces[i].place};
-      found->SetGroup(group, std::move(copy));
-      return Status();
+      return found->SetGroup(group, std::move(copy));
     });
   });
 }

@@ -22,9 +22,14 @@ Status CaptureMemory::Plan(const std::vector<Region>& regions, uint64_t private_
   size_t first = 0;  // extent of each region
   for (const Region& region : regions) {
     plan->places.push_back(region.size == 0 ? layout.data_offset : layout.places[first]);
-    first += (region.size + context_.options.chunk_bytes - 1) / context_.options.chunk_bytes;
+    first += CountExtents(region.size, context_.options.chunk_bytes);
   }
   plan->side = (layout.file_size() + kDirectUnit - 1) / kDirectUnit * kDirectUnit;
+  if (plan->side > kMaxFileSize || side_size > kMaxFileSize - plan->side) {
+    return Status::FourPart(Code::kInvalid, "plan", "a memory of at most " + std::to_string(kMaxFileSize) + " bytes",
+                            std::to_string(plan->side) + " bytes and side bytes of " + std::to_string(side_size),
+                            "Correct the sizes");
+  }
   plan->size = plan->side + side_size;
   size_ = plan->size;
   pages_.resize(context_.options.in_flight);

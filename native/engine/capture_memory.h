@@ -35,6 +35,9 @@ class CaptureMemory {
   // The buffer for the next capture, the same one until it is submitted. Waits while all are in use.
   Status Reserve(uint64_t timeout_ms, char** base);
 
+  // Of each buffer, once there is a plan.
+  uint64_t size() const { return size_; }
+
   // Whether captures go straight into slots.
   bool UsesSlots() const;
 

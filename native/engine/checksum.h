@@ -11,6 +11,11 @@ namespace deepfreeze {
 // Small enough to stay in a core's second-level cache between the checksum and the copy.
 constexpr size_t kBlockBytes = size_t{256} << 10;
 
+// How many extents a region is cut into.
+inline uint64_t CountExtents(uint64_t size, uint64_t chunk_bytes) {
+  return size / chunk_bytes + (size % chunk_bytes == 0 ? 0 : 1);
+}
+
 // Fills job->extents (without checksums), job->sources and job->runs; does nothing the second time. A run is one
 // extent, or small ones that follow each other in the file, at most chunk_bytes together.
 void CutExtents(Job* job, uint64_t chunk_bytes);

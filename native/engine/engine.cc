@@ -122,6 +122,29 @@ Status CheckRegions(const std::vector<Region>& regions, uint64_t file_size, cons
   return {};
 }
 
+// That a record can hold this rank's part. What is not refused here would be written in full, published, and then read
+// by nobody. The bound of a record is one of the extents' count too, which has 32 bits in it.
+Status CheckRecord(const Options& options, const std::vector<Region>& regions, uint64_t private_size,
+                   const std::string& where) {
+  uint64_t extents = 0;
+  for (const Region& region : regions) extents += CountExtents(region.size, options.chunk_bytes);
+  uint64_t size = 0;
+  if (!RecordSize(extents, private_size, &size)) {
+    return Status::FourPart(
+        Code::kInvalid, where,
+        "extents and private bytes of a rank that fit into a record of " + std::to_string(kMaxRecordSize) + " bytes",
+        std::to_string(extents) + " extents and " + std::to_string(private_size) + " private bytes",
+        "Keep less in the private bytes, or raise chunk_bytes");
+  }
+  const uint64_t checksums = uint64_t{options.identity.hashes} * 4;
+  if (private_size < checksums) {
+    return Status::FourPart(Code::kInvalid, where,
+                            std::to_string(checksums) + " private bytes or more, for the checksums at their end",
+                            std::to_string(private_size), "Correct the private bytes, or hashes");
+  }
+  return {};
+}
+
 bool SameRegions(const std::vector<Region>& left, const std::vector<Region>& right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](const Region& a, const Region& b) {
     return a.file_offset == b.file_offset && a.size == b.size;
@@ -133,6 +156,7 @@ bool SameRegions(const std::vector<Region>& left, const std::vector<Region>& rig
 Status Engine::Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size, CapturePlan* plan) {
   uint64_t nbytes = 0;
   DF_RETURN_IF_ERROR(CheckRegions(regions, options_.identity.file_size, "plan", &nbytes));
+  DF_RETURN_IF_ERROR(CheckRecord(options_, regions, private_size, "plan"));
   DF_RETURN_IF_ERROR(capture_memory_->Plan(regions, private_size, side_size, plan));
   planned_ = regions;
   planned_private_ = private_size;
@@ -145,6 +169,7 @@ Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string pri
   if (step < 0) return Status(Code::kInvalid, where + ": steps are 0 or more");
   uint64_t nbytes = 0;
   DF_RETURN_IF_ERROR(CheckRegions(regions, options_.identity.file_size, where, &nbytes));
+  DF_RETURN_IF_ERROR(CheckRecord(options_, regions, private_data.size(), where));
   bool captured = false;
   for (const Region& region : regions) {
     if (region.data == nullptr && region.size > 0) {

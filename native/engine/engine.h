@@ -39,6 +39,8 @@ class Engine {
   Status Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size, CapturePlan* plan);
   // Memory for the next capture; a Submit of regions in it takes it. Bounded wait while all of it is in use.
   Status Reserve(uint64_t timeout_ms, char** base) { return capture_memory_->Reserve(timeout_ms, base); }
+  // How large that memory is, as planned.
+  uint64_t CaptureSize() const { return capture_memory_->size(); }
   // How many more captures there would be memory for now, what is reserved not counted.
   uint32_t Room() const { return table_.Room(capture_memory_->UsesSlots()); }
   Status Wait(int64_t step, int level, uint64_t timeout_ms) { return table_.Wait(step, level, timeout_ms); }

@@ -35,6 +35,22 @@ Registry* TheRegistry(Env* env = nullptr) {
   return registry;
 }
 
+Status CheckPlace(size_t group, const CaptureArea::Piece& piece, uint64_t size) {
+  if (piece.size <= size && piece.place <= size - piece.size) return {};
+  return Status::FourPart(Code::kInvalid, "capture: group " + std::to_string(group),
+                          "pieces inside of a memory of " + std::to_string(size) + " bytes",
+                          std::to_string(piece.size) + " bytes at " + std::to_string(piece.place),
+                          "Give the group the places of the engine's plan");
+}
+
+Status CheckSource(size_t group, const CaptureArea::Piece& piece, const std::vector<CaptureArea::Source>& sources) {
+  const uint64_t size = piece.source < sources.size() ? sources[piece.source].size : 0;
+  if (piece.source < sources.size() && piece.size <= size && piece.start <= size - piece.size) return {};
+  return Status(Code::kInvalid, "capture: group " + std::to_string(group) + " has no " + std::to_string(piece.size) +
+                                    " bytes at " + std::to_string(piece.start) + " of source " +
+                                    std::to_string(piece.source));
+}
+
 }  // namespace
 
 uint64_t CaptureArea::Register(std::shared_ptr<CaptureArea> area) {
@@ -79,10 +95,12 @@ void CaptureArea::Forget(uint64_t number) {
   registry->areas.erase(number);
 }
 
-void CaptureArea::SetGroup(size_t group, std::vector<Piece> pieces) {
+Status CaptureArea::SetGroup(size_t group, std::vector<Piece> pieces) {
+  for (const Piece& piece : pieces) DF_RETURN_IF_ERROR(CheckPlace(group, piece, kMaxFileSize));
   std::lock_guard<std::mutex> lock(mutex_);
   if (groups_.size() <= group) groups_.resize(group + 1);
   groups_[group] = std::make_shared<const std::vector<Piece>>(std::move(pieces));
+  return {};
 }
 
 void CaptureArea::Attach(const std::shared_ptr<Engine>& engine, uint64_t timeout_ms) {
@@ -97,7 +115,9 @@ Status CaptureArea::Acquire() {
   if (attached_) {
     const std::shared_ptr<Engine> engine = engine_.lock();
     if (engine == nullptr) return Status(Code::kClosed, "the engine is closed");
-    return engine->Reserve(timeout_ms_, &base_);
+    DF_RETURN_IF_ERROR(engine->Reserve(timeout_ms_, &base_));
+    size_ = engine->CaptureSize();
+    return {};
   }
   uint64_t size = 1;
   for (const auto& group : groups_) {
@@ -108,12 +128,14 @@ Status CaptureArea::Acquire() {
   if (own_ == nullptr) SetOwn(Pages::Allocate(env_, size));
   if (own_ == nullptr) return Status(Code::kIo, "no memory for a capture of " + std::to_string(size) + " bytes");
   base_ = own_->data();
+  size_ = size;
   return {};
 }
 
 Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {
   std::shared_ptr<const std::vector<Piece>> pieces;
   char* base = nullptr;
+  uint64_t size = 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (group >= groups_.size() || groups_[group] == nullptr) {
@@ -123,13 +145,13 @@ Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {
     if (failure_.ok() && base_ == nullptr) failure_ = Acquire();
     if (!failure_.ok()) return {};
     base = base_;
+    size = size_;
   }
   for (const Piece& piece : *pieces) {
-    if (piece.source >= sources.size() || piece.start + piece.size > sources[piece.source].size) {
-      return Status(Code::kInvalid, "capture: group " + std::to_string(group) + " has no " +
-                                        std::to_string(piece.size) + " bytes at " + std::to_string(piece.start) +
-                                        " of source " + std::to_string(piece.source));
-    }
+    DF_RETURN_IF_ERROR(CheckSource(group, piece, sources));
+    DF_RETURN_IF_ERROR(CheckPlace(group, piece, size));
+  }
+  for (const Piece& piece : *pieces) {
     CopyPastCache(base + piece.place, sources[piece.source].data + piece.start, piece.size);
   }
   return {};

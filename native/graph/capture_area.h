@@ -43,12 +43,13 @@ class CaptureArea {
   // Leaves the area of a process that this one was forked from as it is.
   static void Forget(uint64_t number);
 
-  void SetGroup(size_t group, std::vector<Piece> pieces);
+  // kInvalid for a piece that no memory could have.
+  Status SetGroup(size_t group, std::vector<Piece> pieces);
   // From the next capture on; null: memory of its own again. timeout_ms bounds the wait for memory.
   void Attach(const std::shared_ptr<Engine>& engine, uint64_t timeout_ms);
 
-  // Copies one group's pieces. An error only for a call that makes no sense: where there is no memory for this capture
-  // the training goes on, and Collect says so.
+  // Copies one group's pieces. An error only for a call that makes no sense, and then nothing is copied: where there is
+  // no memory for this capture the training goes on, and Collect says so.
   Status Capture(size_t group, const std::vector<Source>& sources);
 
   // Ends a capture: where its buffer is, and whether that is the area's own memory, which lasts until DropOwn, and for
@@ -68,6 +69,7 @@ class CaptureArea {
   bool attached_ = false;
   uint64_t timeout_ms_ = 0;
   char* base_ = nullptr;  // of the capture under way, or of one that was not collected
+  uint64_t size_ = 0;     // of that memory
   Status failure_;
   std::mutex own_mutex_;  // to change own_ takes both: a capture may hold the other for as long as it waits for memory
   std::shared_ptr<Pages> own_;

@@ -35,8 +35,8 @@ class Training {
     options.run_dir = run_.path();
     options.local_dir = local;
     engine_ = std::make_shared<Engine>(options, Env::Posix());
-    area_->SetGroup(0, {{0, 0, kLarge, 0}});
-    area_->SetGroup(1, {{1, 0, kSmall, kLarge}, {0, 8, 16, kLarge + kSmall}});
+    CHECK_OK(area_->SetGroup(0, {{0, 0, kLarge, 0}}));
+    CHECK_OK(area_->SetGroup(1, {{1, 0, kSmall, kLarge}, {0, 8, 16, kLarge + kSmall}}));
   }
 
   void Attach(uint64_t timeout_ms) {
@@ -44,8 +44,8 @@ class Training {
     CHECK_OK(engine_->Plan(Regions(nullptr, {0, 0, 0, 0}), 16, kSide, &plan));
     places_ = plan.places;
     side_ = plan.side;
-    area_->SetGroup(0, {{0, 0, kLarge, places_[3]}});
-    area_->SetGroup(1, {{1, 0, kSmall, places_[1]}, {0, 8, 16, side_}});
+    CHECK_OK(area_->SetGroup(0, {{0, 0, kLarge, places_[3]}}));
+    CHECK_OK(area_->SetGroup(1, {{1, 0, kSmall, places_[1]}, {0, 8, 16, side_}}));
     area_->Attach(engine_, timeout_ms);
   }
 
@@ -183,7 +183,7 @@ void WithoutItsEngineACaptureIsLostAndNothingElse() {
   {
     Training other(1, "");
     other.Attach(kLong);
-    area->SetGroup(0, {{0, 0, 8, 0}});
+    CHECK_OK(area->SetGroup(0, {{0, 0, 8, 0}}));
     Options options;
     options.identity.file_size = 8;
     options.run_dir = "/";

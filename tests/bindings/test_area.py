@@ -118,7 +118,8 @@ def test_a_piece_outside_of_a_captures_memory_is_refused_before_it_is_copied(tmp
         with pytest.raises(vb.EngineFault, match="group 0 has no 16 bytes") as caught:
             captured(area, data)
         assert caught.value.code == vb.INVALID
-        (place, end) = engine.plan([(0, SIZE, 0)], 1)
+        area.collect()
+        place, end = engine.plan([(0, SIZE, 0)], 1)
         engine.attach(area, 60)
         # The last is the first byte behind all that the plan has; memory is given in pages, so it might not even crash.
         for wrong in (end - SIZE + 1, end, 1 << 40):

@@ -88,7 +88,7 @@ typedef struct df_options {
   uint32_t refuse_diverged;   /* 1: a checkpoint whose ranks differ in them fails; 0: its manifest says so */
   uint32_t nice;              /* 0 to 19: how far the engine's threads step back behind the thread that opens it */
   uint64_t chunk_bytes;       /* largest extent, multiple of 4096, >= 4096 */
-  uint64_t file_size;         /* size of the assembled file, > 0 */
+  uint64_t file_size;         /* size of the assembled file, 1 to 2^63 - 1 */
   uint64_t commit_timeout_ms; /* how long a checkpoint may wait for another rank */
   uint8_t run_id[16];
   uint8_t attempt[16];
@@ -139,14 +139,17 @@ DF_API int df_engine_open(const df_options* options, df_engine** out);
 
 /* Hands over one captured step: n regions sorted by file_offset, not overlapping, and this rank's private bytes. Steps
  * must grow from call to call. Blocks, at most timeout_ms, while in_flight checkpoints are held in memory; on
- * DF_TIMEOUT nothing was taken. Otherwise returns at once; the work goes on in the background. */
+ * DF_TIMEOUT nothing was taken. Otherwise returns at once; the work goes on in the background. DF_INVALID: regions that
+ * are wrong, or, with the private bytes, more than a record of 256 MiB can hold (24 bytes for each chunk_bytes of a
+ * region); private bytes that have no room for `hashes`. */
 DF_API int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, size_t n,
                             const void* private_data, uint64_t private_bytes, uint64_t timeout_ms);
 
 /* Fixes, once, what every capture into the engine's own memory consists of: n regions as in df_engine_submit (data is
  * not looked at), private bytes, and side_bytes of room for bytes that belong to no region. places[i] is where region i
  * lies in such a memory, places[n] where the side bytes begin. The memory is as large as the regions, in_flight times,
- * or it is the slots of a local tier that is memory. */
+ * or it is the slots of a local tier that is memory. DF_INVALID as df_engine_submit, and for more than 2^63 - 1 bytes.
+ */
 DF_API int df_engine_plan(df_engine* engine, const df_region* regions, size_t n, uint64_t private_bytes,
                           uint64_t side_bytes, uint64_t* places);
 
@@ -187,13 +190,15 @@ typedef struct df_piece {
 
 /* Makes an area. Until an engine is attached it has memory of its own. */
 DF_API int df_area_open(uint64_t* area);
-/* Sets the pieces of group number `group`, in place of those it had. */
+/* Sets the pieces of group number `group`, in place of those it had. DF_INVALID: a place that no memory has. Whether
+ * the memory of a capture has it is known, and checked, when it is captured. */
 DF_API int df_area_group(uint64_t area, uint64_t group, const df_piece* pieces, size_t n);
 /* From the next capture on, memory is the engine's (NULL: the area's own); a capture waits for it at most timeout_ms.
  */
 DF_API int df_area_attach(uint64_t area, df_engine* engine, uint64_t timeout_ms);
 /* Copies one group's pieces, as the op DeepfreezeCapture does: data[i] and nbytes[i] are its tensor number i. Threads:
- * one call per group at a time. */
+ * one call per group at a time. DF_INVALID, and nothing is copied, for a piece that is outside of its tensor, or of the
+ * memory as the engine planned it. */
 DF_API int df_area_capture(uint64_t area, uint64_t group, const void* const* data, const uint64_t* nbytes, size_t n);
 /* Ends the capture of a step: *base is where it lies, *own 1 if in the area's memory, which stays as it is until
  * df_area_drop. Otherwise the memory is the engine's, and the next df_engine_submit must be of regions in it. An error
