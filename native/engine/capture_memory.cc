@@ -36,7 +36,7 @@ Status CaptureMemory::Plan(const std::vector<Region>& regions, uint64_t private_
   in_memory_ = context_.slots != nullptr && context_.slots->InMemory();
   toucher_ = std::thread([this] {
     BecomeBackgroundThread("df-touch", context_.options.nice);
-    TouchAll();
+    BestEffort([this] { TouchAll(); });
   });
   return {};
 }

@@ -19,7 +19,7 @@ constexpr char kUnknown[] = ". It is unknown whether the step is committed: rank
 void Committer::Run() {
   while (const JobRef job = context_.table->NextForCommit()) {
     Look look;
-    const Status status = Contained([&] { return Await(job, &look); });
+    Status status = Contained([&] { return Await(job, &look); });
     if (status.code() == Code::kClosed) return;
     if (!status.ok()) {
       // Other ranks have published their records and wait for this verdict. They fail at once if they can be told.
@@ -28,11 +28,11 @@ void Committer::Run() {
         const std::string& run_dir = context_.options.run_dir;
         (void)Contained([&] { return MarkFailed(context_.env, run_dir, identity, status.message()); }).ok();
       }
-      context_.table->Fail(job, status);
+      context_.table->Fail(job, std::move(status));
       continue;
     }
     context_.table->Committed(job);
-    if (decides() && look.durable) retention_->Run(job->step);
+    if (decides() && look.durable) BestEffort([&] { retention_->Run(job->step); });
     context_.table->Settle(job);
   }
 }
@@ -104,13 +104,16 @@ Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
   request.refuse_diverged = options.refuse_diverged;
   CommitOutcome outcome;
   const Status status = Contained([&] { return Commit(context_.env, request, &outcome); });
-  replicas_.Note(step, outcome.divergence);
-  if (outcome.divergence.tensors > 0) context_.table->SetDivergence(job, outcome.divergence);
+  // Whatever becomes of these notes, the verdict stands.
+  BestEffort([&] {
+    replicas_.Note(step, outcome.divergence);
+    if (outcome.divergence.tensors > 0) context_.table->SetDivergence(job, outcome.divergence);
+  });
   if (outcome.in_doubt) look->doubt = status;
   DF_RETURN_IF_ERROR(status);
   look->over = true;
   look->durable = outcome.unsynced.ok();
-  if (!look->durable) NotifyUnsynced(step, outcome.unsynced);
+  if (!look->durable) BestEffort([&] { NotifyUnsynced(step, outcome.unsynced); });
   return {};
 }
 

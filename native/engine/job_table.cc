@@ -151,7 +151,7 @@ void JobTable::Committed(const JobRef& job) {
   job->level = DF_EXTERNAL;
   job->external_s = SinceLocked(*job);
   job->changed = true;
-  job->waits_for = "removes older checkpoints";
+  job->waits_for.clear();
   newest_committed_ = std::max(newest_committed_, job->step);
   FreeSlotsLocked();
   changed_.notify_all();
@@ -161,16 +161,15 @@ void JobTable::Settle(const JobRef& job) {
   std::lock_guard<std::mutex> lock(mutex_);
   job->running = false;
   FreeSlotsLocked();
-  ForgetLocked();
   changed_.notify_all();
 }
 
-void JobTable::Fail(const JobRef& job, const Status& failure) {
+void JobTable::Fail(const JobRef& job, Status failure) {
   std::lock_guard<std::mutex> lock(mutex_);
   job->running = false;
   if (!job->done()) {
     job->phase = Phase::kFailed;
-    job->failure = failure;
+    job->failure = std::move(failure);
     job->changed = true;
   }
   if (!job->on_slot && !job->checking && job->slot >= 0) {
@@ -178,15 +177,15 @@ void JobTable::Fail(const JobRef& job, const Status& failure) {
     job->slot = -1;
   }
   ReleaseLocked(job.get());
-  ForgetLocked();
   changed_.notify_all();
 }
 
 void JobTable::DropLocalTier(const std::string& notice) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (local_tier_) notices_.push_back(notice);
+  const bool first = local_tier_;
   local_tier_ = false;
   changed_.notify_all();
+  if (first) notices_.push_back(notice);  // last: it may fail
 }
 
 bool JobTable::local_tier() const {

@@ -75,14 +75,15 @@ class JobTable {
   // capture, whose commit waits for this job's. A slot is free if its step, or a newer one, is committed; if there is
   // none, a failed checkpoint gives up its own.
   int AcquireSlot(const JobRef& job);
-  // What the stage that runs the job says when it is done with it; each ends `running`.
+  // What the stage that runs the job says when it is done with it; each ends `running`. None takes memory, so that it
+  // can be said when there is none.
   void FinishLocal(const JobRef& job);     // its slot is whole
   void SkipLocal(const JobRef& job);       // goes on without a slot
   void FinishTransfer(const JobRef& job);  // written; releases the memory
   void Published(const JobRef& job);       // durable, and its record says so
   void Committed(const JobRef& job);       // stays running until Settle: retention follows
   void Settle(const JobRef& job);
-  void Fail(const JobRef& job, const Status& failure);
+  void Fail(const JobRef& job, Status failure);
 
   // From now on jobs go past the local tier.
   void DropLocalTier(const std::string& notice);

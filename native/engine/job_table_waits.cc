@@ -24,6 +24,7 @@ Status JobTable::Submit(JobRef job, bool captured, uint64_t timeout_ms) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto deadline = Deadline(timeout_ms);
   if (stopping_) return Closed();
+  ForgetLocked();
   if (job->step <= newest_submitted_) {
     return Status(Code::kInvalid,
                   StepText(job->step) + " was submitted after " + StepText(newest_submitted_) + ": steps must grow");
@@ -227,6 +228,7 @@ std::string JobTable::DescribeLocked(const Job& job) const {
   const bool writing = job.phase == Phase::kForTransfer || job.phase == Phase::kForPublish;
   if (what.empty() && writing) what = "is being written to the external store";
   if (what.empty() && job.phase == Phase::kForCommit) what = "waits for its commit";
+  if (what.empty() && job.phase == Phase::kCommitted) what = "removes older checkpoints";
   return StepText(job.step) + " " + what;
 }
 

@@ -8,26 +8,25 @@ namespace deepfreeze {
 void LocalWriter::Run() {
   JobTable* table = context_.table;
   while (const JobRef job = table->NextForLocal()) {
-    if (!table->local_tier()) {
-      table->SkipLocal(job);
-      continue;
-    }
-    const int slot = table->AcquireSlot(job);
-    if (table->stopping()) return;
-    if (slot < 0) {
-      table->SkipLocal(job);
-      continue;
-    }
-    const Status status = Contained([&] { return Write(job, static_cast<uint32_t>(slot)); });
-    if (status.ok()) {
+    bool whole = false;
+    const Status status = Contained([&] { return ToSlot(job, &whole); });
+    if (whole) {
       table->FinishLocal(job);
-    } else if (status.code() == Code::kClosed) {
-      return;
-    } else {
-      GiveUp(status);
-      table->SkipLocal(job);
+      continue;
     }
+    if (table->stopping()) return;
+    if (!status.ok()) BestEffort([&] { GiveUp(status); });
+    table->SkipLocal(job);
   }
+}
+
+Status LocalWriter::ToSlot(const JobRef& job, bool* whole) {
+  if (!context_.table->local_tier()) return {};
+  const int slot = context_.table->AcquireSlot(job);
+  if (slot < 0 || context_.table->stopping()) return {};
+  DF_RETURN_IF_ERROR(Write(job, static_cast<uint32_t>(slot)));
+  *whole = true;
+  return {};
 }
 
 Status LocalWriter::Write(const JobRef& job, uint32_t slot) {

@@ -14,6 +14,8 @@ class LocalWriter {
   void Run();
 
  private:
+  // *whole: the job is in a slot now. False where it goes past the local tier.
+  Status ToSlot(const JobRef& job, bool* whole);
   Status Write(const JobRef& job, uint32_t slot);
   void GiveUp(const Status& why);
 

@@ -12,7 +12,7 @@ void Publisher::Run() {
     if (status.ok() || (perhaps && context_.options.identity.rank != 0)) {
       context_.table->Published(job);
     } else {
-      FailStep(context_, job, status);
+      FailStep(context_, job, std::move(status));
     }
   }
 }

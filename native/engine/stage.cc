@@ -7,12 +7,14 @@
 
 namespace deepfreeze {
 
-void FailStep(const StageContext& context, const JobRef& job, const Status& why) {
-  const Identity identity = context.options.At(job->step);
-  const std::string& run_dir = context.options.run_dir;
-  (void)context.env->MakeDir(PartialPath(run_dir, identity.step, identity.attempt), 0777).ok();
-  (void)Contained([&] { return MarkFailed(context.env, run_dir, identity, why.message()); }).ok();
-  context.table->Fail(job, why);
+void FailStep(const StageContext& context, const JobRef& job, Status why) noexcept {
+  BestEffort([&] {
+    const Identity identity = context.options.At(job->step);
+    const std::string& run_dir = context.options.run_dir;
+    (void)context.env->MakeDir(PartialPath(run_dir, identity.step, identity.attempt), 0777).ok();
+    (void)MarkFailed(context.env, run_dir, identity, why.message()).ok();
+  });
+  context.table->Fail(job, std::move(why));
 }
 
 size_t Copiers(const Options& options) { return std::max<size_t>(2, options.writers / 4); }
@@ -22,8 +24,9 @@ Status ForEachExtent(const StageContext& context, size_t n, size_t width, bool u
   std::mutex mutex;
   Status first;
   context.pool->Run(n, width, urgent, [&](size_t worker, size_t i) {
-    Status status = context.table->stopping() ? Status(Code::kClosed, "the engine is shutting down")
-                                              : Contained([&] { return work(worker, i); });
+    Status status = Contained([&] {
+      return context.table->stopping() ? Status(Code::kClosed, "the engine is shutting down") : work(worker, i);
+    });
     if (status.ok()) return true;
     std::lock_guard<std::mutex> lock(mutex);
     if (first.ok()) first = std::move(status);

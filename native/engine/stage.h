@@ -23,18 +23,32 @@ struct StageContext {
 };
 
 // What work returned, or kIo if it threw, as it does when memory runs out: nothing may leave a thread of the engine.
+// All that a stage does is done in here, but for what moves a job on in the table, which takes no memory.
 template <typename Work>
-Status Contained(const Work& work) {
+Status Contained(const Work& work) noexcept {
   try {
     return work();
   } catch (const std::exception& error) {
-    return Status(Code::kIo, std::string("the engine could not go on: ") + error.what());
+    try {
+      return Status(Code::kIo, std::string("the engine could not go on: ") + error.what());
+    } catch (...) {
+      return Status(Code::kIo, "out of memory");  // short enough to need none
+    }
   }
+}
+
+// For work that may fail: the engine goes on without it.
+template <typename Work>
+void BestEffort(const Work& work) noexcept {
+  (void)Contained([&] {
+    work();
+    return Status();
+  }).ok();
 }
 
 // The step is lost on this rank. Tells the others, so that they need not wait for a record that won't come; if even
 // that fails, they wait until their bound.
-void FailStep(const StageContext& context, const JobRef& job, const Status& why);
+void FailStep(const StageContext& context, const JobRef& job, Status why) noexcept;
 
 // How many threads of the pool may copy or checksum at a time: that takes cores from the training. All of them may wait
 // for a disk. After each of its writes a thread waits for a core, which on busy cores takes longer than the write did:

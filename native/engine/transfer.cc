@@ -18,7 +18,7 @@ void Transfer::Run() {
     } else if (status.code() == Code::kClosed) {
       return;
     } else {
-      FailStep(context_, job, status);
+      FailStep(context_, job, std::move(status));
     }
   }
 }

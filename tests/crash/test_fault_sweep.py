@@ -41,3 +41,13 @@ def test_calls_that_a_signal_interrupts_are_made_again(testing_library):
 
 def test_direct_writes_that_are_refused_to_several_writers_at_once_are_made_again(testing_library):
     subprocess.run([Path(testing_library).with_name("direct_test")], check=True, timeout=300)
+
+
+def test_memory_that_runs_out_at_any_allocation_of_a_thread_ends_no_process(testing_library, record_property):
+    done = subprocess.run(
+        [Path(testing_library).with_name("no_memory_test")], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    points = sum(map(int, re.findall(r": (\d+) allocations$", done.stdout, re.MULTILINE)))
+    record_property("points", f"no memory: {points} allocations on the engine's threads")
+    assert points > 2000
