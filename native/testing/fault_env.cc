@@ -70,9 +70,10 @@ struct NamedErrno {
   const char* name;
   int value;
 };
-constexpr NamedErrno kErrnos[] = {{"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EIO", EIO},       {"EACCES", EACCES},
-                                  {"EROFS", EROFS},   {"EMFILE", EMFILE}, {"ESTALE", ESTALE}, {"ENOENT", ENOENT},
-                                  {"EINTR", EINTR},   {"ENOSYS", ENOSYS}};
+constexpr NamedErrno kErrnos[] = {{"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT},       {"EIO", EIO},
+                                  {"EACCES", EACCES}, {"EROFS", EROFS},         {"EMFILE", EMFILE},
+                                  {"ESTALE", ESTALE}, {"ENOENT", ENOENT},       {"EINTR", EINTR},
+                                  {"ENOSYS", ENOSYS}, {"ETIMEDOUT", ETIMEDOUT}, {"EAGAIN", EAGAIN}};
 
 bool ParseAction(const std::string& text, Fault* fault) {
   using Action = Fault::Action;
