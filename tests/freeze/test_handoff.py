@@ -1,5 +1,6 @@
 """What the engine refuses becomes an error of ours with something to do."""
 
+import os
 import subprocess
 import sys
 
@@ -13,6 +14,41 @@ from tests.support.refusals import assert_four_parts
 from veloc_bindings import EngineFault
 
 CODES = ("INVALID", "IO", "NO_SPACE", "TIMEOUT", "CORRUPT", "INCOMPLETE", "CLOSED", "DIVERGED", "TAKEN")
+
+
+MOVING = """
+import sys, time
+import numpy as np
+from deepfreeze.freeze.handoff import Handoff
+run, waits = sys.argv[1:]
+data = np.arange(200_000, dtype=np.uint8)
+rows = np.array([[data.ctypes.data, data.nbytes, 0]], np.uint64)
+ids = {"run_id": bytes(16), "attempt": bytes(16), "structure": bytes(32)}
+handoff = Handoff(run, 2.0, run_dir=run, local_dir=None, file_size=data.nbytes, writers=1, chunk_bytes=8192, in_flight=1,
+                  commit_timeout=2.0, **ids)
+begin = time.monotonic()
+handoff.submit(1, rows, b"", [data])
+if waits == "for memory":
+    handoff.submit(2, rows, b"", [data])
+else:
+    handoff.wait(1, 3)
+print(time.monotonic() - begin)
+"""
+
+
+def moving(run, waits, library, fault):
+    run.mkdir()
+    environment = {**os.environ, "DEEPFREEZE_LIBRARY": library, "DEEPFREEZE_FAULT": fault}
+    command = [sys.executable, "-c", MOVING, str(run), waits]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("waits", ["for memory", "for its commit"])
+def test_a_wait_goes_on_for_longer_than_its_bound_while_bytes_move(tmp_path, testing_library, waits):
+    # Each write takes a tenth of the bound, all of them together more than twice the bound.
+    done = moving(tmp_path / "run", waits, testing_library, "delay=200:pwrite:model.weights.h5:1+")
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) > 4.0, "this test shows nothing"
 
 
 @pytest.mark.parametrize("code", [*(getattr(veloc_bindings, name) for name in CODES), 99], ids=[*CODES, "unknown"])

@@ -118,6 +118,27 @@ def test_commit_that_waited_too_long_names_the_missing_rank(tmp_path, library):
         assert not committed(tmp_path / "run")
 
 
+# A store on which each write takes a tenth of the bound, and all of a rank's together more than twice the bound.
+SLOW = {"file_size": 400_000, "chunk_bytes": 8192, "writers": 1, "commit_timeout": 2.0}
+SLOW_WRITES = "delay=200:pwrite:model.weights.h5:1+"
+
+
+@pytest.mark.parametrize("local", [True, False], ids=["local tier", "store alone"])
+def test_a_rank_that_writes_for_longer_than_the_bound_is_waited_for_while_its_bytes_move(tmp_path, library, local):
+    with ranks(library, "", SLOW_WRITES, "") as group:
+        for number, rank in enumerate(group):
+            rank.ask("open", **options(tmp_path, number, 3, local, **SLOW))
+        for step in (10, 20):
+            for rank in group:
+                rank.send("submit", step=step).answer()
+        begin = time.monotonic()
+        for rank in group:
+            for step in (10, 20):
+                rank.ask("wait", step=step, level=vb.EXTERNAL)
+        assert time.monotonic() - begin > 2 * SLOW["commit_timeout"], "this test shows nothing"
+        assert list(committed(tmp_path / "run")) == [10, 20]
+
+
 def test_rank_that_fails_fails_the_step_everywhere_at_once_and_only_that_step(tmp_path, library):
     with ranks(library, "", "fail=EIO:fdatasync:model.weights.h5:1") as group:
         for number, rank in enumerate(group):
