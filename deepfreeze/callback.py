@@ -38,7 +38,9 @@ class Checkpoint(Hooks):
             ``stats.stopped`` then says so. "ignore" leaves the signal alone.
         when_full: "wait", or "skip" a checkpoint for which there is no room in memory on some rank: all ranks skip it.
         check_replicas: compare whole weights between the ranks at the first two checkpoints and at every k-th; 0: never.
-        on_divergence: "warn" and commit the checkpoint marked as diverged, or "raise" and don't commit it, when they differ.
+        on_divergence: when they differ: "warn" commits the checkpoint marked as diverged, and those after it until the ranks agree
+            again; "raise" commits none of them and ends training; "auto" raises at the first two comparisons, where an optimizer
+            that is not wrapped or a missing broadcast shows, and warns later.
         state: "full" (weights, optimizer, seeds) or "weights".
         slots: checkpoints per rank on the local tier (2).
         writers: threads that write (8); a quarter of them, at least 2, may copy or checksum at a time.
@@ -77,7 +79,7 @@ class Checkpoint(Hooks):
         on_sigterm: str = "checkpoint",
         when_full: str = "wait",
         check_replicas: int = 100,
-        on_divergence: str = "warn",
+        on_divergence: str = "auto",
         **more: Any,
     ) -> None:
         super().__init__()

@@ -12,7 +12,10 @@ from deepfreeze.stats import Stats
 from veloc_bindings import DIVERGED, EXTERNAL, OK, TAKEN, Report
 
 _MEND = "mend what the message names; older checkpoints are untouched and training can go on"
-_ALIKE = "make the ranks alike before training begins (BroadcastState), and average all gradients"
+_ALIKE = (
+    "wrap the optimizer, so that it averages its gradients (deepfreeze.DistributedOptimizer, or Horovod's own with tf_keras), and "
+    "make the ranks alike before training begins (deepfreeze.BroadcastState, or Horovod's broadcast callback)"
+)
 
 
 class CheckpointWarning(UserWarning):
@@ -48,11 +51,12 @@ def note(report: Report, run: str, replicated: Sequence[str], stats: Stats) -> E
 
 
 def _divergence(report: Report, where: str, replicated: Sequence[str]) -> EngineError:
-    """Rank 0 knows in what the ranks differ; the others only learn that the step failed."""
+    """Rank 0 knows in what the ranks differ; the others quote its engine's message, which ends with the usual causes."""
+    found, _, _ = report.message.partition("; ")
     return EngineError(
         where=where,
         expected="the same weights on all ranks",
-        found=f"{report.message}: {replicated[report.diverged]}",
+        found=f"{found}: {replicated[report.diverged]}",
         todo=_ALIKE,
     )
 

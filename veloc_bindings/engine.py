@@ -118,7 +118,7 @@ class Engine:
         writers: int = 8,
         keep: int = 2,
         hashes: int = 0,
-        refuse_diverged: bool = False,
+        refuse_diverged: int = _table.REFUSE_NONE,
         nice: int = 0,
         chunk_bytes: int = 4 << 20,
         commit_timeout: float = 600.0,

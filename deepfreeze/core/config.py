@@ -28,7 +28,7 @@ class Options:
     on_sigterm: str = "checkpoint"
     when_full: str = "wait"
     check_replicas: int = 100
-    on_divergence: str = "warn"
+    on_divergence: str = "auto"
     slots: int = 2
     writers: int = 8
     chunk_bytes: int = 4 << 20
@@ -98,7 +98,7 @@ _CHOICES: dict[str, tuple] = {
     "state": ("full", "weights"),
     "on_sigterm": ("checkpoint", "ignore"),
     "when_full": ("wait", "skip"),
-    "on_divergence": ("warn", "raise"),
+    "on_divergence": ("auto", "warn", "raise"),
     "placement": ("per_layer", "contiguous"),
     "capture": ("auto", "graph"),
     "rng": (None, "all"),

@@ -30,12 +30,13 @@ from deepfreeze.freeze.engine_buffers import EngineBuffers
 from deepfreeze.freeze.graph_buffers import as_bytes
 from deepfreeze.freeze.handoff import Handoff, Regions, whole_pages
 from deepfreeze.freeze.pieces import Captured
-from veloc_bindings import EXTERNAL, LOCAL, EngineFault, Report, crc32c
+from veloc_bindings import EXTERNAL, LOCAL, REFUSE_ALL, REFUSE_FIRST, REFUSE_NONE, EngineFault, Report, crc32c
 
 log = logging.getLogger("deepfreeze")
 
 _PARTING = 5.0  # seconds
 LEVELS = {"local": LOCAL, "external": EXTERNAL}
+_REFUSES = {"auto": REFUSE_FIRST, "warn": REFUSE_NONE, "raise": REFUSE_ALL}
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Saver:
             writers=options.writers,
             keep=options.keep,
             hashes=len(self._replicas.names),
-            refuse_diverged=options.on_divergence == "raise",
+            refuse_diverged=_REFUSES[options.on_divergence],
             nice=options.nice,
             chunk_bytes=options.chunk_bytes,
             file_size=structure.file_size,

@@ -82,6 +82,7 @@ Status CheckOptions(const df_options* o) {
   if (o->slots < 1) return Invalid("options: slots must be 1 or more");
   if (o->writers < 1) return Invalid("options: writers must be 1 or more");
   if (o->keep < 1) return Invalid("options: keep must be 1 or more");
+  if (o->refuse_diverged > DF_REFUSE_FIRST) return Invalid("options: refuse_diverged must be one of df_refusal");
   if (o->nice > 19) return Invalid("options: nice must be 0 to 19");
   if (o->chunk_bytes < 4096 || o->chunk_bytes % 4096 != 0) {
     return Invalid("options: chunk_bytes must be a multiple of 4096, not " + std::to_string(o->chunk_bytes));
@@ -115,7 +116,7 @@ deepfreeze::Options ToOptions(const df_options& o) {
   options.identity.world = o.world;
   options.identity.file_size = o.file_size;
   options.identity.hashes = o.hashes;
-  options.refuse_diverged = o.refuse_diverged != 0;
+  options.refuse_diverged = static_cast<deepfreeze::Refuse>(o.refuse_diverged);
   options.in_flight = o.in_flight;
   options.slots = o.slots;
   options.writers = o.writers;

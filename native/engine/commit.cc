@@ -101,7 +101,7 @@ Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
   request.replace = true;
   request.own = true;
   request.known = &replicas_.known();
-  request.refuse_diverged = options.refuse_diverged;
+  request.refuse_diverged = replicas_.Refuses(options.refuse_diverged);
   CommitOutcome outcome;
   const Status status = Contained([&] { return Commit(context_.env, request, &outcome); });
   // Whatever becomes of these notes, the verdict stands.

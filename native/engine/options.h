@@ -8,6 +8,9 @@
 
 namespace deepfreeze {
 
+// Which steps fail whose ranks differ; df_refusal in C++.
+enum class Refuse { kNone = 0, kAll = 1, kFirst = 2 };
+
 struct Options {
   Identity identity;  // without the step
   uint32_t in_flight = 1;
@@ -15,7 +18,7 @@ struct Options {
   uint32_t writers = 1;
   uint32_t keep = 1;
   int nice = 0;
-  bool refuse_diverged = false;
+  Refuse refuse_diverged = Refuse::kNone;
   uint64_t chunk_bytes = 4096;
   uint64_t commit_timeout_ms = 0;
   std::string run_dir;

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "engine/options.h"
 #include "store/commit.h"
 
 namespace deepfreeze {
@@ -15,15 +16,24 @@ class Replicas {
   // Of a step at which the ranks are not compared.
   const Divergence& known() const { return known_; }
 
+  // Whether the next step fails if its ranks differ.
+  bool Refuses(Refuse refuse) const {
+    return refuse == Refuse::kAll || (refuse == Refuse::kFirst && (comparisons_ < kFirstComparisons || from_start_));
+  }
+
   // After the commit of step, whatever came of it.
   void Note(int64_t step, const Divergence& found) {
     if (!found.compared) return;
-    known_ = found;
-    known_.compared = false;
-    if (found.tensors > 0) known_.text = "not compared since step " + std::to_string(step) + ": " + found.text;
+    from_start_ = found.tensors > 0 && (from_start_ || comparisons_ < kFirstComparisons);
+    ++comparisons_;
+    known_ = NotComparedSince(step, found);
   }
 
  private:
+  // A second one, since ranks whose initial state is alike, and that do not average, differ from their first update on.
+  static constexpr uint32_t kFirstComparisons = 2;
+  uint32_t comparisons_ = 0;
+  bool from_start_ = false;  // the first comparisons have found a difference, and none since that it is gone
   Divergence known_;
 };
 

@@ -17,6 +17,10 @@ namespace {
 
 constexpr uint64_t kMaxManifest = uint64_t{64} << 20;
 constexpr size_t kBlock = size_t{1} << 20;
+// Said to every rank: the other ones quote rank 0's message.
+constexpr char kUsualCauses[] =
+    "; usual causes: an optimizer that is not wrapped (DistributedOptimizer), an initial state that is not broadcast "
+    "(BroadcastState)";
 
 // Compares the checksums of all ranks, as they come.
 class Comparison {
@@ -51,6 +55,21 @@ class Comparison {
   std::string first_;                               // rank 0's
   std::map<size_t, std::vector<uint32_t>> differ_;  // by number: the ranks whose checksum is not rank 0's
 };
+
+// Of the records that are there and can be read.
+Divergence CompareRecords(Env* env, const std::string& run_dir, int64_t step, const Id& attempt) {
+  Comparison comparison;
+  PartialState state;
+  if (!ScanPartial(env, run_dir, step, attempt, &state).ok()) return {};
+  for (const uint32_t rank : state.present) {
+    const std::string path = Join(PartialPath(run_dir, step, attempt), RecordName(rank));
+    std::string bytes;
+    Record record;
+    if (!ReadSmallFile(env, path, kMaxRecordSize, &bytes).ok() || !DecodeRecord(bytes, path, &record).ok()) continue;
+    comparison.Add(record);
+  }
+  return comparison.Result();
+}
 
 // Reads all records; fills the manifest and the extents of all ranks.
 Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& request, const PartialState& state,
@@ -164,6 +183,13 @@ Status GiveFinalName(Env* env, const CommitRequest& request, CommitOutcome* outc
 
 }  // namespace
 
+Divergence NotComparedSince(int64_t step, const Divergence& found) {
+  Divergence known = found;
+  known.compared = false;
+  if (found.tensors > 0) known.text = "not compared since step " + std::to_string(step) + ": " + found.text;
+  return known;
+}
+
 Status ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest, bool* counts) {
   const std::string path = Join(Join(run_dir, StepName(step)), kManifestName);
   env->Refresh(run_dir);  // an earlier look may be remembered
@@ -184,18 +210,29 @@ Status KnownBefore(Env* env, const std::string& run_dir, int64_t step, const Id&
   std::vector<std::string> names;
   bool exists = false;
   DF_RETURN_IF_ERROR(env->List(run_dir, &names, &exists));
-  int64_t newest = -1;
+  std::vector<RunEntry> before;
   for (const std::string& name : names) {
     const RunEntry entry = ParseRunEntry(name);
-    if (entry.kind != EntryKind::kStep || entry.step >= step || entry.step <= newest) continue;
+    const bool own = entry.kind == EntryKind::kStep || (entry.kind == EntryKind::kPartial && entry.attempt == attempt);
+    if (own && entry.step < step) before.push_back(entry);
+  }
+  std::sort(before.begin(), before.end(), [](const RunEntry& a, const RunEntry& b) { return a.step > b.step; });
+  for (const RunEntry& entry : before) {
+    Divergence found;
     Manifest manifest;
-    bool counts = false;
-    DF_RETURN_IF_ERROR(ReadCommitted(env, run_dir, entry.step, &manifest, &counts));
-    if (!counts || manifest.identity.attempt != attempt) continue;
-    newest = entry.step;
-    known->tensors = manifest.diverged;
-    known->text = "not compared, and " + std::to_string(manifest.diverged) + " tensors differ at step " +
-                  std::to_string(newest) + " before";
+    if (entry.kind == EntryKind::kPartial) {
+      found = CompareRecords(env, run_dir, entry.step, attempt);
+    } else {
+      bool counts = false;
+      DF_RETURN_IF_ERROR(ReadCommitted(env, run_dir, entry.step, &manifest, &counts));
+      if (!counts || manifest.identity.attempt != attempt) continue;
+      found.compared = true;  // at that step or at an earlier one: marks go on
+      found.tensors = manifest.diverged;
+      found.text = std::to_string(manifest.diverged) + " tensors differ between the ranks";
+    }
+    if (!found.compared) continue;
+    *known = NotComparedSince(entry.step, found);
+    return {};
   }
   return {};
 }
@@ -222,8 +259,7 @@ Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
     return Status(Code::kIncomplete, target + ": " + DescribeMissing(state, manifest.identity.world));
   }
   if (request.refuse_diverged && outcome->divergence.tensors > 0) {
-    return Status::FourPart(Code::kDiverged, target, "the same weights on all ranks", outcome->divergence.text,
-                            "Make the ranks alike before training begins, and find what makes them differ");
+    return Status(Code::kDiverged, outcome->divergence.text + kUsualCauses);
   }
   DF_RETURN_IF_ERROR(CheckCoverage(extents, manifest.identity.file_size, directory));
   DF_RETURN_IF_ERROR(SyncModel(env, directory, request, manifest, extents));

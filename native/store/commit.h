@@ -54,7 +54,11 @@ Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome);
 Status ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest, bool* counts);
 // Whether it counts and is of that attempt.
 Status IsCommitted(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, bool* committed);
-// In what the ranks differed, as far as the attempt's newest checkpoint before step says.
+
+// What is known of a later step, at which the ranks are not compared, from what was found at step.
+Divergence NotComparedSince(int64_t step, const Divergence& found);
+
+// The same for a dead attempt's step: from the newest one before it, committed or not, that was compared.
 Status KnownBefore(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, Divergence* known);
 
 }  // namespace deepfreeze

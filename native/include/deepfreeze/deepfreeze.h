@@ -75,6 +75,13 @@ typedef struct df_region {
   uint64_t file_offset;
 } df_region;
 
+/* Which checkpoints fail whose ranks differ in the `hashes` of df_options. Of the others the manifest says so. */
+typedef enum df_refusal {
+  DF_REFUSE_NONE = 0,
+  DF_REFUSE_ALL = 1,
+  DF_REFUSE_FIRST = 2 /* if the first two comparisons of this engine found it, until one finds none */
+} df_refusal;
+
 /* All fields must be set, struct_size to sizeof(df_options). */
 typedef struct df_options {
   uint32_t struct_size;
@@ -85,7 +92,7 @@ typedef struct df_options {
   uint32_t writers;           /* threads that write, >= 1; see Copiers in engine/stage.h */
   uint32_t keep;              /* committed checkpoints to keep (rank 0), >= 1; and the newest not `diverged` */
   uint32_t hashes;            /* u32 checksums at the end of the private bytes that must be the same on all ranks */
-  uint32_t refuse_diverged;   /* 1: a checkpoint whose ranks differ in them fails; 0: its manifest says so */
+  uint32_t refuse_diverged;   /* df_refusal */
   uint32_t nice;              /* 0 to 19: how far the engine's threads step back behind the thread that opens it */
   uint64_t chunk_bytes;       /* largest extent, multiple of 4096, >= 4096 */
   uint64_t file_size;         /* size of the assembled file, 1 to 2^63 - 1 */
