@@ -83,6 +83,24 @@ def test_verify_exits_with_0_only_if_all_is_well(run, capsys):
     assert main(["verify", f"{run}@40"]) == 1
 
 
+def test_verify_says_whose_ranks_differed_with_an_exit_code_of_its_own(run, capsys):
+    files.write_checkpoint(run, 50, diverged=3)
+    assert main(["verify", str(run)]) == 4
+    text = capsys.readouterr().out
+    assert "step-0000000040: ok, 2" in text and "step-0000000050: ok, ranks differed (in 3 tensors), 2" in text
+    assert main(["verify", f"{run}@40"]) == 0
+    assert main(["verify", f"{run}@50", "--json"]) == 4
+    capsys.readouterr()
+    assert main(["verify", str(run), "--json"]) == 4
+    reports = {report["step"]: report for report in json.loads(capsys.readouterr().out)}
+    assert [reports[step]["diverged"] for step in (40, 50)] == [0, 3] and reports[50]["ok"]
+    files.flip(run / "step-0000000050" / files.MODEL_FILE, 5000)
+    assert main(["verify", str(run)]) == 1, "damage says more"
+    assert "step-0000000050: DAMAGED, ranks differed" in capsys.readouterr().out
+    assert main(["ls", str(run)]) == 0
+    assert "external, ranks differed" in capsys.readouterr().out
+
+
 def test_verify_reports_a_checkpoint_without_manifest(run, capsys):
     (run / "step-0000000005" / "manifest.json").unlink()
     assert main(["verify", str(run)]) == 1
