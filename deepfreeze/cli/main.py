@@ -30,6 +30,7 @@ exit codes:
   1  a checkpoint is damaged, or there is none; or a command could not do what it was asked for
   2  the command line is wrong
   3  diff --exit-code: the checkpoints differ
+  4  verify: every byte is right, and the ranks differed at a checkpoint
   130  interrupted (Ctrl-C): no file is left half written; what prune has deleted is deleted
 Where the output's reader goes away (| head), the command ends there, with 1: not all of it was said.
 

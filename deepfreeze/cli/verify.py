@@ -15,11 +15,13 @@ from deepfreeze.core.errors import NotFoundError
 from deepfreeze.core.run import Run
 from deepfreeze.thaw.verify import Report, verify
 
+_DIFFERED = 4
 _MORE = """
 exit codes:
   0  every byte is right
   1  a checkpoint is damaged, or there is none
   2  the command line is wrong
+  4  every byte is right, and the ranks differed at a checkpoint: it is a mixture of their models
 
 examples:
   deepfreeze verify runs/nt3            all checkpoints of the run
@@ -36,7 +38,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Checks and prints; 1 if anything is wrong."""
+    """Checks and prints; 1 if anything is damaged, else 4 if the ranks differed."""
     path, step = arguments.target
     # Also directories without a valid manifest: a checkpoint that lost its manifest is what one wants to hear about.
     steps = Run.open(path).step_dirs() if step is None else [step]
@@ -52,11 +54,14 @@ def run(arguments: argparse.Namespace) -> int:
             _print(report)
     if arguments.json:
         print(json.dumps([report.to_json() for report in reports], indent=2))
-    return 0 if all(report.ok for report in reports) else 1
+    if not all(report.ok for report in reports):
+        return 1
+    return _DIFFERED if any(report.diverged for report in reports) else 0
 
 
 def _print(report: Report) -> None:
     read = f"{decimal(report.nbytes)} in {report.files} files"
-    line(f"{report.path}: {'ok' if report.ok else 'DAMAGED'}, {read}")
+    differed = f", ranks differed (in {report.diverged} tensors)" if report.diverged else ""
+    line(f"{report.path}: {'ok' if report.ok else 'DAMAGED'}{differed}, {read}")
     for problem in report.problems:
         line(f"  {problem}")

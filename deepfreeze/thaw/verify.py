@@ -41,7 +41,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class Report:
-    """What a check came to. ``nbytes`` and ``files`` count what was read; no ``problems`` means that all is well."""
+    """What a check came to. ``nbytes`` and ``files`` count what was read; no ``problems`` means that every byte is right.
+
+    ``diverged``: how many tensors, as the manifest says, were not the same on all ranks that should have held them alike: the
+    checkpoint is then a mixture of their models, however right its bytes are.
+    """
 
     run: str
     step: int
@@ -49,6 +53,7 @@ class Report:
     files: int
     nbytes: int
     problems: tuple[Problem, ...]
+    diverged: int = 0
 
     @property
     def ok(self) -> bool:
@@ -77,6 +82,7 @@ def verify(run: str | os.PathLike[str], step: int | None = None, progress: Progr
         files=check.files,
         nbytes=check.nbytes,
         problems=tuple(check.problems),
+        diverged=check.diverged,
     )
 
 
@@ -88,12 +94,14 @@ class _Check:
         self.problems: list[Problem] = []
         self.files = 0
         self.nbytes = 0
+        self.diverged = 0
         self._progress = progress
 
     def run_all(self) -> None:
         manifest = self._try("the whole checkpoint", lambda: self.run.manifest(self.step))
         if manifest is None:
             return  # nothing else can be believed
+        self.diverged = manifest.diverged
         self._count(self.folder / names.MANIFEST_FILE)
         self._list(manifest)
         structure = self._try("all tensors' names and places", lambda: self.run.structure(manifest.structure))
