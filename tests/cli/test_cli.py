@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from deepfreeze.cli.main import main, parser
+from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
 from tests.support import configs, files
 
@@ -99,6 +100,44 @@ def test_verify_says_whose_ranks_differed_with_an_exit_code_of_its_own(run, caps
     assert "step-0000000050: DAMAGED, ranks differed" in capsys.readouterr().out
     assert main(["ls", str(run)]) == 0
     assert "external, ranks differed" in capsys.readouterr().out
+
+
+def test_verify_quarantine_moves_what_is_damaged_and_says_where(run, capsys):
+    files.flip(run / "step-0000000040" / files.MODEL_FILE, 5000)
+    assert main(["verify", str(run)]) == 1
+    assert (run / "step-0000000040").exists() and not (run / "lock").exists()
+    capsys.readouterr()
+    assert main(["verify", str(run), "--json", "--quarantine"]) == 1
+    reports = {report["step"]: report for report in json.loads(capsys.readouterr().out)}
+    target = run / "damaged" / f"step-0000000040-{files.ATTEMPT}"
+    assert [reports[step]["moved"] for step in (5, 40)] == [None, str(target)] and target.is_dir()
+    assert Run.open(run).step_dirs() == [5]
+    (run / "step-0000000005" / "manifest.json").unlink()
+    assert main(["verify", f"{run}@5", "--quarantine"]) == 1
+    assert f"moved to {run}/damaged/step-0000000005-unknown" in capsys.readouterr().out
+
+
+def test_verify_quarantine_is_refused_while_a_job_holds_the_run(run, capsys):
+    files.flip(run / "step-0000000040" / files.MODEL_FILE, 5000)
+    with Lock.acquire(run):
+        assert main(["verify", str(run), "--quarantine"]) == 1
+        assert f"pid {os.getpid()}" in capsys.readouterr().err
+    assert Run.open(run).step_dirs() == [5, 40]
+
+
+def test_verify_quarantine_leaves_what_is_whole_itself_in_place(run, capsys):
+    """The structure's file belongs to several checkpoints, a newer version's manifest is not damaged, and a file too many
+    keeps nobody from restoring."""
+    (run / "step-0000000040" / "note.txt").write_text("the best one")
+    assert main(["verify", str(run), "--quarantine"]) == 1
+    (structure,) = (run / "structures").iterdir()
+    structure.unlink()
+    assert main(["verify", str(run), "--quarantine"]) == 1
+    manifest = run / "step-0000000005" / "manifest.json"
+    body = manifest.read_bytes().replace(b'"format": 1', b'"format": 2')
+    manifest.write_bytes(files.sign(body[: body.rindex(b'  "crc32c"')]))
+    assert main(["verify", str(run), "--quarantine"]) == 1
+    assert Run.open(run).step_dirs() == [5, 40] and not (run / "damaged").exists()
 
 
 def test_verify_reports_a_checkpoint_without_manifest(run, capsys):

@@ -245,17 +245,14 @@ def test_another_models_structure_in_place_of_this_ones_is_found(run, model):
 def test_restore_falls_back_to_the_older_checkpoint_and_names_what_was_wrong(run, model, rng, name, caplog):
     file = run / "step-0000000040" / name
     old = files.sample(seed=20)
-    for number in range(1, 8):
+    for _ in range(7):
         shutil.copytree(file.parent, run / "copy")
         files.flip_in_place(file, rng.randrange(file.stat().st_size), 1 << rng.randrange(8))
         caplog.clear()
         assert restore(model, run).step == 20
         values = {slot.spec.name: slot.variable.value for slot in model.slots}
         assert all(np.array_equal(value, old.values[name]) for name, value in values.items())
-        moved = re.search(r"Moved to (\S+)\.$", caplog.messages[0])[1]
         assert str(file) in caplog.text and "expected" in caplog.text and "found" in caplog.text
-        assert sorted(os.listdir(moved)) == sorted(os.listdir(run / "copy")), "kept as a whole"
-        attempt = "unknown" if name == "manifest.json" else files.ATTEMPT
-        suffix = f".{number}" if number > 1 else ""
-        assert moved == str(run / "damaged" / f"step-0000000040-{attempt}{suffix}")
+        assert "left in place" in caplog.text and not (run / "damaged").exists()
+        shutil.rmtree(file.parent)
         (run / "copy").rename(file.parent)
