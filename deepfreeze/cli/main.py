@@ -48,7 +48,8 @@ def parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
     top = argparse.ArgumentParser(
         prog="deepfreeze",
-        description="Looks at the checkpoints of training runs. Needs no TensorFlow; only export and prune write anything.",
+        description="Looks at the checkpoints of training runs. Needs no TensorFlow; only export, prune --yes and\n"
+        "verify --quarantine write anything.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from typing import Any
 
@@ -11,22 +12,29 @@ from rich.filesize import decimal
 from deepfreeze.cli import command
 from deepfreeze.cli.output import bar, line
 from deepfreeze.cli.target import target
+from deepfreeze.core import names
 from deepfreeze.core.errors import NotFoundError
+from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
-from deepfreeze.thaw.verify import Report, verify
+from deepfreeze.thaw.verify import Report, quarantine, verify
 
 _DIFFERED = 4
 _MORE = """
+Nothing is changed unless --quarantine is given: it moves damaged checkpoints away, as a job's start
+does, and takes the run's lock for it. A run that a job has open is refused, with the job's host and
+pid. What several checkpoints share (the structure's file) is never moved.
+
 exit codes:
   0  every byte is right
-  1  a checkpoint is damaged, or there is none
+  1  a checkpoint is damaged (also if it was moved away), or there is none
   2  the command line is wrong
   4  every byte is right, and the ranks differed at a checkpoint: it is a mixture of their models
 
 examples:
-  deepfreeze verify runs/nt3            all checkpoints of the run
-  deepfreeze verify runs/nt3@40         one of them
-  deepfreeze verify runs/nt3 --json     reports for a program
+  deepfreeze verify runs/nt3                  all checkpoints of the run
+  deepfreeze verify runs/nt3@40               one of them
+  deepfreeze verify runs/nt3 --json           reports for a program
+  deepfreeze verify runs/nt3 --quarantine     and moves the damaged ones out of the way
 """
 
 
@@ -34,24 +42,31 @@ def add_parser(commands: Any) -> None:
     """Adds the subcommand to argparse's ``commands``."""
     text = "Checks every byte of every file of one checkpoint, or of all of a run's, and names what is damaged."
     parser = command.add(commands, "verify", run, short="check every byte of checkpoints", text=text, more=_MORE)
+    text = f"move a checkpoint whose own files are damaged to {names.DAMAGED_DIR}/, under the run's lock"
+    parser.add_argument("--quarantine", action="store_true", help=text)
     parser.add_argument("target", metavar="RUN[@STEP]", type=target, help="a run, or one of its checkpoints")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks and prints; 1 if anything is damaged, else 4 if the ranks differed."""
     path, step = arguments.target
-    # Also directories without a valid manifest: a checkpoint that lost its manifest is what one wants to hear about.
-    steps = Run.open(path).step_dirs() if step is None else [step]
-    if not steps:
-        todo = "let the job run until its first checkpoint is committed"
-        raise NotFoundError(where=path, expected="a checkpoint to verify", found="none", todo=todo)
+    opened = Run.open(path)
     reports = []
-    for one in steps:
-        with bar(f"step {one}", shown=not arguments.json) as progress:
-            report = verify(path, one, progress)
-        reports.append(report)
-        if not arguments.json:
-            _print(report)
+    # What is moved is what was checked: no job can put another one in its place.
+    with Lock.acquire(path) if arguments.quarantine else contextlib.nullcontext():
+        # Also directories without a valid manifest: a checkpoint that lost its manifest is what one wants to hear about.
+        steps = opened.step_dirs() if step is None else [step]
+        if not steps:
+            todo = "let the job run until its first checkpoint is committed"
+            raise NotFoundError(where=path, expected="a checkpoint to verify", found="none", todo=todo)
+        for one in steps:
+            with bar(f"step {one}", shown=not arguments.json) as progress:
+                report = verify(path, one, progress)
+            if arguments.quarantine:
+                report = quarantine(report)
+            reports.append(report)
+            if not arguments.json:
+                _print(report)
     if arguments.json:
         print(json.dumps([report.to_json() for report in reports], indent=2))
     if not all(report.ok for report in reports):
@@ -65,3 +80,5 @@ def _print(report: Report) -> None:
     line(f"{report.path}: {'ok' if report.ok else 'DAMAGED'}{differed}, {read}")
     for problem in report.problems:
         line(f"  {problem}")
+    if report.moved is not None:
+        line(f"  moved to {report.moved}")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from deepfreeze.core import names
 from deepfreeze.core.errors import CorruptError, Error, NewerError, NotFoundError
-from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
 from deepfreeze.thaw.locate import none_committed
 
@@ -90,21 +89,6 @@ class Fallback:
                     damage.moved = self.run.quarantine(damage.step)
         finally:
             self.report("left in place")
-
-    def offer_quarantine(self) -> None:
-        """As ``quarantine``, for whoever has no lock: what can't be moved is left in place, and that is said. Never raises."""
-        if all(damage.is_structure for damage in self.damages):
-            self.report("left in place")
-            return
-        try:
-            with Lock.acquire(self.path):
-                for damage in self.damages:
-                    # A job may have put a good one in its place since.
-                    if not damage.is_structure and self._attempt(damage.step) == damage.attempt:
-                        damage.moved = self.run.quarantine(damage.step)
-        except (Error, OSError) as error:
-            self.report(f"left in place, because it can't be moved away: {str(error).rstrip('.')}")
-        self.report("gone from there meanwhile")
 
     def report(self, where: str) -> None:
         """Says what was found and not yet said; ``where`` is that which was not moved."""

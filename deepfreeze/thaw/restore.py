@@ -26,6 +26,7 @@ from deepfreeze.thaw.parts import group, is_metric, optimizer_groups
 from deepfreeze.thaw.read import TensorReader, read, read_private
 
 _LISTED = 10  # differences named in a message
+_LEFT = "left in place: a job's start, or deepfreeze verify --quarantine, moves it away"
 
 log = logging.getLogger("deepfreeze")
 
@@ -70,8 +71,8 @@ def restore(
     these stand beside its old value. Nothing is copied: Keras's variables take the buffers over.
 
     With ``step=None`` an older checkpoint takes the place of one that is damaged; warnings in the log (``deepfreeze``) say
-    which and how. Rank 0 then moves the damaged one below ``RUN/damaged``, if no job holds the run's lock and the run may
-    be written to; else it is left in place. If none is whole, CorruptError is raised and nothing is moved.
+    which and how. Nothing in the run is moved or locked: a job's start moves the damaged one below ``RUN/damaged``, or
+    ``deepfreeze verify --quarantine``. If none is whole, CorruptError is raised.
 
     A file that is not in the page cache is read past it when ``world_size`` is 1; several ranks share the cache.
     """
@@ -87,10 +88,7 @@ def restore(
         return prepare(model, run, step, rank, world_size).assign()
     search = Fallback(run)
     ready = _newest(search, model, rank, world_size)
-    if rank == 0:  # one is enough, and another rank's lock might be in the way of the training that begins next
-        search.offer_quarantine()
-    else:
-        search.report("left in place for rank 0")
+    search.report(_LEFT)
     if search.damages:
         log.warning("restored step %d of %s, the newest that is whole", ready.info.step, run)
     return ready.assign()

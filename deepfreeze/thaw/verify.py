@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from deepfreeze.core import crc32c, names
-from deepfreeze.core.errors import Error, NewerError
+from deepfreeze.core.errors import CorruptError, Error, NewerError
 from deepfreeze.core.fields import open_file
 from deepfreeze.core.manifest import Manifest
 from deepfreeze.core.record import Record
@@ -44,7 +44,8 @@ class Report:
     """What a check came to. ``nbytes`` and ``files`` count what was read; no ``problems`` means that every byte is right.
 
     ``diverged``: how many tensors, as the manifest says, were not the same on all ranks that should have held them alike: the
-    checkpoint is then a mixture of their models, however right its bytes are.
+    checkpoint is then a mixture of their models, however right its bytes are. ``damaged``: whether a problem lies in the
+    checkpoint's own files, and is none of a newer version. ``moved``: where ``quarantine`` has put it.
     """
 
     run: str
@@ -54,6 +55,8 @@ class Report:
     nbytes: int
     problems: tuple[Problem, ...]
     diverged: int = 0
+    damaged: bool = False
+    moved: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -83,7 +86,15 @@ def verify(run: str | os.PathLike[str], step: int | None = None, progress: Progr
         nbytes=check.nbytes,
         problems=tuple(check.problems),
         diverged=check.diverged,
+        damaged=check.damaged,
     )
+
+
+def quarantine(report: Report) -> Report:
+    """Moves a checkpoint that is ``damaged`` below ``RUN/damaged``, and says so; for the holder of the run's lock since before the
+    check. RunError if refused."""
+    moved = Run.open(report.run).quarantine(report.step) if report.damaged else None
+    return replace(report, moved=None if moved is None else str(moved))
 
 
 class _Check:
@@ -95,6 +106,7 @@ class _Check:
         self.files = 0
         self.nbytes = 0
         self.diverged = 0
+        self.damaged = False
         self._progress = progress
 
     def run_all(self) -> None:
@@ -109,7 +121,7 @@ class _Check:
             self._count(self.run.path / names.STRUCTURES_DIR / names.structure_file(manifest.structure))
             if structure.file_size != manifest.file_size:
                 file = names.structure_file(manifest.structure)
-                self._add(file, "file size", str(manifest.file_size), str(structure.file_size))
+                self._add(file, "file size", str(manifest.file_size), str(structure.file_size), own=False)
         self._config(manifest.attempt)
         records = self._records(manifest, structure)
         extents = merge(records)
@@ -127,7 +139,8 @@ class _Check:
     def _list(self, manifest: Manifest) -> None:
         known = {names.MODEL_FILE, names.MANIFEST_FILE, *map(names.record_file, range(manifest.world_size))}
         for name in sorted(set(os.listdir(self.folder)) - known):
-            self._add(name, "the whole file", "no such file in a checkpoint", "it is there")
+            # It keeps nobody from restoring.
+            self._add(name, "the whole file", "no such file in a checkpoint", "it is there", own=False)
 
     def _records(self, manifest: Manifest, structure: Structure | None) -> list[Record]:
         records = []
@@ -152,7 +165,8 @@ class _Check:
             fd = open_file(file)
         except (OSError, Error) as error:
             found = error.found if isinstance(error, Error) else error.strerror or str(error)
-            self._add(names.MODEL_FILE, "the whole file", f"{manifest.file_size} bytes", found)
+            own = not isinstance(error, PermissionError)
+            self._add(names.MODEL_FILE, "the whole file", f"{manifest.file_size} bytes", found, own)
             return
         try:
             self.files += 1
@@ -200,10 +214,13 @@ class _Check:
         except Error as error:
             # What a newer version wrote is not damaged.
             found = f"{error.found}: {error.todo}" if isinstance(error, NewerError) else error.found
-            self._add(os.path.basename(error.where), part, error.expected, found)
+            damaged = isinstance(error, CorruptError) and not isinstance(error, NewerError)
+            own = damaged and Path(error.where).parent == self.folder
+            self._add(os.path.basename(error.where), part, error.expected, found, own)
             return None
 
-    def _add(self, file: str, part: str, expected: str, found: str) -> None:
+    def _add(self, file: str, part: str, expected: str, found: str, own: bool = True) -> None:
+        self.damaged = self.damaged or own
         self.problems.append(Problem(file=file, part=part, expected=expected, found=found))
 
 
