@@ -165,6 +165,31 @@ def test_layers_that_choose_what_they_save_are_saved_so_or_else_by_all_their_var
     assert {path.rpartition("/")[2] for path in paths if "/the_" in path} == {f"the_{name}" for name in names}
 
 
+@pytest.mark.parametrize("save_config", [False, True])
+def test_what_the_user_has_put_on_an_instance_is_there_afterwards(keras, save_config, tmp_path):
+    model = trainings.dense(keras)
+    layer, called = model.layers[0], []
+
+    def own(store, theirs=layer.save_own_variables):
+        called.append("save_own_variables")
+        theirs(store)
+
+    def step(data, theirs=model.train_step):
+        called.append("train_step")
+        return theirs(data)
+
+    layer.save_own_variables, model.train_step = own, step
+    for _ in range(2):
+        checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, save_config=save_config)
+        model.fit(trainings.data(2), verbose=0, callbacks=[checkpoint])
+        assert vars(layer)["save_own_variables"] is own and vars(model)["train_step"] is step
+        assert set(called) == {"save_own_variables", "train_step"}
+        called.clear()
+    deepfreeze.restore(model, tmp_path / "run")
+    assert vars(layer)["save_own_variables"] is own and called == ["save_own_variables"]
+    assert not any("save_own_variables" in vars(one) for one in (model, *model.layers[1:], model.optimizer))
+
+
 def test_a_model_that_its_first_batch_would_build_is_refused_before_the_run_is_touched_and_trains_once_built(
     keras, tmp_path
 ):
