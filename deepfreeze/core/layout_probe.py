@@ -14,7 +14,7 @@ import contextlib
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ import numpy as np
 from deepfreeze.core import plain_probe
 from deepfreeze.core.errors import UnsupportedError
 from deepfreeze.core.keras_model import optimizer_variables, optimizers, saveables, seeds, tf_variable, variable_name
+from deepfreeze.core.shadow import shadowed
 from deepfreeze.core.structure import KERAS_H5, PLAIN_H5
 from deepfreeze.core.tensors import DTYPES, PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
 
@@ -129,7 +130,7 @@ def _probe_keras(model: Any, state: str) -> tuple[dict[str, Any], bytes]:
 
     with tempfile.TemporaryDirectory(prefix="deepfreeze-") as folder, contextlib.ExitStack() as restore:
         for owner in objects.values():
-            restore.enter_context(_shadowed(owner, "save_own_variables", recorder(owner, owner.save_own_variables)))
+            restore.enter_context(shadowed(owner, "save_own_variables", recorder(owner, owner.save_own_variables)))
         file = os.path.join(folder, "probe.weights.h5")
         model.save_weights(file)
         with open(file, "rb") as f:
@@ -218,15 +219,6 @@ def _read_tokens(file: str) -> dict[str, int]:
     with h5py.File(file, "r") as f:
         f.visititems(visit)
     return tokens
-
-
-@contextlib.contextmanager
-def _shadowed(owner: Any, name: str, value: Any) -> Iterator[None]:
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        delattr(owner, name)
 
 
 def _unique(name: str, taken: set[str]) -> str:

@@ -19,6 +19,7 @@ from deepfreeze.core import crc32c
 from deepfreeze.core.errors import CorruptError, UnsupportedError
 from deepfreeze.core.fields import DAMAGED, Fields, parse_object
 from deepfreeze.core.keras_model import optimizers, saveables
+from deepfreeze.core.shadow import shadowed
 
 FORMAT = 1
 MAX_CONFIG = 64 << 20  # a bound on what a reader allocates; ResNet-50's has 80 KB
@@ -102,8 +103,7 @@ def _saved_by_keras(model: Any) -> tuple[bytes, list[str]]:
         objects |= saveables(optimizer)
     with tempfile.TemporaryDirectory(prefix="deepfreeze-") as folder, contextlib.ExitStack() as restore:
         for owner in objects.values():
-            owner.save_own_variables = lambda store: None
-            restore.callback(delattr, owner, "save_own_variables")
+            restore.enter_context(shadowed(owner, "save_own_variables", lambda store: None))
         file = os.path.join(folder, "config.keras")
         model.save(file)
         with zipfile.ZipFile(file) as archive:

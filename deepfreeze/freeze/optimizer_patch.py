@@ -8,11 +8,13 @@ then (BatchNorm statistics, metrics, seeds).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from deepfreeze.core.shadow import shadowed
 from deepfreeze.freeze.steps import Steps
 
 
@@ -30,52 +32,35 @@ class Patch:
         self._model = model
         steps = Steps(optimizer)
 
-        def apply(original: Callable, *args: Any, **kwargs: Any) -> Any:
+        name = "apply" if hasattr(optimizer, "apply") else "apply_gradients"
+        applied, stepped = getattr(optimizer, name), model.train_step
+
+        def apply(*args: Any, **kwargs: Any) -> Any:
+            if not self._active:
+                return applied(*args, **kwargs)
             # Read before the update: waiting for the increment, which comes last, would hold up every capture.
             batches = steps.batches() + 1
-            result = original(*args, **kwargs)
+            result = applied(*args, **kwargs)
             after_update(steps.ended_by(batches))
             return result
 
-        def train_step(original: Callable, *args: Any, **kwargs: Any) -> Any:
-            result = original(*args, **kwargs)
-            after_step(steps.ended_by(steps.batches()))
+        def train_step(*args: Any, **kwargs: Any) -> Any:
+            result = stepped(*args, **kwargs)
+            if self._active:
+                after_step(steps.ended_by(steps.batches()))
             return result
 
-        name = "apply" if hasattr(optimizer, "apply") else "apply_gradients"
-        self._shadows = [_Shadow(optimizer, name, apply), _Shadow(model, "train_step", train_step)]
+        self._active = True  # whoever has put something over these goes on calling them
+        self._shadows = contextlib.ExitStack()
+        self._shadows.enter_context(shadowed(optimizer, name, apply))
+        self._shadows.enter_context(shadowed(model, "train_step", train_step))
         _retrace(model)
 
     def close(self) -> None:
         """Takes the calls out again."""
-        for shadow in reversed(self._shadows):
-            shadow.close()
-        _retrace(self._model)
-
-
-class _Shadow:
-    """An attribute of one instance in place of its class's method (or of what the user put there)."""
-
-    def __init__(self, owner: Any, name: str, around: Callable) -> None:
-        self._owner, self._name = owner, name
-        self._before = vars(owner).get(name)
-        original = getattr(owner, name)
-        self._active = True
-
-        def shadow(*args: Any, **kwargs: Any) -> Any:
-            return around(original, *args, **kwargs) if self._active else original(*args, **kwargs)
-
-        self._shadow = shadow
-        setattr(owner, name, shadow)
-
-    def close(self) -> None:
         self._active = False
-        if vars(self._owner).get(self._name) is not self._shadow:
-            return  # somebody has put something over it since, which goes on calling it
-        if self._before is None:
-            delattr(self._owner, self._name)
-        else:
-            setattr(self._owner, self._name, self._before)
+        self._shadows.close()
+        _retrace(self._model)
 
 
 def _retrace(model: Any) -> None:
