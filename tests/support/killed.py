@@ -48,6 +48,11 @@ def before_each_call(
     yield "the end"
 
 
+def in_a_child(action: Callable[[], Any]) -> None:
+    """Runs the action in a child that nobody kills: what it changes of its process is gone with it."""
+    _killed(lambda: None, action)
+
+
 def _killed(arm: Callable[[], None], action: Callable[[], Any]) -> bool:
     """Whether a child that is armed before the action dies of it."""
     child = os.fork()

@@ -1,9 +1,11 @@
-"""What a crash leaves of a sequence of recorded file operations (native/testing/record_env.h writes the record).
+"""What a crash leaves of a sequence of recorded file operations (native/testing/record_env.h and tests/support/recorder.py write
+the record).
 
 A killed process leaves all that it did. A machine that loses power leaves what was made durable, and any part of the rest:
 each unsynced write or change of size may have reached the disk or not, writes also by half, and each unsynced change of a
-directory may be there or not, in any order. A rename is one change. A directory's changes become durable by an fsync of
-that directory and by nothing else, which is less than most file systems promise.
+directory may be there or not, in any order. A rename is one change, also from one directory to another: it is there or not as a
+whole. A directory's changes become durable by an fsync of that directory and by nothing else, and those of two directories when
+both are synced, which is less than most file systems promise.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ _SECTOR = 512
 
 @dataclass(frozen=True)
 class Op:
-    """One entry of the record; ``kind`` as in record_env.h, or "mark", which a test appends."""
+    """One entry of the record; ``kind`` as in record_env.h, or "L" (``second``: one more name of a file), which Python alone makes,
+    or "mark", which a test appends."""
 
     kind: str
     path: str = ""
@@ -52,12 +55,19 @@ def read_log(path: Path) -> list[Op]:
     return ops
 
 
+def entry(op: Op) -> bytes:
+    """What the record has of an operation; ``kind`` is "!" for a mark."""
+    first, second = op.path.encode(), op.second.encode()
+    head = op.kind.encode(), op.mode, 0, len(first), len(second), op.handle, op.argument, len(op.data)
+    return _HEAD.pack(*head) + first + second + op.data
+
+
 def append_mark(fd: int, text: str) -> None:
     """Notes in the record that something is known to have happened by now."""
-    os.write(fd, _HEAD.pack(b"!", 0, 0, len(text), 0, 0, 0, 0) + text.encode())
+    os.write(fd, entry(Op("!", text)))
 
 
-@dataclass
+@dataclass(eq=False)
 class _File:
     live: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
@@ -83,25 +93,65 @@ class _File:
         return bytes(data)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Folder:
     live: dict[str, _File | _Folder] = field(default_factory=dict)
     durable: dict[str, _File | _Folder] = field(default_factory=dict)
-    pending: list[dict[str, _File | _Folder | None]] = field(default_factory=list)  # each there or not, as a whole
-
-    def change(self, what: dict[str, _File | _Folder | None]) -> None:
-        _enter(self.live, what)
-        self.pending.append(what)
+    pending: list[_Change] = field(default_factory=list)
 
     def sync(self) -> None:
-        self.durable, self.pending = dict(self.live), []
+        for change in self.pending:
+            change.unsynced.discard(self)
+        for folder in {self, *(folder for change in self.pending for folder in change.parts)}:
+            folder.settle()
 
-    def survivor(self, choose: Random | None) -> dict[str, _File | _Folder]:
+    def settle(self) -> None:
+        """What is synced is durable, unless it is about a name that is not."""
+        left, names = [], set()
+        for change in self.pending:
+            entries = change.parts[self]
+            if change.unsynced or not names.isdisjoint(entries):
+                left.append(change)
+                names.update(entries)
+            else:
+                _enter(self.durable, entries)
+        self.pending = left
+
+    def survivor(self, luck: _Luck) -> dict[str, _File | _Folder]:
         entries = dict(self.durable)
-        for what in self.pending if choose is not None else ():
-            if choose.random() < 0.5:
-                _enter(entries, what)
+        for change in self.pending:
+            if luck.has(change):
+                _enter(entries, change.parts[self])
         return entries
+
+
+class _Change:
+    """New entries of a folder, None for one that goes, or of two folders at once; each is there or not, as a whole."""
+
+    def __init__(self, parts: dict[_Folder, dict[str, _File | _Folder | None]]) -> None:
+        self.parts, self.unsynced = parts, set(parts)
+        for folder, entries in parts.items():
+            _enter(folder.live, entries)
+            folder.pending.append(self)
+
+
+class _Luck:
+    """What is left of a change, or of a file, by whatever name one comes to it; nothing that was not synced if ``choose`` is None."""
+
+    def __init__(self, choose: Random | None) -> None:
+        self._choose, self._decided = choose, {}
+
+    def has(self, change: _Change) -> bool:
+        if self._choose is None:
+            return False
+        if change not in self._decided:
+            self._decided[change] = self._choose.random() < 0.5
+        return self._decided[change]
+
+    def contents(self, file: _File) -> bytes:
+        if file not in self._decided:
+            self._decided[file] = file.survivor(self._choose)
+        return self._decided[file]
 
 
 def _change(data: bytearray, what: tuple[int, bytes] | int) -> None:
@@ -154,7 +204,8 @@ class Disk:
 
     def lost_power(self, choose: Random | None) -> dict[str, bytes | None]:
         """The same after a loss of power: nothing that was not synced (None), or a part of it."""
-        return dict(self._walk(lambda folder: folder.survivor(choose), lambda file: file.survivor(choose)))
+        luck = _Luck(choose)
+        return dict(self._walk(lambda folder: folder.survivor(luck), luck.contents))
 
     def _on_file(self, file: _File, op: Op) -> None:
         if op.kind == "W":
@@ -170,19 +221,24 @@ class Disk:
             file = folder.live.get(name)
             if file is None:
                 file = _File()
-                folder.change({name: file})
+                _Change({folder: {name: file}})
             assert isinstance(file, _File)
             if op.mode == _TRUNCATE and file.live:
                 file.change(0)
             self._open[op.handle] = file
-        elif op.kind == "R":
+        elif op.kind in "RL":
             other, target = self._parent(op.second)
-            assert other is folder, f"{op}: the engine renames within a directory"
-            folder.change({name: None, target: folder.live[name]})
+            new = {target: folder.live[name]}
+            if op.kind == "L":
+                _Change({other: new})
+            elif other is folder:
+                _Change({folder: {name: None, **new}})
+            else:
+                _Change({folder: {name: None}, other: new})
         elif op.kind == "M" and name not in folder.live:
-            folder.change({name: _Folder()})
+            _Change({folder: {name: _Folder()}})
         elif op.kind in "UD" and name in folder.live:
-            folder.change({name: None})
+            _Change({folder: {name: None}})
 
     def _parent(self, path: str) -> tuple[_Folder, str]:
         parent, name = os.path.split(path)
@@ -221,7 +277,7 @@ def _load(folder: Path) -> _Folder:
         else:
             node.live[entry.name] = _File(bytearray(Path(entry.path).read_bytes()))
             node.live[entry.name].sync()
-    node.sync()
+    node.durable = dict(node.live)
     return node
 
 

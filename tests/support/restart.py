@@ -54,7 +54,7 @@ def begin(there: Path, world: int, values: Callable[[int], Values] = lambda rank
 
     def rank(here: World) -> Start:
         local = there / f"local-{here.rank}"
-        if not local.is_dir():
+        if "local" not in options and not local.is_dir():
             local.mkdir()
         own = {"local": local, "node": f"node-{here.rank}", **options}
         return Start.begin(str(there / "run"), values(here.rank), here, **own)
