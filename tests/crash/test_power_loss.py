@@ -3,9 +3,12 @@ the structure without which no checkpoint can be read."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import random
 import shutil
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,7 @@ from deepfreeze.core.structure import Structure
 from deepfreeze.thaw.verify import verify
 from tests.support import files, killed, page_cache, restart
 from tests.support.recorder import Recorder
+from tests.support.seed import SEED
 
 pytestmark = pytest.mark.crash
 DRAWS = 4 * int(os.environ.get("DEEPFREEZE_TEST_DRAWS", "3"))  # subsets of what was not synced, per point
@@ -230,3 +234,31 @@ def test_what_python_has_made_is_there_after_a_loss_of_power_right_after_it(fold
         shutil.rmtree(jobs)
         page_cache.write_out(disk.lost_power(None), {str(jobs): str(jobs)})
         assert look() == wanted, what
+
+
+def test_power_lost_at_any_operation_of_python_or_the_engine_takes_no_committed_checkpoint(
+    folder, engine, record_property
+):
+    print(f"seed {SEED} (DEEPFREEZE_TEST_SEED)")
+    jobs, log, there = folder / "jobs", folder / "log", folder / "there"
+    jobs.mkdir()
+    disk, promises, known, points = page_cache.Disk(jobs), Promises(), set(), Counter()
+    killed.in_a_child(lambda: three_jobs(jobs, log, engine))
+    ops = page_cache.read_log(log)
+    for number, op in enumerate(ops):
+        disk.apply(op)
+        promises.hear(op)
+        lost = [None, *(random.Random(f"{SEED} {number} {draw}") for draw in range(DRAWS))]
+        for kind, state in [("killed", disk.killed()), *(("lost power", disk.lost_power(choose)) for choose in lost)]:
+            key = hashlib.sha256(repr((promises, state)).encode()).digest()
+            points[kind] += 1
+            if key not in known:
+                known.add(key)
+                try:
+                    check(state, jobs, there, promises)
+                except Exception as error:
+                    raise AssertionError(f"seed {SEED}, after operation {number}: {op}; {kind}: {error}") from error
+    assert disk.killed() == contents(jobs), "all that was done is in the record"
+    counts = ", ".join(f"{count} {kind}" for kind, count in points.items())
+    record_property("points", f"crash sweep of whole jobs: {counts}; {len(known)} different, {len(ops)} operations")
+    assert promises.newest() == 30 and points["lost power"] > 500
