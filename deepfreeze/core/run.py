@@ -250,9 +250,7 @@ class Run:
         try:
             if file.is_file() and file.read_bytes() == data:
                 return file
-            if not folder.is_dir():
-                folder.mkdir(DIRECTORY_MODE, exist_ok=True)
-                sync_dir(self.path)
+            self._make(folder)
             durable.replace(file, data)
         except OSError as error:
             raise refused(file, error) from error
@@ -286,7 +284,7 @@ class Run:
     def _move(self, step: int, target: Path) -> Path:
         """FileNotFoundError if the checkpoint is gone."""
         try:
-            target.parent.mkdir(DIRECTORY_MODE, exist_ok=True)
+            self._make(target.parent)
             os.rename(self.step_path(step), target)
             sync_dir(target.parent)
             sync_dir(self.path)
@@ -295,6 +293,12 @@ class Run:
         except OSError as error:
             raise refused(target, error) from error
         return target
+
+    def _make(self, folder: Path) -> None:
+        """One of the run's own folders, durable before anything is in it; also if it is there, because whoever made it may have
+        been killed before that."""
+        folder.mkdir(DIRECTORY_MODE, exist_ok=True)
+        sync_dir(self.path)
 
     def clear(self, partial: tuple[int, str]) -> None:
         """Deletes a partial directory, by way of the trash. RunError if it can't be renamed."""
