@@ -3,6 +3,7 @@ the structure without which no checkpoint can be read."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import random
@@ -262,3 +263,39 @@ def test_power_lost_at_any_operation_of_python_or_the_engine_takes_no_committed_
     counts = ", ".join(f"{count} {kind}" for kind, count in points.items())
     record_property("points", f"crash sweep of whole jobs: {counts}; {len(known)} different, {len(ops)} operations")
     assert promises.newest() == 30 and points["lost power"] > 500
+
+
+def test_power_lost_after_a_start_that_followed_a_killed_one_takes_no_committed_checkpoint(
+    folder, engine, record_property
+):
+    """What the killed one has done and not synced is there for the next one, which has to make it durable all the same."""
+    jobs, log, there = folder / "jobs", folder / "log", folder / "there"
+    points = 0
+
+    def anew():
+        shutil.rmtree(jobs, ignore_errors=True)
+        log.unlink(missing_ok=True)
+        jobs.mkdir()
+
+    def job(number: int, step: int):
+        Job(jobs, log, engine).start(number, [step])
+
+    anew()
+    empty = page_cache.Disk(jobs)
+    for call in killed.before_each_call(lambda: job(1, 10), anew, engine):
+        killed.in_a_child(lambda: job(2, 20))
+        disk, promises = copy.deepcopy(empty), Promises()
+        for op in page_cache.read_log(log):
+            disk.apply(op)
+            promises.hear(op)
+        assert disk.killed() == contents(jobs), "all that was done is in the record"
+        assert promises.newest() == 20
+        try:
+            check(disk.lost_power(None), jobs, there, promises)
+        except Exception as error:
+            raise AssertionError(f"the first start was killed before {call}: {error}") from error
+        points += 1
+    record_property(
+        "points", f"crash sweep of two jobs, the first killed, then lost power: {points} of {points} points"
+    )
+    assert points > 50
