@@ -92,7 +92,8 @@ class Run:
         except OSError as error:
             raise refused(root, error) from error
         try:
-            if made:
+            # Also if it is there: whoever made it may have been killed before that. But the folder above may be another's.
+            with contextlib.nullcontext() if made else contextlib.suppress(OSError):
                 sync_dir(root.absolute().parent)
             durable.probe(root)
             identity.make(root)
@@ -248,10 +249,11 @@ class Run:
         """Writes a file below one of the run's folders durably, unless it is there as it should be."""
         folder = file.parent
         try:
-            if file.is_file() and file.read_bytes() == data:
-                return file
             self._make(folder)
-            durable.replace(file, data)
+            if file.is_file() and file.read_bytes() == data:
+                sync_dir(folder)  # whoever wrote it may have been killed before that
+            else:
+                durable.replace(file, data)
         except OSError as error:
             raise refused(file, error) from error
         return file
