@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import signal
 import weakref
 
 import keras
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
+from deepfreeze.core.lock import Lock
 from tests.support import h5, kerases, trainings
 
 
@@ -91,6 +93,41 @@ def test_a_forgotten_callback_gives_everything_back(tmp_path):
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2)
     assert checkpoint.open(model) == 4
     checkpoint.close()
+
+
+def test_a_dead_training_that_is_forgotten_gives_back_the_lock_the_signal_and_the_model(tmp_path):
+    """The model lives on, and so does the process: nobody calls anything of the training's any more."""
+    model, seen = trainings.dense(keras), []
+
+    def taken():
+        """What a training takes: the signal, the hooks on the two instances, the lock."""
+        hooks = ("train_step" in vars(model), bool({"apply", "apply_gradients"} & vars(model.optimizer).keys()))
+        try:
+            Lock.acquire(tmp_path / "run").release()
+        except deepfreeze.LockedError:
+            return (signal.getsignal(signal.SIGTERM), *hooks, True)
+        return (signal.getsignal(signal.SIGTERM), *hooks, False)
+
+    class Die(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 2:
+                seen.append(taken())
+                raise RuntimeError("this training dies")
+
+    def dead():
+        checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, wait_for="external")
+        with pytest.raises(RuntimeError, match="this training dies"):
+            model.fit(trainings.data(9), verbose=0, shuffle=False, callbacks=[checkpoint, Die()])
+        return weakref.ref(checkpoint)
+
+    handler = signal.getsignal(signal.SIGTERM)
+    forgotten = dead()
+    gc.collect()
+    assert forgotten() is None
+    ((heard_by, *held),) = seen
+    assert heard_by != handler and held == [True, True, True], "all of it was taken"
+    assert taken() == (handler, False, False, False)
+    model.fit(trainings.data(2), verbose=0, shuffle=False)
 
 
 def test_a_lock_held_by_this_process_says_how_to_free_it(tmp_path):

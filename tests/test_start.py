@@ -1,0 +1,68 @@
+"""A job's start: what every rank is refused together, and that nothing is held or moved then."""
+
+from __future__ import annotations
+
+import pytest
+
+from deepfreeze.core.errors import LockedError, NotFoundError, RunError, WorldError
+from deepfreeze.core.lock import Lock
+from deepfreeze.core.run import Run
+from deepfreeze.start import Start
+from tests.support import files, restart, threads
+
+
+class Failing(restart.Newest):
+    """Values that one rank can't take over."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+
+    def assign(self, step: int) -> None:
+        if self._rank == 1:
+            raise MemoryError("no room")
+
+
+def start(*paths, values=lambda rank: restart.Newest(), **options):
+    """What each rank, with a path of its own, comes to."""
+
+    def rank(world):
+        return Start.begin(str(paths[world.rank]), values(world.rank), world, local=None, **options)
+
+    return threads.run(len(paths), rank)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["another run", "no run"])
+def test_ranks_that_see_different_directories_are_refused_on_every_rank(tmp_path, there):
+    first, second = tmp_path / "first", tmp_path / "second"
+    run = Run.open_for_writing(first)
+    second.mkdir()
+    if there:
+        Run.open_for_writing(second)
+    at_rank_0, at_rank_1 = start(first, second)
+    assert isinstance(at_rank_1, RunError if there else NotFoundError) and str(second) in str(at_rank_1)
+    assert isinstance(at_rank_0, WorldError) and "rank 1 failed" in str(at_rank_0) and str(second) in str(at_rank_0)
+    if there:
+        assert f"run {run.run_id}, which rank 0 has there" in str(at_rank_1) and "storage that all ranks share" in str(
+            at_rank_1
+        )
+    Lock.acquire(first).release()
+
+
+def test_the_lock_is_held_from_a_start_to_its_close_and_by_rank_0_alone(tmp_path):
+    first, second = start(tmp_path / "run", tmp_path / "run")
+    assert second.lock is None and first.target == second.target and first.step == 0
+    with pytest.raises(LockedError):
+        Lock.acquire(tmp_path / "run")
+    for begun in (second, first):
+        begun.close()
+    Lock.acquire(tmp_path / "run").release()
+
+
+def test_a_rank_that_can_not_take_the_values_over_ends_the_start_and_nothing_is_moved(tmp_path):
+    run = files.write_run(tmp_path / "run")
+    for step in (10, 20):
+        files.write_checkpoint(run, step)
+    at_rank_0, at_rank_1 = start(run, run, values=Failing)
+    assert isinstance(at_rank_1, MemoryError) and isinstance(at_rank_0, WorldError) and "no room" in str(at_rank_0)
+    assert Run.open(run).committed() == [10, 20]
+    Lock.acquire(run).release()
