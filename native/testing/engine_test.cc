@@ -181,7 +181,9 @@ class TwoRanks {
 
 uint32_t MarkOf(const std::string& run, int64_t step) {
   Manifest manifest;
-  CHECK(ReadCommitted(Env::Posix(), run, step, &manifest));
+  bool counts = false;
+  CHECK_OK(ReadCommitted(Env::Posix(), run, step, &manifest, &counts));
+  CHECK(counts);
   return manifest.diverged;
 }
 
@@ -234,7 +236,9 @@ void RetentionKeepsTheNewestStepAtWhichTheRanksAgreed() {
     std::vector<int64_t> steps;
     Manifest manifest;
     for (int64_t step = 1; step <= 8; ++step) {
-      if (ReadCommitted(Env::Posix(), run.path(), step, &manifest)) steps.push_back(step);
+      bool counts = false;
+      CHECK_OK(ReadCommitted(Env::Posix(), run.path(), step, &manifest, &counts));
+      if (counts) steps.push_back(step);
     }
     return steps;
   };
