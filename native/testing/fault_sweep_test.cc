@@ -9,6 +9,7 @@
 #include "store/commit.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/nfs_env.h"
 
 namespace deepfreeze {
 namespace {
@@ -39,9 +40,11 @@ struct Shape {
   bool captured = false;  // steps are captured into slots in memory, as a graph does it; else handed over
   uint64_t commit_timeout_ms = kLong;
   uint32_t keep = 2;
+  bool network = false;  // the run is on a network file system that loses the first reply to each change of a name
 
   std::string Name() const {
-    return "rank " + std::to_string(victim) + " of " + std::to_string(world) + (captured ? ", captured" : "");
+    return "rank " + std::to_string(victim) + " of " + std::to_string(world) + (captured ? ", captured" : "") +
+           (network ? ", network" : "");
   }
 };
 
@@ -50,6 +53,7 @@ struct Job {
   TemporaryDir run{"/dev/shm"};
   TemporaryDir local{"/dev/shm"};
   std::vector<std::string> data;
+  std::vector<std::unique_ptr<NfsEnv>> clients;
   std::vector<std::unique_ptr<FaultEnv>> envs;
   std::vector<std::unique_ptr<Engine>> engines;
   std::vector<uint64_t> places;  // of each rank's share in its slots, if it is captured
@@ -60,7 +64,10 @@ struct Job {
     for (uint32_t rank = 0; rank < shape.world; ++rank) {
       std::vector<Fault> faults;
       if (rank == shape.victim) CHECK_OK(ParseFaults(plan, &faults));
-      envs.push_back(std::make_unique<FaultEnv>(Env::Posix(), faults, ""));
+      clients.push_back(std::make_unique<NfsEnv>(Env::Posix(), run.path()));
+      clients.back()->LoseReplies(true);
+      Env* base = shape.network ? static_cast<Env*>(clients.back().get()) : Env::Posix();
+      envs.push_back(std::make_unique<FaultEnv>(base, faults, ""));
       Options options;
       options.identity.rank = rank;
       options.identity.world = shape.world;
@@ -175,11 +182,11 @@ Outcome Run(const Shape& shape, const std::string& action, uint64_t nth, const s
   return outcome;
 }
 
-void EveryCallMayGoWrong(const Shape& shape, const char* action, int most_failed) {
+void EveryCallMayGoWrong(const Shape& shape, const char* action, int most_failed, uint64_t stride = kStride) {
   const std::string name = shape.Name();
   int points = 0;
   int failures = 0;
-  for (uint64_t nth = 1;; nth += kStride) {
+  for (uint64_t nth = 1;; nth += stride) {
     const Outcome outcome = Run(shape, action, nth, "");
     if (!outcome.reached) break;
     if (outcome.failed > most_failed) {
@@ -190,7 +197,7 @@ void EveryCallMayGoWrong(const Shape& shape, const char* action, int most_failed
     ++points;
     failures += outcome.failed;
   }
-  CHECK(points > static_cast<int>(50 / kStride));
+  CHECK(points > static_cast<int>(50 / stride));
   std::printf("%s, %s: %d calls, %d failed a step\n", action, name.c_str(), points, failures);
 }
 
@@ -284,6 +291,14 @@ int main() {
     AFailureThatNobodyCanBeToldOfIsNoCommit(victim);
   }
   EveryCallMayGoWrong({3, 1, true, kLong}, "fail=EIO", 1);
+  // Calls that do what was asked and say that they did not; and ranks that are clients of a network file system.
+  for (uint32_t victim = 0; victim < 2; ++victim) {
+    EveryCallMayGoWrong({3, victim, false, kLong}, "after=EIO", 1, 2 * kStride);
+    const Shape client{3, victim, false, kLong, 2, true};
+    for (const char* action : {"fail=EIO", "fail=ESTALE", "delay=5"}) {
+      EveryCallMayGoWrong(client, action, std::string(action) == "delay=5" ? 0 : 1, 4 * kStride);
+    }
+  }
   for (const char* action : {"fail=EIO", "fail=ENOSPC", "fail=EROFS"})
     AStoreThatIsBrokenFromACallOnIsLeftBehind(action);
   AFailedSyncIsTakenForLostData(alone);

@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.crash
-FOR_RANKS = ("fail=EIO", "fail=ENOSPC", "fail=ENOSPC for good", "short", "delay=5", "lose", "delay=150, bound 50")
+FOR_RANKS = (
+    "fail=EIO",
+    "fail=ENOSPC",
+    "fail=ENOSPC for good",
+    "short",
+    "delay=5",
+    "lose",
+    "delay=150, bound 50",
+    "after=EIO",
+)
+ON_NETWORK = ("fail=EIO", "fail=ESTALE", "delay=5")
 
 
 def test_each_call_that_fails_costs_at_most_one_checkpoint(testing_library, record_property):
@@ -27,6 +37,8 @@ def test_each_call_that_fails_costs_at_most_one_checkpoint(testing_library, reco
         "rank 0 of 3": FOR_RANKS,
         "rank 1 of 3": FOR_RANKS,
         "rank 1 of 3, captured": ("fail=EIO",),
+        "rank 0 of 3, network": ON_NETWORK,
+        "rank 1 of 3, network": ON_NETWORK,
     }.items():
         assert {f"{action}, {rank}" for action in actions} <= points.keys()
     for rank in ("rank 0 of 1", "rank 0 of 1, captured", "rank 0 of 3"):
