@@ -32,10 +32,11 @@ Options ForRank(uint32_t rank, uint32_t world, const std::string& run, const std
   return options;
 }
 
-// The rank's half or whole of the file.
+// The rank's half or whole of the file, in two regions.
 std::vector<Region> Share(const std::string& data, uint32_t rank, uint32_t world) {
-  const uint64_t begin = kSize / world * rank;
-  const uint64_t end = rank + 1 == world ? kSize : kSize / world * (rank + 1);
+  const uint64_t share = kSize / 4096 / world * 4096;
+  const uint64_t begin = share * rank;
+  const uint64_t end = rank + 1 == world ? kSize : begin + share;
   return {{data.data() + begin, 1000, begin}, {data.data() + begin + 1000, end - begin - 1000, begin + 1000}};
 }
 
@@ -103,11 +104,33 @@ void WrongRegionsAreRefused() {
   CHECK(engine.Submit(-1, {}, "", 0).code() == Code::kInvalid);
 }
 
+// Two clients of a network file system that write to one page may lose bytes of it.
+void APartOfAPageIsRefusedBeforeAnythingIsWritten() {
+  TemporaryDir run;
+  Engine engine(ForRank(0, 2, run.path(), ""), Env::Posix());
+  const std::string data(kSize, 'z');
+  const auto refused = [&](const std::vector<Region>& regions, const std::string& found) {
+    CapturePlan plan;
+    for (const Status& status : {engine.Submit(1, regions, "", 0), engine.Plan(regions, 0, 0, &plan)}) {
+      CHECK_EQ(status.code(), Code::kInvalid);
+      CHECK(status.message().find("every page of 4096 bytes that a rank writes to whole") != std::string::npos);
+      CHECK(status.message().find(found) != std::string::npos);
+    }
+  };
+  refused({{data.data(), 5000, 0}}, "found a piece that ends at byte 5000");
+  refused({{data.data(), 4096, 0}, {data.data(), 4096, 8193}}, "found a piece that begins at byte 8193");
+  refused({{data.data(), 4000, 0}, {data.data(), 4096, 8192}}, "found a piece that ends at byte 4000");
+  refused({{data.data(), 16, kSize - 16}}, "found a piece that begins at byte " + std::to_string(kSize - 16));
+  // Pieces that follow each other are one, and the file's end is a page's.
+  const uint64_t last = kSize - 17;
+  CHECK_OK(engine.Submit(1, {{data.data(), 5000, 0}, {data.data(), 3192, 5000}, {data.data(), 17, last}}, "", kLong));
+}
+
 void AGapInTheFileFailsTheStepAndOnlyIt() {
   TemporaryDir run;
   Engine engine(ForRank(0, 1, run.path(), ""), Env::Posix());
   const std::string data(kSize, 'z');
-  CHECK_OK(engine.Submit(1, {{data.data(), 10, 0}}, "", kLong));
+  CHECK_OK(engine.Submit(1, {{data.data(), 4096, 0}}, "", kLong));
   CHECK(engine.Wait(1, DF_EXTERNAL, kLong).code() == Code::kCorrupt);
   CHECK_OK(engine.Submit(2, Share(data, 0, 1), "", kLong));
   CHECK_OK(engine.Wait(2, DF_EXTERNAL, kLong));
@@ -263,6 +286,7 @@ int main() {
   deepfreeze::ManyStepsOfTwoRanks();
   deepfreeze::CloseAtAnyTime();
   deepfreeze::WrongRegionsAreRefused();
+  deepfreeze::APartOfAPageIsRefusedBeforeAnythingIsWritten();
   deepfreeze::AGapInTheFileFailsTheStepAndOnlyIt();
   deepfreeze::RanksThatDifferAreNamedAndMarked();
   deepfreeze::AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain();

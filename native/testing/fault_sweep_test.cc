@@ -89,8 +89,9 @@ struct Job {
 
   // A rank's, of a step whose bytes begin there.
   Region Share(uint64_t rank, const char* bytes) const {
-    const uint64_t begin = kSize / shape.world * rank;
-    const uint64_t end = rank + 1 == shape.world ? kSize : kSize / shape.world * (rank + 1);
+    const uint64_t share = kSize / 4096 / shape.world * 4096;
+    const uint64_t begin = share * rank;
+    const uint64_t end = rank + 1 == shape.world ? kSize : begin + share;
     return {bytes == nullptr ? nullptr : bytes + begin, end - begin, begin};
   }
 

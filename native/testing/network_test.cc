@@ -3,8 +3,10 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "deepfreeze/deepfreeze.h"
 #include "engine/engine.h"
 #include "format/names.h"
@@ -93,6 +95,43 @@ class Ranks {
   std::vector<std::unique_ptr<Engine>> engines_;
 };
 
+// A record of another version's placement, or of one that is wrong. A later start finishes such a step all the same:
+// what is lost shows in the checksums, which it reads.
+void AStepOfWhichTwoRanksWroteOnePageIsNotCommittedByTheEngineAndFinishedByALaterStart() {
+  TemporaryDir run;
+  const std::string data(3 * kPage, 'd');
+  Options options;
+  options.identity.world = 3;
+  options.identity.file_size = data.size();
+  options.commit_timeout_ms = kLong;
+  options.run_dir = run.path();
+  for (const auto& [rank, begin, end] :
+       {std::tuple{1U, kPage, kPage + 1000}, std::tuple{2U, kPage + 1000, 3 * kPage}}) {
+    Identity identity = options.At(1);
+    identity.rank = rank;
+    PartialWriter writer;
+    CHECK_OK(writer.Open(Env::Posix(), run.path(), identity));
+    CHECK_OK(WriteFull(writer.file(), begin, data.data(), end - begin));
+    CHECK_OK(writer.Sync());
+    bool perhaps = false;
+    CHECK_OK(
+        writer.Publish(Record{identity, {{begin, end - begin, Crc32c(0, data.data(), end - begin)}}, ""}, &perhaps));
+  }
+  Engine engine(options, Env::Posix());
+  CHECK_OK(engine.Submit(1, {{data.data(), kPage, 0}}, "", kLong));
+  const Status refused = engine.Wait(1, DF_EXTERNAL, kLong);
+  CHECK_EQ(refused.code(), Code::kInvalid);
+  CHECK(refused.message().find("rank-00001.record: expected every page of 4096 bytes") != std::string::npos);
+  CHECK(refused.message().find("found a piece that ends at byte 5096") != std::string::npos);
+  CommitRequest request;
+  request.run_dir = run.path();
+  request.step = 1;
+  request.verify = true;
+  CommitOutcome outcome;
+  CHECK_OK(Commit(Env::Posix(), request, &outcome));
+  CHECK_EQ(Model(Join(run.path(), StepName(1))), data);
+}
+
 void ARankThatLookedTooEarlyLearnsOfTheCommitAtItsNextLook() {
   TemporaryDir run;
   Ranks ranks(run.path(), {"", ""}, kBeforeNamesExpire);
@@ -131,6 +170,7 @@ void ADirectoryThatWasRenamedAndRemovedMeanwhileFailsNoStep() {
 
 int main() {
   deepfreeze::TwoRanksThatWritePartsOfOnePageLoseNothing();
+  deepfreeze::AStepOfWhichTwoRanksWroteOnePageIsNotCommittedByTheEngineAndFinishedByALaterStart();
   deepfreeze::ADirectoryThatWasRenamedAndRemovedMeanwhileFailsNoStep();
   deepfreeze::ARankThatLookedTooEarlyLearnsOfTheCommitAtItsNextLook();
   deepfreeze::RenamesWhoseRepliesAreLostCostNothing();

@@ -46,6 +46,15 @@ def test_every_form_of_regions_gives_the_same_checkpoint(tmp_path, form):
     assert engine.closed and list(committed(tmp_path / "run")) == [10]
 
 
+def test_regions_that_leave_a_part_of_a_page_to_another_rank_are_refused(tmp_path):
+    data = np.frombuffer(content.model_bytes(1, 10, 300_000), np.uint8)
+    with opened(tmp_path, file_size=300_000, world=2) as engine:
+        for call in (lambda rows: engine.submit(10, rows, b"", 60), lambda rows: engine.plan(rows, 0)):
+            with pytest.raises(vb.EngineFault, match=r"found a piece that ends at byte 5000\. Give each page") as caught:
+                call([(data.ctypes.data, 5000, 0)])
+            assert caught.value.code == vb.INVALID
+
+
 def test_wrong_forms_of_regions_are_refused():
     for wrong in (np.zeros((2, 3), np.int32), np.zeros((2, 2), np.uint64), np.zeros((2, 6), np.uint64)[:, ::2]):
         with pytest.raises(ValueError, match="regions"):

@@ -7,6 +7,7 @@ import random
 
 RUN_ID = bytes(range(16))
 STRUCTURE = bytes(range(32))
+PAGE = 4096  # no two ranks write to one page of the model file
 
 
 def attempt_id(number: int) -> bytes:
@@ -22,6 +23,7 @@ def private_bytes(attempt: int, step: int, rank: int) -> bytes:
 
 
 def pieces(rank: int, world: int, size: int) -> list[tuple[int, int]]:
-    """(begin, end) of the rank's regions: an interleaved share, with borders that are not aligned."""
-    cuts = sorted({size * i // (2 * world) for i in range(2 * world + 1)})
-    return [(a, b) for i, (a, b) in enumerate(itertools.pairwise(cuts)) if i % world == rank]
+    """(begin, end) of the rank's regions: an interleaved share of whole pages, with borders inside it that are not aligned."""
+    cuts = sorted({min(-(-size * i // (2 * world) // PAGE) * PAGE, size) for i in range(2 * world + 1)})
+    shares = [share for i, share in enumerate(itertools.pairwise(cuts)) if i % world == rank]
+    return [piece for a, b in shares for piece in itertools.pairwise(sorted({a, (2 * a + b) // 3, b}))]
