@@ -98,6 +98,7 @@ Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
   request.step = step;
   request.attempt = expected.attempt;
   request.expected = &expected;
+  request.whole_pages = true;
   request.replace = true;
   request.own = true;
   request.known = &replicas_.known();

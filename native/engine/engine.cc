@@ -108,6 +108,8 @@ Status CheckRegions(const std::vector<Region>& regions, uint64_t file_size, cons
                     uint64_t* nbytes) {
   uint64_t end = 0;
   *nbytes = 0;
+  std::vector<Extent> extents;
+  extents.reserve(regions.size());
   for (const Region& region : regions) {
     if (region.file_offset < end || region.file_offset > file_size || region.size > file_size - region.file_offset) {
       return Status::FourPart(Code::kInvalid, where,
@@ -118,8 +120,9 @@ Status CheckRegions(const std::vector<Region>& regions, uint64_t file_size, cons
     }
     end = region.file_offset + region.size;
     *nbytes += region.size;
+    extents.push_back(Extent{region.file_offset, region.size, 0});
   }
-  return {};
+  return CheckWholePages(extents, file_size, where);
 }
 
 // That a record can hold this rank's part. What is not refused here would be written in full, published, and then read

@@ -58,6 +58,24 @@ Status CheckExtents(const std::vector<Extent>& extents, uint64_t file_size, cons
   return {};
 }
 
+Status CheckWholePages(const std::vector<Extent>& extents, uint64_t file_size, const std::string& where) {
+  const auto refuse = [&](const char* verb, uint64_t at) {
+    return Status::FourPart(
+        Code::kInvalid, where,
+        "every page of " + std::to_string(kPageSize) + " bytes that a rank writes to whole, or to the end of the file",
+        "a piece that " + std::string(verb) + " at byte " + std::to_string(at),
+        "Give each page of the file to one rank");
+  };
+  uint64_t end = 0;  // of the extents so far
+  for (const Extent& extent : extents) {
+    if (extent.size == 0) continue;
+    if (extent.file_offset != end && end % kPageSize != 0) return refuse("ends", end);
+    if (extent.file_offset != end && extent.file_offset % kPageSize != 0) return refuse("begins", extent.file_offset);
+    end = extent.file_offset + extent.size;
+  }
+  return end % kPageSize == 0 || end == file_size ? Status() : refuse("ends", end);
+}
+
 Status CheckCoverage(std::vector<Extent> extents, uint64_t file_size, const std::string& where) {
   std::sort(extents.begin(), extents.end(),
             [](const Extent& a, const Extent& b) { return a.file_offset < b.file_offset; });

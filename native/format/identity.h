@@ -15,6 +15,8 @@ namespace deepfreeze {
 constexpr uint32_t kFormatVersion = 1;
 constexpr size_t kIdentityOffset = 16;
 constexpr size_t kIdentitySize = 96;
+// What one rank writes to and no other: a page of the system's cache, which has that size on most machines.
+constexpr uint64_t kPageSize = 4096;
 // What the system's calls take as an offset. Below it no sum of offsets and sizes of a checked file can wrap around.
 constexpr uint64_t kMaxFileSize = ~uint64_t{0} >> 1;
 
@@ -46,6 +48,11 @@ Status DecodeIdentity(const char* from, const std::string& where, Identity* iden
 
 // Sorted, not overlapping, not empty, inside the file.
 Status CheckExtents(const std::vector<Extent>& extents, uint64_t file_size, const std::string& where);
+
+// Whether one rank's extents (sorted, not overlapping) hold every page of the file that they touch whole, or up to the
+// file's end. Then no two ranks write to one page: clients of a network file system that do may lose bytes of it.
+// Extents may be empty here. kInvalid: a checkpoint that was written otherwise is as readable as any other.
+Status CheckWholePages(const std::vector<Extent>& extents, uint64_t file_size, const std::string& where);
 
 // Of all ranks together: every byte of [0, file_size) exactly once. The order of extents does not matter.
 Status CheckCoverage(std::vector<Extent> extents, uint64_t file_size, const std::string& where);

@@ -87,6 +87,7 @@ Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& 
         !id.SameCheckpoint(manifest->identity)) {
       return Malformed(path, "a record of this rank, step, attempt, structure and world size", "another one's");
     }
+    if (request.whole_pages) DF_RETURN_IF_ERROR(CheckWholePages(record.extents, id.file_size, path));
     manifest->records.push_back(ManifestRecord{rank, TotalBytes(record.extents), record.extents.size(),
                                                record.private_data.size(), bytes.size(),
                                                Get32(bytes.data() + bytes.size() - 4)});

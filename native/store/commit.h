@@ -32,6 +32,9 @@ struct CommitRequest {
   bool refuse_diverged = false;
   // The attempt is the caller's own, and must still have the run when the step is to get its name.
   bool own = false;
+  // Refuse records of which two might hold parts of one page. An older version wrote such ones, so whoever finishes
+  // what another attempt has left does not ask for it.
+  bool whole_pages = false;
   // Another attempt's checkpoint of the same step is moved away; otherwise it stays and the commit is refused.
   bool replace = false;
 };

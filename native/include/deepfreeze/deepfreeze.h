@@ -68,7 +68,9 @@ typedef enum df_level {
 
 typedef struct df_engine df_engine; /* opaque; made by df_engine_open, freed by df_engine_close */
 
-/* A contiguous piece of this rank's shard: nbytes at data belong at file_offset of the assembled file. */
+/* A contiguous piece of this rank's shard: nbytes at data belong at file_offset of the assembled file. Every page of
+ * 4096 bytes of that file which the pieces of a rank touch, they hold whole, or to the end of the file: two ranks that
+ * wrote to one page of a network file system might lose bytes of it. */
 typedef struct df_region {
   const void* data;
   uint64_t nbytes;
@@ -144,11 +146,11 @@ DF_API uint32_t df_crc32c(uint32_t crc, const void* data, size_t n);
 /* Starts an engine for one rank of one attempt. Creates nothing on disk yet. */
 DF_API int df_engine_open(const df_options* options, df_engine** out);
 
-/* Hands over one captured step: n regions sorted by file_offset, not overlapping, and this rank's private bytes. Steps
- * must grow from call to call. Blocks, at most timeout_ms, while in_flight checkpoints are held in memory; on
- * DF_TIMEOUT nothing was taken. Otherwise returns at once; the work goes on in the background. DF_INVALID: regions that
- * are wrong, or, with the private bytes, more than a record of 256 MiB can hold (24 bytes for each chunk_bytes of a
- * region); private bytes that have no room for `hashes`. */
+/* Hands over one captured step: n regions sorted by file_offset, not overlapping, in whole pages (see df_region), and
+ * this rank's private bytes. Steps must grow from call to call. Blocks, at most timeout_ms, while in_flight checkpoints
+ * are held in memory; on DF_TIMEOUT nothing was taken. Otherwise returns at once; the work goes on in the background.
+ * DF_INVALID: regions that are wrong, or, with the private bytes, more than a record of 256 MiB can hold (24 bytes for
+ * each chunk_bytes of a region); private bytes that have no room for `hashes`. */
 DF_API int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, size_t n,
                             const void* private_data, uint64_t private_bytes, uint64_t timeout_ms);
 
