@@ -349,7 +349,7 @@ def train_with_fault(run, library, fault, steps, *options):
     return json.loads(output.strip().splitlines()[-1])
 
 
-BAD_DISK = "fail=EIO:pwrite:model.weights.h5:1"
+BAD_DISK = "fail=EIO:fdatasync:model.weights.h5:1"
 
 
 def test_a_failed_write_is_raised_and_names_file_and_reason_and_the_next_job_goes_on(run, testing_library):

@@ -261,7 +261,7 @@ class PosixEnv final : public Env {
 
   Status SyncDir(const std::string& path) override {
     const int fd = Retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-    if (fd < 0) return Status::FromErrno(errno, "open", path);
+    if (fd < 0) return Status::FromErrno(errno, "fsync", path);
     const Status status = Result(Retry([&] { return ::fsync(fd); }), "fsync", path);
     ::close(fd);
     return status;

@@ -27,11 +27,16 @@ class [[nodiscard]] Status {
   Code code() const { return code_; }
   // The errno it came from, or 0.
   int error() const { return error_; }
+  // Whether the same may go well a little later, if it is done from the beginning: a network file system answers so
+  // while its server restarts or hands over. A sync or a close that failed is never such: what it was to keep may be
+  // gone, and the next one would succeed without it.
+  bool transient() const { return transient_; }
   const std::string& message() const { return message_; }
 
  private:
   Code code_ = Code::kOk;
   int error_ = 0;
+  bool transient_ = false;
   std::string message_;
 };
 

@@ -226,9 +226,9 @@ void JobTable::SetDivergence(const JobRef& job, const Divergence& divergence) {
   job->divergence = divergence;
 }
 
-void JobTable::SetWaitsFor(const JobRef& job, const std::string& what) {
+void JobTable::SetWaitsFor(const JobRef& job, std::string what) {
   std::lock_guard<std::mutex> lock(mutex_);
-  job->waits_for = what;
+  job->waits_for = std::move(what);
 }
 
 void JobTable::Notify(const std::string& notice) {

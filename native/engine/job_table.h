@@ -96,9 +96,11 @@ class JobTable {
   void EndRead(const JobRef& job);
 
   void SetDivergence(const JobRef& job, const Divergence& divergence);
-  void SetWaitsFor(const JobRef& job, const std::string& what);
+  void SetWaitsFor(const JobRef& job, std::string what);
   // Sleeps, but not beyond Stop or the arrival of a new job for the commit.
   void PauseCommit(uint64_t ms);
+  // Sleeps, but not beyond Stop.
+  void Pause(uint64_t ms);
   void Notify(const std::string& notice);
 
  private:

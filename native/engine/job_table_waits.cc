@@ -204,6 +204,11 @@ void JobTable::PauseCommit(uint64_t ms) {
   changed_.wait_until(lock, Deadline(ms), [&] { return stopping_ || newest_submitted_ != newest; });
 }
 
+void JobTable::Pause(uint64_t ms) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_until(lock, Deadline(ms), [&] { return stopping_.load(); });
+}
+
 // A caller that never polls must not make the table grow for ever.
 void JobTable::ForgetLocked() {
   for (auto it = jobs_.begin(); jobs_.size() > kRemembered && it != jobs_.end();) {

@@ -1,6 +1,7 @@
 #include "engine/transfer.h"
 
 #include "base/crc32c.h"
+#include "engine/patience.h"
 #include "store/partial.h"
 
 namespace deepfreeze {
@@ -8,10 +9,10 @@ namespace deepfreeze {
 void Transfer::Run() {
   while (const JobRef job = context_.table->NextForTransfer()) {
     const auto move = [&] { return Move(job); };
-    Status status = Contained(move);
+    Status status = Patiently(context_, job, move);
     // A step that failed for want of room must not keep the next ones from finding any.
     if (status.code() == Code::kNoSpace && context_.options.identity.rank == 0 && retention_->MakeRoom(job->step)) {
-      status = Contained(move);
+      status = Patiently(context_, job, move);
     }
     if (status.ok()) {
       context_.table->FinishTransfer(job);

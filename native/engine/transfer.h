@@ -22,6 +22,7 @@ class Transfer {
   void Run();
 
  private:
+  // All of it. May be repeated: nothing is durable yet, and what the memory no longer holds the slot does.
   Status Move(const JobRef& job);
   // Of a job that was captured in a slot.
   Status TakeChecksums(const JobRef& job);

@@ -63,3 +63,7 @@ def test_memory_that_runs_out_at_any_allocation_of_a_thread_ends_no_process(test
     points = sum(map(int, re.findall(r": (\d+) allocations$", done.stdout, re.MULTILINE)))
     record_property("points", f"no memory: {points} allocations on the engine's threads")
     assert points > 2000
+
+
+def test_an_error_of_the_store_that_passes_costs_no_checkpoint_and_a_failed_sync_does_at_once(testing_library):
+    subprocess.run([Path(testing_library).with_name("retry_test")], check=True, timeout=600)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import random
 
-# What must fail a step, at the given step; {n} is a call's number. Rank 0 makes two renames more than the others. A disk stays full,
+# What must fail a step, at the given step; {n} is a call's number. A disk stays full,
 # as rank 0 tries again if it could delete an old checkpoint.
 FAILING = (
-    "fail=EIO:pwrite:step-{step:010d}.partial:{n}",
+    "fail=EROFS:pwrite:step-{step:010d}.partial:{n}",
     "fail=ENOSPC:pwrite:step-{step:010d}.partial:{n}+",
     "fail=EIO:fdatasync:step-{step:010d}.partial:1",
     "lose=EIO:fdatasync:step-{step:010d}.partial:1",
-    "fail=EIO:rename:step-{step:010d}.partial:1",
     "fail=EMFILE:open:step-{step:010d}.partial:1",
     "no-memory:pwrite:step-{step:010d}.partial:{n}",
 )
 # What no step may suffer from.
 HARMLESS = (
     "short:pwrite:step-{step:010d}.partial:1+",
+    "fail=EIO:pwrite:step-{step:010d}.partial:{n}",
+    "fail=ETIMEDOUT:rename:step-{step:010d}.partial:1",
     "delay=200:pwrite:step-{step:010d}.partial:{n}",
     "delay=200:rename:step-{step:010d}.partial:1",
     "delay=200:fsync_dir:step-{step:010d}.partial:1",
