@@ -455,3 +455,33 @@ def test_closing_is_bounded_where_the_store_hangs_and_the_process_can_end(tmp_pa
             rank.ask("close")
         assert caught.value.code == vb.TIMEOUT
         assert rank.end() == 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["fail=EROFS:open:model.weights.h5:2,fail=EROFS:open:model.weights.h5:5", "short:pwrite:model.weights.h5:1+"],
+    ids=["not to be had", "given up"],
+)
+def test_writes_that_do_not_go_past_the_page_cache_are_told_once(tmp_path, library, fault):
+    run = tmp_path / "run"
+    with ranks(library, fault) as (rank,):
+        rank.ask("open", **options(tmp_path, local=False))
+        for step in (10, 20, 30):
+            rank.ask("submit", step=step)
+            rank.ask("drain")
+        notices = [report["message"] for report in rank.ask("poll") if report["step"] == -1]
+    assert len(notices) == 1 and notices[0].startswith(f"{run}: ") and "go through the page cache" in notices[0], (
+        notices
+    )
+    assert list(committed(run)) == [20, 30]
+
+
+def test_a_store_in_memory_has_no_page_cache_to_go_past(library, tmp_path):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        with ranks(library, "fail=EROFS:open:model.weights.h5:2") as (rank,):
+            own = options(tmp_path, local=False)
+            rank.ask("open", **{**own, "run_dir": memory})
+            rank.ask("submit", step=10)
+            rank.ask("drain")
+            assert [report["step"] for report in rank.ask("poll")] == [10]
+        assert list(committed(Path(memory))) == [10]
