@@ -29,6 +29,9 @@ class File {
   virtual Status PRead(uint64_t offset, void* data, size_t n, size_t* done) = 0;
   virtual Status PWrite(uint64_t offset, const void* data, size_t n, size_t* done) = 0;
 
+  // Whether writes go past the page cache: those to a file opened with kDirect, until the file system refuses one.
+  virtual bool Direct() const { return false; }
+
   virtual Status Size(uint64_t* size) = 0;
   virtual Status Truncate(uint64_t size) = 0;
   // Reserves blocks for [0, size), so that later writes there can't run out of space. Sparse where unsupported.

@@ -8,6 +8,7 @@
 #include <sys/vfs.h>
 #endif
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -107,6 +108,8 @@ class PosixFile final : public File {
     return {};
   }
 
+  bool Direct() const override { return direct_ && !left_direct_; }
+
   Status Size(uint64_t* size) override {
     struct stat info;
     DF_RETURN_IF_ERROR(Result(Retry([&] { return ::fstat(fd_, &info); }), "fstat", path()));
@@ -168,6 +171,7 @@ class PosixFile final : public File {
   bool LeaveDirect() {
     if (!direct_) return false;
 #ifdef __linux__
+    left_direct_ = true;
     const int flags = ::fcntl(fd_, F_GETFL);
     return flags >= 0 && ::fcntl(fd_, F_SETFL, flags & ~O_DIRECT) == 0;
 #else
@@ -177,6 +181,7 @@ class PosixFile final : public File {
 
   int fd_;
   const bool direct_;  // as it was opened
+  std::atomic<bool> left_direct_{false};
   char* mapped_ = nullptr;
   uint64_t mapped_size_ = 0;
 };

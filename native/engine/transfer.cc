@@ -35,8 +35,18 @@ Status Transfer::Move(const JobRef& job) {
   }));
   if (job->home_is_slot) DF_RETURN_IF_ERROR(TakeChecksums(job));
   job->checksummed = true;
+  BestEffort([&] { TellIfCached(*partial); });
   job->partial = std::move(partial);
   return {};
+}
+
+void Transfer::TellIfCached(const PartialWriter& partial) {
+  if (told_) return;
+  const std::string why = partial.CachedBecause();
+  if (why.empty()) return;
+  context_.table->Notify(context_.options.run_dir + ": direct writes (O_DIRECT) are not to be had there (" + why +
+                         "); checkpoints go through the page cache, which takes more of the processor and of memory");
+  told_ = true;
 }
 
 Status Transfer::TakeChecksums(const JobRef& job) {

@@ -24,6 +24,8 @@ class Transfer {
  private:
   // All of it. May be repeated: nothing is durable yet, and what the memory no longer holds the slot does.
   Status Move(const JobRef& job);
+  // One notice where writes go through the page cache against expectation.
+  void TellIfCached(const PartialWriter& partial);
   // Of a job that was captured in a slot.
   Status TakeChecksums(const JobRef& job);
   Status MoveRun(const JobRef& job, size_t run, const Sink& to);
@@ -31,6 +33,7 @@ class Transfer {
   const StageContext context_;
   Retention* const retention_;
   std::vector<Block> blocks_;  // one per worker
+  bool told_ = false;
 };
 
 }  // namespace deepfreeze

@@ -27,8 +27,14 @@ Status PartialWriter::Open(Env* env, const std::string& run_dir, const Identity&
   // A longer file is another structure's, which has the same name only by mistake.
   if (size > identity.file_size) DF_RETURN_IF_ERROR(file_->Truncate(identity.file_size));
   DF_RETURN_IF_ERROR(file_->Allocate(identity.file_size));
-  if (!env->Open(Join(directory_, kModelName), OpenMode::kDirect, &direct_).ok()) direct_.reset();
+  direct_opened_ = env->Open(Join(directory_, kModelName), OpenMode::kDirect, &direct_);
+  if (!direct_opened_.ok()) direct_.reset();
   return {};
+}
+
+std::string PartialWriter::CachedBecause() const {
+  if ((direct_ != nullptr && direct_->Direct()) || env_->InMemory(directory_)) return "";
+  return direct_ == nullptr ? direct_opened_.message() : "the file system refused a write";
 }
 
 Status PartialWriter::Sync() {

@@ -23,6 +23,8 @@ class PartialWriter {
   File* file() { return file_.get(); }
   // The same file past the page cache; null where that can't be.
   File* direct() { return direct_.get(); }
+  // Why not all that is aligned goes past it; "" if it does, and where there is none.
+  std::string CachedBecause() const;
   // Makes everything written so far durable and closes the files. Not to be repeated: where a sync has failed, what it
   // was to keep may be gone, and a second one would succeed without it.
   Status Sync();
@@ -36,6 +38,7 @@ class PartialWriter {
   std::string directory_;
   std::unique_ptr<File> file_;
   std::unique_ptr<File> direct_;
+  Status direct_opened_;
 };
 
 // Leaves a marker that tells the other ranks why this one can't finish the step. It need not survive a crash. In a

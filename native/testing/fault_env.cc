@@ -28,6 +28,7 @@ class FaultFile final : public File {
       return Status();
     });
   }
+  bool Direct() const override { return base_->Direct(); }
   Status Size(uint64_t* size) override {
     return Around("stat", [&](bool) { return base_->Size(size); });
   }

@@ -27,6 +27,7 @@ class RecordFile final : public File {
     env_->Append(entry);
     return {};
   }
+  bool Direct() const override { return base_->Direct(); }
   Status Size(uint64_t* size) override { return base_->Size(size); }
   Status Truncate(uint64_t size) override {
     return Recorded('T', size, [&] { return base_->Truncate(size); });
