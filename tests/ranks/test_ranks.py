@@ -485,3 +485,29 @@ def test_a_store_in_memory_has_no_page_cache_to_go_past(library, tmp_path):
             rank.ask("drain")
             assert [report["step"] for report in rank.ask("poll")] == [10]
         assert list(committed(Path(memory))) == [10]
+
+
+@pytest.mark.parametrize("leads_to", ["a directory", "nowhere"])
+def test_a_partial_directory_that_is_a_link_is_refused_and_not_followed(tmp_path, library, leads_to):
+    own, elsewhere = options(tmp_path, local=True), tmp_path / "elsewhere"
+    link = tmp_path / "run" / f"step-0000000010.partial-{content.attempt_id(1).hex()}"
+    link.symlink_to(elsewhere)
+    if leads_to == "a directory":
+        elsewhere.mkdir()
+    refused = rf"{link}: expected a directory; found a symbolic link or another file\. Remove it"
+    with ranks(library, "") as (rank,):
+        rank.ask("open", **own)
+        rank.ask("submit", step=10)
+        with pytest.raises(vb.EngineFault, match=refused):
+            rank.ask("wait", step=10, level=vb.EXTERNAL)
+        (slot,) = slots(tmp_path)
+        for call in (
+            lambda: vb.slot_transfer(slot, tmp_path / "run"),
+            lambda: vb.commit(tmp_path / "run", 10, content.attempt_id(1)),
+        ):
+            with pytest.raises(vb.EngineFault, match=refused):
+                call()
+        rank.ask("submit", step=20)
+        rank.ask("wait", step=20, level=vb.EXTERNAL)
+    assert link.is_symlink() and not (elsewhere.exists() and list(elsewhere.iterdir()))
+    assert list(committed(tmp_path / "run")) == [20]

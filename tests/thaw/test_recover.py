@@ -8,11 +8,12 @@ import types
 import pytest
 
 from deepfreeze.core import names
-from deepfreeze.core.errors import EngineError
+from deepfreeze.core.errors import EngineError, RunError
 from deepfreeze.core.run import Run
 from deepfreeze.thaw import recover
 from deepfreeze.thaw.recover import PartialState, Recovery, SlotInfo, SlotReport, plan_recovery
 from tests.support import files
+from tests.support.refusals import assert_four_parts
 
 A, B = "a" * 32, "b" * 32
 
@@ -56,6 +57,18 @@ def test_what_is_not_newer_than_the_newest_committed_is_cleared():
 def test_attempts_are_never_mixed():
     found = plan_recovery(30, [partial(40, {0, 1}), partial(40, {2}, B)], [slot(40, 1, attempt=B)])
     assert found == Recovery(clear=[(40, A), (40, B)])
+
+
+@pytest.mark.parametrize("leads_to", ["a partial directory", "nowhere"])
+def test_a_partial_directory_that_is_a_link_is_refused_and_not_followed(tmp_path, leads_to):
+    run = files.write_run(tmp_path / "run")
+    elsewhere = files.write_partial(files.write_run(tmp_path / "other"), 40, files.sample())
+    link = run / elsewhere.name
+    link.symlink_to(elsewhere if leads_to == "a partial directory" else tmp_path / "nothing")
+    with pytest.raises(RunError) as caught:
+        recover.partial_states(Run.open(run))
+    assert_four_parts(caught.value, where=str(link), expected="a directory", found="a symbolic link", todo="remove it")
+    assert link.is_symlink() and len(list(elsewhere.iterdir())) == 3
 
 
 @pytest.mark.parametrize("change", [{"world": 4}, {"size": 101}, {"structure": "t"}])
