@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from deepfreeze.core import names
-from deepfreeze.core.errors import CorruptError, EngineError, NewerError
+from deepfreeze.core.errors import CorruptError, EngineError, NewerError, RunError
 from deepfreeze.core.fields import open_file, read_small
 from deepfreeze.core.record import MAX_RECORD, SLOT_HEADER, Record, SlotHeader
 from deepfreeze.core.run import Run
@@ -120,7 +120,8 @@ def _refuse_newer(path: str) -> None:
 
 
 def partial_states(run: Run) -> list[PartialState]:
-    """What each partial directory of the run holds. A damaged record, or another checkpoint's, does not count."""
+    """What each partial directory of the run holds. A damaged record, or another checkpoint's, does not count. RunError for a
+    symbolic link in a partial directory's place: what it leads to is not this run's."""
     return [_partial(run, step, attempt) for step, attempt in run.partials()]
 
 
@@ -266,6 +267,9 @@ def _completion(partials: list[PartialState], reports: list[SlotReport]) -> list
 
 def _partial(run: Run, step: int, attempt: str) -> PartialState:
     folder: Path = run.partial_path(step, attempt)
+    if folder.is_symlink():
+        todo = "remove it; this library did not make it"
+        raise RunError(where=folder, expected="a directory", found="a symbolic link", todo=todo)
     ranks: dict[tuple[int, int, str], set[int]] = {}
     try:
         files = sorted(os.listdir(folder))

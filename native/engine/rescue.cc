@@ -20,8 +20,9 @@ Status RescueSlot(Env* env, const std::string& path, const std::string& run_dir)
   bool committed = false;
   DF_RETURN_IF_ERROR(IsCommitted(env, run_dir, identity.step, identity.attempt, &committed));
   if (committed) return {};
-  const std::string record_path =
-      Join(PartialPath(run_dir, identity.step, identity.attempt), RecordName(identity.rank));
+  const std::string directory = PartialPath(run_dir, identity.step, identity.attempt);
+  DF_RETURN_IF_ERROR(CheckPartial(env, directory));
+  const std::string record_path = Join(directory, RecordName(identity.rank));
   std::string bytes;
   Record record;
   if (ReadSmallFile(env, record_path, kMaxRecordSize, &bytes).ok() && DecodeRecord(bytes, record_path, &record).ok() &&

@@ -247,6 +247,7 @@ Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
     outcome->unsynced = env->SyncDir(request.run_dir);  // an earlier call may have died before its own
     return {};
   }
+  DF_RETURN_IF_ERROR(CheckPartial(env, directory));
   Manifest manifest;
   PartialState state;
   DF_RETURN_IF_ERROR(ScanPartial(env, request.run_dir, request.step, request.attempt, &state));

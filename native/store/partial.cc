@@ -17,10 +17,19 @@ std::string PartialPath(const std::string& run_dir, int64_t step, const Id& atte
   return Join(run_dir, PartialName(step, attempt));
 }
 
+Status CheckPartial(Env* env, const std::string& directory) {
+  FileInfo info;
+  DF_RETURN_IF_ERROR(env->Stat(directory, &info));
+  if (!info.exists || info.is_directory) return {};
+  return Status::FourPart(Code::kInvalid, directory, "a directory", "a symbolic link or another file",
+                          "Remove it; this library did not make it");
+}
+
 Status PartialWriter::Open(Env* env, const std::string& run_dir, const Identity& identity) {
   env_ = env;
   directory_ = PartialPath(run_dir, identity.step, identity.attempt);
   DF_RETURN_IF_ERROR(env->MakeDir(directory_, 0777));
+  DF_RETURN_IF_ERROR(CheckPartial(env, directory_));
   DF_RETURN_IF_ERROR(env->Open(Join(directory_, kModelName), OpenMode::kUpdate, &file_));
   uint64_t size = 0;
   DF_RETURN_IF_ERROR(file_->Size(&size));
@@ -59,6 +68,7 @@ Status PartialWriter::Publish(const Record& record, bool* perhaps) {
 Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity, const std::string& message) {
   const std::string directory = PartialPath(run_dir, identity.step, identity.attempt);
   const std::string path = Join(directory, FailedName(identity.rank));
+  DF_RETURN_IF_ERROR(CheckPartial(env, directory));
   if (ReplaceFile(env, path, message.substr(0, kMaxFailure - 1) + "\n", false).ok()) return {};
   // A full disk may still have room for a name, and it is the name that the others look for.
   std::unique_ptr<File> empty;

@@ -16,6 +16,10 @@ namespace deepfreeze {
 
 std::string PartialPath(const std::string& run_dir, int64_t step, const Id& attempt);
 
+// An error if something else than a directory lies there, a symbolic link above all: nothing is written through it, and
+// nothing behind it is taken for this run's. Nothing at all is none.
+Status CheckPartial(Env* env, const std::string& directory);
+
 class PartialWriter {
  public:
   // Makes the directory and the model file, at its full size, its blocks reserved.
