@@ -55,7 +55,7 @@ class Checkpoint(Hooks):
         rng: "all": also the states of Python's, numpy's, TensorFlow's and Keras's global random number generators, and TensorFlow's
             seed (``tf.random.set_seed``). They are set where ``open`` restores, or else as ``fit`` begins. The order of
             ``fit(shuffle=True)`` follows from that seed: call ``open`` first.
-        timeout: seconds that every wait takes at most (600).
+        timeout: seconds after which a wait ends if nothing has moved meanwhile, here or on a rank that is waited for (600).
         world: an mpi4py communicator in place of Horovod's ranks.
         verbose: 1: a progress line while training's end waits for the last commit; 0: none.
 

@@ -323,11 +323,11 @@ class Training:
                 self._fail(error)
 
     def _drain(self) -> None:
-        deadline = time.monotonic() + self._options.timeout
+        begin = time.monotonic()
         shown = bool(self._options.verbose) and self._attempt.world.rank == 0
         with Progress("committing", shown) as progress:
             while not self._saver.drain(0.5):
-                if time.monotonic() > deadline:
+                if self._saver.stalled(begin):
                     raise self._saver.give_up()
                 self._hear()
                 progress.update(f"step {', '.join(map(str, self._saver.unfinished))}")

@@ -127,6 +127,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_engine_wait": (c.c_int, [_engine, c.c_int64, c.c_int, c.c_uint64]),
     "df_engine_poll": (c.c_int, [_engine, c.POINTER(CReport), c.c_size_t, c.POINTER(c.c_size_t)]),
     "df_engine_drain": (c.c_int, [_engine, c.c_uint64]),
+    "df_engine_idle": (c.c_int, [_engine, c.POINTER(c.c_uint64)]),
     "df_engine_close": (c.c_int, [_engine]),
     "df_area_open": (c.c_int, [c.POINTER(c.c_uint64)]),
     "df_area_group": (c.c_int, [c.c_uint64, c.c_uint64, c.POINTER(Piece), c.c_size_t]),

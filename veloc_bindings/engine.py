@@ -224,6 +224,12 @@ class Engine:
         """Blocks until every submitted step is committed or failed."""
         _check(self._library.df_engine_drain(self._open_handle(), _milliseconds(timeout)))
 
+    def idle(self) -> float:
+        """Seconds since bytes moved: this rank's, or another one's that it waits for."""
+        count = c.c_uint64()
+        _check(self._library.df_engine_idle(self._open_handle(), c.byref(count)))
+        return count.value / 1000
+
     def close(self) -> None:
         """Stops at the next chunk and frees everything; may be called twice. Drain first to lose nothing."""
         handle, self._handle = self._handle, c.c_void_p()

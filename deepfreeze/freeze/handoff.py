@@ -89,7 +89,7 @@ class Handoff:
     def submit(self, step: int, regions: np.ndarray, private: bytes, hold: Any) -> None:
         """Hands over one step; ``hold`` is, or contains, every object whose memory ``regions`` point to.
 
-        Waits, at most the time-out, while as many checkpoints are in memory as may be. Raises ``WaitError`` then.
+        Waits while as many checkpoints are in memory as may be. Raises ``WaitError`` when nothing has moved for the time-out.
         """
         self._held[step] = hold
         try:
@@ -152,15 +152,24 @@ class Handoff:
         return self.error(self._last_wait, "everything in flight to be committed")  # type: ignore[return-value]
 
     def _patiently(self, call: Callable[[float], None]) -> None:
-        """Makes a call that waits, in slices, so that an interrupt from the keyboard is heard between them."""
-        deadline = time.monotonic() + self._timeout
+        """Makes a call that waits, in slices, so that an interrupt from the keyboard is heard between them, and for as long as
+        bytes move."""
+        begin = time.monotonic()
         while True:
-            left = deadline - time.monotonic()
             try:
-                return call(max(0.0, min(left, _SLICE)))
+                return call(max(0.0, min(self._left(begin), _SLICE)))
             except EngineFault as fault:
-                if fault.code != veloc_bindings.TIMEOUT or left <= _SLICE:
+                if fault.code != veloc_bindings.TIMEOUT or self.stalled(begin):
                     raise
+
+    def stalled(self, begin: float) -> bool:
+        """Whether a wait that began then (``time.monotonic()``) has lasted the time-out, and so long nothing has moved."""
+        return self._left(begin) <= 0
+
+    def _left(self, begin: float) -> float:
+        """Seconds of a wait: the bound begins anew whenever bytes move."""
+        waited = time.monotonic() - begin
+        return self._timeout - (waited if waited < self._timeout else min(waited, self._engine.idle()))
 
     def error(self, fault: EngineFault, expected: str) -> EngineError:
         """The error to raise for a call that failed."""

@@ -188,6 +188,10 @@ class Saver:
         """Waits for all in flight; False if that is not over after ``seconds``."""
         return self._handoff.drain(seconds)
 
+    def stalled(self, begin: float) -> bool:
+        """Whether a wait that began then (``time.monotonic()``) has lasted the time-out, and so long nothing has moved."""
+        return self._handoff.stalled(begin)
+
     def give_up(self) -> Exception:
         """The error that says whom the last ``drain`` waited for."""
         return self._handoff.give_up()

@@ -259,6 +259,15 @@ int df_engine_plan(df_engine* engine, const df_region* regions, size_t n, uint64
   });
 }
 
+int df_engine_idle(df_engine* engine, uint64_t* ms) {
+  return Guard([&]() -> Status {
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "idle"));
+    if (ms == nullptr) return Invalid("idle: a pointer is missing");
+    *ms = engine->engine->IdleMs();
+    return {};
+  });
+}
+
 int df_engine_reserve(df_engine* engine, uint64_t timeout_ms) {
   return Guard([&]() -> Status {
     DF_RETURN_IF_ERROR(CheckEngine(engine, "reserve"));

@@ -32,6 +32,7 @@ void Committer::Run() {
       continue;
     }
     context_.table->Committed(job);
+    Heard(context_.env->NowMicros());
     if (decides() && look.durable) BestEffort([&] { retention_->Run(job->step); });
     context_.table->Settle(job);
   }
@@ -43,12 +44,17 @@ Status Committer::Await(const JobRef& job, Look* look) {
   const std::string where = Join(options.run_dir, StepName(job->step));
   uint64_t pause_ms = kFirstPauseMs;
   size_t seen = 0;
+  Pulse pulse;
   for (;;) {
     // Taken before the look, so that a look that comes late still counts.
-    const uint64_t waited_ms = (std::max(context_.env->NowMicros(), written_us) - written_us) / 1000;
+    const uint64_t now_us = context_.env->NowMicros();
     const Status status = LookAt(job, look);
     if (look->over) return status;
     const PartialState& state = look->state;
+    if (pulse.Moved(state)) Heard(now_us);
+    // The bound is for how long nothing moves, here or, while an earlier step was waited for, elsewhere.
+    const uint64_t since_us = std::max(written_us, heard_us_);
+    const uint64_t waited_ms = (std::max(now_us, since_us) - since_us) / 1000;
     const bool whole = state.present.size() >= options.identity.world;
     const std::string what = !status.ok()             ? "the run could not be looked at (" + status.message() + ")"
                              : whole || !state.exists ? "rank 0 has not committed it"
@@ -67,6 +73,11 @@ Status Committer::Await(const JobRef& job, Look* look) {
     if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
     pause_ms = std::min(2 * pause_ms, kLongestPauseMs);
   }
+}
+
+void Committer::Heard(uint64_t when_us) {
+  heard_us_ = when_us;
+  context_.table->Moved();
 }
 
 Status Committer::LookAt(const JobRef& job, Look* look) {

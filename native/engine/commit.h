@@ -6,6 +6,7 @@
 #include "engine/replicas.h"
 #include "engine/retention.h"
 #include "engine/stage.h"
+#include "store/heartbeat.h"
 #include "store/partial.h"
 
 namespace deepfreeze {
@@ -36,7 +37,11 @@ class Committer {
   void NotifyUnsynced(int64_t step, const Status& why);
   bool decides() const { return context_.options.identity.rank == 0; }
 
+  // Another rank moved.
+  void Heard(uint64_t when_us);
+
   const StageContext context_;
+  uint64_t heard_us_ = 0;
   Retention* const retention_;
   Replicas replicas_;
 };

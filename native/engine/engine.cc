@@ -33,12 +33,13 @@ class BlockSignals {
 Engine::Engine(const Options& options, Env* env)
     : options_(options),
       table_(env, options.in_flight, options.slots, !options.local_dir.empty()),
+      progress_(options_, env, &table_),
       slots_(options.local_dir.empty()
                  ? nullptr
                  : std::make_unique<SlotStore>(env, options.local_dir, options.identity, options.slots)) {
   const BlockSignals block_signals;
   pool_ = std::make_unique<WorkerPool>(options.writers, options.nice);
-  const StageContext context{options_, env, &table_, slots_.get(), pool_.get()};
+  const StageContext context{options_, env, &table_, slots_.get(), pool_.get(), &progress_};
   capture_memory_ = std::make_unique<CaptureMemory>(context);
   retention_ = std::make_unique<Retention>(context);
   local_writer_ = std::make_unique<LocalWriter>(context);
@@ -164,6 +165,16 @@ Status Engine::Plan(const std::vector<Region>& regions, uint64_t private_size, u
   planned_ = regions;
   planned_private_ = private_size;
   return {};
+}
+
+Status Engine::ReserveWhileMoving(uint64_t timeout_ms, char** base) {
+  Status status = Reserve(timeout_ms, base);
+  while (status.code() == Code::kTimeout) {
+    const uint64_t idle_ms = IdleMs();
+    if (idle_ms >= timeout_ms) break;
+    status = Reserve(timeout_ms - idle_ms, base);
+  }
+  return status;
 }
 
 Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms,

@@ -41,6 +41,10 @@ class Engine {
   Status Reserve(uint64_t timeout_ms, char** base) { return capture_memory_->Reserve(timeout_ms, base); }
   // How large that memory is, as planned.
   uint64_t CaptureSize() const { return capture_memory_->size(); }
+  // The same for as long as bytes move: the bound begins anew whenever they do.
+  Status ReserveWhileMoving(uint64_t timeout_ms, char** base);
+  // How long nothing has moved: no bytes of this rank's, and no sign of another rank that it waits for.
+  uint64_t IdleMs() const { return table_.IdleMs(); }
   // How many more captures there would be memory for now, what is reserved not counted.
   uint32_t Room() const { return table_.Room(capture_memory_->UsesSlots()); }
   Status Wait(int64_t step, int level, uint64_t timeout_ms) { return table_.Wait(step, level, timeout_ms); }
@@ -54,6 +58,7 @@ class Engine {
  private:
   const Options options_;
   JobTable table_;
+  Progress progress_;
   std::unique_ptr<SlotStore> slots_;
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<CaptureMemory> capture_memory_;

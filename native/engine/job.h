@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "format/identity.h"
 #include "store/commit.h"
+#include "store/heartbeat.h"
 #include "store/partial.h"
 
 namespace deepfreeze {
@@ -53,6 +54,10 @@ struct Job {
   std::vector<uint64_t> places;      // of each extent, in its slot
   bool checksummed = false;
   std::unique_ptr<PartialWriter> partial;  // from the transfer to the publisher
+
+  // Guarded by Progress's mutex.
+  std::unique_ptr<Heartbeat> heartbeat;  // once the job takes long
+  uint64_t beat_us = 0;                  // when it was shown last
 
   // Guarded by JobTable's mutex.
   Phase phase = Phase::kForLocal;

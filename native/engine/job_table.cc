@@ -10,6 +10,7 @@ JobTable::JobTable(Env* env, uint32_t in_flight, uint32_t slots, bool local_tier
     : env_(env),
       in_flight_(in_flight),
       first_phase_(local_tier ? Phase::kForLocal : Phase::kForTransfer),
+      moved_us_(env->NowMicros()),
       local_tier_(local_tier),
       slot_jobs_(slots),
       buffer_jobs_(in_flight) {}
@@ -141,6 +142,7 @@ void JobTable::Published(const JobRef& job) {
   job->phase = Phase::kForCommit;
   job->level = DF_LOCAL;
   job->written_s = SinceLocked(*job);
+  Moved();
   job->changed = true;
   changed_.notify_all();
 }

@@ -58,6 +58,14 @@ class JobTable {
   // engine's buffers.
   uint32_t Room(bool in_slots) const;
 
+  // Bytes moved: this rank's, or another one's that it waits for.
+  void Moved() { moved_us_ = env_->NowMicros(); }
+  // How long ago that was.
+  uint64_t IdleMs() const {
+    const uint64_t moved_us = moved_us_;  // before the clock is read
+    return (env_->NowMicros() - moved_us) / 1000;
+  }
+
   // Makes every wait end, here and in the stages.
   void Stop();
   bool stopping() const { return stopping_; }
@@ -129,6 +137,7 @@ class JobTable {
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // anything at all; the waiters are few
   std::atomic<bool> stopping_{false};
+  std::atomic<uint64_t> moved_us_;
   bool local_tier_;
   uint32_t memory_wanted_ = 0;  // submits that wait
   int64_t newest_submitted_ = -1;

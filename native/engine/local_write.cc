@@ -34,6 +34,7 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
   if (!job->home_is_slot) DF_RETURN_IF_ERROR(context_.slots->Begin(slot, layout.file_size()));
   const Sink to{context_.slots->file(slot), nullptr, nullptr};
   const auto write = [&](size_t, size_t i) {
+    context_.table->Moved();
     Extent* extent = &job->extents[i];
     const char* from = job->sources[i];
     if (!job->home_is_slot || from != job->home + layout.places[i]) {

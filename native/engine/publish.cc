@@ -8,6 +8,7 @@ void Publisher::Run() {
   while (const JobRef job = context_.table->NextForPublish()) {
     Status status = Contained([&] { return job->partial->Sync(); });
     bool perhaps = false;
+    if (status.ok()) context_.progress->Moved(job);
     if (status.ok()) status = PublishRecord(job, &perhaps);
     job->partial.reset();
     // What rank 0 can't do has failed. Another rank whose record rank 0 may see can't say so: it learns the verdict.

@@ -9,6 +9,7 @@
 #include "base/worker_pool.h"
 #include "engine/job_table.h"
 #include "engine/options.h"
+#include "engine/progress.h"
 #include "local/slot_store.h"
 
 namespace deepfreeze {
@@ -20,6 +21,7 @@ struct StageContext {
   JobTable* table;
   SlotStore* slots;  // null without a local tier
   WorkerPool* pool;
+  Progress* progress;
 };
 
 // What work returned, or kIo if it threw, as it does when memory runs out: nothing may leave a thread of the engine.

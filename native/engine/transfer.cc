@@ -72,10 +72,12 @@ Status Transfer::MoveRun(const JobRef& job, size_t run, const Sink& to) {
                    : WriteExtent(*from, to, extents->file_offset, known, extents);
     });
     context_.table->EndRead(job);
+    if (status.ok()) context_.progress->Moved(job);
     return status;
   }
   File* slot = context_.slots->file(static_cast<uint32_t>(job->slot));
   for (size_t i = 0; i < n; ++i) DF_RETURN_IF_ERROR(CopyVerified(slot, job->places[first + i], to, extents[i]));
+  context_.progress->Moved(job);
   return {};
 }
 

@@ -29,6 +29,9 @@ std::string PartialName(int64_t step, const Id& attempt) { return StepName(step)
 std::string TrashName(int64_t step, const Id& attempt) { return kTrash + StepName(step) + "-" + Hex(attempt); }
 std::string RecordName(uint32_t rank) { return Padded("rank-", 5, rank, ".record"); }
 std::string FailedName(uint32_t rank) { return Padded("rank-", 5, rank, ".failed"); }
+std::string AliveName(uint32_t rank, uint64_t number) {
+  return Padded("rank-", 5, rank, "-") + std::to_string(number) + ".alive";
+}
 std::string SlotName(uint32_t rank, const Id& attempt, uint32_t index) {
   return Padded("rank-", 5, rank, "-") + Hex(attempt) + "-" + std::to_string(index) + ".slot";
 }
@@ -54,9 +57,20 @@ RunEntry ParseRunEntry(const std::string& name) {
 bool ParseRecordName(const std::string& name, uint32_t* rank) { return ParseRanked(name, RecordName, rank); }
 bool ParseFailedName(const std::string& name, uint32_t* rank) { return ParseRanked(name, FailedName, rank); }
 
+bool ParseAliveName(const std::string& name, uint32_t* rank, uint64_t* number) {
+  if (name.compare(0, 5, "rank-") != 0) return false;
+  char* end = nullptr;
+  *rank = static_cast<uint32_t>(std::strtoul(name.c_str() + 5, &end, 10));
+  if (*end != '-') return false;
+  *number = std::strtoull(end + 1, nullptr, 10);
+  return AliveName(*rank, *number) == name;
+}
+
 bool IsLeftover(const std::string& name) {
   uint32_t rank = 0;
-  return ParseFailedName(name, &rank) || (name.size() > 4 && name.compare(name.size() - 4, 4, ".tmp") == 0);
+  uint64_t number = 0;
+  return ParseFailedName(name, &rank) || ParseAliveName(name, &rank, &number) ||
+         (name.size() > 4 && name.compare(name.size() - 4, 4, ".tmp") == 0);
 }
 
 }  // namespace deepfreeze

@@ -20,6 +20,7 @@ std::string PartialName(int64_t step, const Id& attempt);  // step-0000000040.pa
 std::string TrashName(int64_t step, const Id& attempt);    // .trash-step-0000000040-ATTEMPT
 std::string RecordName(uint32_t rank);                     // rank-00003.record
 std::string FailedName(uint32_t rank);                     // rank-00003.failed
+std::string AliveName(uint32_t rank, uint64_t number);     // rank-00003-7.alive
 // rank-00003-ATTEMPT-0.slot: one attempt never opens, writes or removes another one's.
 std::string SlotName(uint32_t rank, const Id& attempt, uint32_t index);
 std::string UserDirName(uint32_t uid);  // deepfreeze-UID
@@ -37,7 +38,9 @@ RunEntry ParseRunEntry(const std::string& name);
 // False unless name is exactly RecordName(*rank), or FailedName(*rank).
 bool ParseRecordName(const std::string& name, uint32_t* rank);
 bool ParseFailedName(const std::string& name, uint32_t* rank);
-// Names of files that belong to a partial directory only: markers of failed ranks and files that were being replaced.
+bool ParseAliveName(const std::string& name, uint32_t* rank, uint64_t* number);
+// Names of files that belong to a partial directory only: markers of failed ranks, heartbeats, and files that were
+// being replaced.
 bool IsLeftover(const std::string& name);
 
 }  // namespace deepfreeze

@@ -115,7 +115,7 @@ Status CaptureArea::Acquire() {
   if (attached_) {
     const std::shared_ptr<Engine> engine = engine_.lock();
     if (engine == nullptr) return Status(Code::kClosed, "the engine is closed");
-    DF_RETURN_IF_ERROR(engine->Reserve(timeout_ms_, &base_));
+    DF_RETURN_IF_ERROR(engine->ReserveWhileMoving(timeout_ms_, &base_));
     size_ = engine->CaptureSize();
     return {};
   }

@@ -83,6 +83,8 @@ Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id&
     uint32_t rank = 0;
     if (ParseRecordName(name, &rank)) state->present.push_back(rank);
     if (ParseFailedName(name, &rank)) state->failed.push_back(rank);
+    uint64_t number = 0;
+    if (ParseAliveName(name, &rank, &number)) state->alive.emplace_back(rank, number);
   }
   std::sort(state->present.begin(), state->present.end());
   std::sort(state->failed.begin(), state->failed.end());

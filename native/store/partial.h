@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/env.h"
@@ -51,8 +52,9 @@ Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity
 
 struct PartialState {
   bool exists = false;
-  std::vector<uint32_t> present;  // ranks with a record, sorted
-  std::vector<uint32_t> failed;   // ranks with a marker, sorted
+  std::vector<uint32_t> present;                     // ranks with a record, sorted
+  std::vector<uint32_t> failed;                      // ranks with a marker, sorted
+  std::vector<std::pair<uint32_t, uint64_t>> alive;  // ranks with a heartbeat, and its number
 };
 Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state);
 

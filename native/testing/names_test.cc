@@ -17,6 +17,7 @@ void NamesAreThoseOfTheFormat() {
   CHECK_EQ(RecordName(123456), "rank-123456.record");
   CHECK_EQ(FailedName(3), "rank-00003.failed");
   CHECK_EQ(SlotName(3, attempt, 0), "rank-00003-" + hex + "-0.slot");
+  CHECK_EQ(AliveName(3, 7), "rank-00003-7.alive");
   CHECK_EQ(UserDirName(1000), "deepfreeze-1000");
 }
 
@@ -35,6 +36,8 @@ void ParsingUndoesMaking() {
   uint32_t rank = 0;
   CHECK(ParseRecordName("rank-00012.record", &rank) && rank == 12);
   CHECK(ParseFailedName("rank-123456.failed", &rank) && rank == 123456);
+  uint64_t number = 0;
+  CHECK(ParseAliveName("rank-00012-34.alive", &rank, &number) && rank == 12 && number == 34);
 }
 
 void OtherNamesAreRefused() {
@@ -48,6 +51,12 @@ void OtherNamesAreRefused() {
        {"rank-3.record", "rank-00003.record.tmp", "rank-.record", "rank-00003", "rank- 0003.record"}) {
     CHECK(!ParseRecordName(name, &rank));
   }
+  uint64_t number = 0;
+  for (const char* name : {"rank-00003.alive", "rank-00003-.alive", "rank-3-1.alive", "rank-00003-01.alive",
+                           "rank-00003-1.alive.x", "rank-00003--1.alive", "rank-"}) {
+    CHECK(!ParseAliveName(name, &rank, &number));
+  }
+  CHECK(IsLeftover("rank-00003-1.alive"));
   CHECK(IsLeftover("rank-00003.record.tmp") && IsLeftover("rank-00003.failed") && !IsLeftover("rank-00003.record"));
 }
 

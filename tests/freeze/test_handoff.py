@@ -30,8 +30,12 @@ begin = time.monotonic()
 handoff.submit(1, rows, b"", [data])
 if waits == "for memory":
     handoff.submit(2, rows, b"", [data])
-else:
+elif waits == "for its commit":
     handoff.wait(1, 3)
+else:
+    while not handoff.drain(0.1):
+        if handoff.stalled(begin):
+            raise handoff.give_up()
 print(time.monotonic() - begin)
 """
 
@@ -43,12 +47,18 @@ def moving(run, waits, library, fault):
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("waits", ["for memory", "for its commit"])
+@pytest.mark.parametrize("waits", ["for memory", "for its commit", "for all"])
 def test_a_wait_goes_on_for_longer_than_its_bound_while_bytes_move(tmp_path, testing_library, waits):
     # Each write takes a tenth of the bound, all of them together more than twice the bound.
     done = moving(tmp_path / "run", waits, testing_library, "delay=200:pwrite:model.weights.h5:1+")
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) > 4.0, "this test shows nothing"
+
+
+@pytest.mark.parametrize("waits", ["for memory", "for its commit", "for all"])
+def test_a_wait_ends_when_nothing_has_moved_for_its_bound(tmp_path, testing_library, waits):
+    done = moving(tmp_path / "run", waits, testing_library, "delay=900000:pwrite:model.weights.h5:4")
+    assert done.returncode == 1 and "WaitError" in done.stderr and " after 2 s. " in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("code", [*(getattr(veloc_bindings, name) for name in CODES), 99], ids=[*CODES, "unknown"])

@@ -139,6 +139,30 @@ def test_a_rank_that_writes_for_longer_than_the_bound_is_waited_for_while_its_by
         assert list(committed(tmp_path / "run")) == [10, 20]
 
 
+@pytest.mark.parametrize("hangs", ["delay=900000:pwrite:model.weights.h5:8", "sigstop:pwrite:model.weights.h5:8"])
+def test_a_rank_that_hangs_half_way_is_waited_for_until_the_bound_and_named(tmp_path, library, hangs):
+    stopped = tmp_path / "stopped"
+    with ranks(library, "", f"{SLOW_WRITES},{hangs}", log=str(stopped)) as group:
+        for number, rank in enumerate(group):
+            rank.ask("open", **options(tmp_path, number, 2, **SLOW))
+            rank.ask("submit", step=10)
+        missing = r"step-0000000010: rank 1's record is missing \(1 of 2 present\) after 2 s"
+        with pytest.raises(vb.EngineFault, match=missing):
+            group[0].ask("wait", step=10, level=vb.EXTERNAL)
+        (partial,) = (tmp_path / "run").glob("step-0000000010.partial-*")
+        assert [path.name[:10] for path in partial.glob("*.alive")] == ["rank-00001"], "its bytes moved before"
+        assert not committed(tmp_path / "run")
+
+
+def test_a_step_that_is_written_soon_shows_no_heartbeat(tmp_path, library):
+    with ranks(library, "kill-before:open:.alive:1", "kill-before:open:.alive:1") as group:
+        for number, rank in enumerate(group):
+            rank.ask("open", **options(tmp_path, number, 2, commit_timeout=600.0))
+            rank.ask("submit", step=10)
+        for rank in group:
+            rank.ask("wait", step=10, level=vb.EXTERNAL)
+
+
 def test_rank_that_fails_fails_the_step_everywhere_at_once_and_only_that_step(tmp_path, library):
     with ranks(library, "", "fail=EIO:fdatasync:model.weights.h5:1") as group:
         for number, rank in enumerate(group):

@@ -98,7 +98,7 @@ typedef struct df_options {
   uint32_t nice;              /* 0 to 19: how far the engine's threads step back behind the thread that opens it */
   uint64_t chunk_bytes;       /* largest extent, multiple of 4096, >= 4096 */
   uint64_t file_size;         /* size of the assembled file, 1 to 2^63 - 1 */
-  uint64_t commit_timeout_ms; /* how long a checkpoint may wait for another rank */
+  uint64_t commit_timeout_ms; /* how long a checkpoint may wait for another rank that does not move */
   uint8_t run_id[16];
   uint8_t attempt[16];
   uint8_t structure[32];
@@ -182,6 +182,10 @@ DF_API int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, si
  */
 DF_API int df_engine_drain(df_engine* engine, uint64_t timeout_ms);
 
+/* Since how many milliseconds nothing has moved: no bytes of this rank's checkpoints, and no sign of another rank that
+ * it waits for. For a caller who waits in slices, and for as long as something moves. Never blocks. */
+DF_API int df_engine_idle(df_engine* engine, uint64_t* ms);
+
 /* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; slots whose checkpoint is
  * not committed stay for df_slot_transfer at the next start, the others are deleted. NULL is allowed. DF_TIMEOUT: a
  * call to the system did not return for 30 s (or commit_timeout_ms, if that is less), because the store hangs. The
@@ -202,8 +206,8 @@ DF_API int df_area_open(uint64_t* area);
 /* Sets the pieces of group number `group`, in place of those it had. DF_INVALID: a place that no memory has. Whether
  * the memory of a capture has it is known, and checked, when it is captured. */
 DF_API int df_area_group(uint64_t area, uint64_t group, const df_piece* pieces, size_t n);
-/* From the next capture on, memory is the engine's (NULL: the area's own); a capture waits for it at most timeout_ms.
- */
+/* From the next capture on, memory is the engine's (NULL: the area's own); a capture waits for it until nothing has
+ * moved for timeout_ms. */
 DF_API int df_area_attach(uint64_t area, df_engine* engine, uint64_t timeout_ms);
 /* Copies one group's pieces, as the op DeepfreezeCapture does: data[i] and nbytes[i] are its tensor number i. Threads:
  * one call per group at a time. DF_INVALID, and nothing is copied, for a piece that is outside of its tensor, or of the
