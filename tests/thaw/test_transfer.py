@@ -209,7 +209,8 @@ def test_renaming_takes_whole_components_by_the_longest_entry(api, saved):
     old, run = saved
     model = network(api, head="digits", seed=2)
     renamed = {"head": "digits", "head/bias": "norm/beta", "norm/beta": "norm/gamma"}
-    report = deepfreeze.transfer(model, run, include=["head", "conv"], rename=renamed, dry_run=True)
+    skip = {"on_mismatch": "skip", "dry_run": True}
+    report = deepfreeze.transfer(model, run, include=["head", "conv"], rename=renamed, **skip)
     pairs = {one.name: one.target for one in (*report.loaded, *report.mismatched)}
     assert pairs["head/kernel"] == "digits/kernel" and pairs["head/bias"] == "norm/beta"
     assert {one.name for one in report.mismatched} == {"head/bias"} and report.missing == ("digits/bias",)
@@ -328,7 +329,7 @@ def test_a_dry_run_reads_no_values_and_changes_nothing(api, saved, counted):
     _, run = saved
     model = network(api, classes=5, seed=2)
     before = values(model)
-    dry = deepfreeze.transfer(model, run, dry_run=True)
+    dry = deepfreeze.transfer(model, run, dry_run=True, on_mismatch="skip")
     assert counted == [] and same(model, before)
     assert dry.dry_run and len(dry.loaded) == 8 and len(dry.mismatched) == 2
     real = deepfreeze.transfer(model, run, on_mismatch="skip")
@@ -339,6 +340,30 @@ def test_a_dry_run_reads_no_values_and_changes_nothing(api, saved, counted):
         real.missing,
     )
     assert sum(counted) >= real.nbytes
+
+
+def test_a_dry_run_ends_as_the_call_would_behind_its_report(api, saved, counted, capsys):
+    _, run = saved
+    cases = [
+        (network(api, classes=5, seed=2), {}, "8 loaded, 2 mismatched"),
+        (stack(api, 3), {}, "skipped"),
+        (network(api, classes=5, seed=2), {"include": "head", "on_mismatch": "skip"}, "2 mismatched"),
+    ]
+    for model, arguments, said in cases:
+        before = values(model)
+        errors = []
+        for dry_run in (True, False):
+            capsys.readouterr()
+            with pytest.raises(deepfreeze.StructureError) as caught:
+                deepfreeze.transfer(model, run, dry_run=dry_run, **arguments)
+            errors.append(str(caught.value))
+            # What becomes of each weight is what a dry run is for.
+            assert (said in capsys.readouterr().err) == dry_run
+        assert errors[0] == errors[1] and same(model, before)
+        with pytest.raises(deepfreeze.StructureError):
+            deepfreeze.transfer(model, run, dry_run=True, verbose=0, **arguments)
+        assert capsys.readouterr().err == ""
+    assert counted == []
 
 
 def test_one_layer_of_a_large_checkpoint_reads_little_more_than_that_layer(tmp_path, counted):
@@ -381,7 +406,6 @@ def test_what_is_not_there_is_an_error(api, saved, tmp_path):
     with pytest.raises(deepfreeze.StructureError) as caught:
         deepfreeze.transfer(other, run)
     assert "norm/" in caught.value.found and "dense" in caught.value.found and "rename=" in caught.value.todo
-    assert deepfreeze.transfer(other, run, dry_run=True).loaded == ()
     with pytest.raises(deepfreeze.StructureError, match="Build it first"):
         deepfreeze.transfer(api.Sequential([api.layers.Dense(3)]), run)
 
