@@ -66,7 +66,9 @@ def transfer(
         rename: what the checkpoint's names become in the model: a mapping of names or of their beginnings up to a ``/``
             ({"resnet50": "backbone"}; "" is the root of all names; the longest entry counts), or a function from name to
             name. Numbers in what it gives are taken at their word: ``rename=str`` takes all names as they are.
-        dry_run: reads no values and changes nothing; the report says what would be done, and mismatches are no error.
+        dry_run: reads no values and changes nothing; the report says what would be done. It is written before anything is
+            refused, and then the error is raised that the call would raise, but for values too large, which only reading shows.
+            To get the report of mismatches as an object, pass ``on_mismatch="skip"`` too.
         on_mismatch: for a weight that has another shape in the model, or another dtype: "error", or "skip" to leave it
             alone. Floating-point values are converted to the variable's floating-point type, and that is no mismatch,
             unless a value is too large for it.
@@ -91,13 +93,21 @@ def transfer(
     require_built(model)
     with read(run, step) as reader:
         plan = _Plan(model, reader, patterns, renamed)
+        if dry_run:
+            report = _shown(plan.report(dry_run), verbose)  # before anything is refused: it shows why
+        if on_mismatch == "error":
+            plan.refuse_mismatches()
         if not dry_run:
-            if on_mismatch == "error":
-                plan.refuse_mismatches()
             plan.read(model, on_mismatch)
-            plan.refuse_nothing()
+        plan.refuse_nothing()
+        if not dry_run:
             plan.assign()
-        report = plan.report(dry_run)
+            report = _shown(plan.report(dry_run), verbose)
+    return report
+
+
+def _shown(report: TransferReport, verbose: int) -> TransferReport:
+    """The report, which rank 0 has written to standard error if it is to."""
     if verbose and current().rank == 0:
         sys.stderr.write(f"deepfreeze: {report}\n")
     return report
