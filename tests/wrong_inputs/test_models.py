@@ -54,6 +54,57 @@ def test_a_model_without_an_optimizer_is_refused(keras, tmp_path):
     )  # fmt: skip
 
 
+# Whatever a user hands a model to.
+TAKERS = {
+    **WAYS,
+    "deepfreeze.restore": deepfreeze.restore,
+    "deepfreeze.transfer": deepfreeze.transfer,
+    "deepfreeze.DistributedOptimizer": lambda model, run: deepfreeze.DistributedOptimizer(model.optimizer),
+    "deepfreeze.BroadcastState": lambda model, run: broadcast(model),
+}
+
+
+def broadcast(model):
+    callback = deepfreeze.BroadcastState()
+    callback.set_model(model)
+    callback.on_train_begin()
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_another_backend_of_keras_is_asked_for_first_and_refused_by_name(taker, tmp_path, monkeypatch, model, run):
+    monkeypatch.setattr(keras3.backend, "backend", lambda: "jax")
+    refused(
+        lambda: TAKERS[taker](model, run),
+        deepfreeze.UnsupportedError, where=taker, expected="Keras on TensorFlow", found="Keras on jax",
+        todo="KERAS_BACKEND=tensorflow", folder=tmp_path, model=model,
+    )  # fmt: skip
+
+
+@kerases.needs_keras_3
+@pytest.mark.parametrize("module", ["horovod.keras", "horovod.tensorflow.keras"])
+@pytest.mark.parametrize("taker", TAKERS)
+def test_horovods_own_optimizer_on_keras_3_is_refused_with_both_ways_out(taker, module, tmp_path, run):
+    hvd = pytest.importorskip(module)
+    model = trainings.dense(keras3, hvd.DistributedOptimizer(keras3.optimizers.Adam()))
+    error = refused(
+        lambda: TAKERS[taker](model, run),
+        deepfreeze.UnsupportedError, where=taker, found="Horovod's own DistributedOptimizer", folder=tmp_path,
+    )  # fmt: skip
+    assert "deepfreeze.DistributedOptimizer" in error.todo and "TF_USE_LEGACY_KERAS=1" in error.todo
+
+
+@both_ways
+def test_an_elastic_job_is_refused_with_what_to_do(keras, way, tmp_path, monkeypatch):
+    """As ``horovodrun --min-np`` starts its ranks."""
+    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
+    model = trainings.dense(keras)
+    refused(
+        lambda: WAYS[way](model, tmp_path / "run"),
+        deepfreeze.UnsupportedError, where=way, expected="ranks that stay", found="hvd.elastic", todo="horovodrun -np",
+        folder=tmp_path, model=model,
+    )  # fmt: skip
+
+
 class OnGpu:
     """A variable of a model or of an optimizer, as it would be on a machine with a GPU."""
 
