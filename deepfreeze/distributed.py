@@ -10,6 +10,7 @@ from deepfreeze.core.alike import require_alike
 from deepfreeze.core.errors import UnsupportedError
 from deepfreeze.core.hooks import Hooks
 from deepfreeze.core.keras_model import build_optimizer, is_seed, optimizer_variables, optimizers, tf_variable
+from deepfreeze.core.supported import require_supported
 from deepfreeze.core.world import HorovodWorld
 
 
@@ -26,8 +27,10 @@ def DistributedOptimizer(optimizer: Any) -> Any:  # named as Horovod names its o
         an optimizer of a subclass of its class, made from its config.
 
     Raises:
-        UnsupportedError: for an optimizer that is not Keras 3's (Horovod's own works there), or is built already.
+        UnsupportedError: for an optimizer that is not Keras 3's on TensorFlow (for Keras 2 there is Horovod's own), or is built
+            already.
     """
+    require_supported("deepfreeze.DistributedOptimizer", optimizer=optimizer)
     hvd = _horovod("deepfreeze.DistributedOptimizer")
     base = type(optimizer)
     if not hasattr(optimizer, "apply"):
@@ -66,6 +69,7 @@ class BroadcastState(Hooks):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Broadcasts. ``StructureError`` on every rank if they don't have the same model."""
+        require_supported("deepfreeze.BroadcastState", self.model)
         hvd = _horovod("deepfreeze.BroadcastState")
         if hvd.size() == 1:
             return

@@ -94,12 +94,13 @@ def build_optimizer(model: Any) -> None:
 def framework_of(model: Any) -> dict[str, str]:
     """Which Keras the model is of ("keras", "tf_keras", or "tensorflow" if it is none's), and the versions of Keras (for a
     ``tf.Module``, its optimizer's) and TensorFlow."""
-    api = _keras_of(model)
-    keras = api or _keras_of(getattr(model, "optimizer", None)) or "keras"
+    api = keras_of(model)
+    keras = api or keras_of(getattr(model, "optimizer", None)) or "keras"
     versions = {name: sys.modules[name].__version__ for name in (keras, "tensorflow")}
     return {"api": api or "tensorflow", "keras": versions[keras], "tensorflow": versions["tensorflow"]}
 
 
-def _keras_of(thing: Any) -> str | None:
+def keras_of(thing: Any) -> str | None:
+    """Which Keras the class of a thing is from, "keras" or "tf_keras", or None."""
     packages = {c.__module__.split(".")[0] for c in type(thing).__mro__}
     return next((name for name in ("tf_keras", "keras") if name in packages), None)

@@ -25,6 +25,7 @@ from deepfreeze.core.keras_model import (
 from deepfreeze.core.layout_probe import Probe, Slot
 from deepfreeze.core.placement import Placement, Shard
 from deepfreeze.core.structure import Structure
+from deepfreeze.core.supported import require_fixed_world, require_supported
 from deepfreeze.core.tensors import PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
 from deepfreeze.freeze import shard_ops
 from deepfreeze.freeze.graph_buffers import as_bytes
@@ -234,6 +235,8 @@ class Capture:
 def refuse(model: Any, optimizer: Any = None, averages_in_graph: bool = False, where: str = _CALLBACK) -> None:
     """Raises ``UnsupportedError`` for what can't be captured, with the reason. ``averages_in_graph``: the train function has
     Horovod's ops in it. ``where``: what the user has called."""
+    require_supported(where, model, optimizer)
+    require_fixed_world(where)
     refused = partial(_unsupported, where=where)
     known = optimizers(model)
     optimizer = optimizer or known.get("optimizer")

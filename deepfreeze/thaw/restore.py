@@ -17,6 +17,7 @@ from deepfreeze.core.errors import CorruptError, Error, NotFoundError, OptionErr
 from deepfreeze.core.extras import PATH as EXTRA
 from deepfreeze.core.keras_model import build_optimizer, framework_of, optimizer_variables, optimizers
 from deepfreeze.core.structure import Placed, Structure
+from deepfreeze.core.supported import require_supported
 from deepfreeze.core.tensors import PER_RANK
 from deepfreeze.core.world import current
 from deepfreeze.thaw import memory
@@ -76,6 +77,7 @@ def restore(
 
     A file that is not in the page cache is read past it when ``world_size`` is 1; several ranks share the cache.
     """
+    require_supported("deepfreeze.restore", model)
     world = current()
     rank = world.rank if rank is None else rank
     world_size = max(world.size, rank + 1) if world_size is None else world_size
