@@ -17,9 +17,8 @@ from deepfreeze.core.errors import RunError
 from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Structure
-from deepfreeze.freeze import local_tier
 from deepfreeze.thaw import recover
-from tests.support import content, files, jobs
+from tests.support import content, files, jobs, restart
 from tests.support.ranks import committed, options, ranks, slots
 
 MEMORY = "/dev/shm"
@@ -183,7 +182,8 @@ def test_a_slot_that_leads_to_another_file_is_not_written_through(node, library,
 @pytest.mark.parametrize("kind", ["link", pytest.param("other user", marks=root), "group", "world"])
 @pytest.mark.parametrize("inside", ["", content.RUN_ID.hex()], ids=["user's", "run's"])
 def test_a_start_neither_reads_nor_deletes_in_a_directory_that_others_control(tmp_path, library, kind, inside):
-    place = tmp_path / "local-0" / f"deepfreeze-{os.geteuid()}" / content.RUN_ID.hex()
+    restart.make_run(tmp_path / "run")
+    (place,) = restart.local_tiers(tmp_path, 1)
     with ranks(library, "kill-before:rename:.record:1") as (rank,):
         rank.send("open", **options(tmp_path)).send("submit", step=10)
         rank.process.wait(120)
@@ -196,11 +196,10 @@ def test_a_start_neither_reads_nor_deletes_in_a_directory_that_others_control(tm
         os.chown(own, NOBODY, NOBODY)
     else:
         own.chmod({"group": 0o770, "world": 0o777}[kind])
-    assert recover.leftover_slots(place) == []
-    recover.clear_slots(place)
+    assert not restart.reopen(tmp_path, 1).committed and not committed(tmp_path / "run")
     assert Path(slot.path).exists()
     os.unlink(slot.path)
-    local_tier.discard(place)
+    restart.reopen(tmp_path, 1)
     if kind == "link":  # empty by now, and somebody else's
         assert (tmp_path / "elsewhere").is_dir() and place.exists()
 
