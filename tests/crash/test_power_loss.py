@@ -10,6 +10,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -81,9 +82,12 @@ class Job:
         vb._library._loaded = None
         self.there, self.recorder = there, Recorder(log, there)
 
-    def start(self, number: int, steps: list[int], now: int = 0, **options) -> None:
-        """The job of that number, which commits the steps, and says so."""
-        (start,) = restart.begin(self.there, 1, lambda rank: Checked(self.there, now), local=None, **options)
+    def start(self, number: int, steps: list[int], now: int = 0, level: int = vb.EXTERNAL, **options) -> None:
+        """The job of that number, which commits the steps, and says so; or gets them to the local level and no further."""
+        options = {"local": None, **options}
+        (start,) = restart.begin(self.there, 1, lambda rank: Checked(self.there, now), **options)
+        for step, _ in start.finished.committed:
+            self.recorder.mark(f"external {step} {number - 1}")
         run, target = Run.open(self.there / "run"), start.target
         run.store_structure(Structure.from_bytes(model(0, 0).structure, "a sample"))
         run.store_config(ModelConfig(run.run_id, target.attempt, {"class_name": "Sequential"}))
@@ -93,7 +97,7 @@ class Job:
             attempt=bytes.fromhex(target.attempt),
             structure=bytes.fromhex(model(0, 0).hash),
             run_dir=str(run.path),
-            local_dir=None,
+            local_dir=options["local"],
             file_size=len(model(0, 0).content),
             keep=99,
         ) as opened:
@@ -101,8 +105,9 @@ class Job:
                 made = model(step, number)
                 held.append(made.content)
                 opened.submit(step, [(held[-1], len(made.content), 0)], made.seeds[0].tobytes(), 60)
-                opened.wait(step, vb.EXTERNAL, 60)
-                self.recorder.mark(f"external {step} {number}")
+                opened.wait(step, level, 60)
+                if level == vb.EXTERNAL:
+                    self.recorder.mark(f"external {step} {number}")
         start.close()
 
     def damage(self, step: int) -> None:
@@ -237,14 +242,13 @@ def test_what_python_has_made_is_there_after_a_loss_of_power_right_after_it(fold
         assert look() == wanted, what
 
 
-def test_power_lost_at_any_operation_of_python_or_the_engine_takes_no_committed_checkpoint(
-    folder, engine, record_property
-):
+def sweep(folder: Path, run: Callable[[Path, Path], None]) -> tuple[Promises, str]:
+    """Lets jobs run, and then every crash happen to them; returns what they promised in the end, and how many crashes there were."""
     print(f"seed {SEED} (DEEPFREEZE_TEST_SEED)")
     jobs, log, there = folder / "jobs", folder / "log", folder / "there"
-    jobs.mkdir()
+    (jobs / "local-0").mkdir(parents=True)
     disk, promises, known, points = page_cache.Disk(jobs), Promises(), set(), Counter()
-    killed.in_a_child(lambda: three_jobs(jobs, log, engine))
+    run(jobs, log)
     ops = page_cache.read_log(log)
     for number, op in enumerate(ops):
         disk.apply(op)
@@ -260,9 +264,35 @@ def test_power_lost_at_any_operation_of_python_or_the_engine_takes_no_committed_
                 except Exception as error:
                     raise AssertionError(f"seed {SEED}, after operation {number}: {op}; {kind}: {error}") from error
     assert disk.killed() == contents(jobs), "all that was done is in the record"
+    assert points["lost power"] > 500
     counts = ", ".join(f"{count} {kind}" for kind, count in points.items())
-    record_property("points", f"crash sweep of whole jobs: {counts}; {len(known)} different, {len(ops)} operations")
-    assert promises.newest() == 30 and points["lost power"] > 500
+    return promises, f"{counts}; {len(known)} different, {len(ops)} operations"
+
+
+def test_power_lost_at_any_operation_of_python_or_the_engine_takes_no_committed_checkpoint(
+    folder, engine, record_property
+):
+    promises, counts = sweep(folder, lambda jobs, log: killed.in_a_child(lambda: three_jobs(jobs, log, engine)))
+    record_property("points", f"crash sweep of whole jobs: {counts}")
+    assert repr(promises) == "{10: 1, 30: 3} [(30, 1), (30, 2), (40, 2)]"
+
+
+def test_power_lost_at_any_operation_of_a_start_that_rescues_slots_takes_no_committed_checkpoint(
+    folder, engine, record_property
+):
+    """Slots are deleted by the start that has committed what was in them."""
+
+    def run(jobs: Path, log: Path) -> None:
+        def breaks_down():
+            os.environ["DEEPFREEZE_FAULT"] = "fail=EIO:pwrite:model.weights.h5:1+"
+            Job(jobs, log, engine).start(1, [10], level=vb.LOCAL, local=jobs / "local-0")
+
+        killed.in_a_child(breaks_down)
+        killed.in_a_child(lambda: Job(jobs, log, engine).start(2, [20], local=jobs / "local-0"))
+
+    promises, counts = sweep(folder, run)
+    record_property("points", f"crash sweep of a start that rescues slots: {counts}")
+    assert repr(promises) == "{10: 1, 20: 2} []"
 
 
 def test_power_lost_after_a_start_that_followed_a_killed_one_takes_no_committed_checkpoint(
