@@ -50,7 +50,9 @@ def test_regions_that_leave_a_part_of_a_page_to_another_rank_are_refused(tmp_pat
     data = np.frombuffer(content.model_bytes(1, 10, 300_000), np.uint8)
     with opened(tmp_path, file_size=300_000, world=2) as engine:
         for call in (lambda rows: engine.submit(10, rows, b"", 60), lambda rows: engine.plan(rows, 0)):
-            with pytest.raises(vb.EngineFault, match=r"found a piece that ends at byte 5000\. Give each page") as caught:
+            with pytest.raises(
+                vb.EngineFault, match=r"found a piece that ends at byte 5000\. Give each page"
+            ) as caught:
                 call([(data.ctypes.data, 5000, 0)])
             assert caught.value.code == vb.INVALID
 

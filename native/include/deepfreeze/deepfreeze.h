@@ -236,8 +236,9 @@ DF_API int df_slot_transfer(const char* path, const char* run_dir);
 
 /* Commits RUN/step-N.partial-ATTEMPT of a dead attempt if all its ranks' records are there and the model file agrees
  * with their checksums. DF_INCOMPLETE names the ranks that are missing; DF_INVALID: another attempt has committed this
- * step, which stays, or a symbolic link lies in the partial directory's place. DF_DIVERGED: its ranks differ, or did when
- * the attempt last compared them: it may have been refused for that. May be repeated; DF_OK if it is committed already.
+ * step, which stays, or a symbolic link lies in the partial directory's place. DF_DIVERGED: its ranks differ, or did
+ * when the attempt last compared them: it may have been refused for that. May be repeated; DF_OK if it is committed
+ * already.
  */
 DF_API int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]);
 
