@@ -51,7 +51,7 @@ typedef enum df_code {
   DF_NO_SPACE = 3,   /* no space left, or quota exceeded */
   DF_TIMEOUT = 4,    /* the bound was reached; nothing was lost */
   DF_CORRUPT = 5,    /* a file's bytes contradict their checksum or the format */
-  DF_INCOMPLETE = 6, /* a checkpoint lacks shards of some rank */
+  DF_INCOMPLETE = 6, /* a checkpoint lacks shards of some rank, or rank 0's commit was not seen in time */
   DF_CLOSED = 7,     /* the engine is shutting down */
   DF_DIVERGED = 8,   /* ranks that should hold the same hold different values */
   DF_TAKEN = 9       /* another attempt has taken the run; this one must end */
