@@ -70,7 +70,7 @@ Status ReplaceFile(Env* env, const std::string& path, const std::string& content
   if (sync) DF_RETURN_IF_ERROR(file->Sync());
   DF_RETURN_IF_ERROR(file->Close());
   may_be_there = true;
-  const Status renamed = env->Rename(temporary, path);
+  Status renamed = env->Rename(temporary, path);
   if (renamed.ok()) return {};
   env->Refresh(Parent(path));
   FileInfo left;

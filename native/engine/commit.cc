@@ -48,7 +48,7 @@ Status Committer::Await(const JobRef& job, Look* look) {
   for (;;) {
     // Taken before the look, so that a look that comes late still counts.
     const uint64_t now_us = context_.env->NowMicros();
-    const Status status = LookAt(job, look);
+    Status status = LookAt(job, look);
     if (look->over) return status;
     const PartialState& state = look->state;
     if (pulse.Moved(state)) Heard(now_us);

@@ -168,8 +168,8 @@ bool SaysAbsent(const Status& status) {
 // file system that has lost the first reply repeats the request and answers ENOENT.
 Status GiveFinalName(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
   outcome->in_doubt = true;
-  const Status renamed = env->Rename(PartialPath(request.run_dir, request.step, request.attempt),
-                                     Join(request.run_dir, StepName(request.step)));
+  Status renamed = env->Rename(PartialPath(request.run_dir, request.step, request.attempt),
+                               Join(request.run_dir, StepName(request.step)));
   if (!renamed.ok()) {
     bool committed = false;
     if (!IsCommitted(env, request.run_dir, request.step, request.attempt, &committed).ok()) return renamed;

@@ -197,7 +197,7 @@ FaultEnv::Verdict FaultEnv::Before(const char* op, const std::string& path) {
   return verdict;
 }
 
-Status FaultEnv::After(const Verdict& verdict, Status status) {
+Status FaultEnv::After(const Verdict& verdict, const Status& status) {
   if (!verdict.kill_after.empty()) Kill(verdict.kill_after);
   return status.ok() ? verdict.after : status;
 }

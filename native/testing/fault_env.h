@@ -76,7 +76,7 @@ class FaultEnv final : public Env {
   };
   Verdict Before(const char* op, const std::string& path);
   // The call's answer.
-  Status After(const Verdict& verdict, Status status);
+  Status After(const Verdict& verdict, const Status& status);
 
   // From now on nothing more goes wrong.
   void Heal();

@@ -28,7 +28,7 @@ Status PathOf(int directory, const std::string& called, std::string* path) {
 }
 
 // What was to be removed is not there.
-Status Gone(Status status) { return status.error() == ENOENT ? Status() : status; }
+Status Gone(const Status& status) { return status.error() == ENOENT ? Status() : status; }
 
 std::string Parent(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
