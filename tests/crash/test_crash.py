@@ -64,6 +64,7 @@ def crash(tmp_path: Path, library: str, fault: str, victim: int, everyone: bool,
 
 
 def go_on(tmp_path: Path, library: str, world: int, first: int) -> None:
+    restart.claim(tmp_path, 2)
     with ranks(library, *[""] * world) as group:
         for number, rank in enumerate(group):
             rank.ask("open", **options(tmp_path, number, world, attempt=2, keep=9))

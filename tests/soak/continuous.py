@@ -79,6 +79,7 @@ class Soak:
         number, last = self.counts["jobs"], first + self._steps - 1
         finished = restart.reopen(self._memory_view(), WORLD)
         self.counts["finished"] += len(finished.committed)
+        restart.claim(self._memory_view(), number)
         logs = [self._folder / f"said-{rank}" for rank in range(WORLD)]
         for rank, process in enumerate(group):
             logs[rank].unlink(missing_ok=True)

@@ -74,6 +74,11 @@ def reopen(there: Path, world: int, **options) -> recover.Finished:
     return starts[0].finished
 
 
+def claim(there: Path, attempt: int) -> None:
+    """What a start does for its attempt, so that the engines of attempt number ``attempt`` may commit after it."""
+    Run.open(there / "run").claim(content.attempt_id(attempt).hex())
+
+
 def phase(run: Path) -> str:
     """What the kill hit, as the run directory shows it."""
     if any(name.startswith(".trash") for name in os.listdir(run)):
@@ -94,6 +99,7 @@ def leftovers(run: Path) -> list[str]:
 def go_on(there: Path, steps: tuple[int, ...], file_size: int, keep: int, world: int = 1, attempt: int = 9) -> None:
     """A new job, of any size, in the same directory: all its ranks in this process."""
     run = Run.open(there / "run")
+    claim(there, attempt)
     fixed = {"run_id": bytes.fromhex(run.run_id), "attempt": content.attempt_id(attempt), "keep": keep}
     fixed |= {"structure": content.STRUCTURE, "run_dir": str(run.path), "file_size": file_size, "world": world}
     engines: list[vb.Engine] = []
