@@ -17,7 +17,10 @@ constexpr uint64_t kSize = 20 * 4096 + 17;
 // Until a job has made its model file durable, and of its record until that is.
 constexpr const char* kRepeated[] = {"mkdir:.partial", "open:model",   "stat:model",     "fallocate:model",
                                      "pwrite:model",   "open:.record", "pwrite:.record", "rename:.record"};
-constexpr const char* kFinal[] = {"fdatasync:model", "close:model", "fsync:.record", "close:.record"};
+// By rank 0 when it commits.
+constexpr const char* kLookedAtAgain[] = {"list:.partial",   "pread:.record",   "open:manifest",
+                                          "pwrite:manifest", "rename:manifest", "rename:0000 to"};
+constexpr const char* kFinal[] = {"fdatasync:model", "close:model", "fsync:.record", "close:.record", "fsync:manifest"};
 
 struct Job {
   TemporaryDir run{"/dev/shm"};
@@ -128,9 +131,11 @@ int main() {
   using namespace deepfreeze;
   for (const char* error : {"EIO", "ETIMEDOUT", "ESTALE", "EAGAIN"}) {
     for (const char* call : kRepeated) AnErrorThatPassesCostsNoCheckpoint(error, call, 1);
+    for (const char* call : kLookedAtAgain) AnErrorThatPassesCostsNoCheckpoint(error, call, 1);
     for (const char* call : kFinal) AFailedSyncIsNeverRepeated(error, call);
   }
   for (const char* call : kRepeated) AnErrorThatPassesCostsNoCheckpoint("EIO", call, 4);
+  for (const char* call : kLookedAtAgain) AnErrorThatPassesCostsNoCheckpoint("EIO", call, 4);
   OtherErrorsFailAtOnce();
   MemoryIsGivenUpMeanwhile();
   TheStepsBoundEndsIt();
