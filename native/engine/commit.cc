@@ -84,7 +84,9 @@ Status Committer::LookAt(const JobRef& job, Look* look) {
   look->state = PartialState();
   if (decides() && look->doubt.ok()) {
     const Status status = Contained([&] { return CommitIfWhole(job, look); });
-    look->over = look->over || (!status.ok() && look->doubt.ok());  // what rank 0 can't do has failed
+    // What rank 0 can't do has failed; what it might do a little later is looked at again. All of a commit may be made
+    // anew but a sync that failed, and that is no error that passes.
+    look->over = look->over || (!status.ok() && !status.transient() && look->doubt.ok());
     return status;
   }
   DF_RETURN_IF_ERROR(Contained([&] { return Watch(job->step, look); }));

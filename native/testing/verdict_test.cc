@@ -98,7 +98,7 @@ void ARenameThatHappenedIsFoundThoughItAnswersWithAnError() {
 
 void ARenameThatDidNotHappenFailsTheStepOnAllRanks() {
   TemporaryDir run;
-  Ranks ranks(run.path(), {std::string("fail=EIO:") + kCommit + ":1", ""});
+  Ranks ranks(run.path(), {std::string("fail=EROFS:") + kCommit + ":1", ""});
   for (const size_t rank : {0, 1}) ranks.Submit(rank, 1);
   for (const Status& end : ranks.Ends(1)) CHECK(end.message().find("rename ") != std::string::npos);
   CHECK(!ranks.Exists(StepName(1)));
@@ -222,7 +222,7 @@ void ACheckpointThatCanNotBeReadNowIsNeitherReplacedNorDeleted() {
   request.step = 1;
   request.attempt[0] = 1;
   {
-    Ranks dead(run.path(), {"fail=EIO:rename:manifest.json.tmp:1"}, kLong, 1);
+    Ranks dead(run.path(), {"fail=EROFS:rename:manifest.json.tmp:1"}, kLong, 1);
     dead.Submit(0, 1);
     CHECK(!dead.End(0, 1).ok());
   }

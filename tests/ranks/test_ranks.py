@@ -331,8 +331,8 @@ def test_an_attempt_whose_run_is_taken_while_it_removes_old_checkpoints_removes_
 @pytest.mark.parametrize(
     ("owner", "fault", "why"),
     [
-        ("", "fail=EIO:open:run/owner:1", "run/owner: Input/output error"),
-        ("", "fail=ESTALE:pread:run/owner:1", "run/owner: Stale file handle"),
+        ("", "fail=EACCES:open:run/owner:1", "run/owner: Permission denied"),
+        ("", "fail=EACCES:pread:run/owner:1", "run/owner: Permission denied"),
         ("short", "", "run/owner: expected an attempt's id and a newline; found 5 other bytes"),
         ("x" * 34, "", "run/owner: expected at most 33 bytes; found 34 bytes"),
     ],
