@@ -92,7 +92,7 @@ Status Committer::LookAt(const JobRef& job, Look* look) {
   DF_RETURN_IF_ERROR(Contained([&] { return Watch(job->step, look); }));
   if (!decides()) return {};
   // Rank 0 sees now what its commit came to: the one name of the directory or the other.
-  if (look->over) NotifyUnsynced(job->step, look->doubt);
+  if (look->over) BestEffort([&] { NotifyUnsynced(job->step, look->doubt); });
   if (look->over || !look->state.exists) return {};
   look->over = true;
   return std::exchange(look->doubt, Status());
