@@ -140,7 +140,8 @@ def test_what_no_record_can_hold_is_refused_before_a_byte_is_written(tmp_path, p
             with pytest.raises(vb.EngineFault, match=message) as caught:
                 call()
             assert caught.value.code == vb.INVALID
-        engine.submit(20, [(data, 300_000, 0)], bytes(12), timeout=60)  # it goes on
+        whole = 300_000 // 4096 * 4096  # pages
+        engine.submit(20, [(data, whole, 0)], bytes(12), timeout=60)  # it goes on
     assert not list((tmp_path / "run").glob("step-0000000010*"))
 
 
