@@ -60,6 +60,14 @@ constexpr Shape kShapes[] = {{"handed over", "", false},
                              {"a failed step", "fail=EIO:fdatasync:model:1", false},
                              {"a failed removal", "fail=EACCES:rename:.trash:1", false}};
 
+// Of this process that are open.
+size_t Descriptors() {
+  std::vector<std::string> names;
+  bool exists = false;
+  CHECK_OK(Env::Posix()->List("/proc/self/fd", &names, &exists));
+  return names.size();
+}
+
 // Whether the job came to that allocation.
 bool Run(const Shape& shape, int64_t nth, bool good) {
   TemporaryDir run("/dev/shm");
@@ -115,8 +123,10 @@ int main() {
     for (const bool good : {false, true}) {
       int points = 0;
       const int64_t stride = good ? 7 : 1;
+      const size_t before = Descriptors();
       for (int64_t nth = 1; Run(shape, nth, good); nth += stride) ++points;
       CHECK(points > 20);
+      CHECK_EQ(Descriptors(), before);
       std::printf("no memory%s, %s: %d allocations\n", good ? " from there on" : "", shape.name, points);
     }
   }
