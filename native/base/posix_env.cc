@@ -33,6 +33,10 @@ auto Retry(Call call) {
   return result;
 }
 
+struct Closer {
+  void operator()(DIR* directory) const { ::closedir(directory); }
+};
+
 Status Result(int result, const char* operation, const std::string& path) {
   return result == 0 ? Status() : Status::FromErrno(errno, operation, path);
 }
@@ -85,7 +89,9 @@ Status CheckRegular(int fd, const std::string& path, OpenMode mode) {
 
 class PosixFile final : public File {
  public:
-  PosixFile(std::string path, int fd, bool direct) : File(std::move(path)), fd_(fd), direct_(direct) {}
+  PosixFile(std::string path, bool direct) : File(std::move(path)), direct_(direct) {}
+  // From now on the descriptor is this object's.
+  void Own(int fd) { fd_ = fd; }
   ~PosixFile() override {
     if (mapped_ != nullptr) ::munmap(mapped_, mapped_size_);
     if (fd_ >= 0) ::close(fd_);
@@ -179,7 +185,7 @@ class PosixFile final : public File {
 #endif
   }
 
-  int fd_;
+  int fd_ = -1;
   const bool direct_;  // as it was opened
   std::atomic<bool> left_direct_{false};
   char* mapped_ = nullptr;
@@ -199,6 +205,7 @@ class PosixEnv final : public Env {
     if (mode == OpenMode::kDirect) flags |= O_WRONLY | O_CREAT | O_DIRECT;
     const bool is_private = mode == OpenMode::kPrivate;
     if (is_private) flags |= O_RDWR | O_CREAT;
+    auto opened = std::make_unique<PosixFile>(path, mode == OpenMode::kDirect);  // first: it may find no memory
     const auto open = [&] { return ::open(path.c_str(), flags, is_private ? kPrivateMode : kFileMode); };
     int fd = Retry(open);
     if (fd < 0 && errno == EWOULDBLOCK) {  // a regular file that another process has a lease on
@@ -206,7 +213,7 @@ class PosixEnv final : public Env {
       fd = Retry(open);
     }
     if (fd < 0) return Status::FromErrno(errno, "open", path);
-    auto opened = std::make_unique<PosixFile>(path, fd, mode == OpenMode::kDirect);
+    opened->Own(fd);
     DF_RETURN_IF_ERROR(CheckRegular(fd, path, mode));
     if (is_private) DF_RETURN_IF_ERROR(CheckPrivate(fd, path));
     *file = std::move(opened);
@@ -229,19 +236,18 @@ class PosixEnv final : public Env {
 
   Status List(const std::string& path, std::vector<std::string>* names, bool* exists) override {
     names->clear();
-    DIR* directory = Retry([&] { return ::opendir(path.c_str()); });
+    const std::unique_ptr<DIR, Closer> directory(Retry([&] { return ::opendir(path.c_str()); }));
     *exists = directory != nullptr;
     if (directory == nullptr) return errno == ENOENT ? Status() : Status::FromErrno(errno, "opendir", path);
     const auto next = [&] {
       errno = 0;  // null is the end, too
-      return ::readdir(directory);
+      return ::readdir(directory.get());
     };
     while (const dirent* entry = Retry(next)) {
       const std::string name = entry->d_name;
       if (name != "." && name != "..") names->push_back(name);
     }
     const int error = errno;
-    ::closedir(directory);
     return error == 0 ? Status() : Status::FromErrno(error, "readdir", path);
   }
 
@@ -267,9 +273,10 @@ class PosixEnv final : public Env {
   Status SyncDir(const std::string& path) override {
     const int fd = Retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
     if (fd < 0) return Status::FromErrno(errno, "fsync", path);
-    const Status status = Result(Retry([&] { return ::fsync(fd); }), "fsync", path);
+    const int result = Retry([&] { return ::fsync(fd); });
+    const int error = errno;
     ::close(fd);
-    return status;
+    return result == 0 ? Status() : Status::FromErrno(error, "fsync", path);
   }
 
   void Refresh(const std::string& directory) override {
