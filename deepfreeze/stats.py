@@ -17,7 +17,7 @@ class Stats:
     skipped: list[int] = field(default_factory=list)
     #: the signal that ended training: "SIGTERM"
     stopped: str | None = None
-    #: rank 0: step -> the first tensor that differs between ranks
+    #: rank 0: step -> the first tensor that differs between ranks, or did when they were last compared
     diverged: dict[int, str] = field(default_factory=dict)
     #: seconds that each of them held up training
     blocking: list[float] = field(default_factory=list)

@@ -33,7 +33,8 @@ class RecordEntry:
 @dataclass(frozen=True)
 class Manifest:
     """A committed checkpoint: its identity and the hash of every record. ``created`` is the commit's time in UTC,
-    ``diverged`` the number of tensors that were not the same on all ranks, though they should have been."""
+    ``diverged`` the number of tensors that were not the same on all ranks, though they should have been, there or when they were
+    last compared."""
 
     step: int
     attempt: str

@@ -27,9 +27,9 @@ class CheckpointInfo:
     ``state`` is "full" or "weights". ``layout`` is "keras-h5" where stock Keras loads the model file, and "plain-h5" where
     that has every variable as it is: for a ``tf.Module``, and where layers transform what they save. Both are "unknown",
     with an empty ``framework``, if the run's structure file is damaged. ``diverged``: how many tensors were not the same
-    on all ranks, though they should have been (0: none that was compared). ``run_id`` is the run's, whatever its directory
-    is called; ``parent`` the checkpoint of another run that this run was seeded from by ``transfer`` or ``restore``, if it
-    was.
+    on all ranks, though they should have been, there or when they were last compared (0: none that was compared). ``run_id`` is
+    the run's, whatever its directory is called; ``parent`` the checkpoint of another run that this run was seeded from by
+    ``transfer`` or ``restore``, if it was.
     """
 
     run: Path

@@ -21,7 +21,7 @@ struct ManifestRecord {
 struct Manifest {
   Identity identity;                    // rank unused
   int64_t created = 0;                  // seconds since 1970, UTC
-  uint32_t diverged = 0;                // tensors whose checksums differ between ranks that should hold them alike
+  uint32_t diverged = 0;                // tensors in which ranks that should be alike differ, or last did
   std::vector<ManifestRecord> records;  // one per rank, in order
 };
 

@@ -94,6 +94,17 @@ def test_a_flipped_bit_on_one_rank_is_named_and_the_checkpoint_is_marked(tmp_pat
     assert verify(tmp_path / "run", 4).ok, "it is whole, only not one model"
 
 
+def test_what_diverges_later_is_marked_and_leaves_the_newest_whose_ranks_agreed(tmp_path):
+    """With the default options but for keep=1; compared are the first two captures, steps 2 and 4, and step 8."""
+    options = ["local=null", "final=false", "keep=1", "check_replicas=3"]
+    jobs.run("agreement.py", tmp_path, 12, 2, *options, "flip=7", ranks=2)
+    first, second = reports(tmp_path, 2)
+    assert first["error"] is second["error"] is None and first["last"] == second["last"] == 12
+    assert {info.step: info.diverged for info in deepfreeze.checkpoints(tmp_path / "run")} == {6: 0, 12: 1}
+    assert list(first["diverged"]) == ["8", "10", "12"]
+    assert verify(tmp_path / "run", 12).diverged == 1
+
+
 def test_a_divergence_that_is_to_be_refused_is_not_committed_and_ends_all_ranks(tmp_path):
     options = [*ALL, "flip=3", "check_replicas=1", "on_divergence=raise", "pause=0.05"]
     jobs.run("agreement.py", tmp_path, 400, 2, *options, ranks=2)
