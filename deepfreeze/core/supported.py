@@ -19,6 +19,11 @@ def require_supported(where: str, model: Any = None, optimizer: Any = None) -> N
     Keras 3. ``where``: what the user has called."""
     for thing in (model, optimizer):
         _require_tensorflow(where, thing)
+    require_working_optimizers(where, model, optimizer)
+
+
+def require_working_optimizers(where: str, model: Any = None, optimizer: Any = None) -> None:
+    """``UnsupportedError`` for Horovod's own optimizer on Keras 3. Enough for ``transfer``, which serves any backend."""
     for one in [optimizer, *(optimizers(model).values() if model is not None else ())]:
         _refuse_horovods(where, one)
 
@@ -42,7 +47,7 @@ def _require_tensorflow(where: str, thing: Any) -> None:
             where=where,
             expected="Keras on TensorFlow",
             found=f"Keras on {backend}",
-            todo="set KERAS_BACKEND=tensorflow before Keras is imported; deepfreeze.read and export serve any backend",
+            todo="set KERAS_BACKEND=tensorflow before Keras is imported; deepfreeze.read, transfer and export serve any backend",
         )
 
 

@@ -18,7 +18,7 @@ from deepfreeze.core import lineage
 from deepfreeze.core.errors import OptionError, StructureError
 from deepfreeze.core.fields import short
 from deepfreeze.core.structure import Placed
-from deepfreeze.core.supported import require_supported
+from deepfreeze.core.supported import require_working_optimizers
 from deepfreeze.core.tensors import numpy_dtype
 from deepfreeze.core.world import current
 from deepfreeze.thaw import memory
@@ -90,8 +90,8 @@ def transfer(
     if verbose not in (0, 1):
         todo = "pass one of these"
         raise OptionError(where="verbose=", expected="1 or 0", found=short(verbose), todo=todo)
-    require_supported("deepfreeze.transfer", model)
     patterns, renamed = Patterns(include, exclude), Rename(rename)
+    require_working_optimizers("deepfreeze.transfer", model)
     require_built(model)
     with read(run, step) as reader:
         plan = _Plan(model, reader, patterns, renamed)

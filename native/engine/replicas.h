@@ -21,9 +21,10 @@ class Replicas {
     return refuse == Refuse::kAll || (refuse == Refuse::kFirst && (comparisons_ < kFirstComparisons || from_start_));
   }
 
-  // After the commit of step, whatever came of it.
+  // After the commit of step, whatever came of it. A commit that is made again is one comparison.
   void Note(int64_t step, const Divergence& found) {
-    if (!found.compared) return;
+    if (!found.compared || step == noted_) return;
+    noted_ = step;
     from_start_ = found.tensors > 0 && (from_start_ || comparisons_ < kFirstComparisons);
     ++comparisons_;
     known_ = NotComparedSince(step, found);
@@ -32,6 +33,7 @@ class Replicas {
  private:
   // A second one, since ranks whose initial state is alike, and that do not average, differ from their first update on.
   static constexpr uint32_t kFirstComparisons = 2;
+  int64_t noted_ = -1;  // the last step
   uint32_t comparisons_ = 0;
   bool from_start_ = false;  // the first comparisons have found a difference, and none since that it is gone
   Divergence known_;

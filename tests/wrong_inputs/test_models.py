@@ -70,7 +70,8 @@ def broadcast(model):
     callback.on_train_begin()
 
 
-@pytest.mark.parametrize("taker", TAKERS)
+# transfer serves any backend: it assigns layers' weights and nothing else.
+@pytest.mark.parametrize("taker", sorted(TAKERS.keys() - {"deepfreeze.transfer"}))
 def test_another_backend_of_keras_is_asked_for_first_and_refused_by_name(taker, tmp_path, monkeypatch, model, run):
     monkeypatch.setattr(keras3.backend, "backend", lambda: "jax")
     refused(
