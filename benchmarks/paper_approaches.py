@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import deepfreeze
-from deepfreeze.core.placement import per_layer
+from deepfreeze.core.placement import UNIT, per_layer
 from deepfreeze.core.tensors import RANK_LOCAL, REPLICATED, TensorSpec
 from veloc_bindings import LOCAL, Engine
 
@@ -48,9 +48,12 @@ class Raw:
     """Bytes through our bindings: a rank's part of a plain file, blocking until it is on the local tier."""
 
     def __init__(self, place: dict[str, str], rank: int, world: int, sizes: Sequence[Sequence[int]]) -> None:
-        """``place``: run, local, run_id, attempt. ``sizes``: of every rank's pieces, which lie in the file one by one."""
-        starts = np.cumsum([0, *(sum(mine) for mine in sizes)])
-        self._sizes = list(sizes[rank])
+        """``place``: run, local, run_id, attempt. ``sizes``: of every rank's pieces, which lie in the file one by one; each rank's
+        first one begins a page, and zeros fill the last page of the rank before it."""
+        padding = [-sum(mine) % UNIT for mine in sizes]
+        starts = np.cumsum([0, *(sum(mine) + more for mine, more in zip(sizes, padding, strict=True))])
+        self._padding = np.zeros(padding[rank], np.uint8)
+        self._sizes = [*sizes[rank], padding[rank]]
         self._offsets = (int(starts[rank]) + np.cumsum([0, *self._sizes])[:-1]).tolist()
         self._held: Sequence[np.ndarray] = ()
         self._engine = Engine(
@@ -68,7 +71,7 @@ class Raw:
     def save(self, step: int, arrays: Sequence[np.ndarray]) -> None:
         """Blocks until the local tier has them."""
         self._held = arrays
-        rows = zip(arrays, self._sizes, self._offsets, strict=True)
+        rows = zip([*arrays, self._padding], self._sizes, self._offsets, strict=True)
         self._engine.submit(step, [(array, size, offset) for array, size, offset in rows if size], timeout=PATIENCE)
         self._engine.wait(step, LOCAL, PATIENCE)
 

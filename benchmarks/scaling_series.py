@@ -14,11 +14,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks import workloads
 from benchmarks.ranks import OPERATIONS, Burst, Job, Ranks, Regions, Saved, footprint, tracing
 from benchmarks.report import Report, Row, say
-from deepfreeze.core.placement import per_layer
+from deepfreeze.core.placement import UNIT, in_file_order, pages, per_layer
 from deepfreeze.core.tensors import REPLICATED, TensorSpec
+from deepfreeze.freeze import handoff
 
 _SHARE = 0.5  # of the free memory and disk that a series may take
 _MB = 1_000_000
@@ -83,12 +86,20 @@ def specs(workload: str) -> list[TensorSpec]:
 
 
 def placed(tensors: list[TensorSpec], world: int) -> list[Regions]:
-    """The shards of each rank in a file that holds one tensor behind the other."""
-    starts = [0]
-    for spec in tensors:
-        starts.append(starts[-1] + spec.nbytes)
-    plan = per_layer(tensors, world)
-    return [[(shard.nbytes, starts[shard.tensor] + shard.start) for shard in shards] for shards in plan]
+    """The shards of each rank, with the padding behind them, in a file that holds one tensor behind the other."""
+    starts, end = {}, 0
+    for number in in_file_order(tensors):
+        starts[number] = end
+        file_size = end + tensors[number].nbytes
+        end += pages(tensors[number].nbytes) * UNIT
+    found = []
+    for shards in per_layer(tensors, world):
+        rows = sorted((starts[shard.tensor] + shard.start, shard.nbytes) for shard in shards)
+        offsets, sizes = np.array(rows, np.int64).reshape(-1, 2).T
+        nowhere = np.zeros(len(rows), np.int64)
+        regions, _ = handoff.whole_pages(handoff.Regions(nowhere, nowhere, sizes, offsets), 0, b"", file_size)
+        found.append(list(zip(regions.nbytes.tolist(), regions.file_offset.tolist(), strict=True)))
+    return found
 
 
 def room(*folders: Path) -> int:

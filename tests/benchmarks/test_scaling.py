@@ -55,22 +55,22 @@ def test_the_shards_of_all_ranks_cover_the_file_once(world):
     for offset, nbytes in sorted((offset, nbytes) for regions in shards for nbytes, offset in regions):
         assert offset == end
         end += nbytes
-    assert end == sum(spec.nbytes for spec in tensors)
+    assert sum(spec.nbytes for spec in tensors) <= end < sum(spec.nbytes + 4096 for spec in tensors)
     assert all(regions == sorted(regions, key=lambda region: region[1]) for regions in shards)
 
 
 def test_rank_processes_save_in_step_and_leave_nothing(tmp_path, library):
-    shards = [[(100_000, 0), (50_001, 100_000)], [(49_999, 150_001)]]
+    shards = [[(100_000, 0), (51_552, 100_000)], [(49_999, 151_552)]]
     assert footprint(shards[0]) == 102_400 + 53_248
     with scratch(tmp_path) as (disk, local):
         with Ranks(2, footprint(shards[0])) as ranks:
             job = ranks.open(shards, disk, local, slots=1, chunk_bytes=65536)
             saved = job.save()
-            assert saved.nbytes == [150_001, 49_999]
+            assert saved.nbytes == [151_552, 49_999]
             assert 0 < saved.written[0] <= saved.committed and len(saved.cpu) == 2
             assert [path.name for path in job.run.iterdir()] == ["step-0000000001"]
             burst = job.burst(3)
-            assert burst.nbytes == [450_003, 149_997] and [len(waits) for waits in burst.submits] == [3, 3]
+            assert burst.nbytes == [454_656, 149_997] and [len(waits) for waits in burst.submits] == [3, 3]
             assert [path.name for path in job.run.iterdir()] == ["step-0000000004"]
             job.close()
             assert not list(disk.iterdir())

@@ -53,15 +53,15 @@ def assert_four_parts(error: BaseException, **wanted: str) -> None:
 
 
 def contents(folder: Path | None) -> dict[str, bytes | None]:
-    """Everything below a folder, by path: a file's bytes, None for a directory. Not the runs' lock files: who looked at a run
-    under its lock leaves an empty one."""
+    """Everything below a folder, by path: a file's bytes, None for a directory. Not the runs' lock files, nor the owner's name: a
+    start that looked at a run under its lock leaves both."""
     if folder is None:
         return {}
     found: dict[str, bytes | None] = {}
     for path, folders, names in os.walk(folder):
         found.update((os.path.join(path, name), None) for name in folders)
         for name in names:
-            if name != "lock":
+            if name not in ("lock", "owner"):
                 file = Path(path, name)
                 found[str(file)] = os.readlink(file).encode() if file.is_symlink() else file.read_bytes()
     return found
