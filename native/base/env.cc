@@ -72,7 +72,8 @@ Status ReplaceFile(Env* env, const std::string& path, const std::string& content
   may_be_there = true;
   Status renamed = env->Rename(temporary, path);
   if (renamed.ok()) return {};
-  env->Refresh(Parent(path));
+  // Without a fresh look the client may answer from what it remembers, and that may be wrong.
+  if (!env->Refresh(Parent(path)).ok()) return renamed;
   FileInfo left;
   if (!env->Stat(temporary, &left).ok()) return renamed;
   if (left.exists) {
@@ -86,7 +87,7 @@ Status ReplaceFile(Env* env, const std::string& path, const std::string& content
 Status Move(Env* env, const std::string& from, const std::string& to) {
   const Status renamed = env->Rename(from, to);
   if (renamed.ok()) return {};
-  env->Refresh(Parent(to));
+  if (!env->Refresh(Parent(to)).ok()) return renamed;
   FileInfo before;
   FileInfo after;
   const bool moved = env->Stat(from, &before).ok() && !before.exists && env->Stat(to, &after).ok() && after.exists;

@@ -92,8 +92,8 @@ class Env {
   virtual Status SyncDir(const std::string& path) = 0;
   // Opens the directory anew, and asks for its attributes, so that names looked up in it from now on are asked of the
   // file system: a client of a network file system remembers for a minute that a name was not there, and what a name
-  // stood for. A hint; what is wrong with the directory shows in the look that follows.
-  virtual void Refresh(const std::string& directory) = 0;
+  // stood for. An error: what is looked up may be what was remembered.
+  virtual Status Refresh(const std::string& directory) = 0;
   // Whether files there are memory (tmpfs), so that Map works.
   virtual bool InMemory(const std::string& path) = 0;
 

@@ -279,12 +279,14 @@ class PosixEnv final : public Env {
     return result == 0 ? Status() : Status::FromErrno(error, "fsync", path);
   }
 
-  void Refresh(const std::string& directory) override {
+  Status Refresh(const std::string& directory) override {
     const int fd = Retry([&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-    if (fd < 0) return;
+    if (fd < 0) return Status::FromErrno(errno, "open", directory);
     struct stat info;
-    (void)::fstat(fd, &info);
+    const int result = ::fstat(fd, &info);
+    const int error = errno;
     ::close(fd);
+    return result == 0 ? Status() : Status::FromErrno(error, "stat", directory);
   }
 
   bool InMemory([[maybe_unused]] const std::string& path) override {

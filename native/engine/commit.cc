@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint64_t kFirstPauseMs = 1;
 constexpr uint64_t kLongestPauseMs = 200;
+constexpr uint64_t kLongestAfterErrorMs = 5000;
 constexpr char kUnknown[] = ". It is unknown whether the step is committed: rank 0 alone decides it";
 
 }  // namespace
@@ -51,27 +52,32 @@ Status Committer::Await(const JobRef& job, Look* look) {
     Status status = LookAt(job, look);
     if (look->over) return status;
     const PartialState& state = look->state;
-    if (pulse.Moved(state)) Heard(now_us);
+    BestEffort([&] {
+      if (pulse.Moved(state)) Heard(now_us);
+    });
     // The bound is for how long nothing moves, here or, while an earlier step was waited for, elsewhere.
     const uint64_t since_us = std::max(written_us, heard_us_);
     const uint64_t waited_ms = (std::max(now_us, since_us) - since_us) / 1000;
-    const bool whole = state.present.size() >= options.identity.world;
-    const std::string what = !status.ok()             ? "the run could not be looked at (" + status.message() + ")"
-                             : whole || !state.exists ? "rank 0 has not committed it"
-                                                      : DescribeMissing(state, options.identity.world);
+    const auto what = [&]() -> std::string {
+      if (!status.ok()) return "the run could not be looked at (" + status.message() + ")";
+      const bool whole = state.present.size() >= options.identity.world;
+      return whole || !state.exists ? "rank 0 has not committed it" : DescribeMissing(state, options.identity.world);
+    };
     if (waited_ms >= options.commit_timeout_ms) {
       const uint64_t ms = options.commit_timeout_ms;
       const std::string bound = ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
       // Rank 0 decides that it has waited long enough. Another rank only knows that it has not heard of it.
       const bool unknown = !decides() || !look->doubt.ok();
-      return Status(Code::kIncomplete, where + ": " + what + " after " + bound + (unknown ? kUnknown : ""));
+      return Status(Code::kIncomplete, where + ": " + what() + " after " + bound + (unknown ? kUnknown : ""));
     }
-    context_.table->SetWaitsFor(job, "waits for its commit (" + where + ": " + what + ")");
+    // Nothing is said of a step for want of memory.
+    BestEffort([&] { context_.table->SetWaitsFor(job, "waits for its commit (" + where + ": " + what() + ")"); });
     if (state.present.size() != seen) pause_ms = kFirstPauseMs;
     seen = state.present.size();
     context_.table->PauseCommit(std::min(pause_ms, options.commit_timeout_ms - waited_ms));
     if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
-    pause_ms = std::min(2 * pause_ms, kLongestPauseMs);
+    // A server that comes back is not to be met by whole commits that are tried again and again.
+    pause_ms = std::min(2 * pause_ms, status.transient() ? kLongestAfterErrorMs : kLongestPauseMs);
   }
 }
 
@@ -92,18 +98,36 @@ Status Committer::LookAt(const JobRef& job, Look* look) {
   DF_RETURN_IF_ERROR(Contained([&] { return Watch(job->step, look); }));
   if (!decides()) return {};
   // Rank 0 sees now what its commit came to: the one name of the directory or the other.
-  if (look->over) BestEffort([&] { NotifyUnsynced(job->step, look->doubt); });
-  if (look->over || !look->state.exists) return {};
+  if (look->over) {
+    SyncName(job->step, look);
+    return {};
+  }
+  if (!look->state.exists) return {};
+  Status was = std::exchange(look->doubt, Status());
+  look->over = !was.transient();
+  return was;
+}
+
+void Committer::SyncName(int64_t step, Look* look) {
   look->over = true;
-  return std::exchange(look->doubt, Status());
+  const Status synced = Contained([&] { return context_.env->SyncDir(context_.options.run_dir); });
+  look->durable = synced.ok();
+  if (!look->durable) BestEffort([&] { NotifyUnsynced(step, synced); });
 }
 
 Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
   const int64_t step = job->step;
   const Options& options = context_.options;
   DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, options.identity.attempt, &look->state));
-  // This rank's record lies there, unless somebody has cleared it away.
-  if (!look->state.exists) return CheckOwner(context_.env, options.run_dir, options.identity.attempt);
+  // This rank's record lies there, unless a rename that answered with an error was made a little later, or somebody has
+  // cleared it away.
+  if (!look->state.exists) {
+    bool committed = false;
+    DF_RETURN_IF_ERROR(IsCommitted(context_.env, options.run_dir, step, options.identity.attempt, &committed));
+    if (!committed) return CheckOwner(context_.env, options.run_dir, options.identity.attempt);
+    SyncName(step, look);
+    return {};
+  }
   if (look->state.present.size() < options.identity.world) return FailureOfOther(step, look->state);
   const Identity expected = options.At(step);
   CommitRequest request;

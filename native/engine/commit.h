@@ -34,6 +34,8 @@ class Committer {
   Status Watch(int64_t step, Look* look);
   Status NewerCommitted(int64_t step, bool* newer);
   Status FailureOfOther(int64_t step, const PartialState& state);
+  // The step is seen to be committed: its name, which nobody has synced yet, is made durable.
+  void SyncName(int64_t step, Look* look);
   void NotifyUnsynced(int64_t step, const Status& why);
   bool decides() const { return context_.options.identity.rank == 0; }
 

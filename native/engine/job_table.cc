@@ -111,6 +111,7 @@ void JobTable::FinishLocal(const JobRef& job) {
   job->level = std::max<int>(job->level, DF_LOCAL);
   job->local_s = SinceLocked(*job);
   job->changed = true;
+  if (job->done()) ReleaseLocked(job.get());  // failed meanwhile
   ReleaseWantedLocked();
   changed_.notify_all();
 }
@@ -125,6 +126,7 @@ void JobTable::SkipLocal(const JobRef& job) {
     if (job->slot >= 0) slot_jobs_[static_cast<size_t>(job->slot)] = nullptr;
     job->slot = -1;
   }
+  if (job->done()) ReleaseLocked(job.get());  // failed meanwhile
   changed_.notify_all();
 }
 
@@ -239,7 +241,8 @@ void JobTable::Notify(const std::string& notice) {
 }
 
 void JobTable::ReleaseLocked(Job* job) {
-  if (job->released || job->memory_users > 0) return;
+  // The local writer reads from there what was captured elsewhere than in the slot.
+  if (job->released || job->memory_users > 0 || job->checking) return;
   job->released = true;
   job->changed = true;
   job->memory.clear();

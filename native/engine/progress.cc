@@ -1,7 +1,8 @@
 #include "engine/progress.h"
 
 #include <algorithm>
-#include <exception>
+
+#include "engine/stage.h"
 
 namespace deepfreeze {
 namespace {
@@ -20,13 +21,13 @@ void Progress::Moved(const JobRef& job) {
   // What is written soon costs no operation more.
   if (now_us < last_us + options_.commit_timeout_ms * 1000 / kBeatsPerBound) return;
   job->beat_us = now_us;
-  try {
+  // Memory may run out: what was written is written all the same.
+  BestEffort([&] {
     if (job->heartbeat == nullptr) {
       job->heartbeat = std::make_unique<Heartbeat>(options_.run_dir, options_.At(job->step));
     }
     job->heartbeat->Beat(env_);
-  } catch (const std::exception&) {  // memory has run out: what was written is written all the same
-  }
+  });
 }
 
 }  // namespace deepfreeze

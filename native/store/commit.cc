@@ -35,6 +35,8 @@ class Comparison {
     }
   }
 
+  uint32_t ranks() const { return static_cast<uint32_t>(ranks_); }
+
   Divergence Result() const {
     Divergence result;
     result.compared = taken_;
@@ -56,19 +58,26 @@ class Comparison {
   std::map<size_t, std::vector<uint32_t>> differ_;  // by number: the ranks whose checksum is not rank 0's
 };
 
-// Of the records that are there and can be read.
-Divergence CompareRecords(Env* env, const std::string& run_dir, int64_t step, const Id& attempt) {
+// Of the records that are there and whole. Some that agree say nothing of the ranks whose records are missing.
+Status CompareRecords(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, Divergence* found) {
   Comparison comparison;
   PartialState state;
-  if (!ScanPartial(env, run_dir, step, attempt, &state).ok()) return {};
+  DF_RETURN_IF_ERROR(ScanPartial(env, run_dir, step, attempt, &state));
+  uint32_t missing = 1;  // no record says how many ranks there are
   for (const uint32_t rank : state.present) {
     const std::string path = Join(PartialPath(run_dir, step, attempt), RecordName(rank));
     std::string bytes;
     Record record;
-    if (!ReadSmallFile(env, path, kMaxRecordSize, &bytes).ok() || !DecodeRecord(bytes, path, &record).ok()) continue;
+    Status status = ReadSmallFile(env, path, kMaxRecordSize, &bytes);
+    if (status.ok()) status = DecodeRecord(bytes, path, &record);
+    if (status.code() == Code::kCorrupt || status.error() == ENOENT) continue;
+    DF_RETURN_IF_ERROR(status);
     comparison.Add(record);
+    missing = record.identity.world - std::min(record.identity.world, comparison.ranks());
   }
-  return comparison.Result();
+  *found = comparison.Result();
+  found->compared = found->compared && (found->tensors > 0 || missing == 0);
+  return {};
 }
 
 // Reads all records; fills the manifest and the extents of all ranks.
@@ -193,7 +202,9 @@ Divergence NotComparedSince(int64_t step, const Divergence& found) {
 
 Status ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest, bool* counts) {
   const std::string path = Join(Join(run_dir, StepName(step)), kManifestName);
-  env->Refresh(run_dir);  // an earlier look may be remembered
+  // An earlier look may be remembered. Without this one nothing is known; of a run that is gone the next line says it.
+  const Status anew = env->Refresh(run_dir);
+  if (!anew.ok() && anew.error() != ENOENT) return anew;
   std::string bytes;
   const Status status = ReadSmallFile(env, path, kMaxManifest, &bytes);
   *counts = status.ok() && DecodeManifest(bytes, path, manifest).ok() && manifest->identity.step == step;
@@ -222,7 +233,7 @@ Status KnownBefore(Env* env, const std::string& run_dir, int64_t step, const Id&
     Divergence found;
     Manifest manifest;
     if (entry.kind == EntryKind::kPartial) {
-      found = CompareRecords(env, run_dir, entry.step, attempt);
+      DF_RETURN_IF_ERROR(CompareRecords(env, run_dir, entry.step, attempt, &found));
     } else {
       bool counts = false;
       DF_RETURN_IF_ERROR(ReadCommitted(env, run_dir, entry.step, &manifest, &counts));

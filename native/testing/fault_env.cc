@@ -271,6 +271,7 @@ Status FaultEnv::Rename(const std::string& from, const std::string& to) {
 Status FaultEnv::MakeDir(const std::string& path, uint32_t mode) { DF_AROUND("mkdir", path, MakeDir(path, mode)); }
 Status FaultEnv::Unlink(const std::string& path) { DF_AROUND("unlink", path, Unlink(path)); }
 Status FaultEnv::RemoveDir(const std::string& path) { DF_AROUND("rmdir", path, RemoveDir(path)); }
+Status FaultEnv::Refresh(const std::string& directory) { DF_AROUND("refresh", directory, Refresh(directory)); }
 Status FaultEnv::SyncDir(const std::string& path) { DF_AROUND("fsync_dir", path, SyncDir(path)); }
 
 #undef DF_AROUND

@@ -10,7 +10,7 @@
 //              next sync knows nothing of it. jump sets the clock of the op `clock` forth or back.
 //   OP         * (any), or one of
 //              open pread pwrite fdatasync fsync ftruncate fallocate mmap close rename mkdir unlink rmdir list stat
-//              fsync_dir clock
+//              fsync_dir refresh clock
 //   SUBSTRING  of the path ("FROM to TO" of a rename); empty: any
 //   NTH        the call it happens at, counted from 1 over the calls that match; "N+": from there on
 //
@@ -55,7 +55,7 @@ class FaultEnv final : public Env {
   Status Unlink(const std::string& path) override;
   Status RemoveDir(const std::string& path) override;
   Status SyncDir(const std::string& path) override;
-  void Refresh(const std::string& directory) override { base_->Refresh(directory); }
+  Status Refresh(const std::string& directory) override;
   bool InMemory(const std::string& path) override { return base_->InMemory(path); }
   char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }

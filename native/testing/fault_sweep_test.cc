@@ -27,9 +27,9 @@ constexpr uint64_t kStride = 5;  // a sanitizer is slow, and looks at the thread
 constexpr uint64_t kStride = 1;
 #endif
 // What a job does with files and the clock.
-constexpr const char* kOperations[] = {"open",      "close",     "stat",  "list",   "mkdir",     "rename",
-                                       "unlink",    "rmdir",     "pread", "pwrite", "fallocate", "fsync",
-                                       "fdatasync", "fsync_dir", "clock", "mmap"};
+constexpr const char* kOperations[] = {"open",      "close",     "stat",    "list",   "mkdir",     "rename",
+                                       "unlink",    "rmdir",     "pread",   "pwrite", "fallocate", "fsync",
+                                       "fdatasync", "fsync_dir", "refresh", "clock",  "mmap"};
 
 // A step's bytes.
 std::string Bytes(int64_t step) { return std::string(kSize, static_cast<char>('a' + step)); }

@@ -197,11 +197,12 @@ Status NfsEnv::SyncDir(const std::string& path) {
   return base_->SyncDir(real);
 }
 
-void NfsEnv::Refresh(const std::string& directory) {
+Status NfsEnv::Refresh(const std::string& directory) {
   if (!Mounted(directory)) return base_->Refresh(directory);
   std::lock_guard<std::mutex> lock(mutex_);
   std::string real;
-  (void)OpenDirectoryLocked(directory, &real).ok();
+  DF_RETURN_IF_ERROR(OpenDirectoryLocked(directory, &real));
+  return base_->Refresh(real);
 }
 
 Status NfsEnv::ChangeLocked(const std::string& path, const std::function<Status(const std::string& real)>& change) {

@@ -50,7 +50,7 @@ class NfsEnv final : public Env {
   Status Unlink(const std::string& path) override;
   Status RemoveDir(const std::string& path) override;
   Status SyncDir(const std::string& path) override;
-  void Refresh(const std::string& directory) override;
+  Status Refresh(const std::string& directory) override;
   bool InMemory(const std::string& path) override { return !Mounted(path) && base_->InMemory(path); }
   char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }

@@ -98,7 +98,7 @@ void ThatANameIsNotThereIsRememberedForAMinute() {
     if (waits) {
       clients.first.Advance(NfsEnv::kRemembersSeconds);
     } else {
-      clients.first.Refresh(clients.server.path());
+      CHECK_OK(clients.first.Refresh(clients.server.path()));
     }
     CHECK_EQ(OpenError(&clients.first, clients.Path("name")), 0);
   }

@@ -45,6 +45,7 @@ namespace deepfreeze {
 namespace {
 
 constexpr uint64_t kLong = 60000;
+constexpr uint64_t kBound = 300;
 constexpr uint64_t kSize = 6 * 4096 + 17;
 constexpr int64_t kSteps = 3;
 
@@ -81,7 +82,8 @@ bool Run(const Shape& shape, int64_t nth, bool good) {
   options.slots = 2;
   options.writers = 2;
   options.chunk_bytes = uint64_t{4} * 4096;
-  options.commit_timeout_ms = kLong;
+  // Where no memory comes back rank 0 can't see what became of its rename, and looks until the bound.
+  options.commit_timeout_ms = good ? kBound : kLong;
   options.run_dir = run.path();
   options.local_dir = local.path();
   const std::string data(kSize, 'd');
@@ -108,7 +110,8 @@ bool Run(const Shape& shape, int64_t nth, bool good) {
   for (int64_t step = 1; step <= kSteps; ++step) (void)submit(step).ok();
   armed = false;
   env.Heal();
-  CHECK_OK(submit(kSteps + 1));
+  // A busy machine may need longer than so short a bound.
+  for (int64_t step = kSteps + 1; !submit(step).ok(); ++step) CHECK(good && step < kSteps + 20);
   CHECK_OK(engine.Drain(kLong));
   return allocations >= nth;
 }

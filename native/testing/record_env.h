@@ -38,7 +38,7 @@ class RecordEnv final : public Env {
   Status Unlink(const std::string& path) override;
   Status RemoveDir(const std::string& path) override;
   Status SyncDir(const std::string& path) override;
-  void Refresh(const std::string& directory) override { base_->Refresh(directory); }
+  Status Refresh(const std::string& directory) override { return base_->Refresh(directory); }
   // Stores to mapped memory can't be seen: nothing is mapped.
   bool InMemory(const std::string&) override { return false; }
   char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
