@@ -101,9 +101,14 @@ def refused(path: Path, error: OSError) -> RunError:
     return RunError(where=path, expected="a directory that can be read and written", found=found, todo=todo)
 
 
+def has_lost(error: OSError) -> bool:
+    """Whether the error says that the file system has lost bytes: other errors may pass, or say nothing of the file."""
+    return error.errno in _LOST
+
+
 def unreadable(path: Path, error: OSError) -> Error:
     """What to raise for a file that the system did not read: CorruptError if it has lost bytes of it, else RunError."""
-    if error.errno not in _LOST:
+    if not has_lost(error):
         return refused(path, error)
     found = error.strerror or str(error)
     return CorruptError(where=path, expected="a file whose bytes can be read", found=found, todo=DAMAGED)

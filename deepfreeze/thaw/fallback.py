@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deepfreeze.core import names
-from deepfreeze.core.errors import CorruptError, Error, NewerError, NotFoundError
+from deepfreeze.core.errors import CorruptError, Error, NewerError
 from deepfreeze.core.run import Run
 from deepfreeze.thaw.locate import none_committed
 
@@ -18,10 +18,9 @@ log = logging.getLogger("deepfreeze")
 
 @dataclass
 class Damage:
-    """What is wrong with the checkpoint that ``attempt`` (empty if its manifest does not say) wrote at ``step``."""
+    """What is wrong with the checkpoint of ``step``."""
 
     step: int
-    attempt: str
     error: CorruptError
     rank: int | None = None  # who found it, where several looked
     moved: Path | None = None
@@ -58,7 +57,7 @@ class Fallback:
         passed = {damage.step for damage in self.damages if damage.moved is None}
         for step in reversed(run.step_dirs()):
             if step in invalid and step not in passed:
-                self.damages.append(Damage(step, "", invalid[step]))
+                self.damages.append(Damage(step, invalid[step]))
             elif step not in passed:
                 return step
         return None
@@ -71,11 +70,11 @@ class Fallback:
             raise error
         # The frames of its traceback hold what was read so far.
         error = error.with_traceback(None)
-        self.damages.append(Damage(step, self._attempt(step) or "", error, rank if ranks else None))
+        self.damages.append(Damage(step, error, rank if ranks else None))
 
     def quarantine_invalid(self) -> None:
         """Moves every directory without a valid manifest below ``damaged/``; for the lock's holder. RunError if refused."""
-        self.damages += [Damage(step, "", error) for step, error in self.run.invalid().items()]
+        self.damages += [Damage(step, error) for step, error in self.run.invalid().items()]
         self.quarantine()
 
     def quarantine(self) -> None:
@@ -114,12 +113,3 @@ class Fallback:
         found = "; ".join(map(str, self.damages))
         todo = "restore the damaged files from a copy"
         return CorruptError(where=self.path, expected="a checkpoint that is whole", found=found, todo=todo)
-
-    def _attempt(self, step: int) -> str | None:
-        """Which attempt wrote it: empty if its manifest does not say, None if it is gone."""
-        try:
-            return self.run.manifest(step).attempt
-        except CorruptError:
-            return ""
-        except NotFoundError:
-            return None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from deepfreeze.core import crc32c, names
+from deepfreeze.core.durable import has_lost
 from deepfreeze.core.errors import CorruptError, Error, NewerError
 from deepfreeze.core.fields import open_file
 from deepfreeze.core.manifest import Manifest
@@ -125,9 +126,13 @@ class _Check:
         self._config(manifest.attempt)
         records = self._records(manifest, structure)
         extents = merge(records)
+        # Of a record that could not be read nobody knows what it covers; one that is damaged was counted above.
+        all_read = len(records) == manifest.world_size
         for kind, offset, nbytes in uncovered(extents, manifest.file_size):
             found = "no record has them" if kind == "missing" else "two records have them"
-            self._add(names.MODEL_FILE, _region(structure, offset, nbytes), "one record for every byte", found)
+            self._add(
+                names.MODEL_FILE, _region(structure, offset, nbytes), "one record for every byte", found, all_read
+            )
         self._model(manifest, structure, extents)
 
     def _config(self, attempt: str) -> None:
@@ -165,7 +170,7 @@ class _Check:
             fd = open_file(file)
         except (OSError, Error) as error:
             found = error.found if isinstance(error, Error) else error.strerror or str(error)
-            own = not isinstance(error, PermissionError)
+            own = isinstance(error, (Error, FileNotFoundError)) or has_lost(error)
             self._add(names.MODEL_FILE, "the whole file", f"{manifest.file_size} bytes", found, own)
             return
         try:
@@ -182,7 +187,8 @@ class _Check:
                     crc = self._crc(fd, offset, nbytes, buffer)
                 except OSError as error:
                     found = error.strerror or str(error)
-                    self._add(names.MODEL_FILE, _region(structure, offset, nbytes), "readable bytes", found)
+                    where = _region(structure, offset, nbytes)
+                    self._add(names.MODEL_FILE, where, "readable bytes", found, has_lost(error))
                     continue
                 if crc is None or crc != wanted:
                     found = "the file's end" if crc is None else f"{crc:08x}"

@@ -1,12 +1,15 @@
 """The command line: output, exit codes, errors on one line."""
 
+import errno
 import json
 import os
 import re
 import shlex
+import struct
 import subprocess
 import sys
 
+import google_crc32c
 import pytest
 
 from deepfreeze.cli.main import main, parser
@@ -138,6 +141,36 @@ def test_verify_quarantine_leaves_what_is_whole_itself_in_place(run, capsys):
     manifest.write_bytes(files.sign(body[: body.rindex(b'  "crc32c"')]))
     assert main(["verify", str(run), "--quarantine"]) == 1
     assert Run.open(run).step_dirs() == [5, 40] and not (run / "damaged").exists()
+
+
+def test_verify_quarantine_leaves_what_could_not_be_read_in_place(run, capsys, monkeypatch):
+    """An error that may pass, or a newer version's record, says nothing of the bytes."""
+
+    def fails(error):
+        def call(*arguments):
+            raise OSError(error, os.strerror(error))
+
+        return call
+
+    for place, name, error in (
+        ("deepfreeze.thaw.verify", "open_file", errno.ESTALE),
+        ("os", "preadv", errno.ETIMEDOUT),
+        ("deepfreeze.thaw.records", "read_small", errno.EACCES),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"{place}.{name}", fails(error))
+            assert main(["verify", str(run), "--quarantine"]) == 1
+            assert "moved to" not in capsys.readouterr().out, name
+    record = run / "step-0000000005" / "rank-00000.record"
+    body = bytearray(record.read_bytes()[:-4])
+    body[8] = 2
+    record.write_bytes(bytes(body) + struct.pack("<I", google_crc32c.value(bytes(body))))
+    assert main(["verify", str(run), "--quarantine"]) == 1
+    assert Run.open(run).step_dirs() == [5, 40] and not (run / "damaged").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.preadv", fails(errno.EIO))
+        assert main(["verify", f"{run}@40", "--quarantine"]) == 1
+    assert Run.open(run).step_dirs() == [5]
 
 
 def test_verify_reports_a_checkpoint_without_manifest(run, capsys):
