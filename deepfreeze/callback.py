@@ -26,7 +26,8 @@ class Checkpoint(Hooks):
         run: directory of this training job on storage that all ranks share; made if its parent exists.
         every: steps between checkpoints, or a policy from ``deepfreeze.plan``.
         local: node-local storage: "auto" (memory-backed or disk, by free space), a directory, or None for none.
-        keep: committed checkpoints to keep: the newest, and beside them the newest one at which the ranks did not differ.
+        keep: how many of the newest committed checkpoints to keep. The newest checkpoint at which the ranks agreed is kept too,
+            however old it is.
         resume: "auto" restores the newest checkpoint if there is one, "required" insists on one, "off" starts from the model
             as it is. One that is damaged is moved to ``damaged/`` in the run, with a warning, and the next older one taken.
         wait_for: the level that training waits for at each checkpoint: "captured" (not at all), "local" (on node-local
@@ -38,9 +39,10 @@ class Checkpoint(Hooks):
             ``stats.stopped`` then says so. "ignore" leaves the signal alone.
         when_full: "wait", or "skip" a checkpoint for which there is no room in memory on some rank: all ranks skip it.
         check_replicas: compare whole weights between the ranks at the first two checkpoints and at every k-th; 0: never.
-        on_divergence: when they differ: "warn" commits the checkpoint marked as diverged, and those after it until the ranks agree
-            again; "raise" commits none of them and ends training; "auto" raises at the first two comparisons, where an optimizer
-            that is not wrapped or a missing broadcast shows, and warns later.
+        on_divergence: what to do when the ranks' weights differ: "warn" commits the checkpoint marked as diverged, and those after it
+            until the ranks agree again; "raise" commits none of them and ends training; "auto" raises at the first two
+            comparisons, where an optimizer that is not wrapped or a missing broadcast shows, and warns of a difference that comes
+            later.
         state: "full" (weights, optimizer, seeds) or "weights".
         slots: checkpoints per rank on the local tier (2).
         writers: threads that write (8); a quarter of them, at least 2, may copy or checksum at a time.

@@ -189,7 +189,8 @@ class Engine:
         return count.value
 
     def attach(self, area: Area, timeout: float | None = None) -> None:
-        """From its next capture on, the area's memory is this engine's. A capture waits for memory ``timeout`` seconds."""
+        """From its next capture on, the area's memory is this engine's. A capture waits for memory until no bytes have
+        moved for ``timeout`` seconds."""
         _check(self._library.df_area_attach(area.number, self._open_handle(), _milliseconds(timeout)))
 
     def wait(self, step: int, level: int = _table.EXTERNAL, timeout: float | None = None) -> None:

@@ -48,9 +48,9 @@ class Regions:
 
 
 def whole_pages(tensors: Regions, number: int, head: bytes, file_size: int) -> tuple[Regions, np.ndarray]:
-    """The regions of a rank's tensors, and those of no tensor that it writes besides: the file's ``head`` (rank 0; empty on the
-    others), and zeros from the end of each tensor that it saves to where a page begins or the file ends. So every page that a
-    rank writes to, it writes whole. The bytes of no tensor are buffer ``number``, which is returned too: uint8 of shape (n,)."""
+    """All regions that a rank writes, so that it writes whole every page that it writes to: its shards (``tensors``), and the bytes
+    that belong to no tensor. These are the file's ``head`` (rank 0 only; empty on the others), and zeros behind each tensor's end,
+    up to the next page or the end of the file. They lie in buffer ``number``, which is returned too: uint8 of shape (n,)."""
     ends = tensors.file_offset + tensors.nbytes
     stops = np.minimum(-(-ends // UNIT) * UNIT, file_size)
     padded = stops > ends

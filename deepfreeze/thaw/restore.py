@@ -137,7 +137,7 @@ def _newest(search: Fallback, model: Any, rank: int, world_size: int) -> Ready:
             try:
                 return prepare(model, search.path, step, rank, world_size)
             except (CorruptError, NotFoundError) as error:
-                # What is gone was deleted by a job's retention, or moved away by another rank.
+                # What is gone was deleted by a job's retention, or moved away by a job's start or verify --quarantine.
                 if isinstance(error, CorruptError) and search.run.step_path(step).exists():
                     search.found(step, [error])
     except Error:

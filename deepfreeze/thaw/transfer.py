@@ -67,9 +67,9 @@ def transfer(
         rename: what the checkpoint's names become in the model: a mapping of names or of their beginnings up to a ``/``
             ({"resnet50": "backbone"}; "" is the root of all names; the longest entry counts), or a function from name to
             name. Numbers in what it gives are taken at their word: ``rename=str`` takes all names as they are.
-        dry_run: reads no values and changes nothing; the report says what would be done. It is written before anything is
-            refused, and then the error is raised that the call would raise, but for values too large, which only reading shows.
-            To get the report of mismatches as an object, pass ``on_mismatch="skip"`` too.
+        dry_run: reads no values and changes nothing. The report, which is written first, says what would be done. Then the
+            call's error is raised, if there is one; only damaged bytes, and values too large for a variable, show when
+            values are read. To get the report of mismatches as an object, pass ``on_mismatch="skip"`` too.
         on_mismatch: for a weight that has another shape in the model, or another dtype: "error", or "skip" to leave it
             alone. Floating-point values are converted to the variable's floating-point type, and that is no mismatch,
             unless a value is too large for it.
