@@ -1,4 +1,4 @@
-// The table of jobs: that no two of them wait for each other.
+// The table of jobs: that no two of them wait for each other, and what is released when.
 #include "engine/job_table.h"
 
 #include <thread>
@@ -92,10 +92,31 @@ void ALocalTierThatIsGivenUpTakesNoCaptures() {
   CHECK_OK(table.ReserveBuffer(0, &number));
 }
 
+// What was captured elsewhere than in the slot is read by the local writer, also when the step has failed meanwhile.
+void WhatTheLocalWriterReadsIsNotReleased() {
+  for (const bool whole : {true, false}) {
+    JobTable table(Env::Posix(), 2, 2, true);
+    const JobRef job = CapturedInSlot(&table, 1);
+    CHECK_EQ(table.NextForLocal(), job);
+    CHECK_EQ(table.NextForTransfer(), job);
+    table.Fail(job, Status(Code::kIo, "the store"));
+    std::vector<Report> reports = table.Poll(8);
+    CHECK(reports.size() == 1 && reports.front().code == Code::kIo && !reports.front().released);
+    if (whole) {
+      table.FinishLocal(job);
+    } else {
+      table.SkipLocal(job);
+    }
+    reports = table.Poll(8);
+    CHECK(reports.size() == 1 && reports.front().released);
+  }
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
 int main() {
+  deepfreeze::WhatTheLocalWriterReadsIsNotReleased();
   deepfreeze::ALocalTierThatIsGivenUpTakesNoCaptures();
   deepfreeze::SlotsTakenByLaterStepsAreNotWaitedFor();
   for (int n = 0; n < 200; ++n) deepfreeze::ASlotThatIsLostToALaterCaptureIsNotWaitedFor();

@@ -79,6 +79,17 @@ def test_one_that_was_not_compared_goes_by_the_unfinished_one_before_it(run, tmp
     assert all(Run.open(run).manifest(step).diverged == 0 for step in (10, 40, 50))
 
 
+def test_records_of_some_ranks_say_nothing_of_the_others(run, tmp_path):
+    made = files.sample()
+    files.write_checkpoint(run, 10, made, diverged=1)
+    made.hashes = ALIKE
+    files.write_partial(run, 15, made, [0])
+    made.hashes = UNKNOWN
+    files.write_partial(run, 20, made)
+    done = recover_all(run, tmp_path)
+    assert Run.open(run).committed() == [10] and 20 in [step for step, *_ in done.lost]
+
+
 def test_what_another_attempts_ranks_differed_in_does_not_count(run, tmp_path):
     made = files.sample()
     files.write_checkpoint(run, 30, made, "ab" * 16, diverged=1)
