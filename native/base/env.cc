@@ -85,7 +85,7 @@ Status ReplaceFile(Env* env, const std::string& path, const std::string& content
 }
 
 Status Move(Env* env, const std::string& from, const std::string& to) {
-  const Status renamed = env->Rename(from, to);
+  Status renamed = env->Rename(from, to);
   if (renamed.ok()) return {};
   if (!env->Refresh(Parent(to)).ok()) return renamed;
   FileInfo before;

@@ -203,7 +203,7 @@ Divergence NotComparedSince(int64_t step, const Divergence& found) {
 Status ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest, bool* counts) {
   const std::string path = Join(Join(run_dir, StepName(step)), kManifestName);
   // An earlier look may be remembered. Without this one nothing is known; of a run that is gone the next line says it.
-  const Status anew = env->Refresh(run_dir);
+  Status anew = env->Refresh(run_dir);
   if (!anew.ok() && anew.error() != ENOENT) return anew;
   std::string bytes;
   const Status status = ReadSmallFile(env, path, kMaxManifest, &bytes);
