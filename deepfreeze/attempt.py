@@ -1,4 +1,5 @@
-"""One start of a job that trains a Keras model: what ``start`` restores are the model's values. Imports TensorFlow."""
+"""One start of a job that trains a Keras model: ``start`` chooses the checkpoint, this module puts its values into the model.
+Imports TensorFlow."""
 
 from __future__ import annotations
 

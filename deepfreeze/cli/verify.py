@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     path, step = arguments.target
     opened = Run.open(path)
     reports = []
-    # What is moved is what was checked: no job can put another one in its place.
+    # The lock is held from the check to the move: no job can put another checkpoint in the place of a damaged one.
     with Lock.acquire(path) if arguments.quarantine else contextlib.nullcontext():
         # Also directories without a valid manifest: a checkpoint that lost its manifest is what one wants to hear about.
         steps = opened.step_dirs() if step is None else [step]

@@ -102,7 +102,7 @@ def refused(path: Path, error: OSError) -> RunError:
 
 
 def has_lost(error: OSError) -> bool:
-    """Whether the error says that the file system has lost bytes: other errors may pass, or say nothing of the file."""
+    """True for an error by which a file system says that it has lost bytes. Other errors may pass, or say nothing of the file."""
     return error.errno in _LOST
 
 

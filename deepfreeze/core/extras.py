@@ -25,7 +25,7 @@ PATH = "extra/0"
 _SEED = "tensorflow_seed"
 # Room to grow into: a record's private part has one size for all checkpoints of an attempt.
 _SPARE = 1 << 16
-# What a record has room for, besides the list of what this rank wrote, seeds and checksums.
+# Bytes of ``extra=`` states that fit into a record of 256 MiB, beside the rank's extents, seeds and checksums.
 _MOST = MAX_RECORD // 4 * 3
 
 

@@ -25,7 +25,7 @@ _STRUCTURE = (
 )
 _CONFIG = "train with Checkpoint(save_config=True), or build the model in your program and load an exported .weights.h5"
 
-# What a job has to do whose run another one has claimed.
+# The advice to a job whose run another job has claimed.
 END_THIS_JOB = "end this job: it commits and removes nothing more there; the file lock in the run names the other job's host and pid"
 
 # Below the run: the longest name of a file that is being written there.
@@ -297,8 +297,8 @@ class Run:
         return target
 
     def _make(self, folder: Path) -> None:
-        """One of the run's own folders, durable before anything is in it; also if it is there, because whoever made it may have
-        been killed before that."""
+        """Makes a folder of the run, if it is missing, and makes its name durable before anything is put into it. A folder that is
+        there is synced too: the process that made it may have been killed before its own sync."""
         folder.mkdir(DIRECTORY_MODE, exist_ok=True)
         sync_dir(self.path)
 

@@ -1,5 +1,5 @@
-"""What a user hands over, asked before anything else is done with it: objects that only look like what DeepFreeze can handle fail
-far from their cause.
+"""Refuses, by name, models, optimizers and jobs that DeepFreeze can't handle, before anything else is done with them: an object that
+only looks right fails far from its cause.
 
 Uses Keras objects, imports neither Keras nor TensorFlow.
 """

@@ -163,7 +163,7 @@ class Handoff:
                     raise
 
     def stalled(self, begin: float) -> bool:
-        """Whether a wait that began then (``time.monotonic()``) has lasted the time-out, and so long nothing has moved."""
+        """Whether a wait has ended: it began at ``begin`` (``time.monotonic()``, seconds), and no bytes have moved for the time-out."""
         return self._left(begin) <= 0
 
     def _left(self, begin: float) -> float:

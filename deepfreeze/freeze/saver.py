@@ -189,7 +189,7 @@ class Saver:
         return self._handoff.drain(seconds)
 
     def stalled(self, begin: float) -> bool:
-        """Whether a wait that began then (``time.monotonic()``) has lasted the time-out, and so long nothing has moved."""
+        """Whether a wait has ended: it began at ``begin`` (``time.monotonic()``, seconds), and no bytes have moved for the time-out."""
         return self._handoff.stalled(begin)
 
     def give_up(self) -> Exception:
