@@ -96,8 +96,8 @@ void CloseAtAnyTime() {
 
 void WrongRegionsAreRefused() {
   TemporaryDir run;
+  const std::string data(kSize, 'z');  // outlives the engine, which reads it until it has closed
   Engine engine(ForRank(0, 1, run.path(), ""), Env::Posix());
-  const std::string data(kSize, 'z');
   CHECK(engine.Submit(1, {{data.data(), 10, kSize - 9}}, "", 0).code() == Code::kInvalid);
   CHECK(engine.Submit(1, {{data.data(), 10, 5}, {data.data(), 10, 14}}, "", 0).code() == Code::kInvalid);
   CHECK(engine.Submit(1, {{nullptr, 10, 0}}, "", 0).code() == Code::kInvalid);
@@ -107,8 +107,8 @@ void WrongRegionsAreRefused() {
 // Two clients of a network file system that write to one page may lose bytes of it.
 void APartOfAPageIsRefusedBeforeAnythingIsWritten() {
   TemporaryDir run;
+  const std::string data(kSize, 'z');  // outlives the engine, which reads it until it has closed
   Engine engine(ForRank(0, 2, run.path(), ""), Env::Posix());
-  const std::string data(kSize, 'z');
   const auto refused = [&](const std::vector<Region>& regions, const std::string& found) {
     CapturePlan plan;
     for (const Status& status : {engine.Submit(1, regions, "", 0), engine.Plan(regions, 0, 0, &plan)}) {
@@ -128,8 +128,8 @@ void APartOfAPageIsRefusedBeforeAnythingIsWritten() {
 
 void AGapInTheFileFailsTheStepAndOnlyIt() {
   TemporaryDir run;
+  const std::string data(kSize, 'z');  // outlives the engine, which reads it until it has closed
   Engine engine(ForRank(0, 1, run.path(), ""), Env::Posix());
-  const std::string data(kSize, 'z');
   CHECK_OK(engine.Submit(1, {{data.data(), 4096, 0}}, "", kLong));
   CHECK(engine.Wait(1, DF_EXTERNAL, kLong).code() == Code::kCorrupt);
   CHECK_OK(engine.Submit(2, Share(data, 0, 1), "", kLong));
