@@ -1,4 +1,4 @@
-"""Fixtures that several folders of tests share."""
+"""What all tests share: tiers and costs (plugins of their own), the tests' engine, and the lines that sweeps end with."""
 
 import os
 
@@ -6,8 +6,16 @@ import pytest
 
 from tests.support import native
 
+pytest_plugins = ["tests.support.tiers", "tests.support.costs"]
+
 # Ranks that wait for each other poll, and keep the cores from those they wait for: there are more ranks than cores here.
 os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+
+
+def pytest_sessionstart(session):
+    """Before any test of an engine that is not the one in the sources."""
+    if not hasattr(session.config, "workerinput") and (wrong := native.complaint()):
+        pytest.exit(wrong, returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -23,7 +31,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope="session")
 def testing_library() -> str:
-    """Path of the engine whose system calls can be made to fail, delay or kill (built on first use)."""
+    """Path of the engine whose system calls can be made to fail, delay or kill."""
     return str(native.testing_library())
 
 

@@ -8,6 +8,8 @@ import project
 from project import BUILD, ROOT, VENV, main, run_logged
 
 LIBRARY = "libdeepfreeze.so"
+# -O1 compiles in half of a release's time, and no test is about speed.
+TESTING = ("-DDF_TESTING=ON", "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1")
 PACKAGE = ROOT / "veloc_bindings"
 ADVICE = "The first `error:` above is the one to look at; `make clean` starts from nothing."
 
@@ -45,11 +47,19 @@ def install():
     half.rename(target)
 
 
+def for_tests():
+    """Builds the engine whose system calls a test can make fail, and its own tests."""
+    build("testing", *TESTING)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--for-tests", action="store_true", help="build the tests' engine, build/native-testing, instead"
+    )
     parser.add_argument("--variant", default="", help="build into build/native-VARIANT instead")
     parser.add_argument("options", nargs="*", help="CMake options of the variant, for instance -DDF_TESTING=ON")
     arguments, options = parser.parse_known_args()
     if arguments.variant:
         main(lambda: build(arguments.variant, *arguments.options, *options) and None)
-    main(install)
+    main(lambda: for_tests() if arguments.for_tests else install())

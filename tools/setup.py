@@ -1,7 +1,9 @@
-"""All of the set-up, in order. What is done already is skipped, so that it can stand before every other target."""
+"""All of the set-up, in order. What is done already is skipped, so that it can stand before every other target.
+``--without-tests`` leaves out what only tests need."""
 
 import fcntl
 import os
+import sys
 import time
 
 import environment
@@ -55,6 +57,8 @@ def setup():
         if first:
             say("[4/5] building the engine")
         native.install()
+        if "--without-tests" not in sys.argv:
+            native.for_tests()
         if not installed():
             say("[5/5] installing deepfreeze into .venv (editable)")
             itself()

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import native
-from lint import SANITIZERS
+from analyse import SANITIZERS
 from project import BUILD, ROOT, VENV, Failure, environment, main, say
 
 RESULTS = BUILD / "soak"

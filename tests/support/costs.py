@@ -1,0 +1,79 @@
+"""What each test costs, as ``tests/costs.tsv`` keeps it: which files a run takes first, and where new figures come from."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import tiers
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = ROOT / "tests" / "costs.tsv"
+MEASURED = ROOT / "build" / "test-costs"  # one file for each tier, the newest run's; tools/costs.py takes them over
+
+
+def function(nodeid: str) -> str:
+    """The test without its parameters."""
+    return nodeid.partition("[")[0]
+
+
+def read() -> dict[str, float]:
+    """Seconds that each test file takes in `make test`."""
+    seconds: dict[str, float] = defaultdict(float)
+    for line in TABLE.read_text().splitlines()[1:] if TABLE.exists() else []:
+        test, tier, _, took, _ = line.split("\t")
+        if tier != "full":
+            seconds[test.partition("::")[0]] += float(took)
+    return seconds
+
+
+def promise(item: pytest.Item) -> str:
+    """The first sentence of a test's docstring, or its name as a sentence."""
+    text = (getattr(item, "function", item).__doc__ or "").strip()
+    words = item.name.partition("[")[0].removeprefix("test_").replace("_", " ")
+    first = " ".join(text.split("\n\n")[0].split())
+    return first.partition(". ")[0].rstrip(".") or words
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The files that take longest come first, so that none is left for one worker alone at the end."""
+    seconds = read()
+    order = {path: -took for path, took in seconds.items()}
+    items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], 0.0))
+    for item in items:
+        asked = config.getoption("--tier")
+        item.user_properties.append(("cost", (asked if asked == "full" else tiers.tier(item), promise(item))))
+
+
+class Measuring:
+    """Adds up what the tests of this run take."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[str, Any]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Set-up, the test itself and what follows it; fixtures that several tests share count to the first."""
+        of, said = dict(report.user_properties).get("cost", (None, ""))
+        if of is None:
+            return
+        row = self._rows.setdefault(f"{function(report.nodeid)}\t{of}", {"cases": 0, "seconds": 0.0, "promise": said})
+        row["seconds"] += report.duration
+        row["cases"] += report.when == "setup"
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Keeps the figures. A run of a part, or one that failed, says nothing of what a test costs."""
+        option = session.config.getoption
+        if exitstatus == 0 and not option("--part") and not option("keyword") and not option("markexpr"):
+            MEASURED.mkdir(parents=True, exist_ok=True)
+            (MEASURED / f"{option('--tier') or 'some'}.json").write_text(json.dumps(self._rows, indent=1))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """In the process that hears of all workers' tests."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Measuring(), "deepfreeze-measuring")

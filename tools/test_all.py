@@ -1,0 +1,100 @@
+"""Everything that can be tested: `make test`, then all that it leaves out. `--part K/N` runs a share of the latter alone, for a
+bounded time: the K-th of N parts of what can be divided, and of the other stages those that come with that part.
+CI runs another tenth for each commit."""
+
+import argparse
+import subprocess
+import sys
+import time
+
+import costs
+import fuzz
+import test
+from project import ROOT, Failure, environment, main, say
+
+
+def program(name, *arguments):
+    """Runs one of the tools; returns its exit code."""
+    command = [sys.executable, f"tools/{name}.py", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL).returncode
+
+
+def share(part):
+    """The options that choose a part."""
+    return ("--part", "{}/{}".format(*part)) if part else ()
+
+
+def tests(part):
+    """What `make test` leaves out, and every point of every sweep."""
+    return test.run("--tier", "full", "-q", *share(part))
+
+
+def repeated(part):
+    """What waits for time or for threads: twenty times, or once where a part is run."""
+    return test.run("-m", "timing", "-q", "--count", 1 if part else 20)
+
+
+def hostile(part):
+    """Every reader, for a minute each."""
+    number, of = part or (1, 1)
+    targets = [target for place, target in enumerate(fuzz.TARGETS) if place % of == number - 1]
+    return program("fuzz", *targets, "--seconds", 60, "--jobs", 2, "--if-possible") if targets else 0
+
+
+def mutants(part):
+    """Changes to the modules that write, each of which a test must notice."""
+    return program("mutants", *share(part))
+
+
+# What can be divided is in every part.
+DIVIDED = {"tests": tests, "repeated tests": repeated, "fuzzing": hostile, "mutants": mutants}
+# The others are whole, in the order in which the parts take them.
+WHOLE = {
+    "TensorFlow 2.15": lambda: program("tf215"),
+    "address sanitizer": lambda: program("analyse", "address-sanitizer"),
+    "thread sanitizer": lambda: program("analyse", "thread-sanitizer"),
+    "clang-tidy": lambda: program("analyse", "clang-tidy"),
+    "coverage": lambda: program("coverage"),
+}
+
+
+def stages(part):
+    """{name: function that returns an exit code}, in order."""
+    whole = {name: run for place, (name, run) in enumerate(WHOLE.items()) if not part or place % part[1] == part[0] - 1}
+    before = {} if part else {"make test": lambda: test.run("--tier", "test", "-q")}
+    return before | {name: lambda run=run: run(part) for name, run in DIVIDED.items()} | whole
+
+
+def part(text):
+    number, _, of = text.partition("/")
+    if not (number.isdigit() and of.isdigit() and 1 <= int(number) <= int(of)):
+        raise argparse.ArgumentTypeError(f"expected K/N with K from 1 to N; found {text!r}")
+    return int(number), int(of)
+
+
+def test_all():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", metavar="K/N", type=part, help="that share alone, for instance 3/10")
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"of {', '.join([*DIVIDED, *WHOLE])}")
+    given = parser.parse_args()
+    todo = stages(given.part)
+    if unknown := [name for name in given.stages if name not in todo]:
+        parser.error(f"no stage {unknown[0]!r} here: {', '.join(todo)}")
+    failed, lines = [], []
+    for name in given.stages or todo:
+        say(f"\n== {name}")
+        begun = time.monotonic()
+        code = todo[name]()
+        lines.append(f"{name}: {'ok' if code == 0 else f'FAILED with {code}'} ({time.monotonic() - begun:.0f} s)")
+        if code:
+            failed.append(name)
+    say("\n" + "\n".join(lines))
+    if not given.part and not given.stages and not failed:
+        costs.write(costs.take(costs.read()))
+        say(f"{costs.TABLE.relative_to(ROOT)} has the new figures: commit it")
+    if failed:
+        raise Failure(f"test-all: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main(test_all)
