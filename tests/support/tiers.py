@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import os
 import sys
@@ -45,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _part(text: str) -> tuple[int, int]:
     number, _, of = text.partition("/")
     if not (number.isdigit() and of.isdigit() and 1 <= int(number) <= int(of)):
-        raise ValueError(f"expected K/N with K from 1 to N; found {text!r}")
+        raise argparse.ArgumentTypeError(f"expected K/N with K from 1 to N; found {text!r}")
     return int(number) - 1, int(of)
 
 
