@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import re
 import sys
 import zlib
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ from tests.support.seed import SEED
 # tier: the markers of tests that are too much for it
 TOO_MUCH = {"check": {"tensorflow", "ranks", "slow", "full"}, "test": {"full"}}
 EVERY = 5  # that many points of a sweep make one in `make test`
+LONGEST_ID = 32  # characters of a parameter's id that is made from a text
 WITHOUT_TENSORFLOW = str(Path(__file__).with_name("without_tensorflow"))
 
 
@@ -100,6 +102,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         items[:] = kept
         config.hook.pytest_deselected(items=left)
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """A short word without spaces for any text: the id is typed in command lines and read in lists."""
+    text = val.decode("latin-1") if isinstance(val, bytes) else val
+    if not isinstance(text, str):
+        return None
+    return re.sub(r"[^\w.]+", "-", text, flags=re.ASCII).strip("-")[:LONGEST_ID].rstrip("-") or "empty"
 
 
 def _is_due(item: pytest.Item, wanted: str, part: tuple[int, int] | None) -> bool:
