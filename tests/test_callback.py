@@ -17,6 +17,8 @@ import tensorflow as tf
 import deepfreeze
 from tests.support import h5, jobs
 
+pytestmark = pytest.mark.tensorflow
+
 
 def make(units=8, optimizer="adam", **compiling):
     keras.utils.set_random_seed(1)
