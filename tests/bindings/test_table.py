@@ -88,6 +88,6 @@ def test_a_struct_of_another_size_is_refused_by_the_library(library):
     assert b"struct_size" in loaded.df_error()
 
 
-@pytest.mark.parametrize("name", sorted(_table.FUNCTIONS))
-def test_every_function_is_exported(library, name):
-    assert hasattr(c.CDLL(library), name)
+def test_every_function_is_exported(library):
+    exported = c.CDLL(library)
+    assert [name for name in _table.FUNCTIONS if not hasattr(exported, name)] == []
