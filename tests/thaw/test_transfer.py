@@ -373,7 +373,7 @@ def test_one_layer_of_a_large_checkpoint_reads_little_more_than_that_layer(tmp_p
     model = stack(keras, 2000, 2000, 50, 1)
     layer = old.layers[2].name
     report = deepfreeze.transfer(model, run, include=layer)
-    assert [one.name for one in report.loaded] == [f"{layer}/bias", f"{layer}/kernel"] or len(report.loaded) == 2
+    assert [one.name.split("/")[-2:] for one in report.loaded] == [[layer, "bias"], [layer, "kernel"]]
     assert report.nbytes == 4 * (2000 * 50 + 50) and report.info.nbytes > 40_000_000
     assert report.nbytes <= sum(counted) <= report.nbytes + 100_000
     assert np.array_equal(model.layers[2].kernel.numpy(), old.layers[2].kernel.numpy())
