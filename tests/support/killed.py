@@ -4,12 +4,11 @@ the action makes to the system, from Python or in the engine."""
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import signal
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import veloc_bindings
@@ -19,14 +18,19 @@ CALLS = ("open", "mkdir", "write", "pwrite", "ftruncate", "fsync", "link", "repl
 # The same in the engine, as native/testing/fault_env.h calls them.
 ENGINE_CALLS = ("open", "mkdir", "pwrite", "ftruncate", "fsync", "fdatasync", "fsync_dir", "rename", "unlink", "rmdir")
 LIMIT = 120  # seconds; no child comes near it unless something hangs
+MOST = 10_000  # calls of one kind; no action comes near it
 
 
 def before_each_call(
-    action: Callable[[], Any], prepare: Callable[[], Any] = lambda: None, engine: str | None = None
+    action: Callable[[], Any],
+    prepare: Callable[[], Any] = lambda: None,
+    engine: str | None = None,
+    points: Callable[[range], Iterable[int]] = iter,
 ) -> Iterator[str]:
     """For each call in turn: prepares, runs the action in a child that is killed before that call, and yields what it was to be.
-    Python's calls come first; then, if ``engine`` is the path of a testing library that this process has not loaded, the engine's.
-    The last one is "the end": of an action that nobody killed."""
+    Python's calls come first; then, if ``engine`` is the path of a testing library that this process has not loaded, the engine's,
+    kind by kind. The last one is "the end": of an action that nobody killed. ``points`` picks among the numbers of Python's calls
+    and of each kind of the engine's; by default all are tried."""
     with tempfile.NamedTemporaryFile() as said:
 
         def python(number: int) -> None:
@@ -39,7 +43,7 @@ def before_each_call(
             veloc_bindings._library._loaded = None  # so this child loads one of its own, with this plan
 
         for arm in (python, *(functools.partial(native, call) for call in ENGINE_CALLS if engine)):
-            for number in itertools.count():
+            for number in points(range(MOST)):
                 prepare()
                 os.ftruncate(said.fileno(), 0)
                 if not _killed(functools.partial(arm, number), action):
