@@ -10,6 +10,7 @@
 #include "testing/check.h"
 #include "testing/fault_env.h"
 #include "testing/nfs_env.h"
+#include "testing/points.h"
 
 namespace deepfreeze {
 namespace {
@@ -26,6 +27,7 @@ constexpr uint64_t kStride = 5;  // a sanitizer is slow, and looks at the thread
 #else
 constexpr uint64_t kStride = 1;
 #endif
+const Points kPoints;
 // What a job does with files and the clock.
 constexpr const char* kOperations[] = {"open",      "close",     "stat",    "list",   "mkdir",     "rename",
                                        "unlink",    "rmdir",     "pread",   "pwrite", "fallocate", "fsync",
@@ -199,7 +201,7 @@ void EveryCallMayGoWrong(const Shape& shape, const char* action, int most_failed
   const std::string name = shape.Name();
   int points = 0;
   int failures = 0;
-  for (uint64_t nth = 1;; nth += stride) {
+  for (uint64_t nth = 1 + kPoints.first * stride;; nth += kPoints.every * stride) {
     const Outcome outcome = Run(shape, action, nth, "");
     if (!outcome.reached) break;
     // On the network a name's change has lost its reply besides: two things go wrong at a time.
@@ -212,13 +214,15 @@ void EveryCallMayGoWrong(const Shape& shape, const char* action, int most_failed
     ++points;
     failures += outcome.failed;
   }
-  CHECK(points > static_cast<int>(50 / stride));
+  CHECK(points >= static_cast<int>(kPoints.AtLeast(50 / stride)));
   std::printf("%s, %s: %d calls, %d failed a step\n", action, name.c_str(), points, failures);
 }
 
 void AStoreThatIsBrokenFromACallOnIsLeftBehind(const char* action) {
   for (const bool captured : {false, true}) {
-    for (uint64_t nth = 1; nth < 40; nth += 3) CHECK(Run({1, 0, captured, kShort}, action, nth, "+").failed > 0);
+    for (uint64_t nth = 1 + 3 * kPoints.first; nth < 40; nth += 3 * kPoints.every) {
+      CHECK(Run({1, 0, captured, kShort}, action, nth, "+").failed > 0);
+    }
   }
 }
 
@@ -227,14 +231,14 @@ void EveryCallMayTakeLongerThanIsWaited(uint32_t victim) {
   const Shape shape{3, victim, false, kShort};
   int points = 0;
   int failures = 0;
-  for (uint64_t nth = 1;; nth += 7) {
+  for (uint64_t nth = 1 + 7 * kPoints.first;; nth += 7 * kPoints.every) {
     const Outcome outcome = Run(shape, "delay=150", nth, "");
     if (!outcome.reached) break;
     CHECK(outcome.failed == 0 || outcome.failures.find(kShortText) != std::string::npos);
     ++points;
     failures += outcome.failed;
   }
-  CHECK(points > 10 && failures > 0);
+  CHECK(points >= static_cast<int>(kPoints.AtLeast(10)) && (failures > 0 || !kPoints.All()));
   std::printf("delay=150, bound 50, %s: %d calls, %d failed a step\n", shape.Name().c_str(), points, failures);
 }
 
