@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,38 +22,27 @@ FOR_RANKS = (
 ON_NETWORK = ("fail=EIO", "fail=ESTALE", "delay=5")
 
 
-class Sweep:
-    """A sweep of the native tests over the points that this run tries (native/testing/points.h)."""
+def sweep(program: Path, points: Any) -> subprocess.CompletedProcess:
+    """Runs a program of the native tests over the points that are due (native/testing/points.h)."""
+    variables = {"DEEPFREEZE_TEST_EVERY": str(points.every), "DEEPFREEZE_TEST_FIRST": str(points.first)}
+    return subprocess.run([program], env={**os.environ, **variables}, capture_output=True, text=True, timeout=600)
 
-    def __init__(self, points) -> None:
-        first, second = points(range(1000))[:2]
-        self.every = second - first
-        self._variables = {"DEEPFREEZE_TEST_EVERY": str(self.every), "DEEPFREEZE_TEST_FIRST": str(first)}
 
-    def run(self, program: Path) -> subprocess.CompletedProcess:
-        """The program's end, and what it wrote."""
-        environment = {**os.environ, **self._variables}
-        return subprocess.run([program], env=environment, capture_output=True, text=True, timeout=600)
-
-    def at_least(self, points: int, ways: int) -> int:
-        """How many are tried of so many points in so many ways: each way begins anew."""
-        return points if self.every == 1 else points // self.every - ways
-
-    def __str__(self) -> str:
-        return "all points" if self.every == 1 else f"every {self.every}th point"
+def at_least(all_points: int, ways: int, points: Any) -> int:
+    """How many are due of more than so many points in so many ways: each way begins anew."""
+    return all_points if points.every == 1 else all_points // points.every - ways
 
 
 @pytest.mark.slow
 def test_each_call_that_fails_costs_at_most_one_checkpoint(testing_library, record_property, points):
-    sweep = Sweep(points)
-    done = sweep.run(Path(testing_library).with_name("fault_sweep_test"))
+    done = sweep(Path(testing_library).with_name("fault_sweep_test"), points)
     print(done.stdout)
     tried = {name: int(calls) for name, calls in re.findall(r"^(.*): (\d+) calls", done.stdout, re.MULTILINE)}
     passed = sum(tried.values())
     outcome = "all passed" if done.returncode == 0 else "and then one that failed"
-    record_property("points", f"fault sweep, {sweep}: {passed}, in {len(tried)} ways, {outcome}")
+    record_property("points", f"fault sweep, {points}: {passed}, in {len(tried)} ways, {outcome}")
     assert done.returncode == 0, done.stderr
-    assert passed > sweep.at_least(3000, len(tried)) and min(tried.values()) > 0
+    assert passed > at_least(3000, len(tried), points) and min(tried.values()) > 0
     for rank, actions in {
         "rank 0 of 1": ("fail=EIO", "fail=ENOSPC", "fail=EDQUOT", "fail=EINTR", "short", "delay=5", "no-memory"),
         "rank 0 of 1, captured": ("fail=EIO", "fail=ENOSPC", "short"),
@@ -79,12 +69,11 @@ def test_direct_writes_that_are_refused_to_several_writers_at_once_are_made_agai
 
 @pytest.mark.slow
 def test_memory_that_runs_out_at_any_allocation_of_a_thread_ends_no_process(testing_library, record_property, points):
-    sweep = Sweep(points)
-    done = sweep.run(Path(testing_library).with_name("no_memory_test"))
+    done = sweep(Path(testing_library).with_name("no_memory_test"), points)
     assert done.returncode == 0, done.stderr
     tried = [int(number) for number in re.findall(r": (\d+) allocations$", done.stdout, re.MULTILINE)]
-    record_property("points", f"no memory, {sweep}: {sum(tried)} allocations on the engine's threads, all passed")
-    assert sum(tried) > sweep.at_least(2000, len(tried)) and len(tried) == 10
+    record_property("points", f"no memory, {points}: {sum(tried)} allocations on the engine's threads, all passed")
+    assert sum(tried) > at_least(2000, len(tried), points) and len(tried) == 10
 
 
 @pytest.mark.slow
