@@ -13,6 +13,8 @@ from deepfreeze.core import names
 from tests.support import configs, files, trainings
 from tests.support.refusals import refused
 
+pytestmark = pytest.mark.tensorflow
+
 READERS = {
     "open": lambda run, model, out, step: deepfreeze.Checkpoint(run).open(model),
     "restore": lambda run, model, out, step: deepfreeze.restore(model, run, step),

@@ -13,6 +13,8 @@ import deepfreeze
 from tests.support import kerases, trainings
 from tests.support.refusals import refused
 
+pytestmark = pytest.mark.tensorflow
+
 
 @pytest.fixture(params=kerases.NAMES)
 def keras(request):

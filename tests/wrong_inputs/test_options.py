@@ -10,6 +10,8 @@ from deepfreeze.core.errors import OptionError
 from tests.support import trainings
 from tests.support.refusals import refused
 
+pytestmark = pytest.mark.tensorflow
+
 COUNTS = [0, -1, True, 2.0, "2", None, 2**31, 2**32, 2**32 + 1, 2**70]
 
 

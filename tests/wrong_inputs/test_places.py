@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 
@@ -14,31 +13,34 @@ import numpy as np
 import pytest
 
 import deepfreeze
+from tests.jobs import models
 from tests.support import jobs, trainings
 from tests.support.refusals import contents, refused
 
+pytestmark = pytest.mark.tensorflow
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Läufe 早い \U0001f9ca",
-        b"no utf-8 \xff\xfe",
-        "with space",
-        "quote'\"",
-        "a" * 200,
-        "percent%s%d",
-        "new\nline",
-        "@40",
-        "-dash",
-        "~tilde",
-        "dot.",
-    ],
-)
-def test_a_run_may_have_any_name_that_a_directory_may_have(name, tmp_path, train):
+
+NAMES = {
+    "unicode": "Läufe 早い \U0001f9ca",
+    "bytes": b"no utf-8 \xff\xfe",
+    "space": "with space",
+    "quotes": "quote'\"",
+    "long": "a" * 200,
+    "percent": "percent%s%d",
+    "newline": "new\nline",
+    "at": "@40",
+    "dash": "-dash",
+    "tilde": "~tilde",
+    "dot": "dot.",
+}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_a_run_may_have_any_name_that_a_directory_may_have(name, tmp_path, save):
     run = os.path.join(os.fsencode(tmp_path), name) if isinstance(name, bytes) else tmp_path / name
-    train(run)
+    save(run)
     assert [info.step for info in deepfreeze.checkpoints(run)] == [2, 4]
-    assert train(run, 2).stats.resumed == 4
+    assert save(run, 2).stats.resumed == 4
     with deepfreeze.read(run) as tensors:
         assert all(np.isfinite(array).all() for array in tensors.values())
     deepfreeze.restore(trainings.dense(keras), run)
@@ -47,9 +49,9 @@ def test_a_run_may_have_any_name_that_a_directory_may_have(name, tmp_path, train
     str(error).encode()
 
 
-def test_a_name_that_is_no_utf_8_goes_through_the_command_line(tmp_path, train):
+def test_a_name_that_is_no_utf_8_goes_through_the_command_line(tmp_path, save):
     run = os.path.join(os.fsencode(tmp_path), b"\xff")
-    train(run)
+    save(run)
     for words, code in (["ls", run], 0), (["verify", run], 0), (["show", run + b"@3"], 1):
         command = [sys.executable, "-m", "deepfreeze", *words]
         done = subprocess.run(command, capture_output=True, env=jobs.environment(PYTHONIOENCODING="utf-8:strict"))
@@ -74,7 +76,7 @@ def deep(folder, nbytes):
     return folder
 
 
-def test_a_path_works_as_long_as_its_files_have_room_and_is_refused_beyond(tmp_path, model, train):
+def test_a_path_works_as_long_as_its_files_have_room_and_is_refused_beyond(tmp_path, model, save):
     run = deep(tmp_path, 4200 - 200) / "run"
     error = refused(
         lambda: deepfreeze.Checkpoint(run).open(model),
@@ -85,8 +87,8 @@ def test_a_path_works_as_long_as_its_files_have_room_and_is_refused_beyond(tmp_p
     assert 3900 < most < len(str(run))
     longest = deep(tmp_path, most - 4) / "run"
     assert len(str(longest)) == most
-    train(longest)
-    assert deepfreeze.latest(longest).step == 4 and train(longest, 2).stats.resumed == 4
+    save(longest)
+    assert deepfreeze.latest(longest).step == 4 and save(longest, 2).stats.resumed == 4
 
 
 class Move(keras.callbacks.Callback):
@@ -100,13 +102,13 @@ class Move(keras.callbacks.Callback):
         os.chdir(self.where)
 
 
-@pytest.mark.parametrize("when", ["before it is opened", "while it trains"])
+@pytest.mark.parametrize("when", ["opened", "training"])
 def test_relative_paths_stay_where_they_were_when_the_directory_changes(when, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "node").mkdir()
     monkeypatch.chdir(tmp_path)
     checkpoint = deepfreeze.Checkpoint("run", every=2, local="node", wait_for="local")
-    if when == "before it is opened":
+    if when == "opened":
         os.chdir(tmp_path / "elsewhere")
     model = trainings.dense(keras)
     slots = []
@@ -130,10 +132,10 @@ def test_a_local_directory_that_is_not_there_is_refused(tmp_path, model):
     )  # fmt: skip
 
 
-def test_a_run_may_be_reached_through_a_link(tmp_path, train):
+def test_a_run_may_be_reached_through_a_link(tmp_path, save):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    train(tmp_path / "link" / "run")
+    save(tmp_path / "link" / "run")
     assert deepfreeze.latest(tmp_path / "real" / "run").step == 4
 
 
@@ -192,9 +194,15 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("call", "number", "todo"), REFUSALS, ids=lambda value: errno.errorcode.get(value, str(value)))
+@pytest.mark.parametrize(
+    ("call", "number", "todo"),
+    [
+        pytest.param(*refusal, id=f"{refusal[0].replace(' ', '_')}-{errno.errorcode[refusal[1]]}")
+        for refusal in REFUSALS
+    ],
+)
 def test_a_store_that_refuses_at_the_start_is_named_and_nothing_is_left(
-    call, number, todo, tmp_path, model, monkeypatch, train
+    call, number, todo, tmp_path, model, monkeypatch, save
 ):
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
@@ -206,13 +214,13 @@ def test_a_store_that_refuses_at_the_start_is_named_and_nothing_is_left(
         )  # fmt: skip
     if call in CALLS[3:]:
         assert error.found.startswith(f"{call}: ")
-    train(run)
+    save(run)
     assert deepfreeze.latest(run).step == 4, "what failed is in nobody's way"
 
 
 @pytest.mark.parametrize(("call", "number"), [("write", errno.ENOSPC), ("rename", errno.ENOSYS), ("fsync", errno.EIO)])
 def test_a_run_that_has_checkpoints_keeps_them_as_they_are_when_the_store_refuses(
-    call, number, run, tmp_path, model, monkeypatch, train
+    call, number, run, tmp_path, model, monkeypatch, save
 ):
     with monkeypatch.context() as patch:
         refuse(patch, call, number, run)
@@ -220,31 +228,24 @@ def test_a_run_that_has_checkpoints_keeps_them_as_they_are_when_the_store_refuse
             lambda: deepfreeze.Checkpoint(run).open(model),
             deepfreeze.RunError, where=run, found=os.strerror(number), folder=tmp_path, model=model,
         )  # fmt: skip
-    assert train(run, 2).stats.resumed == 4
+    assert save(run, 2).stats.resumed == 4
 
 
 # A store that refuses later: a run that has checkpoints keeps them
 
 FAULTS = [
-    ("ENOSPC", "pwrite:step-"),
-    ("ENOSYS", "rename:step-"),
-    ("ENOSYS", "fsync_dir:step-"),
+    pytest.param("ENOSPC", "pwrite:step-", id="pwrite"),
+    pytest.param("ENOSYS", "rename:step-", id="rename", marks=pytest.mark.full),
+    pytest.param("ENOSYS", "fsync_dir:step-", id="fsync_dir", marks=pytest.mark.full),
 ]
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """A run of the model that the faults are met with."""
-    run = tmp_path_factory.mktemp("small") / "run"
-    jobs.run("small.py", run, 4, "every=2")
-    return run
 
 
 @pytest.mark.parametrize(("number", "call"), FAULTS)
 def test_a_store_that_refuses_while_training_is_named_and_older_checkpoints_stay(
-    number, call, small, tmp_path, testing_library
+    number, call, tmp_path, testing_library, save
 ):
-    run = shutil.copytree(small, tmp_path / "run")
+    run = tmp_path / "run"
+    save(run, model=models.build(keras, "dense"))
     before = {path: data for path, data in contents(run).items() if "step-" in path}
     faults = {"DEEPFREEZE_LIBRARY": testing_library, "DEEPFREEZE_FAULT": f"fail={number}:{call}:1+"}
     told = json.loads(jobs.run("small.py", run, 4, "every=2", "local=null", **faults).strip().splitlines()[-1])
