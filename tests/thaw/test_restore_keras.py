@@ -18,6 +18,8 @@ from deepfreeze.thaw import extents
 from deepfreeze.thaw.records import merge, read_record
 from tests.support import files
 
+pytestmark = pytest.mark.tensorflow
+
 
 @pytest.fixture(params=[keras, tf_keras], ids=["keras", "tf_keras"])
 def api(request):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import types
 
 import keras
@@ -16,8 +17,10 @@ import deepfreeze
 from deepfreeze.core.keras_model import tf_variable, variable_name
 from tests.support import files
 
+pytestmark = pytest.mark.tensorflow
 
-@pytest.fixture(params=[keras, tf_keras], ids=["keras", "tf_keras"])
+
+@pytest.fixture(params=[keras, tf_keras], ids=["keras", "tf_keras"], scope="module")
 def api(request):
     return request.param
 
@@ -66,11 +69,18 @@ def same(model, before):
     return now.keys() == before.keys() and all(np.array_equal(now[name], value) for name, value in before.items())
 
 
-@pytest.fixture
-def saved(api, tmp_path):
+@pytest.fixture(scope="module")
+def once(api, tmp_path_factory):
     """A trained model, and the run that has its checkpoint."""
-    run = tmp_path / "run"
+    run = tmp_path_factory.mktemp("once") / "run"
     return trained(api, network(api), run), run
+
+
+@pytest.fixture
+def saved(once, tmp_path):
+    """That model, to be left as it is, and a copy of that run."""
+    model, run = once
+    return model, shutil.copytree(run, tmp_path / "run")
 
 
 @pytest.fixture
