@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from importlib import metadata
 from typing import Any
 
@@ -15,3 +16,22 @@ needs_keras_3 = pytest.mark.skipif(KERAS_IS_2, reason="of Keras 3 alone, and the
 def is_2(keras: Any) -> bool:
     """Whether this package is a Keras 2."""
     return not hasattr(keras, "ops")
+
+
+def cases(values: Iterable[Any], both: Collection[Any] = (), name: str = "name") -> Any:
+    """Parametrizes the fixture ``keras`` and ``name``. Every value is tried on the first Keras, and on the second one in
+    ``make test-all``; those among ``both`` always are, as DeepFreeze's code or Keras's differs there."""
+    values = list(values)
+    assert set(both) <= set(values), set(both) - set(values)
+    sets = [
+        pytest.param(keras, value, marks=[] if keras == NAMES[0] or value in both else pytest.mark.full)
+        for keras in NAMES
+        for value in values
+    ]
+    return pytest.mark.parametrize(("keras", name), sets, indirect=["keras"])
+
+
+# For tests of code that does not know which Keras it is: on the second one in `make test-all`.
+one_will_do = pytest.mark.parametrize(
+    "keras", [NAMES[0], *(pytest.param(keras, marks=pytest.mark.full) for keras in NAMES[1:])], indirect=True
+)

@@ -5,7 +5,7 @@ import pytest
 from tests.support import kerases
 
 
-@pytest.fixture(params=kerases.NAMES)
+@pytest.fixture(params=kerases.NAMES, scope="module")
 def keras(request):
     """The package, imported."""
     return pytest.importorskip(request.param)

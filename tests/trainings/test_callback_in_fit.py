@@ -14,6 +14,8 @@ import deepfreeze
 from deepfreeze.core.lock import Lock
 from tests.support import h5, kerases, trainings
 
+pytestmark = pytest.mark.tensorflow
+
 
 class Clipped(keras.Sequential):
     """A critic: its weights are clipped after the optimizer's update."""

@@ -13,6 +13,8 @@ from deepfreeze.core.keras_model import optimizer_variables
 from tests.support import kerases, trainings
 from tests.support.refusals import assert_four_parts
 
+pytestmark = pytest.mark.tensorflow
+
 
 class Reader:
     """An input that knows where it is."""

@@ -11,7 +11,8 @@ import tensorflow as tf
 import deepfreeze
 from tests.support import h5, jobs, kerases, trainings
 
-VARIABLES = int(os.environ.get("DEEPFREEZE_TEST_VARIABLES", "2000"))
+pytestmark = pytest.mark.tensorflow
+MANY = int(os.environ.get("DEEPFREEZE_TEST_VARIABLES", "2000"))
 
 
 def compiled(keras, model, optimizer="adam", loss="mse", **compiling):
@@ -19,6 +20,7 @@ def compiled(keras, model, optimizer="adam", loss="mse", **compiling):
     return model
 
 
+@kerases.one_will_do
 def test_a_layer_that_is_used_twice_is_saved_once(keras, tmp_path):
     def make():
         inputs = keras.Input((trainings.FEATURES,))
@@ -28,6 +30,7 @@ def test_a_layer_that_is_used_twice_is_saved_once(keras, tmp_path):
     trainings.assert_as_keras_saves_it(keras, make, tmp_path)
 
 
+@kerases.one_will_do
 def test_a_layer_that_keeps_the_variable_of_another_is_saved_with_it(keras, tmp_path):
     class Tied(keras.layers.Layer):
         """The way back, by the same kernel."""
@@ -51,6 +54,7 @@ def test_a_layer_that_keeps_the_variable_of_another_is_saved_with_it(keras, tmp_
     trainings.assert_as_keras_saves_it(keras, make, tmp_path)
 
 
+@kerases.one_will_do
 def test_models_within_models_are_saved(keras, tmp_path):
     def make():
         inner = keras.Sequential(
@@ -61,6 +65,7 @@ def test_models_within_models_are_saved(keras, tmp_path):
     trainings.assert_as_keras_saves_it(keras, make, tmp_path)
 
 
+@kerases.one_will_do
 def test_embeddings_with_sparse_gradients_are_saved(keras, tmp_path):
     def make():
         inputs = keras.Input((3,), dtype="int32")
@@ -72,6 +77,7 @@ def test_embeddings_with_sparse_gradients_are_saved(keras, tmp_path):
     trainings.assert_as_keras_saves_it(keras, make, tmp_path, batches)
 
 
+@kerases.one_will_do
 def test_frozen_layers_are_saved(keras, tmp_path):
     def make():
         model = trainings.dense(keras)
@@ -84,29 +90,34 @@ def test_frozen_layers_are_saved(keras, tmp_path):
 SHAPES = [(), (0,), (3,), (2, 0, 3), (70_000,)]
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int8", "int64", "uint8", "bool"])
-def test_variables_of_every_dtype_and_shape_are_saved_and_restored(dtype, tmp_path):
-    if kerases.KERAS_IS_2 and dtype == "bfloat16":
-        pytest.skip("Keras 2 itself can't save bfloat16 variables")
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int8", "int64", "uint8", "bool")
 
+
+def test_variables_of_every_dtype_and_shape_are_saved_and_restored(tmp_path):
     class Holder(keras3.layers.Layer):
         """Has variables that training leaves as they are."""
 
         def build(self, _):
-            options = {"dtype": dtype, "initializer": "zeros", "trainable": False}
-            self.held = [self.add_weight(shape=shape, name=f"held{n}", **options) for n, shape in enumerate(SHAPES)]
+            options = {"initializer": "zeros", "trainable": False}
+            # Keras 2 itself can't save bfloat16 variables.
+            dtypes = [dtype for dtype in DTYPES if dtype != "bfloat16" or not kerases.KERAS_IS_2]
+            self.held = [
+                self.add_weight(shape=shape, dtype=dtype, name=f"{dtype}_{n}", **options)
+                for dtype in dtypes
+                for n, shape in enumerate(SHAPES)
+            ]
 
         def call(self, x):
             return x
-
-    rng = np.random.default_rng(0)
-    values = [rng.integers(0, 2, shape) for shape in SHAPES]
 
     def make():
         layers = [keras3.Input((trainings.FEATURES,)), Holder(), keras3.layers.Dense(1)]
         model = compiled(keras3, keras3.Sequential(layers))
         model.optimizer.build(model.trainable_variables)
         return model
+
+    rng = np.random.default_rng(0)
+    values = [rng.integers(0, 2, tuple(variable.shape)) for variable in make().layers[0].held]
 
     def trained():
         model = make()
@@ -126,9 +137,9 @@ def test_variables_of_every_dtype_and_shape_are_saved_and_restored(dtype, tmp_pa
 
 
 OWN_NAMES = {
-    "in order": ("kernel", "bias"),
-    "in another order": ("bias", "kernel"),
-    "some of them": ("kernel",),
+    "ordered": ("kernel", "bias"),
+    "reordered": ("bias", "kernel"),
+    "some": ("kernel",),
 }
 
 
@@ -165,7 +176,7 @@ def test_layers_that_choose_what_they_save_are_saved_so_or_else_by_all_their_var
     assert {path.rpartition("/")[2] for path in paths if "/the_" in path} == {f"the_{name}" for name in names}
 
 
-@pytest.mark.parametrize("save_config", [False, True])
+@kerases.cases([False, True], both=[True], name="save_config")
 def test_what_the_user_has_put_on_an_instance_is_there_afterwards(keras, save_config, tmp_path):
     model = trainings.dense(keras)
     layer, called = model.layers[0], []
@@ -190,6 +201,7 @@ def test_what_the_user_has_put_on_an_instance_is_there_afterwards(keras, save_co
     assert not any("save_own_variables" in vars(one) for one in (model, *model.layers[1:], model.optimizer))
 
 
+@kerases.one_will_do
 def test_a_model_that_its_first_batch_would_build_is_refused_before_the_run_is_touched_and_trains_once_built(
     keras, tmp_path
 ):
@@ -228,6 +240,7 @@ def test_layers_that_transform_what_they_save_are_saved_by_their_variables_and_r
         assert any("lora" in name for name in tensors)
 
 
+@kerases.one_will_do
 def test_metrics_with_state_are_saved(keras, tmp_path):
     def make():
         metrics = ["mae", keras.metrics.MeanSquaredError(), keras.metrics.RootMeanSquaredError(name="rmse")]
@@ -236,7 +249,7 @@ def test_metrics_with_state_are_saved(keras, tmp_path):
     trainings.assert_as_keras_saves_it(keras, make, tmp_path)
 
 
-@pytest.mark.parametrize("per_execution", [1, 4])
+@kerases.cases([1, 4], both=[4], name="per_execution")
 def test_a_training_compiled_by_xla_is_captured_between_its_executions(keras, per_execution, tmp_path):
     def make():
         return trainings.dense(keras, jit_compile=True, steps_per_execution=per_execution)
@@ -256,7 +269,7 @@ def sees_a_gpu(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("gpu", [False, True], ids=["CPU alone", "a GPU is there"])
+@pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("told", [{}, {"jit_compile": "auto"}], ids=["default", "auto"])
 def test_whatever_keras_makes_of_its_default_is_saved_and_the_log_tells_of_xla(
     keras, told, gpu, tmp_path, monkeypatch, caplog
@@ -314,7 +327,8 @@ def test_more_than_one_checkpoint_per_execution_is_refused_before_training(keras
     assert trainings.count(model.optimizer) == 0
 
 
-def test_very_many_variables_are_saved(keras, tmp_path):
+@pytest.mark.parametrize("variables", [400, pytest.param(MANY, marks=pytest.mark.full)], ids=["few", "many"])
+def test_very_many_variables_are_saved(keras, variables, tmp_path):
     class Many(keras.layers.Layer):
         """Many scalars. Keras 2 compares all variables of a list with each other whenever it is asked for them, so no more."""
 
@@ -326,7 +340,7 @@ def test_very_many_variables_are_saved(keras, tmp_path):
 
     layers = [
         keras.layers.Input((trainings.FEATURES,)),
-        *(Many() for _ in range(VARIABLES // 200)),
+        *(Many() for _ in range(variables // 200)),
         keras.layers.Dense(1),
     ]
     model = compiled(keras, keras.Sequential(layers))
@@ -335,11 +349,12 @@ def test_very_many_variables_are_saved(keras, tmp_path):
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2)
     model.fit(trainings.data(2), verbose=0, shuffle=False, callbacks=[checkpoint])
     with deepfreeze.read(tmp_path / "run") as tensors:
-        assert len(tensors) > VARIABLES
+        assert len(tensors) > variables
         negative = sorted(-float(value) for value in tensors.values() if value.shape == () and value < 0)
-        assert negative == list(range(1, VARIABLES))
+        assert negative == list(range(1, variables))
 
 
+@pytest.mark.full
 def test_a_variable_above_two_gigabytes_is_saved_and_restored(keras, tmp_path):
     available = next(line for line in open("/proc/meminfo") if line.startswith("MemAvailable"))
     if int(available.split()[1]) < 12 << 20 or shutil.disk_usage(tmp_path).free < 8e9:

@@ -12,6 +12,7 @@ import deepfreeze
 from deepfreeze.core.keras_model import optimizer_variables
 from tests.support import h5, kerases, trainings
 
+pytestmark = pytest.mark.tensorflow
 KERASES = {name: importlib.import_module(name) for name in kerases.NAMES}
 WRAPPERS = ("LossScaleOptimizer", "MultiOptimizer")  # of others: they have tests of their own
 
@@ -64,17 +65,18 @@ def test_several_optimizers_under_one_are_saved(tmp_path):
 TWISTS = {
     "momentum": lambda keras: keras.optimizers.SGD(0.01, momentum=0.9, nesterov=True),
     "clipnorm": lambda keras: keras.optimizers.Adam(clipnorm=0.1),
-    "global clipnorm": lambda keras: keras.optimizers.Adam(global_clipnorm=0.1),
+    "global_clipnorm": lambda keras: keras.optimizers.Adam(global_clipnorm=0.1),
     "clipvalue": lambda keras: keras.optimizers.SGD(clipvalue=0.01),
-    "weight decay": lambda keras: keras.optimizers.AdamW(weight_decay=0.1),
-    "EMA": lambda keras: keras.optimizers.Adam(use_ema=True),
-    "EMA that overwrites": lambda keras: keras.optimizers.Adam(use_ema=True, ema_overwrite_frequency=2),
+    "decay": lambda keras: keras.optimizers.AdamW(weight_decay=0.1),
+    "ema": lambda keras: keras.optimizers.Adam(use_ema=True),
+    "ema_overwrites": lambda keras: keras.optimizers.Adam(use_ema=True, ema_overwrite_frequency=2),
     "schedule": lambda keras: keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 10)),
     "amsgrad": lambda keras: keras.optimizers.Adam(amsgrad=True),
 }
 
 
-@pytest.mark.parametrize("name", TWISTS)
+# The Kerases keep averages and schedules in different variables.
+@kerases.cases(TWISTS, both=("ema", "ema_overwrites", "schedule"))
 def test_clipping_decay_averages_and_schedules_are_saved_as_they_are(keras, name, tmp_path):
     def make():
         return trainings.dense(keras, TWISTS[name](keras))
@@ -82,6 +84,7 @@ def test_clipping_decay_averages_and_schedules_are_saved_as_they_are(keras, name
     assert trainings.assert_as_keras_saves_it(keras, make, tmp_path) == [1, 2, 3, 4, 5]
 
 
+@kerases.one_will_do
 def test_constraints_are_applied_before_the_capture(keras, tmp_path):
     def make():
         norm = keras.constraints.MaxNorm(0.1)
@@ -131,7 +134,7 @@ def precision(keras):
     keras.mixed_precision.set_global_policy(before)
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "bfloat16", "float64"])
+@kerases.cases(["mixed_float16", "mixed_bfloat16", "bfloat16", "float64"], both=["mixed_float16"], name="policy")
 def test_every_precision_is_saved_bit_for_bit(keras, precision, policy, tmp_path):
     if kerases.is_2(keras) and policy == "bfloat16":
         pytest.skip("Keras 2 itself can't save bfloat16 variables")
@@ -151,11 +154,11 @@ def overflowing(batches, skipped):
 # does not: there, saved steps are the next batch's, or none where no batch follows.
 PATHS = ("auto", "graph")
 SKIPS = [
-    pytest.param([0, 3], 2, 1, "auto", id="the first, and one behind a capture"),
-    pytest.param([2], 3, 1, "auto", id="where a capture is due"),
-    pytest.param([0, 5], 1, 1, "auto", id="the first and the last, where every step is due"),
-    *(pytest.param([3], 4, 4, capture, id=f"where one is due inside an execution, {capture}") for capture in PATHS),
-    *(pytest.param([5], 6, 4, capture, id=f"the last, where one is due, {capture}") for capture in PATHS),
+    pytest.param([0, 3], 2, 1, "auto", id="first"),
+    pytest.param([2], 3, 1, "auto", id="due"),
+    pytest.param([0, 5], 1, 1, "auto", id="every_due"),
+    *(pytest.param([3], 4, 4, capture, id=f"inside-{capture}") for capture in PATHS),
+    *(pytest.param([5], 6, 4, capture, id=f"last-{capture}") for capture in PATHS),
 ]
 
 

@@ -9,6 +9,8 @@ import deepfreeze
 from deepfreeze.core.keras_model import optimizer_variables
 from tests.support import h5, trainings
 
+pytestmark = pytest.mark.tensorflow
+
 
 def gan(keras, builds=True):
     """Two networks, two optimizers; the critic is updated twice in each step. Compiled without an optimizer of its own."""

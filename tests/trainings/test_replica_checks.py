@@ -7,6 +7,8 @@ import deepfreeze
 from deepfreeze.freeze.saver import Saver
 from tests.support import trainings
 
+pytestmark = pytest.mark.tensorflow
+
 
 @pytest.mark.parametrize(
     ("options", "captures", "compared"),

@@ -7,6 +7,8 @@ import deepfreeze
 from deepfreeze.core.layout_probe import probe
 from tests.support import kerases, trainings
 
+pytestmark = pytest.mark.tensorflow
+
 
 def make(keras, seed=1):
     """Weights, statistics, moments and metrics."""
@@ -28,16 +30,23 @@ def values(model):
     return {path: array.tobytes() for path, array in found.items() if path.split("/")[0] not in ("metrics", "seeds")}
 
 
-@pytest.fixture
-def saved(keras, tmp_path):
-    """A trained model and its run."""
+def trained(keras, run):
+    """A model whose checkpoint is in the run."""
     model = make(keras)
-    train(model, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=3, save_config=True)])
-    return model, tmp_path / "run"
+    train(model, callbacks=[deepfreeze.Checkpoint(run, every=3, save_config=True)])
+    return model
 
 
-def test_a_new_model_is_restored_bit_for_bit_and_trains_on_to_the_same_values(keras, saved):
-    model, run = saved
+@pytest.fixture(scope="module")
+def saved(keras, tmp_path_factory):
+    """A trained model and its run, both to be left as they are."""
+    run = tmp_path_factory.mktemp("saved") / "run"
+    return trained(keras, run), run
+
+
+def test_a_new_model_is_restored_bit_for_bit_and_trains_on_to_the_same_values(keras, tmp_path):
+    run = tmp_path / "run"
+    model = trained(keras, run)
     other = make(keras, seed=2)
     assert deepfreeze.restore(other, run).step == 3
     assert values(other) == values(model)
@@ -72,6 +81,7 @@ def test_an_exported_model_is_loaded_by_stock_keras(keras, saved, tmp_path):
     assert values(loaded) == values(model)
 
 
+@kerases.one_will_do
 def test_weights_are_transferred_by_name(keras, saved):
     model, run = saved
     other = make(keras, seed=2)

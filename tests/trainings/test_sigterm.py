@@ -9,6 +9,8 @@ import tensorflow as tf
 import deepfreeze
 from tests.support import jobs, trainings
 
+pytestmark = pytest.mark.tensorflow
+
 
 @pytest.fixture(autouse=True)
 def heard():

@@ -6,7 +6,9 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
-from tests.support import h5, trainings
+from tests.support import h5, kerases, trainings
+
+pytestmark = pytest.mark.tensorflow
 
 # name: side of the image, options. The smallest each one takes; what is saved does not depend on it.
 APPLICATIONS = {
@@ -27,7 +29,13 @@ APPLICATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+SMALL = ("MobileNet", "MobileNetV3Small", "VGG16")  # with depthwise and other convolutions, with BatchNorm and without
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [name if name in SMALL else pytest.param(name, marks=pytest.mark.full) for name in APPLICATIONS]
+)
 def test_every_application_is_saved_as_keras_saves_it_and_restored(name, tmp_path):
     side, options = APPLICATIONS[name]
 
@@ -52,11 +60,17 @@ def test_every_application_is_saved_as_keras_saves_it_and_restored(name, tmp_pat
     h5.assert_same(tmp_path / "again.weights.h5", tmp_path / "stock.weights.h5")
 
 
-def test_an_application_is_captured_in_the_graph_as_it_trains(tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", [20, pytest.param(None, marks=pytest.mark.full)], ids=["part", "whole"])
+def test_an_application_is_captured_in_the_graph_as_it_trains(layers, tmp_path):
+    """The whole of MobileNet, or its first layers with the same loss behind them."""
     side, options = APPLICATIONS["MobileNet"]
 
     def make():
         model = keras3.applications.MobileNet(weights=None, input_shape=(side, side, 3), classes=3, **options)
+        if layers:
+            pooled = keras3.layers.GlobalAveragePooling2D()(model.layers[layers].output)
+            model = keras3.Model(model.inputs, keras3.layers.Dense(3, "softmax")(pooled))
         optimizer = keras3.optimizers.SGD(0.01, momentum=0.9)
         model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
         return model
@@ -142,17 +156,19 @@ def autoencoder(keras):
     return keras.Model(inputs, out), numbers(6, 6), numbers(6, 6)
 
 
-@pytest.mark.parametrize(
-    "kind", [u_net, transformer, recurrent, siamese, two_heads, autoencoder], ids=lambda k: k.__name__
-)
+KINDS = {kind.__name__: kind for kind in (u_net, transformer, recurrent, siamese, two_heads, autoencoder)}
+
+
+# Statistics and seeds differ between the Kerases.
+@kerases.cases(KINDS, both=("u_net", "autoencoder"), name="kind")
 def test_the_usual_hand_made_kinds_are_captured_in_the_graph_as_they_train(keras, kind, tmp_path):
     def make():
-        model, _, y = kind(keras)
+        model, _, y = KINDS[kind](keras)
         model.compile("adam", ["mse"] * len(y) if isinstance(y, tuple) else "mse", jit_compile=False)
         # Keras 2 counts a layer's own seed up with each tracing, and traces twice where the optimizer is not built yet.
         model.optimizer.build(model.trainable_variables)
         return model
 
-    _, x, y = kind(keras)
+    _, x, y = KINDS[kind](keras)
     batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(2)
     assert trainings.assert_as_keras_saves_it(keras, make, tmp_path, batches) == [1, 2, 3]
