@@ -1,10 +1,14 @@
 """The manifest: golden bytes, and refusal of everything else."""
 
+import json
+
 import pytest
+from hypothesis import strategies as st
 
 from deepfreeze.core.errors import CorruptError
-from deepfreeze.core.manifest import Manifest
-from tests.support import files
+from deepfreeze.core.manifest import Manifest, RecordEntry
+from tests.support import edits, files
+from tests.support.properties import holds
 
 BODY = b"""{
   "format": 1,
@@ -45,6 +49,78 @@ def test_the_helper_writes_the_same_bytes():
         {"rank": 1, "bytes": 24, "extents": 2, "private": 4, "size": 184, "crc32c": "1b9cdaa0"},
     ]
     assert files.manifest(step=40, structure="ab" * 32, file_size=4096, records=entries) == golden()
+
+
+def _entry(rank: int, numbers: tuple[int, int, int, int]) -> dict:
+    nbytes, extents, private, crc = numbers
+    size = 128 + 24 * extents + private + 4
+    return {"rank": rank, "bytes": nbytes, "extents": extents, "private": private, "size": size, "crc32c": f"{crc:08x}"}
+
+
+_numbers = st.tuples(st.integers(0, 2**40), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 2**32 - 1))
+# What the arguments of files.manifest are.
+contents = st.fixed_dictionaries(
+    {
+        "step": st.integers(0, 2**63 - 1),
+        "structure": st.binary(min_size=32, max_size=32).map(bytes.hex),
+        "records": st.lists(_numbers, min_size=1, max_size=4)
+        .filter(lambda rows: any(row[0] for row in rows))
+        .map(lambda rows: [_entry(rank, row) for rank, row in enumerate(rows)]),
+        "run": st.binary(min_size=16, max_size=16).map(bytes.hex),
+        "attempt": st.binary(min_size=16, max_size=16).map(bytes.hex),
+        "diverged": st.integers(0, 2**32 - 1),
+    }
+)
+
+
+def written(content: dict) -> bytes:
+    """The manifest of that content, as the format has it."""
+    return files.manifest(**content, file_size=sum(entry["bytes"] for entry in content["records"]))
+
+
+def plain(read: Manifest) -> dict:
+    """What was read, under the names of the file."""
+    own = {"rank": "rank", "nbytes": "bytes", "extents": "extents", "private": "private", "size": "size"}
+    entries = [{own[key]: getattr(e, key) for key in own} | {"crc32c": f"{e.crc32c:08x}"} for e in read.records]
+    return {"format": 1, **vars(read), "records": entries}
+
+
+@holds(content=contents)
+def test_every_manifest_reads_as_the_values_in_its_file(content):
+    data = written(content)
+    read = Manifest.from_bytes(data, "x")
+    value = json.loads(data)
+    del value["crc32c"]
+    assert plain(read) == value
+    assert all(type(entry) is RecordEntry for entry in read.records)
+    assert read.private == sum(entry["private"] for entry in content["records"])
+
+
+@holds(content=contents, edit=edits.of_bytes)
+def test_no_manifest_is_read_of_which_a_byte_was_changed(content, edit):
+    data = written(content)
+    changed = edit(data)
+    if changed != data:
+        with pytest.raises(CorruptError):
+            Manifest.from_bytes(changed, "x")
+
+
+@holds(examples=100, content=contents, edit=edits.of_json)
+def test_whatever_has_a_right_checksum_is_refused_or_agrees_with_itself(content, edit):
+    """Values that contradict each other, are of another type or out of range, keys too many, too few or in another order."""
+    value = json.loads(written(content))
+    del value["crc32c"]
+    body = edit(value).rstrip()
+    try:
+        read = Manifest.from_bytes(files.sign(body.removesuffix(b"}").rstrip() + b",\n"), "x")
+    except CorruptError:
+        return
+    assert plain(read) == json.loads(body) and list(json.loads(body)) == list(value)
+    assert read.world_size == len(read.records) > 0 and read.file_size == sum(e.nbytes for e in read.records)
+    assert [entry.rank for entry in read.records] == list(range(read.world_size))
+    assert all(entry.size == 128 + 24 * entry.extents + entry.private + 4 <= 1 << 28 for entry in read.records)
+    numbers = (read.step, read.world_size, read.file_size, read.diverged)
+    assert all(type(one) is int and 0 <= one < 2**63 for one in numbers)
 
 
 def test_a_manifest_cut_short_anywhere_is_corrupt():

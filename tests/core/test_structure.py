@@ -4,11 +4,14 @@ import hashlib
 import json
 
 import pytest
+from hypothesis import assume
+from hypothesis import strategies as st
 
 from deepfreeze.core.errors import CorruptError, StructureError
-from deepfreeze.core.structure import Placed, Structure
-from deepfreeze.core.tensors import TensorSpec
-from tests.support import files
+from deepfreeze.core.structure import LAYOUTS, STATES, Placed, Structure
+from deepfreeze.core.tensors import DTYPES, TensorSpec
+from tests.support import edits, files
+from tests.support.properties import holds
 
 FRAMEWORK = {"api": "keras", "keras": "3.15.1", "tensorflow": "2.21.0"}
 
@@ -51,23 +54,120 @@ def test_a_hand_written_structure_reads_back_to_the_same_bytes():
     assert read.private_nbytes == 16
 
 
-def test_tensors_and_gaps_cover_the_file_exactly_once():
-    made = structure(tensor("b", offset=9000), tensor("a"), tensor("e", shape=(0,), offset=0),
-                     tensor("s", "int64", (2,), "per-rank", "seeds/0", 0))  # fmt: skip
-    ranges = made.gaps() + [(t.offset, t.nbytes) for t in made.tensors if t.nbytes]
-    end = 0
-    for offset, nbytes in sorted(ranges):
-        assert offset == end
-        end += nbytes
-    assert end == 10000
-    assert made.within(4100, 10) == ["a"]
+text = st.text("ab/._ -\u00e9\u6f22\U0001f600", min_size=1, max_size=8)
+shapes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 
 
-def test_per_rank_tensors_come_last_in_the_order_given():
-    seeds = [tensor(n, "int64", (2,), "per-rank", f"seeds/{i}", 0) for i, n in enumerate(["z", "c", "m"])]
-    made = structure(*seeds, tensor())
-    assert [t.spec.name for t in made.tensors] == ["a", "z", "c", "m"]
-    assert Structure.from_bytes(made.to_bytes(), "x") == made
+@st.composite
+def contents(draw) -> tuple[list[Placed], int]:
+    """Tensors in any order that follow each other in a file, with gaps or none between them, and the file's size."""
+    tensors, end = [], draw(st.integers(0, 50))
+    for number, (name, dtype, shape, role, gap) in enumerate(
+        draw(
+            st.lists(
+                st.tuples(
+                    text,
+                    st.sampled_from(DTYPES),
+                    shapes,
+                    st.sampled_from(["replicated", "rank-local", "per-rank"]),
+                    st.integers(0, 9),
+                ),
+                max_size=8,
+                unique_by=lambda part: part[0],
+            )
+        )
+    ):
+        path = f"seeds/{number}" if role == "per-rank" else f"layers/{number}"
+        made = Placed(TensorSpec(name, dtype, shape, role), path, 0)
+        if made.nbytes:
+            made = Placed(made.spec, path, end)
+            end = made.end + gap
+        tensors.append(made)
+    return draw(st.permutations(tensors)), max(1, end + draw(st.integers(0, 9)))
+
+
+structures = st.builds(
+    lambda content, versions, state, layout: Structure(
+        tuple(content[0]), content[1], {**FRAMEWORK, **versions}, state, layout
+    ),
+    contents(),
+    st.fixed_dictionaries({"keras": text, "tensorflow": text}),
+    st.sampled_from(STATES),
+    st.sampled_from(LAYOUTS),
+)
+
+
+@holds(made=structures)
+def test_every_structure_reads_back_from_its_bytes(made):
+    data = made.to_bytes()
+    assert Structure.from_bytes(data, "x") == made and data.isascii()
+    assert made.hash == hashlib.sha256(data).hexdigest()
+
+
+@holds(content=contents(), order=st.randoms(use_true_random=False))
+def test_bytes_do_not_depend_on_the_order_in_which_tensors_are_given(content, order):
+    """But for the per-rank ones, whose order is that of their values in the records."""
+    tensors, size = content
+    shared = [one for one in tensors if one.spec.role != "per-rank"]
+    private = [one for one in tensors if one.spec.role == "per-rank"]
+    order.shuffle(shared)
+    made = structure(*tensors, size=size)
+    assert structure(*private, *shared, size=size).to_bytes() == made.to_bytes()
+    assert made.per_rank == private == list(made.tensors[len(shared) :])
+    assert made.private_nbytes == sum(one.spec.nbytes for one in private)
+
+
+@holds(content=contents(), at=st.integers(0, 300), nbytes=st.integers(1, 60))
+def test_tensors_and_gaps_cover_the_file_exactly_once(content, at, nbytes):
+    made = structure(*content[0], size=content[1])
+    owners: list[list[str]] = [[] for _ in range(made.file_size)]
+    for one in made.tensors:
+        for byte in range(one.offset, one.end):
+            owners[byte].append(one.spec.name)
+    for offset, size in made.gaps():
+        assert size > 0
+        for byte in range(offset, offset + size):
+            owners[byte].append("")
+    assert all(len(names) == 1 for names in owners)
+    inside = [names[0] for names in owners[at : at + nbytes] if names[0]]
+    assert made.within(at, nbytes) == list(dict.fromkeys(inside))
+
+
+@holds(content=contents(), which=st.integers(0, 7), by=st.integers(-20, 20))
+def test_a_tensor_moved_into_another_or_out_of_the_file_is_refused(content, which, by):
+    tensors, size = content
+    shared = [one for one in tensors if one.nbytes]
+    assume(which < len(shared))
+    moved = Placed(shared[which].spec, shared[which].path, shared[which].offset + by)
+    others = [one for one in tensors if one is not shared[which]]
+    free = moved.offset >= 0 and moved.end <= size
+    free = free and all(moved.end <= one.offset or moved.offset >= one.end for one in others if one.nbytes)
+    if free:
+        structure(*others, moved, size=size)
+    else:
+        with pytest.raises(StructureError):
+            structure(*others, moved, size=size)
+
+
+@holds(made=structures, edit=edits.of_bytes)
+def test_no_other_bytes_are_accepted_than_canonical_ones(made, edit):
+    data = edit(made.to_bytes())
+    try:
+        read = Structure.from_bytes(data, "x")
+    except CorruptError:
+        return
+    assert read.to_bytes() == data
+
+
+@holds(made=structures, edit=edits.of_json)
+def test_no_other_values_are_accepted_than_canonical_ones(made, edit):
+    """Whatever is put in place of any value, or spelled in another way."""
+    data = edit(json.loads(made.to_bytes()))
+    try:
+        read = Structure.from_bytes(data, "x")
+    except CorruptError:
+        return
+    assert read.to_bytes() == data
 
 
 @pytest.mark.parametrize(

@@ -1,56 +1,64 @@
 """Which steps a fit captures, as executions of any length pass them."""
 
+from itertools import count
+
+from hypothesis import strategies as st
+
 from deepfreeze.plan.policy import EverySteps
 from deepfreeze.plan.schedule import NEVER, Execution, Schedule
+from tests.support.properties import holds
 
 
-def test_every_due_step_is_captured_once():
-    schedule, captured = Schedule(EverySteps(3), 4, True), []
-    for step in range(5, 14):
-        done = schedule.ended(step)
-        assert done == Execution(1, done.captured, None, None)
-        captured += [done.captured] if done.captured else []
-        assert schedule.aim(0) == (done.captured is not None)
-    assert captured == [6, 9, 12] and schedule.target == 15
+class At:
+    """A policy of any steps, the last of which are behind all that is run."""
+
+    def __init__(self, steps: set[int]) -> None:
+        self.steps = sorted({*steps, 200, 210, 220})
+
+    def next_step(self, step: int) -> int:
+        return next(due for due in self.steps if due > step)
 
 
-def test_a_step_inside_an_execution_is_captured_there():
-    schedule = Schedule(EverySteps(6), 0, True)
-    assert not schedule.within(4) and schedule.after_next(4) == 6
-    assert schedule.ended(4) == Execution(4, None, None, None)
-    assert not schedule.aim(0) and schedule.within(4)
-    assert schedule.ended(8) == Execution(4, 6, None, None)
+policies = st.builds(EverySteps, st.integers(1, 12)) | st.builds(At, st.sets(st.integers(1, 80)))
+lengths = st.lists(st.tuples(st.integers(1, 6), st.booleans()), max_size=25)
+starts = st.integers(0, 30)
 
 
-def test_two_steps_due_in_one_execution_are_missed_by_one():
-    schedule = Schedule(EverySteps(2), 0, True)
-    assert schedule.ended(4) == Execution(4, 2, None, 4)
+def due_after(policy, begin: int, skipped: int = 0) -> int:
+    """The first step behind ``begin`` that a policy asks for, each looked at by itself, and that is not skipped."""
+    return next(step for step in count(begin + 1) if policy.next_step(step - 1) == step != skipped)
 
 
-def test_a_skipped_step_is_neither_captured_nor_missed():
-    schedule = Schedule(EverySteps(1), 0, True)
-    assert schedule.ended(1).captured == 1
-    assert schedule.aim(2) and schedule.target == 3
-    assert schedule.ended(2) == Execution(1, None, 2, None)
-    assert not schedule.aim(2), "what was agreed stays until something else is"
-    assert schedule.ended(3) == Execution(1, 3, None, None)
+def due_within(policy, begin: int, end: int) -> list[int]:
+    """All such steps up to ``end``."""
+    return [step for step in range(begin + 1, end + 1) if policy.next_step(step - 1) == step]
 
 
-def test_a_step_that_was_armed_can_still_be_skipped():
-    schedule = Schedule(EverySteps(5), 0, True)
-    assert not schedule.ended(4).captured
-    assert schedule.aim(5) and schedule.target == 10
-    assert schedule.ended(5) == Execution(1, None, 5, None)
-
-
-def test_unlike_ranks_miss_what_is_due_in_the_first_execution_and_capture_from_then_on():
-    schedule = Schedule(EverySteps(1), 0, False)
-    assert schedule.target == NEVER
-    assert schedule.ended(1) == Execution(1, None, None, 1)
-    assert schedule.aim(0) and schedule.target == 2
+@holds(policy=policies, start=starts, lengths=lengths, captures=st.booleans(), inside=st.booleans())
+def test_a_due_step_is_captured_skipped_or_missed_as_counted_by_hand(policy, start, lengths, captures, inside):
+    """In each execution: the first due step that is not skipped is captured, there or at the execution's end, and the second one is
+    missed. Nothing is captured in the first execution of unlike ranks."""
+    schedule, step, skipped = Schedule(policy, start, captures, inside), start, 0
+    for number, (steps, skips) in enumerate(lengths):
+        due = due_within(policy, step, step + steps)
+        agreed = due_after(policy, step) if skips and number and skipped <= step else 0
+        if agreed:
+            skipped = agreed
+            assert schedule.aim(agreed) and not schedule.aim(agreed), "what was agreed stays until something else is"
+        left = [one for one in due if one != skipped]
+        armed = captures or number
+        assert schedule.within(steps) == bool(armed and left)
+        later = due_within(policy, step + steps, step + 2 * steps)
+        assert schedule.after_next(steps) == (later[0] if later else None)
+        step += steps
+        captured = (left[0] if inside else step) if armed and left else None
+        missed = next((one for one in left if one > (captured or 0)), None) if left else None
+        assert schedule.ended(step) == Execution(steps, captured, skipped if skipped in due else None, missed)
+        assert schedule.aim(0) == (not armed or captured is not None)
+        assert schedule.target == due_after(policy, step, skipped)
 
 
 def test_nothing_is_captured_after_the_stop():
     schedule = Schedule(EverySteps(1), 0, True)
     schedule.stop()
-    assert schedule.ended(1).captured is None and not schedule.within(100)
+    assert schedule.ended(1).captured is None and not schedule.within(100) and schedule.target == NEVER

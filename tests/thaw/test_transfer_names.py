@@ -1,11 +1,15 @@
 """Which names a call of transfer means, what they become, and which layer is which when Keras has numbered them."""
 
+import fnmatch
+
 import pytest
+from hypothesis import strategies as st
 
 from deepfreeze.core.errors import OptionError
 from deepfreeze.core.tensors import TensorSpec
 from deepfreeze.thaw.transfer_match import Weight, match
 from deepfreeze.thaw.transfer_names import Patterns, Rename, near
+from tests.support.properties import holds
 
 NAMES = ["conv/kernel", "conv/bias", "conv_1/kernel", "block/conv/kernel", "scale"]
 
@@ -64,6 +68,63 @@ def test_renaming_and_what_it_leaves_as_it_was(rename, name, wanted, rest):
     assert (made.name, made.rest) == (wanted, rest)
     if not callable(rename):
         assert Rename(rename).original(made.name) == name
+
+
+# --- for any names
+
+paths = st.lists(st.sampled_from(["a", "b", "ab", "a_1"]), min_size=1, max_size=4).map("/".join)
+# In the model of other components, so that what is renamed can't be taken for what was not.
+others = st.lists(st.sampled_from(["x", "y", "xy"]), min_size=1, max_size=3).map("/".join)
+mappings = st.dictionaries(paths | st.just(""), others, max_size=4)
+patterns = st.lists(paths | st.sampled_from(["*", "a*", "*/b", "a/?", "[ab]", "A", "*_[0-9]/*"]), max_size=3)
+
+
+def leading(name: str) -> list[str]:
+    """The name and all that it is below, the longest first; "" is the root."""
+    parts = name.split("/")
+    return ["/".join(parts[:count]) for count in range(len(parts), -1, -1)]
+
+
+@holds(rename=mappings, name=paths)
+def test_the_longest_prefix_that_is_renamed_counts_and_nothing_else(rename, name):
+    made = Rename(rename)(name)
+    old = next((part for part in leading(name) if part in rename), None)
+    rest = name if old is None else name[len(old) :].strip("/")
+    assert made.rest == rest
+    assert made.name == (name if old is None else "/".join(part for part in (rename[old], rest) if part))
+
+
+@holds(rename=mappings, names=st.lists(paths, max_size=8, unique=True))
+def test_renaming_has_an_inverse_and_is_done_once(rename, names):
+    """Where no two names are renamed to one, the checkpoint's name is found back; what is renamed is not renamed again."""
+    rename = {old: new for new, old in {new: old for old, new in rename.items()}.items()}
+    renaming = Rename(rename)
+    made = [renaming(name).name for name in names]
+    assert [renaming.original(name) for name in made] == names and len(set(made)) == len(names)
+    if "" not in rename:
+        assert [renaming(name).name for name in made] == made
+
+
+@holds(rename=mappings, name=paths)
+def test_slashes_around_a_renamed_prefix_change_nothing(rename, name):
+    assert Rename({f"/{old}/": f"/{new}/" for old, new in rename.items()})(name) == Rename(rename)(name)
+
+
+@holds(include=st.none() | patterns, exclude=patterns, names=st.lists(paths, max_size=6))
+def test_a_pattern_covers_a_name_or_what_the_name_is_below(include, exclude, names):
+    def covered(name: str, globs: list[str]) -> bool:
+        return any(fnmatch.fnmatchcase(part, glob) for part in leading(name)[:-1] for glob in globs)
+
+    chosen = Patterns(include, exclude)
+    for name in names:
+        outside = None if include is None or covered(name, include) else "not included"
+        assert chosen.against(name) == ("excluded" if covered(name, exclude) else outside)
+    slips = [glob for glob in [*(include or ()), *exclude] if not any(covered(name, [glob]) for name in names)]
+    if slips:
+        with pytest.raises(OptionError):
+            chosen.check(names)
+    else:
+        chosen.check(names)
 
 
 def test_names_like_one_that_is_not_there_are_found():
