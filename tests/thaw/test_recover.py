@@ -1,6 +1,5 @@
 """What a dead attempt left: the decisions are pure, the effects small."""
 
-import itertools
 import os
 import sys
 import types
@@ -27,33 +26,6 @@ def slot(step, rank, host="n0", attempt=A, world=3, size=100, structure="s", nam
     return SlotReport(host, SlotInfo(path, step, rank, world, size, size, files.RUN_ID, attempt, structure))
 
 
-def test_a_partial_with_all_records_is_finished_without_any_copy():
-    assert plan_recovery(30, [partial(40, {0, 1, 2})], []) == Recovery(finish=[(40, A)])
-
-
-def test_missing_records_are_taken_from_slots_wherever_they_are():
-    slots = [slot(40, 0, "n0"), slot(40, 1, "n0"), slot(40, 2, "n1")]
-    found = plan_recovery(30, [partial(40, {0})], slots)
-    assert found.finish == [(40, A)]
-    assert found.transfer == {"n0": [slots[1].slot.path], "n1": [slots[2].slot.path]}
-    assert found.clear == []
-
-
-def test_slots_alone_make_a_checkpoint():
-    found = plan_recovery(None, [], [slot(40, rank) for rank in range(3)])
-    assert (found.finish, len(found.transfer["n0"])) == ([(40, A)], 3)
-
-
-def test_an_incomplete_set_is_cleared():
-    found = plan_recovery(30, [partial(40, {0})], [slot(40, 2)])
-    assert found == Recovery(clear=[(40, A)])
-
-
-def test_what_is_not_newer_than_the_newest_committed_is_cleared():
-    found = plan_recovery(40, [partial(40, {0, 1, 2}), partial(30, {0, 1, 2})], [slot(20, r) for r in range(3)])
-    assert found == Recovery(clear=[(30, A), (40, A)])
-
-
 def test_attempts_are_never_mixed():
     found = plan_recovery(30, [partial(40, {0, 1}), partial(40, {2}, B)], [slot(40, 1, attempt=B)])
     assert found == Recovery(clear=[(40, A), (40, B)])
@@ -69,36 +41,6 @@ def test_a_partial_directory_that_is_a_link_is_refused_and_not_followed(tmp_path
         recover.partial_states(Run.open(run))
     assert_four_parts(caught.value, where=str(link), expected="a directory", found="a symbolic link", todo="remove it")
     assert link.is_symlink() and len(list(elsewhere.iterdir())) == 3
-
-
-@pytest.mark.parametrize("change", [{"world": 4}, {"size": 101}, {"structure": "t"}])
-def test_parts_of_different_worlds_or_structures_are_never_mixed(change):
-    found = plan_recovery(30, [partial(40, {0, 1})], [slot(40, 2, **change)])
-    assert found == Recovery(clear=[(40, A)])
-
-
-def test_of_two_complete_attempts_at_one_step_one_is_finished():
-    found = plan_recovery(30, [partial(40, {0}), partial(40, {0, 1, 2}, B)], [slot(40, 1), slot(40, 2)])
-    assert found == Recovery(finish=[(40, B)], clear=[(40, A)])
-
-
-def test_several_steps_are_finished_oldest_first():
-    partials = [partial(60, {0, 1, 2}), partial(50, {0}), partial(40, {0, 1, 2}, B)]
-    assert plan_recovery(30, partials, []) == Recovery(finish=[(40, B), (60, A)], clear=[(50, A)])
-
-
-def test_an_empty_partial_can_still_be_filled_from_slots():
-    found = plan_recovery(30, [PartialState(40, A)], [slot(40, rank) for rank in range(3)])
-    assert (found.finish, found.clear) == ([(40, A)], [])
-
-
-def test_the_decision_does_not_depend_on_the_order_of_what_was_found():
-    partials = [partial(40, {0}), partial(40, {1}, B)]
-    slots = [slot(40, 1), slot(40, 2, "n1"), slot(40, 2, "n0"), slot(40, 0, "n1", B), slot(40, 2, "n1", B)]
-    expected = plan_recovery(30, partials, slots)
-    for order in itertools.permutations(slots):
-        assert plan_recovery(30, reversed(partials), order) == expected
-    assert expected.finish == [(40, A)]
 
 
 def test_only_valid_records_of_the_right_checkpoint_count(tmp_path):
