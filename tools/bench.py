@@ -11,7 +11,7 @@ from pathlib import Path
 
 from project import BUILD, ROOT, VENV, Failure, environment, main, say
 
-NAMES = ("peers", "machine", "stall", "overhead", "restore", "scaling", "agreement", "paper")
+NAMES = ("peers", "machine", "stall", "overhead", "restore", "scaling", "agreement", "overlap", "paper")
 RESULTS = ROOT / "benchmarks" / "results"
 NEEDED = 8_000_000_000  # bytes of memory, and of disk: the largest checkpoints, twice, and their training
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
