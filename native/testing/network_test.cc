@@ -1,5 +1,4 @@
 // Ranks on a network file system, each a client of its own (testing/nfs_env.h).
-#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -136,8 +135,7 @@ void ARankThatLookedTooEarlyLearnsOfTheCommitAtItsNextLook() {
   TemporaryDir run;
   Ranks ranks(run.path(), {"", ""}, kBeforeNamesExpire);
   ranks.Submit(1, 1);
-  CHECK_OK(ranks.End(1, 1, DF_LOCAL));  // its record is published: it looks for the commit from now on
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  while (!ranks.client(1)->RemembersNone(Join(run.path(), StepName(1)))) std::this_thread::yield();
   ranks.Submit(0, 1);
   CHECK_OK(ranks.End(0, 1));
   CHECK_OK(ranks.End(1, 1));

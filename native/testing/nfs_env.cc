@@ -61,6 +61,12 @@ bool NfsEnv::Mounted(const std::string& path) const {
   return path.compare(0, root_.size(), root_) == 0 && (path.size() == root_.size() || path[root_.size()] == '/');
 }
 
+bool NfsEnv::RemembersNone(const std::string& path) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Entry* entry = RecallLocked(path);
+  return entry != nullptr && entry->directory < 0;
+}
+
 const NfsEnv::Entry* NfsEnv::RecallLocked(const std::string& path) {
   const auto found = entries_.find(path);
   if (found == entries_.end()) return nullptr;

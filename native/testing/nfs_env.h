@@ -41,6 +41,8 @@ class NfsEnv final : public Env {
   // Sets this client's clock forth.
   void Advance(uint64_t seconds);
   void LoseReplies(bool lose);
+  // Whether this client has looked for a name, and remembers that there is nothing.
+  bool RemembersNone(const std::string& path);
 
   Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override;
   Status Stat(const std::string& path, FileInfo* info) override;
