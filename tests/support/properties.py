@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, configuration, given, seed, settings
+from hypothesis import HealthCheck, Phase, configuration, given, seed, settings
 
 from tests.support.seed import SEED
 
@@ -26,6 +26,7 @@ def holds(*, examples: int = 50, **values: Any) -> Callable[[Callable[..., None]
         max_examples=examples * TIMES,
         deadline=None,
         database=None,
+        phases=[Phase.explicit, Phase.generate, Phase.shrink],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )
     return lambda test: seed(SEED)(options(given(**values)(test)))

@@ -91,6 +91,101 @@ def engine(monkeypatch):
     return types.SimpleNamespace(answers=answers, calls=calls)
 
 
+def test_a_record_that_can_not_be_read_does_not_count_and_hides_no_other(tmp_path):
+    run = Run.open(files.write_run(tmp_path))
+    made = files.sample(world=4)
+    folder = files.write_partial(tmp_path, 40, made, [2, 3])
+    (folder / "rank-00000.record").symlink_to(tmp_path / "nowhere")
+    (folder / "rank-00001.record").symlink_to(folder)
+    (found,) = recover.partial_states(run)
+    assert found.ranks == {2, 3}
+
+
+def test_records_that_contradict_each_other_count_for_nothing(tmp_path):
+    run = Run.open(files.write_run(tmp_path))
+    folder = files.write_partial(tmp_path, 40, files.sample(), [0])
+    (folder / "rank-00001.record").write_bytes(files.rank_record(40, files.sample(state="weights"), 1))
+    assert recover.partial_states(run) == [PartialState(40, files.ATTEMPT)]
+
+
+OWN = 0o700
+
+
+@pytest.fixture
+def tier(tmp_path, monkeypatch):
+    """A run's directory of the local tier with a slot in it, from within the user's directory above."""
+    place = tmp_path / "user" / "run"
+    place.mkdir(parents=True, mode=OWN)
+    (tmp_path / "user").chmod(OWN)
+    (place / "rank-00000-0.slot").write_text("")
+    monkeypatch.chdir(place.parent)
+    return place
+
+
+def is_passed_by(place, where, caplog) -> bool:
+    """Nothing is reported, nothing deleted, nothing stays open; and the log says which directory, and why."""
+    caplog.clear()
+    slot, before = os.path.join(os.path.realpath(where), "rank-00000-0.slot"), len(os.listdir("/proc/self/fd"))
+    assert os.path.exists(slot)
+    found = recover.leftover_slots(place)
+    recover.clear_slots(place)
+    assert len(os.listdir("/proc/self/fd")) == before
+    if found or not os.path.exists(slot):
+        return False
+    assert len(caplog.records) == 2 and caplog.records[0].message.startswith(f"{place} is passed by: "), caplog.text
+    return True
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o755])
+@pytest.mark.parametrize("above", [False, True], ids=["the-run-s", "the-user-s"])
+def test_slots_where_others_may_write_are_passed_by(tier, engine, caplog, mode, above):
+    (tier.parent if above else tier).chmod(mode)
+    assert is_passed_by(tier, tier, caplog) == (mode != 0o755)
+    assert mode == 0o755 or f"others than user {os.geteuid()} may write there" in caplog.text
+
+
+@pytest.mark.parametrize("above", [False, True], ids=["the-run-s", "the-user-s"])
+def test_slots_of_another_user_are_passed_by(tier, engine, caplog, monkeypatch, above):
+    owner = (tier.parent if above else tier).stat().st_ino
+    really = os.fstat
+
+    def fstat(fd):
+        status = really(fd)
+        return types.SimpleNamespace(
+            st_uid=status.st_uid + (status.st_ino == owner), st_mode=status.st_mode, st_size=status.st_size
+        )
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    assert is_passed_by(tier, tier, caplog)
+
+
+@pytest.mark.parametrize("above", [False, True], ids=["the-run-s", "the-user-s"])
+def test_slots_behind_a_link_are_passed_by(tier, engine, caplog, above, tmp_path):
+    own = tier.parent if above else tier
+    own.rename(tmp_path / "elsewhere")
+    own.symlink_to(tmp_path / "elsewhere")
+    slot = tmp_path / "elsewhere" / ("run" if above else "") / "rank-00000-0.slot"
+    assert recover.leftover_slots(tier) == []
+    recover.clear_slots(tier)
+    assert slot.exists()
+
+
+def test_what_is_no_directory_has_no_slots(tmp_path, engine, caplog):
+    (tmp_path / "file").write_text("")
+    tmp_path.chmod(OWN)
+    for place in (tmp_path / "file", tmp_path / "file" / "run", tmp_path / "none" / "run"):
+        assert recover.leftover_slots(place) == []
+        recover.clear_slots(place)
+    assert not caplog.records, "a node that has no local tier yet is nothing to warn of"
+
+
+def test_a_slot_that_can_not_be_deleted_hides_no_other(tier, engine):
+    (tier / "rank-00001-0.slot").mkdir()
+    (tier / "rank-00002-0.slot").write_text("")
+    recover.clear_slots(tier)
+    assert os.listdir(tier) == ["rank-00001-0.slot"]
+
+
 def test_only_whole_slots_are_reported(tmp_path, engine):
     for name in ("rank-00000-0.slot", "rank-00000-1.slot", "other"):
         (tmp_path / name).write_text("")
@@ -118,7 +213,8 @@ def test_slots_of_another_run_are_ignored(tmp_path):
     assert recover.plan(run, [("n0", mine), ("n0", theirs)]).finish == [(40, A)]
 
 
-def test_complete_sets_are_committed_and_the_rest_cleared(tmp_path, engine):
+def test_complete_sets_are_committed_and_the_rest_cleared(tmp_path, engine, caplog):
+    caplog.set_level("INFO", "deepfreeze")
     run = Run.open(files.write_run(tmp_path))
     made = files.sample()
     for step in (40, 50, 60):
@@ -129,6 +225,34 @@ def test_complete_sets_are_committed_and_the_rest_cleared(tmp_path, engine):
     assert engine.calls[0] == ("commit", str(tmp_path), 40, bytes.fromhex(files.ATTEMPT))
     assert (done.committed, [step for step, _, _ in done.lost]) == ([(40, files.ATTEMPT)], [50])
     assert run.partials() == [(40, files.ATTEMPT)]  # this engine renames nothing; what it failed at is cleared
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "step 40 of a dead attempt was complete: committed"),
+        ("WARNING", "step 50 of a dead attempt could not be finished: the engine's message"),
+    ]
+
+
+@pytest.mark.parametrize(("code", "lost"), [(5, True), (6, True), (8, True), (3, False), (7, False), (9, False)])
+def test_only_a_set_that_can_never_be_committed_is_lost_and_cleared(tmp_path, engine, code, lost):
+    """Damaged, incomplete, or of ranks that differ; whatever else the engine says may pass."""
+    run = Run.open(files.write_run(tmp_path))
+    files.write_partial(tmp_path, 50, files.sample())
+    engine.answers[50] = code
+    decided = Recovery(finish=[(50, files.ATTEMPT)])
+    if lost:
+        assert recover.finish(decided, run) == recover.Finished(
+            [], [(50, files.ATTEMPT)], [(50, files.ATTEMPT, "the engine's message")]
+        )
+    else:
+        with pytest.raises(EngineError):
+            recover.finish(decided, run)
+    assert run.partials() == ([] if lost else [(50, files.ATTEMPT)])
+
+
+def test_a_set_that_is_gone_when_its_commit_fails_is_lost_and_not_cleared(tmp_path, engine):
+    run = Run.open(files.write_run(tmp_path))
+    engine.answers[50] = 6
+    done = recover.finish(Recovery(finish=[(50, files.ATTEMPT)]), run)
+    assert (done.committed, done.cleared, [step for step, _, _ in done.lost]) == ([], [], [50])
 
 
 def test_nothing_is_cleared_while_the_store_fails(tmp_path, engine):
