@@ -1,0 +1,198 @@
+"""Breaks the modules that write, one small change at a time, and sees that a test fails of each.
+
+No library does this: neither mutmut nor cosmic-ray removes a statement, and a removed fsync is the mutant that counts most here.
+Survivors are listed in tests/mutants.txt, each with the reason; a survivor that is not in there fails, and so does a line too many.
+"""
+
+import argparse
+import contextlib
+import importlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from mutations import mutations
+from project import ROOT, VENV, Failure, environment, main, say
+
+LISTED = ROOT / "tests" / "mutants.txt"
+_POWER = ["crash/test_power_loss.py::test_what_python_has_made_is_there_after_a_loss_of_power_right_after_it"]
+# For each module the tests that may kill its mutants, the fastest first; none of them imports TensorFlow.
+MODULES = {
+    "core/durable.py": ["core/test_durable.py", *_POWER],
+    "thaw/recover.py": ["thaw/test_recover.py", "thaw/test_newer_versions.py", "thaw/test_recovery_plan.py"],
+    "core/run.py": ["core/test_run.py", *_POWER],
+}
+# Jobs of their own, which cost every mutant seconds, and are about run.json alone.
+LEFT_OUT = "core/test_run.py::test_jobs_that_make_one_run_at_once_agree_on_its_id"
+AT_ONCE = 2
+
+
+def plain(module):
+    """Its source as it is."""
+    return (ROOT / "deepfreeze" / module).read_text()
+
+
+class Place:
+    """A copy of the working tree in which one module is changed, and a child of this process that runs the tests there."""
+
+    def __init__(self, folder):
+        self.folder, self._child, self._ends = folder, 0, 0.0
+        self._changed, self._stamp = "", time.time() // 1
+        folder.mkdir()
+        for path in ROOT.iterdir():
+            if path.name in ("deepfreeze", "tests"):
+                shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+            elif path.name != ".git":
+                (folder / path.name).symlink_to(path)
+
+    def start(self, module, source, bound):
+        """Runs the module's tests with this source of it, until the first one fails."""
+        if self._changed and self._changed != module:
+            self._put(self._changed, plain(self._changed))
+        self._put(module, source)
+        self._changed, self._ends = module, time.monotonic() + bound
+        self._child = os.fork()
+        if self._child == 0:
+            code = 1
+            with contextlib.suppress(BaseException):
+                code = self._tests(module)
+            os._exit(code)
+
+    def _put(self, module, source):
+        path = self.folder / "deepfreeze" / module
+        path.write_text(source)
+        # A compiled module is told by time and size alone, and mutants of one second may be of one size.
+        self._stamp += 1
+        os.utime(path, (self._stamp, self._stamp))
+
+    def _tests(self, module):
+        os.setsid()
+        os.chdir(self.folder)
+        said = os.open(self.folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        sys.path[0] = str(self.folder)
+        os.environ.update(TMPDIR=str(self.folder), DEEPFREEZE_TEST_SEED="13")
+        tests = [*(f"tests/{name}" for name in MODULES[module]), f"--deselect=tests/{LEFT_OUT}"]
+        return int(importlib.import_module("pytest").main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+
+    def poll(self):
+        """How the tests ended: "survived" or "killed", or None while they run."""
+        ended, status = os.waitpid(self._child, os.WNOHANG)
+        late = time.monotonic() > self._ends
+        if not ended and not late:
+            return None
+        self.stop(reap=not ended)
+        return "survived" if ended and status == 0 else "killed"
+
+    def stop(self, reap=True):
+        """Ends the tests and all that they have started."""
+        child, self._child = self._child, 0
+        if child:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+            if reap:
+                os.waitpid(child, 0)
+
+
+def survivors(places, wanted, bounds):
+    """The names of those mutants (name, module, source) whose tests pass within the module's bound."""
+    found, busy, waiting, begun = [], {}, list(wanted), time.monotonic()
+    while waiting or busy:
+        for place in places:
+            if place in busy and (verdict := place.poll()) is not None:
+                name = busy.pop(place)
+                found += [name] if verdict == "survived" else []
+            if place not in busy and waiting:
+                busy[place], module, source = waiting.pop(0)
+                place.start(module, source, bounds[module])
+                if len(waiting) % 50 == 0:
+                    say(f"      {len(waiting)} mutants left, {len(found)} survived, {time.monotonic() - begun:.0f} s")
+        time.sleep(0.01)
+    return found
+
+
+def bounds(place, modules):
+    """By module, the seconds that its mutants have: many times those that the tests take of the module as it is."""
+    found = {}
+    for module in modules:
+        begun, source = time.monotonic(), plain(module)
+        place.start(module, source, 600)
+        while (verdict := place.poll()) is None:
+            time.sleep(0.01)
+        if verdict != "survived":
+            raise Failure(f"the tests of {module} fail as it is:\n{(place.folder / 'output').read_text()}")
+        found[module] = 30 + 10 * (time.monotonic() - begun)
+    return found
+
+
+def listed():
+    """The names in the list; each is followed by its reason, an indented line."""
+    lines = [one for one in LISTED.read_text().splitlines() if one and not one.startswith("#")]
+    for name, reason in zip(lines[::2], [*lines, ""][1::2], strict=True):
+        if name.startswith(" ") or not reason.strip() or not reason.startswith(" "):
+            raise Failure(
+                f"{LISTED.relative_to(ROOT)}: a name and an indented reason are wanted, not\n{name}\n{reason}"
+            )
+    return lines[::2]
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "modules", nargs="*", metavar="MODULE", help=f"any of {', '.join(MODULES)}; all of them if none"
+    )
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="every Nth mutant, from the Kth on (default: all)")
+    parser.add_argument("--list", action="store_true", help="name the mutants, and run nothing")
+    given = parser.parse_args()
+    for module in given.modules:
+        if module not in MODULES:
+            parser.error(f"no module {module!r}: {', '.join(MODULES)}")
+    return given
+
+
+def mutate():
+    given = arguments()
+    if Path(sys.prefix) != VENV:  # pytest runs in children of this process
+        os.execv(VENV / "bin" / "python", [VENV / "bin" / "python", *sys.argv])
+    part, parts = map(int, given.part.split("/"))
+    made = [
+        (name, module, text)
+        for module in given.modules or MODULES
+        for name, text in mutations(module, plain(module)).items()
+    ]
+    wanted, known = made[part - 1 :: parts], listed()
+    if given.list:
+        return say("\n".join(name for name, _, _ in wanted))
+    os.environ.update(environment())
+    for package in ("pytest", "numpy", "google_crc32c"):  # once, and not in each child
+        importlib.import_module(package)
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="deepfreeze-mutants-", dir="/dev/shm") as folder:
+        places = [Place(Path(folder) / str(number)) for number in range(AT_ONCE)]
+        try:
+            modules = dict.fromkeys(module for _, module, _ in wanted)
+            alive = survivors(places, wanted, bounds(places[0], modules))
+        finally:
+            for place in places:
+                place.stop()
+    ran = {name for name, _, _ in wanted}
+    gone = [name for name in known if name.partition(":")[0] in (given.modules or MODULES)]
+    gone = [name for name in gone if name not in {name for name, _, _ in made}]
+    problems = [
+        f"a test is missing, or a reason in {LISTED.relative_to(ROOT)}: {name}" for name in alive if name not in known
+    ]
+    problems += [f"killed now, take the line out: {name}" for name in known if name in ran and name not in alive]
+    problems += [f"there is no such mutant any more, take the line out: {name}" for name in gone]
+    say(f"mutants: {len(ran)}, {len(alive)} survived ({len(known)} are listed), {time.monotonic() - begun:.0f} s")
+    if problems:
+        raise Failure("\n".join(problems))
+
+
+if __name__ == "__main__":
+    main(mutate)
