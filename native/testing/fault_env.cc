@@ -89,8 +89,8 @@ bool ParseAction(const std::string& text, Fault* fault) {
     }
     return fault->argument != 0;
   }
-  if (word == "delay") {
-    fault->action = Action::kDelay;
+  if (word == "delay" || word == "late") {
+    fault->action = word == "delay" ? Action::kDelay : Action::kLate;
     fault->argument = std::strtoull(argument.c_str(), nullptr, 10);
     return !argument.empty();
   }
@@ -169,6 +169,9 @@ FaultEnv::Verdict FaultEnv::Before(const char* op, const std::string& path) {
         break;
       case Action::kDelay:
         base_->SleepMillis(fault.argument);
+        break;
+      case Action::kLate:
+        late_us_ += fault.argument * 1000000;
         break;
       case Action::kJump:
         verdict.jump = static_cast<int64_t>(fault.argument);

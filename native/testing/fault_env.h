@@ -2,12 +2,13 @@
 //
 // A plan is a list of ACTION:OP:SUBSTRING:NTH separated by commas.
 //   ACTION     kill-before | kill-after | kill-half | fail=ERRNO | after=ERRNO | lose=ERRNO | short | delay=MS |
-//              jump=SECONDS | sigstop | no-memory (throws std::bad_alloc)
+//              jump=SECONDS | late=SECONDS | sigstop | no-memory (throws std::bad_alloc)
 //              after does what was asked and answers with the error all the same, as a network file system does whose
 //              first reply was lost.
 //              kill-half does half of a pwrite first, elsewhere it is kill-before; short does half of a pread or
 //              pwrite. lose is what Linux does when a sync fails: what was written last to that file is gone, and the
-//              next sync knows nothing of it. jump sets the clock of the op `clock` forth or back.
+//              next sync knows nothing of it. jump sets the clock of the op `clock` forth or back; late lets time pass
+//              for all that measures it: bounds end there and then, and no test has to wait for them.
 //   OP         * (any), or one of
 //              open pread pwrite fdatasync fsync ftruncate fallocate mmap close rename mkdir unlink rmdir list stat
 //              fsync_dir refresh clock
@@ -18,6 +19,7 @@
 #ifndef DEEPFREEZE_TESTING_FAULT_ENV_H_
 #define DEEPFREEZE_TESTING_FAULT_ENV_H_
 
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <string>
@@ -28,7 +30,7 @@
 namespace deepfreeze {
 
 struct Fault {
-  enum class Action { kKillBefore, kKillAfter, kKillHalf, kFail, kAfter, kLose, kShort, kDelay, kJump, kStop, kThrow };
+  enum class Action { kKillBefore, kKillAfter, kKillHalf, kFail, kAfter, kLose, kShort, kDelay, kJump, kLate, kStop, kThrow };
   Action action = Action::kFail;
   std::string text;       // the action as it was written
   uint64_t argument = 0;  // errno or milliseconds
@@ -59,7 +61,7 @@ class FaultEnv final : public Env {
   bool InMemory(const std::string& path) override { return base_->InMemory(path); }
   char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
-  uint64_t NowMicros() override { return base_->NowMicros(); }
+  uint64_t NowMicros() override { return base_->NowMicros() + late_us_; }
   int64_t WallSeconds() override { return base_->WallSeconds() + Before("clock", "").jump; }
   void SleepMillis(uint64_t ms) override { base_->SleepMillis(ms); }
   uint32_t UserId() override { return base_->UserId(); }
@@ -92,6 +94,7 @@ class FaultEnv final : public Env {
 
   Env* const base_;
   const std::string log_;
+  std::atomic<uint64_t> late_us_{0};
   std::mutex mutex_;
   std::vector<Fault> faults_;
   struct Write {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
 import tempfile
@@ -19,7 +20,7 @@ from deepfreeze.core.run import Run
 from deepfreeze.core.structure import Structure
 from deepfreeze.thaw import recover
 from tests.support import content, files, jobs, restart
-from tests.support.ranks import committed, options, ranks, slots
+from tests.support.ranks import Rank, committed, options, ranks, slots, until
 
 MEMORY = "/dev/shm"
 NOBODY = 65534
@@ -69,25 +70,41 @@ def check_local(base: Path) -> int:
     return sum(path.suffix == ".slot" for path in found)
 
 
-@pytest.mark.parametrize("mask", UMASKS, ids="umask {:03o}".format)
+@contextmanager
+def at_rest(group: list[Rank]):
+    """Stops the ranks meanwhile, so that no name is there when a directory is listed and gone when the file is looked at."""
+    for rank in group:
+        os.kill(rank.process.pid, signal.SIGSTOP)
+    for rank in group:
+        os.waitid(os.P_PID, rank.process.pid, os.WSTOPPED | os.WNOWAIT)
+    yield
+    for rank in group:
+        os.kill(rank.process.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("mask", UMASKS, ids="umask-{:03o}".format)
 def test_the_engine_s_files_honour_the_umask_and_are_never_world_writable(node, library, mask):
-    with umask(mask), ranks(library, "", "delay=400:rename:step-0000000020.partial:1") as group:
+    stopped, step = node / "stopped", "step-0000000020.partial"
+    with umask(mask), ranks(library, "", f"sigstop:rename:{step}:1", log=str(stopped)) as group:
         for number, rank in enumerate(group):
             rank.ask("open", **options(node, number, 2, captured=True))
             rank.ask("submit", step=10)
         for rank in group:
             rank.ask("drain")
         os.chmod(node / "run", 0o775 & ~mask)  # made by the tests' own options()
-        assert {"manifest.json", "model.weights.h5", "rank-00001.record"} <= check_run(node / "run", mask)
-        for rank in group:  # and as it is before the commit: partial directory, records
-            rank.ask("submit", step=20)
-        group[0].ask("wait", step=20, level=vb.LOCAL)
-        group[1].ask("wait", step=20, level=vb.LOCAL)
-        check_run(node / "run", mask)
-        assert sum(check_local(node / f"local-{rank}") for rank in range(2)) >= 2
+        with at_rest(group):
+            assert {"manifest.json", "model.weights.h5", "rank-00001.record"} <= check_run(node / "run", mask)
+        # And as it is before the commit: rank 1 stops before it gives its record its name.
+        for rank in group:
+            rank.send("submit", step=20)
+        until(stopped.exists)
+        until(lambda: list((node / "run").glob(f"{step}*/rank-00000.record")))
+        with at_rest(group):
+            assert {"rank-00000.record", "rank-00001.record.tmp"} <= check_run(node / "run", mask)
+            assert sum(check_local(node / f"local-{rank}") for rank in range(2)) >= 2
 
 
-@pytest.mark.parametrize("mask", UMASKS, ids="umask {:03o}".format)
+@pytest.mark.parametrize("mask", UMASKS, ids="umask-{:03o}".format)
 def test_python_s_files_honour_the_umask_and_are_never_world_writable(tmp_path, library, mask):
     path = tmp_path / "run"
     with umask(mask):
@@ -103,6 +120,8 @@ def test_python_s_files_honour_the_umask_and_are_never_world_writable(tmp_path, 
     assert {"run.json", "lock", "structures", "abandoned", "manifest.json"} <= check_run(path, mask)
 
 
+@pytest.mark.tensorflow
+@pytest.mark.slow
 def test_a_training_s_files_are_never_world_writable_even_with_umask_000(tmp_path):
     node = tmp_path / "node"
     node.mkdir()
@@ -118,16 +137,16 @@ def hijack(own: Path, kind: str, elsewhere: Path) -> str:
         own.symlink_to(elsewhere)
         return "something else"
     own.mkdir(mode=0o700)
-    if kind == "other user":
+    if kind == "other-user":
         os.chown(own, NOBODY, NOBODY)
         return f"one of user {NOBODY}"
     own.chmod({"group": 0o770, "world": 0o777}[kind])
     return "one that others may write to"
 
 
-@pytest.mark.parametrize("kind", ["link", pytest.param("other user", marks=root), "group", "world"])
-@pytest.mark.parametrize("inside", ["", content.RUN_ID.hex()], ids=["user's", "run's"])
-@pytest.mark.parametrize("captured", [False, True], ids=["handed over", "captured"])
+@pytest.mark.parametrize("kind", ["link", pytest.param("other-user", marks=root), "group", "world"])
+@pytest.mark.parametrize("inside", ["", content.RUN_ID.hex()], ids=["user", "run"])
+@pytest.mark.parametrize("captured", [False, True], ids=["handed-over", "captured"])
 def test_a_local_directory_that_others_control_is_refused_and_the_store_used(node, library, kind, inside, captured):
     elsewhere = node / "elsewhere"
     elsewhere.mkdir()
@@ -144,8 +163,8 @@ def test_a_local_directory_that_others_control_is_refused_and_the_store_used(nod
     assert not list(elsewhere.iterdir()) and not slots(node)
 
 
-@pytest.mark.parametrize("kind", ["symbolic link", "hard link", pytest.param("other user", marks=root), "fifo"])
-@pytest.mark.parametrize("captured", [False, True], ids=["handed over", "captured"])
+@pytest.mark.parametrize("kind", ["symbolic-link", "hard-link", pytest.param("other-user", marks=root), "fifo"])
+@pytest.mark.parametrize("captured", [False, True], ids=["handed-over", "captured"])
 def test_a_slot_that_leads_to_another_file_is_not_written_through(node, library, kind, captured):
     precious = node / "precious"
     precious.write_bytes(b"precious" * 1000)
@@ -156,9 +175,9 @@ def test_a_slot_that_leads_to_another_file_is_not_written_through(node, library,
     place.parent.chmod(0o700)
     for index in range(2):
         slot = place / names.slot_file(0, content.attempt_id(own["attempt"]).hex(), index)
-        if kind == "symbolic link":
+        if kind == "symbolic-link":
             slot.symlink_to(precious)
-        elif kind == "hard link":
+        elif kind == "hard-link":
             slot.hardlink_to(precious)
         elif kind == "fifo":
             os.mkfifo(slot)
@@ -179,8 +198,8 @@ def test_a_slot_that_leads_to_another_file_is_not_written_through(node, library,
     assert precious.read_bytes() == b"precious" * 1000 and mode(precious) == before
 
 
-@pytest.mark.parametrize("kind", ["link", pytest.param("other user", marks=root), "group", "world"])
-@pytest.mark.parametrize("inside", ["", content.RUN_ID.hex()], ids=["user's", "run's"])
+@pytest.mark.parametrize("kind", ["link", pytest.param("other-user", marks=root), "group", "world"])
+@pytest.mark.parametrize("inside", ["", content.RUN_ID.hex()], ids=["user", "run"])
 def test_a_start_neither_reads_nor_deletes_in_a_directory_that_others_control(tmp_path, library, kind, inside):
     restart.make_run(tmp_path / "run")
     (place,) = restart.local_tiers(tmp_path, 1)
@@ -192,7 +211,7 @@ def test_a_start_neither_reads_nor_deletes_in_a_directory_that_others_control(tm
     if kind == "link":  # to what would be taken for a whole slot, and deleted
         own.rename(tmp_path / "elsewhere")
         own.symlink_to(tmp_path / "elsewhere")
-    elif kind == "other user":
+    elif kind == "other-user":
         os.chown(own, NOBODY, NOBODY)
     else:
         own.chmod({"group": 0o770, "world": 0o777}[kind])
