@@ -24,7 +24,7 @@ _POWER = ["crash/test_power_loss.py::test_what_python_has_made_is_there_after_a_
 MODULES = {
     "core/durable.py": ["core/test_durable.py", *_POWER],
     "thaw/recover.py": ["thaw/test_recover.py", "thaw/test_newer_versions.py", "thaw/test_recovery_plan.py"],
-    "core/run.py": ["core/test_run.py", *_POWER],
+    "core/run.py": ["core/test_run_changes.py", "core/test_run.py", *_POWER],
 }
 # Jobs of their own, which cost every mutant seconds, and are about run.json alone.
 LEFT_OUT = "core/test_run.py::test_jobs_that_make_one_run_at_once_agree_on_its_id"

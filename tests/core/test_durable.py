@@ -8,33 +8,13 @@ import pytest
 
 from deepfreeze.core import durable
 from deepfreeze.core.errors import CorruptError, RunError
+from tests.support.calls import Calls
 from tests.support.refusals import assert_four_parts
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The calls that change something, in order; those whose names are put into ``failing`` fail, with that error."""
-
-    class Calls(list):
-        def __init__(self):
-            super().__init__()
-            self.failing: dict[str, OSError] = {}
-
-    made = Calls()
-
-    def watched(name, call):
-        def watch(*arguments, **options):
-            path = os.readlink(f"/proc/self/fd/{arguments[0]}") if name == "fsync" else arguments[0]
-            made.append((name, os.path.basename(path)))
-            if name in made.failing:
-                raise made.failing[name]
-            return call(*arguments, **options)
-
-        return watch
-
-    for name in ("fsync", "rename", "replace"):
-        monkeypatch.setattr(os, name, watched(name, getattr(os, name)))
-    return made
+    return Calls(monkeypatch)
 
 
 def opened() -> int:
