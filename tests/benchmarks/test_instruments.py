@@ -15,6 +15,8 @@ from benchmarks.paper_largest import Largest
 from deepfreeze.core.world import current
 from deepfreeze.freeze.control_word import ControlWord
 
+pytestmark = pytest.mark.tensorflow
+
 X, Y = np.ones((6, 4), np.float32), np.ones((6, 1), np.float32)
 LEVELS = {2: "local", 4: "captured"}
 

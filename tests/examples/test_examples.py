@@ -55,6 +55,7 @@ def train(example, launcher, run, *options):
 
 
 @pytest.mark.slow
+@pytest.mark.tensorflow
 @pytest.mark.ranks
 @pytest.mark.parametrize(
     ("example", "launcher"),
@@ -144,6 +145,7 @@ def run(script, *options, cwd):
 
 
 @pytest.mark.slow
+@pytest.mark.tensorflow
 def test_a_base_goes_under_a_new_classifier_and_the_figure_comes_from_the_json(tmp_path):
     small = ["--base-steps", 3, "--steps", 4, "--every", 2, "--images", 4, "--batch", 8, "--seeds", 1]
     output = run("examples/resnet50/transfer.py", "--out", tmp_path / "out", *small, cwd=tmp_path).stdout
@@ -166,6 +168,7 @@ def test_a_base_goes_under_a_new_classifier_and_the_figure_comes_from_the_json(t
 
 
 @pytest.mark.slow
+@pytest.mark.tensorflow
 def test_a_search_seeds_its_trials_from_one_ancestor(tmp_path):
     small = ["--trials", 4, "--jobs", 2, "--ancestor-steps", 1, "--steps", 1, "--batch", 1]
     arguments = ["examples/candle_nt3/search.py", "--out", "out", "--json", "table.json", *small]

@@ -8,6 +8,8 @@ from deepfreeze.thaw.read import read_private
 from tests.jobs.models import KINDS
 from tests.support import h5, jobs, kerases
 
+pytestmark = pytest.mark.tensorflow
+
 # steps per execution -> (steps, every, capture): no multiple of each other, so captures fall inside an execution.
 PLANS = {1: (7, 3, "auto"), 4: (12, 5, "graph")}
 CAPTURED = {1: [3, 6, 7], 4: [5, 10, 12]}

@@ -8,6 +8,8 @@ from deepfreeze.freeze import engine_buffers
 from tests.support import trainings
 from veloc_bindings import EngineFault
 
+pytestmark = pytest.mark.tensorflow
+
 REASON = "this TensorFlow has no TF_NewOpDefinitionBuilder"
 
 

@@ -13,6 +13,8 @@ from deepfreeze.freeze.capture import Capture
 from deepfreeze.freeze.graph_buffers import GraphBuffers
 from deepfreeze.freeze.handoff import Regions, whole_pages
 
+pytestmark = pytest.mark.tensorflow
+
 PAGE = 4096
 
 

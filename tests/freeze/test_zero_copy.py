@@ -7,6 +7,8 @@ import deepfreeze
 import veloc_bindings
 from tests.support import h5
 
+pytestmark = pytest.mark.tensorflow
+
 
 @pytest.fixture
 def keras():

@@ -31,7 +31,11 @@ def cases(values: Iterable[Any], both: Collection[Any] = (), name: str = "name")
     return pytest.mark.parametrize(("keras", name), sets, indirect=["keras"])
 
 
+def _first(fixture: str) -> Any:
+    names = [NAMES[0], *(pytest.param(name, marks=pytest.mark.full) for name in NAMES[1:])]
+    return pytest.mark.parametrize(fixture, names, indirect=True)
+
+
 # For tests of code that does not know which Keras it is: on the second one in `make test-all`.
-one_will_do = pytest.mark.parametrize(
-    "keras", [NAMES[0], *(pytest.param(keras, marks=pytest.mark.full) for keras in NAMES[1:])], indirect=True
-)
+one_will_do = _first("keras")
+one_api_will_do = _first("api")

@@ -4,8 +4,8 @@ import dataclasses
 import gc
 import json
 import os
+import shutil
 
-import keras
 import numpy as np
 import pytest
 import tf_keras
@@ -16,15 +16,12 @@ from deepfreeze.core import lineage
 from deepfreeze.core.lineage import MAX_PATH, Parent
 from deepfreeze.core.run import Run
 from tests.hostile import cases
-from tests.support import files
+from tests.support import files, kerases
+
+pytestmark = pytest.mark.tensorflow
 
 PARENT = Parent("/runs/old", "a" * 32, 40, "b" * 32)
 X, Y = np.zeros((4, 4), np.float32), np.zeros((4, 2), np.float32)
-
-
-@pytest.fixture(params=[keras, tf_keras], ids=["keras", "tf_keras"])
-def api(request):
-    return request.param
 
 
 def network(api, head="head"):
@@ -43,12 +40,19 @@ def parent(run):
     return deepfreeze.latest(run).parent
 
 
+@pytest.fixture(scope="module")
+def once(api, tmp_path_factory):
+    """What ``old`` is a copy of."""
+    run = tmp_path_factory.mktemp("once") / "old"
+    trained(api, network(api), run)
+    return run
+
+
 @pytest.fixture
-def old(api, tmp_path):
+def old(once, tmp_path):
     """A run with a checkpoint, which came from nowhere."""
-    trained(api, network(api), tmp_path / "old")
-    assert parent(tmp_path / "old") is None
-    return tmp_path / "old"
+    assert parent(once) is None
+    return shutil.copytree(once, tmp_path / "old")
 
 
 def expected(old):
@@ -70,6 +74,7 @@ def test_a_run_that_transfer_or_restore_seeded_names_its_parent(api, old, tmp_pa
     assert Run.open(old).run_id == parent(tmp_path / "restored").run_id != Run.open(tmp_path / "restored").run_id
 
 
+@kerases.one_api_will_do
 def test_a_path_given_by_its_relative_name_is_recorded_whole(api, old, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = network(api, head="fresh")
@@ -98,6 +103,7 @@ def test_of_several_the_last_counts(api, old, tmp_path):
     assert parent(tmp_path / "new") == expected(old)
 
 
+@kerases.one_api_will_do
 def test_what_changes_no_model_makes_no_parent(api, old, tmp_path):
     model = network(api, head="fresh")
     deepfreeze.transfer(model, old, dry_run=True)
@@ -125,6 +131,7 @@ def test_a_run_that_goes_on_keeps_its_parent(api, old, tmp_path):
     assert parent(old) is None and deepfreeze.latest(old).step == 2
 
 
+@kerases.one_api_will_do
 def test_a_run_that_begins_again_has_the_parent_of_its_new_beginning(api, old, tmp_path):
     run = tmp_path / "new"
 
@@ -149,6 +156,7 @@ def test_a_run_that_begins_again_has_the_parent_of_its_new_beginning(api, old, t
     assert parent(run) == expected(old) and os.listdir(run / "abandoned")
 
 
+@kerases.one_api_will_do
 def test_a_run_is_not_its_own_parent(api, old):
     model = network(api)
     deepfreeze.transfer(model, old)

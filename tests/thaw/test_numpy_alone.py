@@ -12,6 +12,8 @@ import pytest
 import deepfreeze
 from tests.support import files, jobs
 
+pytestmark = pytest.mark.tensorflow
+
 # Ahead of every other import: nothing else is to be found. Not even the engine's bindings, which are of this project.
 ALONE = """
 import json, sys

@@ -26,6 +26,8 @@ from deepfreeze.thaw.verify import verify
 from tests.support import files, h5, jobs, restart, threads
 from tests.support.seed import SEED
 
+pytestmark = pytest.mark.tensorflow
+
 RECORD, MANIFEST, MODEL = "rank-00000.record", "manifest.json", files.MODEL_FILE
 OF_A_STEP = (RECORD, MANIFEST, MODEL)
 
@@ -445,6 +447,8 @@ def test_with_resume_required_every_rank_hears_that_nothing_is_left(run):
 
 
 @pytest.mark.ranks
+@pytest.mark.ranks
+@pytest.mark.slow
 def test_two_horovod_ranks_fall_back_together_when_one_ranks_record_is_damaged(tmp_path):
     jobs.run("ranks.py", "keras", tmp_path, 4, 2, "kind=dense", ranks=2)
     damage(tmp_path / "run", 4, "rank-00001.record")

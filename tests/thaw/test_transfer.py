@@ -15,14 +15,9 @@ from safetensors.numpy import load_file
 
 import deepfreeze
 from deepfreeze.core.keras_model import tf_variable, variable_name
-from tests.support import files
+from tests.support import files, kerases
 
 pytestmark = pytest.mark.tensorflow
-
-
-@pytest.fixture(params=[keras, tf_keras], ids=["keras", "tf_keras"], scope="module")
-def api(request):
-    return request.param
 
 
 def network(api, classes=3, head="head", width=8, dtype=None, seed=1):
@@ -113,6 +108,7 @@ def test_a_base_goes_below_a_new_classifier_with_its_statistics(api, saved):
     assert report.info.step == 2 and not report.dry_run
 
 
+@kerases.one_api_will_do
 def test_optimizer_metrics_and_seeds_stay_the_models_own(api, saved, tmp_path):
     _, run = saved
     model = trained(api, network(api, seed=2), tmp_path / "other", steps=3)
@@ -128,6 +124,7 @@ def test_optimizer_metrics_and_seeds_stay_the_models_own(api, saved, tmp_path):
     assert len(names) == 10 and not any("adam" in name or "seed" in name for name in names)
 
 
+@kerases.one_api_will_do
 def test_patterns_choose_layers_and_weights(api, saved):
     old, run = saved
     cases = [
@@ -152,6 +149,7 @@ def test_patterns_choose_layers_and_weights(api, saved):
         assert set(report.untouched) == before.keys() - wanted and report.missing == ()
 
 
+@kerases.one_api_will_do
 def test_a_pattern_or_a_name_that_fits_nothing_is_refused_with_those_like_it(api, saved):
     _, run = saved
     model = network(api, seed=2)
@@ -194,6 +192,7 @@ def test_arguments_without_a_meaning_are_refused(arguments, tmp_path):
     assert caught.value.todo and same(model, before)
 
 
+@kerases.one_api_will_do
 def test_a_weight_of_another_shape_is_an_error_or_skipped_and_never_half_done(api, saved):
     _, run = saved
     model = network(api, classes=5, seed=2)
@@ -215,6 +214,7 @@ def test_the_first_ten_of_many_mismatches_are_named(tmp_path):
     assert caught.value.found.count(" in the checkpoint and ") == 10 and caught.value.found.endswith("and 14 more")
 
 
+@kerases.one_api_will_do
 def test_renaming_takes_whole_components_by_the_longest_entry(api, saved):
     old, run = saved
     model = network(api, head="digits", seed=2)
@@ -335,6 +335,7 @@ def test_another_kind_of_number_does_not_fit(tmp_path):
         deepfreeze.transfer(model("int64"), tmp_path / "run")
 
 
+@kerases.one_api_will_do
 def test_a_dry_run_reads_no_values_and_changes_nothing(api, saved, counted):
     _, run = saved
     model = network(api, classes=5, seed=2)
@@ -352,6 +353,7 @@ def test_a_dry_run_reads_no_values_and_changes_nothing(api, saved, counted):
     assert sum(counted) >= real.nbytes
 
 
+@kerases.one_api_will_do
 def test_a_dry_run_ends_as_the_call_would_behind_its_report(api, saved, counted, capsys):
     _, run = saved
     cases = [
@@ -389,6 +391,7 @@ def test_one_layer_of_a_large_checkpoint_reads_little_more_than_that_layer(tmp_p
     assert np.array_equal(model.layers[2].kernel.numpy(), old.layers[2].kernel.numpy())
 
 
+@kerases.one_api_will_do
 def test_damage_to_any_chosen_weight_changes_nothing(api, saved):
     _, run = saved
     info = deepfreeze.latest(run)
@@ -405,6 +408,7 @@ def test_damage_to_any_chosen_weight_changes_nothing(api, saved):
     assert len(deepfreeze.transfer(model, run).loaded) == 10
 
 
+@kerases.one_api_will_do
 def test_what_is_not_there_is_an_error(api, saved, tmp_path):
     _, run = saved
     model = network(api)
@@ -420,6 +424,7 @@ def test_what_is_not_there_is_an_error(api, saved, tmp_path):
         deepfreeze.transfer(api.Sequential([api.layers.Dense(3)]), run)
 
 
+@kerases.one_api_will_do
 def test_a_model_that_was_not_compiled_and_a_part_of_one_take_weights_too(api, saved):
     old, run = saved
     part = network(api, seed=2)
@@ -555,6 +560,7 @@ def test_a_module_that_is_no_keras_model_takes_its_variables_by_name(tmp_path):
     assert np.array_equal(new.inner.numpy(), old.inner.numpy()) and np.array_equal(new.outer.numpy(), before)
 
 
+@kerases.one_api_will_do
 def test_several_ranks_share_the_page_cache_and_one_reads_past_it(saved, api, monkeypatch):
     _, run = saved
     asked = []
@@ -566,6 +572,7 @@ def test_several_ranks_share_the_page_cache_and_one_reads_past_it(saved, api, mo
     assert asked == [True]
 
 
+@kerases.one_api_will_do
 def test_shapes_tell_which_numbers_are_meant(api, tmp_path):
     api.backend.clear_session()
     old = trained(api, stack(api, 7, 6, 5), tmp_path / "run")
@@ -577,6 +584,7 @@ def test_shapes_tell_which_numbers_are_meant(api, tmp_path):
         assert np.array_equal(tf_variable(mine).numpy(), tf_variable(theirs).numpy())
 
 
+@kerases.one_api_will_do
 def test_layers_cut_off_the_end_go_by_their_names(api, tmp_path):
     api.backend.clear_session()
     old = trained(api, stack(api, 4, 4, 4), tmp_path / "run")
@@ -587,6 +595,7 @@ def test_layers_cut_off_the_end_go_by_their_names(api, tmp_path):
     assert np.array_equal(layers_of(model)["dense_1/kernel"], layers_of(old)["dense_1/kernel"])
 
 
+@kerases.one_api_will_do
 def test_the_report_is_a_table_for_people_and_json_for_programs(saved, api, capsys):
     _, run = saved
     model = network(api, classes=5, seed=2)
@@ -641,6 +650,7 @@ def test_a_second_optimizer_s_variables_are_no_weights_either(api, make, tmp_pat
     assert same(bare, values(model))
 
 
+@kerases.one_api_will_do
 def test_rank_0_writes_the_report_to_standard_error_unless_told_not_to(saved, api, capsys, monkeypatch):
     _, run = saved
     report = deepfreeze.transfer(network(api), run)

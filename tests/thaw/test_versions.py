@@ -12,6 +12,8 @@ import pytest
 import deepfreeze
 from tests.support import jobs
 
+pytestmark = pytest.mark.tensorflow
+
 # Environment and package: tf_keras on the TensorFlow of today, Keras 2.15 on TensorFlow 2.15, Keras 3.
 TF_KERAS, KERAS_2_15, KERAS_3 = (".venv", "tf_keras"), (".venv-tf215", "keras"), (".venv", "keras")
 
