@@ -80,11 +80,13 @@ def module_markers(path: Path) -> set[str]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A file of which nothing would be run is not imported: to import TensorFlow takes longer than `make check` may."""
-    too_much = TOO_MUCH.get(config.getoption("--tier") or "", set())
-    if collection_path.suffix == ".py" and collection_path.name.startswith("test_"):
-        return True if too_much & module_markers(collection_path) else None
-    return None
+    """A file of which nothing would be run is not imported, nor the ``conftest.py`` of a folder of such files: to import
+    TensorFlow takes longer than `make check` may."""
+    too_much = TOO_MUCH.get(config.getoption("--tier") or "")
+    if not too_much:
+        return None
+    files = [collection_path] if collection_path.match("test_*.py") else list(collection_path.rglob("test_*.py"))
+    return True if files and all(too_much & module_markers(file) for file in files) else None
 
 
 def tier(item: pytest.Item) -> str:
