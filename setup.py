@@ -2,6 +2,7 @@
 DEEPFREEZE_ENGINE=none, nothing does: a package in Python alone, which reads checkpoints and restores models, and saves none."""
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -32,6 +33,7 @@ class BuildEngine(build_ext):
         if built is None:
             folder = (Path(self.build_temp) / "native").resolve()
             configure = ["cmake", "-S", str(ROOT / "native"), "-B", str(folder), "-DCMAKE_BUILD_TYPE=Release"]
+            configure += shlex.split(os.environ.get("CMAKE_ARGS", ""))  # as packagers know it
             if shutil.which("ninja"):
                 configure += ["-G", "Ninja"]
             subprocess.run(configure, check=True)

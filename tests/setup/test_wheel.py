@@ -1,0 +1,117 @@
+"""The package as it is built and installed: with an engine of its own, outside of the checkout, in an environment that has nothing
+else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import deepfreeze
+from tests.support import configs, files, jobs, readme
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCK = ROOT / "tools" / "requirements.lock"
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
+# Of README's commands those for a checkout, or for what pip does not install, are tried elsewhere: make's in CI, Horovod's in
+# tests/docs/test_readme.py, pip's in test_install.py and here.
+ELSEWHERE = {"make", "mpirun", "horovodrun", "pip", "DEEPFREEZE_ENGINE=none"}
+TRAIN = """
+import json, sys
+import keras, numpy as np
+import deepfreeze
+from veloc_bindings import _library
+
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+model.compile("adam", "mse", jit_compile=False)
+data = np.ones((3, 4), np.float32), np.ones((3, 1), np.float32)
+checkpoint = deepfreeze.Checkpoint("run", every=1, local=None)
+model.fit(*data, batch_size=1, verbose=0, callbacks=[checkpoint])
+print(json.dumps([deepfreeze.__file__, str(_library.find()), [info.step for info in deepfreeze.checkpoints("run")]]))
+"""
+
+
+def execute(*words, cwd: Path, **env) -> str:
+    """What a program says, in an environment that knows nothing of the checkout."""
+    own = {name: value for name, value in jobs.environment(**env).items() if name != "DEEPFREEZE_LIBRARY"}
+    own["PYTHONPATH"] = env.get("PYTHONPATH", "")
+    done = subprocess.run(
+        list(map(str, words)), cwd=cwd, env=own, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"{words}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    """A copy of what the package is built from, without anything that was built."""
+    folder = tmp_path_factory.mktemp("source")
+    for package in ("deepfreeze", "veloc_bindings", "native"):
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for name in ("setup.py", "pyproject.toml", "README.md", "MANIFEST.in"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+def test_a_wheel_s_own_engine_saves_where_no_checkout_is(source, tmp_path):
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
+    # The compiler takes half as long for code that is not optimised as far.
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", tmp_path / "wheels", source]
+    execute(*pip, *build, cwd=tmp_path, CMAKE_ARGS="-DCMAKE_CXX_FLAGS_RELEASE=-O0")
+    (wheel,) = (tmp_path / "wheels").iterdir()
+    site = tmp_path / "site"
+    execute(*pip, "install", "--no-deps", "--no-index", "--target", site, wheel, cwd=tmp_path)
+
+    there = json.loads(execute(sys.executable, "-c", TRAIN, cwd=tmp_path, PYTHONPATH=str(site)).splitlines()[-1])
+    assert there == [f"{site}/deepfreeze/__init__.py", f"{site}/veloc_bindings/libdeepfreeze.so", [2, 3]]
+    execute(site / "bin" / "deepfreeze", "verify", "run", cwd=tmp_path, PYTHONPATH=str(site))
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [2, 3]
+
+
+@pytest.fixture(scope="module")
+def bare(source, tmp_path_factory) -> Path:
+    """The programs of an environment into which the source distribution was installed, with all that it needs."""
+    folder = tmp_path_factory.mktemp("bare")
+    hook = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    execute(sys.executable, "-c", hook, folder / "dist", cwd=source)
+    (sdist,) = (folder / "dist").iterdir()
+    execute(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
+    # The versions that all else is tested with; what is needed, and builds it, pip finds by itself.
+    pins = {"PIP_CONSTRAINT": str(LOCK), "PIP_BUILD_CONSTRAINT": str(LOCK)}
+    execute(folder / "venv/bin/pip", "install", f"{sdist}[tensorflow]", cwd=folder, **pins)
+    return folder / "venv" / "bin"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+def test_readme_s_code_runs_in_a_bare_environment(bare, tmp_path):
+    for number, program in enumerate(readme.programs()):
+        here = tmp_path / str(number)
+        (here / "runs").mkdir(parents=True)
+        if number:
+            shutil.copytree(tmp_path / "0" / "runs", here / "runs", dirs_exist_ok=True)
+        (here / "train.py").write_text(program)
+        execute(bare / "python", "train.py", cwd=here)  # as README has a job started
+    ends = {name: deepfreeze.latest(tmp_path / name).step for name in ("0/runs/nt3", "1/runs/nt3", "2/runs/own")}
+    assert ends == {"0/runs/nt3": 40, "1/runs/nt3": 60, "2/runs/own": 60}
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+def test_readme_s_commands_run_in_a_bare_environment(bare, tmp_path):
+    (tmp_path / "runs").mkdir()
+    run = files.write_run(tmp_path / "runs" / "nt3")
+    for step, seed in ((20, 0), (30, 1), (40, 2), (50, 3)):
+        files.write_checkpoint(run, step, files.sample(seed=seed))
+    configs.write_config(run)
+    ours = readme.starting("deepfreeze")
+    for words in ours:
+        assert execute(bare / words[0], *words[1:], cwd=tmp_path), words
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "nt3.weights.h5", "nt3.safetensors", "nt3.keras"}
+    programs = {command.split()[0] for command in readme.COMMANDS if " " in command}
+    known = {name for name in programs if name in ELSEWHERE or shutil.which(name) or (bare / name).exists()}
+    assert {"deepfreeze", "python"} <= known and known - ELSEWHERE <= {"deepfreeze", "python"}, "one that nothing runs"
