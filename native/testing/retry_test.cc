@@ -84,9 +84,9 @@ void OtherErrorsFailAtOnce() {
 
 // What the next checkpoint takes while the store is away is read from the slot when it is back.
 void MemoryIsGivenUpMeanwhile() {
+  const std::string second(kSize, 'e');  // outlives the engine, which reads it until it has closed
   Job job("fail=EIO:pwrite:model:1+");
   CHECK_OK(job.Submit(1));
-  const std::string second(kSize, 'e');
   CHECK_OK(job.engine->Submit(2, {{second.data(), kSize, 0}}, "p", kLong));  // there is room for one
   bool released = false;
   while (!released) {
