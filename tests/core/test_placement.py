@@ -64,7 +64,7 @@ def test_pages_per_rank_are_balanced_to_one(place, specs, world):
 
 @both
 @holds(specs=anything, world=worlds)
-def test_rank_local_tensors_are_rank_0s_and_never_cut_and_seeds_are_not_placed(place, specs, world):
+def test_rank_local_tensors_are_whole_and_rank_0s_and_seeds_not_placed(place, specs, world):
     plan = place(specs, world)
     own = [(s.tensor, s.start, s.stop) for s in plan[0] if specs[s.tensor].role == RANK_LOCAL]
     assert own == [(i, 0, spec.nbytes) for i, spec in enumerate(specs) if spec.role == RANK_LOCAL and spec.nbytes]

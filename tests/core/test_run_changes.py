@@ -319,7 +319,7 @@ def test_a_checkpoint_is_renamed_durably_before_it_is_deleted(run, calls, place)
     assert run.discard(folder, 5), "there is none"
 
 
-def test_a_checkpoint_that_can_not_be_deleted_whole_is_left_for_the_next_start(run, calls):
+def test_what_can_not_be_deleted_whole_is_left_for_the_next_start(run, calls):
     folder, _ = files.write_checkpoint(run.path, 5)
     calls.failing["rmdir"] = OSError(errno.EBUSY, "Device or resource busy")
     assert not run.discard(folder, 5) and not folder.exists()

@@ -50,15 +50,18 @@ def kind(state: dict[str, bytes | None]) -> tuple:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["three ranks", "a second attempt at the same steps"])
-def test_a_start_that_is_killed_before_any_call_loses_nothing(folder, testing_library, engine, record_property, name):
+def test_a_start_that_is_killed_before_any_call_loses_nothing(
+    folder, testing_library, engine, record_property, points, name
+):
     world, attempts = SCENARIOS[name]
     disk, ops = record(folder, testing_library, world, attempts)
     states = {}  # the last one of each kind: it has the most behind it
     for op in ops:
         disk.apply(op)
         states[kind(disk.killed())] = disk.killed(), op
-    points, there = 0, folder / "there"
+    tried, there = 0, folder / "there"
     for what, (state, op) in states.items():
 
         def anew(state=state):
@@ -67,15 +70,15 @@ def test_a_start_that_is_killed_before_any_call_loses_nothing(folder, testing_li
         anew()
         restart.reopen(there, world)
         wanted = counted(there / "run")  # what a start finds that nobody kills
-        for call in killed.before_each_call(lambda: restart.reopen(there, world), anew, engine):
+        for call in killed.before_each_call(lambda: restart.reopen(there, world), anew, engine, points):
             where = f"{name}, {what}, after {op}; the start killed before {call}"
             restart.reopen(there, world)
             assert counted(there / "run") == wanted, where
             left = restart.leftovers(there / "run")
             assert not left and not slots(there), f"{where}: left behind {left}, {slots(there)}"
-            points += 1
-    record_property("points", f"crash sweep of a start, {name}: {points} of {points} kills, {len(states)} states")
-    assert len(states) >= 7 and points > 30 * len(states)
+            tried += 1
+    record_property("points", f"crash sweep of a start, {name}: {tried} kills, {points}, {len(states)} states")
+    assert len(states) >= 7 and tried * points.every > 30 * len(states)
 
 
 class Back(restart.Newest):
@@ -102,8 +105,9 @@ def found(run: Path) -> dict[int, dict[str, bytes]]:
     return steps
 
 
+@pytest.mark.slow
 def test_a_start_with_everything_to_do_that_is_killed_before_any_call_loses_nothing(
-    folder, testing_library, engine, record_property
+    folder, testing_library, engine, record_property, points
 ):
     """A dead job holds the lock, step 10 is damaged, steps 30 and 40 are newer than the values, 40 is whole and not committed, a
     part of step 50 is there, and trash."""
@@ -132,8 +136,8 @@ def test_a_start_with_everything_to_do_that_is_killed_before_any_call_loses_noth
     assert list(Run.open(run).invalid()) == [10] and sorted(before) == [10, 20, 30]
     start()
     after = found(run)
-    points, met = 0, set()
-    for call in killed.before_each_call(start, anew, engine):
+    tried, met = 0, set()
+    for call in killed.before_each_call(start, anew, engine, points):
         kept = found(run)
         assert before.items() <= kept.items(), call
         opened = Run.open(run)
@@ -142,15 +146,16 @@ def test_a_start_with_everything_to_do_that_is_killed_before_any_call_loses_noth
         assert found(run) == after and counted(run) == {20: 1}, call
         assert [step for step, _ in opened.damaged()] == [10] and sorted(after) == [10, 20, 30, 40], call
         assert not restart.leftovers(run) and not list(there.glob("local-*/*/*")), call
-        points += 1
-    record_property("points", f"crash sweep of a start with everything to do: {points} of {points} kills")
-    assert met == {
+        tried += 1
+    record_property("points", f"crash sweep of a start with everything to do: {tried} kills, {points}")
+    phases = {
         (0, True, False),  # before step 10 is moved away
         (1, True, False),  # before step 40 is committed
         (1, True, True),  # before step 30 is moved away
         (1, False, True),
         (1, False, False),  # at the end
     }
+    assert met == phases if points.every == 1 else met <= phases and len(met) > 1
 
 
 def test_a_start_that_is_killed_while_it_writes_the_runs_parent_leaves_the_old_one_or_the_new_one(tmp_path):
