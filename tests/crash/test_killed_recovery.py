@@ -78,7 +78,7 @@ def test_a_start_that_is_killed_before_any_call_loses_nothing(
             assert not left and not slots(there), f"{where}: left behind {left}, {slots(there)}"
             tried += 1
     record_property("points", f"crash sweep of a start, {name}: {tried} kills, {points}, {len(states)} states")
-    assert len(states) >= 7 and tried * points.every > 30 * len(states)
+    assert len(states) >= 7 and tried > (30 if points.every == 1 else 3) * len(states)
 
 
 class Back(restart.Newest):

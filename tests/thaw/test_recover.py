@@ -1,5 +1,6 @@
 """What a dead attempt left: the decisions are pure, the effects small."""
 
+import errno
 import os
 import sys
 import types
@@ -101,6 +102,24 @@ def test_a_record_that_can_not_be_read_does_not_count_and_hides_no_other(tmp_pat
     assert found.ranks == {2, 3}
 
 
+def test_a_record_that_is_gone_since_it_was_listed_does_not_count(tmp_path, monkeypatch):
+    run = Run.open(files.write_run(tmp_path))
+    files.write_partial(tmp_path, 40, files.sample(), [1])
+    really = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: ["rank-00000.record", *really(path)])
+    assert recover._partial(run, 40, files.ATTEMPT).ranks == {1}
+
+
+def test_nothing_but_records_is_read_in_a_partial_directory(tmp_path, monkeypatch):
+    """A model may be larger than memory."""
+    run = Run.open(files.write_run(tmp_path))
+    folder = files.write_partial(tmp_path, 40, files.sample(), [1])
+    (folder / "rank-00000.record.tmp").write_text("half")
+    seen, really = [], recover.read_small
+    monkeypatch.setattr(recover, "read_small", lambda path, limit: seen.append(path.name) or really(path, limit))
+    assert recover.partial_states(run)[0].ranks == {1} and seen == ["rank-00001.record"]
+
+
 def test_records_that_contradict_each_other_count_for_nothing(tmp_path):
     run = Run.open(files.write_run(tmp_path))
     folder = files.write_partial(tmp_path, 40, files.sample(), [0])
@@ -168,6 +187,15 @@ def test_slots_behind_a_link_are_passed_by(tier, engine, caplog, above, tmp_path
     assert recover.leftover_slots(tier) == []
     recover.clear_slots(tier)
     assert slot.exists()
+
+
+def test_a_directory_that_can_not_be_opened_is_passed_by_and_named(tier, engine, caplog, monkeypatch):
+    def refuse(*arguments, **options):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert recover.leftover_slots(tier) == []
+    assert [record.message for record in caplog.records] == [f"{tier} is passed by: Permission denied"]
 
 
 def test_what_is_no_directory_has_no_slots(tmp_path, engine, caplog):

@@ -46,6 +46,21 @@ slots = st.lists(
     max_size=12,
     unique_by=lambda one: (one.host, one.slot.path),
 )
+# Of one checkpoint, some ranks' several times over.
+alike = st.lists(
+    st.builds(
+        _slot,
+        st.just(1),
+        st.just("a" * 32),
+        st.integers(0, 2),
+        st.just((3, 100, "s")),
+        st.sampled_from(["n0", "n1"]),
+        st.integers(0, 3),
+    ),
+    min_size=6,
+    max_size=14,
+    unique_by=lambda one: (one.host, one.slot.path),
+)
 newest = st.none() | st.integers(0, 4)
 
 
@@ -73,7 +88,7 @@ def test_each_newer_step_that_is_complete_is_finished_and_nothing_else(before, f
     assert plan.clear == sorted({(one.step, one.attempt) for one in found} - set(plan.finish))
 
 
-@holds(examples=80, before=newest, found=partials, reports=slots)
+@holds(examples=80, before=newest, found=partials, reports=slots | alike)
 def test_each_rank_without_a_record_has_one_slot_copied_from_where_it_is(before, found, reports):
     """Of several the one of the first host, and there of the first path: all hosts have to agree, and all starts."""
     plan, can = plan_recovery(before, found, reports), complete(found, reports)
