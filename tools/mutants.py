@@ -61,6 +61,8 @@ class Place:
             with contextlib.suppress(BaseException):
                 code = self._tests(module)
             os._exit(code)
+        with contextlib.suppress(OSError):  # here too: nobody knows which of the two comes first
+            os.setpgid(self._child, self._child)
 
     def _put(self, module, source):
         path = self.folder / "deepfreeze" / module
@@ -70,7 +72,7 @@ class Place:
         os.utime(path, (self._stamp, self._stamp))
 
     def _tests(self, module):
-        os.setsid()
+        os.setpgid(0, 0)
         os.chdir(self.folder)
         said = os.open(self.folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -158,8 +160,10 @@ def arguments():
 
 def mutate():
     given = arguments()
-    if Path(sys.prefix) != VENV:  # pytest runs in children of this process
-        os.execv(VENV / "bin" / "python", [VENV / "bin" / "python", *sys.argv])
+    env = environment(PYTHONHASHSEED=0)  # sets are in the same order in every run
+    if Path(sys.prefix) != VENV or os.environ.get("PYTHONHASHSEED") != "0":
+        # Tests run in children of this process, which has imported what they share.
+        os.execve(VENV / "bin" / "python", [str(VENV / "bin" / "python"), *sys.argv], env)
     part, parts = map(int, given.part.split("/"))
     made = [
         (name, module, text)
@@ -169,7 +173,6 @@ def mutate():
     wanted, known = made[part - 1 :: parts], listed()
     if given.list:
         return say("\n".join(name for name, _, _ in wanted))
-    os.environ.update(environment())
     for package in ("pytest", "numpy", "google_crc32c"):  # once, and not in each child
         importlib.import_module(package)
     begun = time.monotonic()
