@@ -2,8 +2,11 @@
 // what is left of the calls recorded to the file that DEEPFREEZE_RECORD names. Where DEEPFREEZE_NETWORK names a
 // directory, that one is on a network file system, and each call that asks for an Env gets a client of its own: so each
 // engine is one. Recorded is then what reaches the server.
+//
+// df_testing_faults replaces the plan while the process runs, for the engines that are opened from then on.
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 
 #include "capi/default_env.h"
 #include "testing/fault_env.h"
@@ -33,11 +36,18 @@ Env* MakeRecordEnv(Env* base) {
   return log.empty() ? base : new RecordEnv(base, log);
 }
 
+std::mutex chosen_mutex;
+Env* chosen = nullptr;  // what the last call of df_testing_faults asked for; never destroyed, as any Env that engines use
+
 }  // namespace
 
 Env* DefaultEnv() {
   static const std::string mounted = Variable("DEEPFREEZE_NETWORK");
   if (mounted.empty()) {
+    {
+      std::lock_guard<std::mutex> lock(chosen_mutex);
+      if (chosen != nullptr) return chosen;
+    }
     static Env* env = MakeRecordEnv(MakeFaultEnv(Env::Posix()));
     return env;
   }
@@ -46,3 +56,16 @@ Env* DefaultEnv() {
 }
 
 }  // namespace deepfreeze
+
+// Exported by the testing library alone. Engines keep the Env that they were opened with. Returns 0, or -1 for a plan
+// that can't be read, and where DEEPFREEZE_RECORD or DEEPFREEZE_NETWORK fixed the Env for good.
+extern "C" __attribute__((visibility("default"))) int df_testing_faults(const char* plan, const char* log) {
+  using namespace deepfreeze;
+  std::vector<Fault> faults;
+  if (!Variable("DEEPFREEZE_RECORD").empty() || !Variable("DEEPFREEZE_NETWORK").empty()) return -1;
+  if (!ParseFaults(plan, &faults).ok()) return -1;
+  Env* env = new FaultEnv(Env::Posix(), faults, log);
+  std::lock_guard<std::mutex> lock(chosen_mutex);
+  chosen = env;
+  return 0;
+}

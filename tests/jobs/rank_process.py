@@ -13,7 +13,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import veloc_bindings as vb
-from tests.support import content
+from tests.support import content, faults
+from tests.support.child import die_with_parent
 
 
 class Process:
@@ -34,6 +35,10 @@ class Process:
             self.places = self.engine.plan([(0, b - a, a) for a, b in self.pieces()], private)
             self.area.set_group(0, [(0, a, b - a, at) for (a, b), at in zip(self.pieces(), self.places)])
             self.engine.attach(self.area, 60)
+
+    def faults(self, plan: str = ""):
+        """Of engines opened from now on."""
+        faults.plan(plan)
 
     def pieces(self):
         return content.pieces(self.options["rank"], self.options["world"], self.options["file_size"])
@@ -102,6 +107,7 @@ class Process:
 
 
 def main() -> None:
+    die_with_parent()
     process = Process()
     for line in sys.stdin:
         name, arguments = json.loads(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -27,7 +28,7 @@ class Rank:
         # -S: nothing but the standard library is needed, and starting is faster without the rest.
         command = [sys.executable, "-S", str(Path(__file__).resolve().parents[1] / "jobs" / "rank_process.py")]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.process = subprocess.Popen(command, env=environment, **pipes)
+        self.process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
 
     def send(self, name: str, **arguments) -> Rank:
         with suppress(BrokenPipeError):  # it was killed, as some tests want
@@ -48,7 +49,9 @@ class Rank:
         return self.send(name, **arguments).answer()
 
     def kill(self) -> None:
-        self.process.kill()
+        """SIGKILLs it, and whom it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def end(self) -> int:
         """Closes its input, lets it finish, and returns its exit status. May be called twice."""

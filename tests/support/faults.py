@@ -1,0 +1,14 @@
+"""Faults of the testing library's engines, set while a process runs (native/testing/fault_env.h says what a plan is)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+
+def plan(text: str = "", log: object = "") -> None:
+    """For engines opened from now on, in this process, which uses the testing library; without arguments: no faults."""
+    call = ctypes.CDLL(os.environ["DEEPFREEZE_LIBRARY"]).df_testing_faults
+    call.argtypes = (ctypes.c_char_p, ctypes.c_char_p)
+    if call(text.encode(), str(log).encode()):
+        raise ValueError(f"no plan of faults: {text}")
