@@ -166,7 +166,6 @@ def test_the_code_runs_and_prints_what_the_page_says(page, results):
 @pytest.mark.ranks
 def test_the_program_for_clusters_stops_at_a_signal_to_mpirun_and_goes_on_with_other_ranks(tmp_path):
     import signal
-    import time
 
     from tests.support import jobs
 
@@ -174,16 +173,10 @@ def test_the_program_for_clusters_stops_at_a_signal_to_mpirun_and_goes_on_with_o
     (tmp_path / "train.py").write_text(program)
     (tmp_path / "runs").mkdir()
     run = tmp_path / "runs" / "cluster"
-    job = jobs.start(tmp_path / "train.py", ranks=2, RUN=str(run), STEPS="1000000")
-    try:
-        end = time.monotonic() + jobs.LIMIT_S
-        while not list(run.glob("step-*/manifest.json")) and job.poll() is None and time.monotonic() < end:
-            time.sleep(0.2)
-        job.send_signal(signal.SIGUSR1)
-        output, _ = job.communicate(timeout=jobs.LIMIT_S)
-    finally:
-        jobs.kill(job)
-    assert job.returncode == 75, output[-4000:]
+    with jobs.job(tmp_path / "train.py", ranks=2, RUN=str(run), STEPS="1000000") as job:
+        job.until(lambda: list(run.glob("step-*/manifest.json")))
+        job.process.send_signal(signal.SIGUSR1)
+        assert job.wait() == 75
     stopped = deepfreeze.latest(run)
     assert stopped.world_size == 2
 

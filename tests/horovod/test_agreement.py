@@ -10,79 +10,78 @@ import pytest
 import deepfreeze
 from deepfreeze.thaw.verify import verify
 from tests.support import jobs
+from tests.support.horovod import case, horovod
 
-SLOW = "fault=delay=400:pwrite:model.weights.h5:1+"  # a store that takes longer than several steps
+pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
+SLOW = "delay=400:pwrite:model.weights.h5:1+"  # a store that takes longer than several steps
 GRACE_S = 30  # that schedulers give, from the signal on
-ALL = ["local=null", "keep=99", "final=false"]
+ALL = {"local": None, "keep": 99, "final": False}
 
 
-def reports(folder, ranks):
-    return [json.loads((folder / f"agreement-{rank}.json").read_text()) for rank in range(ranks)]
+def steps(folder):
+    return [info.step for info in deepfreeze.checkpoints(folder / "run")]
 
 
-@pytest.mark.parametrize("who", [[0], [1], [0, 1]], ids=["rank 0", "rank 1", "both"])
-def test_a_sigterm_to_any_rank_commits_the_step_at_hand_and_ends_all_ranks_cleanly(tmp_path, who):
-    job = jobs.start("agreement.py", tmp_path, 2000, 1000, "pause=0.02", ranks=2)
-    until = time.monotonic() + jobs.LIMIT_S
-    while not (tmp_path / "run" / "structures").exists() and time.monotonic() < until:
-        time.sleep(0.05)  # the first step is over
-    begun = time.monotonic()
-    for rank in who:
-        os.kill(int((tmp_path / f"pid-{rank}").read_text()), signal.SIGTERM)
-    output, _ = job.communicate(timeout=jobs.LIMIT_S)
-    assert job.returncode == 0, output[-3000:]
-    assert time.monotonic() - begun < GRACE_S
-    first, second = reports(tmp_path, 2)
+@pytest.mark.parametrize(
+    "who",
+    [pytest.param([0], marks=pytest.mark.full), [1], pytest.param([0, 1], marks=pytest.mark.full)],
+    ids=["first", "second", "both"],
+)
+def test_a_sigterm_to_any_rank_ends_all_ranks_cleanly(tmp_path, who):
+    """The step at hand is committed, and the job ends with 0, within the time that schedulers give."""
+    launch = case("agreement", folder=tmp_path, steps=2000, every=1000, pause=0.02)
+    with jobs.job(*launch, ranks=2) as job:
+        job.until((tmp_path / "run" / "structures").exists)  # the first step is over
+        begun = time.monotonic()
+        for rank in who:
+            os.kill(job.pid(rank), signal.SIGTERM)
+        assert job.wait(GRACE_S) == 0
+        assert time.monotonic() - begun < GRACE_S
+    first, second = (json.loads((tmp_path / f"agreement-{rank}.json").read_text()) for rank in range(2))
     assert first["stopped"] == second["stopped"] == "SIGTERM"
     assert first["steps"] == second["steps"] == [first["last"]] == [second["last"]]
     assert deepfreeze.latest(tmp_path / "run").step == first["last"] < 1000
     assert verify(tmp_path / "run").ok
 
 
-def test_a_checkpoint_that_one_rank_has_no_room_for_is_skipped_by_all(tmp_path, testing_library):
-    faults = {"DEEPFREEZE_LIBRARY": testing_library}
-    options = [*ALL, SLOW, "faulty=2", "when_full=skip", "pause=0.03"]
-    jobs.run("agreement.py", tmp_path, 40, 1, *options, ranks=4, **faults)
-    first, *others = reports(tmp_path, 4)
+def assert_all_skip_what_one_has_no_room_for(job, folder, slow):
+    first, *others = job.run(
+        "agreement", {slow: SLOW}, folder=folder, steps=20, every=1, when_full="skip", pause=0.03, **ALL
+    )
     assert first["error"] is None and first["skipped"], "the slow rank had no room"
     for other in others:
         assert (other["steps"], other["skipped"]) == (first["steps"], first["skipped"])
-    assert sorted(first["steps"] + first["skipped"]) == list(range(1, 41)), "every step is one or the other"
-    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == first["steps"], (
-        "all that was taken counts"
-    )
+    assert sorted(first["steps"] + first["skipped"]) == list(range(1, 21)), "every step is one or the other"
+    assert steps(folder) == first["steps"], "all that was taken counts"
 
 
-def test_ranks_that_decide_by_themselves_would_never_commit(tmp_path, testing_library):
-    """The reason for the word: the same job without it."""
-    faults = {"DEEPFREEZE_LIBRARY": testing_library}
-    options = [*ALL, SLOW, "faulty=2", "when_full=skip", "pause=0.03", "timeout=4", "on_error=warn", "alone=1"]
-    job = jobs.start("agreement.py", tmp_path, 40, 1, *options, ranks=4, **faults)
-    job.communicate(timeout=jobs.LIMIT_S)
-    found = reports(tmp_path, 4)
-    assert found[2]["skipped"] and found[2]["skipped"] != found[0]["skipped"]
-    assert any("rank 2's record is missing" in text for text in found[0]["warnings"] + [found[0]["error"] or ""])
-    committed = [info.step for info in deepfreeze.checkpoints(tmp_path / "run")]
-    assert set(committed).isdisjoint(found[2]["skipped"])
-    assert len(committed) < len(found[0]["steps"]), "what the others took waited for a rank that never came"
+def test_a_checkpoint_that_one_rank_has_no_room_for_is_skipped_by_all(two, tmp_path):
+    assert_all_skip_what_one_has_no_room_for(two, tmp_path, slow=1)
 
 
-def test_a_failure_of_one_rank_is_raised_by_all_ranks_after_the_same_step(tmp_path, testing_library):
-    faults = {"DEEPFREEZE_LIBRARY": testing_library}
-    options = [*ALL, "fault=fail=EIO:fdatasync:model.weights.h5:2", "faulty=1", "pause=0.05"]
-    jobs.run("agreement.py", tmp_path, 400, 5, *options, ranks=2, **faults)
-    first, second = reports(tmp_path, 2)
-    # As soon as it is known: a step to be told, one to agree, and some while the disk fails.
-    assert 10 < first["last"] == second["last"] <= 40
+@pytest.mark.full
+def test_four_ranks_skip_what_one_of_them_has_no_room_for(tmp_path, testing_library):
+    """The slow one is neither the first nor the last."""
+    with horovod(4, DEEPFREEZE_LIBRARY=testing_library) as four:
+        assert_all_skip_what_one_has_no_room_for(four, tmp_path, slow=2)
+
+
+@pytest.mark.parametrize("level", ["captured", "external"])
+def test_a_failure_of_one_rank_is_raised_by_all_after_the_same_step(two, tmp_path, level):
+    """Who waits for step 10 knows at its end, tells the others in step 11, and all raise after that; else it is known later."""
+    fails = {1: "fail=EIO:fdatasync:model.weights.h5:2"}
+    options = {**ALL, "wait_for": level, "pause": 0.05}
+    first, second = two.run("agreement", fails, folder=tmp_path, steps=400, every=5, **options)
+    assert 10 < first["last"] == second["last"] < (12 if level == "external" else 400)
     assert "Input/output error" in second["error"]
     assert "rank 1" in first["error"]
-    assert 5 in [info.step for info in deepfreeze.checkpoints(tmp_path / "run")]
+    assert steps(tmp_path)[0] == 5 and 10 not in steps(tmp_path)
 
 
-def test_a_flipped_bit_on_one_rank_is_named_and_the_checkpoint_is_marked(tmp_path):
+def test_a_flipped_bit_on_one_rank_is_named_and_the_checkpoint_is_marked(two, tmp_path):
     """Of seven captures those are compared that are due: the first two, and every third from the first on."""
-    jobs.run("agreement.py", tmp_path, 14, 2, *ALL, "flip=3", "check_replicas=3", "on_divergence=warn", ranks=2)
-    first, second = reports(tmp_path, 2)
+    options = {**ALL, "flip": 3, "check_replicas": 3, "on_divergence": "warn"}
+    first, second = two.run("agreement", folder=tmp_path, steps=14, every=2, **options)
     infos = {info.step: info.diverged for info in deepfreeze.checkpoints(tmp_path / "run")}
     assert infos == {2: 0, 4: 1, 6: 1, 8: 1, 10: 1, 12: 1, 14: 1}
     assert list(first["diverged"]) == ["4", "6", "8", "10", "12", "14"]
@@ -94,28 +93,25 @@ def test_a_flipped_bit_on_one_rank_is_named_and_the_checkpoint_is_marked(tmp_pat
     assert verify(tmp_path / "run", 4).ok, "it is whole, only not one model"
 
 
-def test_what_diverges_later_is_marked_and_leaves_the_newest_whose_ranks_agreed(tmp_path):
+def test_what_diverges_later_leaves_the_newest_whose_ranks_agreed(two, tmp_path):
     """With the default options but for keep=1; compared are the first two captures, steps 2 and 4, and step 8."""
-    options = ["local=null", "final=false", "keep=1", "check_replicas=3"]
-    jobs.run("agreement.py", tmp_path, 12, 2, *options, "flip=7", ranks=2)
-    first, second = reports(tmp_path, 2)
+    options = {"local": None, "final": False, "keep": 1, "check_replicas": 3, "flip": 7}
+    first, second = two.run("agreement", folder=tmp_path, steps=12, every=2, **options)
     assert first["error"] is second["error"] is None and first["last"] == second["last"] == 12
     assert {info.step: info.diverged for info in deepfreeze.checkpoints(tmp_path / "run")} == {6: 0, 12: 1}
     assert list(first["diverged"]) == ["8", "10", "12"]
     assert verify(tmp_path / "run", 12).diverged == 1
 
 
-def test_a_divergence_that_is_to_be_refused_is_not_committed_and_ends_all_ranks(tmp_path):
-    options = [*ALL, "flip=3", "check_replicas=1", "on_divergence=raise", "pause=0.05"]
-    jobs.run("agreement.py", tmp_path, 400, 2, *options, ranks=2)
-    first, second = reports(tmp_path, 2)
+def test_a_refused_divergence_is_not_committed_and_ends_all_ranks(two, tmp_path):
+    options = {**ALL, "flip": 3, "check_replicas": 1, "on_divergence": "raise", "pause": 0.05}
+    first, second = two.run("agreement", folder=tmp_path, steps=400, every=2, **options)
     assert first["last"] == second["last"] < 400
     assert "1 tensor differs between the ranks, the first on rank 1" in first["error"] and "kernel" in first["error"]
-    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [2]
+    assert steps(tmp_path) == [2]
 
 
-def test_the_word_is_agreed_on_with_several_steps_per_execution(tmp_path):
-    jobs.run("agreement.py", tmp_path, 12, 4, *ALL, "steps_per_execution=4", ranks=2)
-    first, second = reports(tmp_path, 2)
+def test_the_word_is_agreed_on_with_several_steps_per_execution(two, tmp_path):
+    first, second = two.run("agreement", folder=tmp_path, steps=12, every=4, steps_per_execution=4, **ALL)
     assert first["steps"] == second["steps"] == [4, 8, 12]
-    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [4, 8, 12]
+    assert steps(tmp_path) == [4, 8, 12]

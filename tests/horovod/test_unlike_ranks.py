@@ -1,13 +1,17 @@
 """Ranks that are no replicas: another model, other options, other weights. All of them are told, in bounded time, what and on which
 rank; a model and its optimizer are compared before training begins, weights in the first checkpoint."""
 
+import importlib
 import json
 
 import pytest
 
 import deepfreeze
 from tests.support import jobs, kerases
+from tests.support.horovod import case as launch
 from tests.support.refusals import PARTS
+
+pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
 
 MODELS = {
     "units": ("float32 of shape (128, 8)", "float32 of shape (128, 12)"),
@@ -16,7 +20,6 @@ MODELS = {
     "optimizer": ("optimizer Adam", "optimizer SGD"),
 }
 WAYS = ("broadcast", "fit", "open", "loop")
-UNLIKE = [f"{way}:{difference}" for way in WAYS for difference in MODELS]
 # The checkpoints that stay, and whether each is marked: from the first one, at which the ranks are compared.
 SEEDS = {
     "every=1:wrap=false:on_divergence=warn": {3: True, 4: True},
@@ -28,7 +31,6 @@ SEEDS = {
     # The last step fails too, and it ends the training before all ranks could be told of the first one.
     "every=2:on_divergence=raise:pause=4": {},
 }
-APART = [f"fit:seed:{options}" for options in SEEDS]
 
 
 # A job that is refused, and the next one in the same run, with the mistake mended.
@@ -38,16 +40,45 @@ REFUSED = ["fit:seed:wrap=false:run=refused", "broadcast:seed:run=refused"]
 NAMED = ["broadcast:names", "fit:names"]
 
 
+# What `make test` runs: each Keras, each way and each difference; the other combinations are for `make test-all`.
+OFTEN = {
+    "keras": [
+        *("broadcast:units", "fit:layer", "open:dtype", "loop:optimizer", "broadcast:names"),
+        *("fit:seed:every=1:wrap=false:on_divergence=warn", "fit:seed:every=15"),
+        "fit:seed:every=2:on_divergence=raise:pause=4",
+    ],
+    "tf_keras": [
+        *("broadcast:layer", "fit:units", "open:optimizer", "loop:dtype", "fit:names"),
+        *("fit:seed:every=2:on_divergence=warn", "fit:seed:every=2"),
+    ],
+}
+
+
+def on_each_keras(cases):
+    """Parameters ``api`` and ``case``."""
+    return pytest.mark.parametrize(
+        ("api", "case"),
+        [
+            pytest.param(api, case, marks=() if case in OFTEN[api] else pytest.mark.full, id=f"{api}-{case}")
+            for api in kerases.NAMES
+            for case in cases
+        ],
+    )
+
+
 def reports(folder, case):
     return [json.loads((folder / f"{case}-{rank}.json").read_text()) for rank in range(2)]
 
 
-@pytest.fixture(scope="module", params=kerases.NAMES)
-def horovod(request, tmp_path_factory):
-    """All of it in one job: after each refusal the ranks go on together."""
-    folder = tmp_path_factory.mktemp("horovod")
-    jobs.run("unlike_models.py", request.param, folder, *UNLIKE, *NAMED, *APART, *REFUSED, "broadcast:seed", ranks=2)
-    return folder
+@pytest.fixture
+def horovod(two, api, tmp_path):
+    """Runs cases, one after the other: after each refusal the ranks go on together. Returns their folder."""
+
+    def run(*cases):
+        two.run("unlike_models", api=api, folder=tmp_path, cases=cases)
+        return tmp_path
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +94,7 @@ def mpi(tmp_path_factory):
         "loop:none",
     ]
     cases += ["open:none:rank1=keep", "open:none:rank1=every", "open:none:comm=self"]
-    jobs.run("unlike_models.py", "keras", folder, "world=mpi", *cases, ranks=2)
+    jobs.run(*launch("unlike_models", api="keras", folder=folder, world="mpi", cases=cases), ranks=2)
     return folder
 
 
@@ -78,34 +109,39 @@ def assert_all_ranks_are_told(folder, case, kind, **wanted):
     assert not (folder / case).exists(), case
 
 
-@pytest.mark.parametrize("case", UNLIKE)
+@on_each_keras([f"{way}:{difference}" for way in WAYS for difference in MODELS])
 def test_another_model_on_one_rank_is_refused_on_all_before_training(horovod, case):
+    folder = horovod(case)
     expected, found = MODELS[case.partition(":")[2]]
     assert_all_ranks_are_told(
-        horovod, case, "StructureError", where="rank 1", expected=f"the same model as on rank 0, which has {expected}"
+        folder, case, "StructureError", where="rank 1", expected=f"the same model as on rank 0, which has {expected}"
         if "optimizer" in case else expected, found=found, todo="the same model, with the same optimizer, on every rank",
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", NAMED)
-def test_layers_that_keras_has_counted_differently_are_refused_where_horovod_would_wait(horovod, case):
+@on_each_keras(NAMED)
+def test_layers_that_keras_counted_differently_are_refused_where_horovod_waits(horovod, case, api):
+    folder = horovod(case)
+    # Keras 2 gives no layer the name of its model.
+    kernel = "dense_2/kernel" if kerases.is_2(importlib.import_module(api)) else "sequential_1/dense_2/kernel"
     found, todo = "float32 of shape (128, 8) in its place", "give the layers names"
-    for report in reports(horovod, case):
+    for report in reports(folder, case):
         error = report["error"]
         assert error["kind"] == "StructureError" and error["where"] == "rank 1", error
-        assert "sequential_1/dense_2/kernel" in error["found"] or "dense_2/kernel" in error["found"]
-        assert found in error["found"] and todo in error["todo"] and report["step"] == 0 and report["unchanged"]
-    assert deepfreeze.checkpoints(horovod / case) == [] if case == "fit:names" else not (horovod / case).exists()
+        assert error["found"].startswith(f"{kernel}, {found}")
+        assert todo in error["todo"] and report["step"] == 0 and report["unchanged"]
+    assert deepfreeze.checkpoints(folder / case) == [] if case == "fit:names" else not (folder / case).exists()
 
 
-@pytest.mark.parametrize("case", APART)
+@on_each_keras([f"fit:seed:{options}" for options in SEEDS])
 def test_replicas_that_nobody_made_alike_are_named_in_the_first_checkpoint(horovod, case):
-    first, second = reports(horovod, case)
+    folder = horovod(case)
+    first, second = reports(folder, case)
     early, named = first["warnings"][0], [text for text in first["warnings"] if "differ" in text]
     assert "step 2: expected the same weights on all ranks; found others on rank 1 than on rank 0" in early
     assert not any("found others on rank" in text for text in second["warnings"]), "rank 0 says it"
     kept = SEEDS[case.partition("seed:")[2]]
-    assert {info.step: info.diverged > 0 for info in deepfreeze.checkpoints(horovod / case)} == kept
+    assert {info.step: info.diverged > 0 for info in deepfreeze.checkpoints(folder / case)} == kept
     if kept:
         assert first["error"] is second["error"] is None and named
         step = {"1": 2, "2": 2, "15": 4}[case.partition("every=")[2].partition(":")[0]]
@@ -120,20 +156,26 @@ def test_replicas_that_nobody_made_alike_are_named_in_the_first_checkpoint(horov
         assert "rank 1" in first["error"]["found"] and "BroadcastState" in first["error"]["todo"]
 
 
+@pytest.mark.parametrize(
+    "api", [kerases.NAMES[0], *(pytest.param(a, marks=pytest.mark.full) for a in kerases.NAMES[1:])]
+)
 def test_what_was_refused_is_not_resumed_from(horovod):
-    for before, after in zip(*(reports(horovod, case) for case in REFUSED), strict=True):
+    folder = horovod(*REFUSED)
+    for before, after in zip(*(reports(folder, case) for case in REFUSED), strict=True):
         assert "differ between the ranks" in before["error"]["text"]
         assert after["error"] is None and after["step"] == 4, "from scratch"
-    assert [(info.step, info.diverged) for info in deepfreeze.checkpoints(horovod / "refused")] == [(3, 0), (4, 0)]
+    assert [(info.step, info.diverged) for info in deepfreeze.checkpoints(folder / "refused")] == [(3, 0), (4, 0)]
 
 
+@pytest.mark.parametrize(
+    "api", [*(pytest.param(a, marks=pytest.mark.full) for a in kerases.NAMES[:-1]), kerases.NAMES[-1]]
+)
 def test_a_broadcast_makes_them_alike_and_nothing_is_said(horovod):
-    for report in reports(horovod, "broadcast:seed"):
+    folder = horovod("broadcast:seed")
+    for report in reports(folder, "broadcast:seed"):
         assert report["error"] is None and not report["warnings"] and report["step"] == 4
-    assert [(info.step, info.diverged) for info in deepfreeze.checkpoints(horovod / "broadcast:seed")] == [
-        (3, 0),
-        (4, 0),
-    ]
+    infos = deepfreeze.checkpoints(folder / "broadcast:seed")
+    assert [(info.step, info.diverged) for info in infos] == [(3, 0), (4, 0)]
 
 
 def test_the_ranks_of_a_communicator_save_one_checkpoint_together_and_resume_it(mpi):
@@ -170,8 +212,9 @@ def test_communicators_of_one_rank_each_are_jobs_of_their_own_and_one_of_them_ge
     assert refused["kind"] == "LockedError" and "world is one rank" in refused["todo"]
 
 
-def test_a_communicator_of_another_size_than_horovods_is_refused(tmp_path):
-    jobs.run("unlike_models.py", "keras", tmp_path, "world=both", "fit:none", "open:none:comm=self", ranks=2)
+def test_a_communicator_of_another_size_than_horovods_is_refused(two, tmp_path):
+    cases = ["fit:none", "open:none:comm=self"]
+    two.run("unlike_models", api="keras", folder=tmp_path, world="both", cases=cases)
     assert all(report["error"] is None for report in reports(tmp_path, "fit:none"))
     expected, todo = "a communicator of Horovod's 2 ranks", "leave world= out"
     assert_all_ranks_are_told(

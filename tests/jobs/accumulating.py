@@ -1,7 +1,5 @@
-"""A rank of a Horovod job whose optimizer updates after every second batch: accumulating.py API FOLDER STOP. Trains from where
-FOLDER/run is to batch STOP, with all random states; FOLDER/STOP-R.npz gets this rank's saved tensors by dataset path."""
-
-import sys
+"""Case: the optimizer updates after every second batch. Trains from where FOLDER/run is to batch STOP, with all random states;
+FOLDER/STOP-R.npz gets this rank's saved tensors by dataset path."""
 
 import models
 import numpy as np
@@ -22,8 +20,7 @@ class Position:
         self.batches = state["batches"]
 
 
-def main() -> None:
-    api, folder, stop = sys.argv[1], sys.argv[2], int(sys.argv[3])
+def run(api, folder, stop):
     keras = models.framework(api)
     if models.is_keras_2(keras):
         # Or what dropout draws lies inside of TensorFlow's kernels.
@@ -58,6 +55,3 @@ def main() -> None:
     from deepfreeze.core.layout_probe import probe
 
     np.savez(f"{folder}/{stop}-{hvd.rank()}.npz", **{slot.path: np.asarray(slot.variable) for slot in probe(model)})
-
-
-main()

@@ -1,43 +1,27 @@
-"""A rank of a Horovod training in which one rank knows something alone: agreement.py FOLDER STEPS EVERY [KEY=VALUE ...].
+"""Case: a training, in FOLDER/run, in which one rank knows something alone, by its engine's faults or a signal.
 
-Options are Checkpoint's, plus: fault=PLAN of the engine of faulty=RANK, flip=STEP (one bit of one weight, on the last rank, when
-that step ends), alone=1 (every rank decides by itself, as if there were no control word), pause=S (seconds per step).
-FOLDER/agreement-R.json gets what this rank did, FOLDER/pid-R its process.
+``flip``: the step at whose end one bit of one weight of the last rank changes; ``pause``: seconds per step; the rest are Checkpoint's
+options. Returns what this rank did, and leaves it in FOLDER/agreement-R.json.
 """
 
 import json
-import os
-import sys
 import time
 import warnings
 
 import models
 import numpy as np
-from ranks import value
 
 import deepfreeze
-from deepfreeze.core.world import HorovodWorld
 
 
-def main() -> None:
-    folder, steps, every = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    options = {name: value(text) for name, text in (pair.split("=", 1) for pair in sys.argv[4:])}
-    pause, flip = options.pop("pause", 0), options.pop("flip", None)
-    fault, faulty = options.pop("fault", ""), options.pop("faulty", -1)
+def run(folder, steps, every, pause=0, flip=None, steps_per_execution=1, **options):
     keras = models.framework("keras")
     import horovod.tensorflow as hvd
 
     hvd.init()
     rank = hvd.rank()
-    if rank == faulty:
-        os.environ["DEEPFREEZE_FAULT"] = fault
-    if options.pop("alone", 0):
-        HorovodWorld.maximum = lambda self, values: values
-        HorovodWorld.in_graph = False
-    with open(f"{folder}/pid-{rank}", "w") as f:
-        f.write(str(os.getpid()))
     optimizer = models.averaging(keras, keras.optimizers.SGD(1e-3))
-    model = models.build(keras, "dense", int(options.pop("steps_per_execution", 1)), optimizer=optimizer)
+    model = models.build(keras, "dense", steps_per_execution, optimizer=optimizer)
     checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=every, verbose=0, **options)
     begun = []
 
@@ -77,7 +61,4 @@ def main() -> None:
     }
     with open(f"{folder}/agreement-{rank}.json", "w") as f:
         json.dump(report, f)
-
-
-if __name__ == "__main__":
-    main()
+    return report

@@ -1,7 +1,6 @@
-"""A one-rank job that never calls hvd.init: alone.py RUN. Opens the run; whoever has it keeps it until the other is refused."""
+"""Case: a one-rank job that never calls hvd.init. Opens the run; whoever has it keeps it until the other is refused."""
 
 import os
-import sys
 import time
 
 import models
@@ -9,22 +8,19 @@ import models
 import deepfreeze
 
 
-def main() -> None:
-    run = sys.argv[1]
+def run(folder):
+    place = f"{folder}/run"
     model = models.build(models.framework("keras"), "dense")
-    checkpoint = deepfreeze.Checkpoint(run)
+    checkpoint = deepfreeze.Checkpoint(place)
     try:
         checkpoint.open(model)
     except deepfreeze.LockedError as error:
         print(f"refused: {error}", flush=True)
-        with open(f"{run}.refused", "w"):
+        with open(f"{place}.refused", "w"):
             pass
         return
     print(f"opened by {os.getpid()}", flush=True)
     until = time.monotonic() + 120
-    while not os.path.exists(f"{run}.refused") and time.monotonic() < until:
+    while not os.path.exists(f"{place}.refused") and time.monotonic() < until:
         time.sleep(0.05)
     checkpoint.close()
-
-
-main()

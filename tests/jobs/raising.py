@@ -1,14 +1,11 @@
-"""A rank of a Horovod job in which rank 1 fails by itself in the sixth batch: raising.py API RUN."""
-
-import sys
+"""Case: rank 1 fails by itself in the sixth batch."""
 
 import models
 
 import deepfreeze
 
 
-def main() -> None:
-    api, run = sys.argv[1:]
+def run(api, folder):
     keras = models.framework(api)
     import horovod.tensorflow as hvd
 
@@ -20,9 +17,6 @@ def main() -> None:
             if batch == 5 and hvd.rank() == 1:
                 raise RuntimeError("rank 1's own")
 
-    checkpoint = deepfreeze.Checkpoint(run, every=2, keep=9, wait_for="external")
+    checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=2, keep=9, wait_for="external")
     data = models.batches(50, rank=hvd.rank())
     model.fit(data, verbose=0, shuffle=False, callbacks=[deepfreeze.BroadcastState(), checkpoint, Fail()])
-
-
-main()

@@ -1,15 +1,11 @@
-"""A rank of a Horovod job in which rank 1 asks for something else: unlike.py FOLDER OPTION VALUE. Prints each rank's error."""
-
-import json
-import sys
+"""Case: rank 1 asks for something else, by one option. Returns each rank's error."""
 
 import models
 
 import deepfreeze
 
 
-def main() -> None:
-    folder, option, other = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+def run(folder, option, other):
     keras = models.framework("keras")
     import horovod.tensorflow as hvd
 
@@ -19,7 +15,5 @@ def main() -> None:
     try:
         deepfreeze.Checkpoint(**{"run": f"{folder}/run", "timeout": 60, **own}).open(model)
     except deepfreeze.Error as error:
-        print(f"rank {hvd.rank()} says: {type(error).__name__}: {error}", flush=True)
-
-
-main()
+        return f"{type(error).__name__}: {error}"
+    return None

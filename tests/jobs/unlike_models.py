@@ -1,25 +1,30 @@
-"""A rank of a job whose ranks are no replicas: unlike_models.py API FOLDER CASE [CASE ...], one training after the other.
+"""Case: ranks that are no replicas, one training of CASES after the other.
 
-A case is WAY:DIFFERENCE[:KEY=VALUE ...]. WAY: broadcast (fit, with BroadcastState first), fit, open, or loop (deepfreeze.capture).
+One of them is WAY:DIFFERENCE[:KEY=VALUE ...]. WAY: broadcast (fit, with BroadcastState first), fit, open, or loop (deepfreeze.capture).
 DIFFERENCE, of rank 1: units, layer, optimizer, dtype (of another model), seed (other weights), names (that Keras has
 counted on by), or none. Options are Checkpoint's,
 plus: rank1=NAME (rank 1 has 7 for that option), comm=self (a communicator of this rank alone), run=NAME (of another case),
 pause=STEP (fit waits a second after that step, before the callback hears of it), wrap=false (an optimizer that averages nothing).
-A first CASE that is world=mpi takes mpi4py's ranks in place of Horovod's, world=both has both. FOLDER/CASE-R.json gets the error's
-parts, the warnings, the step reached, and whether the model is as it was; each case has a run of its own, FOLDER/CASE.
+``world``: "mpi" takes mpi4py's ranks in place of Horovod's, "both" has both. FOLDER/CASE-R.json gets the error's parts, the
+warnings, the step reached, and whether the model is as it was; each has a run of its own, FOLDER/CASE.
 """
 
 import json
 import os
-import sys
 import time
 import warnings
 
 import models
 import numpy as np
-from ranks import value
 
 import deepfreeze
+
+
+def value(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def build(keras, difference, rank, averaging):
@@ -97,17 +102,15 @@ def report(case, keras, folder, rank, comm, averaging):
     return {"error": error, "warnings": ours, "step": step, "unchanged": same, "seconds": seconds}
 
 
-def main() -> None:
-    api, folder, *cases = sys.argv[1:]
+def run(api, folder, cases, world="horovod"):
     keras = models.framework(api)
-    ranks = cases.pop(0) if cases[0].startswith("world=") else "world=horovod"
     comm = None
-    if ranks != "world=horovod":
+    if world != "horovod":
         from mpi4py import MPI
 
         comm = MPI.COMM_WORLD
         rank = comm.Get_rank()
-    if ranks != "world=mpi":
+    if world != "mpi":
         import horovod.tensorflow as hvd
 
         hvd.init()
@@ -116,6 +119,3 @@ def main() -> None:
         found = report(case, keras, folder, rank, comm, averaging=comm is None)
         with open(os.path.join(folder, f"{case}-{rank}.json"), "w") as f:
             json.dump(found, f)
-
-
-main()

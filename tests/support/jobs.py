@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from tests.support import processes
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = ROOT / "tests" / "jobs"
-# A bound on every job: far above what any takes, so that a hang fails instead of hanging the tests.
-LIMIT_S = 400
+LIMIT_S = processes.LIMIT_S
+TAIL = 3000  # characters
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -29,45 +33,83 @@ def environment(**extra: str) -> dict[str, str]:
     return env
 
 
-def command(script: str, *args: object, ranks: int = 0, launcher: str = "mpirun") -> list[str]:
-    """The command line: alone (``ranks=0``), or under ``mpirun`` or ``horovodrun``."""
-    path = Path(script)
-    own = [sys.executable, str(path if path.is_absolute() else JOBS / script), *map(str, args)]
+def command(script: object, *args: object, ranks: int = 0, launcher: str = "mpirun", output: object = "") -> list[str]:
+    """The command line: alone (``ranks=0``), or under ``mpirun`` or ``horovodrun``, whose ranks print to files in ``output``."""
+    path = Path(str(script))
+    own = [sys.executable, str(path if path.is_absolute() else JOBS / path), *map(str, args)]
     if not ranks:
         return own
+    own = processes.wrapped(own, output=output)
     if launcher == "mpirun":
         return ["mpirun", "--oversubscribe", "-np", str(ranks), *own]
     return ["horovodrun", "-np", str(ranks), "-H", f"localhost:{ranks}", *own]
 
 
-def start(script: str, *args: object, ranks: int = 0, launcher: str = "mpirun", **env: str) -> subprocess.Popen:
-    """Starts a job in a process group of its own."""
-    return subprocess.Popen(
-        command(script, *args, ranks=ranks, launcher=launcher),
-        env=environment(**env),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+class Job:
+    """A job that was started."""
+
+    def __init__(self, name: str, process: subprocess.Popen, folder: Path, ranks: int) -> None:
+        self.name, self.process, self.ranks, self._folder = name, process, ranks, folder
+
+    def poll(self) -> int | None:
+        """Its exit status, if it has ended."""
+        return self.process.poll()
+
+    def wait(self, timeout: float = LIMIT_S) -> int:
+        """Its exit status, when it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.process.wait(timeout)
+        raise AssertionError(f"{self.name} ran for more than {timeout} s\n{self.tails()}")
+
+    def until(self, happened: Callable[[], object]) -> None:
+        """Waits for what the job does, while it runs."""
+        end = time.monotonic() + LIMIT_S
+        while not happened():
+            assert self.poll() is None, f"{self.name} ended before that, with {self.poll()}\n{self.tails()}"
+            assert time.monotonic() < end, f"{self.name} did not come to that in {LIMIT_S} s\n{self.tails()}"
+            time.sleep(0.02)
+
+    def pid(self, rank: int) -> int:
+        """A rank's process, from when it was started on."""
+        return int((self._folder / f"rank-{rank}.pid").read_text())
+
+    def output(self) -> str:
+        """What the job printed until now: the launcher first, then one rank after the other."""
+        return "".join(self._printed().values())
+
+    def tails(self) -> str:
+        """The last lines of each rank, by rank."""
+        return "\n".join(f"--- {who} of {self.name}:\n{text[-TAIL:]}" for who, text in self._printed().items())
+
+    def _printed(self) -> dict[str, str]:
+        names = ["output", *(f"rank-{rank}" for rank in range(self.ranks))]
+        files = {name: self._folder / name for name in names}
+        return {name: file.read_text(errors="replace") for name, file in files.items() if file.exists()}
 
 
-def run(script: str, *args: object, ranks: int = 0, launcher: str = "mpirun", **env: str) -> str:
-    """Runs a job to its end and returns its output; fails with it if the job failed."""
-    process = start(script, *args, ranks=ranks, launcher=launcher, **env)
-    try:
-        output, _ = process.communicate(timeout=LIMIT_S)
-    finally:
-        kill(process)
-    assert process.returncode == 0, f"{script} {args} ended with {process.returncode}:\n{output[-4000:]}"
-    return output
+@contextlib.contextmanager
+def job(script: object, *args: object, ranks: int = 0, launcher: str = "mpirun", **env: str) -> Iterator[Job]:
+    """Starts a job. At the end of the block all of it is killed; if the block fails, each rank's own last lines are shown."""
+    with tempfile.TemporaryDirectory(prefix="deepfreeze-job-") as name:
+        folder = Path(name)
+        line = command(script, *args, ranks=ranks, launcher=launcher, output=folder)
+        with open(folder / "output", "ab") as output:
+            options = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+            with processes.child(line, env=environment(**env), **options) as process:
+                started = Job(" ".join(map(str, [script, *args])), process, folder, ranks)
+                try:
+                    yield started
+                except BaseException:
+                    print(started.tails())
+                    raise
 
 
-def kill(process: subprocess.Popen) -> None:
-    """SIGKILLs a job and all its ranks."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def run(script: object, *args: object, ranks: int = 0, launcher: str = "mpirun", **env: str) -> str:
+    """Runs a job to its end and returns its output; fails if the job failed."""
+    with job(script, *args, ranks=ranks, launcher=launcher, **env) as started:
+        status = started.wait()
+        assert status == 0, f"{started.name} ended with {status}\n{started.tails()}"
+        return started.output()
 
 
 def has(program: str) -> bool:

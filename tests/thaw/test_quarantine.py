@@ -23,7 +23,8 @@ from deepfreeze.start import Start
 from deepfreeze.thaw.fallback import Fallback
 from deepfreeze.thaw.prune import prune
 from deepfreeze.thaw.verify import verify
-from tests.support import files, h5, jobs, restart, threads
+from tests.support import files, h5, restart, threads
+from tests.support.horovod import horovod
 from tests.support.seed import SEED
 
 pytestmark = pytest.mark.tensorflow
@@ -450,13 +451,16 @@ def test_with_resume_required_every_rank_hears_that_nothing_is_left(run):
 @pytest.mark.ranks
 @pytest.mark.slow
 def test_two_horovod_ranks_fall_back_together_when_one_ranks_record_is_damaged(tmp_path):
-    jobs.run("ranks.py", "keras", tmp_path, 4, 2, "kind=dense", ranks=2)
-    damage(tmp_path / "run", 4, "rank-00001.record")
-    output = jobs.run("ranks.py", "keras", tmp_path, 2, 2, "kind=dense", "resume=required", ranks=2)
+    training = {"name": "ranks", "api": "keras", "folder": tmp_path, "every": 2, "kind": "dense"}
+    with horovod(2) as two:
+        two.run(**training, steps=4)
+        damage(tmp_path / "run", 4, "rank-00001.record")
+        stats = two.run(**training, steps=2, resume="required")
     file = h5.datasets(folder(tmp_path / "run", 2) / MODEL)
     for rank in (0, 1):
-        assert json.loads((tmp_path / f"rank-{rank}.json").read_text())["resumed"] == 2
+        assert stats[rank]["resumed"] == 2
         with np.load(tmp_path / f"rank-{rank}.npz") as held:
             assert all(held[path].tobytes() == file[path].tobytes() for path in file if path.startswith("layers"))
-    assert "step 4 is damaged" in output and "rank-00001.record: expected" in output
+    warnings = "".join(stats[0]["warnings"])
+    assert "step 4 is damaged" in warnings and "rank-00001.record: expected" in warnings
     assert steps(tmp_path / "run") == [2] and len(moved(tmp_path / "run")) == 1

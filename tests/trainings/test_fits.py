@@ -252,19 +252,15 @@ def test_what_was_captured_before_an_exception_is_committed(keras, kind, tmp_pat
 def test_a_real_interrupt_ends_the_process_and_what_was_captured_is_committed(tmp_path):
     """Ctrl-C reaches Python between two operations, wherever training is then."""
     run = tmp_path / "run"
-    job = jobs.start("endless.py", run, 3)
-    try:
+    with jobs.job("endless.py", run, 3) as job:
+        job.until(lambda: list(run.glob("step-*/manifest.json")))
         end = time.monotonic() + jobs.LIMIT_S
-        while not list(run.glob("step-*/manifest.json")) and job.poll() is None and time.monotonic() < end:
-            time.sleep(0.05)
         while job.poll() is None and time.monotonic() < end:
-            job.send_signal(signal.SIGINT)  # again: where Python can't raise, it only says so
+            job.process.send_signal(signal.SIGINT)  # again: where Python can't raise, it only says so
             with contextlib.suppress(subprocess.TimeoutExpired):
-                job.wait(2)
-        output, _ = job.communicate(timeout=jobs.LIMIT_S)
-    finally:
-        jobs.kill(job)
-    assert job.returncode not in (0, -signal.SIGKILL) and "KeyboardInterrupt" in output, output[-4000:]
+                job.process.wait(2)
+        output = job.output()
+        assert job.poll() not in (None, 0, -signal.SIGKILL) and "KeyboardInterrupt" in output
     captured = json.loads(next(line for line in output.splitlines() if line.startswith("captured: "))[10:])
     again = deepfreeze.Checkpoint(run, every=3)
     resumed = again.open(trainings.dense(importlib.import_module("keras")))

@@ -1,0 +1,120 @@
+"""A Horovod job that takes cases one after the other: a launch costs ten seconds, most cases take one.
+
+What needs processes of its own has ``jobs.job`` (``command`` says how a case is launched): who is killed, and a job whose end is what
+is promised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from tests.support import jobs, kerases
+
+START_S, CASE_S = 90, 120  # both together are below the bound on a test
+
+
+def case(name: str, faults: dict[int, str] | None = None, **arguments: Any) -> list[str]:
+    """What ``jobs.job`` and ``jobs.run`` are given for a launch of that case alone; ``faults``: plans by rank."""
+    return ["case.py", name, json.dumps(arguments, default=str), json.dumps(faults or {})]
+
+
+class Horovod:
+    """The ranks of one launch. A case on which they fail to agree, or which takes too long, ends them; the next starts others."""
+
+    def __init__(self, ranks: int = 2, launcher: str = "mpirun", **env: str) -> None:
+        self.size, self._launcher, self._env = ranks, launcher, env
+        if not kerases.KERAS_IS_2:
+            self._env["TF_USE_LEGACY_KERAS"] = (
+                "1"  # what Horovod's own classes are made for; Keras 3 goes by its own name
+            )
+        self._open = contextlib.ExitStack()
+        self._connections: list[Connection] = []
+        self.pids: list[int] = []
+
+    def run(self, name: str, faults: dict[int, str] | None = None, log: object = "", **arguments: Any) -> list[Any]:
+        """What each rank's ``run`` in tests/jobs/NAME.py returned; ``faults``: plans for the engines of some ranks."""
+        self.start(name, faults, log, **arguments)
+        return self.values()
+
+    def errors(self, name: str, faults: dict[int, str] | None = None, **arguments: Any) -> list[str]:
+        """Each rank's traceback: all of them fail."""
+        self.start(name, faults, **arguments)
+        answers = self._answers()
+        assert all("error" in answer for answer in answers), answers
+        return [answer["error"] for answer in answers]
+
+    def start(self, name: str, faults: dict[int, str] | None = None, log: object = "", **arguments: Any) -> None:
+        """Begins a case, for one who does something meanwhile; ``values`` ends it."""
+        if not self._connections:
+            self._launch()
+        for rank, connection in enumerate(self._connections):
+            case = {"name": name, "arguments": arguments, "plan": (faults or {}).get(rank, ""), "log": str(log)}
+            connection.send_bytes(json.dumps(case, default=str).encode())
+
+    def until(self, happened: Callable[[], object]) -> None:
+        """Waits for what the case under way does."""
+        self._job.until(happened)
+
+    def values(self) -> list[Any]:
+        """What the case under way returned on each rank."""
+        answers = self._answers()
+        errors = [f"rank {rank}:\n{answer['error']}" for rank, answer in enumerate(answers) if "error" in answer]
+        assert not errors, "\n".join(errors)
+        return [answer["value"] for answer in answers]
+
+    def _answers(self) -> list[dict[str, Any]]:
+        answers: dict[int, dict[str, Any]] = {}
+        try:
+            while missing := [rank for rank in range(self.size) if rank not in answers]:
+                ready = wait([self._connections[rank] for rank in missing], CASE_S)
+                assert ready, f"no answer of the ranks {missing} in {CASE_S} s"
+                for connection in ready:
+                    answers[self._connections.index(connection)] = json.loads(connection.recv_bytes())
+        except BaseException as error:
+            said = "".join(f"rank {rank} answered: {answer}\n" for rank, answer in answers.items())
+            tails = self._job.tails()
+            self.close()
+            raise AssertionError(f"{error or type(error).__name__}\n{said}{tails}") from error
+        return [answers[rank] for rank in range(self.size)]
+
+    def _launch(self) -> None:
+        with contextlib.ExitStack() as opening:
+            folder = opening.enter_context(tempfile.TemporaryDirectory(prefix="deepfreeze-"))
+            listener = opening.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(f"{folder}/socket")
+            listener.listen(self.size)
+            env = {"ranks": self.size, "launcher": self._launcher, **self._env}
+            self._job = opening.enter_context(jobs.job("case.py", f"{folder}/socket", **env))
+            found: dict[int, tuple[int, Connection]] = {}
+            ended = opening.enter_context(open(os.pidfd_open(self._job.process.pid)))
+            while len(found) < self.size:
+                ready = wait([listener, ended], START_S)
+                assert listener in ready, f"no ranks\n{self._job.tails()}"
+                connection = opening.enter_context(Connection(listener.accept()[0].detach()))
+                rank, pid = json.loads(connection.recv_bytes())
+                found[rank] = pid, connection
+            self._connections = [found[rank][1] for rank in range(self.size)]
+            self.pids = [found[rank][0] for rank in range(self.size)]
+            self._open = opening.pop_all()
+
+    def close(self) -> None:
+        """Ends the ranks."""
+        self._connections = []
+        self._open.close()
+
+
+@contextlib.contextmanager
+def horovod(ranks: int = 2, launcher: str = "mpirun", **env: str) -> Iterator[Horovod]:
+    """A job for some cases, ended with the block."""
+    job = Horovod(ranks, launcher, **env)
+    try:
+        yield job
+    finally:
+        job.close()

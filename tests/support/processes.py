@@ -1,0 +1,81 @@
+"""Starts the tests' child processes so that none outlives its test: each dies with the process that started it, and at its end its
+whole family is killed, also those whom a launcher gave groups and sessions of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+# A bound on every child, far above what any takes and below the bound on a test: who hangs is named, with what it printed.
+LIMIT_S = 180
+MARK = "DEEPFREEZE_TEST_FAMILY"  # a variable that a child and all its descendants have
+CHILD = str(Path(__file__).with_name("child.py"))
+
+
+def wrapped(command: Sequence[object], parent: int = 0, output: object = "") -> list[str]:
+    """The command, made to die with its parent; see tests/support/child.py."""
+    return [sys.executable, "-S", "-I", CHILD, str(parent), str(output), *map(str, command)]
+
+
+@contextlib.contextmanager
+def child(command: Sequence[object], env: dict[str, str] | None = None, **options: Any) -> Iterator[subprocess.Popen]:
+    """``subprocess.Popen`` in a process group of its own. At the end of the block nobody of its family is left."""
+    mark = uuid.uuid4().hex
+    own = {**(os.environ if env is None else env), MARK: mark}
+    process = subprocess.Popen(wrapped(command, os.getpid()), env=own, start_new_session=True, **options)
+    try:
+        yield process
+    finally:
+        _kill(process, mark)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            with contextlib.suppress(OSError):  # what the dead can't be told any more
+                if pipe is not None:
+                    pipe.close()
+
+
+def run(
+    command: Sequence[object],
+    timeout: float = LIMIT_S,
+    input: Any = None,
+    capture_output: bool = False,
+    check: bool = False,
+    **options: Any,
+) -> subprocess.CompletedProcess:
+    """``subprocess.run``, with a bound, and nobody left."""
+    if capture_output:
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if input is not None:
+        options["stdin"] = subprocess.PIPE
+    with child(command, **options) as process:
+        output, errors = process.communicate(input, timeout)
+    done = subprocess.CompletedProcess(list(map(str, command)), process.returncode, output, errors)
+    if check:
+        done.check_returncode()
+    return done
+
+
+def _kill(process: subprocess.Popen, mark: str) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    while pids := _family(mark):  # again: who was just being started when the others were killed
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _family(mark: str) -> list[int]:
+    """Processes with that mark that live."""
+    found, entry = [], f"{MARK}={mark}".encode()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it ended, or is somebody else's
+            if entry in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
+                found.append(int(name))
+    return found
