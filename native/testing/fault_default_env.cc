@@ -37,7 +37,8 @@ Env* MakeRecordEnv(Env* base) {
 }
 
 std::mutex chosen_mutex;
-Env* chosen = nullptr;  // what the last call of df_testing_faults asked for; never destroyed, as any Env that engines use
+Env* chosen =
+    nullptr;  // what the last call of df_testing_faults asked for; never destroyed, as any Env that engines use
 
 }  // namespace
 

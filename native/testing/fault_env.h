@@ -30,7 +30,20 @@
 namespace deepfreeze {
 
 struct Fault {
-  enum class Action { kKillBefore, kKillAfter, kKillHalf, kFail, kAfter, kLose, kShort, kDelay, kJump, kLate, kStop, kThrow };
+  enum class Action {
+    kKillBefore,
+    kKillAfter,
+    kKillHalf,
+    kFail,
+    kAfter,
+    kLose,
+    kShort,
+    kDelay,
+    kJump,
+    kLate,
+    kStop,
+    kThrow
+  };
   Action action = Action::kFail;
   std::string text;       // the action as it was written
   uint64_t argument = 0;  // errno or milliseconds

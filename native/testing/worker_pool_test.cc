@@ -46,7 +46,8 @@ void TestBatchesSideBySide() {
   for (std::thread& caller : callers) caller.join();
 }
 
-// One thread: the items of a batch follow each other until an urgent batch comes, which waits for none but the one at hand.
+// One thread: the items of a batch follow each other until an urgent batch comes, which waits for none but the one at
+// hand.
 void TestUrgentItemsGoFirst() {
   constexpr size_t kMany = 100000;
   WorkerPool pool(1, 0);
