@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ["help", "setup", "demo", "test", "test-tf215", "bench", "lint", "docs", "fuzz", "soak", "clean", "distclean"]
+TARGETS = ["help", "setup", "demo", "check", "test", "test-all", "test-tf215", "bench", "lint", "analyse", "costs"]
+TARGETS += ["docs", "fuzz", "soak", "clean", "distclean"]
 
 
 def run(*command, **env):
