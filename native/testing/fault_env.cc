@@ -168,6 +168,7 @@ FaultEnv::Verdict FaultEnv::Before(const char* op, const std::string& path) {
         verdict.after = Status::FromErrno(static_cast<int>(fault.argument), op, path);
         break;
       case Action::kDelay:
+        Log(line);
         base_->SleepMillis(fault.argument);
         break;
       case Action::kLate:

@@ -15,7 +15,7 @@
 //   SUBSTRING  of the path ("FROM to TO" of a rename); empty: any
 //   NTH        the call it happens at, counted from 1 over the calls that match; "N+": from there on
 //
-// Before a kill or stop the line "ACTION OP PATH" is appended to the log file, if there is one.
+// Before a kill, stop or delay the line "ACTION OP PATH" is appended to the log file, if there is one.
 #ifndef DEEPFREEZE_TESTING_FAULT_ENV_H_
 #define DEEPFREEZE_TESTING_FAULT_ENV_H_
 

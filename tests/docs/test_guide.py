@@ -156,12 +156,14 @@ def results(tmp_path_factory):
     return json.loads((folder / "results.json").read_text())
 
 
+@pytest.mark.tensorflow
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in GUIDE if runnable(page)])
 def test_the_code_runs_and_prints_what_the_page_says(page, results):
     assert results[page] is None, results[page]
 
 
+@pytest.mark.tensorflow
 @pytest.mark.slow
 @pytest.mark.ranks
 def test_the_program_for_clusters_stops_at_a_signal_to_mpirun_and_goes_on_with_other_ranks(tmp_path):

@@ -83,6 +83,7 @@ def traps(pid, number):
     return int(caught.split()[1], 16) >> (number - 1) & 1
 
 
+@pytest.mark.timing
 def test_a_signal_to_the_pbs_script_reaches_the_ranks_and_the_job_goes_back_into_the_queue(submit, tmp_path):
     job = submit("train.pbs", TENTHS=600, CODE=3)
     try:
@@ -97,6 +98,7 @@ def test_a_signal_to_the_pbs_script_reaches_the_ranks_and_the_job_goes_back_into
     assert log(tmp_path)[2:] == ["heard", f"qsub {tmp_path}/train.pbs"]
 
 
+@pytest.mark.timing
 def test_the_walltime_is_announced_to_the_ranks_beforehand(submit, tmp_path, monkeypatch):
     """The line with ``timeout``, in seconds in place of minutes."""
     monkeypatch.setitem(SCRIPTS, "train.pbs", SCRIPTS["train.pbs"].replace(" 230m ", " 1s "))

@@ -99,6 +99,7 @@ def run_alone(folder: Path) -> None:
     (folder / "results.json").write_text(json.dumps(results))
 
 
+@pytest.mark.tensorflow
 @pytest.mark.slow
 def test_every_snippet_for_one_process_runs(tmp_path):
     jobs.run(__file__, tmp_path)
@@ -107,6 +108,7 @@ def test_every_snippet_for_one_process_runs(tmp_path):
     assert ends == {"0/runs/nt3": 40, "1/runs/nt3": 60, "2/runs/own": 60}
 
 
+@pytest.mark.tensorflow
 @pytest.mark.slow
 @pytest.mark.ranks
 def test_every_snippet_for_horovod_runs_however_it_is_launched(tmp_path):

@@ -3,6 +3,10 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.timing
+
 
 def test_the_client_of_a_network_file_system_is_what_its_header_says(testing_library):
     subprocess.run([Path(testing_library).with_name("nfs_env_test")], check=True, timeout=300)

@@ -68,6 +68,7 @@ def test_full_or_broken_local_tier_is_passed_by_with_one_notice(tmp_path, librar
         assert not slots(tmp_path)
 
 
+@pytest.mark.timing
 def test_submit_waits_for_in_flight_and_goes_on_when_memory_is_free(tmp_path, library):
     with ranks(library, "", "") as (first, second):
         # Rank 1 is not there yet: step 10 keeps the only slot, so step 20 stays in memory.
@@ -90,6 +91,7 @@ def test_submit_waits_for_in_flight_and_goes_on_when_memory_is_free(tmp_path, li
         assert list(committed(tmp_path / "run")) == [20, 30]
 
 
+@pytest.mark.timing
 def test_wanted_memory_is_given_back_and_the_slot_is_read_instead(tmp_path, library):
     with ranks(library, "delay=100:pwrite:model.weights.h5:1+") as (rank,):
         rank.ask("open", **options(tmp_path, in_flight=1, writers=1))
@@ -102,6 +104,7 @@ def test_wanted_memory_is_given_back_and_the_slot_is_read_instead(tmp_path, libr
         assert list(committed(tmp_path / "run")) == [10, 20]
 
 
+@pytest.mark.timing
 def test_commit_that_waited_too_long_names_the_missing_rank(tmp_path, library):
     with ranks(library, "", "") as (first, third):
         third.ask("open", **options(tmp_path, 2, 3, False))
@@ -123,7 +126,9 @@ SLOW = {"file_size": 400_000, "chunk_bytes": 8192, "writers": 1, "commit_timeout
 SLOW_WRITES = "delay=200:pwrite:model.weights.h5:1+"
 
 
-@pytest.mark.parametrize("local", [True, False], ids=["local tier", "store alone"])
+@pytest.mark.slow
+@pytest.mark.timing
+@pytest.mark.parametrize("local", [True, False], ids=["local-tier", "store-alone"])
 def test_a_rank_that_writes_for_longer_than_the_bound_is_waited_for_while_its_bytes_move(tmp_path, library, local):
     with ranks(library, "", SLOW_WRITES, "") as group:
         for number, rank in enumerate(group):
@@ -139,12 +144,15 @@ def test_a_rank_that_writes_for_longer_than_the_bound_is_waited_for_while_its_by
         assert list(committed(tmp_path / "run")) == [10, 20]
 
 
+@pytest.mark.slow
+@pytest.mark.timing
 @pytest.mark.parametrize("hangs", ["delay=900000:pwrite:model.weights.h5:8", "sigstop:pwrite:model.weights.h5:8"])
 def test_a_rank_that_hangs_half_way_is_waited_for_until_the_bound_and_named(tmp_path, library, hangs):
     stopped = tmp_path / "stopped"
     with ranks(library, "", f"{SLOW_WRITES},{hangs}", log=str(stopped)) as group:
         for number, rank in enumerate(group):
             rank.ask("open", **options(tmp_path, number, 2, **SLOW))
+        for rank in group:
             rank.ask("submit", step=10)
         missing = r"step-0000000010: rank 1's record is missing \(1 of 2 present\) after 2 s"
         with pytest.raises(vb.EngineFault, match=missing):
@@ -209,19 +217,23 @@ def test_rank_that_looks_late_learns_of_every_step_that_failed_meanwhile(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("unmarked", "why"),
+    ("unmarked", "late", "why"),
     [
-        ("", r"step-0000000010: rank 0 failed: the reason could not be written"),
-        (",fail=ENOSPC:open:rank-00000.failed:1+", r"step-0000000010: rank 0's record is missing .* after 2 s"),
+        ("", "", r"step-0000000010: rank 0 failed: the reason could not be written"),
+        (
+            ",fail=ENOSPC:open:rank-00000.failed:1+",
+            "late=60:list:step-0000000010.partial:3+",  # rank 1 looks twice, then its bound is over
+            r"step-0000000010: rank 0's record is missing .* after 60 s",
+        ),
     ],
-    ids=["a name without a reason", "not even a name"],
+    ids=["name-alone", "nothing"],
 )
 def test_a_step_that_failed_counts_as_committed_for_no_rank_though_the_store_had_no_room_to_say_so(
-    tmp_path, library, unmarked, why
+    tmp_path, library, unmarked, late, why
 ):
-    with ranks(library, "fail=ENOSPC:pwrite:step-0000000010.partial:1+" + unmarked, "") as group:
+    with ranks(library, "fail=ENOSPC:pwrite:step-0000000010.partial:1+" + unmarked, late) as group:
         for number, rank in enumerate(group):
-            rank.ask("open", **options(tmp_path, number, 2, keep=1, commit_timeout=2.0))
+            rank.ask("open", **options(tmp_path, number, 2, keep=1, commit_timeout=60.0))
             for step in (10, 20):
                 rank.ask("submit", step=step)
         group[0].ask("wait", step=20, level=vb.EXTERNAL)
@@ -469,12 +481,14 @@ def test_other_users_of_the_local_directory_are_refused(tmp_path, library, insid
     assert list(committed(tmp_path / "run")) == [10] and not list((tmp_path / "elsewhere").iterdir())
 
 
+@pytest.mark.timing
 def test_closing_is_bounded_where_the_store_hangs_and_the_process_can_end(tmp_path, library):
-    with ranks(library, "delay=900000:pwrite:model.weights.h5:1+") as (rank,):
+    delayed = tmp_path / "delayed"
+    with ranks(library, "delay=900000:pwrite:model.weights.h5:1+", log=str(delayed)) as (rank,):
         rank.ask("open", **options(tmp_path, commit_timeout=1.0))
         rank.ask("submit", step=1)
         rank.ask("wait", step=1, level=vb.LOCAL)
-        time.sleep(0.5)  # by now the transfer has begun
+        until(delayed.exists)
         with pytest.raises(vb.EngineFault, match="df-transfer in a call to the system that did not return") as caught:
             rank.ask("close")
         assert caught.value.code == vb.TIMEOUT
@@ -484,7 +498,7 @@ def test_closing_is_bounded_where_the_store_hangs_and_the_process_can_end(tmp_pa
 @pytest.mark.parametrize(
     "fault",
     ["fail=EROFS:open:model.weights.h5:2,fail=EROFS:open:model.weights.h5:5", "short:pwrite:model.weights.h5:1+"],
-    ids=["not to be had", "given up"],
+    ids=["not-to-be-had", "given-up"],
 )
 def test_writes_that_do_not_go_past_the_page_cache_are_told_once(tmp_path, library, fault):
     run = tmp_path / "run"

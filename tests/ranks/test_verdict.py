@@ -3,6 +3,10 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.timing
+
 
 def test_no_two_ranks_say_the_opposite_of_each_other_whatever_call_answers_with_an_error(testing_library):
     subprocess.run([Path(testing_library).with_name("verdict_test")], check=True, timeout=300)

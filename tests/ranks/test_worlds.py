@@ -9,6 +9,8 @@ from deepfreeze.thaw.verify import verify
 from tests.jobs.shards import structure
 from tests.support import jobs
 
+pytestmark = pytest.mark.slow
+
 
 def together(what, run, ranks, world):
     with ExitStack() as stack:

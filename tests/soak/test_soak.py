@@ -7,6 +7,7 @@ import pytest
 from tests.soak import continuous, verdict
 from tests.soak.sampling import QUANTITIES
 from tests.support.ranks import options, ranks
+from tests.support.seed import SEED
 
 
 def samples(grow, every=4.0, jobs=80):
@@ -29,8 +30,10 @@ def test_a_soak_that_is_too_short_gives_no_verdict():
 
 
 @pytest.mark.crash
+@pytest.mark.slow
+@pytest.mark.timing
 def test_a_short_soak_with_many_faults_finds_nothing_wrong(library):
-    found = continuous.soak(12, seed=random.SystemRandom().randrange(1, 2**31), job=10, every=10)
+    found = continuous.soak(12, seed=SEED, job=10, every=10)
     counts = found["counts"]
     assert not found["wrong"], (found["settings"], found["wrong"])
     assert counts["failed"] > 0 and counts["verified"] > 3
