@@ -54,6 +54,7 @@ def test_it_takes_whatever_has_bytes(make):
     assert isinstance(crc32c.value_by_numpy(make(data)), int)
 
 
+@pytest.mark.timing
 def test_it_is_fast_enough_to_read_by():
     """150 to 400 MB/s alone on a machine, a loop over bytes 5; the bound leaves room for a crowd."""
     data = np.random.default_rng(3).bytes(8 << 20)

@@ -14,6 +14,8 @@ import pytest
 from deepfreeze.core.errors import LockedError, RunError
 from deepfreeze.core.lock import Lock
 
+pytestmark = pytest.mark.timing
+
 HOLD = """
 import os, sys, time
 from deepfreeze.core.lock import Lock

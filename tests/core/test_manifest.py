@@ -105,6 +105,13 @@ def test_no_manifest_is_read_of_which_a_byte_was_changed(content, edit):
             Manifest.from_bytes(changed, "x")
 
 
+@holds(content=contents, by=st.integers(-(2**40), 2**40).filter(bool))
+def test_records_that_do_not_add_up_to_the_file_are_corrupt(content, by):
+    total = sum(entry["bytes"] for entry in content["records"])
+    with pytest.raises(CorruptError):
+        Manifest.from_bytes(files.manifest(**content, file_size=total + by), "x")
+
+
 @holds(examples=100, content=contents, edit=edits.of_json)
 def test_whatever_has_a_right_checksum_is_refused_or_agrees_with_itself(content, edit):
     """Values that contradict each other, are of another type or out of range, keys too many, too few or in another order."""
