@@ -54,6 +54,14 @@ def test_what_no_directory_can_be_called_is_refused(path):
     assert_four_parts(caught.value, where="run=", found=repr(path), todo="pass a path")
 
 
+def test_what_is_no_path_and_no_step_is_shown_up_to_200_characters(run):
+    long = ["x" * 300]
+    for action in (lambda: directory(long), lambda: run.step_path(long)):
+        with pytest.raises(OptionError) as caught:
+            action()
+        assert caught.value.found == repr(long)[:200]
+
+
 def test_the_longest_path_whose_files_fit_is_taken_and_no_longer_one(tmp_path):
     deepest = len(names.partial_dir(2**63 - 1, A)) + len("rank-4294967295.record.tmp") + 2
     room = os.pathconf("/", "PC_PATH_MAX") - 1 - deepest
@@ -242,8 +250,9 @@ def test_what_lies_beside_the_damaged_ones_is_not_listed(run):
     files.write_checkpoint(run.path, 5)
     run.quarantine(5)
     (run.path / "damaged" / "notes").write_text("mine")
-    (run.path / "damaged" / names.damaged_dir(3, None)).mkdir()
-    assert run.damaged() == [(3, None), (5, A)]
+    for step in (7, 3):
+        (run.path / "damaged" / names.damaged_dir(step, None)).mkdir()
+    assert run.damaged() == [(3, None), (5, A), (7, None)]
 
 
 def test_a_run_that_can_not_be_listed_says_why(run):

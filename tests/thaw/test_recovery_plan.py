@@ -61,6 +61,18 @@ alike = st.lists(
     max_size=14,
     unique_by=lambda one: (one.host, one.slot.path),
 )
+# Two attempts at one step, of which often both are complete.
+full = (3, 100, "s")
+rivals = st.tuples(
+    *(
+        st.builds(_partial, st.just(1), st.just(one), st.frozensets(st.integers(0, 2)), st.just(full))
+        for one in ATTEMPTS
+    )
+).map(list)
+spares = st.permutations([_slot(1, one, rank, full, "n0", 0) for one in ATTEMPTS for rank in range(3)]).flatmap(
+    lambda them: st.integers(3, 6).map(lambda count: them[:count])
+)
+leftovers = st.tuples(partials, slots) | st.tuples(rivals, spares)
 newest = st.none() | st.integers(0, 4)
 
 
@@ -77,10 +89,11 @@ def complete(found: list[PartialState], reports: list[SlotReport]) -> dict[tuple
     return can
 
 
-@holds(examples=80, before=newest, found=partials, reports=slots)
-def test_each_newer_step_that_is_complete_is_finished_and_nothing_else(before, found, reports):
+@holds(examples=80, before=newest, left=leftovers)
+def test_each_newer_step_that_is_complete_is_finished_and_nothing_else(before, left):
     """Finished oldest first, one attempt for each step, the one that lacks fewest records; all other leftovers are cleared, and
     nothing that is not left over is ever named."""
+    found, reports = left
     plan, can = plan_recovery(before, found, reports), complete(found, reports)
     assert [step for step, _ in plan.finish] == sorted({step for step, _ in can if before is None or step > before})
     for step, attempt in plan.finish:
