@@ -113,6 +113,8 @@ def test_every_rank_sees_every_tumour_type(ranks):
     subprocess.run([sys.executable, "-c", script], cwd=ROOT / "examples" / "candle_nt3", check=True, timeout=60)
 
 
+@pytest.mark.slow
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("example", SMALL)
 def test_readme_is_short_and_its_commands_exist(example):
     folder = ROOT / "examples" / example

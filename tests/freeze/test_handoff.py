@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -28,9 +29,9 @@ handoff = Handoff(run, 2.0, run_dir=run, local_dir=None, file_size=data.nbytes, 
                   commit_timeout=2.0, **ids)
 begin = time.monotonic()
 handoff.submit(1, rows, b"", [data])
-if waits == "for memory":
+if waits == "memory":
     handoff.submit(2, rows, b"", [data])
-elif waits == "for its commit":
+elif waits == "commit":
     handoff.wait(1, 3)
 else:
     while not handoff.drain(0.1):
@@ -40,24 +41,40 @@ print(time.monotonic() - begin)
 """
 
 
-def moving(run, waits, library, fault):
-    run.mkdir()
-    environment = {**os.environ, "DEEPFREEZE_LIBRARY": library, "DEEPFREEZE_FAULT": fault}
-    command = [sys.executable, "-c", MOVING, str(run), waits]
-    return subprocess.run(command, env=environment, capture_output=True, text=True)
+WAITS = ("memory", "commit", "all")
+# Each write takes a tenth of the bound, all of them together more than twice the bound; or one takes for ever.
+FAULTS = {"moves": "delay=200:pwrite:model.weights.h5:1+", "stands": "delay=900000:pwrite:model.weights.h5:4"}
 
 
-@pytest.mark.parametrize("waits", ["for memory", "for its commit", "for all"])
-def test_a_wait_goes_on_for_longer_than_its_bound_while_bytes_move(tmp_path, testing_library, waits):
-    # Each write takes a tenth of the bound, all of them together more than twice the bound.
-    done = moving(tmp_path / "run", waits, testing_library, "delay=200:pwrite:model.weights.h5:1+")
+@pytest.fixture(scope="module")
+def ended(testing_library, tmp_path_factory):
+    """The ends of six processes that waited at the same time, by what their store did and what they waited for."""
+
+    def wait(case):
+        store, waits = case
+        environment = {**os.environ, "DEEPFREEZE_LIBRARY": testing_library, "DEEPFREEZE_FAULT": FAULTS[store]}
+        command = [sys.executable, "-c", MOVING, str(tmp_path_factory.mktemp("run")), waits]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+
+    cases = [(store, waits) for store in FAULTS for waits in WAITS]
+    with ThreadPoolExecutor(len(cases)) as pool:
+        return dict(zip(cases, pool.map(wait, cases), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.timing
+@pytest.mark.parametrize("waits", WAITS)
+def test_a_wait_goes_on_for_longer_than_its_bound_while_bytes_move(ended, waits):
+    done = ended["moves", waits]
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) > 4.0, "this test shows nothing"
 
 
-@pytest.mark.parametrize("waits", ["for memory", "for its commit", "for all"])
-def test_a_wait_ends_when_nothing_has_moved_for_its_bound(tmp_path, testing_library, waits):
-    done = moving(tmp_path / "run", waits, testing_library, "delay=900000:pwrite:model.weights.h5:4")
+@pytest.mark.slow
+@pytest.mark.timing
+@pytest.mark.parametrize("waits", WAITS)
+def test_a_wait_ends_when_nothing_has_moved_for_its_bound(ended, waits):
+    done = ended["stands", waits]
     assert done.returncode == 1 and "WaitError" in done.stderr and " after 2 s. " in done.stderr, done.stderr
 
 

@@ -110,16 +110,19 @@ def pick(rng, everything):
     return file, rng.randrange(file.stat().st_size)
 
 
-def test_each_of_ten_thousand_flipped_bits_is_found_and_its_file_and_range_named(run, rng):
+@pytest.mark.slow
+def test_each_of_ten_thousand_flipped_bits_is_found_and_its_file_and_range_named(run, points, record_property):
     everything = all_files(run)
     assert len(everything) == 3 + 2 * 4
-    for _ in range(FLIPS):
+    for number in (due := points(range(FLIPS))):
+        rng = random.Random(f"{SEED} {number}")
         file, at = pick(rng, everything)
         mask = 1 << rng.randrange(8)
         files.flip_in_place(file, at, mask)
         assert_found(run, file, at, f"bit {mask:#x}")
         files.flip_in_place(file, at, mask)
     assert problems(run, 20) == problems(run, 40) == []
+    record_property("points", f"flipped bits: {len(due)} of {FLIPS} points, all found")
 
 
 def test_every_bit_of_the_runs_own_file_counts(run):
@@ -145,10 +148,12 @@ def test_no_flipped_bit_of_a_models_configuration_is_exported(run, tmp_path):
     assert not (tmp_path / "a.keras").exists() and export(run, tmp_path / "a.keras").step == 40
 
 
-def test_no_flipped_bit_is_restored_from(run, model, rng):
+@pytest.mark.slow
+def test_no_flipped_bit_is_restored_from(run, model, points):
     everything = [file for file in restored_from(run) if "0000000020" not in file.parent.name]
     assert len(everything) == 2 + 4
-    for _ in range(RESTORED_FLIPS):
+    for number in points(range(RESTORED_FLIPS)):
+        rng = random.Random(f"{SEED} {number}")
         file, at = pick(rng, everything)
         mask = 1 << rng.randrange(8)
         files.flip_in_place(file, at, mask)
@@ -163,9 +168,10 @@ def test_no_flipped_bit_is_restored_from(run, model, rng):
     assert restore(model, run).step == 40
 
 
-def test_a_file_that_ends_anywhere_is_found(run, model, rng):
+def test_a_file_that_ends_anywhere_is_found(run, model, points):
     everything = all_files(run)
-    for number in range(TRUNCATIONS):
+    for number in points(range(TRUNCATIONS)):
+        rng = random.Random(f"{SEED} {number}")
         file = everything[number % len(everything)]
         data = file.read_bytes()
         os.truncate(file, rng.randrange(len(data)))

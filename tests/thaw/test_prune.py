@@ -141,6 +141,7 @@ def contents(folder):
     return {name: {file.name: file.read_bytes() for file in path.iterdir()} for name, path in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_one_that_is_killed_at_any_change_leaves_whole_checkpoints_and_the_next_one_or_a_start_finishes(run, tmp_path):
     opened = Run.open(run)

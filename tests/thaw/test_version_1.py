@@ -94,6 +94,7 @@ def test_what_version_1_left_unfinished_is_committed_at_the_next_start(there, na
     assert not restart.leftovers(there / "run") and not list(there.glob("local-*/**/*.slot"))
 
 
+@pytest.mark.tensorflow
 @pytest.mark.slow
 @pytest.mark.skipif(kerases.KERAS_IS_2, reason="the runs are Keras 3.15's and tf_keras's")
 @pytest.mark.parametrize(("there", "name"), [(name, name) for name in RUNS], indirect=["there"])
