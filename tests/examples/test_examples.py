@@ -59,7 +59,12 @@ def train(example, launcher, run, *options):
 @pytest.mark.ranks
 @pytest.mark.parametrize(
     ("example", "launcher"),
-    [("candle_nt3", "alone"), ("candle_nt3", "mpirun"), ("resnet50", "horovodrun")],
+    [
+        ("candle_nt3", "alone"),
+        ("candle_nt3", "horovodrun"),
+        pytest.param("candle_nt3", "mpirun", marks=pytest.mark.full),
+        pytest.param("resnet50", "horovodrun", marks=pytest.mark.full),
+    ],
 )
 def test_example_runs(example, launcher, tmp_path):
     ranks = LAUNCHERS[launcher][1]
@@ -169,7 +174,7 @@ def test_a_base_goes_under_a_new_classifier_and_the_figure_comes_from_the_json(t
     assert str(tmp_path) not in (tmp_path / "out" / "transfer.json").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.tensorflow
 def test_a_search_seeds_its_trials_from_one_ancestor(tmp_path):
     small = ["--trials", 4, "--jobs", 2, "--ancestor-steps", 1, "--steps", 1, "--batch", 1]

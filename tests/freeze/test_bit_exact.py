@@ -8,14 +8,18 @@ from deepfreeze.thaw.read import read_private
 from tests.jobs.models import KINDS
 from tests.support import h5, jobs, kerases
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 # steps per execution -> (steps, every, capture): no multiple of each other, so captures fall inside an execution.
 PLANS = {1: (7, 3, "auto"), 4: (12, 5, "graph")}
 CAPTURED = {1: [3, 6, 7], 4: [5, 10, 12]}
 
 
-@pytest.fixture(scope="module", params=kerases.NAMES)
+# The second Keras's trainings are compared with others in the same process (tests/trainings); in `make test-all` here too.
+SECOND = [pytest.param(name, marks=pytest.mark.full) for name in kerases.NAMES[1:]]
+
+
+@pytest.fixture(scope="module", params=[kerases.NAMES[0], *SECOND])
 def runs(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     for per_execution, (steps, every, capture) in PLANS.items():

@@ -5,14 +5,11 @@ import json
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
 
 import deepfreeze
 from tests.support import files, jobs
-
-pytestmark = pytest.mark.tensorflow
 
 # Ahead of every other import: nothing else is to be found. Not even the engine's bindings, which are of this project.
 ALONE = """
@@ -52,7 +49,10 @@ def alone(code, *arguments):
     return subprocess.run(command, capture_output=True, text=True, env=jobs.environment())
 
 
+@pytest.mark.tensorflow
 def test_a_checkpoint_is_listed_read_verified_compared_and_exported(tmp_path):
+    import keras
+
     layers = [keras.Input((40,)), keras.layers.Dense(700), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
     model = keras.Sequential(layers)
     model.compile("adam", "mse", jit_compile=False)

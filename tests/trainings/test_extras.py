@@ -155,12 +155,20 @@ def shuffled_by_fit(keras, model, begin, end, callbacks):
         model.fit(x, y, verbose=0, callbacks=callbacks, **fitting)
 
 
-@pytest.mark.parametrize(
-    ("train", "at"),
-    [(in_order, 5), (shuffled_by_dataset, 11), (shuffled_by_numpy, 8), (shuffled_by_fit, 8)],
-    ids=lambda value: getattr(value, "__name__", None),
-)
-def test_a_resumed_run_that_augments_and_shuffles_equals_an_uninterrupted_one(keras, train, at, tmp_path):
+# What trains, and how many steps it has done when it is interrupted.
+WAYS = {
+    "in_order": (in_order, 5),
+    "by_dataset": (shuffled_by_dataset, 11),
+    "by_numpy": (shuffled_by_numpy, 8),
+    "by_fit": (shuffled_by_fit, 8),
+}
+
+
+# The Kerases augment, and shuffle in fit, by generators of their own.
+@kerases.cases(WAYS, both=("in_order", "by_fit"), name="way")
+def test_a_resumed_run_that_augments_and_shuffles_equals_an_uninterrupted_one(keras, way, tmp_path):
+    train, at = WAYS[way]
+
     def begin(seed):
         keras.utils.set_random_seed(seed)
         tf.random.set_global_generator(tf.random.Generator.from_seed(seed))

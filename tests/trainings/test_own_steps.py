@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import deepfreeze
 from deepfreeze.core.keras_model import optimizer_variables
-from tests.support import h5, trainings
+from tests.support import h5, kerases, trainings
 
 pytestmark = pytest.mark.tensorflow
 
@@ -87,6 +87,7 @@ def test_an_optimizer_that_is_not_built_is_refused_before_training(keras, tmp_pa
         deepfreeze.Checkpoint(tmp_path / "run", optimizer=model.generator_optimizer).open(model)
 
 
+@kerases.one_will_do
 def test_an_optimizer_of_another_model_is_refused(keras, tmp_path):
     with pytest.raises(deepfreeze.UnsupportedError, match=r"another SGD"):
         deepfreeze.Checkpoint(tmp_path / "run", optimizer=keras.optimizers.SGD()).open(trainings.dense(keras))
@@ -104,7 +105,7 @@ def hand_written(keras, model, optimizer, compiled):
     return {"eager": step, "graph": tf.function(step), "xla": tf.function(step, jit_compile=True)}[compiled]
 
 
-@pytest.mark.parametrize("compiled", ["eager", "graph", "xla"])
+@kerases.cases(["eager", "graph", "xla"], both=["graph"], name="compiled")
 def test_a_hand_written_loop_is_saved_and_resumed_bit_for_bit(keras, compiled, tmp_path):
     def train(model, optimizer, start, stop):
         step = hand_written(keras, model, optimizer, compiled)
