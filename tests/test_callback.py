@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
-from tests.support import h5, jobs
+from tests.support import h5, jobs, processes
 
 pytestmark = pytest.mark.tensorflow
 
@@ -245,7 +245,7 @@ def test_an_exception_inside_fit_loses_nothing_and_leaves_no_lock(run):
 
 def test_importing_deepfreeze_imports_neither_tensorflow_nor_the_engine():
     code = "import sys, deepfreeze; deepfreeze.read; assert not {'tensorflow', 'keras', 'veloc_bindings'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    processes.run([sys.executable, "-c", code], check=True)
 
 
 # Bad input: where, expected, found, what to do; nothing lost

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from benchmarks import scaling, scaling_figure, scaling_series
 from benchmarks.ranks import OPERATIONS, Ranks, footprint, scratch, tracing
 from benchmarks.report import ROOT, Report, Row
 from benchmarks.scaling_figure import growth
+from tests.support import processes
 
 SMALL = dataclasses.replace(
     scaling_series.QUICK,
@@ -140,8 +140,6 @@ def test_make_bench_refuses_a_machine_without_room(tmp_path):
         "sys.argv = ['bench', '--folder', sys.argv[1]]\n"
         "project.main(bench.bench)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    done = processes.run([sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "GB of disk" in done.stderr and "--folder DIR" in done.stderr and "Traceback" not in done.stderr

@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 
 import pytest
 
 import veloc_bindings as vb
-from tests.support import content, jobs
+from tests.support import content, jobs, processes
 from tests.support.ranks import options
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -181,7 +180,7 @@ def test_what_a_thread_that_is_left_behind_reads_outlives_the_area(library, tmp_
     for folder in folders:
         folder.mkdir()
     env = jobs.environment(DEEPFREEZE_LIBRARY=library, DEEPFREEZE_FAULT="delay=4000:pwrite:.slot:2")
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-c", _LEFT_BEHIND, *map(str, folders)], env=env, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr

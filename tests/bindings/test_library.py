@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pickle
 import shutil
-import subprocess
 
 import pytest
 
+from tests.support import processes
 from veloc_bindings import LibraryError, _library
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -50,5 +50,5 @@ def test_a_file_that_is_no_library_is_refused(tmp_path):
 def test_a_library_of_another_version_is_refused(tmp_path, code, found):
     source, path = tmp_path / "other.cc", tmp_path / "other.so"
     source.write_text(f'extern "C" {{ {code} }}')
-    subprocess.run(["g++", "-shared", "-fPIC", "-o", path, source], check=True)
+    processes.run(["g++", "-shared", "-fPIC", "-o", path, source], check=True)
     assert found in refuse(path).found

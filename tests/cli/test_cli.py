@@ -15,7 +15,7 @@ import pytest
 from deepfreeze.cli.main import main, parser
 from deepfreeze.core.lock import Lock
 from deepfreeze.core.run import Run
-from tests.support import configs, files
+from tests.support import configs, files, processes
 
 
 @pytest.fixture
@@ -283,18 +283,18 @@ def test_no_command_needs_tensorflow_or_the_engine(run, tmp_path):
         "others = {'tensorflow', 'keras', 'tf_keras', 'safetensors', 'ml_dtypes', 'veloc_bindings'} & set(sys.modules)\n"
         "assert not others, others"
     )
-    done = subprocess.run([sys.executable, "-c", code, json.dumps(commands)], capture_output=True, text=True)
+    done = processes.run([sys.executable, "-c", code, json.dumps(commands)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
 def test_it_runs_as_a_module_and_survives_a_closed_pipe(run):
     command = [sys.executable, "-m", "deepfreeze", "ls", str(run)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = processes.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].split()[0] == "40"
     reader, writer = os.pipe()
     os.close(reader)
-    closed = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    closed = processes.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert (closed.returncode, closed.stderr) == (1, "")
 
@@ -312,7 +312,7 @@ def test_ctrl_c_ends_a_command_with_130_and_leaves_nothing_behind(run, tmp_path,
     )
     (tmp_path / "out").mkdir()
     rest = [str(tmp_path / "out" / "a.weights.h5")] if command == "export" else []
-    done = subprocess.run([sys.executable, "-c", code, command, str(run), *rest], capture_output=True, text=True)
+    done = processes.run([sys.executable, "-c", code, command, str(run), *rest], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "") and os.listdir(tmp_path / "out") == []
 
 
@@ -323,12 +323,12 @@ def test_long_work_shows_a_bar_on_a_terminal_and_nowhere_else(run, tmp_path, com
     if command == "export":
         words.append("--overwrite")
     master, slave = os.openpty()
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=slave, text=True)
+    done = processes.run(words, stdout=subprocess.PIPE, stderr=slave, text=True)
     os.close(slave)
     shown = os.read(master, 1 << 16)
     os.close(master)
     assert done.returncode == 0 and b"\x1b[" in shown and done.stdout
     assert "\x1b[" not in done.stdout
     files.write_checkpoint(run, 3)
-    quiet = subprocess.run([*words, "--json"] if command != "export" else words, capture_output=True, text=True)
+    quiet = processes.run([*words, "--json"] if command != "export" else words, capture_output=True, text=True)
     assert (quiet.returncode, quiet.stderr) == (0, "") and quiet.stdout

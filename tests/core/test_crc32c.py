@@ -1,6 +1,5 @@
 """The checksum without google-crc32c is the same one, and fast enough to read by."""
 
-import subprocess
 import sys
 import time
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 from deepfreeze.core import crc32c
+from tests.support import processes
 
 # Around every size at which something changes: words, folds, blocks.
 SIZES = [*range(70), *(edge + n for edge in (1 << 12, 1 << 18, 1 << 19) for n in range(-5, 6))]
@@ -82,5 +82,5 @@ def test_google_s_is_used_where_it_is_there_and_compiled(prepare, wanted):
         "from deepfreeze.core import crc32c\n"
         "print('numpy' if crc32c.extend is crc32c.extend_by_numpy else 'google', crc32c.value(b'123456789'))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = processes.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split() == [wanted, str(0xE3069283)], done.stderr

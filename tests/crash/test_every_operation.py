@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -17,7 +16,7 @@ import pytest
 
 from deepfreeze.core.run import Run
 from tests.jobs import recorded
-from tests.support import page_cache, restart
+from tests.support import page_cache, processes, restart
 from tests.support.ranks import check_checkpoint
 from tests.support.seed import SEED
 
@@ -64,7 +63,7 @@ def record(
         environment["DEEPFREEZE_FAULT"] = faults
         environment["DEEPFREEZE_NETWORK"] = str(folder / "run") if network else ""
         command = [sys.executable, "-S", JOB, folder, world, number, run.run_id, json.dumps(plan)]
-        subprocess.run(list(map(str, command)), env=environment, check=True, timeout=120)
+        processes.run(list(map(str, command)), env=environment, check=True, timeout=120)
     return disk, page_cache.read_log(log)
 
 

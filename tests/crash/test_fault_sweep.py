@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import processes
+
 pytestmark = pytest.mark.crash
 FOR_RANKS = (
     "fail=EIO",
@@ -25,7 +27,7 @@ ON_NETWORK = ("fail=EIO", "fail=ESTALE", "delay=5")
 def sweep(program: Path, points: Any) -> subprocess.CompletedProcess:
     """Runs a program of the native tests over the points that are due (native/testing/points.h)."""
     variables = {"DEEPFREEZE_TEST_EVERY": str(points.every), "DEEPFREEZE_TEST_FIRST": str(points.first)}
-    return subprocess.run([program], env={**os.environ, **variables}, capture_output=True, text=True, timeout=600)
+    return processes.run([program], env={**os.environ, **variables}, capture_output=True, text=True, timeout=600)
 
 
 def at_least(all_points: int, ways: int, points: Any) -> int:
@@ -60,11 +62,11 @@ def test_each_call_that_fails_costs_at_most_one_checkpoint(testing_library, reco
 
 
 def test_calls_that_a_signal_interrupts_are_made_again(testing_library):
-    subprocess.run([Path(testing_library).with_name("interrupt_test")], check=True, timeout=300)
+    processes.run([Path(testing_library).with_name("interrupt_test")], check=True, timeout=300)
 
 
 def test_direct_writes_that_are_refused_to_several_writers_at_once_are_made_again(testing_library):
-    subprocess.run([Path(testing_library).with_name("direct_test")], check=True, timeout=300)
+    processes.run([Path(testing_library).with_name("direct_test")], check=True, timeout=300)
 
 
 @pytest.mark.slow
@@ -78,4 +80,4 @@ def test_memory_that_runs_out_at_any_allocation_of_a_thread_ends_no_process(test
 
 @pytest.mark.slow
 def test_an_error_of_the_store_that_passes_costs_no_checkpoint_and_a_failed_sync_does_at_once(testing_library):
-    subprocess.run([Path(testing_library).with_name("retry_test")], check=True, timeout=600)
+    processes.run([Path(testing_library).with_name("retry_test")], check=True, timeout=600)

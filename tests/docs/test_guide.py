@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -20,7 +19,7 @@ import pytest
 import deepfreeze
 from deepfreeze.cli.main import main, parser
 from deepfreeze.core.config import Options
-from tests.support import sources
+from tests.support import processes, sources
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -94,7 +93,7 @@ def test_python_compiles_and_its_names_exist(page):
 @pytest.mark.parametrize("page", GUIDE)
 def test_shell_parses_and_its_commands_are_understood(page):
     for _, body in blocks(GUIDE[page], "bash"):
-        done = subprocess.run(["bash", "-n"], input=body, capture_output=True, text=True)
+        done = processes.run(["bash", "-n"], input=body, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         for words in commands(body):
             parser().parse_args(words)

@@ -20,7 +20,7 @@ import tomllib
 
 import deepfreeze
 from deepfreeze.cli.main import main, parser
-from tests.support import configs, files, jobs, readme
+from tests.support import configs, files, jobs, processes, readme
 from tests.support.readme import ALONE, BLOCKS, INLINE, LAUNCHED, NT3, ROOT, SNIPPETS, TEXT, starting
 
 DOCS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -39,7 +39,7 @@ def test_every_make_target_exists():
 
 def execute(words, cwd=ROOT, **env):
     """Runs a command to its end."""
-    done = subprocess.run(
+    done = processes.run(
         words, cwd=cwd, env=jobs.environment(**env), stdin=subprocess.DEVNULL, capture_output=True, text=True,
         timeout=jobs.LIMIT_S,
     )  # fmt: skip

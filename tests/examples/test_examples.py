@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import deepfreeze
+from tests.support import processes
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -41,7 +42,7 @@ def train(example, launcher, run, *options):
     summary = run.parent / "summary.json"
     command = [*prefix, sys.executable, str(ROOT / "examples" / example / "train.py"), "--run", str(run)]
     command += ["--json", str(summary), *SMALL[example]["options"], *options]
-    done = subprocess.run(
+    done = processes.run(
         command,
         env=environment(),
         cwd=run.parent,
@@ -103,7 +104,7 @@ def test_batches_depend_on_their_step_alone(example):
         "parts = [data.rows_of(rank, 5, 63) for rank in range(5)]\n"
         "assert [row for part in parts for row in part] == list(range(63))\n"
     )
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT / "examples" / example, check=True, timeout=60)
+    processes.run([sys.executable, "-c", script], cwd=ROOT / "examples" / example, check=True, timeout=60)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -115,7 +116,7 @@ def test_every_rank_sees_every_tumour_type(ranks):
         f"parts = [y[data.rows_of(rank, {ranks}, len(y))] for rank in range({ranks})]\n"
         "assert all(set(part) == set(range(data.CLASSES)) for part in parts), parts\n"
     )
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT / "examples" / "candle_nt3", check=True, timeout=60)
+    processes.run([sys.executable, "-c", script], cwd=ROOT / "examples" / "candle_nt3", check=True, timeout=60)
 
 
 @pytest.mark.slow
@@ -144,7 +145,7 @@ def test_readme_is_short_and_its_commands_exist(example):
 def run(script, *options, cwd):
     """One of the examples' programs, to its end."""
     command = [sys.executable, str(ROOT / script), *map(str, options)]
-    done = subprocess.run(
+    done = processes.run(
         command, env=environment(), cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"

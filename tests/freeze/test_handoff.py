@@ -1,7 +1,6 @@
 """What the engine refuses becomes an error of ours with something to do."""
 
 import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +9,7 @@ import pytest
 import veloc_bindings
 from deepfreeze.core.errors import EngineError, WaitError
 from deepfreeze.freeze.handoff import Handoff
-from tests.support import jobs
+from tests.support import jobs, processes
 from tests.support.refusals import assert_four_parts
 from veloc_bindings import EngineFault
 
@@ -54,7 +53,7 @@ def ended(testing_library, tmp_path_factory):
         store, waits = case
         environment = {**os.environ, "DEEPFREEZE_LIBRARY": testing_library, "DEEPFREEZE_FAULT": FAULTS[store]}
         command = [sys.executable, "-c", MOVING, str(tmp_path_factory.mktemp("run")), waits]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+        return processes.run(command, env=environment, capture_output=True, text=True)
 
     cases = [(store, waits) for store in FAULTS for waits in WAITS]
     with ThreadPoolExecutor(len(cases)) as pool:
@@ -109,7 +108,7 @@ del handoff
 
 
 def test_what_an_engine_that_is_left_behind_reads_is_never_freed_not_even_at_the_end():
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-c", _LEFT_BEHIND], env=jobs.environment(), capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from deepfreeze.freeze import node_memory
+from tests.support import processes
 
 MIB = 1 << 20
 
@@ -44,7 +44,7 @@ def chosen(need: int, joins: Path | None = None) -> str:
     code = f"from deepfreeze.freeze import local_tier; print(local_tier.choose('auto', {need}))"
     first = f"echo $$ > {joins} && " if joins is not None else ""
     command = ["sh", "-c", first + 'exec "$0" -c "$1"', sys.executable, code]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return processes.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_the_memory_limit_of_a_job_bounds_what_it_keeps_in_memory():

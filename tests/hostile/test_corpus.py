@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import traceback
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.hostile import seeds
 from tests.hostile.targets import TARGETS
-from tests.support import native
+from tests.support import native, processes
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = {name: sorted(p for folder in target.folders for p in folder.iterdir()) for name, target in TARGETS.items()}
@@ -64,7 +63,7 @@ def test_the_corpus_breaks_no_promise_of_a_python_reader(name):
 @pytest.mark.parametrize("name", ["record", "slot", "manifest"])
 def test_both_languages_take_and_refuse_the_same_files(testing_library, name):
     folder = seeds.NATIVE / name
-    done = subprocess.run(
+    done = processes.run(
         [native.BUILD / f"{name}_replay", folder], capture_output=True, text=True, timeout=60, check=True
     )
     theirs = {line.partition(" ")[2]: line.partition(" ")[0] == "taken" for line in done.stdout.splitlines()}

@@ -14,7 +14,6 @@ import os
 import resource
 import signal
 import stat
-import subprocess
 import sys
 import time
 import tracemalloc
@@ -34,7 +33,7 @@ from deepfreeze.thaw import recover
 from deepfreeze.thaw.read import read_private
 from deepfreeze.thaw.verify import verify
 from tests.hostile import cases
-from tests.support import configs, files
+from tests.support import configs, files, processes
 
 SECONDS = 10
 MEMORY = 32 << 20  # of any reader for any of these; the largest of them has a quarter of a MiB
@@ -252,7 +251,7 @@ def engine(*arguments):
     """One call of the engine in a process with 1 GiB of address space, which is ended if it hangs."""
     command = [sys.executable, "-c", ENGINE, *map(str, arguments)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
+    return processes.run(command, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
 @pytest.mark.parametrize("kind", cases.KINDS)

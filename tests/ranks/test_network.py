@@ -1,16 +1,17 @@
 """Ranks on a network file system, each a client of its own with a cache of bytes and names (native/testing/nfs_env.h)."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.support import processes
 
 pytestmark = pytest.mark.timing
 
 
 def test_the_client_of_a_network_file_system_is_what_its_header_says(testing_library):
-    subprocess.run([Path(testing_library).with_name("nfs_env_test")], check=True, timeout=300)
+    processes.run([Path(testing_library).with_name("nfs_env_test")], check=True, timeout=300)
 
 
 def test_no_bytes_are_lost_and_all_ranks_learn_of_a_commit_at_once_on_a_network_file_system(testing_library):
-    subprocess.run([Path(testing_library).with_name("network_test")], check=True, timeout=300)
+    processes.run([Path(testing_library).with_name("network_test")], check=True, timeout=300)

@@ -1,12 +1,13 @@
 """Whether a step is committed: rank 0 decides, every rank finds out by looking (native/testing/verdict_test.cc)."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.support import processes
 
 pytestmark = pytest.mark.timing
 
 
 def test_no_two_ranks_say_the_opposite_of_each_other_whatever_call_answers_with_an_error(testing_library):
-    subprocess.run([Path(testing_library).with_name("verdict_test")], check=True, timeout=300)
+    processes.run([Path(testing_library).with_name("verdict_test")], check=True, timeout=300)

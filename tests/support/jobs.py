@@ -33,7 +33,9 @@ def environment(**extra: str) -> dict[str, str]:
     return env
 
 
-def command(script: object, *args: object, ranks: int = 0, launcher: str = "mpirun", output: object = "") -> list[str]:
+def command(
+    script: object, *args: object, ranks: int = 0, launcher: str = "mpirun", output: object = ""
+) -> list[str | bytes]:
     """The command line: alone (``ranks=0``), or under ``mpirun`` or ``horovodrun``, whose ranks print to files in ``output``."""
     path = Path(str(script))
     own = [sys.executable, str(path if path.is_absolute() else JOBS / path), *map(str, args)]

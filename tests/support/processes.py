@@ -19,9 +19,10 @@ MARK = "DEEPFREEZE_TEST_FAMILY"  # a variable that a child and all its descendan
 CHILD = str(Path(__file__).with_name("child.py"))
 
 
-def wrapped(command: Sequence[object], parent: int = 0, output: object = "") -> list[str]:
+def wrapped(command: Sequence[object], parent: int = 0, output: object = "") -> list[str | bytes]:
     """The command, made to die with its parent; see tests/support/child.py."""
-    return [sys.executable, "-S", "-I", CHILD, str(parent), str(output), *map(str, command)]
+    own = [part if isinstance(part, bytes) else str(part) for part in command]
+    return [sys.executable, "-S", "-I", CHILD, str(parent), str(output), *own]
 
 
 @contextlib.contextmanager
@@ -55,7 +56,7 @@ def run(
         options["stdin"] = subprocess.PIPE
     with child(command, **options) as process:
         output, errors = process.communicate(input, timeout)
-    done = subprocess.CompletedProcess(list(map(str, command)), process.returncode, output, errors)
+    done = subprocess.CompletedProcess(command, process.returncode, output, errors)
     if check:
         done.check_returncode()
     return done

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 
 import numpy as np
@@ -20,7 +19,7 @@ from deepfreeze.core.tensors import DTYPES, REPLICATED, TensorSpec
 from deepfreeze.thaw import export as export_module
 from deepfreeze.thaw import export_draft, export_safetensors
 from deepfreeze.thaw.export import export
-from tests.support import files
+from tests.support import files, processes
 from tests.support.configs import write_config
 
 SUFFIXES = (".weights.h5", ".safetensors", ".keras")
@@ -207,7 +206,7 @@ def test_an_export_that_is_killed_leaves_nothing(run, out, suffix):
         "import os, sys; from deepfreeze.thaw.export import export\n"
         "export(sys.argv[1], sys.argv[2], progress=lambda done, total: 2 * done >= total > 0 and os.kill(os.getpid(), 9))"
     )
-    killed = subprocess.run([sys.executable, "-c", code, str(run), str(out / f"a{suffix}")])
+    killed = processes.run([sys.executable, "-c", code, str(run), str(out / f"a{suffix}")])
     assert killed.returncode == -signal.SIGKILL and os.listdir(out) == []
 
 
@@ -284,7 +283,7 @@ def test_a_full_disk_leaves_nothing(run, out):
         "try: deepfreeze.export(sys.argv[1], sys.argv[2])\n"
         "except deepfreeze.RunError as error: print(error)"
     )
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-c", code, str(run), str(out / "a.weights.h5")], capture_output=True, text=True
     )
     assert "File too large" in done.stdout and os.listdir(out) == [], done.stderr
@@ -298,5 +297,5 @@ def test_exporting_needs_neither_tensorflow_nor_the_engine(run, out):
         "for suffix in ('.weights.h5', '.safetensors', '.keras'): deepfreeze.export(sys.argv[1], sys.argv[2] + suffix)\n"
         "assert not {'tensorflow', 'keras', 'tf_keras', 'safetensors', 'veloc_bindings'} & set(sys.modules), sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(run), str(out / "a")], capture_output=True, text=True)
+    done = processes.run([sys.executable, "-c", code, str(run), str(out / "a")], capture_output=True, text=True)
     assert done.returncode == 0 and len(os.listdir(out)) == 3, done.stderr

@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 import deepfreeze
-from tests.support import files, jobs
+from tests.support import files, jobs, processes
 
 # Ahead of every other import: nothing else is to be found. Not even the engine's bindings, which are of this project.
 ALONE = """
@@ -46,7 +45,7 @@ print(json.dumps({
 
 def alone(code, *arguments):
     command = [sys.executable, "-c", ALONE + code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=jobs.environment())
+    return processes.run(command, capture_output=True, text=True, env=jobs.environment())
 
 
 @pytest.mark.tensorflow

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from deepfreeze.core.errors import CorruptError, Error, NotFoundError, OptionError
 from deepfreeze.thaw.read import read, read_private
-from tests.support import files
+from tests.support import files, processes
 
 
 @pytest.fixture
@@ -153,5 +152,5 @@ def test_reading_needs_neither_tensorflow_nor_the_engine(run):
         "print(read(sys.argv[1])['dense/bias'].tobytes().hex())\n"
         "assert not {'tensorflow', 'keras', 'tf_keras', 'veloc_bindings'} & set(sys.modules), sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(run)], capture_output=True, text=True)
+    done = processes.run([sys.executable, "-c", code, str(run)], capture_output=True, text=True)
     assert done.stdout.strip() == made.values["dense/bias"].tobytes().hex(), done.stderr

@@ -1,7 +1,6 @@
 """Restore into real models: whose memory the values are in, before and after training goes on."""
 
 import itertools
-import subprocess
 import sys
 
 import keras
@@ -16,7 +15,7 @@ from deepfreeze.core.layout_probe import probe
 from deepfreeze.core.run import Run
 from deepfreeze.thaw import extents
 from deepfreeze.thaw.records import merge, read_record
-from tests.support import files, jobs, kerases
+from tests.support import files, jobs, kerases, processes
 
 pytestmark = pytest.mark.tensorflow
 
@@ -170,7 +169,7 @@ def test_restore_takes_the_checkpoints_size_of_memory_and_gives_it_back(tmp_path
         model.optimizer.iterations.assign_add(1)
         checkpoint.step()
     command = [sys.executable, "-c", MEMORY, str(tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, env=jobs.environment())
+    done = processes.run(command, capture_output=True, text=True, env=jobs.environment())
     assert done.returncode == 0, done.stderr[-3000:]
     nbytes, peak, kept = map(int, done.stdout.split())
     assert nbytes > 240_000_000

@@ -8,7 +8,6 @@ import contextlib
 import io
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 import deepfreeze
 from deepfreeze.cli.main import main
-from tests.support import configs, files, jobs
+from tests.support import configs, files, jobs, processes
 
 NOBODY = 65534
 SUFFIXES = (".weights.h5", ".safetensors", ".keras")
@@ -124,7 +123,7 @@ def test_a_run_that_may_only_be_read_is_read_in_every_way():
         before = state(run)
         env = jobs.environment(PYTHONDONTWRITEBYTECODE="1")
         command = [sys.executable, __file__, str(run), str(there / "out")]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=there)
+        done = processes.run(command, env=env, capture_output=True, text=True, cwd=there)
         for path in [run, *run.rglob("*")]:
             if path.is_dir():
                 path.chmod(0o755)  # so that it can be deleted

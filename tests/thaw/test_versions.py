@@ -3,14 +3,13 @@ between Keras 2 and 3 (which tests/thaw/test_restore_keras.py has too, on today'
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import deepfreeze
-from tests.support import jobs
+from tests.support import jobs, processes
 
 pytestmark = pytest.mark.tensorflow
 
@@ -26,7 +25,7 @@ def run_on(which: tuple[str, str], *arguments: object) -> str:
         pytest.skip(f"needs {environment}, which {'make setup' if environment == '.venv' else 'make test-tf215'} makes")
     env = jobs.environment(PYTHONPATH=str(jobs.ROOT))
     command = [python, jobs.JOBS / "versions.py", package, *arguments]
-    done = subprocess.run(list(map(str, command)), env=env, capture_output=True, text=True, timeout=jobs.LIMIT_S)
+    done = processes.run(list(map(str, command)), env=env, capture_output=True, text=True, timeout=jobs.LIMIT_S)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     return done.stdout.splitlines()[-1]
 

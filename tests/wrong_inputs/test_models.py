@@ -1,7 +1,6 @@
 """Models and machines that can't be trained with checkpoints, or not from these: refused before the first step."""
 
 import shutil
-import subprocess
 import types
 
 import keras as keras3
@@ -10,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
-from tests.support import kerases, trainings
+from tests.support import kerases, processes, trainings
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.tensorflow
@@ -135,7 +134,7 @@ def test_variables_on_a_gpu_are_refused_with_their_name(keras, way, of, tmp_path
 def test_an_engine_of_another_version_is_refused(way, tmp_path, monkeypatch, model):
     source, path = tmp_path / "other.cc", tmp_path / "other.so"
     source.write_text('extern "C" { unsigned df_abi_version() { return 999; } }')
-    subprocess.run(["g++", "-shared", "-fPIC", "-o", path, source], check=True)
+    processes.run(["g++", "-shared", "-fPIC", "-o", path, source], check=True)
     monkeypatch.setenv("DEEPFREEZE_LIBRARY", str(path))
     monkeypatch.setattr("veloc_bindings._library._loaded", None)
     expected, found, todo = "interface version", "version 999", "install the package again"

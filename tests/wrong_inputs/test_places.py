@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import re
-import subprocess
 import sys
 
 import keras
@@ -14,7 +13,7 @@ import pytest
 
 import deepfreeze
 from tests.jobs import models
-from tests.support import jobs, trainings
+from tests.support import jobs, processes, trainings
 from tests.support.refusals import contents, refused
 
 pytestmark = pytest.mark.tensorflow
@@ -54,7 +53,7 @@ def test_a_name_that_is_no_utf_8_goes_through_the_command_line(tmp_path, save):
     save(run)
     for words, code in (["ls", run], 0), (["verify", run], 0), (["show", run + b"@3"], 1):
         command = [sys.executable, "-m", "deepfreeze", *words]
-        done = subprocess.run(command, capture_output=True, env=jobs.environment(PYTHONIOENCODING="utf-8:strict"))
+        done = processes.run(command, capture_output=True, env=jobs.environment(PYTHONIOENCODING="utf-8:strict"))
         assert done.returncode == code, done
         assert b"Traceback" not in done.stderr
 
