@@ -16,6 +16,7 @@ from tests.support.seed import SEED
 
 pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
 EVERY = 2
+ROUNDS = int(os.environ.get("DEEPFREEZE_TEST_ROUNDS", "9"))
 # The ranks whose transfer of one checkpoint is held until they are killed in it; with none, the kill comes at a random moment.
 HOLDS = {"transfer": [0, 1], "": [], "transfer, some ranks done": [1]}
 
@@ -38,10 +39,12 @@ def kill_when(job, run, step: int, phase: str, one: bool) -> None:
     assert job.wait(), "with one rank dead, the launcher ends the others"
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(9, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "rounds", [2, pytest.param(ROUNDS, marks=[pytest.mark.full, pytest.mark.timeout(60 * ROUNDS)], id="many")]
+)
 def test_a_killed_training_ends_with_the_very_state_of_one_never_killed(two, tmp_path, testing_library, rounds):
     """With many rounds, every phase is hit with one rank killed and with all."""
-    print(f"seed {SEED} (DEEPFREEZE_TEST_SEED)")
+    print(f"seed {SEED} (DEEPFREEZE_TEST_SEED), {rounds} rounds (DEEPFREEZE_TEST_ROUNDS)")
     random.seed(SEED)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()

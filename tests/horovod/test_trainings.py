@@ -60,7 +60,7 @@ def test_an_update_that_one_rank_s_overflow_makes_all_skip_is_no_step(two, api, 
         assert all(sum(reason.lower() in text.lower() for text in told) == 1 for reason in reasons), told
 
 
-def test_an_exception_on_one_rank_hangs_nobody_and_what_was_committed_stays(tmp_path):
+def test_an_exception_on_one_rank_hangs_nobody_and_keeps_what_is_committed(tmp_path):
     with jobs.job(*case("raising", api=kerases.NAMES[0], folder=tmp_path), ranks=2) as job:
         assert job.wait() != 0
         assert "rank 1's own" in job.output()

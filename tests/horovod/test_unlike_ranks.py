@@ -120,7 +120,7 @@ def test_another_model_on_one_rank_is_refused_on_all_before_training(horovod, ca
 
 
 @on_each_keras(NAMED)
-def test_layers_that_keras_counted_differently_are_refused_where_horovod_waits(horovod, case, api):
+def test_layers_that_keras_counted_differently_are_refused_on_all_ranks(horovod, case, api):
     folder = horovod(case)
     # Keras 2 gives no layer the name of its model.
     kernel = "dense_2/kernel" if kerases.is_2(importlib.import_module(api)) else "sequential_1/dense_2/kernel"
@@ -178,7 +178,7 @@ def test_a_broadcast_makes_them_alike_and_nothing_is_said(horovod):
     assert [(info.step, info.diverged) for info in infos] == [(3, 0), (4, 0)]
 
 
-def test_the_ranks_of_a_communicator_save_one_checkpoint_together_and_resume_it(mpi):
+def test_the_ranks_of_a_communicator_save_one_checkpoint_together(mpi):
     for case, step in (("fit:none:run=alike", 4), ("fit:none:run=alike:resume=required", 8), ("loop:none", 4)):
         for report in reports(mpi, case):
             assert report["error"] is None and not report["warnings"] and report["step"] == step, (case, report)
@@ -206,7 +206,7 @@ def test_ranks_of_a_communicator_that_are_unlike_are_refused_on_all(mpi, case, k
     assert_all_ranks_are_told(mpi, case, kind, where="rank 1", **wanted)
 
 
-def test_communicators_of_one_rank_each_are_jobs_of_their_own_and_one_of_them_gets_the_run(mpi):
+def test_communicators_of_one_rank_each_are_jobs_of_their_own(mpi):
     errors = [report["error"] for report in reports(mpi, "open:none:comm=self")]
     (refused,) = [error for error in errors if error is not None]
     assert refused["kind"] == "LockedError" and "world is one rank" in refused["todo"]

@@ -46,6 +46,10 @@ def forget():
         keras.mixed_precision.set_global_policy("float32")
         if not hasattr(keras, "ops"):
             keras.backend.experimental.disable_tf_random_generator()
+    if "tensorflow" in sys.modules:
+        from tensorflow.python.framework import config
+
+        config.disable_op_determinism()  # with which Keras 3 takes jit_compile=True for False
 
 
 def answer(name, arguments, plan, log):
