@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 # Of README's commands those for a checkout, or for what pip does not install, are tried elsewhere: make's in CI, Horovod's in
 # tests/docs/test_readme.py, pip's in test_install.py and here.
 ELSEWHERE = {"make", "mpirun", "horovodrun", "pip", "DEEPFREEZE_ENGINE=none"}
+FAST = "-DCMAKE_CXX_FLAGS_RELEASE=-O0"  # to compile, and no test is about speed
 TRAIN = """
 import json, sys
 import keras, numpy as np
@@ -59,9 +61,8 @@ def source(tmp_path_factory) -> Path:
 
 def test_a_wheel_s_own_engine_saves_where_no_checkout_is(source, tmp_path):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
-    # The compiler takes half as long for code that is not optimised as far.
     build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", tmp_path / "wheels", source]
-    execute(*pip, *build, cwd=tmp_path, CMAKE_ARGS="-DCMAKE_CXX_FLAGS_RELEASE=-O0")
+    execute(*pip, *build, cwd=tmp_path, CMAKE_ARGS=FAST)
     (wheel,) = (tmp_path / "wheels").iterdir()
     site = tmp_path / "site"
     execute(*pip, "install", "--no-deps", "--no-index", "--target", site, wheel, cwd=tmp_path)
@@ -73,21 +74,40 @@ def test_a_wheel_s_own_engine_saves_where_no_checkout_is(source, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def bare(source, tmp_path_factory) -> Path:
-    """The programs of an environment into which the source distribution was installed, with all that it needs."""
+def venv(tmp_path_factory) -> Path:
+    """The programs of an environment that has nothing but pip."""
     folder = tmp_path_factory.mktemp("bare")
-    hook = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
-    execute(sys.executable, "-c", hook, folder / "dist", cwd=source)
-    (sdist,) = (folder / "dist").iterdir()
     execute(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
-    # The versions that all else is tested with; what is needed, and builds it, pip finds by itself.
-    pins = {"PIP_CONSTRAINT": str(LOCK), "PIP_BUILD_CONSTRAINT": str(LOCK)}
-    execute(folder / "venv/bin/pip", "install", f"{sdist}[tensorflow]", cwd=folder, **pins)
     return folder / "venv" / "bin"
 
 
+@pytest.fixture(scope="module")
+def wheel(source, venv, tmp_path_factory) -> Path:
+    """Built from the source distribution, by what pip gets for it."""
+    folder = tmp_path_factory.mktemp("dist")
+    hook = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    execute(sys.executable, "-c", hook, folder, cwd=source)
+    (sdist,) = folder.iterdir()
+    execute(venv / "pip", "wheel", "--no-deps", sdist, cwd=folder, CMAKE_ARGS=FAST)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def bare(venv, wheel) -> Path:
+    """The environment, with the wheel and all that it needs, in the versions that all else is tested with."""
+    execute(venv / "pip", "install", "--constraint", LOCK, f"{wheel}[tensorflow]", cwd=venv)
+    return venv
+
+
 @pytest.mark.full
-def test_the_source_distribution_installs_with_all_it_needs(bare):
+def test_a_wheel_is_built_from_the_source_distribution(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        assert {"veloc_bindings/libdeepfreeze.so", "deepfreeze/py.typed"} <= set(archive.namelist())
+
+
+@pytest.mark.full
+def test_the_wheel_installs_with_all_that_it_needs(bare):
     execute(bare / "pip", "check", cwd=bare)
     assert (bare / "deepfreeze").exists()
 
