@@ -68,6 +68,13 @@ def test_every_command_line_of_ours_works_on_such_a_run(tmp_path, monkeypatch, c
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "nt3.weights.h5", "nt3.safetensors", "nt3.keras"}
 
 
+def test_every_program_that_is_called_is_tried():
+    """deepfreeze and python: here, and in a bare environment by tests/setup/test_wheel.py. mpirun and horovodrun: here; pip does
+    not build Horovod. pip: tests/setup. make: by CI, in a checkout."""
+    programs = {command.split()[0] for command in readme.COMMANDS if re.match(r"[a-z]+ ", command)}
+    assert programs == {"deepfreeze", "python", "mpirun", "horovodrun", "pip", "make"}
+
+
 def test_every_extra_exists():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = {e for command in starting("pip", "install") for e in re.findall(r"[a-z]+", command[2].partition("[")[2])}
