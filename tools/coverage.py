@@ -43,12 +43,8 @@ def coverage(*arguments):
 
 def engine():
     """The engine with gcov's counters, set to zero."""
-    options = [
-        "-DCMAKE_BUILD_TYPE=Debug",
-        "-DDF_TESTING=ON",
-        "-DCMAKE_CXX_FLAGS=--coverage -O0 -fprofile-update=atomic",
-    ]
-    folder = native.build("coverage", *options)
+    options = ["-DCMAKE_BUILD_TYPE=Debug", "-DDF_TESTING=ON"]
+    folder = native.build("coverage", *options, "-DCMAKE_CXX_FLAGS=--coverage -O0 -fprofile-update=atomic")
     for counters in folder.rglob("*.gcda"):
         counters.unlink()
     return folder
@@ -66,26 +62,12 @@ def python_modules():
 def native_modules(folder):
     """The same of the engine, by folder."""
     (PAGES / "native").mkdir(exist_ok=True)
-    command = [
-        VENV / "bin" / "gcovr",
-        "--root",
-        ROOT / "native",
-        "--object-directory",
-        folder,
-        "--exclude",
-        ".*/testing/.*",
-    ]
-    command += [
-        "--exclude",
-        ".*/fuzz/.*",
-        "--gcov-ignore-parse-errors=all",
-        "--gcov-ignore-errors=no_working_dir_found",
-        "--merge-mode-functions=merge-use-line-min",
-    ]
-    command += ["--html-details", PAGES / "native" / "index.html", "--json-summary", PAGES / "native.json", folder]
-    run_logged(
-        command, "coverage.log", "gcovr reads what gcov of the compiler's version writes.", project.environment()
-    )
+    found_by = "--gcov-ignore-parse-errors=all --gcov-ignore-errors=no_working_dir_found"
+    counted = "--exclude .*/testing/.* --exclude .*/fuzz/.* --merge-mode-functions=merge-use-line-min"
+    command = [VENV / "bin" / "gcovr", "--root", ROOT / "native", "--object-directory", folder, folder]
+    command += [*found_by.split(), *counted.split(), "--json-summary", PAGES / "native.json"]
+    command += ["--html-details", PAGES / "native" / "index.html"]
+    run_logged(command, "coverage.log", "gcov has to be of the compiler's version.", project.environment())
     found = defaultdict(lambda: [0, 0])
     for one in json.loads((PAGES / "native.json").read_text())["files"]:
         counts = found[f"native/{one['filename'].rpartition('/')[0]}"]
