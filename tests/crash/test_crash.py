@@ -83,6 +83,7 @@ def memory():
         yield Path(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("captured", [False, True], ids=["handed over", "captured"])
 def test_every_phase_of_a_killed_job_leaves_only_right_checkpoints(tmp_path, library, memory, captured):
     print(f"seed {SEED} (DEEPFREEZE_TEST_SEED)")
