@@ -224,7 +224,7 @@ def test_rank_that_looks_late_learns_of_every_step_that_failed_meanwhile(tmp_pat
         ("", "", r"step-0000000010: rank 0 failed: the reason could not be written"),
         (
             ",fail=ENOSPC:open:rank-00000.failed:1+",
-            "late=60:list:step-0000000010.partial:3+",  # rank 1 looks twice, then its bound is over
+            "late=60:mkdir:step-0000000030.partial:1",  # with step 30 rank 1's bound is over
             r"step-0000000010: rank 0's record is missing .* after 60 s",
         ),
     ],
@@ -235,10 +235,11 @@ def test_a_step_that_failed_counts_as_committed_for_no_rank_though_the_store_had
 ):
     with ranks(library, "fail=ENOSPC:pwrite:step-0000000010.partial:1+" + unmarked, late) as group:
         for number, rank in enumerate(group):
-            rank.ask("open", **options(tmp_path, number, 2, keep=1, commit_timeout=60.0))
+            rank.ask("open", **options(tmp_path, number, 2, keep=1, commit_timeout=60.0, in_flight=3, slots=3))
             for step in (10, 20):
                 rank.ask("submit", step=step)
         group[0].ask("wait", step=20, level=vb.EXTERNAL)
+        group[1].ask("submit", step=30)
         with pytest.raises(vb.EngineFault, match=why) as caught:
             group[1].ask("wait", step=10, level=vb.EXTERNAL)
         assert caught.value.code == vb.INCOMPLETE
