@@ -102,7 +102,8 @@ def test_every_level_and_every_kind_of_local_tier_commits(run, tmp_path, wait_fo
         assert not list(local.iterdir()), "nothing is left on the local tier"
 
 
-def test_waiting_for_external_means_that_each_step_is_committed_when_training_goes_on(run):
+def test_with_wait_for_external_each_step_is_committed_at_once(run):
+    """Waiting for external means that each step is committed when training goes on."""
     seen = []
 
     class Look(keras.callbacks.Callback):
@@ -287,7 +288,7 @@ def test_a_run_that_another_living_job_holds_is_refused_with_host_and_pid(run):
         other.communicate()
 
 
-def test_a_job_whose_run_another_one_has_taken_is_told_to_end_and_changes_nothing_more(run):
+def test_a_job_whose_run_was_taken_is_told_to_end_and_changes_nothing(run):
     """Somebody deleted the lock of a job that is alive, and started a second one."""
 
     def committed():
@@ -354,7 +355,8 @@ def train_with_fault(run, library, fault, steps, *options):
 BAD_DISK = "fail=EIO:fdatasync:model.weights.h5:1"
 
 
-def test_a_failed_write_is_raised_and_names_file_and_reason_and_the_next_job_goes_on(run, testing_library):
+def test_a_failed_write_is_raised_with_its_file_and_reason(run, testing_library):
+    """A failed write is raised and names file and reason and the next job goes on."""
     told = train_with_fault(run, testing_library, BAD_DISK, 30, "every=2", "local=null", "pause=0.5")
     assert told["last"] == 3, "the batch after the one in which the disk failed"
     assert "step 2: expected the checkpoint to be committed" in told["error"]

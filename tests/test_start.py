@@ -31,7 +31,7 @@ def start(*paths, values=lambda rank: restart.Newest(), **options):
     return threads.run(len(paths), rank)
 
 
-@pytest.mark.parametrize("there", [True, False], ids=["another run", "no run"])
+@pytest.mark.parametrize("there", [True, False], ids=["another-run", "no-run"])
 def test_ranks_that_see_different_directories_are_refused_on_every_rank(tmp_path, there):
     first, second = tmp_path / "first", tmp_path / "second"
     run = Run.open_for_writing(first)
@@ -58,7 +58,8 @@ def test_the_lock_is_held_from_a_start_to_its_close_and_by_rank_0_alone(tmp_path
     Lock.acquire(tmp_path / "run").release()
 
 
-def test_a_rank_that_can_not_take_the_values_over_ends_the_start_and_nothing_is_moved(tmp_path):
+def test_a_rank_that_can_not_take_the_values_over_ends_the_start(tmp_path):
+    """A rank that can not take the values over ends the start and nothing is moved."""
     run = files.write_run(tmp_path / "run")
     for step in (10, 20):
         files.write_checkpoint(run, step)

@@ -100,7 +100,7 @@ def measure():
         command = [VENV / "bin" / "ctest", "--test-dir", folder, "--output-on-failure", "-j", str(os.cpu_count() or 1)]
         run(command)
     command = [PYTHON, "-m", "coverage", "run", f"--rcfile={PAGES / 'settings'}", "-m", "pytest"]
-    run([*command, *(tests or TESTS)], DEEPFREEZE_LIBRARY=folder / native.LIBRARY)
+    run([*command, *(tests or TESTS)], DEEPFREEZE_LIBRARY=folder / native.LIBRARY, DEEPFREEZE_TESTING_BUILD=folder)
     python, engines = python_modules(), native_modules(folder)
     say(f"{'module':44} {'lines':>6} {'covered':>8}")
     for name, (lines, covered) in sorted({**python, **engines}.items()):

@@ -105,7 +105,8 @@ def _flags(address: int) -> list[str]:
     raise AssertionError(f"nothing is mapped at {address:#x}")
 
 
-def test_a_piece_outside_of_a_captures_memory_is_refused_before_it_is_copied(tmp_path):
+def test_a_piece_outside_of_a_captures_memory_is_refused(tmp_path):
+    """A piece outside of a captures memory is refused before it is copied."""
     data = ctypes.create_string_buffer(b"x" * SIZE, SIZE)
     with opened(tmp_path, local_dir=None) as engine:
         area = vb.Area()

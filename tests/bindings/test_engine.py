@@ -130,7 +130,7 @@ LONGEST = 2**63 - 1
         ),
         (11, [(0, 300_000)], {"hashes": 3}, "12 private bytes or more.* 11"),
     ],
-    ids=["private bytes", "extents", "checksums"],
+    ids=["private-bytes", "extents", "checksums"],
 )
 def test_what_no_record_can_hold_is_refused_before_a_byte_is_written(tmp_path, private, regions, options_, message):
     data = np.zeros(300_000, np.uint8)

@@ -74,7 +74,7 @@ def test_it_is_fast_enough_to_read_by():
         ("sys.modules['google_crc32c'] = None", "numpy"),
         ("sys.modules['google_crc32c._crc32c'] = None; warnings.simplefilter('ignore')", "numpy"),
     ],
-    ids=["compiled", "not installed", "in Python alone"],
+    ids=["compiled", "not-installed", "in-Python-alone"],
 )
 def test_google_s_is_used_where_it_is_there_and_compiled(prepare, wanted):
     code = (

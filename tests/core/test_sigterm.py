@@ -17,7 +17,8 @@ def heard():
     signal.signal(signal.SIGTERM, before)
 
 
-def test_the_first_signal_is_noted_and_the_second_goes_to_the_users_handler(heard):
+def test_the_first_signal_is_noted_the_second_goes_to_the_user(heard):
+    """The first signal is noted and the second goes to the users handler."""
     sigterm = Sigterm()
     signal.raise_signal(signal.SIGTERM)
     assert (sigterm.received, heard) == (signal.SIGTERM, [])

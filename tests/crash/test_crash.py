@@ -84,7 +84,7 @@ def memory():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("captured", [False, True], ids=["handed over", "captured"])
+@pytest.mark.parametrize("captured", [False, True], ids=["handed-over", "captured"])
 def test_every_phase_of_a_killed_job_leaves_only_right_checkpoints(tmp_path, library, memory, captured):
     print(f"seed {SEED} (DEEPFREEZE_TEST_SEED)")
     choose = random.Random(SEED)
@@ -117,7 +117,7 @@ def test_every_phase_of_a_killed_job_leaves_only_right_checkpoints(tmp_path, lib
     assert all(counted[phase] == 2 * rounds for phase in phases)
 
 
-@pytest.mark.parametrize("captured", [False, True], ids=["handed over", "captured"])
+@pytest.mark.parametrize("captured", [False, True], ids=["handed-over", "captured"])
 def test_a_job_killed_with_whole_slots_loses_nothing(tmp_path, library, memory, captured):
     tmp_path = memory if captured else tmp_path
     # Both ranks die with their shard on the local tier and nothing of it on the external store that counts.

@@ -106,7 +106,7 @@ def found(run: Path) -> dict[int, dict[str, bytes]]:
 
 
 @pytest.mark.slow
-def test_a_start_with_everything_to_do_that_is_killed_before_any_call_loses_nothing(
+def test_a_start_with_everything_to_do_killed_anywhere_loses_nothing(
     folder, testing_library, engine, record_property, points
 ):
     """A dead job holds the lock, step 10 is damaged, steps 30 and 40 are newer than the values, 40 is whole and not committed, a
@@ -158,7 +158,8 @@ def test_a_start_with_everything_to_do_that_is_killed_before_any_call_loses_noth
     assert met == phases if points.every == 1 else met <= phases and len(met) > 1
 
 
-def test_a_start_that_is_killed_while_it_writes_the_runs_parent_leaves_the_old_one_or_the_new_one(tmp_path):
+def test_a_start_killed_while_it_writes_the_parent_leaves_a_whole_one(tmp_path):
+    """A start that is killed while it writes the runs parent leaves the old one or the new one."""
     run = Run.open_for_writing(tmp_path / "run")
     files.write_checkpoint(run.path, 40)
     old, new = (Parent(f"/runs/{name}", "a" * 32, 40, "b" * 32) for name in ("old", "new"))

@@ -147,7 +147,8 @@ def hijack(own: Path, kind: str, elsewhere: Path) -> str:
 @pytest.mark.parametrize("kind", ["link", pytest.param("other-user", marks=root), "group", "world"])
 @pytest.mark.parametrize("inside", ["", content.RUN_ID.hex()], ids=["user", "run"])
 @pytest.mark.parametrize("captured", [False, True], ids=["handed-over", "captured"])
-def test_a_local_directory_that_others_control_is_refused_and_the_store_used(node, library, kind, inside, captured):
+def test_a_local_directory_that_others_control_is_refused(node, library, kind, inside, captured):
+    """A local directory that others control is refused and the store used."""
     elsewhere = node / "elsewhere"
     elsewhere.mkdir()
     own = options(node, captured=captured)
@@ -200,7 +201,8 @@ def test_a_slot_that_leads_to_another_file_is_not_written_through(node, library,
 
 @pytest.mark.parametrize("kind", ["link", pytest.param("other-user", marks=root), "group", "world"])
 @pytest.mark.parametrize("inside", ["", content.RUN_ID.hex()], ids=["user", "run"])
-def test_a_start_neither_reads_nor_deletes_in_a_directory_that_others_control(tmp_path, library, kind, inside):
+def test_a_start_leaves_a_directory_that_others_control_alone(tmp_path, library, kind, inside):
+    """A start neither reads nor deletes in a directory that others control."""
     restart.make_run(tmp_path / "run")
     (place,) = restart.local_tiers(tmp_path, 1)
     with ranks(library, "kill-before:rename:.record:1") as (rank,):
@@ -260,7 +262,8 @@ def test_a_symbolic_link_to_nothing_in_the_lock_s_place_makes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("swap", ["a symbolic link", "another file", "nothing"])
-def test_releasing_the_lock_deletes_nothing_and_writes_to_nothing_but_the_lock(tmp_path, swap):
+def test_releasing_the_lock_changes_nothing_but_the_lock(tmp_path, swap):
+    """Releasing the lock deletes nothing and writes to nothing but the lock."""
     precious = tmp_path / "precious"
     precious.write_text("precious")
     run = Run.open_for_writing(tmp_path / "run")

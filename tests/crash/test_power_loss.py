@@ -198,7 +198,8 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     return {str(folder): None, **found}
 
 
-def test_what_python_has_made_is_there_after_a_loss_of_power_right_after_it(folder):
+def test_what_python_has_made_survives_a_loss_of_power(folder):
+    """What python has made is there after a loss of power right after it."""
     jobs, log, run = folder / "jobs", folder / "log", folder / "jobs" / "run"
     jobs.mkdir()
     structure = Structure.from_bytes(model(0, 0).structure, "a sample")
@@ -278,18 +279,15 @@ def sweep(
 
 
 @pytest.mark.slow
-def test_power_lost_at_any_operation_of_python_or_the_engine_takes_no_committed_checkpoint(
-    folder, engine, record_property, points
-):
+def test_power_lost_at_any_operation_of_a_job_takes_nothing_committed(folder, engine, record_property, points):
+    """Power lost at any operation of python or the engine takes no committed checkpoint."""
     promises, counts = sweep(folder, lambda jobs, log: killed.in_a_child(lambda: three_jobs(jobs, log, engine)), points)
     record_property("points", f"crash sweep of whole jobs: {counts}")
     assert repr(promises) == "{10: 1, 30: 3} [(30, 1), (30, 2), (40, 2)]"
 
 
 @pytest.mark.slow
-def test_power_lost_at_any_operation_of_a_start_that_rescues_slots_takes_no_committed_checkpoint(
-    folder, engine, record_property, points
-):
+def test_power_lost_in_a_start_that_rescues_slots_takes_nothing_committed(folder, engine, record_property, points):
     """Slots are deleted by the start that has committed what was in them."""
 
     def run(jobs: Path, log: Path) -> None:
@@ -306,9 +304,7 @@ def test_power_lost_at_any_operation_of_a_start_that_rescues_slots_takes_no_comm
 
 
 @pytest.mark.slow
-def test_power_lost_after_a_start_that_followed_a_killed_one_takes_no_committed_checkpoint(
-    folder, engine, record_property, points
-):
+def test_power_lost_after_a_killed_start_takes_nothing_committed(folder, engine, record_property, points):
     """What the killed one has done and not synced is there for the next one, which has to make it durable all the same."""
     jobs, log, there = folder / "jobs", folder / "log", folder / "there"
     tried = 0

@@ -165,7 +165,8 @@ def test_the_code_runs_and_prints_what_the_page_says(page, results):
 @pytest.mark.tensorflow
 @pytest.mark.slow
 @pytest.mark.ranks
-def test_the_program_for_clusters_stops_at_a_signal_to_mpirun_and_goes_on_with_other_ranks(tmp_path):
+def test_the_program_for_clusters_stops_at_a_signal_and_goes_on(tmp_path):
+    """The program for clusters stops at a signal to mpirun and goes on with other ranks."""
     import signal
 
     from tests.support import jobs

@@ -68,7 +68,8 @@ def test_a_job_that_was_stopped_goes_back_into_the_queue_and_no_other(script, co
 
 
 @pytest.mark.parametrize(("script", "variable"), [("train.sbatch", "SLURM_TMPDIR"), ("train.pbs", "TMPDIR")])
-def test_the_nodes_own_directory_is_the_local_tier_where_the_cluster_names_it(script, variable, submit, tmp_path):
+def test_the_nodes_own_directory_is_the_local_tier(script, variable, submit, tmp_path):
+    """The nodes own directory is the local tier where the cluster names it."""
     assert submit(script, **{variable: "/nvme/job"}).wait(60) == 0
     assert "LOCAL_TIER=/nvme/job " in log(tmp_path)[1]
 
@@ -84,7 +85,8 @@ def traps(pid, number):
 
 
 @pytest.mark.timing
-def test_a_signal_to_the_pbs_script_reaches_the_ranks_and_the_job_goes_back_into_the_queue(submit, tmp_path):
+def test_a_signal_to_the_pbs_script_reaches_the_ranks_and_requeues(submit, tmp_path):
+    """A signal to the pbs script reaches the ranks and the job goes back into the queue."""
     job = submit("train.pbs", TENTHS=600, CODE=3)
     try:
         end = time.monotonic() + 60

@@ -30,7 +30,8 @@ def runs(request, tmp_path_factory):
 
 @pytest.mark.parametrize("per_execution", PLANS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_checkpoint_equals_what_keras_saves_after_its_step_in_an_independent_process(runs, kind, per_execution):
+def test_a_checkpoint_equals_what_keras_saves_in_another_process(runs, kind, per_execution):
+    """A checkpoint equals what keras saves after its step in an independent process."""
     api, folder = runs
     run = folder / f"{kind}-{per_execution}"
     found = deepfreeze.checkpoints(run)

@@ -107,7 +107,8 @@ del handoff
 """
 
 
-def test_what_an_engine_that_is_left_behind_reads_is_never_freed_not_even_at_the_end():
+def test_what_an_engine_left_behind_reads_is_never_freed():
+    """What an engine that is left behind reads is never freed not even at the end."""
     done = processes.run(
         [sys.executable, "-c", _LEFT_BEHIND], env=jobs.environment(), capture_output=True, text=True, timeout=120
     )

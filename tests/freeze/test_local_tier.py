@@ -118,7 +118,7 @@ def test_a_job_that_is_over_its_limit_has_nothing(tmp_path):
     assert node_memory.available(root) == 0
 
 
-@pytest.mark.parametrize("mounts", [VERSION_1, f"{VERSION_1}\n{UNIFIED}"], ids=["version 1", "both versions"])
+@pytest.mark.parametrize("mounts", [VERSION_1, f"{VERSION_1}\n{UNIFIED}"], ids=["version-1", "both-versions"])
 def test_version_1_is_read_where_the_memory_is_its(tmp_path, mounts):
     root = machine(tmp_path, mounts, "9:name=systemd:/x\n4:cpuset,memory:/slurm/uid_0/job_7\n1:cpu:/other\n0::/slurm")
     limit(root, "memory", UNLIMITED, 90 * GIB)
@@ -135,7 +135,7 @@ def test_version_1_is_read_where_the_memory_is_its(tmp_path, mounts):
         ("35 24 0:30 / /sys/fs/cgroup ro - cgroup2 cgroup rw", "/../../kubepods/other"),
         ("35 24 0:30 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw", "/elsewhere"),
     ],
-    ids=["a namespace of its own", "a part is mounted", "outside of the namespace", "outside of what is mounted"],
+    ids=["a-namespace-of-its-own", "a-part-is-mounted", "outside-of-the-namespace", "outside-of-what-is-mounted"],
 )
 def test_a_container_sees_its_limit_at_the_top(tmp_path, mounts, group):
     root = machine(tmp_path, mounts, f"0::{group}")

@@ -13,5 +13,6 @@ def test_the_client_of_a_network_file_system_is_what_its_header_says(testing_lib
     processes.run([Path(testing_library).with_name("nfs_env_test")], check=True, timeout=300)
 
 
-def test_no_bytes_are_lost_and_all_ranks_learn_of_a_commit_at_once_on_a_network_file_system(testing_library):
+def test_a_network_file_system_loses_no_bytes_and_delays_no_verdict(testing_library):
+    """No bytes are lost and all ranks learn of a commit at once on a network file system."""
     processes.run([Path(testing_library).with_name("network_test")], check=True, timeout=300)

@@ -129,7 +129,8 @@ SLOW_WRITES = "delay=200:pwrite:model.weights.h5:1+"
 @pytest.mark.slow
 @pytest.mark.timing
 @pytest.mark.parametrize("local", [True, False], ids=["local-tier", "store-alone"])
-def test_a_rank_that_writes_for_longer_than_the_bound_is_waited_for_while_its_bytes_move(tmp_path, library, local):
+def test_a_slow_rank_is_waited_for_while_its_bytes_move(tmp_path, library, local):
+    """A rank that writes for longer than the bound is waited for while its bytes move."""
     with ranks(library, "", SLOW_WRITES, "") as group:
         for number, rank in enumerate(group):
             rank.ask("open", **options(tmp_path, number, 3, local, **SLOW))
@@ -149,7 +150,8 @@ def test_a_rank_that_writes_for_longer_than_the_bound_is_waited_for_while_its_by
 @pytest.mark.parametrize(
     "hangs", ["delay=900000", pytest.param("sigstop", marks=pytest.mark.full)], ids=["store", "process"]
 )
-def test_a_rank_that_hangs_half_way_is_waited_for_until_the_bound_and_named(tmp_path, library, hangs):
+def test_a_rank_that_hangs_is_waited_for_until_the_bound_and_named(tmp_path, library, hangs):
+    """A rank that hangs half way is waited for until the bound and named."""
     bound = {"commit_timeout": 6.0}  # of which its bytes move for a quarter
     with ranks(library, "", f"{SLOW_WRITES},{hangs}:pwrite:model.weights.h5:8") as group:
         for number, rank in enumerate(group):
@@ -173,7 +175,8 @@ def test_a_step_that_is_written_soon_shows_no_heartbeat(tmp_path, library):
             rank.ask("wait", step=10, level=vb.EXTERNAL)
 
 
-def test_rank_that_fails_fails_the_step_everywhere_at_once_and_only_that_step(tmp_path, library):
+def test_a_rank_that_fails_fails_that_step_everywhere_at_once(tmp_path, library):
+    """Rank that fails fails the step everywhere at once and only that step."""
     with ranks(library, "", "fail=EIO:fdatasync:model.weights.h5:1") as group:
         for number, rank in enumerate(group):
             rank.ask("open", **options(tmp_path, number, 2))
@@ -230,9 +233,8 @@ def test_rank_that_looks_late_learns_of_every_step_that_failed_meanwhile(tmp_pat
     ],
     ids=["name-alone", "nothing"],
 )
-def test_a_step_that_failed_counts_as_committed_for_no_rank_though_the_store_had_no_room_to_say_so(
-    tmp_path, library, unmarked, late, why
-):
+def test_a_step_failed_on_a_full_store_counts_as_committed_for_no_rank(tmp_path, library, unmarked, late, why):
+    """A step that failed counts as committed for no rank though the store had no room to say so."""
     with ranks(library, "fail=ENOSPC:pwrite:step-0000000010.partial:1+" + unmarked, late) as group:
         for number, rank in enumerate(group):
             rank.ask("open", **options(tmp_path, number, 2, keep=1, commit_timeout=60.0, in_flight=3, slots=3))
@@ -322,7 +324,8 @@ def test_an_attempt_whose_run_was_taken_commits_and_removes_nothing(tmp_path, li
         assert list(committed(tmp_path / "run")) == [20]
 
 
-def test_an_attempt_whose_run_is_taken_while_it_removes_old_checkpoints_removes_no_more(tmp_path, library):
+def test_an_attempt_whose_run_is_taken_in_retention_removes_no_more(tmp_path, library):
+    """An attempt whose run is taken while it removes old checkpoints removes no more."""
     # Between the commit of step 20 and what follows it somebody else begins.
     other, stopped = content.attempt_id(7).hex(), tmp_path / "stopped"
     with ranks(library, "sigstop:open:run/owner:4", log=str(stopped)) as (rank,):
@@ -351,7 +354,7 @@ def test_an_attempt_whose_run_is_taken_while_it_removes_old_checkpoints_removes_
         ("short", "", "run/owner: expected an attempt's id and a newline; found 5 other bytes"),
         ("x" * 34, "", "run/owner: expected at most 33 bytes; found 34 bytes"),
     ],
-    ids=["not opened", "not read", "too short", "too long"],
+    ids=["not-opened", "not-read", "too-short", "too-long"],
 )
 def test_a_look_for_the_runs_owner_that_fails_is_no_consent(tmp_path, library, owner, fault, why):
     with ranks(library, fault) as (rank,):
@@ -395,7 +398,7 @@ def test_close_returns_threads_and_descriptors_and_keeps_uncommitted_slots(tmp_p
         assert [vb.slot_inspect(slot).step for slot in slots(tmp_path)] == [10, 20]
 
 
-@pytest.mark.parametrize("captured", [False, True], ids=["handed over", "captured"])
+@pytest.mark.parametrize("captured", [False, True], ids=["handed-over", "captured"])
 def test_an_old_attempt_that_closes_late_leaves_the_next_ones_slots_alone(library, captured):
     memory = tempfile.TemporaryDirectory(dir="/dev/shm", prefix="deepfreeze-test-")
     with memory as place, ranks(library, "", "") as (old, new):

@@ -9,5 +9,6 @@ from tests.support import processes
 pytestmark = pytest.mark.timing
 
 
-def test_no_two_ranks_say_the_opposite_of_each_other_whatever_call_answers_with_an_error(testing_library):
+def test_no_two_ranks_contradict_each_other_whatever_call_fails(testing_library):
+    """No two ranks say the opposite of each other whatever call answers with an error."""
     processes.run([Path(testing_library).with_name("verdict_test")], check=True, timeout=300)

@@ -1,4 +1,5 @@
-"""A Horovod job that takes cases one after the other: a launch costs ten seconds, most cases take one.
+"""A Horovod job that takes cases one after the other: a launch costs ten seconds, most cases take one. Between two cases its ranks
+are stopped: Horovod and MPI poll, and would take a core from the tests that run meanwhile.
 
 What needs processes of its own has ``jobs.job`` (``command`` says how a case is launched): who is killed, and a job whose end is what
 is promised.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -54,6 +56,7 @@ class Horovod:
         """Begins a case, for one who does something meanwhile; ``values`` ends it."""
         if not self._connections:
             self._launch()
+        self._signal(signal.SIGCONT)
         for rank, connection in enumerate(self._connections):
             case = {"name": name, "arguments": arguments, "plan": (faults or {}).get(rank, ""), "log": str(log)}
             connection.send_bytes(json.dumps(case, default=str).encode())
@@ -82,7 +85,12 @@ class Horovod:
             tails = self._job.tails()
             self.close()
             raise AssertionError(f"{error or type(error).__name__}\n{said}{tails}") from error
+        self._signal(signal.SIGSTOP)
         return [answers[rank] for rank in range(self.size)]
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in self.pids:
+            os.kill(pid, number)
 
     def _launch(self) -> None:
         with contextlib.ExitStack() as opening:
@@ -106,7 +114,7 @@ class Horovod:
 
     def close(self) -> None:
         """Ends the ranks."""
-        self._connections = []
+        self._connections, self.pids = [], []
         self._open.close()
 
 

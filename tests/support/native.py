@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build" / "native-testing"
+BUILD = Path(
+    os.environ.get("DEEPFREEZE_TESTING_BUILD", ROOT / "build" / "native-testing")
+)  # tools/coverage.py has another
 TODO = "run `make setup`"
 
 

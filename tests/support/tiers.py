@@ -19,6 +19,7 @@ from tests.support.seed import SEED
 # tier: the markers of tests that are too much for it
 TOO_MUCH = {"check": {"tensorflow", "ranks", "slow", "full"}, "test": {"full"}}
 EVERY = 5  # that many points of a sweep make one in `make test`
+LONGEST_NAME = 70  # characters of a test's name; the docstring has the sentence
 LONGEST_ID = 32  # characters of a parameter's id that is made from a text
 WITHOUT_TENSORFLOW = str(Path(__file__).with_name("without_tensorflow"))
 
@@ -35,7 +36,7 @@ class Points:
         return there[self.first :: self.every] or there[:1]
 
     def __str__(self) -> str:
-        return "every point" if self.every == 1 else f"every {self.every}th point, from the {self.first + 1}th on"
+        return "every point" if self.every == 1 else f"one point of {self.every}, from point {self.first} on"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,7 +54,7 @@ def _part(text: str) -> tuple[int, int]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In `make check` TensorFlow cannot be imported, by no process: a test that tries lacks a marker."""
+    """In `make check` no process can import TensorFlow: a test that tries lacks a marker."""
     if config.getoption("--tier") == "check":
         sys.path.insert(0, WITHOUT_TENSORFLOW)
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [WITHOUT_TENSORFLOW, os.environ.get("PYTHONPATH", "")]))
@@ -95,8 +96,13 @@ def tier(item: pytest.Item) -> str:
     return next((name for name, too_much in TOO_MUCH.items() if not own & too_much), "full")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is not of the tier, or not of the part."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
+    """Leaves out what is not of the tier, or not of the part. Names are held to what can be read and typed."""
+    if wrong := [item.nodeid for item in items if " " in item.nodeid or len(getattr(item, "originalname", "")) > LONGEST_NAME]:
+        listed = "\n".join(wrong)
+        raise pytest.UsageError(
+            f"names of {LONGEST_NAME} characters at most, and ids without spaces, are wanted:\n{listed}"
+        )
     wanted, part = config.getoption("--tier"), config.getoption("--part")
     kept, left = [], []
     for item in items:
@@ -119,7 +125,8 @@ def _is_due(item: pytest.Item, wanted: str, part: tuple[int, int] | None) -> boo
         return tier(item) in ("check", wanted)
     if "points" in getattr(item, "fixturenames", ()):
         return True  # and of its points those that are of the part
-    return tier(item) == "full" and (part is None or zlib.crc32(item.nodeid.encode()) % part[1] == part[0])
+    of_part = part is None or zlib.crc32(item.nodeid.encode()) % part[1] == part[0]
+    return of_part and (tier(item) == "full" or hasattr(getattr(item, "function", None), "hypothesis"))
 
 
 @pytest.fixture(scope="session")

@@ -69,7 +69,8 @@ def test_weights_h5_is_the_checkpoints_file_byte_for_byte(run, out, world, exten
     assert sorted(os.listdir(out)) == ["a.weights.h5", "b.weights.h5"]
 
 
-def test_a_checkpoint_that_retention_takes_away_meanwhile_gives_way_to_the_newer_one(run, out, monkeypatch):
+def test_a_checkpoint_removed_meanwhile_gives_way_to_the_newer_one(run, out, monkeypatch):
+    """A checkpoint that retention takes away meanwhile gives way to the newer one."""
     old, _ = files.write_checkpoint(run, 40, files.sample(seed=1))
     describe = export_module.describe
 
@@ -88,7 +89,8 @@ def test_a_checkpoint_that_retention_takes_away_meanwhile_gives_way_to_the_newer
 # .safetensors
 
 
-def test_safetensors_opens_in_its_library_with_the_weights_and_where_they_are_from(run, out):
+def test_safetensors_opens_in_its_library_and_says_its_origin(run, out):
+    """Safetensors opens in its library with the weights and where they are from."""
     _, made = files.write_checkpoint(run, 40)
     export(run, out / "a.safetensors")
     found = load_file(out / "a.safetensors")
@@ -123,7 +125,8 @@ def test_safetensors_with_optimizer_has_all_tensors_and_rank_0s_seeds(run, out):
     assert set(found) == set(made.values) and np.array_equal(found["seed"], made.seeds[0])
 
 
-def test_safetensors_lie_one_after_the_other_each_where_its_elements_are_aligned(run, out):
+def test_safetensors_lie_one_after_the_other_and_are_aligned(run, out):
+    """Safetensors lie one after the other each where its elements are aligned."""
     files.write_checkpoint(run, 40)
     export(run, out / "a.safetensors", optimizer=True)
     data = (out / "a.safetensors").read_bytes()

@@ -57,7 +57,8 @@ def overwrite(request, out):
     return request.param
 
 
-def test_an_export_that_is_killed_at_any_call_leaves_a_whole_file_or_what_was_there(run, out, needs_a_name, overwrite):
+def test_an_export_killed_at_any_call_leaves_a_whole_file_or_the_old(run, out, needs_a_name, overwrite):
+    """An export that is killed at any call leaves a whole file or what was there."""
     target, content, met = out / NAME, files.sample().content, []
 
     def anew():
@@ -80,9 +81,8 @@ def test_an_export_that_is_killed_at_any_call_leaves_a_whole_file_or_what_was_th
     assert ((False, True) in met) == (needs_a_name or overwrite), "a kill may leave the hidden name"
 
 
-def test_the_bytes_are_on_the_disk_before_they_have_the_name_and_the_name_before_it_returns(
-    run, out, needs_a_name, overwrite, monkeypatch
-):
+def test_an_export_is_durable_before_it_has_its_name_and_returns(run, out, needs_a_name, overwrite, monkeypatch):
+    """The bytes are on the disk before they have the name and the name before it returns."""
     content, calls = files.sample().content, []
 
     def noted(name, call):

@@ -97,7 +97,8 @@ def test_an_archive_has_what_keras_would_put_there(api, tmp_path):
 
 
 @kerases.one_api_will_do
-def test_a_checkpoint_of_weights_alone_becomes_a_model_with_a_fresh_optimizer(api, tmp_path):
+def test_a_checkpoint_of_weights_becomes_a_model_to_train_afresh(api, tmp_path):
+    """A checkpoint of weights alone becomes a model with a fresh optimizer."""
     model = fit(make(api), tmp_path / "run", save_config=True, state="weights")
     export(tmp_path / "run", tmp_path / "a.keras")
     loaded = api.models.load_model(tmp_path / "a.keras")
@@ -128,7 +129,9 @@ def test_storing_the_configuration_leaves_the_model_as_it_was(api, tmp_path):
     assert not (tmp_path / "b" / "configs").exists()
 
 
-def test_a_model_that_keras_can_not_build_from_json_is_refused_when_training_begins(tmp_path):
+def test_a_model_that_no_json_can_build_is_refused_at_the_start(tmp_path):
+    """A model that keras can not build from json is refused when training begins."""
+
     class Own(keras.Model):
         def __init__(self, thing):
             super().__init__()
@@ -221,9 +224,8 @@ TRANSFORMING = {
 
 
 @pytest.mark.parametrize(("api", "first", "quantised", "layout"), TRANSFORMING.values(), ids=TRANSFORMING)
-def test_what_keras_can_not_load_is_told_apart_and_goes_through_everything_else(
-    api, first, quantised, layout, tmp_path, capsys
-):
+def test_what_keras_can_not_load_is_told_apart_and_still_saved(api, first, quantised, layout, tmp_path, capsys):
+    """What keras can not load is told apart and goes through everything else."""
     model = fit(transforming(api, first, 1, quantised), tmp_path / "run", save_config=True)
     own = {variable_name(v): np.asarray(tf_variable(v)) for v in model.weights}
     assert deepfreeze.latest(tmp_path / "run").layout == layout
@@ -264,7 +266,8 @@ def test_what_keras_can_not_load_is_told_apart_and_goes_through_everything_else(
             )
 
 
-def test_the_base_of_a_model_with_low_ranks_is_transferred_into_one_without(tmp_path):
+def test_the_base_of_a_lora_model_is_transferred_into_one_without(tmp_path):
+    """The base of a model with low ranks is transferred into one without."""
     model = fit(transforming(keras, lora), tmp_path / "run")
     plain = transforming(keras, plain_dense, 2)
     report = deepfreeze.transfer(plain, tmp_path / "run", verbose=0)

@@ -182,7 +182,8 @@ def test_what_is_no_variable_is_passed_by():
     assert lineage.parent_of(tf_keras.Sequential([tf_keras.layers.Dense(3)])) is None
 
 
-def test_a_run_file_with_a_parent_reads_back_and_is_covered_by_its_checksum(tmp_path):
+def test_a_run_file_with_a_parent_is_covered_by_its_checksum(tmp_path):
+    """A run file with a parent reads back and is covered by its checksum."""
     run = Run.open_for_writing(tmp_path / "run")
     seeded = run.set_parent(PARENT)
     assert seeded == Run.open(run.path) == dataclasses.replace(run, parent=PARENT)

@@ -143,7 +143,8 @@ def contents(folder):
 
 @pytest.mark.slow
 @pytest.mark.crash
-def test_one_that_is_killed_at_any_change_leaves_whole_checkpoints_and_the_next_one_or_a_start_finishes(run, tmp_path):
+def test_a_prune_killed_at_any_change_leaves_whole_checkpoints(run, tmp_path):
+    """One that is killed at any change leaves whole checkpoints and the next one or a start finishes."""
     opened = Run.open(run)
     opened.quarantine(5)
     opened.abandon(20, files.ATTEMPT)

@@ -113,7 +113,8 @@ def run(trained, tmp_path):
 # A job's start
 
 
-def test_a_job_goes_on_from_the_newest_whole_checkpoint_and_says_what_was_wrong(run, states, caplog):
+def test_a_job_goes_on_from_the_newest_whole_one_and_says_why(run, states, caplog):
+    """A job goes on from the newest whole checkpoint and says what was wrong."""
     attempts = [Run.open(run).manifest(step).attempt for step in (4, 6)]
     content = {step: (folder(run, step) / MODEL).read_bytes() for step in (4, 6)}
     first = damage(run, 6, MODEL, at=content[6].index(b"TREE"))
@@ -133,7 +134,8 @@ def test_a_job_goes_on_from_the_newest_whole_checkpoint_and_says_what_was_wrong(
         assert len(kept) == len(content[step]) and (kept == content[step]) == (step == 4), "kept, not deleted"
 
 
-def test_training_after_a_fallback_ends_with_the_very_state_of_one_that_met_no_damage(run):
+def test_training_after_a_fallback_equals_one_that_met_no_damage(run):
+    """Training after a fallback ends with the very state of one that met no damage."""
     whole = make()
     whole.fit(data(0, 10), verbose=0, shuffle=False)
     damage(run, 6, MODEL, at=3000)
@@ -166,7 +168,8 @@ def test_a_directory_whose_manifest_is_damaged_is_moved_away_and_named(run, stat
     assert f"step {step} is damaged: {file}: expected " in caplog.text and f"Moved to {run}/damaged/" in caplog.text
 
 
-def test_a_damaged_directory_is_kept_when_a_dead_attempts_checkpoint_takes_its_place(run, states):
+def test_a_damaged_directory_is_kept_when_another_takes_its_place(run, states):
+    """A damaged directory is kept when a dead attempts checkpoint takes its place."""
     attempt = Run.open(run).manifest(6).attempt
     partial = shutil.copytree(folder(run, 6), run / f"step-0000000006.partial-{attempt}")
     (partial / MANIFEST).unlink()
@@ -178,7 +181,8 @@ def test_a_damaged_directory_is_kept_when_a_dead_attempts_checkpoint_takes_its_p
 
 
 @pytest.mark.parametrize("name", OF_A_STEP)
-def test_with_nothing_whole_left_training_starts_from_scratch_only_with_a_clear_warning(run, caplog, name):
+def test_with_nothing_whole_left_training_warns_and_starts_from_scratch(run, caplog, name):
+    """With nothing whole left training starts from scratch only with a clear warning."""
     for step in (2, 4, 6):
         damage(run, step, name)
     model = make()
@@ -191,7 +195,8 @@ def test_with_nothing_whole_left_training_starts_from_scratch_only_with_a_clear_
 
 
 @pytest.mark.parametrize("name", OF_A_STEP)
-def test_resume_required_with_nothing_whole_left_is_refused_and_says_what_was_moved_where(run, name):
+def test_resume_required_with_nothing_whole_left_is_refused(run, name):
+    """Resume required with nothing whole left is refused and says what was moved where."""
     for step in (2, 4, 6):
         damage(run, step, name)
     with pytest.raises(NotFoundError) as caught:
@@ -202,7 +207,8 @@ def test_resume_required_with_nothing_whole_left_is_refused_and_says_what_was_mo
     Lock.acquire(run).release()  # it was given back
 
 
-def test_a_damaged_structure_is_an_error_that_names_it_and_no_checkpoint_is_moved(run, states, tmp_path, caplog):
+def test_a_damaged_structure_is_named_and_no_checkpoint_is_moved(run, states, tmp_path, caplog):
+    """A damaged structure is an error that names it and no checkpoint is moved."""
     (file,) = (run / "structures").iterdir()
     files.flip(file, 100)
     for resume in ("auto", "required"):
@@ -230,7 +236,7 @@ def test_a_job_of_the_same_model_writes_a_damaged_structure_anew(run):
     assert steps(run) == [2, 3], "the newer ones were moved to abandoned/, as always with resume=off"
 
 
-def test_a_checkpoint_that_cannot_be_read_for_want_of_its_structure_does_not_count_as_damaged(run, states, caplog):
+def test_a_checkpoint_without_its_structure_is_not_damaged(run, states, caplog):
     """An older one of another structure is there, as after an upgrade of Keras."""
     (file,) = (run / "structures").iterdir()
     file.rename(tmp := run / "kept.json")
@@ -292,7 +298,8 @@ def test_bytes_that_the_disk_has_lost_are_damage(run, states, monkeypatch, caplo
 # What is another's, or on its way out
 
 
-def test_a_second_job_of_the_same_run_is_refused_before_it_touches_the_first_ones_slots(run, states, tmp_path):
+def test_a_second_job_is_refused_before_it_touches_the_firsts_slots(run, states, tmp_path):
+    """A second job of the same run is refused before it touches the first ones slots."""
     place = tmp_path / f"deepfreeze-{os.geteuid()}" / Run.open(run).run_id
     place.mkdir(parents=True, mode=0o700)
     place.parent.chmod(0o700)
@@ -428,14 +435,16 @@ def start(run, broken, resume="auto"):
     return threads.run(2, rank), given
 
 
-def test_damage_that_one_rank_alone_finds_makes_all_ranks_fall_back_together(run, caplog):
+def test_damage_that_one_rank_finds_makes_all_ranks_fall_back(run, caplog):
+    """Damage that one rank alone finds makes all ranks fall back together."""
     outcome, given = start(run, broken=(6, 4))
     assert outcome == [2, 2]
     assert given == {0: [2], 1: [2]}, "no rank was given a checkpoint that another could not read"
     assert len(moved(run)) == 2 and "step 6 is damaged (found by rank 1)" in caplog.text
 
 
-def test_with_nothing_left_that_all_ranks_can_read_no_ranks_model_is_changed(run):
+def test_with_nothing_that_all_ranks_can_read_no_model_is_changed(run):
+    """With nothing left that all ranks can read no ranks model is changed."""
     outcome, given = start(run, broken=(6, 4, 2))
     assert outcome == [None, None] and given == {0: [], 1: []}
     assert len(moved(run)) == 3
@@ -450,7 +459,8 @@ def test_with_resume_required_every_rank_hears_that_nothing_is_left(run):
 @pytest.mark.ranks
 @pytest.mark.ranks
 @pytest.mark.slow
-def test_two_horovod_ranks_fall_back_together_when_one_ranks_record_is_damaged(tmp_path):
+def test_two_horovod_ranks_fall_back_together(tmp_path):
+    """Two horovod ranks fall back together when one ranks record is damaged."""
     training = {"name": "ranks", "api": "keras", "folder": tmp_path, "every": 2, "kind": "dense"}
     with horovod(2) as two:
         two.run(**training, steps=4)

@@ -216,7 +216,8 @@ def test_nested_numbers_are_compared_from_the_outside():
     assert pairs(saved, own, bases=("dense", "my_model")) == sorted(wanted)
 
 
-def test_the_place_in_the_file_counts_where_both_sides_have_the_same_places():
+def test_the_place_in_the_file_counts_where_both_sides_have_it():
+    """The place in the file counts where both sides have the same places."""
     saved, own = weights(("dense", A), ("dense_1", A)), weights(("dense_5", A), ("dense_4", A))
     found = match(saved, own, frozenset(["dense"]))
     assert [(a.name, b.name) for a, b in found.pairs] == [

@@ -38,7 +38,7 @@ def values(file: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("writer", "reader"), [(KERAS_2_15, TF_KERAS), (TF_KERAS, KERAS_2_15)], ids=["to newer", "to older"]
+    ("writer", "reader"), [(KERAS_2_15, TF_KERAS), (TF_KERAS, KERAS_2_15)], ids=["to-newer", "to-older"]
 )
 def test_keras_2_restores_what_another_keras_2_wrote_and_the_run_goes_on(writer, reader, tmp_path):
     run = tmp_path / "run"
@@ -57,7 +57,8 @@ def test_keras_2_restores_what_another_keras_2_wrote_and_the_run_goes_on(writer,
 
 
 @pytest.mark.slow
-def test_keras_3_refuses_what_keras_2_wrote_and_says_which_both_are_and_what_to_do(tmp_path):
+def test_keras_3_refuses_what_keras_2_wrote_and_says_what_to_do(tmp_path):
+    """Keras 3 refuses what keras 2 wrote and says which both are and what to do."""
     run = tmp_path / "run"
     version = run_on(KERAS_2_15, "write", run, tmp_path / "written.npz").split()[0]
     said = run_on(KERAS_3, "fail", run, tmp_path / "none.npz")

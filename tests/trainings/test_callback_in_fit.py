@@ -33,7 +33,9 @@ def test_what_train_step_writes_after_the_update_is_in_the_checkpoint(tmp_path):
     assert all(np.abs(v).max() <= 0.01 for path, v in values.items() if path.startswith("layers"))
 
 
-def test_the_final_checkpoint_is_the_training_state_not_the_averages_keras_ends_with(tmp_path):
+def test_the_final_checkpoint_is_the_state_and_not_the_averages(tmp_path):
+    """The final checkpoint is the training state not the averages keras ends with."""
+
     def make():
         return trainings.dense(keras, keras.optimizers.Adam(0.1, use_ema=True, ema_momentum=0.5))
 
@@ -97,7 +99,7 @@ def test_a_forgotten_callback_gives_everything_back(tmp_path):
     checkpoint.close()
 
 
-def test_a_dead_training_that_is_forgotten_gives_back_the_lock_the_signal_and_the_model(tmp_path):
+def test_a_forgotten_dead_training_gives_back_all_that_it_took(tmp_path):
     """The model lives on, and so does the process: nobody calls anything of the training's any more."""
     model, seen = trainings.dense(keras), []
 

@@ -166,7 +166,8 @@ WAYS = {
 
 # The Kerases augment, and shuffle in fit, by generators of their own.
 @kerases.cases(WAYS, both=("in_order", "by_fit"), name="way")
-def test_a_resumed_run_that_augments_and_shuffles_equals_an_uninterrupted_one(keras, way, tmp_path):
+def test_a_resumed_run_that_augments_and_shuffles_equals_a_whole_one(keras, way, tmp_path):
+    """A resumed run that augments and shuffles equals an uninterrupted one."""
     train, at = WAYS[way]
 
     def begin(seed):
@@ -264,7 +265,9 @@ def test_a_state_that_outgrows_its_room_fails_that_checkpoint(tmp_path):
         trainings.dense(keras3).fit(trainings.data(9), verbose=0, callbacks=[Draw(reader), checkpoint])
 
 
-def test_states_too_large_for_a_record_are_refused_before_anything_is_written(tmp_path):
+def test_states_too_large_for_a_record_are_refused_beforehand(tmp_path):
+    """States too large for a record are refused before anything is written."""
+
     class Large(Reader):
         def state_dict(self):
             return {"all": bytes(257 << 20)}

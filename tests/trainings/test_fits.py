@@ -81,7 +81,9 @@ def test_every_kind_of_input_trains_and_is_saved(keras, name, tmp_path):
 
 
 @pytest.mark.parametrize("capture", ["auto", "graph"])
-def test_a_due_step_that_keras_counts_without_a_batch_is_saved_and_training_goes_on(keras, capture, tmp_path):
+def test_a_due_step_that_keras_counts_without_a_batch_is_saved(keras, capture, tmp_path):
+    """A due step that keras counts without a batch is saved and training goes on."""
+
     def make():
         return trainings.dense(keras)
 
@@ -133,7 +135,7 @@ def test_fit_in_a_loop_of_epochs_is_one_training(keras, tmp_path):
 
 
 @kerases.cases(["itself", "sigterm", "averages"], both=("itself", "averages"), name="ends")
-def test_a_new_optimizer_counts_from_zero_and_every_step_of_it_is_saved_again(keras, ends, tmp_path):
+def test_a_new_optimizer_counts_from_zero_and_is_saved_again(keras, ends, tmp_path):
     """Frozen, then thawed: one model, one callback, one run. The second training ends at a step that the first had saved."""
 
     class Stop(keras.callbacks.Callback):
@@ -249,7 +251,7 @@ def test_what_was_captured_before_an_exception_is_committed(keras, kind, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.timing
-def test_a_real_interrupt_ends_the_process_and_what_was_captured_is_committed(tmp_path):
+def test_after_a_real_interrupt_what_was_captured_is_committed(tmp_path):
     """Ctrl-C reaches Python between two operations, wherever training is then."""
     run = tmp_path / "run"
     with jobs.job("endless.py", run, 3) as job:

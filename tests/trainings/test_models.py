@@ -144,7 +144,9 @@ OWN_NAMES = {
 
 
 @pytest.mark.parametrize("names", OWN_NAMES.values(), ids=OWN_NAMES)
-def test_layers_that_choose_what_they_save_are_saved_so_or_else_by_all_their_variables(keras, names, tmp_path, caplog):
+def test_layers_that_choose_what_they_save_are_saved_so_or_wholly(keras, names, tmp_path, caplog):
+    """Layers that choose what they save are saved so or else by all their variables."""
+
     class Named(keras.layers.Dense):
         """Stores its variables under names of its own."""
 
@@ -202,9 +204,9 @@ def test_what_the_user_has_put_on_an_instance_is_there_afterwards(keras, save_co
 
 
 @kerases.one_will_do
-def test_a_model_that_its_first_batch_would_build_is_refused_before_the_run_is_touched_and_trains_once_built(
-    keras, tmp_path
-):
+def test_a_model_that_its_first_batch_would_build_is_refused(keras, tmp_path):
+    """A model that its first batch would build is refused before the run is touched and trains once built."""
+
     def make():
         return compiled(keras, keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(1)]))
 
@@ -220,7 +222,9 @@ def test_a_model_that_its_first_batch_would_build_is_refused_before_the_run_is_t
 
 
 @kerases.needs_keras_3
-def test_layers_that_transform_what_they_save_are_saved_by_their_variables_and_restored(tmp_path, caplog):
+def test_layers_that_transform_what_they_save_are_saved_by_variables(tmp_path, caplog):
+    """Layers that transform what they save are saved by their variables and restored."""
+
     def make():
         model = trainings.dense(keras3)
         model.layers[0].enable_lora(2)
@@ -271,9 +275,8 @@ def sees_a_gpu(monkeypatch):
 
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("told", [{}, {"jit_compile": "auto"}], ids=["default", "auto"])
-def test_whatever_keras_makes_of_its_default_is_saved_and_the_log_tells_of_xla(
-    keras, told, gpu, tmp_path, monkeypatch, caplog
-):
+def test_what_keras_makes_of_its_default_is_saved_and_xla_is_told(keras, told, gpu, tmp_path, monkeypatch, caplog):
+    """Whatever keras makes of its default is saved and the log tells of xla."""
     if kerases.is_2(keras) and gpu:
         pytest.skip("Keras 2 does not ask for devices")
     # Keras 3 compiles by XLA where it sees a GPU; Keras 2 not, unless it is told something, "auto" too.
@@ -307,7 +310,8 @@ def test_xla_under_horovod_is_refused_with_the_reason(keras, told, monkeypatch):
     refuse(model, None, averages_in_graph=True)
 
 
-def test_an_execution_whose_number_of_steps_keras_tunes_is_captured_at_its_end(tmp_path):
+def test_an_execution_of_tuned_length_is_captured_at_its_end(tmp_path):
+    """An execution whose number of steps keras tunes is captured at its end."""
     keras = pytest.importorskip(kerases.NAMES[-1])
     if not kerases.is_2(keras):
         pytest.skip("of Keras 2 alone")

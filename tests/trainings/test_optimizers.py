@@ -180,9 +180,10 @@ def scaled(keras, **compiling):
 
 
 @pytest.mark.parametrize(("skipped", "every", "per_execution", "capture"), SKIPS)
-def test_a_skipped_update_under_mixed_float16_leaves_every_checkpoint_that_of_its_step(
+def test_an_update_skipped_under_float16_leaves_checkpoints_right(
     keras, precision, skipped, every, per_execution, capture, tmp_path
 ):
+    """A skipped update under mixed float16 leaves every checkpoint that of its step."""
     precision("mixed_float16")
 
     inputs = overflowing(6, skipped)
@@ -202,7 +203,7 @@ def test_a_skipped_update_under_mixed_float16_leaves_every_checkpoint_that_of_it
     trainings.assert_run_is(tmp_path / "run", tmp_path, steps)
 
 
-def test_a_training_resumed_behind_a_skipped_update_equals_an_uninterrupted_one(keras, precision, tmp_path):
+def test_a_training_resumed_behind_a_skipped_update_equals_a_whole_one(keras, precision, tmp_path):
     """The loss scale was halved, and its counter begins again: both are in the checkpoint."""
     precision("mixed_float16")
 

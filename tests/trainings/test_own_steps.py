@@ -58,7 +58,9 @@ def gan(keras, builds=True):
     return model
 
 
-def test_a_gan_with_two_optimizers_is_saved_when_told_which_one_counts_the_steps(keras, tmp_path):
+def test_a_gan_is_saved_when_told_which_optimizer_counts_the_steps(keras, tmp_path):
+    """A gan with two optimizers is saved when told which one counts the steps."""
+
     def make():
         return gan(keras)
 
@@ -76,7 +78,8 @@ def test_a_gan_with_two_optimizers_is_saved_when_told_which_one_counts_the_steps
         assert np.array_equal(mine, theirs)
 
 
-def test_a_gan_that_does_not_say_which_optimizer_counts_is_told_which_there_are(keras, tmp_path):
+def test_a_gan_that_names_no_optimizer_is_told_which_there_are(keras, tmp_path):
+    """A gan that does not say which optimizer counts is told which there are."""
     with pytest.raises(deepfreeze.UnsupportedError, match=r"generator_optimizer"):
         gan(keras).fit(trainings.data(5), verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run")])
 
@@ -149,7 +152,9 @@ class Regression(tf.Module):
         return x @ self.parts[0] @ self.parts[1]
 
 
-def test_a_plain_module_is_saved_by_the_names_of_its_attributes_and_resumed(keras, tmp_path):
+def test_a_plain_module_is_saved_by_its_attributes_and_resumed(keras, tmp_path):
+    """A plain module is saved by the names of its attributes and resumed."""
+
     def made():
         module, optimizer = Regression(), keras.optimizers.Adam(0.1)
         optimizer.build(module.trainable_variables)

@@ -19,9 +19,10 @@ pytestmark = pytest.mark.tensorflow
         ({"check_replicas": 0}, 3, []),
     ],
 )
-def test_replicas_are_compared_at_the_first_two_captures_and_at_every_kth_or_never(
+def test_replicas_are_compared_at_two_captures_and_every_kth_or_never(
     tmp_path, monkeypatch, options, captures, compared
 ):
+    """Replicas are compared at the first two captures and at every kth or never."""
     asked, save = [], Saver.save
 
     def noted(self, step, captured, check=False):

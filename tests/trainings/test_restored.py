@@ -44,7 +44,8 @@ def saved(keras, tmp_path_factory):
     return trained(keras, run), run
 
 
-def test_a_new_model_is_restored_bit_for_bit_and_trains_on_to_the_same_values(keras, tmp_path):
+def test_a_new_model_is_restored_and_trains_on_to_the_same_values(keras, tmp_path):
+    """A new model is restored bit for bit and trains on to the same values."""
     run = tmp_path / "run"
     model = trained(keras, run)
     other = make(keras, seed=2)
@@ -90,7 +91,8 @@ def test_weights_are_transferred_by_name(keras, saved):
 
 
 @pytest.mark.parametrize("name", ["Adam", "SGD"])
-def test_a_legacy_optimizer_is_refused_with_the_reason_before_the_run_is_touched(keras, name, tmp_path):
+def test_a_legacy_optimizer_is_refused_before_the_run_is_touched(keras, name, tmp_path):
+    """A legacy optimizer is refused with the reason before the run is touched."""
     if not kerases.is_2(keras):
         pytest.skip("Keras 3 has none")
     model = trainings.dense(keras, getattr(keras.optimizers.legacy, name)())
@@ -99,9 +101,9 @@ def test_a_legacy_optimizer_is_refused_with_the_reason_before_the_run_is_touched
     assert not (tmp_path / "run").exists()
 
 
-def test_a_layer_that_saves_something_else_than_its_variables_is_restored_and_never_passed_off_as_keras_s(
-    keras, tmp_path
-):
+def test_a_layer_that_saves_something_else_is_restored_as_plain_h5(keras, tmp_path):
+    """A layer that saves something else than its variables is restored and never passed off as keras s."""
+
     class Doubling(keras.layers.Dense):
         """What it saves is twice its kernel."""
 

@@ -78,9 +78,8 @@ def small(run, steps, *options, **environment):
     return json.loads(next(line for line in output.splitlines() if line.startswith("{")))
 
 
-def test_where_the_store_hangs_the_end_is_bounded_and_the_next_start_commits_what_the_local_tier_has(
-    tmp_path, testing_library
-):
+def test_where_the_store_hangs_the_end_is_bounded_and_the_slots_count(tmp_path, testing_library):
+    """Where the store hangs the end is bounded and the next start commits what the local tier has."""
     run, node = tmp_path / "run", tmp_path / "node"
     node.mkdir()
     options = ["every=100", "timeout=3", f'local="{node}"']

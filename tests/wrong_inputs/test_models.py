@@ -160,7 +160,8 @@ def stack(units):
     return model
 
 
-def test_another_models_checkpoint_is_refused_with_the_first_ten_differences(deep_run, tmp_path):
+def test_another_models_checkpoint_is_refused_with_ten_differences(deep_run, tmp_path):
+    """Another models checkpoint is refused with the first ten differences."""
     run, other = deep_run
     other.optimizer.build(other.trainable_variables)
     where, expected, todo = run / "step-0000000002", "with the same optimizer", "nothing was changed"
@@ -186,7 +187,7 @@ def test_another_optimizers_checkpoint_is_refused_with_what_is_missing(run, tmp_
         assert "optimizer" in error.found
 
 
-def test_a_variable_that_changes_when_the_optimizer_is_not_built_is_none_of_ours(tmp_path, run):
+def test_a_variable_of_an_unbuilt_optimizer_is_none_of_ours(tmp_path, run):
     """A refusal leaves the weights alone also where building the optimizer was part of it."""
     other = trainings.dense(keras3, keras3.optimizers.SGD(momentum=0.9))
     before = [np.array(v) for v in other.variables]
