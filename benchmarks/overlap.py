@@ -2,7 +2,7 @@
 
 A stack of 10 equal dense layers on 2 ranks, every step captured, one round a step. When a layer's allreduce ends is Horovod's to
 decide, cycle by cycle, so one round says little; that nothing else is waited for is read from the graph, by
-tests/freeze/test_overlap.py.
+tests/horovod/test_overlap.py.
 """
 
 from __future__ import annotations

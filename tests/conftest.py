@@ -1,10 +1,12 @@
 """What all tests share: tiers and costs (plugins of their own), the tests' engine, and the lines that sweeps end with."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
 from tests.support import native
+from tests.support.horovod import Horovod, horovod
 
 pytest_plugins = ["tests.support.tiers", "tests.support.costs"]
 
@@ -41,3 +43,10 @@ def library(testing_library, monkeypatch):
     monkeypatch.setenv("DEEPFREEZE_LIBRARY", testing_library)
     monkeypatch.setattr("veloc_bindings._library._loaded", None)
     return testing_library
+
+
+@pytest.fixture(scope="session")
+def two(testing_library) -> Iterator[Horovod]:
+    """Two Horovod ranks that take cases; their engines' system calls can be made to fail."""
+    with horovod(2, DEEPFREEZE_LIBRARY=testing_library) as job:
+        yield job

@@ -1,9 +1,10 @@
 """Case: trains to step STEPS, in FOLDER/run, and leaves what each rank R holds then, by dataset path, in OUT/rank-R.npz.
 
 ``pause``: seconds per step; ``bad_rank``: of a model without an optimizer; the rest are Checkpoint's options. Returns its stats, and
-the warnings.
+the warnings, also those in the log.
 """
 
+import logging
 import time
 import warnings
 
@@ -37,6 +38,10 @@ def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None
         def on_train_batch_end(self, batch, logs=None):
             time.sleep(pause)
 
+    logged = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: logged.append(record.getMessage())
+    logging.getLogger("deepfreeze").addHandler(handler)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         start = checkpoint.open(model)
@@ -50,10 +55,12 @@ def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None
 
     held = {slot.path: np.asarray(slot.variable) for slot in probe(model)}
     np.savez(f"{out or folder}/rank-{rank}.npz", **held)
+    logging.getLogger("deepfreeze").removeHandler(handler)
     stats = checkpoint.stats
     return {
         "resumed": stats.resumed,
         "nbytes": stats.nbytes,
         "committed": sorted(stats.committed),
         "warnings": [str(w.message) for w in caught if issubclass(w.category, deepfreeze.CheckpointWarning)],
+        "logged": logged,
     }

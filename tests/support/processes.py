@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -73,10 +74,18 @@ def _kill(process: subprocess.Popen, mark: str) -> None:
 
 
 def _family(mark: str) -> list[int]:
-    """Processes with that mark that live."""
-    found, entry = [], f"{MARK}={mark}".encode()
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):  # it ended, or is somebody else's
-            if entry in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
-                found.append(int(name))
+    """Processes with that mark that live. A process that is just becoming another program shows no environment for a moment."""
+    entry = f"{MARK}={mark}".encode()
+    for _ in range(50):
+        found, unsure = [], False
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):  # it ended, is the kernel's, or is somebody else's
+                os.readlink(f"/proc/{name}/exe")
+                environment = Path(f"/proc/{name}/environ").read_bytes()
+                unsure = unsure or not environment
+                if entry in environment.split(b"\0"):
+                    found.append(int(name))
+        if found or not unsure:
+            break
+        time.sleep(0.01)
     return found

@@ -98,7 +98,9 @@ def tier(item: pytest.Item) -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
     """Leaves out what is not of the tier, or not of the part. Names are held to what can be read and typed."""
-    if wrong := [item.nodeid for item in items if " " in item.nodeid or len(getattr(item, "originalname", "")) > LONGEST_NAME]:
+    if wrong := [
+        item.nodeid for item in items if " " in item.nodeid or len(getattr(item, "originalname", "")) > LONGEST_NAME
+    ]:
         listed = "\n".join(wrong)
         raise pytest.UsageError(
             f"names of {LONGEST_NAME} characters at most, and ids without spaces, are wanted:\n{listed}"
