@@ -11,7 +11,7 @@ import pytest
 import deepfreeze
 from tests.support import jobs, processes
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.full]
 
 # Environment and package: tf_keras on the TensorFlow of today, Keras 2.15 on TensorFlow 2.15, Keras 3.
 TF_KERAS, KERAS_2_15, KERAS_3 = (".venv", "tf_keras"), (".venv-tf215", "keras"), (".venv", "keras")
@@ -36,7 +36,6 @@ def values(file: Path) -> dict[str, bytes]:
         return {path: found[path].tobytes() for path in found.files}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("writer", "reader"), [(KERAS_2_15, TF_KERAS), (TF_KERAS, KERAS_2_15)], ids=["to-newer", "to-older"]
 )
@@ -56,7 +55,6 @@ def test_keras_2_restores_what_another_keras_2_wrote_and_the_run_goes_on(writer,
     ]
 
 
-@pytest.mark.slow
 def test_keras_3_refuses_what_keras_2_wrote_and_says_what_to_do(tmp_path):
     """Keras 3 refuses what keras 2 wrote and says which both are and what to do."""
     run = tmp_path / "run"
