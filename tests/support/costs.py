@@ -61,16 +61,21 @@ class Measuring:
         of, said = dict(report.user_properties).get("cost", (None, ""))
         if of is None:
             return
-        row = self._rows.setdefault(f"{function(report.nodeid)}\t{of}", {"cases": 0, "seconds": 0.0, "promise": said})
+        row = self._rows.setdefault(
+            f"{function(report.nodeid)}\t{of}", {"cases": 0, "seconds": 0.0, "promise": said, "failed": False}
+        )
         row["seconds"] += report.duration
         row["cases"] += report.when == "setup"
+        row["failed"] |= report.failed
 
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Keeps the figures. A run of a part, or one that failed, says nothing of what a test costs."""
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Keeps the figures, but for tests that failed. A run of a part says nothing of what a test costs."""
         option = session.config.getoption
-        if exitstatus == 0 and not option("--part") and not option("keyword") and not option("markexpr"):
-            MEASURED.mkdir(parents=True, exist_ok=True)
-            (MEASURED / f"{option('--tier') or 'some'}.json").write_text(json.dumps(self._rows, indent=1))
+        if option("--part") or option("keyword") or option("markexpr"):
+            return
+        MEASURED.mkdir(parents=True, exist_ok=True)
+        passed = {name: row for name, row in self._rows.items() if not row.pop("failed")}
+        (MEASURED / f"{option('--tier') or 'some'}.json").write_text(json.dumps(passed, indent=1))
 
 
 def pytest_configure(config: pytest.Config) -> None:
