@@ -1,6 +1,8 @@
 """What all tests share: tiers and costs (plugins of their own), the tests' engine, and the lines that sweeps end with."""
 
+import gc
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +20,21 @@ def pytest_sessionstart(session):
     """Before any test of an engine that is not the one in the sources."""
     if not hasattr(session.config, "workerinput") and (wrong := native.complaint()):
         pytest.exit(wrong, returncode=pytest.ExitCode.USAGE_ERROR)
+
+
+def pytest_collection_finish():
+    """What was imported stays: the collector need not go through TensorFlow's modules again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten():
+    """What Keras holds of a module's models goes with the module: collecting garbage would take ever longer."""
+    yield
+    for keras in [sys.modules[name] for name in ("keras", "tf_keras") if hasattr(sys.modules.get(name), "backend")]:
+        keras.backend.clear_session()
+    gc.collect()
 
 
 def pytest_terminal_summary(terminalreporter):

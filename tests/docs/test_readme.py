@@ -118,7 +118,8 @@ def test_every_snippet_for_one_process_runs(tmp_path):
 @pytest.mark.tensorflow
 @pytest.mark.slow
 @pytest.mark.ranks
-def test_every_snippet_for_horovod_runs_however_it_is_launched(tmp_path):
+@pytest.mark.parametrize("launchers", [1, pytest.param(3, marks=pytest.mark.full)], ids=["one", "all"])
+def test_every_snippet_for_horovod_runs_however_it_is_launched(tmp_path, launchers):
     """By README's own command lines. A job that was launched by one goes on when it is launched by another."""
     keras3, keras2 = LAUNCHED
     assert "tf_keras" in keras2 and "`TF_USE_LEGACY_KERAS=1`" in TEXT
@@ -128,7 +129,7 @@ def test_every_snippet_for_horovod_runs_however_it_is_launched(tmp_path):
         (horovodrun, "tf_keras", keras2, {"TF_USE_LEGACY_KERAS": "1"}, (40, 2)),
         (alone, "keras", keras3, {}, (80, 1)),
     ]
-    for command, kind, snippet, env, end in jobs_of:
+    for command, kind, snippet, env, end in jobs_of[:launchers]:
         (tmp_path / kind / "runs").mkdir(parents=True, exist_ok=True)
         (tmp_path / kind / "train.py").write_text(NT3.replace("KERAS", kind) + snippet)
         execute(command, tmp_path / kind, **env)

@@ -121,7 +121,7 @@ def test_every_rank_sees_every_tumour_type(ranks):
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("example", SMALL)
+@pytest.mark.parametrize("example", ["candle_nt3", pytest.param("resnet50", marks=pytest.mark.full)])
 def test_readme_is_short_and_its_commands_exist(example):
     folder = ROOT / "examples" / example
     lines = (folder / "README.md").read_text().splitlines()
@@ -152,7 +152,7 @@ def run(script, *options, cwd):
     return done
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.tensorflow
 def test_a_base_goes_under_a_new_classifier_and_the_figure_is_drawn(tmp_path):
     """A base goes under a new classifier and the figure comes from the json."""

@@ -15,24 +15,29 @@ PLANS = {1: (7, 3, "auto"), 4: (12, 5, "graph")}
 CAPTURED = {1: [3, 6, 7], 4: [5, 10, 12]}
 
 
-# The second Keras's trainings are compared with others in the same process (tests/trainings); in `make test-all` here too.
-SECOND = [pytest.param(name, marks=pytest.mark.full) for name in kerases.NAMES[1:]]
+# The others are compared with trainings in the same process (tests/trainings); in `make test-all` here too.
+FIRST = (kerases.NAMES[0], 1)
+OTHERS = [(api, plan) for api in kerases.NAMES for plan in PLANS if (api, plan) != FIRST]
 
 
-@pytest.fixture(scope="module", params=[kerases.NAMES[0], *SECOND])
+@pytest.fixture(
+    scope="module",
+    params=[FIRST, *(pytest.param(other, marks=pytest.mark.full) for other in OTHERS)],
+    ids="{0[0]}-{0[1]}".format,
+)
 def runs(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp(request.param)
-    for per_execution, (steps, every, capture) in PLANS.items():
-        jobs.run("freeze.py", request.param, folder, steps, every, per_execution, capture)
-    jobs.run("stock.py", request.param, folder, *sorted({step for steps in CAPTURED.values() for step in steps}))
-    return request.param, folder
+    api, per_execution = request.param
+    folder = tmp_path_factory.mktemp(api)
+    steps, every, capture = PLANS[per_execution]
+    jobs.run("freeze.py", api, folder, steps, every, per_execution, capture)
+    jobs.run("stock.py", api, folder, *CAPTURED[per_execution])
+    return api, per_execution, folder
 
 
-@pytest.mark.parametrize("per_execution", PLANS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_checkpoint_equals_what_keras_saves_in_another_process(runs, kind, per_execution):
-    """A checkpoint equals what keras saves after its step in an independent process."""
-    api, folder = runs
+def test_a_checkpoint_equals_what_keras_saves_in_another_process(runs, kind):
+    """The file of step s holds what stock Keras saves after step s in a process without DeepFreeze."""
+    api, per_execution, folder = runs
     run = folder / f"{kind}-{per_execution}"
     found = deepfreeze.checkpoints(run)
     assert [info.step for info in found] == CAPTURED[per_execution]

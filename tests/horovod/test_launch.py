@@ -15,6 +15,7 @@ def steps(folder):
     return [info.step for info in deepfreeze.checkpoints(folder / "run")]
 
 
+@pytest.mark.full  # each a job of its own: tests/horovod/test_unlike_ranks.py has communicators of one rank
 def test_one_rank_jobs_under_one_mpirun_in_one_run_are_refused(tmp_path):
     output = jobs.run(*case("alone", folder=tmp_path), ranks=2)
     (refused,) = [line for line in output.splitlines() if line.startswith("refused: ")]
