@@ -55,6 +55,9 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
+LEVELS, LOCALS = ("captured", "local", "external"), ("auto", None, "given")
+DIAGONAL = set(zip(LEVELS, LOCALS))  # each level and each local tier once; the others in `make test-all`
+
 # What it saves, and when
 
 
@@ -90,8 +93,14 @@ def test_the_file_loads_with_stock_load_weights_and_equals_save_weights(run, tmp
     assert int(fresh.optimizer.iterations.numpy()) == 6
 
 
-@pytest.mark.parametrize("wait_for", ["captured", "local", "external"])
-@pytest.mark.parametrize("local", ["auto", None, "given"])
+@pytest.mark.parametrize(
+    ("wait_for", "local"),
+    [
+        pytest.param(wait_for, local, marks=[] if (wait_for, local) in DIAGONAL else pytest.mark.full)
+        for wait_for in LEVELS
+        for local in LOCALS
+    ],
+)
 def test_every_level_and_every_kind_of_local_tier_commits(run, tmp_path, wait_for, local):
     if local == "given":
         local = tmp_path / "node"
@@ -365,6 +374,7 @@ def test_a_failed_write_is_raised_with_its_file_and_reason(run, testing_library)
     assert steps(run) == [2]
 
 
+@pytest.mark.full
 def test_a_failed_write_can_be_a_warning_and_the_next_checkpoint_succeeds(run, testing_library):
     told = train_with_fault(run, testing_library, BAD_DISK, 6, "every=2", "local=null", 'on_error="warn"')
     assert told["error"] is None
@@ -372,6 +382,7 @@ def test_a_failed_write_can_be_a_warning_and_the_next_checkpoint_succeeds(run, t
     assert steps(run) == [4, 6]
 
 
+@pytest.mark.full
 def test_a_full_local_tier_is_passed_by_with_one_warning(run, testing_library):
     told = train_with_fault(run, testing_library, "fail=ENOSPC:mmap:.slot:1+", 6, "every=1", "keep=10")
     assert told["error"] is None

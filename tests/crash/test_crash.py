@@ -84,7 +84,9 @@ def memory():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("captured", [False, True], ids=["handed-over", "captured"])
+@pytest.mark.parametrize(
+    "captured", [pytest.param(False, marks=pytest.mark.full), True], ids=["handed-over", "captured"]
+)
 def test_every_phase_of_a_killed_job_leaves_only_right_checkpoints(tmp_path, library, memory, captured):
     print(f"seed {SEED} (DEEPFREEZE_TEST_SEED)")
     choose = random.Random(SEED)

@@ -162,6 +162,7 @@ def test_the_code_runs_and_prints_what_the_page_says(page, results):
     assert results[page] is None, results[page]
 
 
+@pytest.mark.full
 @pytest.mark.tensorflow
 @pytest.mark.slow
 @pytest.mark.ranks

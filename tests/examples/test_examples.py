@@ -67,6 +67,7 @@ def train(example, launcher, run, *options):
         pytest.param("resnet50", "horovodrun", marks=pytest.mark.full),
     ],
 )
+@pytest.mark.full
 def test_example_runs(example, launcher, tmp_path):
     ranks = LAUNCHERS[launcher][1]
     output, summary = train(example, launcher, tmp_path / "run")
@@ -119,6 +120,7 @@ def test_every_rank_sees_every_tumour_type(ranks):
     processes.run([sys.executable, "-c", script], cwd=ROOT / "examples" / "candle_nt3", check=True, timeout=60)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("example", ["candle_nt3", pytest.param("resnet50", marks=pytest.mark.full)])

@@ -39,6 +39,7 @@ def test_one_rank_that_is_refused_ends_every_rank_with_the_reason(two, tmp_path)
     assert "WorldError" in first and "rank 1 failed" in first
 
 
+@pytest.mark.full
 def test_ranks_that_horovods_callback_makes_alike_are_saved_from_then_on(two, tmp_path):
     """That callback broadcasts after the first step: the second one is the first to be saved."""
     two.run("ranks", api="tf_keras", folder=tmp_path, steps=3, every=1, keep=9)

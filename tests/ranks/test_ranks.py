@@ -128,7 +128,9 @@ SLOW_WRITES = "delay=200:pwrite:model.weights.h5:1+"
 
 @pytest.mark.slow
 @pytest.mark.timing
-@pytest.mark.parametrize("local", [True, False], ids=["local-tier", "store-alone"])
+@pytest.mark.parametrize(
+    "local", [True, pytest.param(False, marks=pytest.mark.full)], ids=["local-tier", "store-alone"]
+)
 def test_a_slow_rank_is_waited_for_while_its_bytes_move(tmp_path, library, local):
     """A rank that writes for longer than the bound is waited for while its bytes move."""
     with ranks(library, "", SLOW_WRITES, "") as group:

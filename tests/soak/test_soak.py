@@ -29,6 +29,7 @@ def test_a_soak_that_is_too_short_gives_no_verdict():
         verdict.judge("memory", *samples(0, jobs=verdict.FEWEST - 1))
 
 
+@pytest.mark.full
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.timing

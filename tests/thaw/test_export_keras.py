@@ -223,7 +223,13 @@ TRANSFORMING = {
 }
 
 
-@pytest.mark.parametrize(("api", "first", "quantised", "layout"), TRANSFORMING.values(), ids=TRANSFORMING)
+@pytest.mark.parametrize(
+    ("api", "first", "quantised", "layout"),
+    [
+        pytest.param(*of, id=name, marks=[pytest.mark.full] if "lora" in name else [])
+        for name, of in TRANSFORMING.items()
+    ],
+)
 def test_what_keras_can_not_load_is_told_apart_and_still_saved(api, first, quantised, layout, tmp_path, capsys):
     """What keras can not load is told apart and goes through everything else."""
     model = fit(transforming(api, first, 1, quantised), tmp_path / "run", save_config=True)

@@ -113,6 +113,7 @@ def test_what_changes_no_model_makes_no_parent(api, old, tmp_path):
     assert parent(tmp_path / "new") is None
 
 
+@kerases.one_api_will_do
 def test_a_run_that_goes_on_keeps_its_parent(api, old, tmp_path):
     model = network(api, head="fresh")
     deepfreeze.transfer(model, old)

@@ -70,6 +70,7 @@ def parallel(monkeypatch):
     monkeypatch.setattr(extents, "PIECE", 100_000)
 
 
+@kerases.one_api_will_do
 def test_values_are_bit_exact_after_restore_and_after_further_training(api, saved, parallel):
     model, run = saved
     other = make(api, seed=2)
@@ -82,6 +83,7 @@ def test_values_are_bit_exact_after_restore_and_after_further_training(api, save
         assert values(other) == values(model)
 
 
+@kerases.one_api_will_do
 def test_no_two_variables_share_memory_and_updates_are_made_in_place(api, saved):
     _, run = saved
     model = make(api, seed=2)

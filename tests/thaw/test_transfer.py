@@ -184,9 +184,9 @@ def test_a_pattern_that_fits_nothing_is_refused_with_those_like_it(api, saved):
     ],
     ids=lambda given: next(iter(given)),
 )
-def test_arguments_without_a_meaning_are_refused(arguments, tmp_path):
-    run = tmp_path / "run"
-    model = trained(keras, network(keras), run)
+@kerases.one_api_will_do
+def test_arguments_without_a_meaning_are_refused(api, saved, arguments):
+    model, run = saved
     before = values(model)
     with pytest.raises(deepfreeze.OptionError) as caught:
         deepfreeze.transfer(model, run, **arguments)
@@ -464,6 +464,7 @@ def deep(api):
     return api.Model(inputs, layers.Dense(2)(layers.Dense(5)(x)))
 
 
+@kerases.one_api_will_do
 def test_all_of_a_checkpoint_transferred_is_what_restore_gives(api, tmp_path):
     """All of a checkpoint into the same program's next model is what restore gives."""
     old = trained(api, deep(api), tmp_path / "run")
@@ -631,6 +632,7 @@ SECOND = {
 }
 
 
+@kerases.one_api_will_do
 @pytest.mark.parametrize("make", SECOND.values(), ids=SECOND)
 def test_a_second_optimizer_s_variables_are_no_weights_either(api, make, tmp_path):
     run = tmp_path / "run"

@@ -273,6 +273,7 @@ def sees_a_gpu(monkeypatch):
     )
 
 
+@kerases.one_will_do
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("told", [{}, {"jit_compile": "auto"}], ids=["default", "auto"])
 def test_what_keras_makes_of_its_default_is_saved_and_xla_is_told(keras, told, gpu, tmp_path, monkeypatch, caplog):

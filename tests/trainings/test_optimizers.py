@@ -179,6 +179,7 @@ def scaled(keras, **compiling):
     return model
 
 
+@kerases.one_will_do
 @pytest.mark.parametrize(("skipped", "every", "per_execution", "capture"), SKIPS)
 def test_an_update_skipped_under_float16_leaves_checkpoints_right(
     keras, precision, skipped, every, per_execution, capture, tmp_path

@@ -78,6 +78,7 @@ def small(run, steps, *options, **environment):
     return json.loads(next(line for line in output.splitlines() if line.startswith("{")))
 
 
+@pytest.mark.full
 def test_where_the_store_hangs_the_end_is_bounded_and_the_slots_count(tmp_path, testing_library):
     """Where the store hangs the end is bounded and the next start commits what the local tier has."""
     run, node = tmp_path / "run", tmp_path / "node"
