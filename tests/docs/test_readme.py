@@ -115,6 +115,7 @@ def test_every_snippet_for_one_process_runs(tmp_path):
     assert ends == {"0/runs/nt3": 40, "1/runs/nt3": 60, "2/runs/own": 60}
 
 
+@pytest.mark.full
 @pytest.mark.tensorflow
 @pytest.mark.slow
 @pytest.mark.ranks

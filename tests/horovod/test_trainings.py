@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
 @pytest.mark.parametrize(
     "api", [kerases.NAMES[0], *(pytest.param(name, marks=pytest.mark.full) for name in kerases.NAMES[1:])]
 )
+@pytest.mark.full
 def test_a_resumed_job_that_accumulates_gradients_equals_a_whole_one(two, api, tmp_path):
     folders = [tmp_path / name for name in ("whole", "parts")]
     for folder, stops in zip(folders, ([12], [4, 12]), strict=True):

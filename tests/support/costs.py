@@ -13,7 +13,7 @@ from tests.support import tiers
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "tests" / "costs.tsv"
-MEASURED = ROOT / "build" / "test-costs"  # one file for each tier, the newest run's; tools/costs.py takes them over
+MEASURED = ROOT / "build" / "test-costs"  # one file for each tier; tools/costs.py takes them over
 
 
 def function(nodeid: str) -> str:
@@ -69,13 +69,18 @@ class Measuring:
         row["failed"] |= report.failed
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Keeps the figures, but for tests that failed. A run of a part says nothing of what a test costs."""
-        option = session.config.getoption
-        if option("--part") or option("keyword") or option("markexpr"):
+        """Keeps the figures, but for tests that failed. A run of some cases says nothing of what a test costs."""
+        option, rows = session.config.getoption, self._rows
+        some = option("--part") or option("keyword") or option("markexpr")
+        if some or any("::" in place for place in session.config.args) or not rows:
             return
+        file = MEASURED / f"{option('--tier') or 'some'}.json"
+        before = json.loads(file.read_text()) if file.exists() else {}
+        again = {name.partition("::")[0] for name in rows}
+        kept = {name: row for name, row in before.items() if name.partition("::")[0] not in again}
+        kept |= {name: row for name, row in rows.items() if not row.pop("failed")}
         MEASURED.mkdir(parents=True, exist_ok=True)
-        passed = {name: row for name, row in self._rows.items() if not row.pop("failed")}
-        (MEASURED / f"{option('--tier') or 'some'}.json").write_text(json.dumps(passed, indent=1))
+        file.write_text(json.dumps(kept, indent=1))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -18,13 +18,16 @@ def is_2(keras: Any) -> bool:
     return not hasattr(keras, "ops")
 
 
-def cases(values: Iterable[Any], both: Collection[Any] = (), name: str = "name") -> Any:
-    """Parametrizes the fixture ``keras`` and ``name``. Every value is tried on the first Keras, and on the second one in
-    ``make test-all``; those among ``both`` always are, as DeepFreeze's code or Keras's differs there."""
+def cases(
+    values: Iterable[Any], both: Collection[Any] = (), name: str = "name", often: Collection[Any] | None = None
+) -> Any:
+    """Parametrizes the fixture ``keras`` and ``name`` with every value on every Keras. ``make test`` tries the values among ``often``
+    (all of them unless given) on the first Keras, and those among ``both``, where DeepFreeze's code or Keras's differs, on both."""
     values = list(values)
-    assert set(both) <= set(values), set(both) - set(values)
+    often = set(values if often is None else often) | set(both)
+    assert often <= set(values), often - set(values)
     sets = [
-        pytest.param(keras, value, marks=[] if keras == NAMES[0] or value in both else pytest.mark.full)
+        pytest.param(keras, value, marks=[] if value in (often if keras == NAMES[0] else both) else pytest.mark.full)
         for keras in NAMES
         for value in values
     ]

@@ -164,6 +164,7 @@ def large():
     return model
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_restore_takes_the_checkpoints_size_of_memory_and_gives_it_back(tmp_path):
     model = large()

@@ -165,7 +165,7 @@ WAYS = {
 
 
 # The Kerases augment, and shuffle in fit, by generators of their own.
-@kerases.cases(WAYS, both=("in_order",), name="way")
+@kerases.cases(WAYS, both=("in_order",), often=("by_fit",), name="way")
 def test_a_resumed_run_that_augments_and_shuffles_equals_a_whole_one(keras, way, tmp_path):
     """A resumed run that augments and shuffles equals an uninterrupted one."""
     train, at = WAYS[way]

@@ -253,7 +253,7 @@ def test_metrics_with_state_are_saved(keras, tmp_path):
     trainings.assert_as_keras_saves_it(keras, make, tmp_path)
 
 
-@kerases.cases([1, 4], both=[4], name="per_execution")
+@kerases.cases([1, 4], both=[4], name="per_execution", often=[])
 def test_a_training_compiled_by_xla_is_captured_between_its_executions(keras, per_execution, tmp_path):
     def make():
         return trainings.dense(keras, jit_compile=True, steps_per_execution=per_execution)

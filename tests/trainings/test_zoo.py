@@ -160,7 +160,7 @@ KINDS = {kind.__name__: kind for kind in (u_net, transformer, recurrent, siamese
 
 
 # Statistics and seeds differ between the Kerases.
-@kerases.cases(KINDS, both=("u_net",), name="kind")
+@kerases.cases(KINDS, both=("u_net",), often=("transformer", "recurrent"), name="kind")
 def test_the_usual_hand_made_kinds_are_captured_in_the_graph_as_they_train(keras, kind, tmp_path):
     def make():
         model, _, y = KINDS[kind](keras)
