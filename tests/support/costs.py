@@ -72,11 +72,12 @@ class Measuring:
         """Keeps the figures, but for tests that failed. A run of some cases says nothing of what a test costs."""
         option, rows = session.config.getoption, self._rows
         some = option("--part") or option("keyword") or option("markexpr")
-        if some or any("::" in place for place in session.config.args) or not rows:
+        if some or any("[" in place for place in session.config.args) or not rows:
             return
         file = MEASURED / f"{option('--tier') or 'some'}.json"
         before = json.loads(file.read_text()) if file.exists() else {}
-        again = {name.partition("::")[0] for name in rows}
+        whole = {place for place in session.config.args if "::" not in place}
+        again = {name.partition("::")[0] for name in rows} if whole else set()
         kept = {name: row for name, row in before.items() if name.partition("::")[0] not in again}
         kept |= {name: row for name, row in rows.items() if not row.pop("failed")}
         MEASURED.mkdir(parents=True, exist_ok=True)
