@@ -40,7 +40,11 @@ html_copy_source = False
 
 COMMANDS = DOCS / "guide" / "cli.md"
 # Pages that stand for a file outside of docs/, which Sphinx can't read.
-STANDINS = {"readme": ROOT / "README.md", "changelog": ROOT / "CHANGELOG.md"}
+STANDINS = {
+    "readme": ROOT / "README.md",
+    "changelog": ROOT / "CHANGELOG.md",
+    "contributing": ROOT / "CONTRIBUTING.md",
+}
 
 ENTRY = re.compile(r"^- \[([^\]]+)\]\(([\w./-]+)\.md\)", re.MULTILINE)
 NAME = re.compile(r"^- `([\w.]+)`$", re.MULTILINE)
