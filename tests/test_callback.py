@@ -365,7 +365,7 @@ BAD_DISK = "fail=EIO:fdatasync:model.weights.h5:1"
 
 
 def test_a_failed_write_is_raised_with_its_file_and_reason(run, testing_library):
-    """A failed write is raised and names file and reason and the next job goes on."""
+    """A failed write is raised, names file and reason, and the next job goes on."""
     told = train_with_fault(run, testing_library, BAD_DISK, 30, "every=2", "local=null", "pause=0.5")
     assert told["last"] == 3, "the batch after the one in which the disk failed"
     assert "step 2: expected the checkpoint to be committed" in told["error"]

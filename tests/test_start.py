@@ -59,7 +59,7 @@ def test_the_lock_is_held_from_a_start_to_its_close_and_by_rank_0_alone(tmp_path
 
 
 def test_a_rank_that_can_not_take_the_values_over_ends_the_start(tmp_path):
-    """A rank that can not take the values over ends the start and nothing is moved."""
+    """A rank that can't take the values over ends the start on all ranks, and no checkpoint is moved."""
     run = files.write_run(tmp_path / "run")
     for step in (10, 20):
         files.write_checkpoint(run, step)

@@ -106,7 +106,7 @@ def _flags(address: int) -> list[str]:
 
 
 def test_a_piece_outside_of_a_captures_memory_is_refused(tmp_path):
-    """A piece outside of a captures memory is refused before it is copied."""
+    """A piece outside of a capture's memory is refused before anything is copied."""
     data = ctypes.create_string_buffer(b"x" * SIZE, SIZE)
     with opened(tmp_path, local_dir=None) as engine:
         area = vb.Area()

@@ -56,7 +56,7 @@ def test_json_says_all_of_it(run, capsys):
 
 
 def test_a_locked_run_is_refused_and_a_dry_run_of_it_is_not(run, capsys):
-    """A run under a lock is refused with the holder named and a dry run is not."""
+    """Pruning a locked run is refused, naming the holder; a dry run is not refused."""
     with Lock.acquire(run) as lock:
         assert main(["prune", str(run), "--keep", "1", "--yes"]) == 1
         assert f"pid {lock.holder['pid']} on {lock.holder['host']}" in capsys.readouterr().err

@@ -184,7 +184,7 @@ def test_without_file_locks_a_recycled_pid_is_not_the_holder(tmp_path, no_locks)
 
 
 def test_without_file_locks_another_hosts_holder_is_respected(tmp_path, no_locks):
-    """Without file locks another hosts holder is respected and the way out named."""
+    """Without file locks another host's holder is respected, and the error says how to go on."""
     write_holder(tmp_path, host="node17", pid=4711)
     with pytest.raises(LockedError, match=r"pid 4711 on node17.*[Dd]elete .*lock"):
         Lock.acquire(tmp_path)

@@ -176,7 +176,7 @@ def test_a_manifest_with_any_byte_changed_is_corrupt(mask):
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_corrupt(old, new):
-    """A manifest that contradicts itself is corrupt whatever its checksum."""
+    """A manifest that contradicts itself is corrupt, whatever its checksum says."""
     assert old in BODY
     with pytest.raises(CorruptError):
         Manifest.from_bytes(files.sign(BODY.replace(old, new)), "x")

@@ -66,13 +66,13 @@ def test_calls_that_a_signal_interrupts_are_made_again(testing_library):
 
 
 def test_direct_writes_refused_to_several_writers_are_made_again(testing_library):
-    """Direct writes that are refused to several writers at once are made again."""
+    """Direct writes that the system refuses to several writers at once are made again."""
     processes.run([Path(testing_library).with_name("direct_test")], check=True, timeout=300)
 
 
 @pytest.mark.slow
 def test_memory_that_runs_out_at_any_allocation_ends_no_process(testing_library, record_property, points):
-    """Memory that runs out at any allocation of a thread ends no process."""
+    """Memory that runs out at any allocation of the engine's threads ends no process."""
     done = sweep(Path(testing_library).with_name("no_memory_test"), points)
     assert done.returncode == 0, done.stderr
     tried = [int(number) for number in re.findall(r": (\d+) allocations$", done.stdout, re.MULTILINE)]
@@ -82,5 +82,5 @@ def test_memory_that_runs_out_at_any_allocation_ends_no_process(testing_library,
 
 @pytest.mark.slow
 def test_an_error_that_passes_costs_no_checkpoint_a_failed_sync_does(testing_library):
-    """An error of the store that passes costs no checkpoint and a failed sync does at once."""
+    """An error of the store that passes costs no checkpoint; a failed sync fails its step at once."""
     processes.run([Path(testing_library).with_name("retry_test")], check=True, timeout=600)

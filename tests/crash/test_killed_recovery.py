@@ -159,7 +159,7 @@ def test_a_start_with_everything_to_do_killed_anywhere_loses_nothing(
 
 
 def test_a_start_killed_while_it_writes_the_parent_leaves_a_whole_one(tmp_path):
-    """A start that is killed while it writes the runs parent leaves the old one or the new one."""
+    """A start that is killed while it writes the run's parent leaves the old run file or the new one, whole."""
     run = Run.open_for_writing(tmp_path / "run")
     files.write_checkpoint(run.path, 40)
     old, new = (Parent(f"/runs/{name}", "a" * 32, 40, "b" * 32) for name in ("old", "new"))

@@ -44,7 +44,7 @@ def test_a_node_that_is_lost_takes_what_was_not_committed_and_nothing_else(tmp_p
 
 @pytest.mark.parametrize("jump", [-DAY, DAY, -1000 * DAY, 1000 * DAY])
 def test_a_clock_that_jumps_changes_neither_newest_nor_kept(tmp_path, library, jump):
-    """A clock that jumps changes neither the newest checkpoint nor what is kept."""
+    """A clock that jumps changes neither which checkpoint is the newest nor which ones are kept."""
     restart.make_run(tmp_path / "run")
     with ranks(library, f"jump={jump}:clock::2+") as (rank,):
         rank.ask("open", **options(tmp_path, keep=2))

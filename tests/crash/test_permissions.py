@@ -148,7 +148,7 @@ def hijack(own: Path, kind: str, elsewhere: Path) -> str:
 @pytest.mark.parametrize("inside", ["", content.RUN_ID.hex()], ids=["user", "run"])
 @pytest.mark.parametrize("captured", [False, True], ids=["handed-over", "captured"])
 def test_a_local_directory_that_others_control_is_refused(node, library, kind, inside, captured):
-    """A local directory that others control is refused and the store used."""
+    """A local directory that other users control is refused, and the external store is used alone."""
     elsewhere = node / "elsewhere"
     elsewhere.mkdir()
     own = options(node, captured=captured)
@@ -263,7 +263,7 @@ def test_a_symbolic_link_to_nothing_in_the_lock_s_place_makes_nothing(tmp_path):
 
 @pytest.mark.parametrize("swap", ["a symbolic link", "another file", "nothing"])
 def test_releasing_the_lock_changes_nothing_but_the_lock(tmp_path, swap):
-    """Releasing the lock deletes nothing and writes to nothing but the lock."""
+    """Releasing the lock deletes no file, and writes to no file but the lock."""
     precious = tmp_path / "precious"
     precious.write_text("precious")
     run = Run.open_for_writing(tmp_path / "run")

@@ -280,7 +280,7 @@ def sweep(
 
 @pytest.mark.slow
 def test_power_lost_at_any_operation_of_a_job_takes_nothing_committed(folder, engine, record_property, points):
-    """Power lost at any operation of python or the engine takes no committed checkpoint."""
+    """Power that is lost at any operation of Python or of the engine takes no committed checkpoint."""
     promises, counts = sweep(folder, lambda jobs, log: killed.in_a_child(lambda: three_jobs(jobs, log, engine)), points)
     record_property("points", f"crash sweep of whole jobs: {counts}")
     assert repr(promises) == "{10: 1, 30: 3} [(30, 1), (30, 2), (40, 2)]"

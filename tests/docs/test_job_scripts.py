@@ -86,7 +86,7 @@ def traps(pid, number):
 
 @pytest.mark.timing
 def test_a_signal_to_the_pbs_script_reaches_the_ranks_and_requeues(submit, tmp_path):
-    """A signal to the pbs script reaches the ranks and the job goes back into the queue."""
+    """A signal to the PBS script reaches the ranks, and the job goes back into the queue."""
     job = submit("train.pbs", TENTHS=600, CODE=3)
     try:
         end = time.monotonic() + 60

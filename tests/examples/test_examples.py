@@ -157,7 +157,7 @@ def run(script, *options, cwd):
 @pytest.mark.full
 @pytest.mark.tensorflow
 def test_a_base_goes_under_a_new_classifier_and_the_figure_is_drawn(tmp_path):
-    """A base goes under a new classifier and the figure comes from the json."""
+    """A trained base goes under a new classifier, and the figure is drawn from the JSON file."""
     small = ["--base-steps", 3, "--steps", 4, "--every", 2, "--images", 4, "--batch", 8, "--seeds", 1]
     output = run("examples/resnet50/transfer.py", "--out", tmp_path / "out", *small, cwd=tmp_path).stdout
     result = json.loads((tmp_path / "out" / "transfer.json").read_text())

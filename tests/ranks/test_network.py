@@ -14,5 +14,5 @@ def test_the_client_of_a_network_file_system_is_what_its_header_says(testing_lib
 
 
 def test_a_network_file_system_loses_no_bytes_and_delays_no_verdict(testing_library):
-    """No bytes are lost and all ranks learn of a commit at once on a network file system."""
+    """On a network file system no bytes are lost, and all ranks learn of a commit at once."""
     processes.run([Path(testing_library).with_name("network_test")], check=True, timeout=300)

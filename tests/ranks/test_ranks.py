@@ -132,7 +132,7 @@ SLOW_WRITES = "delay=200:pwrite:model.weights.h5:1+"
     "local", [True, pytest.param(False, marks=pytest.mark.full)], ids=["local-tier", "store-alone"]
 )
 def test_a_slow_rank_is_waited_for_while_its_bytes_move(tmp_path, library, local):
-    """A rank that writes for longer than the bound is waited for while its bytes move."""
+    """A rank that writes for longer than the bound is waited for as long as its bytes move."""
     with ranks(library, "", SLOW_WRITES, "") as group:
         for number, rank in enumerate(group):
             rank.ask("open", **options(tmp_path, number, 3, local, **SLOW))
@@ -153,7 +153,7 @@ def test_a_slow_rank_is_waited_for_while_its_bytes_move(tmp_path, library, local
     "hangs", ["delay=900000", pytest.param("sigstop", marks=pytest.mark.full)], ids=["store", "process"]
 )
 def test_a_rank_that_hangs_is_waited_for_until_the_bound_and_named(tmp_path, library, hangs):
-    """A rank that hangs half way is waited for until the bound and named."""
+    """A rank that hangs half-way is waited for until the bound, and named."""
     bound = {"commit_timeout": 6.0}  # of which its bytes move for a quarter
     with ranks(library, "", f"{SLOW_WRITES},{hangs}:pwrite:model.weights.h5:8") as group:
         for number, rank in enumerate(group):
@@ -178,7 +178,7 @@ def test_a_step_that_is_written_soon_shows_no_heartbeat(tmp_path, library):
 
 
 def test_a_rank_that_fails_fails_that_step_everywhere_at_once(tmp_path, library):
-    """Rank that fails fails the step everywhere at once and only that step."""
+    """A rank that fails makes that step fail on all ranks at once, and no other step."""
     with ranks(library, "", "fail=EIO:fdatasync:model.weights.h5:1") as group:
         for number, rank in enumerate(group):
             rank.ask("open", **options(tmp_path, number, 2))
@@ -236,7 +236,7 @@ def test_rank_that_looks_late_learns_of_every_step_that_failed_meanwhile(tmp_pat
     ids=["name-alone", "nothing"],
 )
 def test_a_step_failed_on_a_full_store_counts_as_committed_for_no_rank(tmp_path, library, unmarked, late, why):
-    """A step that failed counts as committed for no rank though the store had no room to say so."""
+    """A step that failed counts as committed for no rank, though the store had no room to say that it failed."""
     with ranks(library, "fail=ENOSPC:pwrite:step-0000000010.partial:1+" + unmarked, late) as group:
         for number, rank in enumerate(group):
             rank.ask("open", **options(tmp_path, number, 2, keep=1, commit_timeout=60.0, in_flight=3, slots=3))

@@ -10,5 +10,5 @@ pytestmark = pytest.mark.timing
 
 
 def test_no_two_ranks_contradict_each_other_whatever_call_fails(testing_library):
-    """No two ranks say the opposite of each other whatever call answers with an error."""
+    """No two ranks say the opposite of each other, whatever call answers with an error."""
     processes.run([Path(testing_library).with_name("verdict_test")], check=True, timeout=300)

@@ -112,7 +112,7 @@ def pick(rng, everything):
 
 @pytest.mark.slow
 def test_each_of_many_flipped_bits_is_found_and_its_range_named(run, points, record_property):
-    """Each of ten thousand flipped bits is found and its file and range named."""
+    """Each of ten thousand flipped bits is found, and its file and range are named."""
     everything = all_files(run)
     assert len(everything) == 3 + 2 * 4
     for number in (due := points(range(FLIPS))):
@@ -250,7 +250,7 @@ def test_another_models_structure_in_place_of_this_ones_is_found(run, model):
 
 @pytest.mark.parametrize("name", [files.MODEL_FILE, "rank-00001.record", "manifest.json"])
 def test_restore_falls_back_to_the_older_one_and_says_why(run, model, rng, name, caplog):
-    """Restore falls back to the older checkpoint and names what was wrong."""
+    """Restore falls back to the older checkpoint and says what was wrong with the newer one."""
     file = run / "step-0000000040" / name
     old = files.sample(seed=20)
     for _ in range(7):

@@ -58,7 +58,7 @@ def overwrite(request, out):
 
 
 def test_an_export_killed_at_any_call_leaves_a_whole_file_or_the_old(run, out, needs_a_name, overwrite):
-    """An export that is killed at any call leaves a whole file or what was there."""
+    """An export that is killed at any call leaves a whole file, or the file that was there before."""
     target, content, met = out / NAME, files.sample().content, []
 
     def anew():

@@ -130,7 +130,7 @@ def test_storing_the_configuration_leaves_the_model_as_it_was(api, tmp_path):
 
 
 def test_a_model_that_no_json_can_build_is_refused_at_the_start(tmp_path):
-    """A model that keras can not build from json is refused when training begins."""
+    """A model that Keras can't build from JSON is refused when training begins."""
 
     class Own(keras.Model):
         def __init__(self, thing):

@@ -184,7 +184,7 @@ def test_what_is_no_variable_is_passed_by():
 
 
 def test_a_run_file_with_a_parent_is_covered_by_its_checksum(tmp_path):
-    """A run file with a parent reads back and is covered by its checksum."""
+    """A run file with a parent reads back, and its checksum covers the parent."""
     run = Run.open_for_writing(tmp_path / "run")
     seeded = run.set_parent(PARENT)
     assert seeded == Run.open(run.path) == dataclasses.replace(run, parent=PARENT)

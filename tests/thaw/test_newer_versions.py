@@ -37,7 +37,7 @@ def test_a_slot_whose_version_is_only_damaged_is_no_newer_one(tmp_path):
 
 
 def test_a_newer_record_in_a_partial_directory_stops_the_start(tmp_path):
-    """A newer record in a partial directory stops the start and nothing is cleared."""
+    """A newer version's record in a partial directory stops the start, and nothing is cleared."""
     run = Run.open(files.write_run(tmp_path))
     made = files.sample(world=1)
     folder = files.write_partial(tmp_path, 40, made, [0])

@@ -144,7 +144,7 @@ def contents(folder):
 @pytest.mark.slow
 @pytest.mark.crash
 def test_a_prune_killed_at_any_change_leaves_whole_checkpoints(run, tmp_path):
-    """One that is killed at any change leaves whole checkpoints and the next one or a start finishes."""
+    """A prune that is killed at any change leaves whole checkpoints; the next prune or start finishes its work."""
     opened = Run.open(run)
     opened.quarantine(5)
     opened.abandon(20, files.ATTEMPT)

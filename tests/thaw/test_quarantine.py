@@ -113,7 +113,7 @@ def run(trained, tmp_path):
 
 
 def test_a_job_goes_on_from_the_newest_whole_one_and_says_why(run, states, caplog):
-    """A job goes on from the newest whole checkpoint and says what was wrong."""
+    """A job goes on from the newest whole checkpoint and says what was wrong with the newer ones."""
     attempts = [Run.open(run).manifest(step).attempt for step in (4, 6)]
     content = {step: (folder(run, step) / MODEL).read_bytes() for step in (4, 6)}
     first = damage(run, 6, MODEL, at=content[6].index(b"TREE"))
@@ -134,7 +134,7 @@ def test_a_job_goes_on_from_the_newest_whole_one_and_says_why(run, states, caplo
 
 
 def test_training_after_a_fallback_equals_one_that_met_no_damage(run):
-    """Training after a fallback ends with the very state of one that met no damage."""
+    """Training after a fallback ends with the very state of a training that met no damage."""
     whole = make()
     whole.fit(data(0, 10), verbose=0, shuffle=False)
     damage(run, 6, MODEL, at=3000)
@@ -168,7 +168,7 @@ def test_a_directory_whose_manifest_is_damaged_is_moved_away_and_named(run, stat
 
 
 def test_a_damaged_directory_is_kept_when_another_takes_its_place(run, states):
-    """A damaged directory is kept when a dead attempts checkpoint takes its place."""
+    """A damaged directory is kept when a dead attempt's checkpoint takes its place."""
     attempt = Run.open(run).manifest(6).attempt
     partial = shutil.copytree(folder(run, 6), run / f"step-0000000006.partial-{attempt}")
     (partial / MANIFEST).unlink()
@@ -181,7 +181,7 @@ def test_a_damaged_directory_is_kept_when_another_takes_its_place(run, states):
 
 @pytest.mark.parametrize("name", OF_A_STEP)
 def test_with_nothing_whole_left_training_warns_and_starts_from_scratch(run, caplog, name):
-    """With nothing whole left training starts from scratch only with a clear warning."""
+    """With no whole checkpoint left, training starts from scratch, with a clear warning."""
     for step in (2, 4, 6):
         damage(run, step, name)
     model = make()
@@ -195,7 +195,7 @@ def test_with_nothing_whole_left_training_warns_and_starts_from_scratch(run, cap
 
 @pytest.mark.parametrize("name", OF_A_STEP)
 def test_resume_required_with_nothing_whole_left_is_refused(run, name):
-    """Resume required with nothing whole left is refused and says what was moved where."""
+    """Resuming with `resume="required"` and no whole checkpoint left is refused; the error says what was moved where."""
     for step in (2, 4, 6):
         damage(run, step, name)
     with pytest.raises(NotFoundError) as caught:
@@ -207,7 +207,7 @@ def test_resume_required_with_nothing_whole_left_is_refused(run, name):
 
 
 def test_a_damaged_structure_is_named_and_no_checkpoint_is_moved(run, states, tmp_path, caplog):
-    """A damaged structure is an error that names it and no checkpoint is moved."""
+    """A damaged structure is an error that names the file, and no checkpoint is moved."""
     (file,) = (run / "structures").iterdir()
     files.flip(file, 100)
     for resume in ("auto", "required"):
@@ -298,7 +298,7 @@ def test_bytes_that_the_disk_has_lost_are_damage(run, states, monkeypatch, caplo
 
 
 def test_a_second_job_is_refused_before_it_touches_the_firsts_slots(run, states, tmp_path):
-    """A second job of the same run is refused before it touches the first ones slots."""
+    """A second job of the same run is refused before it touches the first one's slots."""
     place = tmp_path / f"deepfreeze-{os.geteuid()}" / Run.open(run).run_id
     place.mkdir(parents=True, mode=0o700)
     place.parent.chmod(0o700)
@@ -443,7 +443,7 @@ def test_damage_that_one_rank_finds_makes_all_ranks_fall_back(run, caplog):
 
 
 def test_with_nothing_that_all_ranks_can_read_no_model_is_changed(run):
-    """With nothing left that all ranks can read no ranks model is changed."""
+    """With no checkpoint left that all ranks can read, no rank's model is changed."""
     outcome, given = start(run, broken=(6, 4, 2))
     assert outcome == [None, None] and given == {0: [], 1: []}
     assert len(moved(run)) == 3

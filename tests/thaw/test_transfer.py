@@ -151,7 +151,7 @@ def test_patterns_choose_layers_and_weights(api, saved):
 
 @kerases.one_api_will_do
 def test_a_pattern_that_fits_nothing_is_refused_with_those_like_it(api, saved):
-    """A pattern or a name that fits nothing is refused with those like it."""
+    """A pattern or a name that fits no weight is refused, with the names that are like it."""
     _, run = saved
     model = network(api, seed=2)
     before = values(model)
@@ -195,7 +195,7 @@ def test_arguments_without_a_meaning_are_refused(api, saved, arguments):
 
 @kerases.one_api_will_do
 def test_a_weight_of_another_shape_is_an_error_or_skipped(api, saved):
-    """A weight of another shape is an error or skipped and never half done."""
+    """A weight of another shape is an error, or is skipped; never is a transfer half done."""
     _, run = saved
     model = network(api, classes=5, seed=2)
     before = values(model)
@@ -466,7 +466,7 @@ def deep(api):
 
 @kerases.one_api_will_do
 def test_all_of_a_checkpoint_transferred_is_what_restore_gives(api, tmp_path):
-    """All of a checkpoint into the same program's next model is what restore gives."""
+    """Transferring all of a checkpoint into the same program's next model gives what restore gives."""
     old = trained(api, deep(api), tmp_path / "run")
     model = deep(api)
     assert values(model).keys() != values(old).keys()

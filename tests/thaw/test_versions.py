@@ -56,7 +56,7 @@ def test_keras_2_restores_what_another_keras_2_wrote_and_the_run_goes_on(writer,
 
 
 def test_keras_3_refuses_what_keras_2_wrote_and_says_what_to_do(tmp_path):
-    """Keras 3 refuses what keras 2 wrote and says which both are and what to do."""
+    """Keras 3 refuses what Keras 2 wrote, and says which version each is and what to do."""
     run = tmp_path / "run"
     version = run_on(KERAS_2_15, "write", run, tmp_path / "written.npz").split()[0]
     said = run_on(KERAS_3, "fail", run, tmp_path / "none.npz")

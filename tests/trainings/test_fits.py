@@ -82,7 +82,7 @@ def test_every_kind_of_input_trains_and_is_saved(keras, name, tmp_path):
 
 @pytest.mark.parametrize("capture", ["auto", "graph"])
 def test_a_due_step_that_keras_counts_without_a_batch_is_saved(keras, capture, tmp_path):
-    """A due step that keras counts without a batch is saved and training goes on."""
+    """A due step that Keras counts without a batch is saved, and training goes on."""
 
     def make():
         return trainings.dense(keras)

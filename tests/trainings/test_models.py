@@ -145,7 +145,7 @@ OWN_NAMES = {
 
 @pytest.mark.parametrize("names", OWN_NAMES.values(), ids=OWN_NAMES)
 def test_layers_that_choose_what_they_save_are_saved_so_or_wholly(keras, names, tmp_path, caplog):
-    """Layers that choose what they save are saved so or else by all their variables."""
+    """Layers that choose what they save are saved so, or else by all their variables."""
 
     class Named(keras.layers.Dense):
         """Stores its variables under names of its own."""
@@ -205,7 +205,7 @@ def test_what_the_user_has_put_on_an_instance_is_there_afterwards(keras, save_co
 
 @kerases.one_will_do
 def test_a_model_that_its_first_batch_would_build_is_refused(keras, tmp_path):
-    """A model that its first batch would build is refused before the run is touched and trains once built."""
+    """A model that its first batch would build is refused before the run is touched, and trains once it is built."""
 
     def make():
         return compiled(keras, keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(1)]))
@@ -223,7 +223,7 @@ def test_a_model_that_its_first_batch_would_build_is_refused(keras, tmp_path):
 
 @kerases.needs_keras_3
 def test_layers_that_transform_what_they_save_are_saved_by_variables(tmp_path, caplog):
-    """Layers that transform what they save are saved by their variables and restored."""
+    """Layers that transform what they save are saved by their variables, and restored."""
 
     def make():
         model = trainings.dense(keras3)
@@ -312,7 +312,7 @@ def test_xla_under_horovod_is_refused_with_the_reason(keras, told, monkeypatch):
 
 
 def test_an_execution_of_tuned_length_is_captured_at_its_end(tmp_path):
-    """An execution whose number of steps keras tunes is captured at its end."""
+    """An execution whose number of steps Keras tunes is captured at its end."""
     keras = pytest.importorskip(kerases.NAMES[-1])
     if not kerases.is_2(keras):
         pytest.skip("of Keras 2 alone")

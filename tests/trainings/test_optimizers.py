@@ -187,7 +187,7 @@ def scaled(keras, **compiling):
 def test_an_update_skipped_under_float16_leaves_checkpoints_right(
     keras, precision, skipped, every, per_execution, capture, tmp_path
 ):
-    """A skipped update under mixed float16 leaves every checkpoint that of its step."""
+    """After an update that mixed_float16 skips, every checkpoint still is that of its step."""
     precision("mixed_float16")
 
     inputs = overflowing(6, skipped)

@@ -59,7 +59,7 @@ def gan(keras, builds=True):
 
 
 def test_a_gan_is_saved_when_told_which_optimizer_counts_the_steps(keras, tmp_path):
-    """A gan with two optimizers is saved when told which one counts the steps."""
+    """A GAN with two optimizers is saved when its script says which one counts the steps."""
 
     def make():
         return gan(keras)
@@ -79,7 +79,7 @@ def test_a_gan_is_saved_when_told_which_optimizer_counts_the_steps(keras, tmp_pa
 
 
 def test_a_gan_that_names_no_optimizer_is_told_which_there_are(keras, tmp_path):
-    """A gan that does not say which optimizer counts is told which there are."""
+    """A GAN whose script does not say which optimizer counts the steps is told which optimizers there are."""
     with pytest.raises(deepfreeze.UnsupportedError, match=r"generator_optimizer"):
         gan(keras).fit(trainings.data(5), verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run")])
 
@@ -153,7 +153,7 @@ class Regression(tf.Module):
 
 
 def test_a_plain_module_is_saved_by_its_attributes_and_resumed(keras, tmp_path):
-    """A plain module is saved by the names of its attributes and resumed."""
+    """A plain tf.Module is saved by the names of its attributes, and resumed."""
 
     def made():
         module, optimizer = Regression(), keras.optimizers.Adam(0.1)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.tensorflow
 def test_replicas_are_compared_at_two_captures_and_every_kth_or_never(
     tmp_path, monkeypatch, options, captures, compared
 ):
-    """Replicas are compared at the first two captures and at every kth or never."""
+    """Replicas are compared at the first two captures and at every k-th one, or never."""
     asked, save = [], Saver.save
 
     def noted(self, step, captured, check=False):

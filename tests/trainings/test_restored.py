@@ -45,7 +45,7 @@ def saved(keras, tmp_path_factory):
 
 
 def test_a_new_model_is_restored_and_trains_on_to_the_same_values(keras, tmp_path):
-    """A new model is restored bit for bit and trains on to the same values."""
+    """A new model is restored bit for bit, and trains on to the same values."""
     run = tmp_path / "run"
     model = trained(keras, run)
     other = make(keras, seed=2)
@@ -102,7 +102,7 @@ def test_a_legacy_optimizer_is_refused_before_the_run_is_touched(keras, name, tm
 
 
 def test_a_layer_that_saves_something_else_is_restored_as_plain_h5(keras, tmp_path):
-    """A layer that saves something else than its variables is restored and never passed off as keras s."""
+    """A layer that saves something else than its variables is restored, and its file is never passed off as Keras's."""
 
     class Doubling(keras.layers.Dense):
         """What it saves is twice its kernel."""

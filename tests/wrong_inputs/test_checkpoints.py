@@ -49,7 +49,7 @@ def test_a_step_that_does_not_exist_is_refused_with_those_that_do(reader, run, m
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_missing_step_is_refused_on_the_command_line_naming_those_there(command, run, tmp_path, capsys):
-    """A step that does not exist is refused on the command line with those that do."""
+    """The command line refuses a step that does not exist, and names those that do."""
     words = COMMANDS[command](f"{run}@3", tmp_path / "out.safetensors")
     says_on_the_command_line(capsys, words, "expected a checkpoint of step 3; found steps 2, 4")
     assert os.listdir(tmp_path) == ["run"]

@@ -161,7 +161,7 @@ def stack(units):
 
 
 def test_another_models_checkpoint_is_refused_with_ten_differences(deep_run, tmp_path):
-    """Another models checkpoint is refused with the first ten differences."""
+    """Another model's checkpoint is refused, with the first ten differences."""
     run, other = deep_run
     other.optimizer.build(other.trainable_variables)
     where, expected, todo = run / "step-0000000002", "with the same optimizer", "nothing was changed"

@@ -221,7 +221,7 @@ def test_a_store_that_refuses_at_the_start_is_named_and_nothing_is_left(
 def test_a_store_that_refuses_leaves_the_checkpoints_of_the_run_alone(
     call, number, run, tmp_path, model, monkeypatch, save
 ):
-    """A run that has checkpoints keeps them as they are when the store refuses."""
+    """A run keeps its checkpoints as they are when the store refuses the job's start."""
     with monkeypatch.context() as patch:
         refuse(patch, call, number, run)
         refused(
@@ -242,7 +242,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("number", "call"), FAULTS)
 def test_a_store_that_refuses_in_training_is_named_and_old_ones_stay(number, call, tmp_path, testing_library, save):
-    """A store that refuses while training is named and older checkpoints stay."""
+    """A store that refuses during training is named, and older checkpoints stay."""
     run = tmp_path / "run"
     save(run, model=models.build(keras, "dense"))
     before = {path: data for path, data in contents(run).items() if "step-" in path}
