@@ -68,22 +68,11 @@ def tables(found: Report) -> str:
 
 def draw(found: Report, path: Path) -> None:
     """Steps with and without the word, as distributions."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     row = found.find(kind="word")
-    figure, axes = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
-    for name, text in (("without", "without the word"), ("with", "with the word")):
-        axes.ecdf([value * 1e3 for value in row.samples(name)], label=text)
-    axes.set_xlabel("step, ms")
-    axes.set_ylabel("part of the steps that take no longer")
-    axes.set_title(f"The control word, {row.labels['ranks']} ranks")
-    axes.legend()
-    axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    names = {"without": "without the word", "with": "with the word"}
+    curves = {text: [value * 1e3 for value in row.samples(name)] for name, text in names.items()}
+    what = ("step, ms", "part of the steps that take no longer")
+    report.distributions(path, f"The control word, {row.labels['ranks']} ranks", what, curves)
 
 
 if __name__ == "__main__":

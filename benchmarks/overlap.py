@@ -60,22 +60,9 @@ def tables(found: Report) -> str:
 
 def draw(found: Report, path: Path) -> None:
     """By how much the capture was ahead, as a distribution."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
-    for row in found.rows:
-        axes.ecdf([ahead * 1e3 for ahead in row.samples("ahead")], label=f"rank {row.labels['rank']}")
-    axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_xlabel("top layer's capture ahead of the bottom layer's gradient, ms")
-    axes.set_ylabel("part of the rounds")
-    axes.set_title(f"Capture during back-propagation, {len(found.rows)} ranks")
-    axes.legend()
-    axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    curves = {f"rank {row.labels['rank']}": [ahead * 1e3 for ahead in row.samples("ahead")] for row in found.rows}
+    what = ("top layer's capture ahead of the bottom layer's gradient, ms", "part of the rounds")
+    report.distributions(path, f"Capture during back-propagation, {len(found.rows)} ranks", what, curves, zero=True)
 
 
 if __name__ == "__main__":

@@ -139,6 +139,28 @@ def table(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
+def distributions(
+    path: Path, title: str, axes_of: tuple[str, str], curves: dict[str, list[float]], zero: bool = False
+) -> None:
+    """Draws the part of the samples that are at most x, a curve for each name. ``axes_of``: what x and y are; ``zero``: with a line
+    at x = 0."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
+    for name, samples in curves.items():
+        axes.ecdf(samples, label=name)
+    if zero:
+        axes.axvline(0, color="black", linewidth=0.8)
+    axes.set(xlabel=axes_of[0], ylabel=axes_of[1], title=title)
+    axes.legend()
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
 def say(text: str) -> None:
     """Progress and the seconds since the start, to the terminal and not into what is piped on."""
     print(f"{time.monotonic() - _BEGUN:5.0f} s  {text}", file=sys.stderr, flush=True)

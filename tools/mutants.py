@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from mutations import mutations
-from project import ROOT, VENV, Failure, environment, main, say
+from project import ROOT, VENV, Failure, environment, main, part_of, say
 
 LISTED = ROOT / "tests" / "mutants.txt"
 _POWER = ["crash/test_power_loss.py::test_what_python_has_made_survives_a_loss_of_power"]
@@ -149,7 +149,9 @@ def arguments():
     parser.add_argument(
         "modules", nargs="*", metavar="MODULE", help=f"any of {', '.join(MODULES)}; all of them if none"
     )
-    parser.add_argument("--part", default="1/1", metavar="K/N", help="every Nth mutant, from the Kth on (default: all)")
+    parser.add_argument(
+        "--part", default="1/1", metavar="K/N", type=part_of, help="every Nth mutant, from the Kth on (default: all)"
+    )
     parser.add_argument("--list", action="store_true", help="name the mutants, and run nothing")
     given = parser.parse_args()
     for module in given.modules:
@@ -164,7 +166,7 @@ def mutate():
     if Path(sys.prefix) != VENV or os.environ.get("PYTHONHASHSEED") != "0":
         # Tests run in children of this process, which has imported what they share.
         os.execve(VENV / "bin" / "python", [str(VENV / "bin" / "python"), *sys.argv], env)
-    part, parts = map(int, given.part.split("/"))
+    part, parts = given.part
     made = [
         (name, module, text)
         for module in given.modules or MODULES

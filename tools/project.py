@@ -1,5 +1,6 @@
 """The project's places and environment, and how its tools run long steps. Standard library only: runs before .venv exists."""
 
+import argparse
 import os
 import shlex
 import subprocess
@@ -36,6 +37,14 @@ def environment(**extra):
         env["OMPI_ALLOW_RUN_AS_ROOT"] = env["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     env.update({name: str(value) for name, value in extra.items()})
     return env
+
+
+def part_of(text):
+    """K/N as (K, N), for argparse: the K-th of N parts, from 1 on."""
+    number, _, of = text.partition("/")
+    if not (number.isdigit() and of.isdigit() and 1 <= int(number) <= int(of)):
+        raise argparse.ArgumentTypeError(f"expected K/N with K from 1 to N; found {text!r}")
+    return int(number), int(of)
 
 
 def say(text):

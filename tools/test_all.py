@@ -10,7 +10,7 @@ import time
 import costs
 import fuzz
 import test
-from project import ROOT, Failure, environment, main, say
+from project import ROOT, Failure, environment, main, part_of, say
 
 
 def program(name, *arguments):
@@ -72,16 +72,9 @@ def stages(part):
     return before | DIVIDED | whole
 
 
-def part(text):
-    number, _, of = text.partition("/")
-    if not (number.isdigit() and of.isdigit() and 1 <= int(number) <= int(of)):
-        raise argparse.ArgumentTypeError(f"expected K/N with K from 1 to N; found {text!r}")
-    return int(number), int(of)
-
-
 def test_all():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", metavar="K/N", type=part, help="that share alone, for instance 3/10")
+    parser.add_argument("--part", metavar="K/N", type=part_of, help="that share alone, for instance 3/10")
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"of {', '.join([*DIVIDED, *WHOLE])}")
     given = parser.parse_args()
     todo = stages(given.part)
