@@ -17,20 +17,20 @@ os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
 
 
 def pytest_sessionstart(session):
-    """Before any test of an engine that is not the one in the sources."""
+    """Stops the run if the engine is older than its sources: tests of an older engine prove nothing."""
     if not hasattr(session.config, "workerinput") and (wrong := native.complaint()):
         pytest.exit(wrong, returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 def pytest_collection_finish():
-    """What was imported stays: the collector need not go through TensorFlow's modules again and again."""
+    """Exempts what was imported from garbage collection, which would go through TensorFlow's modules again and again."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def forgotten():
-    """What Keras holds of a module's models goes with the module: collecting garbage would take ever longer."""
+    """Keras forgets a module's models at the module's end; else collecting garbage would take ever longer."""
     yield
     for keras in [sys.modules[name] for name in ("keras", "tf_keras") if hasattr(sys.modules.get(name), "backend")]:
         keras.backend.clear_session()

@@ -25,24 +25,24 @@ def share(part):
 
 
 def tests(part):
-    """What `make test` leaves out, and every point of every sweep."""
+    """Runs the tests that `make test` leaves out, and every point of every sweep."""
     return test.run("--tier", "full", "-q", *share(part))
 
 
 def repeated(part):
-    """What waits for time or for threads: twenty times, or once where a part is run."""
+    """Runs the tests that wait for time or for threads twenty times, or once where a part is run."""
     return test.run("-m", "timing", "-q", "--count", 1 if part else 20)
 
 
 def hostile(part):
-    """Every reader, for a minute each."""
+    """Fuzzes every reader for a minute; a part fuzzes its share of the readers."""
     number, of = part or (1, 1)
     targets = [target for place, target in enumerate(fuzz.TARGETS) if place % of == number - 1]
     return program("fuzz", *targets, "--seconds", 60, "--jobs", 2, "--if-possible") if targets else 0
 
 
 def mutants(part):
-    """Changes to the modules that write, each of which a test must notice."""
+    """Changes the modules that write, one small change at a time; a test must notice each change."""
     return program("mutants", *share(part))
 
 
@@ -51,7 +51,7 @@ DIVIDED = {"tests": tests, "repeated tests": repeated, "fuzzing": hostile, "muta
 
 
 def coverage(part):
-    """Of the tests of `make test`; of those of `make check` where a part is run."""
+    """Measures the coverage by `make test`, or by `make check` where a part is run."""
     return program("coverage", *(["tests", "--tier", "check", "-n", 2, "--dist", "loadfile"] if part else []))
 
 

@@ -85,6 +85,6 @@ class Measuring:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In the process that hears of all workers' tests."""
+    """Measures in the one process that hears of all workers' tests."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Measuring(), "deepfreeze-measuring")

@@ -40,7 +40,7 @@ class Points:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--tier`` and ``--part``."""
+    """The options ``--tier`` and ``--part``."""
     group = parser.getgroup("tiers")
     group.addoption("--tier", choices=["check", "test", "full"], help="full: what `make test` leaves out")
     group.addoption("--part", metavar="K/N", type=_part, help="with --tier full: the K-th of N parts of it, from 1 on")
