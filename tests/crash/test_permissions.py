@@ -82,6 +82,7 @@ def at_rest(group: list[Rank]):
         os.kill(rank.process.pid, signal.SIGCONT)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("mask", UMASKS, ids="umask-{:03o}".format)
 def test_the_engine_s_files_honour_the_umask_and_are_never_world_writable(node, library, mask):
     stopped, step = node / "stopped", "step-0000000020.partial"

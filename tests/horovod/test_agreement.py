@@ -24,7 +24,11 @@ def steps(folder):
 
 @pytest.mark.parametrize(
     "who",
-    [pytest.param([0], marks=pytest.mark.full), [1], pytest.param([0, 1], marks=pytest.mark.full)],
+    [
+        pytest.param([0], marks=pytest.mark.full),
+        pytest.param([1], marks=pytest.mark.timing),
+        pytest.param([0, 1], marks=pytest.mark.full),
+    ],
     ids=["first", "second", "both"],
 )
 def test_a_sigterm_to_any_rank_ends_all_ranks_cleanly(tmp_path, who):
@@ -55,6 +59,7 @@ def assert_all_skip_what_one_has_no_room_for(job, folder, slow):
     assert steps(folder) == first["steps"], "all that was taken counts"
 
 
+@pytest.mark.timing
 def test_a_checkpoint_that_one_rank_has_no_room_for_is_skipped_by_all(two, tmp_path):
     assert_all_skip_what_one_has_no_room_for(two, tmp_path, slow=1)
 

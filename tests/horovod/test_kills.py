@@ -40,7 +40,11 @@ def kill_when(job, run, step: int, phase: str, one: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "rounds", [1, pytest.param(ROUNDS, marks=[pytest.mark.full, pytest.mark.timeout(60 * ROUNDS)], id="many")]
+    "rounds",
+    [
+        pytest.param(1, marks=pytest.mark.timing),
+        pytest.param(ROUNDS, marks=[pytest.mark.full, pytest.mark.timeout(60 * ROUNDS)], id="many"),
+    ],
 )
 def test_a_killed_training_ends_with_the_very_state_of_one_never_killed(two, tmp_path, testing_library, rounds):
     """With many rounds, every phase is hit with one rank killed and with all."""
@@ -72,6 +76,7 @@ def test_a_killed_training_ends_with_the_very_state_of_one_never_killed(two, tmp
     assert not list(run.glob("*.partial-*")), "what dead attempts left is cleared"
 
 
+@pytest.mark.timing
 def test_a_rank_stopped_for_longer_than_the_time_out_is_named(two, tmp_path):
     """Rank 1 stops itself, all its threads, when it is about to publish its part of the first checkpoint, and is woken when rank 0
     has given that step up. Training goes on."""

@@ -144,6 +144,7 @@ def test_where_direct_reading_fails_the_cache_is_used(open_source, content):
     assert np.array_equal(landing.data, content)
 
 
+@pytest.mark.timing
 def test_leaving_early_gives_up_the_rest_and_leaves_no_thread(open_source, content, monkeypatch):
     monkeypatch.setattr(extents, "_PARALLEL", 0)
     monkeypatch.setattr(extents, "_ALONE", 0)
