@@ -1,8 +1,8 @@
 """Everything that can be tested: `make test`, then all that it leaves out. `--part K/N` runs a share of the latter alone, for a
-bounded time: the K-th of N parts of what can be divided, and of the other stages those that come with that part.
-CI runs another tenth for each commit."""
+bounded time: one of the stages that can't be divided, or an equal share of those that can. CI runs another tenth for each commit."""
 
 import argparse
+import functools
 import subprocess
 import sys
 import time
@@ -46,7 +46,6 @@ def mutants(part):
     return program("mutants", *share(part))
 
 
-# What can be divided is in every part.
 DIVIDED = {"tests": tests, "repeated tests": repeated, "fuzzing": hostile, "mutants": mutants}
 
 
@@ -55,7 +54,7 @@ def coverage(part):
     return program("coverage", *(["tests", "--tier", "check", "-n", 2, "--dist", "loadfile"] if part else []))
 
 
-# The others are whole, in the order in which the parts take them.
+# Each of these is one part by itself, as long as there are more parts than these; the other parts share what can be divided.
 WHOLE = {
     "TensorFlow 2.15": lambda part: program("tf215"),
     "address sanitizer": lambda part: program("analyse", "address-sanitizer"),
@@ -66,10 +65,18 @@ WHOLE = {
 
 
 def stages(part):
-    """{name: function that takes the part and returns an exit code}, in order."""
-    whole = {name: run for place, (name, run) in enumerate(WHOLE.items()) if not part or place % part[1] == part[0] - 1}
-    before = {} if part else {"make test": lambda part: test.run("--tier", "test", "-q")}
-    return before | DIVIDED | whole
+    """{name: function that returns an exit code}, in order: of everything, or of one part (number, of)."""
+    if not part:
+        todo = {"make test": lambda part: test.run("--tier", "test", "-q")} | DIVIDED | WHOLE
+    else:
+        number, of = part
+        alone = len(WHOLE) if of > len(WHOLE) else 0
+        if number <= alone:
+            todo = dict([list(WHOLE.items())[number - 1]])
+        else:
+            shared = {} if alone else {name: run for n, (name, run) in enumerate(WHOLE.items()) if n % of == number - 1}
+            todo, part = DIVIDED | shared, (number - alone, of - alone)
+    return {name: functools.partial(run, part) for name, run in todo.items()}
 
 
 def test_all():
@@ -84,7 +91,7 @@ def test_all():
     for name in given.stages or todo:
         say(f"\n== {name}")
         begun = time.monotonic()
-        code = todo[name](given.part)
+        code = todo[name]()
         lines.append(f"{name}: {'ok' if code == 0 else f'FAILED with {code}'} ({time.monotonic() - begun:.0f} s)")
         if code:
             failed.append(name)
