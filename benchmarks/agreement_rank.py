@@ -9,15 +9,16 @@ from typing import Any
 import tensorflow as tf
 
 from benchmarks import jobs
-from deepfreeze.core import world as worlds
-from deepfreeze.freeze.control_word import ControlWord
+from deepfreeze.frameworks.tensorflow.graph_maximum import TensorFlowMaximum
+from deepfreeze.ranks import world as worlds
+from deepfreeze.ranks.control_word import ControlWord
 
 LAYERS, WIDTH, BATCH = 12, 1024, 64
 WARM = 10
 
 
-def step_function(weights: list[tf.Variable], word: ControlWord | None) -> Callable[[], tf.Tensor]:
-    """A data-parallel step: forward, backward, one allreduce per gradient, and the word's, if there is one."""
+def step_function(weights: list[tf.Variable], maximum: TensorFlowMaximum | None) -> Callable[[], tf.Tensor]:
+    """A data-parallel step: forward, backward, one allreduce per gradient, and the control word's, if asked for."""
     import horovod.tensorflow as hvd
 
     x = tf.ones((BATCH, WIDTH))
@@ -31,8 +32,8 @@ def step_function(weights: list[tf.Variable], word: ControlWord | None) -> Calla
             loss = tf.reduce_mean(y)
         for weight, gradient in reversed(list(zip(weights, tape.gradient(loss, weights), strict=True))):
             weight.assign_sub(1e-6 * hvd.allreduce(gradient, op=hvd.Average))
-        if word is not None:
-            word.emit()
+        if maximum is not None:
+            maximum.emit()
         return loss
 
     return step
@@ -41,8 +42,9 @@ def step_function(weights: list[tf.Variable], word: ControlWord | None) -> Calla
 def measure(params: dict[str, Any]) -> dict[str, Any]:
     """Seconds of ``steps`` steps of each kind, taken in turns, and of reading the word and setting it."""
     weights = [tf.Variable(tf.random.normal((WIDTH, WIDTH), stddev=0.02, seed=n)) for n in range(LAYERS)]
-    word = ControlWord(worlds.current(), in_graph=True)
-    plain, agreeing = step_function(weights, None), step_function(weights, word)
+    maximum = TensorFlowMaximum(worlds.current())
+    word = ControlWord(worlds.current(), maximum)
+    plain, agreeing = step_function(weights, None), step_function(weights, maximum)
     found: dict[str, list[float]] = {"without": [], "with": [], "read": []}
     for number in range(WARM + params["steps"]):
         for name, step in (("without", plain), ("with", agreeing))[:: 1 if number % 2 else -1]:

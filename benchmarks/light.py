@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from deepfreeze.core.keras_model import tf_variable
+from deepfreeze.state.keras_objects import tf_variable
 
 
 class Holder(keras.layers.Layer):

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 import deepfreeze
 from benchmarks import jobs, workloads
-from deepfreeze.core.keras_model import tf_variable
+from deepfreeze.state.keras_objects import tf_variable
 
 TRACED, TOUCHED = (
     3,

@@ -11,17 +11,18 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import jobs
-from deepfreeze.core.hooks import Hooks
-from deepfreeze.core.keras_model import tf_variable
-from deepfreeze.core.placement import per_layer
-from deepfreeze.distributed import BroadcastState, DistributedOptimizer
-from deepfreeze.freeze import capture, engine_buffers, shard_ops
+from deepfreeze.frameworks.keras_hooks import Hooks
+from deepfreeze.frameworks.tensorflow import capture, capture_groups, engine_buffers
+from deepfreeze.frameworks.tensorflow.distributed import BroadcastState, DistributedOptimizer
+from deepfreeze.plan.placement import per_layer
+from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.state.training_state import TrainingState
 
 LAYERS, WIDTH, BATCH = 10, 1024, 256
 WARM = 3
 
 
-class TimedGroup(shard_ops.Group):
+class TimedGroup(capture_groups.Group):
     """Notes when its capture ended."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -48,7 +49,11 @@ class Rounds(Hooks):
     def on_train_begin(self, logs: Any = None) -> None:
         """Before tracing."""
         buffers = engine_buffers.EngineBuffers()
-        self._capture = capture.Capture(self.model, "weights", hvd.rank(), hvd.size(), per_layer, buffers, lambda: None)
+        state = TrainingState.of(self.model, "weights")
+        placed = state.placed()
+        shards = per_layer([one.spec for one in placed], hvd.size())[hvd.rank()]
+        ranges = [capture.Range(placed[one.tensor], one.start, one.stop) for one in shards]
+        self._capture = capture.TensorFlowCapture(state, ranges, hvd.rank(), buffers, lambda: None)
         top = tf_variable(self.model.layers[-1].kernel)
         timed = [group for group in self._capture.groups if isinstance(group, TimedGroup)]
         self._top = [group for group in timed if any(piece.variable is top for piece in group.pieces)]
@@ -76,7 +81,7 @@ def measure(params: dict[str, Any]) -> dict[str, list[float]]:
     if reason is not None:
         raise SystemExit(reason)
     tf.config.threading.set_inter_op_parallelism_threads(2)
-    shard_ops.Group = TimedGroup  # type: ignore[misc]
+    capture_groups.Group = TimedGroup  # type: ignore[misc]
     bottom = tf.Variable(0.0, dtype=tf.float64)
 
     keras.utils.set_random_seed(1)

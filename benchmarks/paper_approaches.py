@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 import deepfreeze
-from deepfreeze.core.placement import UNIT, per_layer
-from deepfreeze.core.tensors import RANK_LOCAL, REPLICATED, TensorSpec
+from deepfreeze.format.tensors import RANK_LOCAL, REPLICATED, TensorSpec
+from deepfreeze.plan.placement import UNIT, per_layer
 from veloc_bindings import LOCAL, Engine
 
 PATIENCE = 120.0  # seconds for any wait

@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.paper_approaches import Raw, Took
-from deepfreeze.core.keras_model import tf_variable
-from deepfreeze.freeze.optimizer_patch import Patch
+from deepfreeze.frameworks.tensorflow.hooks import Patch
+from deepfreeze.state.keras_objects import tf_variable
 
 _GROUPS = 16  # conditional ops, as many as our own capture has
 
@@ -104,7 +104,7 @@ def _groups(parts: Sequence[_Part]) -> list[list[_Part]]:
 
 def _branch(parts: Sequence[_Part]) -> tuple[Any, Any]:
     def take() -> None:
-        for part in parts:  # the same inputs on every rank, see deepfreeze.freeze.shard_ops
+        for part in parts:  # the same inputs on every rank, see deepfreeze.frameworks.tensorflow.capture_groups
             part.take()
 
     def leave(*handles: tf.Tensor) -> None:

@@ -18,7 +18,7 @@ import deepfreeze
 from benchmarks import jobs, workloads
 from benchmarks.paper_approaches import KerasDefault, Timed, Took, VelocSharded, VelocSingle
 from benchmarks.paper_largest import Largest
-from deepfreeze.core.keras_model import tf_variable
+from deepfreeze.state.keras_objects import tf_variable
 
 WARM, SPACE = 2, 1  # steps before the first checkpoint; from one that is not counted to the next
 TRACED = 1  # steps that take as long as tracing does

@@ -77,7 +77,8 @@ def measure(args: argparse.Namespace) -> Report:
 
 def _measure(found: Report, workload: str, files: Files, samples: int) -> None:
     import deepfreeze
-    from deepfreeze.core.layout_probe import probe
+    from deepfreeze.state.dataset_paths import locate
+    from deepfreeze.state.training_state import TrainingState
 
     say(f"{workload}: restoring it ...")
     model, x, y = workloads.model(WORKLOADS[workload])
@@ -101,7 +102,7 @@ def _measure(found: Report, workload: str, files: Files, samples: int) -> None:
         pour(file, memory)
         timed(into, CACHED, lambda: pour(file, memory))
         timed(into, WARM, lambda: deepfreeze.restore(model, files.alone))
-        timed(into, PROBE, lambda: probe(model))
+        timed(into, PROBE, lambda: locate(TrainingState.of(model)))
         if number == 0:
             check(model, files.alone)
         elif workload == "nt3":
@@ -164,17 +165,15 @@ def _layer(into: dict[str, list[float]], run: Path, file: Path) -> tuple[str, in
 def check(model: Any, run: Path) -> None:
     """The model's weights are the checkpoint's, bit for bit."""
     import deepfreeze
-    from deepfreeze.core.keras_model import tf_variable
-    from deepfreeze.core.layout_probe import probe
+    from deepfreeze.state.dataset_paths import locate
+    from deepfreeze.state.keras_objects import tf_variable
+    from deepfreeze.state.training_state import TrainingState
 
     with deepfreeze.read(run) as tensors:
         names = {placed.path: name for name, placed in tensors.structure.by_name.items()}
-        for slot in probe(model):
-            if (
-                slot.path in names
-                and tf_variable(slot.variable).numpy().tobytes() != tensors[names[slot.path]].tobytes()
-            ):
-                raise SystemExit(f"{slot.path} was not restored")
+        for one in locate(TrainingState.of(model)).tensors:
+            if one.path in names and tf_variable(one.variable).numpy().tobytes() != tensors[names[one.path]].tobytes():
+                raise SystemExit(f"{one.path} was not restored")
 
 
 def timed(into: dict[str, list[float]], what: str, action: Callable[[], object]) -> None:

@@ -19,9 +19,9 @@ import numpy as np
 from benchmarks import workloads
 from benchmarks.ranks import OPERATIONS, Burst, Job, Ranks, Regions, Saved, footprint, tracing
 from benchmarks.report import Report, Row, say
-from deepfreeze.core.placement import UNIT, in_file_order, pages, per_layer
-from deepfreeze.core.tensors import REPLICATED, TensorSpec
-from deepfreeze.freeze import handoff
+from deepfreeze.format.tensors import REPLICATED, TensorSpec
+from deepfreeze.freeze import regions as regions_of
+from deepfreeze.plan.placement import UNIT, in_file_order, pages, per_layer
 
 _SHARE = 0.5  # of the free memory and disk that a series may take
 _MB = 1_000_000
@@ -96,8 +96,7 @@ def placed(tensors: list[TensorSpec], world: int) -> list[Regions]:
     for shards in per_layer(tensors, world):
         rows = sorted((starts[shard.tensor] + shard.start, shard.nbytes) for shard in shards)
         offsets, sizes = np.array(rows, np.int64).reshape(-1, 2).T
-        nowhere = np.zeros(len(rows), np.int64)
-        regions, _ = handoff.whole_pages(handoff.Regions(nowhere, nowhere, sizes, offsets), 0, b"", file_size)
+        regions = regions_of.Regions.of_pieces(np.arange(len(rows)), sizes, offsets).whole_pages(b"", file_size)
         found.append(list(zip(regions.nbytes.tolist(), regions.file_offset.tolist(), strict=True)))
     return found
 

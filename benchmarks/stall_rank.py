@@ -18,7 +18,7 @@ import tensorflow as tf
 
 import deepfreeze
 from benchmarks import jobs, workloads
-from deepfreeze.core import world as worlds
+from deepfreeze.ranks import world as worlds
 
 QUIET = 0.3  # seconds that the disk and the engine are left alone before plain steps are timed
 FILLING = 8  # steps until memory has been touched once and every slot is in use
@@ -233,15 +233,19 @@ def measure_installed(params: dict[str, Any]) -> dict[str, Any]:
 def _added_ops(workload: str, samples: int) -> dict[str, list[float]]:
     """Seconds that the added ops take in a step that captures nothing, alone in a graph, more than a graph that is handed the same
     variables; and how many they are."""
-    from deepfreeze.core.placement import per_layer
-    from deepfreeze.freeze.capture import Capture
-    from deepfreeze.freeze.engine_buffers import EngineBuffers, reason_against
-    from deepfreeze.freeze.graph_buffers import GraphBuffers
+    from deepfreeze.frameworks.tensorflow.capture import Range, TensorFlowCapture
+    from deepfreeze.frameworks.tensorflow.engine_buffers import EngineBuffers, reason_against
+    from deepfreeze.frameworks.tensorflow.graph_buffers import GraphBuffers
+    from deepfreeze.plan.placement import per_layer
+    from deepfreeze.state.training_state import TrainingState
 
     model, _, _ = workloads.model(workload)
     model.optimizer.build(model.trainable_variables)
     buffers = GraphBuffers() if reason_against() else EngineBuffers()
-    capture = Capture(model, "full", 0, 1, per_layer, buffers, lambda: None)
+    state = TrainingState.of(model)
+    placed = state.placed()
+    ranges = [Range(placed[one.tensor], one.start, one.stop) for one in per_layer([one.spec for one in placed], 1)[0]]
+    capture = TensorFlowCapture(state, ranges, 0, buffers, lambda: None)
 
     @tf.function(autograph=False)
     def added(step: tf.Tensor) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from deepfreeze.core.errors import (
+from deepfreeze.errors import (
     CorruptError,
     EngineError,
     Error,
@@ -24,31 +24,31 @@ from deepfreeze.core.errors import (
     WaitError,
     WorldError,
 )
-from deepfreeze.core.lineage import Parent
-from deepfreeze.thaw.export import export
-from deepfreeze.thaw.locate import CheckpointInfo, checkpoints, latest
+from deepfreeze.exports.export import export
+from deepfreeze.format.run_file import Parent
+from deepfreeze.reuse.report import TransferReport
+from deepfreeze.reuse.transfer import transfer
+from deepfreeze.store.catalog import CheckpointInfo, checkpoints, latest
 from deepfreeze.thaw.read import read
 from deepfreeze.thaw.restore import restore
-from deepfreeze.thaw.transfer import transfer
-from deepfreeze.thaw.transfer_report import TransferReport
 
 if TYPE_CHECKING:
-    from deepfreeze.callback import Checkpoint
-    from deepfreeze.distributed import BroadcastState, DistributedOptimizer
-    from deepfreeze.loop import capture
-    from deepfreeze.outcome import CheckpointWarning
-    from deepfreeze.stats import Stats
+    from deepfreeze.frameworks.tensorflow.distributed import BroadcastState, DistributedOptimizer
+    from deepfreeze.training.engine_reports import CheckpointWarning
+    from deepfreeze.training.keras_callback import Checkpoint
+    from deepfreeze.training.loop import capture
+    from deepfreeze.training.stats import Stats
 
 __version__ = "0.1.0"
 
 # Loaded on first use: these import TensorFlow, Horovod or the engine.
 _LAZY = {
-    "Checkpoint": "deepfreeze.callback",
-    "capture": "deepfreeze.loop",
-    "CheckpointWarning": "deepfreeze.outcome",
-    "Stats": "deepfreeze.stats",
-    "BroadcastState": "deepfreeze.distributed",
-    "DistributedOptimizer": "deepfreeze.distributed",
+    "Checkpoint": "deepfreeze.training.keras_callback",
+    "capture": "deepfreeze.training.loop",
+    "CheckpointWarning": "deepfreeze.training.engine_reports",
+    "Stats": "deepfreeze.training.stats",
+    "BroadcastState": "deepfreeze.frameworks.tensorflow.distributed",
+    "DistributedOptimizer": "deepfreeze.frameworks.tensorflow.distributed",
 }
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import native
+from tests.support import kerases, native
 from tests.support.horovod import Horovod, horovod
 
 pytest_plugins = ["tests.support.tiers", "tests.support.costs"]
@@ -46,6 +46,18 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("sweeps", sep="-")
     for line in sorted(lines):
         terminalreporter.write_line(line)
+
+
+@pytest.fixture(params=kerases.NAMES, scope="module")
+def keras(request):
+    """Every Keras that is installed here, imported: a test that asks for ``keras`` runs with each."""
+    return pytest.importorskip(request.param)
+
+
+@pytest.fixture(params=kerases.NAMES, scope="module")
+def api(request):
+    """As ``keras``, for files that import ``keras`` themselves."""
+    return pytest.importorskip(request.param)
 
 
 @pytest.fixture(scope="session")

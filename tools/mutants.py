@@ -22,12 +22,12 @@ LISTED = ROOT / "tests" / "mutants.txt"
 _POWER = ["crash/test_power_loss.py::test_what_python_has_made_survives_a_loss_of_power"]
 # For each module the tests that may kill its mutants, the fastest first; none of them imports TensorFlow.
 MODULES = {
-    "core/durable.py": ["core/test_durable.py", *_POWER],
-    "thaw/recover.py": ["thaw/test_recover.py", "thaw/test_newer_versions.py", "thaw/test_recovery_plan.py"],
-    "core/run.py": ["core/test_run_changes.py", "core/test_run.py", *_POWER],
+    "store/durable.py": ["store/test_durable.py", *_POWER],
+    "tiers/recovery.py": ["tiers/test_recovery.py", "thaw/test_newer_versions.py", "tiers/test_recovery_plan.py"],
+    "store/run.py": ["store/test_run_changes.py", "store/test_run.py", *_POWER],
 }
 # Jobs of their own, which cost every mutant seconds, and are about run.json alone.
-LEFT_OUT = "core/test_run.py::test_jobs_that_make_one_run_at_once_agree_on_its_id"
+LEFT_OUT = "store/test_run.py::test_jobs_that_make_one_run_at_once_agree_on_its_id"
 AT_ONCE = 2
 
 

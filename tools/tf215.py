@@ -18,9 +18,10 @@ NEWER = (3, 12)  # than any Python that TensorFlow 2.15 knows
 # What depends on TensorFlow, Keras or Horovod. All else is the same code on the same Python, and is tested in .venv. In these files
 # tests of what only newer Kerases have are skipped, each with its reason.
 TESTS = [
-    "trainings",
+    "training",
+    "frameworks",
     "freeze",
-    "test_callback.py",
+    "tiers/test_local_tier.py",
     "thaw/test_read.py",
     "horovod/test_ranks.py",
     "horovod/test_trainings.py",

@@ -12,7 +12,7 @@ from deepfreeze.cli import command
 from deepfreeze.cli.ls import as_json
 from deepfreeze.cli.output import bar, line, table
 from deepfreeze.cli.target import target
-from deepfreeze.thaw.diff import Change, Comparison, diff
+from deepfreeze.inspect.diff import Change, Comparison, diff
 
 DIFFERS = 3
 _LISTED = 20

@@ -13,7 +13,7 @@ from deepfreeze.cli import command
 from deepfreeze.cli.ls import as_json
 from deepfreeze.cli.output import bar, line
 from deepfreeze.cli.target import target
-from deepfreeze.thaw.export import export
+from deepfreeze.exports.export import export
 
 _MORE = """
 formats, by the suffix of PATH:

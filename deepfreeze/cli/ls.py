@@ -12,9 +12,9 @@ from rich.filesize import decimal
 from deepfreeze.cli import command
 from deepfreeze.cli.output import line, table
 from deepfreeze.cli.target import target
-from deepfreeze.core import names
-from deepfreeze.core.run import Run
-from deepfreeze.thaw.locate import CheckpointInfo, checkpoints, choose, describe
+from deepfreeze.format import names
+from deepfreeze.store.catalog import CheckpointInfo, checkpoints, choose, describe
+from deepfreeze.store.run import Run
 
 _MOVED = f"damaged, moved to {names.DAMAGED_DIR}/"
 _MORE = f"""

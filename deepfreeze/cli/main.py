@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from deepfreeze.core.errors import Error
+from deepfreeze.errors import Error
 
 try:
     from deepfreeze.cli import diff, export, ls, prune, show, verify

@@ -10,7 +10,7 @@ from rich.filesize import decimal
 
 from deepfreeze.cli import command
 from deepfreeze.cli.output import bar, line, table
-from deepfreeze.thaw.prune import Pruning, plan, prune
+from deepfreeze.store.prune import Pruning, plan, prune
 
 _MORE = """
 Without --yes nothing is changed: it says what would go. With --yes the run's lock is taken, so a

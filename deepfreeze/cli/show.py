@@ -15,11 +15,11 @@ from deepfreeze.cli import command
 from deepfreeze.cli.ls import as_json
 from deepfreeze.cli.output import line, table
 from deepfreeze.cli.target import target
-from deepfreeze.core.run import Run
-from deepfreeze.core.structure import KERAS_H5, PLAIN_H5, Placed
-from deepfreeze.core.tensors import PER_RANK
-from deepfreeze.thaw.locate import CheckpointInfo, choose, describe
-from deepfreeze.thaw.shares import Share, Shares
+from deepfreeze.format.structure import KERAS_H5, PLAIN_H5, Placed
+from deepfreeze.format.tensors import PER_RANK
+from deepfreeze.inspect.writers import Share, Shares
+from deepfreeze.store.catalog import CheckpointInfo, choose, describe
+from deepfreeze.store.run import Run
 
 _LISTED = 50  # more tensors than that are summed up, unless asked for
 _RANKS = 4  # as many are named in a cell

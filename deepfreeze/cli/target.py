@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from deepfreeze.core.names import MAX_STEP
+from deepfreeze.format.names import MAX_STEP
 
 Target = tuple[str, int | None]
 

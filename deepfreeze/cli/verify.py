@@ -12,11 +12,11 @@ from rich.filesize import decimal
 from deepfreeze.cli import command
 from deepfreeze.cli.output import bar, line
 from deepfreeze.cli.target import target
-from deepfreeze.core import names
-from deepfreeze.core.errors import NotFoundError
-from deepfreeze.core.lock import Lock
-from deepfreeze.core.run import Run
-from deepfreeze.thaw.verify import Report, quarantine, verify
+from deepfreeze.errors import NotFoundError
+from deepfreeze.format import names
+from deepfreeze.inspect.verify import Report, quarantine, verify
+from deepfreeze.store.lock import Lock
+from deepfreeze.store.run import Run
 
 _DIFFERED = 4
 _MORE = """

@@ -1,8 +1,8 @@
 """The weights file without its values: Keras's own groups, datasets and attributes at offsets known beforehand.
 
-Built from the probe's template with h5py: contiguous datasets that are never filled. HDF5's metadata lies at the file's head;
-behind it every tensor begins a page of 4 KiB, in the order in which the placement deals the tensors out. Then every rank can write
-whole pages with plain ``pwrite``, and rank 0 writes the head once per checkpoint.
+Built with h5py from the template of ``state/dataset_paths``: contiguous datasets that are never filled. HDF5's metadata lies at
+the file's head; behind it every tensor begins a page of 4 KiB, in the order in which the placement deals the tensors out. Then
+every rank can write whole pages with plain ``pwrite``, and rank 0 writes the head once per checkpoint.
 """
 
 from __future__ import annotations
@@ -14,47 +14,42 @@ from collections.abc import Mapping, Sequence
 import h5py
 import numpy as np
 
-from deepfreeze.core.errors import StructureError
-from deepfreeze.core.extras import PATH as EXTRA
-from deepfreeze.core.keras_model import tf_variable
-from deepfreeze.core.layout_probe import Probe
-from deepfreeze.core.placement import UNIT, in_file_order, pages
-from deepfreeze.core.structure import Placed, Structure
-from deepfreeze.core.tensors import BFLOAT16, PER_RANK, TensorSpec, numpy_dtype
+from deepfreeze.errors import StructureError
+from deepfreeze.format.structure import Placed, Structure
+from deepfreeze.format.tensors import BFLOAT16, PER_RANK, TensorSpec, numpy_dtype
+from deepfreeze.plan.placement import UNIT, in_file_order, pages
+from deepfreeze.state.attachments import PATH as EXTRA
+from deepfreeze.state.dataset_paths import LocatedState
+from deepfreeze.state.training_state import TrainingState
 
 
 def build(
-    probe: Probe,
-    order: Sequence[int],
-    extra: Sequence[TensorSpec],
-    framework: dict[str, str],
-    state: str,
+    state: TrainingState, located: LocatedState, extra: Sequence[TensorSpec], framework: dict[str, str]
 ) -> tuple[Structure, bytes]:
     """The structure of the assembled file, and the bytes of its head, before the first tensor.
 
-    ``order``: the ids of the captured ``tf.Variable`` objects, in the order of the specs that the placement was given; tensors of
-    other variables follow. ``extra``: what ranks keep besides, if anything (``core/extras``). StructureError if HDF5 lays the file
-    out in another way."""
-    number = {variable: n for n, variable in enumerate(order)}
-    in_file = [slot for slot in probe.slots if slot.spec.role != PER_RANK]
-    in_file.sort(key=lambda slot: (number.get(id(tf_variable(slot.variable)), len(number)), slot.path))
-    specs = {slot.path: slot.spec for slot in in_file}
-    allocated = [in_file[i].path for i in in_file_order([slot.spec for slot in in_file])]
+    Tensors lie in the order in which the placement deals them out, which follows from their order in ``state``. ``extra``: the
+    attachments, if there are any (``state/attachments``). StructureError if HDF5 lays the file out in another way."""
+    number = {id(tensor.variable): n for n, tensor in enumerate(state.tensors)}
+    in_file = [tensor for tensor in located.tensors if tensor.spec.role != PER_RANK]
+    in_file.sort(key=lambda tensor: (number[id(tensor.variable)], tensor.path))
+    specs = {tensor.path: tensor.spec for tensor in in_file}
+    allocated = [in_file[i].path for i in in_file_order([tensor.spec for tensor in in_file])]
     with tempfile.TemporaryDirectory(prefix="deepfreeze-") as folder:
         template, file = os.path.join(folder, "template.h5"), os.path.join(folder, "skeleton.h5")
         with open(template, "wb") as f:
-            f.write(probe.template)
+            f.write(located.template)
         _create(template, file, specs)
         head = pages(os.path.getsize(file)) * UNIT
         offsets = _allocate(file, allocated)
         _check(offsets, specs, head)
-        placed = [Placed(slot.spec, slot.path, offsets.get(slot.path, 0)) for slot in in_file]
+        placed = [Placed(tensor.spec, tensor.path, offsets.get(tensor.path, 0)) for tensor in in_file]
         placed.sort(key=lambda p: (p.offset, p.path))
-        placed += [Placed(slot.spec, slot.path, 0) for slot in probe.slots if slot.spec.role == PER_RANK]
+        placed += [Placed(one.spec, one.path, 0) for one in located.tensors if one.spec.role == PER_RANK]
         placed += [Placed(spec, EXTRA, 0) for spec in extra]
         size = os.path.getsize(file)
         with open(file, "rb") as f:
-            return Structure(tuple(placed), size, framework, state, probe.layout), f.read(min(head, size))
+            return Structure(tuple(placed), size, framework, state.what, located.layout), f.read(min(head, size))
 
 
 def _create(template: str, file: str, specs: Mapping[str, TensorSpec]) -> None:

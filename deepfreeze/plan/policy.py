@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Protocol
 
-from deepfreeze.core.errors import OptionError
+from deepfreeze.errors import OptionError
 
 # Beyond any step: nothing is to be captured.
 NEVER = 2**62

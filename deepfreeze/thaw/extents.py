@@ -17,9 +17,9 @@ from types import TracebackType
 
 import numpy as np
 
-from deepfreeze.core import crc32c
-from deepfreeze.core.errors import CorruptError
-from deepfreeze.core.fields import DAMAGED
+from deepfreeze.errors import CorruptError
+from deepfreeze.format import crc32c
+from deepfreeze.format.strict_json import DAMAGED
 from deepfreeze.thaw.source import Source, scratch
 
 PIECE = 2 << 20  # in the cache of any processor of today, and one huge page

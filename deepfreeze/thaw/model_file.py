@@ -5,33 +5,26 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from deepfreeze.core import names
-from deepfreeze.core.durable import unreadable
-from deepfreeze.core.errors import CorruptError
-from deepfreeze.core.fields import DAMAGED, open_file
-from deepfreeze.core.run import Run
-from deepfreeze.thaw.records import merge, read_record, uncovered
+from deepfreeze.errors import CorruptError
+from deepfreeze.format import names
+from deepfreeze.format.strict_json import DAMAGED
+from deepfreeze.store.durable import unreadable
+from deepfreeze.store.files import open_file
+from deepfreeze.store.run import Run
+from deepfreeze.thaw.extent_table import ExtentTable
 
 
 class ModelFile:
-    """``fd``: open for reading until ``close``, so that the job's retention can't take the file away; ``extents``: the records'
-    ranges with their checksums (``merge``), which cover every byte of the file once."""
+    """``fd``: open for reading until ``close``, so that the job's retention can't take the file away; ``table``: what its bytes must
+    be."""
 
-    def __init__(self, run: Run, step: int) -> None:
-        """NotFoundError if there is no such checkpoint; CorruptError if its manifest, structure or a record is damaged, or the
-        file missing or of another size."""
+    def __init__(self, run: Run, step: int, table: ExtentTable | None = None) -> None:
+        """``table``: this checkpoint's, if it was read already. NotFoundError if there is no such checkpoint; CorruptError if its
+        manifest, structure or a record is damaged, or the file missing or of another size."""
         self.fd = -1
-        self.manifest = run.manifest(step)
-        self.structure = run.structure(self.manifest.structure)
-        folder = run.step_path(step)
-        self.path: Path = folder / names.MODEL_FILE
-        self.nbytes = self.manifest.file_size
-        if self.structure.file_size != self.nbytes:
-            raise self.error(f"{self.nbytes} bytes (manifest)", f"{self.structure.file_size} (structure)")
-        self.records = [read_record(folder, self.manifest, rank) for rank in range(self.manifest.world_size)]
-        self.extents = merge(self.records)
-        for kind, offset, nbytes in uncovered(self.extents, self.nbytes)[:1]:
-            raise self.error("records that cover every byte once", f"bytes {offset} to {offset + nbytes} {kind}")
+        self.table = ExtentTable.read(run, step) if table is None else table
+        self.path: Path = run.step_path(step) / names.MODEL_FILE
+        self.nbytes = self.table.manifest.file_size
         try:
             self.fd = open_file(self.path)
         except FileNotFoundError:

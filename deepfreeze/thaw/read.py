@@ -9,17 +9,17 @@ from types import TracebackType
 
 import numpy as np
 
-from deepfreeze.core import names
-from deepfreeze.core.errors import CorruptError, NotFoundError, OptionError
-from deepfreeze.core.fields import DAMAGED
-from deepfreeze.core.run import Run
-from deepfreeze.core.structure import Placed, Structure
-from deepfreeze.core.tensors import numpy_dtype
+from deepfreeze.errors import CorruptError, NotFoundError, OptionError
+from deepfreeze.format import names
+from deepfreeze.format.strict_json import DAMAGED
+from deepfreeze.format.structure import Placed, Structure
+from deepfreeze.format.tensors import numpy_dtype
+from deepfreeze.frameworks.memory import Room, numpy_room
+from deepfreeze.store.catalog import CheckpointInfo, choose, describe, use
+from deepfreeze.store.run import Run
+from deepfreeze.thaw.extent_table import ExtentTable, read_record
 from deepfreeze.thaw.extents import Extents, Landing, Reading
-from deepfreeze.thaw.locate import CheckpointInfo, choose, describe, use
-from deepfreeze.thaw.memory import Room, numpy_room
 from deepfreeze.thaw.model_file import ModelFile
-from deepfreeze.thaw.records import read_record
 from deepfreeze.thaw.source import Source
 
 
@@ -31,15 +31,16 @@ class TensorReader(Mapping[str, np.ndarray]):
     once.
     """
 
-    def __init__(self, run: Run, step: int) -> None:
+    def __init__(self, run: Run, step: int, table: ExtentTable | None = None) -> None:
+        """``table``: this checkpoint's, if it was read already."""
         self.info: CheckpointInfo = describe(run, step)
-        self._file = ModelFile(run, step)
-        self.structure: Structure = self._file.structure
+        self._file = ModelFile(run, step, table)
+        self.structure: Structure = self._file.table.structure
         self.path: Path = self._file.path
-        own = self._file.records[0].private
+        own = self._file.table.private
         self._private = split_private(self.structure, own, self.path.parent / names.record_file(0))
         self._source = Source(self._file.fd, self.path, self._file.nbytes)
-        self._extents = Extents(self._file.extents, self._source)
+        self._extents = Extents(self._file.table.extents, self._source)
 
     def __getitem__(self, name: str) -> np.ndarray:
         placed = self.structure.by_name[name]

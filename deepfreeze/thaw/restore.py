@@ -12,19 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from deepfreeze.core import lineage
-from deepfreeze.core.errors import CorruptError, Error, NotFoundError, OptionError, StructureError
-from deepfreeze.core.extras import PATH as EXTRA
-from deepfreeze.core.keras_model import build_optimizer, framework_of, optimizer_variables, optimizers
-from deepfreeze.core.structure import Placed, Structure
-from deepfreeze.core.supported import require_supported
-from deepfreeze.core.tensors import PER_RANK
-from deepfreeze.core.world import current
-from deepfreeze.thaw import memory
-from deepfreeze.thaw.fallback import Fallback
-from deepfreeze.thaw.locate import CheckpointInfo, parent_of
-from deepfreeze.thaw.parts import group, is_metric, optimizer_groups
-from deepfreeze.thaw.read import TensorReader, read, read_private
+from deepfreeze.errors import CorruptError, Error, NotFoundError, OptionError, StructureError
+from deepfreeze.format.dataset_groups import group, is_metric, optimizer_groups
+from deepfreeze.format.structure import Placed, Structure
+from deepfreeze.format.tensors import PER_RANK
+from deepfreeze.frameworks import memory
+from deepfreeze.ranks.world import current
+from deepfreeze.state import lineage
+from deepfreeze.state.attachments import PATH as EXTRA
+from deepfreeze.state.keras_objects import build_optimizer, framework_of, optimizer_variables, optimizers
+from deepfreeze.state.supported import require_supported
+from deepfreeze.state.training_state import TrainingState
+from deepfreeze.store.catalog import CheckpointInfo, parent_of
+from deepfreeze.store.quarantine import Fallback
+from deepfreeze.store.run import Run
+from deepfreeze.thaw.extent_table import ExtentTable
+from deepfreeze.thaw.read import TensorReader, read_private
 
 _LISTED = 10  # differences named in a message
 _LEFT = "left in place: a job's start, or deepfreeze verify --quarantine, moves it away"
@@ -39,7 +42,7 @@ class Ready:
     info: CheckpointInfo
     _variables: dict[str, Any]  # by path, as the values
     _values: dict[str, Any]
-    extra: bytes | None  # the rank's states of what is no tensor (``core/extras``), if it has some
+    extra: bytes | None  # the rank's states of what is no tensor (``state/attachments``), if it has some
 
     def assign(self) -> CheckpointInfo:
         """Gives the model its values; once."""
@@ -104,12 +107,19 @@ def require_built(model: Any) -> None:
         raise StructureError(where=where, expected="a model with weights", found="none yet", todo=todo)
 
 
-def prepare(model: Any, run: str | os.PathLike[str], step: int, rank: int, world_size: int) -> Ready:
-    """The first half of ``restore``, which raises whatever it raises; the model is changed by ``assign`` alone. So several
-    ranks can agree in between."""
-    from deepfreeze.core.layout_probe import probe
+def prepare(
+    model: Any,
+    run: str | os.PathLike[str],
+    step: int,
+    rank: int,
+    world_size: int,
+    table: ExtentTable | None = None,
+) -> Ready:
+    """The first half of ``restore``, which raises whatever it raises; the model is changed by ``assign`` alone. So several ranks can
+    agree in between. ``table``: the checkpoint's, if it was read already."""
+    from deepfreeze.state.dataset_paths import locate  # imports h5py, which those who only read do without
 
-    with read(run, step) as reader:
+    with TensorReader(Run.open(run), step, table) as reader:
         structure = reader.structure
         compiled = getattr(model, "optimizer", None) is not None
         make_room = memory.for_model(model)
@@ -118,15 +128,16 @@ def prepare(model: Any, run: str | os.PathLike[str], step: int, rank: int, world
         with reader.start(rooms.values(), past_cache=world_size == 1, between=True) as reading:
             if _has_slots(structure, model):
                 build_optimizer(model)
-            slots = {slot.path: slot for slot in probe(model, structure.state if compiled else "weights")}
-            _check_same(reader, model, {path: slot.spec for path, slot in slots.items()}, compiled)
+            located = locate(TrainingState.of(model, structure.state if compiled else "weights"))
+            tensors = {tensor.path: tensor for tensor in located.tensors}
+            _check_same(reader, model, {path: tensor.spec for path, tensor in tensors.items()}, compiled)
             values = _private(reader, rank)
             extra = values.pop(EXTRA, None)
             reading.finish()
         values.update((path, room.value) for path, (_, room) in rooms.items())
         info = reader.info
-    variables = {path: slot.variable for path, slot in slots.items()}
-    own = {path: value for path, value in values.items() if path in slots}
+    variables = {path: tensor.variable for path, tensor in tensors.items()}
+    own = {path: value for path, value in values.items() if path in tensors}
     return Ready(info, variables, own, None if extra is None else extra.tobytes())
 
 

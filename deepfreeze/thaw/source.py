@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from deepfreeze.core.durable import unreadable
-from deepfreeze.core.errors import CorruptError
-from deepfreeze.core.fields import DAMAGED
+from deepfreeze.errors import CorruptError
+from deepfreeze.format.strict_json import DAMAGED
+from deepfreeze.store.durable import unreadable
 
 PAGE = 4096
 _libc = ctypes.CDLL(None)

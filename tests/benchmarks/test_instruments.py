@@ -12,8 +12,9 @@ from benchmarks import jobs
 from benchmarks.agreement_rank import step_function
 from benchmarks.paper_approaches import KerasDefault, Timed, VelocSharded, VelocSingle
 from benchmarks.paper_largest import Largest
-from deepfreeze.core.world import current
-from deepfreeze.freeze.control_word import ControlWord
+from deepfreeze.frameworks.tensorflow.graph_maximum import TensorFlowMaximum
+from deepfreeze.ranks.control_word import ControlWord
+from deepfreeze.ranks.world import HorovodWorld, current
 
 pytestmark = pytest.mark.tensorflow
 
@@ -70,9 +71,10 @@ def test_the_papers_other_approaches_are_timed(model, tmp_path, name):
 
 def test_a_step_with_the_control_word_trains():
     hvd.init()
-    word = ControlWord(current(), in_graph=True)
+    maximum = TensorFlowMaximum(HorovodWorld(hvd))
+    word = ControlWord(current(), maximum)
     weights = [tf.Variable(tf.ones((1024, 1024)) / 1024)]
     before = weights[0].numpy()
-    step_function(weights, word)()
+    step_function(weights, maximum)()
     assert (weights[0].numpy() != before).any()
     assert not word.agreed().stop

@@ -13,8 +13,8 @@ import google_crc32c
 import pytest
 
 from deepfreeze.cli.main import main, parser
-from deepfreeze.core.lock import Lock
-from deepfreeze.core.run import Run
+from deepfreeze.store.lock import Lock
+from deepfreeze.store.writable_run import WritableRun
 from tests.support import configs, files, processes
 
 
@@ -45,7 +45,7 @@ def test_ls_names_what_does_not_count(run, capsys):
 def test_ls_names_what_was_damaged_and_moved(run, capsys):
     files.flip(run / "step-0000000005" / "manifest.json", 20)
     for step in (5, 40):
-        Run.open(run).quarantine(step)
+        WritableRun.open(run).quarantine(step)
     assert main(["ls", str(run)]) == 1
     assert "damaged, moved to damaged/: step 5, 40\n" in capsys.readouterr().out
     assert main(["ls", "--json", str(run)]) == 1
@@ -114,7 +114,7 @@ def test_verify_quarantine_moves_what_is_damaged_and_says_where(run, capsys):
     reports = {report["step"]: report for report in json.loads(capsys.readouterr().out)}
     target = run / "damaged" / f"step-0000000040-{files.ATTEMPT}"
     assert [reports[step]["moved"] for step in (5, 40)] == [None, str(target)] and target.is_dir()
-    assert Run.open(run).step_dirs() == [5]
+    assert WritableRun.open(run).step_dirs() == [5]
     (run / "step-0000000005" / "manifest.json").unlink()
     assert main(["verify", f"{run}@5", "--quarantine"]) == 1
     assert f"moved to {run}/damaged/step-0000000005-unknown" in capsys.readouterr().out
@@ -125,7 +125,7 @@ def test_verify_quarantine_is_refused_while_a_job_holds_the_run(run, capsys):
     with Lock.acquire(run):
         assert main(["verify", str(run), "--quarantine"]) == 1
         assert f"pid {os.getpid()}" in capsys.readouterr().err
-    assert Run.open(run).step_dirs() == [5, 40]
+    assert WritableRun.open(run).step_dirs() == [5, 40]
 
 
 def test_verify_quarantine_leaves_what_is_whole_itself_in_place(run, capsys):
@@ -140,7 +140,7 @@ def test_verify_quarantine_leaves_what_is_whole_itself_in_place(run, capsys):
     body = manifest.read_bytes().replace(b'"format": 1', b'"format": 2')
     manifest.write_bytes(files.sign(body[: body.rindex(b'  "crc32c"')]))
     assert main(["verify", str(run), "--quarantine"]) == 1
-    assert Run.open(run).step_dirs() == [5, 40] and not (run / "damaged").exists()
+    assert WritableRun.open(run).step_dirs() == [5, 40] and not (run / "damaged").exists()
 
 
 def test_verify_quarantine_leaves_what_could_not_be_read_in_place(run, capsys, monkeypatch):
@@ -153,9 +153,9 @@ def test_verify_quarantine_leaves_what_could_not_be_read_in_place(run, capsys, m
         return call
 
     for place, name, error in (
-        ("deepfreeze.thaw.verify", "open_file", errno.ESTALE),
+        ("deepfreeze.inspect.verify", "open_file", errno.ESTALE),
         ("os", "preadv", errno.ETIMEDOUT),
-        ("deepfreeze.thaw.records", "read_small", errno.EACCES),
+        ("deepfreeze.thaw.extent_table", "read_small", errno.EACCES),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(f"{place}.{name}", fails(error))
@@ -166,11 +166,11 @@ def test_verify_quarantine_leaves_what_could_not_be_read_in_place(run, capsys, m
     body[8] = 2
     record.write_bytes(bytes(body) + struct.pack("<I", google_crc32c.value(bytes(body))))
     assert main(["verify", str(run), "--quarantine"]) == 1
-    assert Run.open(run).step_dirs() == [5, 40] and not (run / "damaged").exists()
+    assert WritableRun.open(run).step_dirs() == [5, 40] and not (run / "damaged").exists()
     with monkeypatch.context() as patch:
         patch.setattr("os.preadv", fails(errno.EIO))
         assert main(["verify", f"{run}@40", "--quarantine"]) == 1
-    assert Run.open(run).step_dirs() == [5]
+    assert WritableRun.open(run).step_dirs() == [5]
 
 
 def test_verify_reports_a_checkpoint_without_manifest(run, capsys):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from deepfreeze.cli.main import main
-from deepfreeze.core.structure import Placed
-from deepfreeze.core.tensors import REPLICATED, TensorSpec
-from deepfreeze.thaw import diff as diff_module
-from deepfreeze.thaw.diff import compare, diff
+from deepfreeze.format.structure import Placed
+from deepfreeze.format.tensors import REPLICATED, TensorSpec
+from deepfreeze.inspect import diff as diff_module
+from deepfreeze.inspect.diff import compare, diff
 from tests.support import files
 
 NAN, INF = math.nan, math.inf

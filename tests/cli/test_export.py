@@ -1,4 +1,4 @@
-"""``deepfreeze export``: what it says, and its exit codes. What it writes is tested in tests/thaw/test_export.py."""
+"""``deepfreeze export``: what it says, and its exit codes. What it writes is tested in tests/exports/test_export.py."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""``deepfreeze prune``: a dry run first. What it deletes is tested in tests/thaw/test_prune.py."""
+"""``deepfreeze prune``: a dry run first. What it deletes is tested in tests/store/test_prune.py."""
 
 import json
 
@@ -6,9 +6,9 @@ import pytest
 
 import deepfreeze
 from deepfreeze.cli.main import main
-from deepfreeze.core import durable
-from deepfreeze.core.lock import Lock
-from deepfreeze.core.run import Run
+from deepfreeze.store import durable
+from deepfreeze.store.lock import Lock
+from deepfreeze.store.writable_run import WritableRun
 from tests.support import files
 
 
@@ -44,7 +44,7 @@ def test_with_yes_it_is_done_and_the_bytes_are_counted(run, capsys):
 
 
 def test_json_says_all_of_it(run, capsys):
-    Run.open(run).quarantine(5)
+    WritableRun.open(run).quarantine(5)
     assert main(["prune", str(run), "--keep", "1", "--damaged", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["done"], found["keep"], found["left"], len(found["delete"])) == (False, [40], [], 2)

@@ -6,8 +6,8 @@ import pytest
 
 from deepfreeze.cli import show
 from deepfreeze.cli.main import main
-from deepfreeze.core.run import Run
-from deepfreeze.thaw.shares import Share, Shares
+from deepfreeze.inspect.writers import Share, Shares
+from deepfreeze.store.run import Run
 from tests.support import files
 
 

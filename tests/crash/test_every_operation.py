@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from deepfreeze.core.run import Run
+from deepfreeze.store.writable_run import WritableRun
 from tests.jobs import recorded
 from tests.support import page_cache, processes, restart
 from tests.support.ranks import check_checkpoint
@@ -54,7 +54,7 @@ def record(
 ) -> tuple[page_cache.Disk, list[page_cache.Op]]:
     """Runs the attempts one after the other; returns the files as they were before, and what was done to them. A call that fails
     does nothing."""
-    run = Run.open_for_writing(folder / "run")
+    run = WritableRun.open_or_make(folder / "run")
     for rank in range(world):
         (folder / f"local-{rank}").mkdir()
     disk, log = page_cache.Disk(*roots(folder, world)), folder / "log"
@@ -103,7 +103,10 @@ class Oracle:
 
 def counted(run: Path) -> dict[int, int]:
     """{step: attempt} of all that counts as a checkpoint, each compared byte by byte with what had to be written."""
-    return dict(check_checkpoint(Run.open(run).step_path(step), run_id=None) for step in Run.open(run).committed())
+    return dict(
+        check_checkpoint(WritableRun.open(run).step_path(step), run_id=None)
+        for step in WritableRun.open(run).committed()
+    )
 
 
 def halves(op: page_cache.Op) -> list[bool]:

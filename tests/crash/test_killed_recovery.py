@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from deepfreeze.core import names
-from deepfreeze.core.lineage import Parent
-from deepfreeze.core.run import Run
+from deepfreeze.format import names
+from deepfreeze.format.run_file import Parent
+from deepfreeze.store.writable_run import WritableRun
 from tests.crash.test_every_operation import SCENARIOS, counted, folder, record, roots
 from tests.support import files, killed, page_cache, restart
 from tests.support.ranks import slots
@@ -51,7 +51,9 @@ def kind(state: dict[str, bytes | None]) -> tuple:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["three ranks", "a second attempt at the same steps"])
+@pytest.mark.parametrize(
+    "name", ["three ranks", pytest.param("a second attempt at the same steps", marks=pytest.mark.full)]
+)
 def test_a_start_that_is_killed_before_any_call_loses_nothing(
     folder, testing_library, engine, record_property, points, name
 ):
@@ -109,7 +111,7 @@ def found(run: Path) -> dict[int, dict[str, bytes]]:
 def test_a_start_with_everything_to_do_killed_anywhere_loses_nothing(
     folder, testing_library, engine, record_property, points
 ):
-    """A dead job holds the lock, step 10 is damaged, steps 30 and 40 are newer than the values, 40 is whole and not committed, a
+    """A dead job holds the lock, step 35 is damaged, steps 30 and 40 are newer than the values, 40 is whole and not committed, a
     part of step 50 is there, and trash."""
     world, attempts = SCENARIOS["three ranks"]
     disk, ops = record(folder, testing_library, world, [*attempts, [40]])
@@ -124,7 +126,7 @@ def test_a_start_with_everything_to_do_killed_anywhere_loses_nothing(
 
     def anew():
         put(state, folder, there, world)
-        for other in (names.step_dir(10), names.partial_dir(50, files.ATTEMPT), names.trash_dir(10, files.ATTEMPT)):
+        for other in (names.step_dir(35), names.partial_dir(50, files.ATTEMPT), names.trash_dir(10, files.ATTEMPT)):
             shutil.copytree(run / names.step_dir(20), run / other)
         (run / names.LOCK_FILE).write_text(json.dumps(holder))
 
@@ -133,23 +135,23 @@ def test_a_start_with_everything_to_do_killed_anywhere_loses_nothing(
 
     anew()
     before = found(run)
-    assert list(Run.open(run).invalid()) == [10] and sorted(before) == [10, 20, 30]
+    assert list(WritableRun.open(run).newest_and_invalid()[1]) == [35] and sorted(before) == [20, 30, 35]
     start()
     after = found(run)
     tried, met = 0, set()
     for call in killed.before_each_call(start, anew, engine, points):
         kept = found(run)
         assert before.items() <= kept.items(), call
-        opened = Run.open(run)
+        opened = WritableRun.open(run)
         met.add((len(opened.damaged()), 30 in opened.committed(), 40 in opened.committed()))
         start()
         assert found(run) == after and counted(run) == {20: 1}, call
-        assert [step for step, _ in opened.damaged()] == [10] and sorted(after) == [10, 20, 30, 40], call
+        assert [step for step, _ in opened.damaged()] == [35] and sorted(after) == [20, 30, 35, 40], call
         assert not restart.leftovers(run) and not list(there.glob("local-*/*/*")), call
         tried += 1
     record_property("points", f"crash sweep of a start with everything to do: {tried} kills, {points}")
     phases = {
-        (0, True, False),  # before step 10 is moved away
+        (0, True, False),  # before step 35 is moved away
         (1, True, False),  # before step 40 is committed
         (1, True, True),  # before step 30 is moved away
         (1, False, True),
@@ -160,22 +162,24 @@ def test_a_start_with_everything_to_do_killed_anywhere_loses_nothing(
 
 def test_a_start_killed_while_it_writes_the_parent_leaves_a_whole_one(tmp_path):
     """A start that is killed while it writes the run's parent leaves the old run file or the new one, whole."""
-    run = Run.open_for_writing(tmp_path / "run")
+    run = WritableRun.open_or_make(tmp_path / "run")
     files.write_checkpoint(run.path, 40)
     old, new = (Parent(f"/runs/{name}", "a" * 32, 40, "b" * 32) for name in ("old", "new"))
     seeded, met = dataclasses.replace(run, parent=old), []
 
     def anew():
-        Run.open(run.path).set_parent(old)
+        WritableRun.open(run.path).set_parent(old)
 
     def change():
-        Run.open(run.path).set_parent(new)
+        WritableRun.open(run.path).set_parent(new)
 
     for call in killed.before_each_call(change, anew):
-        found = Run.open_for_writing(run.path)
+        found = WritableRun.open_or_make(run.path)
         assert found in (seeded, dataclasses.replace(run, parent=new)), call
         met.append((found.parent == new, (run.path / "run.json.tmp").exists()))
         # What is left beside it is in nobody's way.
-        assert found.set_parent(None) == Run.open(run.path) == run and not (run.path / "run.json.tmp").exists(), call
+        assert (
+            found.set_parent(None) == WritableRun.open(run.path) == run and not (run.path / "run.json.tmp").exists()
+        ), call
     assert met[0] == (False, False) and met[-1] == (True, False)
     assert (False, True) in met and met.count((True, False)) >= 2, "killed before, and after, the new one has the name"

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import veloc_bindings as vb
-from deepfreeze.core import names
-from deepfreeze.core.errors import RunError
-from deepfreeze.core.lock import Lock
-from deepfreeze.core.run import Run
-from deepfreeze.core.structure import Structure
-from deepfreeze.thaw import recover
+from deepfreeze.errors import RunError
+from deepfreeze.format import names
+from deepfreeze.format.structure import Structure
+from deepfreeze.store.lock import Lock
+from deepfreeze.store.writable_run import WritableRun
+from deepfreeze.tiers import leftovers
 from tests.support import content, files, jobs, restart
 from tests.support.ranks import Rank, committed, options, ranks, slots, until
 
@@ -109,9 +109,9 @@ def test_the_engine_s_files_honour_the_umask_and_are_never_world_writable(node, 
 def test_python_s_files_honour_the_umask_and_are_never_world_writable(tmp_path, library, mask):
     path = tmp_path / "run"
     with umask(mask):
-        run = Run.open_for_writing(path)
+        run = WritableRun.open_or_make(path)
         run.store_structure(Structure.from_bytes(files.sample().structure, "here"))
-        run = Run.open(path)
+        run = WritableRun.open(path)
         fixed = {"run_id": bytes.fromhex(run.run_id), "attempt": content.attempt_id(1), "structure": content.STRUCTURE}
         with Lock.acquire(path), vb.Engine.open(run_dir=path, local_dir=None, file_size=4096, **fixed) as engine:
             data = memoryview(content.model_bytes(1, 10, 4096))
@@ -209,7 +209,7 @@ def test_a_start_leaves_a_directory_that_others_control_alone(tmp_path, library,
     with ranks(library, "kill-before:rename:.record:1") as (rank,):
         rank.send("open", **options(tmp_path)).send("submit", step=10)
         rank.process.wait(120)
-    (slot,) = recover.leftover_slots(place)
+    (slot,) = leftovers.leftover_slots(place)
     own = place if inside else place.parent
     if kind == "link":  # to what would be taken for a whole slot, and deleted
         own.rename(tmp_path / "elsewhere")
@@ -230,7 +230,7 @@ def test_a_start_leaves_a_directory_that_others_control_alone(tmp_path, library,
 def test_what_lies_in_the_lock_s_place_is_refused_and_left_alone(tmp_path, monkeypatch, kind):
     precious = tmp_path / "precious"
     precious.write_text("precious")
-    run = Run.open_for_writing(tmp_path / "run")
+    run = WritableRun.open_or_make(tmp_path / "run")
     lock = run.path / "lock"
     if kind == "a symbolic link":
         lock.symlink_to(precious)
@@ -255,7 +255,7 @@ def test_what_lies_in_the_lock_s_place_is_refused_and_left_alone(tmp_path, monke
 
 
 def test_a_symbolic_link_to_nothing_in_the_lock_s_place_makes_nothing(tmp_path):
-    run = Run.open_for_writing(tmp_path / "run")
+    run = WritableRun.open_or_make(tmp_path / "run")
     (run.path / "lock").symlink_to(tmp_path / "new")
     with pytest.raises(RunError, match="symbolic link"):
         Lock.acquire(run.path)
@@ -267,7 +267,7 @@ def test_releasing_the_lock_changes_nothing_but_the_lock(tmp_path, swap):
     """Releasing the lock deletes no file, and writes to no file but the lock."""
     precious = tmp_path / "precious"
     precious.write_text("precious")
-    run = Run.open_for_writing(tmp_path / "run")
+    run = WritableRun.open_or_make(tmp_path / "run")
     lock = Lock.acquire(run.path)
     (run.path / "lock").unlink()
     if swap == "a symbolic link":

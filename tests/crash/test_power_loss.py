@@ -17,13 +17,14 @@ import pytest
 
 import deepfreeze
 import veloc_bindings as vb
-from deepfreeze.core import durable, names
-from deepfreeze.core.errors import CorruptError
-from deepfreeze.core.lineage import Parent
-from deepfreeze.core.model_config import ModelConfig
-from deepfreeze.core.run import Run
-from deepfreeze.core.structure import Structure
-from deepfreeze.thaw.verify import verify
+from deepfreeze.errors import CorruptError
+from deepfreeze.format import names
+from deepfreeze.format.model_config import ModelConfig
+from deepfreeze.format.run_file import Parent
+from deepfreeze.format.structure import Structure
+from deepfreeze.inspect.verify import verify
+from deepfreeze.store import durable
+from deepfreeze.store.writable_run import WritableRun
 from tests.support import files, killed, page_cache, restart
 from tests.support.recorder import Recorder
 from tests.support.seed import SEED
@@ -59,7 +60,7 @@ class Checked(restart.Newest):
     def __init__(self, there: Path, now: int = 0) -> None:
         self._run, self._now = there / "run", now
 
-    def read(self, step: int) -> None:
+    def read(self, step: int, table: None) -> None:
         with deepfreeze.read(self._run, step) as tensors:
             for name in tensors:
                 tensors[name]
@@ -88,7 +89,7 @@ class Job:
         (start,) = restart.begin(self.there, 1, lambda rank: Checked(self.there, now), **options)
         for step, _ in start.finished.committed:
             self.recorder.mark(f"external {step} {number - 1}")
-        run, target = Run.open(self.there / "run"), start.target
+        run, target = WritableRun.open(self.there / "run"), start.target
         run.store_structure(Structure.from_bytes(model(0, 0).structure, "a sample"))
         run.store_config(ModelConfig(run.run_id, target.attempt, {"class_name": "Sequential"}))
         held = []
@@ -205,21 +206,24 @@ def test_what_python_has_made_survives_a_loss_of_power(folder):
     structure = Structure.from_bytes(model(0, 0).structure, "a sample")
     config = ModelConfig("a" * 32, "b" * 32, {"class_name": "Sequential"})
     makes = {
-        "a run": (lambda: Run.open_for_writing(run), lambda: Run.open(run).run_id),
-        "its parent": (lambda: Run.open(run).set_parent(PARENT), lambda: Run.open(run).parent),
+        "a run": (lambda: WritableRun.open_or_make(run), lambda: WritableRun.open(run).run_id),
+        "its parent": (lambda: WritableRun.open(run).set_parent(PARENT), lambda: WritableRun.open(run).parent),
         "a structure": (
-            lambda: Run.open(run).store_structure(structure),
-            lambda: Run.open(run).structure(structure.hash),
+            lambda: WritableRun.open(run).store_structure(structure),
+            lambda: WritableRun.open(run).structure(structure.hash),
         ),
-        "a configuration": (lambda: Run.open(run).store_config(config), lambda: len(list(run.glob("configs/*.json")))),
+        "a configuration": (
+            lambda: WritableRun.open(run).store_config(config),
+            lambda: len(list(run.glob("configs/*.json"))),
+        ),
         "a checkpoint moved aside": (
-            lambda: Run.open(run).abandon(10, files.ATTEMPT),
+            lambda: WritableRun.open(run).abandon(10, files.ATTEMPT),
             lambda: os.listdir(run / "abandoned"),
         ),
-        "another one": (lambda: Run.open(run).quarantine(20), lambda: os.listdir(run / "damaged")),
+        "another one": (lambda: WritableRun.open(run).quarantine(20), lambda: os.listdir(run / "damaged")),
         "one on its way out": (
-            lambda: Run.open(run).discard(run / names.step_dir(30), 30),
-            lambda: Run.open(run).step_dirs(),
+            lambda: WritableRun.open(run).discard(run / names.step_dir(30), 30),
+            lambda: WritableRun.open(run).step_dirs(),
         ),
     }
     for what, (make, look) in makes.items():

@@ -18,7 +18,7 @@ import pytest
 
 import deepfreeze
 from deepfreeze.cli.main import main, parser
-from deepfreeze.core.config import Options
+from deepfreeze.training.options import Options
 from tests.support import processes, sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -233,7 +233,7 @@ def unsaid(message: str) -> list[str]:
     them, two at most: ``found`` may carry what the engine said, as of rank 0. Within a part the words come in their order."""
     said = re.sub(r"^.*?: expected ", "", message.lower())  # where it happened differs too
     parts, long = {}, set()
-    # <...> is what differs from case to case; the parts are joined by core/errors.py and native/base/status.cc.
+    # <...> is what differs from case to case; the parts are joined by errors.py and native/base/status.cc.
     for part in re.split(r"; (?:found )?|^found |\. (?=\S)|\n", said):
         fixed = [words.strip(" .:;,()") for words in re.split(r"<[^<>]*>", part)]
         fixed = [words for words in fixed if len(words) > 1]

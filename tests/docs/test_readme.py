@@ -108,6 +108,7 @@ def run_alone(folder: Path) -> None:
 
 @pytest.mark.tensorflow
 @pytest.mark.slow
+@pytest.mark.full
 def test_every_snippet_for_one_process_runs(tmp_path):
     jobs.run(__file__, tmp_path)
     assert json.loads((tmp_path / "results.json").read_text()) == [None] * (1 + len(ALONE))
@@ -146,7 +147,7 @@ def test_every_name_of_ours_exists():
 
 def test_the_table_has_every_option_of_checkpoint_and_its_default():
     rows = re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", TEXT, re.MULTILINE)
-    from deepfreeze.core.config import Options
+    from deepfreeze.training.options import Options
 
     assert sorted(option for option, _ in rows) == sorted(["every", *Options.__dataclass_fields__]), (
         "every option is there"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deepfreeze.core.keras_model import framework_of, tf_variable
-from deepfreeze.core.layout_probe import probe_file
-from deepfreeze.core.placement import PLACEMENTS
 from deepfreeze.freeze import skeleton
-from deepfreeze.freeze.capture import Capture
-from deepfreeze.freeze.graph_buffers import GraphBuffers
-from deepfreeze.freeze.handoff import Regions, whole_pages
+from deepfreeze.freeze.regions import Regions
+from deepfreeze.plan.placement import PLACEMENTS
+from deepfreeze.state.dataset_paths import locate
+from deepfreeze.state.keras_objects import framework_of
+from deepfreeze.state.training_state import TrainingState
 
 pytestmark = pytest.mark.tensorflow
 
@@ -30,12 +29,12 @@ def model():
 @pytest.fixture(scope="module")
 def laid_out(model):
     """The file's structure and head, and the specs that the ranks' placement is given, with each one's place in the file."""
-    probe = probe_file(model)
-    order = Capture(model, "full", 0, 1, PLACEMENTS["per_layer"], GraphBuffers(), None).order
-    structure, head = skeleton.build(probe, order, [], framework_of(model), "full")
-    slots = {id(tf_variable(slot.variable)): slot for slot in probe.slots}
+    state = TrainingState.of(model)
+    located = locate(state)
+    structure, head = skeleton.build(state, located, [], framework_of(model))
+    tensors = {id(tensor.variable): tensor for tensor in located.tensors}
     offsets = {placed.path: placed.offset for placed in structure.tensors}
-    return structure, head, [(slots[i].spec, offsets[slots[i].path]) for i in order]
+    return structure, head, [(one.spec, offsets[tensors[id(one.variable)].path]) for one in state.placed()]
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 64])
@@ -46,9 +45,8 @@ def test_every_page_of_resnet_50_has_one_writer_and_so_has_every_byte(laid_out, 
     for rank, shards in enumerate(PLACEMENTS[place]([spec for spec, _ in tensors], world)):
         rows = sorted((tensors[s.tensor][1] + s.start, s.nbytes) for s in shards)
         offsets, sizes = np.array(rows, np.int64).reshape(-1, 2).T
-        nowhere = np.zeros(len(rows), np.int64)
-        mine = Regions(nowhere, nowhere, sizes, offsets)
-        regions, _ = whole_pages(mine, 1, head if rank == 0 else b"", structure.file_size)
+        mine = Regions.of_pieces(np.arange(len(rows)), sizes, offsets)
+        regions = mine.whole_pages(head if rank == 0 else b"", structure.file_size)
         assert (np.diff(regions.file_offset) >= regions.nbytes[:-1]).all(), "sorted, and not overlapping"
         for offset, nbytes in zip(regions.file_offset.tolist(), regions.nbytes.tolist(), strict=True):
             pages = owner[offset // PAGE : -(-(offset + nbytes) // PAGE)]

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import deepfreeze
-from deepfreeze.thaw.verify import verify
+from deepfreeze.inspect.verify import verify
 from tests.support import jobs
 from tests.support.horovod import case, horovod
 

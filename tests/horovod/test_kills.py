@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 import deepfreeze
-from deepfreeze.thaw.verify import verify
+from deepfreeze.inspect.verify import verify
 from tests.support import h5, jobs, restart
 from tests.support.horovod import case
 from tests.support.seed import SEED

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import deepfreeze
-from deepfreeze.thaw.verify import verify
+from deepfreeze.inspect.verify import verify
 from tests.support import h5, jobs
 from tests.support.horovod import case, horovod
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import deepfreeze
+from deepfreeze.inspect.verify import verify
 from deepfreeze.thaw.read import read_private
-from deepfreeze.thaw.verify import verify
 from tests.support import h5, kerases, pages
 from tests.support.horovod import horovod
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import deepfreeze
-from deepfreeze.thaw.verify import verify
+from deepfreeze.inspect.verify import verify
 from tests.support import jobs, kerases, trainings
 from tests.support.horovod import case
 
 pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
 
 
-# The other Keras accumulates in Horovod's optimizer; tests/trainings has that on one rank.
+# The other Keras accumulates in Horovod's optimizer; tests/training has that on one rank.
 @pytest.mark.parametrize(
     "api", [kerases.NAMES[0], *(pytest.param(name, marks=pytest.mark.full) for name in kerases.NAMES[1:])]
 )
@@ -47,9 +47,8 @@ def test_ranks_that_disagree_are_all_told_which_rank_and_what(two, option, value
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    "api", [kerases.NAMES[0], *(pytest.param(name, marks=pytest.mark.full) for name in kerases.NAMES[1:])]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("api", kerases.NAMES)
 def test_an_update_that_one_rank_s_overflow_makes_all_skip_is_no_step(two, api, tmp_path):
     """It is in no checkpoint, and resumed over. Keras 2 counts it as a step all the same."""
     is_2 = kerases.is_2(importlib.import_module(api))

@@ -23,16 +23,16 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from deepfreeze.core import names, state_tree
-from deepfreeze.core.errors import Error
-from deepfreeze.core.fields import is_printable
-from deepfreeze.core.lock import _read as read_lock
-from deepfreeze.core.manifest import Manifest
-from deepfreeze.core.model_config import ModelConfig
-from deepfreeze.core.record import EXTENT, MAX_RECORD, RECORD_HEADER, SLOT_EXTENT, SLOT_HEADER, Record, SlotHeader
-from deepfreeze.core.run import Run
-from deepfreeze.core.structure import Structure
-from deepfreeze.core.tensors import DTYPES
+from deepfreeze.errors import Error
+from deepfreeze.format import names, state_tree
+from deepfreeze.format.manifest import Manifest
+from deepfreeze.format.model_config import ModelConfig
+from deepfreeze.format.record import EXTENT, MAX_RECORD, RECORD_HEADER, SLOT_EXTENT, SLOT_HEADER, Record, SlotHeader
+from deepfreeze.format.strict_json import is_printable
+from deepfreeze.format.structure import Structure
+from deepfreeze.format.tensors import DTYPES
+from deepfreeze.store.lock import _read as read_lock
+from deepfreeze.store.writable_run import WritableRun
 from tests.hostile.seeds import NATIVE, PYTHON
 
 _LAST_LINE = b'  "crc32c": "'
@@ -190,7 +190,7 @@ def run_file(data: bytes) -> bool:
     assert holder is None or 0 < holder["pid"] < 2**31
 
     def read() -> None:
-        made = Run.open(folder)
+        made = WritableRun.open(folder)
         assert names.is_id(made.run_id)
         if made.parent is not None:
             parent = made.parent

@@ -43,7 +43,7 @@ LOADERS = {
 # Of other modules: json gives plain values; these import this package's own modules, by names from its own source.
 HARMLESS = {"json.loads", "importlib.import_module"}
 # Horovod pickles what one rank tells another. Ranks are one job of one user, and what they say is never read from a file.
-BETWEEN_RANKS = {"broadcast_object": "core/world.py", "allgather_object": "core/world.py"}
+BETWEEN_RANKS = {"broadcast_object": "ranks/world.py", "allgather_object": "ranks/world.py"}
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -24,14 +24,14 @@ import pytest
 
 import deepfreeze
 import veloc_bindings
-from deepfreeze.core.errors import StructureError
-from deepfreeze.core.lock import Lock
-from deepfreeze.core.manifest import MAX_MANIFEST, Manifest
-from deepfreeze.core.run import Run
-from deepfreeze.core.structure import MAX_STRUCTURE, Structure
-from deepfreeze.thaw import recover
+from deepfreeze.errors import StructureError
+from deepfreeze.format.manifest import MAX_MANIFEST, Manifest
+from deepfreeze.format.structure import MAX_STRUCTURE, Structure
+from deepfreeze.inspect.verify import verify
+from deepfreeze.store.lock import Lock
+from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.read import read_private
-from deepfreeze.thaw.verify import verify
+from deepfreeze.tiers import leftovers, rescue
 from tests.hostile import cases
 from tests.support import configs, files, processes
 
@@ -147,7 +147,7 @@ def test_a_hostile_record_is_refused_and_never_committed(run, library, name):
     assert caught.value.code in (veloc_bindings.CORRUPT, veloc_bindings.INCOMPLETE)
     assert deepfreeze.checkpoints(run) == []
     with contextlib.suppress(deepfreeze.CorruptError):  # a newer version's is not understood, and not cleared
-        assert recover.plan(Run.open(run), []).finish in ([], [(40, files.ATTEMPT)])
+        assert rescue.plan(WritableRun.open(run), []).finish in ([], [(40, files.ATTEMPT)])
 
 
 @pytest.mark.parametrize("name", cases.RUNS)
@@ -156,7 +156,7 @@ def test_a_hostile_run_file_is_refused(run, name):
     (run / "run.json").write_bytes(cases.RUNS[name]())
     refused(run, run / "run.json")
     with pytest.raises(deepfreeze.Error):
-        Run.open_for_writing(run)
+        WritableRun.open_or_make(run)
 
 
 @pytest.mark.parametrize("name", cases.SLOTS)
@@ -171,7 +171,7 @@ def test_a_hostile_slot_is_never_brought_in(run, tmp_path, library, name):
             use()
         assert caught.value.code == veloc_bindings.CORRUPT
     with contextlib.suppress(deepfreeze.CorruptError):  # a newer version's is not understood, and not cleared
-        assert recover.leftover_slots(folder) == []
+        assert leftovers.leftover_slots(folder) == []
     assert os.listdir(run) == ["run.json"]
 
 

@@ -52,6 +52,8 @@ def run(api, folder, stop):
     batches = models.batches(stop - position.batches, position.batches, hvd.rank())
     model.fit(batches, verbose=0, shuffle=False, callbacks=[broadcast, Count(), checkpoint])
 
-    from deepfreeze.core.layout_probe import probe
+    from tests.support.state import tensors
 
-    np.savez(f"{folder}/{stop}-{hvd.rank()}.npz", **{slot.path: np.asarray(slot.variable) for slot in probe(model)})
+    np.savez(
+        f"{folder}/{stop}-{hvd.rank()}.npz", **{tensor.path: np.asarray(tensor.variable) for tensor in tensors(model)}
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import deepfreeze
-from deepfreeze.core.keras_model import optimizer_variables
+from deepfreeze.state.keras_objects import optimizer_variables
 from tests.support import kerases, trainings
 
 BATCHES = 6

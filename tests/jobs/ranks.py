@@ -51,9 +51,9 @@ def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None
         else:
             checkpoint.close()
 
-    from deepfreeze.core.layout_probe import probe
+    from tests.support.state import tensors
 
-    held = {slot.path: np.asarray(slot.variable) for slot in probe(model)}
+    held = {tensor.path: np.asarray(tensor.variable) for tensor in tensors(model)}
     np.savez(f"{out or folder}/rank-{rank}.npz", **held)
     logging.getLogger("deepfreeze").removeHandler(handler)
     stats = checkpoint.stats

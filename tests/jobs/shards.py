@@ -5,11 +5,12 @@ import sys
 import numpy as np
 
 import deepfreeze
-from deepfreeze.core.placement import UNIT, in_file_order, pages, per_layer
-from deepfreeze.core.run import Run
-from deepfreeze.core.structure import Placed, Structure
-from deepfreeze.core.tensors import PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
-from deepfreeze.freeze.handoff import Handoff, Regions, whole_pages
+from deepfreeze.format.structure import Placed, Structure
+from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
+from deepfreeze.freeze.bound_engine import BoundEngine
+from deepfreeze.freeze.regions import Regions
+from deepfreeze.plan.placement import UNIT, in_file_order, pages, per_layer
+from deepfreeze.store.run import Run
 from deepfreeze.thaw.read import read_private
 
 STEP, ATTEMPT, HEAD = 7, "ab" * 16, 4096  # HEAD: bytes of the file before the first tensor
@@ -42,16 +43,12 @@ def write(path: str, rank: int, world: int) -> None:
     layout, run = structure(), Run.open(path)
     places = {placed.spec.name: placed.offset for placed in layout.tensors}
     arrays = [value(spec, rank) for spec in SPECS]
-    rows = [
-        (shard.tensor, shard.start, shard.nbytes, places[SPECS[shard.tensor].name] + shard.start)
-        for shard in per_layer(SPECS, world)[rank]
-    ]
-    tensors = Regions(*np.array(sorted(rows, key=lambda row: row[3]), np.int64).reshape(-1, 4).T)
+    shards = per_layer(SPECS, world)[rank]
+    rows = [(n, one.nbytes, places[SPECS[one.tensor].name] + one.start) for n, one in enumerate(shards)]
     head = bytes(range(256)) * (HEAD // 256) if rank == 0 else b""
-    regions, between = whole_pages(tensors, len(arrays), head, layout.file_size)
-    arrays.append(between)
-    bases = np.array([array.__array_interface__["data"][0] for array in arrays], np.uint64)
-    handoff = Handoff(
+    regions = Regions.of_pieces(*np.array(rows, np.int64).reshape(-1, 3).T).whole_pages(head, layout.file_size)
+    addresses = [arrays[one.tensor].__array_interface__["data"][0] + one.start for one in shards]
+    engine = BoundEngine(
         path,
         60.0,
         rank=rank,
@@ -64,10 +61,12 @@ def write(path: str, rank: int, world: int) -> None:
         local_dir=None,
         chunk_bytes=65536,
     )
-    handoff.submit(STEP, regions.at(bases), value(SPECS[-1], rank).tobytes(), arrays)
-    assert handoff.drain(60.0)
-    assert [report.code for report in handoff.poll()][-1] == 0
-    handoff.close()
+    engine.submit(
+        STEP, regions.rows(np.array(addresses, np.uint64)), value(SPECS[-1], rank).tobytes(), (arrays, regions)
+    )
+    assert engine.drain(60.0)
+    assert [report.code for report in engine.poll()][-1] == 0
+    engine.close()
 
 
 def read(path: str, rank: int, written_by: int) -> None:

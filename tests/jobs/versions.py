@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 import deepfreeze
-from deepfreeze.core.layout_probe import probe
+from tests.support.state import tensors
 
 name, what, run, file = sys.argv[1:]
 keras = importlib.import_module(name)
@@ -28,7 +28,9 @@ model.compile(keras.optimizers.Adam(1e-2), "mse", metrics=["mae"], jit_compile=F
 def keep():
     """Metrics are reset at every epoch."""
     held = {
-        slot.path: np.asarray(slot.variable) for slot in probe(model) if not slot.path.startswith(("metrics", "seeds"))
+        tensor.path: np.asarray(tensor.variable)
+        for tensor in tensors(model)
+        if not tensor.path.startswith(("metrics", "seeds"))
     }
     np.savez(file, **held)
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import strategies as st
 
-from deepfreeze.core.errors import OptionError
+from deepfreeze.errors import OptionError
 from deepfreeze.plan.policy import NEVER, EverySteps, as_policy
 from tests.support.properties import holds
 

@@ -4,8 +4,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from deepfreeze.core.run import Run
-from deepfreeze.thaw.verify import verify
+from deepfreeze.inspect.verify import verify
+from deepfreeze.store.writable_run import WritableRun
 from tests.jobs.shards import structure
 from tests.support import jobs
 
@@ -21,7 +21,7 @@ def together(what, run, ranks, world):
 @pytest.mark.parametrize("writers", [1, 2, 3])
 def test_what_some_ranks_wrote_any_number_of_ranks_reads_bit_exactly(tmp_path, writers):
     run = tmp_path / "run"
-    Run.open_for_writing(run).store_structure(structure())
+    WritableRun.open_or_make(run).store_structure(structure())
     together("write", run, writers, writers)
     assert verify(run).ok
     for readers in (1, 2, 3):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from deepfreeze.core.run import Run
-from deepfreeze.thaw.records import read_record
+from deepfreeze.store.run import Run
+from deepfreeze.thaw.extent_table import read_record
 
 PAGE = 4096
 

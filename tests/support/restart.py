@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import veloc_bindings as vb
-from deepfreeze.core.lineage import Parent
-from deepfreeze.core.run import Run
-from deepfreeze.core.world import OneRank, World
-from deepfreeze.start import Start, Values
-from deepfreeze.thaw import recover
+from deepfreeze.format.run_file import Parent
+from deepfreeze.ranks.world import OneRank, World
+from deepfreeze.store.writable_run import WritableRun
+from deepfreeze.tiers import rescue
+from deepfreeze.training.start import Start, Values
 from tests.support import content, threads
 
 
@@ -26,14 +26,17 @@ def make_run(run: Path) -> None:
 
 def local_tiers(there: Path, world: int) -> list[Path]:
     """The run's directories of the local tiers THERE/local-R."""
-    run_id = Run.open(there / "run").run_id
+    run_id = WritableRun.open(there / "run").run_id
     return [there / f"local-{rank}" / f"deepfreeze-{os.geteuid()}" / run_id for rank in range(world)]
 
 
 class Newest:
-    """Values that any checkpoint can be read into (``deepfreeze.start.Values``): nothing is looked at but what counts."""
+    """Values that any checkpoint can be read into (``deepfreeze.training.start.Values``): nothing is looked at but what counts."""
 
-    def read(self, step: int) -> None:
+    def table(self, step: int) -> None:
+        """Nothing to send."""
+
+    def read(self, step: int, table: None) -> None:
         """Takes it as it is."""
 
     def assign(self, step: int) -> None:
@@ -66,7 +69,7 @@ def begin(there: Path, world: int, values: Callable[[int], Values] = lambda rank
     return found
 
 
-def reopen(there: Path, world: int, **options) -> recover.Finished:
+def reopen(there: Path, world: int, **options) -> rescue.Finished:
     """``begin``, and the end of that job before it does anything more."""
     starts = begin(there, world, **options)
     for start in starts:
@@ -76,7 +79,7 @@ def reopen(there: Path, world: int, **options) -> recover.Finished:
 
 def claim(there: Path, attempt: int) -> None:
     """What a start does for its attempt, so that the engines of attempt number ``attempt`` may commit after it."""
-    Run.open(there / "run").claim(content.attempt_id(attempt).hex())
+    WritableRun.open(there / "run").claim(content.attempt_id(attempt).hex())
 
 
 def phase(run: Path) -> str:
@@ -98,7 +101,7 @@ def leftovers(run: Path) -> list[str]:
 
 def go_on(there: Path, steps: tuple[int, ...], file_size: int, keep: int, world: int = 1, attempt: int = 9) -> None:
     """A new job, of any size, in the same directory: all its ranks in this process."""
-    run = Run.open(there / "run")
+    run = WritableRun.open(there / "run")
     claim(there, attempt)
     fixed = {"run_id": bytes.fromhex(run.run_id), "attempt": content.attempt_id(attempt), "keep": keep}
     fixed |= {"structure": content.STRUCTURE, "run_dir": str(run.path), "file_size": file_size, "world": world}

@@ -41,7 +41,7 @@ class _Turns:
 
 
 class Threads:
-    """One rank of it; see ``deepfreeze.core.world.World``."""
+    """One rank of it; see ``deepfreeze.ranks.world.World``."""
 
     in_graph = False
 

@@ -9,12 +9,12 @@ import types
 import numpy as np
 import pytest
 
-from deepfreeze.core import layout_probe
-from deepfreeze.core.errors import CorruptError
-from deepfreeze.core.structure import Structure
-from deepfreeze.thaw.export import export
+from deepfreeze.errors import CorruptError
+from deepfreeze.exports.export import export
+from deepfreeze.format.structure import Structure
+from deepfreeze.inspect.verify import verify
+from deepfreeze.state import dataset_paths
 from deepfreeze.thaw.restore import restore
-from deepfreeze.thaw.verify import verify
 from tests.support import configs, files
 from tests.support.seed import SEED
 
@@ -54,9 +54,11 @@ def model(monkeypatch):
     """A stand-in for a model of the sample's structure."""
     slots = [types.SimpleNamespace(path=t.path, spec=t.spec, variable=Variable())
              for t in Structure.from_bytes(files.sample().structure, "x").tensors]  # fmt: skip
-    monkeypatch.setattr(layout_probe, "probe", lambda model, state="full": slots)
+    monkeypatch.setattr(dataset_paths, "locate", lambda state: types.SimpleNamespace(tensors=slots))
     optimizer = types.SimpleNamespace(built=True, build=lambda variables: None)
-    return types.SimpleNamespace(built=True, name="m", optimizer=optimizer, trainable_variables=[], slots=slots)
+    return types.SimpleNamespace(
+        built=True, name="m", optimizer=optimizer, variables=[], trainable_variables=[], slots=slots
+    )
 
 
 def all_files(run):

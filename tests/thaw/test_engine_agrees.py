@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import veloc_bindings
-from deepfreeze.core.run import Run
-from deepfreeze.thaw import recover
+from deepfreeze.inspect.verify import verify
+from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.read import read, read_private
-from deepfreeze.thaw.verify import verify
+from deepfreeze.tiers import leftovers, rescue
 from tests.support import files
 
 
@@ -27,10 +27,10 @@ def write_slot(folder, step, made, rank):
 
 
 def recover_all(run, folder):
-    opened = Run.open(run)
-    plan = recover.plan(opened, [("n0", slot) for slot in recover.leftover_slots(folder)])
-    recover.transfer(plan, "n0", run)
-    return recover.finish(plan, opened)
+    opened = WritableRun.open(run)
+    plan = rescue.plan(opened, [("n0", slot) for slot in leftovers.leftover_slots(folder)])
+    rescue.copy_slots(plan, "n0", run)
+    return rescue.finish(plan, opened)
 
 
 @pytest.mark.parametrize("recorded", [[], [0], [0, 2], [0, 1, 2]])
@@ -63,7 +63,7 @@ def test_a_start_does_not_finish_a_checkpoint_whose_ranks_differ(run, tmp_path, 
     made.hashes = hashes
     files.write_partial(run, 40, made)
     done = recover_all(run, tmp_path)
-    assert Run.open(run).committed() == ([30, 40] if kept else [30]) and Run.open(run).partials() == []
+    assert WritableRun.open(run).committed() == ([30, 40] if kept else [30]) and WritableRun.open(run).partials() == []
     assert [step for step, _, _ in done.lost] == ([] if kept else [40])
     assert kept or "differ" in done.lost[0][2]
 
@@ -76,7 +76,7 @@ def test_one_that_was_not_compared_goes_by_the_unfinished_one_before_it(run, tmp
         files.write_partial(run, at, made)
     done = recover_all(run, tmp_path)
     assert [step for step, _ in done.committed] == [10, 40, 50] and [step for step, *_ in done.lost] == [20, 30]
-    assert all(Run.open(run).manifest(step).diverged == 0 for step in (10, 40, 50))
+    assert all(WritableRun.open(run).manifest(step).diverged == 0 for step in (10, 40, 50))
 
 
 def test_records_of_some_ranks_say_nothing_of_the_others(run, tmp_path):
@@ -87,7 +87,7 @@ def test_records_of_some_ranks_say_nothing_of_the_others(run, tmp_path):
     made.hashes = UNKNOWN
     files.write_partial(run, 20, made)
     done = recover_all(run, tmp_path)
-    assert Run.open(run).committed() == [10] and 20 in [step for step, *_ in done.lost]
+    assert WritableRun.open(run).committed() == [10] and 20 in [step for step, *_ in done.lost]
 
 
 def test_what_another_attempts_ranks_differed_in_does_not_count(run, tmp_path):
@@ -96,7 +96,7 @@ def test_what_another_attempts_ranks_differed_in_does_not_count(run, tmp_path):
     made.hashes = UNKNOWN
     files.write_partial(run, 40, made)
     recover_all(run, tmp_path)
-    assert [Run.open(run).manifest(step).diverged for step in (30, 40)] == [1, 0]
+    assert [WritableRun.open(run).manifest(step).diverged for step in (30, 40)] == [1, 0]
 
 
 def test_a_damaged_slot_is_lost_and_cleared(run, tmp_path):
@@ -107,7 +107,7 @@ def test_a_damaged_slot_is_lost_and_cleared(run, tmp_path):
     files.flip(tmp_path / "rank-00001-0.slot", -1)
     done = recover_all(run, tmp_path)
     assert [step for step, _, _ in done.lost] == [40]
-    assert (Run.open(run).partials(), Run.open(run).committed()) == ([], [])
+    assert (WritableRun.open(run).partials(), WritableRun.open(run).committed()) == ([], [])
 
 
 def test_what_the_engine_writes_is_what_the_format_document_says(run):

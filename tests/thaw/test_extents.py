@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import veloc_bindings
-from deepfreeze.core.errors import CorruptError
-from deepfreeze.core.record import EXTENT
+from deepfreeze.errors import CorruptError
+from deepfreeze.format.record import EXTENT
 from deepfreeze.thaw import extents, source
 from deepfreeze.thaw.extents import Extents, Landing
 from deepfreeze.thaw.source import Source

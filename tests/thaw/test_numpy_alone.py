@@ -23,8 +23,8 @@ sys.meta_path.insert(0, Alone())
 """
 READ = """
 import hashlib, h5py, numpy as np, deepfreeze
-from deepfreeze.thaw.diff import diff
-from deepfreeze.thaw.verify import verify
+from deepfreeze.inspect.diff import diff
+from deepfreeze.inspect.verify import verify
 
 run, out = sys.argv[1:]
 newest = deepfreeze.latest(run)
@@ -77,7 +77,7 @@ def test_damage_is_found(tmp_path, at):
     run = files.write_run(tmp_path / "run")
     folder, _ = files.write_checkpoint(run, 40)
     files.flip(folder / files.MODEL_FILE, at)
-    code = "from deepfreeze.thaw.verify import verify; print(verify(sys.argv[1]).problems)"
+    code = "from deepfreeze.inspect.verify import verify; print(verify(sys.argv[1]).problems)"
     done = alone(code, run)
     assert "CRC32C" in done.stdout and files.MODEL_FILE in done.stdout, done.stderr
 

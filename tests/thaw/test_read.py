@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from deepfreeze.core.errors import CorruptError, Error, NotFoundError, OptionError
+from deepfreeze.errors import CorruptError, Error, NotFoundError, OptionError
 from deepfreeze.thaw.read import read, read_private
 from tests.support import files, processes
 
@@ -148,7 +148,7 @@ def test_no_descriptor_is_left_open(run):
 def test_reading_needs_neither_tensorflow_nor_the_engine(run):
     _, made = files.write_checkpoint(run, 40)
     code = (
-        "import sys; from deepfreeze.thaw.read import read; import deepfreeze.thaw.verify, deepfreeze.cli.main\n"
+        "import sys; from deepfreeze.thaw.read import read; import deepfreeze.inspect.verify, deepfreeze.cli.main\n"
         "print(read(sys.argv[1])['dense/bias'].tobytes().hex())\n"
         "assert not {'tensorflow', 'keras', 'tf_keras', 'veloc_bindings'} & set(sys.modules), sys.modules"
     )

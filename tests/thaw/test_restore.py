@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from deepfreeze.core import layout_probe
-from deepfreeze.core.errors import CorruptError, NotFoundError, OptionError, StructureError
-from deepfreeze.core.structure import Structure
-from deepfreeze.core.tensors import TensorSpec
+from deepfreeze.errors import CorruptError, NotFoundError, OptionError, StructureError
+from deepfreeze.format.structure import Structure
+from deepfreeze.format.tensors import TensorSpec
+from deepfreeze.state import dataset_paths
 from deepfreeze.thaw.restore import fold, restore
 from tests.support import files
 
@@ -44,10 +44,14 @@ def model(monkeypatch):
         tensors = Structure.from_bytes(made.structure, "x").tensors
         slots = change([Slot(t.path, Variable(), t.spec) for t in tensors])
         states = []
-        monkeypatch.setattr(layout_probe, "probe", lambda model, state="full": states.append(state) or slots)
+        monkeypatch.setattr(
+            dataset_paths,
+            "locate",
+            lambda state: states.append(state.what) or types.SimpleNamespace(tensors=slots),
+        )
         optimizer = types.SimpleNamespace(built=False, build=lambda variables: states.append("built"))
         return types.SimpleNamespace(
-            built=True, name="m", optimizer=optimizer, trainable_variables=[], slots=slots, states=states
+            built=True, name="m", optimizer=optimizer, variables=[], trainable_variables=[], slots=slots, states=states
         )
 
     return make

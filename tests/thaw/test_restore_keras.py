@@ -10,12 +10,12 @@ import tensorflow as tf
 import tf_keras
 
 import deepfreeze
-from deepfreeze.core.keras_model import tf_variable
-from deepfreeze.core.layout_probe import probe
-from deepfreeze.core.run import Run
+from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.store.run import Run
 from deepfreeze.thaw import extents
-from deepfreeze.thaw.records import merge, read_record
+from deepfreeze.thaw.extent_table import merge, read_record
 from tests.support import files, jobs, kerases, processes
+from tests.support.state import tensors
 
 pytestmark = pytest.mark.tensorflow
 
@@ -39,7 +39,9 @@ def data(steps, start=0):
 
 def variables(model):
     """All saved variables but metrics, by path."""
-    return {slot.path: tf_variable(slot.variable) for slot in probe(model) if not slot.path.startswith("metrics")}
+    return {
+        tensor.path: tf_variable(tensor.variable) for tensor in tensors(model) if not tensor.path.startswith("metrics")
+    }
 
 
 def values(model):
@@ -142,12 +144,12 @@ def test_a_flipped_bit_in_any_extent_changes_nothing_in_the_model(api, saved, pa
 MEMORY = """
 import sys, deepfreeze
 import numpy as np
-import deepfreeze.core.layout_probe as probe
+from tests.support.state import tensors
 from tests.thaw.test_restore_keras import large
 
 model = large()
 model.predict(np.zeros((1, 1000), np.float32), verbose=0)
-probe.probe(model)
+tensors(model)
 with open("/proc/self/clear_refs", "w") as file:
     file.write("5")  # from here on the peak counts
 status = lambda key: next(int(l.split()[1]) << 10 for l in open("/proc/self/status") if l.startswith(key))

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import deepfreeze
-from deepfreeze.core.extras import Extras
+from deepfreeze.inspect.verify import verify
+from deepfreeze.state.attachments import Attachments
 from deepfreeze.thaw.read import read_private
-from deepfreeze.thaw.verify import verify
 from tests.support import kerases, restart
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "v1"
@@ -59,7 +59,7 @@ def check(run: Path, name: str, step: int) -> None:
         own = read_private(run, step, rank)
         if EXTRA in own:
             state = _State()
-            Extras({"position": state}, None).load(own.pop(EXTRA).tobytes(), run, None)
+            Attachments({"position": state}, None).load(own.pop(EXTRA).tobytes(), run, None)
             assert state.value["rank"] == rank and state.value["names"] == ["a", "b"]
             assert state.value["weights"].tolist() == [0.0, 1.0, 2.0]
         else:

@@ -9,7 +9,7 @@ import pytest
 
 import deepfreeze
 from deepfreeze.cli.main import main
-from deepfreeze.core import names
+from deepfreeze.format import names
 from tests.support import configs, files, trainings
 from tests.support.refusals import refused
 

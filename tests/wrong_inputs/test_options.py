@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import deepfreeze
-from deepfreeze.core.config import Options
-from deepfreeze.core.errors import OptionError
+from deepfreeze.errors import OptionError
+from deepfreeze.training.options import Options
 from tests.support import trainings
 from tests.support.refusals import refused
 

@@ -1,0 +1,90 @@
+"""The manifest, whose validity makes a directory a checkpoint (docs/format.md, "Manifest"). The engine writes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from deepfreeze.format.record import EXTENT, MAX_RECORD, RECORD_HEADER
+from deepfreeze.format.sealed_json import KEY, LINES, unseal
+from deepfreeze.format.strict_json import Fields
+
+FORMAT = 1
+MAX_MANIFEST = 64 << 20  # of half a million ranks; a bound on what a reader allocates
+
+
+@dataclass(frozen=True)
+class RecordEntry:
+    """What the manifest says of one rank's record. ``nbytes`` is the sum of its extents; sizes in bytes."""
+
+    rank: int
+    nbytes: int
+    extents: int
+    private: int
+    size: int
+    crc32c: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A committed checkpoint: its identity and the hash of every record. ``created`` is the commit's time in UTC,
+    ``diverged`` the number of tensors that were not the same on all ranks, though they should have been, there or when they were
+    last compared."""
+
+    step: int
+    attempt: str
+    run_id: str
+    structure: str
+    world_size: int
+    file_size: int
+    created: str
+    diverged: int
+    records: tuple[RecordEntry, ...]
+
+    @property
+    def private(self) -> int:
+        """Private bytes of all ranks together."""
+        return sum(entry.private for entry in self.records)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: object) -> Manifest:
+        """Parses a manifest. CorruptError unless its checksum is right and everything in it agrees with itself."""
+        top = unseal(data, where, MAX_MANIFEST, LINES)
+        top.version(FORMAT)
+        head = ("format", "step", "attempt", "run_id", "structure", "world_size", "file_size", "created", "diverged")
+        top.keys(*head, "records", KEY, ordered=True)
+        records = top.items("records")
+        manifest = cls(
+            step=top.integer("step"),
+            attempt=top.hexadecimal("attempt", 32),
+            run_id=top.hexadecimal("run_id", 32),
+            structure=top.hexadecimal("structure", 64),
+            world_size=top.integer("world_size", low=1, high=2**32 - 1),
+            file_size=top.integer("file_size", low=1),
+            created=top.time("created"),
+            diverged=top.integer("diverged", high=2**32 - 1),
+            records=tuple(_entry(record, where, rank) for rank, record in enumerate(records)),
+        )
+        if len(records) != manifest.world_size:
+            raise top.error(f"{manifest.world_size} records", f"{len(records)}")
+        total = sum(entry.nbytes for entry in manifest.records)
+        if total != manifest.file_size:
+            raise top.error(f"records of {manifest.file_size} bytes in all", f"{total}")
+        return manifest
+
+
+def _entry(value: Any, where: object, rank: int) -> RecordEntry:
+    fields = Fields(value, where, f"records[{rank}]")
+    fields.keys("rank", "bytes", "extents", "private", "size", "crc32c", ordered=True)
+    entry = RecordEntry(
+        rank=fields.integer("rank", low=rank, high=rank),
+        nbytes=fields.integer("bytes"),
+        extents=fields.integer("extents", high=2**32 - 1),
+        private=fields.integer("private"),
+        size=fields.integer("size", high=MAX_RECORD),
+        crc32c=int(fields.hexadecimal("crc32c", 8), 16),
+    )
+    size = RECORD_HEADER + EXTENT.itemsize * entry.extents + entry.private + 4
+    if entry.size != size:
+        raise fields.error(f"records[{rank}].size {size}", f"{entry.size}")
+    return entry

@@ -1,0 +1,177 @@
+"""Records and slot headers, decoded strictly (docs/format.md). The native engine writes them.
+
+Nothing is believed before its checksum is: a record that decodes has the size, checksum and layout it claims. What it
+says about the checkpoint (run, attempt, step, ...) is for the caller to compare with the manifest.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from deepfreeze.errors import CorruptError, NewerError
+from deepfreeze.format import crc32c
+from deepfreeze.format.names import MAX_STEP
+from deepfreeze.format.strict_json import DAMAGED, MAX_INT, UPGRADE
+
+VERSION = 1
+RECORD_MAGIC = b"DFRECORD"
+SLOT_MAGIC = b"DFSLOT\r\n"
+RECORD_HEADER = 128
+SLOT_HEADER = 4096
+MAX_RECORD = 1 << 28  # 11 million extents; a bound on what a reader allocates
+
+# An extent: ``nbytes`` at ``offset`` of the assembled file have this checksum.
+EXTENT = np.dtype([("offset", "<u8"), ("nbytes", "<u8"), ("crc32c", "<u4"), ("zero", "<u4")])
+# The same in a slot, whose copy of the bytes starts at ``place``.
+SLOT_EXTENT = np.dtype([("offset", "<u8"), ("nbytes", "<u8"), ("place", "<u8"), ("crc32c", "<u4"), ("zero", "<u4")])
+_PREFIX = struct.Struct("<8sII")
+_IDENTITY = struct.Struct("<16s16s32sqIIQII")
+_SLOT_LAYOUT = struct.Struct("<QQQQQII")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whose bytes a record or slot holds. Ids and hash in hexadecimal, ``file_size`` in bytes."""
+
+    run_id: str
+    attempt: str
+    structure: str
+    step: int
+    rank: int
+    world_size: int
+    file_size: int
+    hashes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """A rank's part of a checkpoint. ``extents`` has dtype ``EXTENT``, sorted by offset, read-only. ``private``: the per-rank
+    tensors' bytes; ``checksums``: uint32 of shape (n,), the CRC32C of each replicated tensor as this rank held it, or zeros."""
+
+    identity: Identity
+    extents: np.ndarray
+    private: bytes
+    checksums: np.ndarray
+    size: int
+    crc32c: int
+
+    @property
+    def nbytes(self) -> int:
+        """Sum of the extents, in bytes."""
+        return int(self.extents["nbytes"].sum())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: object) -> Record:
+        """Decodes a whole record file. CorruptError if it is not exactly one."""
+        if not RECORD_HEADER + 4 <= len(data) <= MAX_RECORD:
+            expected = f"a record of {RECORD_HEADER + 4} to {MAX_RECORD} bytes"
+            raise _error(where, expected, f"{len(data)} bytes")
+        crc = _check_prefix(data, RECORD_MAGIC, RECORD_HEADER, where)
+        identity, count = _identity(data, where)
+        private_size, size = struct.unpack_from("<QQ", data, 112)
+        end = RECORD_HEADER + EXTENT.itemsize * count
+        if size != len(data) or size != end + private_size + 4 or 4 * identity.hashes > private_size:
+            expected = f"{size} bytes, of which {count} extents and {private_size} private bytes"
+            raise _error(where, expected, f"{len(data)} bytes")
+        own = end + private_size - 4 * identity.hashes
+        extents = np.frombuffer(bytes(data[RECORD_HEADER:end]), dtype=EXTENT)
+        _check_extents(extents, identity.file_size, where)
+        checksums = np.frombuffer(bytes(data[own:-4]), "<u4")
+        return cls(
+            identity=identity, extents=extents, private=bytes(data[end:own]), checksums=checksums, size=size, crc32c=crc
+        )
+
+
+@dataclass(frozen=True)
+class SlotHeader:
+    """The first 4096 bytes of a slot. Offsets and sizes in bytes, from the slot's start."""
+
+    identity: Identity
+    extents: int
+    table_offset: int
+    private_offset: int
+    private_size: int
+    data_offset: int
+    data_size: int
+    table_crc32c: int
+    private_crc32c: int
+
+    @classmethod
+    def from_bytes(cls, data: bytes, slot_size: int, where: object) -> SlotHeader:
+        """Decodes a header; ``slot_size`` is the slot file's size. CorruptError if it is not a whole slot's."""
+        if len(data) != SLOT_HEADER:
+            raise _error(where, f"a slot header of {SLOT_HEADER} bytes", f"{len(data)} bytes")
+        _check_prefix(data, SLOT_MAGIC, SLOT_HEADER, where)
+        if any(data[160:4092]):
+            raise _error(where, "zeros in bytes 160..4091", "something else")
+        identity, count = _identity(data, where)
+        table, private, private_size, begin, size, table_crc, private_crc = _SLOT_LAYOUT.unpack_from(data, 112)
+        end = private + private_size
+        if table != SLOT_HEADER or private != table + SLOT_EXTENT.itemsize * count or begin != -(-end // 4096) * 4096:
+            raise _error(where, "table, private bytes and data behind one another", f"{table}, {private}, {begin}")
+        if RECORD_HEADER + EXTENT.itemsize * count + private_size + 4 > MAX_RECORD:
+            raise _error(where, f"a slot whose record has at most {MAX_RECORD} bytes", f"{count} extents")
+        if begin + size > slot_size or 4 * identity.hashes > private_size:
+            raise _error(where, f"a slot of at least {begin + size} bytes", f"{slot_size} bytes")
+        return cls(identity, count, table, private, private_size, begin, size, table_crc, private_crc)
+
+    def table(self, data: bytes, where: object) -> np.ndarray:
+        """The table's bytes as an array of dtype ``SLOT_EXTENT``. CorruptError if they contradict the header."""
+        if len(data) != SLOT_EXTENT.itemsize * self.extents:
+            raise _error(where, f"a table of {self.extents} extents", f"{len(data)} bytes")
+        actual = crc32c.value(bytes(data))
+        if actual != self.table_crc32c:
+            raise _error(where, f"table CRC32C {self.table_crc32c:08x}", f"{actual:08x}")
+        table = np.frombuffer(bytes(data), dtype=SLOT_EXTENT)
+        _check_extents(table, self.identity.file_size, where)
+        # One behind the other, each at the next multiple of 4096 or 64. An extent that is inside of a file of at most 2**63
+        # bytes can't make a sum wrap around.
+        behind = np.full(len(table) + 1, self.data_offset, "u8")
+        behind[1:] = table["place"] + table["nbytes"]
+        unit = np.where(table["nbytes"] >= 4096, 4096, 64).astype("u8")
+        places = (behind[:-1] + unit - np.uint64(1)) // unit * unit
+        if (table["place"] != places).any() or behind[-1] != self.data_offset + self.data_size:
+            raise _error(where, "extents at the places the format gives them", "others")
+        return table
+
+
+def _check_prefix(data: bytes, magic: bytes, header: int, where: object) -> int:
+    """Returns the checksum in the last four bytes, which is right then."""
+    found, version, size = _PREFIX.unpack_from(data)
+    if found != magic:
+        raise _error(where, f"a file that begins with {magic!r}", f"{found!r}")
+    # Before the version: damage must not pass for a newer format, and its place is the same in every version.
+    crc, actual = int.from_bytes(data[-4:], "little"), crc32c.value(bytes(data[:-4]))
+    if crc != actual:
+        raise _error(where, f"CRC32C {crc:08x}", f"{actual:08x}")
+    if version != VERSION:
+        raise NewerError(where=where, expected=f"version {VERSION}", found=f"version {version}", todo=UPGRADE)
+    if size != header:
+        raise _error(where, f"a header of {header} bytes", f"{size}")
+    return crc
+
+
+def _identity(data: bytes, where: object) -> tuple[Identity, int]:
+    run_id, attempt, digest, step, rank, world, file_size, count, hashes = _IDENTITY.unpack_from(data, 16)
+    if not 0 <= step <= MAX_STEP or world < 1 or rank >= world or not 1 <= file_size <= MAX_INT:
+        found = f"step {step}, rank {rank} of {world}, file size {file_size}"
+        raise _error(where, "step >= 0, rank < world size and a file size", found)
+    return Identity(run_id.hex(), attempt.hex(), digest.hex(), step, rank, world, file_size, hashes), count
+
+
+def _check_extents(extents: np.ndarray, file_size: int, where: object) -> None:
+    offset, nbytes = extents["offset"], extents["nbytes"]
+    size = np.uint64(file_size)
+    # Subtracting instead of adding, so that no sum can wrap around.
+    inside = (offset < size) & (nbytes > 0) & (nbytes <= size - np.minimum(offset, size))
+    if not inside.all() or extents["zero"].any():
+        raise _error(where, f"extents inside of a file of {file_size} bytes", "others")
+    if (offset[1:] < offset[:-1] + nbytes[:-1]).any():
+        raise _error(where, "extents sorted by offset, without overlap", "others")
+
+
+def _error(where: object, expected: str, found: str) -> CorruptError:
+    return CorruptError(where=where, expected=expected, found=found, todo=DAMAGED)

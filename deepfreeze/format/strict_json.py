@@ -1,0 +1,147 @@
+"""Strict reading of the project's JSON: one object, known keys, exact types, standard JSON only."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import Any, NoReturn
+
+from deepfreeze.errors import CorruptError, NewerError
+
+MAX_INT = 2**63 - 1
+_TIME = re.compile(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
+_CRC = re.compile(r"[0-9a-f]{8}\Z")
+# What would break a line, or turn one around on a terminal, or can't be written at all: nobody means these in a name.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+DAMAGED = "the file is damaged: use another checkpoint, or restore this file from a copy"
+UPGRADE = "read it with the version of DeepFreeze that wrote it, or a newer one"
+
+
+def is_printable(text: str) -> bool:
+    """Whether a name has something in it, and nothing that a terminal, a log or an encoder chokes on."""
+    return bool(text) and not _UNPRINTABLE.search(text)
+
+
+def parse_object(data: bytes, where: object) -> dict[str, Any]:
+    """The JSON object in ``data``. CorruptError on anything else: NaN, repeated keys, invalid UTF-8, deep nesting."""
+    try:
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        # ValueError: also what is not UTF-8, and integers of more digits than Python reads.
+        text = str(error) or "nesting too deep"
+        raise CorruptError(where=where, expected="a JSON object in UTF-8", found=text, todo=DAMAGED) from None
+    if not isinstance(value, dict):
+        raise CorruptError(where=where, expected="a JSON object", found=type(value).__name__, todo=DAMAGED)
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"a repeated key among {', '.join(map(short, keys[:10]))}")
+    return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant}, which is no JSON")
+
+
+class Fields:
+    """Typed access to one object's members; every failure is a CorruptError that names the member."""
+
+    def __init__(self, value: object, where: object, what: str = "") -> None:
+        self.where = where
+        self._what = what
+        if not isinstance(value, dict):
+            raise self.error(f"{what or 'the file'} to be an object", type(value).__name__)
+        self._value: dict[str, Any] = value
+
+    def error(self, expected: str, found: str) -> CorruptError:
+        """The error to raise when ``found`` is not ``expected``."""
+        return CorruptError(where=self.where, expected=expected, found=found, todo=DAMAGED)
+
+    def keys(self, *names: str, ordered: bool = False) -> None:
+        """Exactly these keys, in this order if ``ordered``."""
+        found = list(self._value)
+        if (found if ordered else sorted(found)) != (list(names) if ordered else sorted(names)):
+            raise self.error(f"{self._of('keys')} {', '.join(names)}", ", ".join(map(short, found[:20])) or "none")
+
+    def version(self, known: int) -> None:
+        """Member ``format`` must be ``known``."""
+        if self.integer("format") != known:
+            found = f"format {self._value['format']}"
+            raise NewerError(where=self.where, expected=f"format {known}", found=found, todo=UPGRADE)
+
+    def integer(self, key: str, low: int = 0, high: int = MAX_INT) -> int:
+        """An integer within [low, high]; a bool or 1.0 is none."""
+        value = self._value.get(key)
+        if type(value) is not int or not low <= value <= high:
+            raise self.error(f"{self._of(key)} to be an integer from {low} to {high}", short(value))
+        return value
+
+    def text(self, key: str) -> str:
+        """A string that ``is_printable``."""
+        value = self._value.get(key)
+        if not isinstance(value, str) or not is_printable(value):
+            raise self.error(f"{self._of(key)} to be printable text", short(value))
+        return value
+
+    def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
+        """One of ``allowed``."""
+        value = self._value.get(key)
+        if not isinstance(value, str) or value not in allowed:
+            raise self.error(f"{self._of(key)} to be one of {', '.join(allowed)}", short(value))
+        return value
+
+    def hexadecimal(self, key: str, digits: int) -> str:
+        """Exactly ``digits`` lower-case hexadecimal digits."""
+        value = self._value.get(key)
+        if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
+            raise self.error(f"{self._of(key)} to be {digits} lower-case hexadecimal digits", short(value))
+        return value
+
+    def time(self, key: str) -> str:
+        """A time in UTC like 2026-11-21T03:35:58Z."""
+        value = self._value.get(key)
+        if not isinstance(value, str) or not _is_time(value):
+            raise self.error(f"{self._of(key)} to be a time like 2026-11-21T03:35:58Z", short(value))
+        return value
+
+    def items(self, key: str) -> list[Any]:
+        """A list."""
+        value = self._value.get(key)
+        if not isinstance(value, list):
+            raise self.error(f"{self._of(key)} to be a list", short(value))
+        return value
+
+    def child(self, key: str) -> Fields:
+        """An object."""
+        return Fields(self._value.get(key), self.where, self._of(key))
+
+    def plain(self) -> dict[str, Any]:
+        """The object itself."""
+        return dict(self._value)
+
+    def _of(self, key: str) -> str:
+        return f"{self._what}.{key}" if self._what else key
+
+
+def _is_time(text: str) -> bool:
+    if not _TIME.match(text):
+        return False
+    try:
+        datetime.fromisoformat(text[:-1])  # no 30th of February
+    except ValueError:
+        return False
+    return True
+
+
+def short(value: object) -> str:
+    """A value of a file as it may stand in a message."""
+    # Lists and objects only by name: what a file nests deep enough can't be spelled out.
+    if isinstance(value, (list, dict)):
+        return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
+    text = "nothing" if value is None else repr(value[:80]) if isinstance(value, str) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

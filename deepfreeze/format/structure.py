@@ -1,0 +1,236 @@
+"""The structure of a checkpoint: which tensors it has, and where in the assembled file each one lies.
+
+Checkpoints of one model share one structure, stored in the run once, under its hash (docs/format.md, "Structure").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from deepfreeze.errors import CorruptError, StructureError
+from deepfreeze.format import names
+from deepfreeze.format.strict_json import DAMAGED, MAX_INT, Fields, is_printable, parse_object, short
+from deepfreeze.format.tensors import DTYPES, PER_RANK, REPLICATED, ROLES, TensorSpec
+
+FORMAT = 1
+STATES = ("full", "weights")
+KERAS_H5 = "keras-h5"  # the file is what Keras's save_weights would have written: its load_weights takes it
+PLAIN_H5 = "plain-h5"  # one dataset for each variable as it is, under paths of our own: where Keras has no such file
+LAYOUTS = (KERAS_H5, PLAIN_H5)
+APIS = ("keras", "tf_keras", "tensorflow")
+_MAX_DIMS = 32  # what every supported numpy can hold
+MAX_STRUCTURE = 64 << 20  # of 400,000 tensors; a bound on what a reader allocates
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A tensor and its place: ``path`` is its HDF5 dataset, ``offset`` where its bytes start in the file.
+
+    A per-rank tensor is not in the file: ``path`` is ``seeds/N``, ``offset`` 0.
+    """
+
+    spec: TensorSpec
+    path: str
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes in the file."""
+        return 0 if self.spec.role == PER_RANK else self.spec.nbytes
+
+    @property
+    def end(self) -> int:
+        """Offset of the first byte behind it."""
+        return self.offset + self.nbytes
+
+
+@dataclass(frozen=True)
+class Structure:
+    """All tensors of a checkpoint, those in the file sorted by (offset, name), then the per-rank ones as given.
+
+    ``file_size`` is the assembled file's size in bytes, ``framework`` has the keys api (one of ``APIS``), keras
+    and tensorflow (versions), ``state`` is "full" or "weights", ``layout`` one of ``LAYOUTS``. Raises StructureError if
+    tensors overlap, lie outside the file, share a name or a path, or have a dtype that has no fixed size.
+    """
+
+    tensors: tuple[Placed, ...]
+    file_size: int
+    framework: Mapping[str, str] = field(hash=False)
+    state: str
+    layout: str = KERAS_H5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "framework", dict(self.framework))
+        problem = self._problem()
+        if problem is None:
+            object.__setattr__(self, "tensors", tuple(sorted(self.tensors, key=_order)))
+            problem = self._overlap()
+        if problem is not None:
+            expected, found = problem
+            todo = "rename the layers or variables concerned, or report a bug if the model looks right"
+            raise StructureError(where="the model's structure", expected=expected, found=found, todo=todo)
+
+    def to_bytes(self) -> bytes:
+        """The structure file's bytes: canonical JSON."""
+        value = {
+            "file": names.MODEL_FILE,
+            "file_size": self.file_size,
+            "format": FORMAT,
+            "framework": dict(self.framework),
+            "layout": self.layout,
+            "state": self.state,
+            "tensors": [
+                {
+                    "dtype": t.spec.dtype,
+                    "name": t.spec.name,
+                    "nbytes": t.spec.nbytes,
+                    "offset": t.offset,
+                    "path": t.path,
+                    "role": t.spec.role,
+                    "shape": list(t.spec.shape),
+                }
+                for t in self.tensors
+            ],
+        }
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: object) -> Structure:
+        """Parses a structure file. CorruptError (at ``where``) unless ``to_bytes`` would give exactly ``data``."""
+        if len(data) > MAX_STRUCTURE:
+            raise CorruptError(
+                where=where, expected=f"at most {MAX_STRUCTURE} bytes", found=f"{len(data)} bytes", todo=DAMAGED
+            )
+        top = Fields(parse_object(data, where), where)
+        top.version(FORMAT)
+        top.keys("file", "file_size", "format", "framework", "layout", "state", "tensors")
+        top.one_of("file", (names.MODEL_FILE,))
+        framework = top.child("framework")
+        framework.keys("api", "keras", "tensorflow")
+        tensors = tuple(_placed(Fields(t, where, f"tensors[{i}]")) for i, t in enumerate(top.items("tensors")))
+        try:
+            structure = cls(
+                tensors=tensors,
+                file_size=top.integer("file_size", low=1),
+                framework={key: framework.text(key) for key in ("api", "keras", "tensorflow")},
+                state=top.one_of("state", STATES),
+                layout=top.one_of("layout", LAYOUTS),
+            )
+        except StructureError as error:
+            raise CorruptError(where=where, expected=error.expected, found=error.found, todo=DAMAGED) from None
+        if structure.to_bytes() != data:
+            raise top.error("canonical JSON, tensors sorted by offset, nbytes of shape and dtype", "something else")
+        return structure
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of ``to_bytes()``, 64 hexadecimal digits."""
+        return self.digest.hex()
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of ``to_bytes()``, 32 bytes."""
+        return hashlib.sha256(self.to_bytes()).digest()
+
+    @cached_property
+    def by_name(self) -> dict[str, Placed]:
+        """The tensors by name, in the structure's order."""
+        return {t.spec.name: t for t in self.tensors}
+
+    @cached_property
+    def by_path(self) -> dict[str, Placed]:
+        """The tensors by HDF5 path, in the structure's order."""
+        return {t.path: t for t in self.tensors}
+
+    @cached_property
+    def per_rank(self) -> list[Placed]:
+        """The tensors whose own values each rank's record holds, in the order they are packed there."""
+        return [t for t in self.tensors if t.spec.role == PER_RANK]
+
+    @cached_property
+    def replicated(self) -> list[Placed]:
+        """The tensors that all ranks hold alike, in the order of their checksums in records."""
+        return [t for t in self.tensors if t.spec.role == REPLICATED]
+
+    @cached_property
+    def private_nbytes(self) -> int:
+        """Bytes of one rank's private part."""
+        return sum(t.spec.nbytes for t in self.per_rank)
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """(offset, nbytes) of every range of the file that belongs to no tensor: HDF5's metadata and padding."""
+        found: list[tuple[int, int]] = []
+        end = 0
+        for tensor in (t for t in self.tensors if t.nbytes):
+            if tensor.offset > end:
+                found.append((end, tensor.offset - end))
+            end = tensor.end
+        if end < self.file_size:
+            found.append((end, self.file_size - end))
+        return found
+
+    def within(self, offset: int, nbytes: int) -> list[str]:
+        """Names of the tensors that have bytes in [offset, offset + nbytes)."""
+        end = offset + nbytes
+        return [t.spec.name for t in self.tensors if t.nbytes and t.offset < end and t.end > offset]
+
+    def _problem(self) -> tuple[str, str] | None:
+        if set(self.framework) != {"api", "keras", "tensorflow"} or self.framework["api"] not in APIS:
+            return f"framework with api ({' or '.join(APIS)}), keras and tensorflow", repr(self.framework)
+        if self.state not in STATES or self.layout not in LAYOUTS:
+            return f"state {'|'.join(STATES)} and layout {'|'.join(LAYOUTS)}", f"{self.state!r} and {self.layout!r}"
+        seen: set[str] = set()
+        paths: set[str] = set()
+        for tensor in self.tensors:
+            spec = tensor.spec
+            if spec.dtype not in DTYPES or spec.role not in ROLES or len(spec.shape) > _MAX_DIMS:
+                return f"a numeric dtype, a known role, at most {_MAX_DIMS} dimensions", f"{spec}"[:200]
+            if not is_printable(spec.name) or not is_printable(tensor.path):
+                return "names without control characters", f"{short(spec.name)} at {short(tensor.path)}"
+            # numpy multiplies the dimensions of an empty array too, all but the zeros.
+            if math.prod(max(1, n) for n in spec.shape) * spec.itemsize > MAX_INT:
+                return f"tensors of at most {MAX_INT} bytes", f"{short(spec.name)} of shape {spec.shape}"[:200]
+            if spec.name in seen or tensor.path in paths:
+                return "names and paths used once", f"{spec.name!r} at {tensor.path!r} twice"
+            if any(part in ("", ".", "..") for part in tensor.path.split("/")):
+                return "paths of HDF5 datasets, relative to the file's root", f"{tensor.path!r}"
+            if tensor.offset < 0 or tensor.end > self.file_size or (not tensor.nbytes and tensor.offset):
+                place = f"{spec.name!r} at {tensor.offset}, {spec.nbytes} bytes, in a file of {self.file_size}"
+                return "every tensor inside of the file, and at 0 if it has no bytes there", place
+            seen.add(spec.name)
+            paths.add(tensor.path)
+        return None
+
+    def _overlap(self) -> tuple[str, str] | None:
+        end, before = 0, ""
+        for tensor in (t for t in self.tensors if t.nbytes):
+            if tensor.offset < end:
+                return "tensors that don't overlap", f"{tensor.spec.name!r} at {tensor.offset} inside of {before!r}"
+            end, before = tensor.end, tensor.spec.name
+        return None
+
+
+def _order(tensor: Placed) -> tuple[bool, int, str]:
+    # Sorting is stable: the per-rank tensors, last, keep the order their values are packed in.
+    private = tensor.spec.role == PER_RANK
+    return (private, tensor.offset, "" if private else tensor.spec.name)
+
+
+def _placed(fields: Fields) -> Placed:
+    fields.keys("dtype", "name", "nbytes", "offset", "path", "role", "shape")
+    shape = fields.items("shape")
+    if len(shape) > _MAX_DIMS or any(type(n) is not int or not 0 <= n <= MAX_INT for n in shape):
+        found = ", ".join(map(short, shape[:_MAX_DIMS]))
+        raise fields.error(f"a shape of at most {_MAX_DIMS} integers from 0 to {MAX_INT}", found[:200])
+    spec = TensorSpec(
+        name=fields.text("name"),
+        dtype=fields.one_of("dtype", DTYPES),
+        shape=tuple(shape),
+        role=fields.one_of("role", ROLES),
+    )
+    return Placed(spec=spec, path=fields.text("path"), offset=fields.integer("offset"))

@@ -1,0 +1,198 @@
+"""Captures a model's training state in TensorFlow's graph: each tensor's shard behind the tensor's own last write. Imports TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+import veloc_bindings
+from deepfreeze.errors import EngineError, UnsupportedError
+from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL, REPLICATED
+from deepfreeze.frameworks.framework import Captured, Piece
+from deepfreeze.frameworks.tensorflow import capture_groups
+from deepfreeze.frameworks.tensorflow.buffers import Buffers
+from deepfreeze.frameworks.tensorflow.capture_groups import Flag, Group
+from deepfreeze.frameworks.tensorflow.graph_buffers import as_bytes
+from deepfreeze.frameworks.tensorflow.hooks import Patch
+from deepfreeze.state.keras_objects import optimizers, tf_variable
+from deepfreeze.state.training_state import SEED, StateTensor, TrainingState
+
+# Ops on a variable that leave it as it is.
+_READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
+
+
+class Range(NamedTuple):
+    """Bytes ``start`` to ``stop`` of a flattened tensor."""
+
+    tensor: StateTensor
+    start: int
+    stop: int
+
+
+class TensorFlowCapture:
+    """The capture ops of one model on one rank, installed from construction to ``close``. See ``frameworks.framework.Capture``."""
+
+    def __init__(
+        self,
+        state: TrainingState,
+        ranges: Sequence[Range],
+        rank: int,
+        buffers: Buffers,
+        every_step: Callable[[], None] | None,
+        optimizer: Any = None,
+    ) -> None:
+        """``ranges``: the bytes that the placement has dealt to this rank. Those of replicated tensors are captured behind the
+        update. At the end of the step rank 0 captures all other tensors, and each other rank its own seeds.
+
+        ``every_step`` is called as the end of ``train_step`` is traced; None: nothing goes into a graph, and captures are taken
+        between two executions. ``optimizer``: the optimizer whose updates are the steps, if it is not the model's."""
+        self.state = state  # grows with the first execution
+        self._buffers = buffers
+        self._model = state.model
+        self._rank = rank
+        self._flag = Flag()
+        self._every_step = every_step
+        self._applied = False
+        replicated = state.of_role(REPLICATED)
+        self._replicated = [tf_variable(tensor.variable) for tensor in replicated]
+        mine = [one for one in ranges if one.tensor.spec.role == REPLICATED]
+        pieces = [Piece(tf_variable(one.tensor.variable), one.start, one.stop) for one in mine]
+        # Back-propagation ends with the first layer; an optimizer's slots follow their weights.
+        self._groups = capture_groups.group(self._replicated[::-1], pieces, buffers)
+        self._captured = {id(variable) for variable in self._replicated}
+        self._updated = len(self._groups)  # the groups after these are captured at the end of the step
+        self._update_traced: tuple[Any, int] | None = None
+        self._patch = None
+        if every_step is not None:
+            self._patch = Patch(self._model, optimizer or self._model.optimizer, self._after_update, self._after_step)
+
+    @property
+    def area(self) -> veloc_bindings.Area | None:
+        """See ``Capture``."""
+        return self._buffers.area
+
+    @property
+    def groups(self) -> list[Group]:
+        """All groups, in the order of their pieces."""
+        return self._groups
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """See ``Capture``."""
+        self._capture_local()
+        return [piece for group in self._groups for piece in group.pieces]
+
+    def captures(self, variable: Any) -> bool:
+        """See ``Capture``."""
+        return id(tf_variable(variable)) in self._captured
+
+    def place(self, places: np.ndarray) -> None:
+        """See ``Capture``."""
+        self._buffers.place(places)
+
+    def memory_of(self, variable: Any) -> np.ndarray:
+        """See ``Capture``."""
+        return as_bytes(tf_variable(variable).read_value())
+
+    def fingerprint(self) -> int:
+        """A checksum of the replicated variables' values, read where they lie: the same on ranks that are alike."""
+        crc = 0
+        for variable in self._replicated:
+            crc = veloc_bindings.crc32c(as_bytes(variable.read_value()), crc)
+        return crc
+
+    def arm(self, step: int) -> None:
+        """Sets the step to capture."""
+        self._flag.arm(step)
+
+    def forget_unfinished(self) -> None:
+        """After the first execution, before the pieces get other places: forgets what was captured for a step that did not come
+        about, because its update was skipped."""
+        if self._flag.captured < 0:
+            self._buffers.discard()
+
+    def take(self) -> Captured:
+        """See ``Capture``."""
+        self._capture_local()
+        for group in self._groups:
+            group.take()
+        return self._buffers.collect()
+
+    def collect(self, step: int) -> Captured:
+        """See ``Capture``."""
+        if self._patch is None:
+            return self.take()
+        if self._flag.captured != step:
+            raise EngineError(
+                where=f"step {step}",
+                expected="a capture of this step in the graph",
+                found=f"the last one captured is {self._flag.captured}",
+                todo="check that model.train_step applies the optimizer once per step",
+            )
+        return self._buffers.collect()
+
+    def check_applied(self) -> None:
+        """After the first execution: ``UnsupportedError`` if the optimizer that counts the steps had no part in it."""
+        if self._patch is None or self._applied:
+            return
+        others = ", ".join(name for name in optimizers(self._model) if name != "optimizer")
+        raise UnsupportedError(
+            where="deepfreeze.Checkpoint",
+            expected="a train_step that applies the optimizer whose updates are the steps",
+            found=f"one that does not (the model's optimizers: optimizer, {others})" if others else "one that does not",
+            todo="name the one that is applied once in each step, optimizer=model.generator_optimizer for example",
+        )
+
+    def close(self) -> None:
+        """Takes the capture out of the model again."""
+        if self._patch is not None:
+            self._patch.close()
+        self._buffers.close()
+
+    def _after_update(self, step: tf.Tensor) -> None:
+        self._applied = True
+        if tf.executing_eagerly():
+            return  # all of it is captured at the end of the step
+        hit = self._flag.hit(step)
+        for group in self._groups[: self._updated]:
+            group.emit(hit)
+        graph = tf.compat.v1.get_default_graph()
+        self._update_traced = (graph, len(graph.get_operations()))
+
+    def _after_step(self, step: tf.Tensor) -> None:
+        assert self._every_step is not None
+        with tf.init_scope():
+            self._capture_local()
+        # A skipped update leaves the step as it is: what was captured once is not captured again.
+        hit = tf.logical_and(self._flag.hit(step), tf.not_equal(self._flag.last(), step))
+        for group in [*self._written_later(), *self._groups[self._updated :]]:
+            group.emit(hit)
+        self._flag.mark(step, hit)
+        self._every_step()
+
+    def _written_later(self) -> list[Group]:
+        """Groups with a variable that ``train_step`` writes to after the optimizer's update (a clipped critic, a moving
+        average): captured once more, at the end, which overwrites the first capture."""
+        groups = self._groups[: self._updated]
+        graph = tf.compat.v1.get_default_graph()
+        if tf.executing_eagerly() or self._update_traced is None or self._update_traced[0] is not graph:
+            return groups
+        later = graph.get_operations()[self._update_traced[1] :]
+        touched = {tensor.name for op in later if op.type not in _READS for tensor in op.inputs}
+        return [g for g in groups if any(graph.capture(v.handle).name in touched for v in g.variables)]
+
+    def _capture_local(self) -> None:
+        """Adds the group of the variables that no gradient changes. Keras 2 makes its metrics' variables in the first step, so
+        only then are all of them known."""
+        if len(self._groups) > self._updated:
+            return
+        self.state = self.state.grown()
+        others = self.state.of_role(RANK_LOCAL, PER_RANK)
+        own = [tensor for tensor in others if self._rank == 0 or tensor.kind == SEED]
+        pieces = [Piece(tf_variable(tensor.variable), 0, tensor.spec.nbytes) for tensor in own]
+        variables = [tf_variable(tensor.variable) for tensor in others]
+        self._captured |= {id(variable) for variable in variables}
+        self._groups.append(Group(variables, pieces, self._buffers))

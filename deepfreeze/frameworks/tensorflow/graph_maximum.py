@@ -1,0 +1,33 @@
+"""The control word's maximum over all ranks, taken in the train function's graph. Imports TensorFlow."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from deepfreeze.ranks.control_word import Field
+from deepfreeze.ranks.world import World
+
+
+class TensorFlowMaximum:
+    """Two int64 variables of shape (fields,): what this rank proposes, and what all ranks agreed on last."""
+
+    def __init__(self, world: World) -> None:
+        """``world``: one whose ``maximum`` works in a graph (``in_graph``)."""
+        self._world = world
+        zeros = np.zeros(len(Field), np.int64)
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._proposed = tf.Variable(zeros, trainable=False, name="deepfreeze_proposed")
+            self._agreed = tf.Variable(zeros, trainable=False, name="deepfreeze_agreed")
+
+    def emit(self) -> None:
+        """Adds the maximum to the graph being traced (or takes it, when executing eagerly)."""
+        self._agreed.assign(self._world.maximum(self._proposed.read_value()))
+
+    def propose(self, values: np.ndarray) -> None:
+        """See ``ranks.control_word.GraphMaximum``."""
+        self._proposed.assign(values)
+
+    def agreed(self) -> np.ndarray:
+        """See ``ranks.control_word.GraphMaximum``."""
+        return self._agreed.numpy()

@@ -1,0 +1,70 @@
+"""Puts the capture behind the optimizer's update, on this one optimizer and this one model: nothing global is patched.
+Imports TensorFlow.
+
+Two places. Behind ``apply`` (Keras 3) or ``apply_gradients`` (Keras 2, tf_keras): what the optimizer writes, so that the
+upper layers are captured while back-propagation of the lower ones goes on. At the end of ``train_step``: what only lies still
+then (BatchNorm statistics, metrics, seeds).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from deepfreeze.frameworks.tensorflow.steps import Steps
+from deepfreeze.state.shadow import shadowed
+
+
+class Patch:
+    """From construction to ``close``, the model's train function calls ``after_update(step)`` and ``after_step(step)`` as it
+    is traced; ``step`` is an int64 scalar in the graph: the step that is done then."""
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        after_update: Callable[[tf.Tensor], None],
+        after_step: Callable[[tf.Tensor], None],
+    ) -> None:
+        self._model = model
+        steps = Steps(optimizer)
+
+        name = "apply" if hasattr(optimizer, "apply") else "apply_gradients"
+        applied, stepped = getattr(optimizer, name), model.train_step
+
+        def apply(*args: Any, **kwargs: Any) -> Any:
+            if not self._active:
+                return applied(*args, **kwargs)
+            # Read before the update: waiting for the increment, which comes last, would hold up every capture.
+            batches = steps.batches() + 1
+            result = applied(*args, **kwargs)
+            after_update(steps.ended_by(batches))
+            return result
+
+        def train_step(*args: Any, **kwargs: Any) -> Any:
+            result = stepped(*args, **kwargs)
+            if self._active:
+                after_step(steps.ended_by(steps.batches()))
+            return result
+
+        self._active = True  # whoever has put something over these goes on calling them
+        self._shadows = contextlib.ExitStack()
+        self._shadows.enter_context(shadowed(optimizer, name, apply))
+        self._shadows.enter_context(shadowed(model, "train_step", train_step))
+        _retrace(model)
+
+    def close(self) -> None:
+        """Takes the calls out again."""
+        self._active = False
+        self._shadows.close()
+        _retrace(self._model)
+
+
+def _retrace(model: Any) -> None:
+    """Makes the model build its train function anew: the old one was traced with, or without, the capture."""
+    made = model.make_train_function(force=True)
+    if made is not None:
+        model.train_function = made

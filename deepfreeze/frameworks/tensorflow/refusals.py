@@ -1,0 +1,72 @@
+"""Refuses, with the reason, models, optimizers and settings whose training TensorFlow can't capture. Imports TensorFlow."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+
+from deepfreeze.errors import UnsupportedError
+from deepfreeze.state.keras_objects import is_built, optimizers, tf_variable
+from deepfreeze.state.supported import require_fixed_world, require_supported
+from deepfreeze.state.training_state import TrainingState
+
+_NO_STRATEGY = frozenset({"NoneType", "_DefaultDistributionStrategy"})
+
+
+def refuse(
+    model: Any, optimizer: Any = None, averages_in_graph: bool = False, where: str = "deepfreeze.Checkpoint"
+) -> None:
+    """Raises ``UnsupportedError`` for what can't be captured, with the reason. ``averages_in_graph``: the train function has
+    Horovod's ops in it. ``where``: what the user has called."""
+    require_supported(where, model, optimizer)
+    require_fixed_world(where)
+    refused = partial(_unsupported, where=where)
+    known = optimizers(model)
+    optimizer = optimizer or known.get("optimizer")
+    if optimizer is None:
+        raise refused("a compiled model", "one without an optimizer", "call model.compile(optimizer, ...) first")
+    if not any(optimizer is one for one in known.values()):
+        found = f"another {type(optimizer).__name__} (the model has {', '.join(known) or 'none'})"
+        raise refused("one of the model's own optimizers", found, "make it an attribute of the model")
+    if not hasattr(optimizer, "build"):
+        raise refused("an optimizer that Keras saves", f"the legacy {type(optimizer).__name__}", "use the current one")
+    inner = getattr(optimizer, "inner_optimizer", None)
+    if getattr(inner, "averages_gradients", False):
+        found = "a DistributedOptimizer inside a LossScaleOptimizer, which compile puts around it under mixed_float16"
+        todo = (
+            "wrap the other way round: deepfreeze.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"
+        )
+        raise refused("gradients averaged on every rank in every step", found, todo)
+    for name, one in known.items():
+        if name != "optimizer" and not is_built(one):
+            raise refused(
+                "optimizers that are built", f"{name}, which is not", f"call model.{name}.build(variables) before fit"
+            )
+    if not getattr(model, "built", True):
+        raise refused("a built model", "one without variables", "call model.build(input_shape) before fit")
+    if tf.distribute.has_strategy() or type(getattr(model, "distribute_strategy", None)).__name__ not in _NO_STRATEGY:
+        raise refused("no tf.distribute strategy", "one", "run one process per replica, with Horovod")
+    if averages_in_graph and is_compiled_by_xla(model):
+        found = (
+            'one compiled by XLA (jit_compile=True, or what Keras makes of "auto", its default, where it sees a GPU)'
+        )
+        todo = "say jit_compile=False in model.compile"
+        raise refused("a train function that Horovod's ops can be in", found, todo)
+    for tensor in TrainingState.of(model).tensors:
+        device = str(getattr(tf_variable(tensor.variable), "device", ""))
+        if device and "CPU" not in device:
+            found = f"{tensor.spec.name} on {device.rpartition('device:')[2]}"
+            raise refused("variables in host memory", found, "train on the CPU: CUDA_VISIBLE_DEVICES=-1 hides the GPUs")
+
+
+def is_compiled_by_xla(model: Any) -> bool:
+    """Whether ``fit`` compiles its train function with XLA, which compiles none of the ops that capture. What ``compile`` was
+    told is not asked: Keras 3 has made True or False of "auto" by then, and Keras 2 takes it, as anything else, for True."""
+    # Keras 3 would decide for a model that is in no fit, too.
+    return bool(getattr(model, "compiled", True) and getattr(model, "jit_compile", False))
+
+
+def _unsupported(expected: str, found: str, todo: str, where: str) -> UnsupportedError:
+    return UnsupportedError(where=where, expected=expected, found=found, todo=todo)

@@ -1,0 +1,104 @@
+"""A rank's regions: which bytes of a capture it writes to which bytes of the model file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deepfreeze.errors import UnsupportedError
+from deepfreeze.format.structure import Structure
+from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL
+from deepfreeze.frameworks.framework import Capture, Piece
+from deepfreeze.plan.placement import UNIT
+from deepfreeze.state.dataset_paths import LocatedTensor
+from deepfreeze.state.keras_objects import tf_variable
+
+FIXED = -1  # in place of a piece's number: bytes that are the same in every checkpoint
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """Columns of one element per region, int64 of shape (n,), sorted by file offset.
+
+    ``piece``: number of the captured piece whose bytes these are, or ``FIXED``; ``fixed_offset``: for ``FIXED``, byte offset in
+    ``fixed``; ``nbytes``; ``file_offset``: byte offset in the model file. ``fixed``: the bytes that no capture changes, uint8.
+    """
+
+    piece: np.ndarray
+    fixed_offset: np.ndarray
+    nbytes: np.ndarray
+    file_offset: np.ndarray
+    fixed: np.ndarray
+
+    @classmethod
+    def of_pieces(cls, piece: np.ndarray, nbytes: np.ndarray, file_offset: np.ndarray) -> Regions:
+        """Regions of whole pieces alone, in any order; int64 of shape (n,) each."""
+        order = np.argsort(file_offset, kind="stable")
+        nowhere = np.zeros(len(order), np.int64)
+        return cls(piece[order], nowhere, nbytes[order], file_offset[order], np.zeros(0, np.uint8))
+
+    def rows(self, addresses: np.ndarray) -> np.ndarray:
+        """The regions of a capture whose pieces lie at these addresses (uint64 of shape (pieces,)): uint64 of shape (n, 3), one row
+        of address, size and file offset each, as ``df_region`` lies in memory."""
+        fixed = np.uint64(self.fixed.__array_interface__["data"][0]) + self.fixed_offset.astype(np.uint64)
+        # The last element stands for FIXED, so that indexing needs no second case.
+        captured = np.append(addresses, np.uint64(0))[self.piece]
+        rows = np.empty((len(self.piece), 3), np.uint64)
+        rows[:, 0] = np.where(self.piece == FIXED, fixed, captured)
+        rows[:, 1] = self.nbytes
+        rows[:, 2] = self.file_offset
+        return rows
+
+    def whole_pages(self, head: bytes, file_size: int) -> Regions:
+        """With the bytes that belong to no tensor, so that this rank writes every page whole that it writes to: the file's ``head``
+        (rank 0's; empty on the others), and zeros behind each tensor's end, up to the next page or the end of the file."""
+        ends = self.file_offset + self.nbytes
+        stops = np.minimum(-(-ends // UNIT) * UNIT, file_size)
+        padded = stops > ends
+        offsets = np.append(ends[padded], [0] if head else []).astype(np.int64)
+        sizes = np.append((stops - ends)[padded], [len(head)] if head else []).astype(np.int64)
+        order = np.argsort(np.append(self.file_offset, offsets), kind="stable")
+        return Regions(
+            piece=np.append(self.piece, np.full(len(offsets), FIXED))[order],
+            # The head, then a page of zeros.
+            fixed_offset=np.append(self.fixed_offset, np.where(offsets == 0, 0, len(head)))[order],
+            nbytes=np.append(self.nbytes, sizes)[order],
+            file_offset=np.append(self.file_offset, offsets)[order],
+            fixed=np.frombuffer(bytearray(head + bytes(UNIT)), np.uint8),
+        )
+
+
+def of_tensors(
+    tensors: Sequence[LocatedTensor], structure: Structure, pieces: Sequence[Piece], rank: int
+) -> tuple[Regions, list[int]]:
+    """The regions of this rank's pieces, and the pieces of the per-rank tensors in the structure's order (but for the attachments')."""
+    offsets = {placed.path: placed.offset for placed in structure.tensors}
+    numbers: dict[int, list[int]] = {}
+    for number, piece in enumerate(pieces):
+        numbers.setdefault(id(piece.variable), []).append(number)
+    rows: list[tuple[int, int, int]] = []
+    private: dict[str, int] = {}
+    for tensor in tensors:
+        mine = numbers.get(id(tf_variable(tensor.variable)), [])
+        if tensor.spec.role == PER_RANK:
+            if mine:
+                private[tensor.path] = mine[0]
+        elif tensor.spec.role != RANK_LOCAL or rank == 0:
+            rows += [(number, pieces[number].nbytes, offsets[tensor.path] + pieces[number].start) for number in mine]
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    order = [placed.path for placed in structure.per_rank]
+    return Regions.of_pieces(*table.T), [private[path] for path in order if path in private]
+
+
+def require_captured(tensors: Sequence[LocatedTensor], capture: Capture) -> None:
+    """``UnsupportedError`` for a tensor that came into being after the captures were made, the same on every rank."""
+    for tensor in tensors:
+        if tensor.spec.nbytes and not capture.captures(tensor.variable):
+            raise UnsupportedError(
+                where=f"variable {tensor.spec.name}, saved as {tensor.path}",
+                expected="a variable that the model, or one of its optimizers, had when training began",
+                found="one that came into being in the first step",
+                todo="build it before fit, an optimizer by its build(variables)",
+            )

@@ -1,0 +1,242 @@
+"""Every byte of every file of a checkpoint, held against every checksum there is."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deepfreeze.errors import CorruptError, Error, NewerError
+from deepfreeze.format import crc32c, names
+from deepfreeze.format.manifest import Manifest
+from deepfreeze.format.record import Record
+from deepfreeze.format.structure import Structure
+from deepfreeze.store.catalog import choose
+from deepfreeze.store.durable import has_lost
+from deepfreeze.store.files import open_file
+from deepfreeze.store.run import Run
+from deepfreeze.store.writable_run import WritableRun
+from deepfreeze.thaw.extent_table import merge, read_record, uncovered
+
+# Called with the bytes checked so far and in all; the total counts the model file.
+Progress = Callable[[int, int], None]
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: which ``part`` of which ``file``, what was ``expected`` and ``found``."""
+
+    file: str
+    part: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.part}: expected {self.expected}; found {self.found}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check came to. ``nbytes`` and ``files`` count what was read; no ``problems`` means that every byte is right.
+
+    ``diverged``: how many tensors, as the manifest says, were not the same on all ranks that should have held them alike: the
+    checkpoint is then a mixture of their models, however right its bytes are. ``damaged``: whether a problem lies in the
+    checkpoint's own files, and is none of a newer version. ``moved``: where ``quarantine`` has put it.
+    """
+
+    run: str
+    step: int
+    path: str
+    files: int
+    nbytes: int
+    problems: tuple[Problem, ...]
+    diverged: int = 0
+    damaged: bool = False
+    moved: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the checkpoint is whole."""
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain JSON values."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def verify(run: str | os.PathLike[str], step: int | None = None, progress: Progress | None = None) -> Report:
+    """Checks one checkpoint (for ``step=None`` the newest, also one that lost its manifest). NotFoundError if there is none,
+    CorruptError if the run's own file is damaged; all other damage is in the report."""
+    opened = Run.open(run)
+    steps = opened.step_dirs()
+    chosen = steps[-1] if step is None and steps else step
+    if chosen is None or chosen not in steps:
+        chosen = choose(opened, chosen)  # raises, naming the steps that exist
+    check = _Check(opened, chosen, progress or (lambda done, total: None))
+    check.run_all()
+    return Report(
+        run=str(opened.path),
+        step=chosen,
+        path=str(check.folder),
+        files=check.files,
+        nbytes=check.nbytes,
+        problems=tuple(check.problems),
+        diverged=check.diverged,
+        damaged=check.damaged,
+    )
+
+
+def quarantine(report: Report) -> Report:
+    """Moves a checkpoint that is ``damaged`` below ``RUN/damaged``, and says so; for the holder of the run's lock since before the
+    check. RunError if refused."""
+    moved = WritableRun.open(report.run).quarantine(report.step) if report.damaged else None
+    return replace(report, moved=None if moved is None else str(moved))
+
+
+class _Check:
+    def __init__(self, run: Run, step: int, progress: Progress) -> None:
+        self.run = run
+        self.step = step
+        self.folder: Path = run.step_path(step)
+        self.problems: list[Problem] = []
+        self.files = 0
+        self.nbytes = 0
+        self.diverged = 0
+        self.damaged = False
+        self._progress = progress
+
+    def run_all(self) -> None:
+        manifest = self._try("the whole checkpoint", lambda: self.run.manifest(self.step))
+        if manifest is None:
+            return  # nothing else can be believed
+        self.diverged = manifest.diverged
+        self._count(self.folder / names.MANIFEST_FILE)
+        self._list(manifest)
+        structure = self._try("all tensors' names and places", lambda: self.run.structure(manifest.structure))
+        if structure is not None:
+            self._count(self.run.path / names.STRUCTURES_DIR / names.structure_file(manifest.structure))
+            if structure.file_size != manifest.file_size:
+                file = names.structure_file(manifest.structure)
+                self._add(file, "file size", str(manifest.file_size), str(structure.file_size), own=False)
+        self._config(manifest.attempt)
+        records = self._records(manifest, structure)
+        extents = merge(records)
+        # Of a record that could not be read nobody knows what it covers; one that is damaged was counted above.
+        all_read = len(records) == manifest.world_size
+        for kind, offset, nbytes in uncovered(extents, manifest.file_size):
+            found = "no record has them" if kind == "missing" else "two records have them"
+            self._add(
+                names.MODEL_FILE, _region(structure, offset, nbytes), "one record for every byte", found, all_read
+            )
+        self._model(manifest, structure, extents)
+
+    def _config(self, attempt: str) -> None:
+        """The model's configuration, where the attempt stored one."""
+        file = self.run.path / names.CONFIGS_DIR / names.config_file(attempt)
+        if os.path.lexists(file) and self._try("the model's configuration", lambda: self.run.config(attempt)):
+            self._count(file)
+
+    def _list(self, manifest: Manifest) -> None:
+        known = {names.MODEL_FILE, names.MANIFEST_FILE, *map(names.record_file, range(manifest.world_size))}
+        for name in sorted(set(os.listdir(self.folder)) - known):
+            # It keeps nobody from restoring.
+            self._add(name, "the whole file", "no such file in a checkpoint", "it is there", own=False)
+
+    def _records(self, manifest: Manifest, structure: Structure | None) -> list[Record]:
+        records = []
+        for rank in range(manifest.world_size):
+            part = f"what rank {rank} wrote"
+            record = self._try(part, functools.partial(read_record, self.folder, manifest, rank))
+            if record is None:
+                continue
+            self._count(self.folder / names.record_file(rank))
+            records.append(record)
+            if structure is not None and len(record.private) != structure.private_nbytes:
+                expected = f"{structure.private_nbytes} private bytes"
+                self._add(names.record_file(rank), "per-rank tensors", expected, str(len(record.private)))
+            if structure is not None and len(record.checksums) not in (0, len(structure.replicated)):
+                expected = f"{len(structure.replicated)} checksums of replicated tensors, or none"
+                self._add(names.record_file(rank), "replica checksums", expected, str(len(record.checksums)))
+        return records
+
+    def _model(self, manifest: Manifest, structure: Structure | None, extents: np.ndarray) -> None:
+        file = self.folder / names.MODEL_FILE
+        try:
+            fd = open_file(file)
+        except (OSError, Error) as error:
+            found = error.found if isinstance(error, Error) else error.strerror or str(error)
+            own = isinstance(error, (Error, FileNotFoundError)) or has_lost(error)
+            self._add(names.MODEL_FILE, "the whole file", f"{manifest.file_size} bytes", found, own)
+            return
+        try:
+            self.files += 1
+            size = os.fstat(fd).st_size
+            if size != manifest.file_size:
+                self._add(names.MODEL_FILE, "the whole file", f"{manifest.file_size} bytes", f"{size} bytes")
+            done = 0
+            buffer = np.empty(_PIECE, np.uint8)
+            self._progress(0, manifest.file_size)
+            for extent in extents:
+                offset, nbytes, wanted = int(extent["offset"]), int(extent["nbytes"]), int(extent["crc32c"])
+                try:
+                    crc = self._crc(fd, offset, nbytes, buffer)
+                except OSError as error:
+                    found = error.strerror or str(error)
+                    where = _region(structure, offset, nbytes)
+                    self._add(names.MODEL_FILE, where, "readable bytes", found, has_lost(error))
+                    continue
+                if crc is None or crc != wanted:
+                    found = "the file's end" if crc is None else f"{crc:08x}"
+                    self._add(names.MODEL_FILE, _region(structure, offset, nbytes), f"CRC32C {wanted:08x}", found)
+                done += nbytes
+                self.nbytes += nbytes
+                self._progress(min(done, manifest.file_size), manifest.file_size)
+        finally:
+            os.close(fd)
+
+    @staticmethod
+    def _crc(fd: int, offset: int, nbytes: int, buffer: np.ndarray) -> int | None:
+        crc, end = 0, offset + nbytes
+        while offset < end:
+            n = os.preadv(fd, [buffer[: min(_PIECE, end - offset)].data], offset)
+            if n == 0:
+                return None
+            crc = crc32c.extend(crc, buffer[:n])
+            offset += n
+        return crc
+
+    def _count(self, file: Path) -> None:
+        self.files += 1
+        self.nbytes += file.stat().st_size
+
+    def _try(self, part: str, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except Error as error:
+            # What a newer version wrote is not damaged.
+            found = f"{error.found}: {error.todo}" if isinstance(error, NewerError) else error.found
+            damaged = isinstance(error, CorruptError) and not isinstance(error, NewerError)
+            own = damaged and Path(error.where).parent == self.folder
+            self._add(os.path.basename(error.where), part, error.expected, found, own)
+            return None
+
+    def _add(self, file: str, part: str, expected: str, found: str, own: bool = True) -> None:
+        self.damaged = self.damaged or own
+        self.problems.append(Problem(file=file, part=part, expected=expected, found=found))
+
+
+def _region(structure: Structure | None, offset: int, nbytes: int) -> str:
+    text = f"bytes {offset} to {offset + nbytes}"
+    if structure is None:
+        return text
+    tensors = structure.within(offset, nbytes)
+    if not tensors:
+        return f"{text} (HDF5's own metadata)"
+    more = f" and {len(tensors) - 3} more" if len(tensors) > 3 else ""
+    return f"{text} ({', '.join(tensors[:3])}{more})"

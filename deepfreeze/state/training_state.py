@@ -1,0 +1,152 @@
+"""The training state: every variable of a model and its optimizers that a checkpoint may hold, found in one place.
+
+Capture, placement, the model file, the comparison of the ranks, broadcast, transfer, lineage and restore all ask ``TrainingState``;
+nothing else enumerates a model's variables. Uses Keras objects of any backend, imports neither Keras nor TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from deepfreeze.errors import UnsupportedError
+from deepfreeze.format.tensors import DTYPES, PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
+from deepfreeze.state.keras_objects import is_seed, optimizer_variables, optimizers, seeds, tf_variable, variable_name
+
+WEIGHT = "weight"  # trained by gradients
+STATISTIC = "statistic"  # another weight of the model: BatchNorm's moving averages, frozen layers
+METRIC = "metric"  # a metric's sums
+SLOT = "slot"  # an optimizer's tensor beside a weight: momentum, variance
+COUNT = "count"  # an optimizer's scalar: iterations, learning rate, loss scale
+SEED = "seed"  # the state of a random layer's generator
+
+ROLES = {
+    WEIGHT: REPLICATED,
+    SLOT: REPLICATED,
+    COUNT: REPLICATED,
+    STATISTIC: RANK_LOCAL,
+    METRIC: RANK_LOCAL,
+    SEED: PER_RANK,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class StateTensor:
+    """One variable. ``variable``: the model's own object (of Keras 3, or a ``tf.Variable``); ``spec``: name (unique in the state),
+    dtype, shape and role; ``kind``: one of ``ROLES``; ``optimizer``: the model's attribute that holds the optimizer it belongs to
+    (``"optimizer"`` for the compiled one), "" for the model's own."""
+
+    variable: Any
+    spec: TensorSpec
+    kind: str
+    optimizer: str = ""
+
+
+class TrainingState:
+    """The tensors of ``model``, each variable once: those that the ranks hold alike first (trained weights, then each optimizer's
+    variables), then the model's other weights, its metrics, its seeds. The order is the same on every rank and in every start of
+    the same program."""
+
+    def __init__(self, model: Any, what: str, tensors: Iterable[StateTensor]) -> None:
+        self.model, self.what = model, what
+        self.tensors = tuple(tensors)
+        self._of = {id(tensor.variable): tensor for tensor in self.tensors}
+        self._of |= {id(tf_variable(tensor.variable)): tensor for tensor in self.tensors}
+
+    @classmethod
+    def of(cls, model: Any, what: str = "full") -> TrainingState:
+        """The state of a built Keras model or a ``tf.Module``. ``what="weights"``: without the optimizers, as the
+        option ``state`` says. ``UnsupportedError`` for a variable of a dtype that no checkpoint can hold."""
+        return cls(model, what, _tensors(model, what, ()))
+
+    def grown(self) -> TrainingState:
+        """The same tensors in the same order, then those that have come into being since: Keras 2 makes the variables of its
+        metrics in the first step."""
+        return TrainingState(self.model, self.what, [*self.tensors, *_tensors(self.model, self.what, self.tensors)])
+
+    def of_kind(self, *kinds: str) -> list[StateTensor]:
+        """The tensors of these kinds, in the state's order."""
+        return [tensor for tensor in self.tensors if tensor.kind in kinds]
+
+    def of_role(self, *roles: str) -> list[StateTensor]:
+        """The tensors of these roles, in the state's order."""
+        return [tensor for tensor in self.tensors if tensor.spec.role in roles]
+
+    def placed(self) -> list[StateTensor]:
+        """The tensors that a placement deals out to the ranks before training: all but metrics, which one rank may have already
+        where another has none, and seeds, of which each rank saves its own."""
+        return [tensor for tensor in self.tensors if tensor.kind not in (METRIC, SEED)]
+
+    def find(self, variable: Any) -> StateTensor | None:
+        """The tensor of a variable: a Keras variable, or the ``tf.Variable`` inside of one. None if it is no part of the state."""
+        return self._of.get(id(variable))
+
+    def description(self) -> list[tuple[str, str]]:
+        """The model's weights and its optimizers as rows of (dtype and shape, name), for ``ranks.same_model``; an optimizer
+        itself is (its attribute and class, ""). Without metrics, which one rank may have and another not yet, and without seeds."""
+        rows = [_row(tensor) for tensor in self.tensors if tensor.kind in (WEIGHT, STATISTIC)]
+        for name, optimizer in optimizers(self.model).items():
+            rows.append((f"{name} {type(optimizer).__name__}", ""))
+            rows += [_row(tensor) for tensor in self.tensors if tensor.optimizer == name]
+        return rows
+
+
+def _row(tensor: StateTensor) -> tuple[str, str]:
+    return f"{tensor.spec.dtype} of shape {tensor.spec.shape}", variable_name(tensor.variable)
+
+
+def _tensors(model: Any, what: str, known: Iterable[StateTensor]) -> Iterator[StateTensor]:
+    """The tensors of a model that are not ``known`` yet."""
+    seen = {id(tensor.variable) for tensor in known}
+    names = {tensor.spec.name for tensor in known}
+    for variable, kind, optimizer, name in _variables(model, what):
+        if id(variable) not in seen:
+            seen.add(id(variable))
+            yield StateTensor(variable, _spec(variable, ROLES[kind], unique_name(name, names)), kind, optimizer)
+
+
+def _variables(model: Any, what: str) -> Iterator[tuple[Any, str, str, str]]:
+    """(variable, kind, optimizer, name), in the state's order. The first mention of a variable counts."""
+    for variable in model.trainable_variables:
+        yield variable, WEIGHT, "", variable_name(variable)
+    # A tf.Module may count the variables of its optimizers among its own.
+    of_optimizers = set()
+    for owner, optimizer in optimizers(model).items():
+        for variable in optimizer_variables(optimizer):
+            of_optimizers.add(id(variable))
+            if what == "full":
+                yield variable, SLOT if len(tf_variable(variable).shape) else COUNT, owner, variable_name(variable)
+    metrics = [variable for metric in getattr(model, "metrics", ()) for variable in metric.variables]
+    own_seeds = seeds(model)
+    others = of_optimizers | {id(variable) for variable in metrics} | {id(variable) for _, variable in own_seeds}
+    for variable in model.variables:
+        if id(variable) not in others and not is_seed(variable):
+            yield variable, STATISTIC, "", variable_name(variable)
+    for variable in metrics:
+        yield variable, METRIC, "", variable_name(variable)
+    for name, variable in own_seeds:
+        yield variable, SEED, "", name
+
+
+def _spec(variable: Any, role: str, name: str) -> TensorSpec:
+    tensor = tf_variable(variable)
+    dtype = getattr(tensor.dtype, "name", None) or str(tensor.dtype).removeprefix("torch.")
+    if dtype not in DTYPES:
+        raise UnsupportedError(
+            where=f"variable {name}",
+            expected=f"one of the dtypes {', '.join(sorted(DTYPES))}",
+            found=dtype,
+            todo="keep this variable out of the model's saved state, or store it in one of these dtypes",
+        )
+    return TensorSpec(name, dtype, tuple(int(n) for n in tensor.shape), role)
+
+
+def unique_name(name: str, taken: set[str]) -> str:
+    """``name``, or ``name#2``, ``name#3``, ... if it is taken; it is then."""
+    candidate, n = name, 1
+    while candidate in taken:
+        n += 1
+        candidate = f"{name}#{n}"
+    taken.add(candidate)
+    return candidate

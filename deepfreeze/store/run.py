@@ -1,0 +1,223 @@
+"""A run: one training job's directory on the external store, as it is read. ``writable_run`` changes it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from deepfreeze.errors import CorruptError, Error, NewerError, NotFoundError, OptionError
+from deepfreeze.format import names
+from deepfreeze.format.manifest import MAX_MANIFEST, Manifest
+from deepfreeze.format.model_config import MAX_CONFIG, ModelConfig
+from deepfreeze.format.run_file import MAX_RUN_FILE, Parent, RunFile
+from deepfreeze.format.strict_json import DAMAGED
+from deepfreeze.format.structure import MAX_STRUCTURE, Structure
+from deepfreeze.store.durable import refused, unreadable
+from deepfreeze.store.files import read_small
+
+R = TypeVar("R", bound="Run")
+
+_STRUCTURE = (
+    "the checkpoints that need this file can be read again once it is back: take it from a copy of the run, or from "
+    "another run of the same program, where it has the same name"
+)
+_CONFIG = "train with Checkpoint(save_config=True), or build the model in your program and load an exported .weights.h5"
+
+# The advice to a job whose run another job has claimed.
+END_THIS_JOB = "end this job: it commits and removes nothing more there; the file lock in the run names the other job's host and pid"
+
+
+def directory(run: str | bytes | os.PathLike) -> Path:
+    """A run's path as it was given. ``OptionError`` for what no directory can be called."""
+    if isinstance(run, (str, bytes, os.PathLike)):
+        text = os.fsdecode(run)
+        if text and "\0" not in text:
+            return Path(text)
+    todo = 'pass a path, e.g. "runs/nt3"'
+    raise OptionError(where="run=", expected="a directory", found=repr(run)[:200], todo=todo)
+
+
+@dataclass(frozen=True)
+class Run:
+    """An existing run directory. ``path`` is as the user gave it, ``created`` a time in UTC, ``parent`` the checkpoint that the
+    run was seeded from, if it was."""
+
+    path: Path
+    run_id: str
+    created: str
+    parent: Parent | None = None
+
+    @classmethod
+    def open(cls: type[R], path: str | os.PathLike[str]) -> R:
+        """Opens a run that exists. OptionError if it is no path, NotFoundError if it is no run, CorruptError if its run.json is
+        damaged."""
+        root = directory(path)
+        found = _run_file(root)
+        return cls(root, found.run_id, found.created, found.parent)
+
+    def step_path(self, step: int) -> Path:
+        """Where the committed checkpoint of ``step`` is, if there is one. OptionError if there can be no such step."""
+        try:
+            return self.path / names.step_dir(step)
+        except (TypeError, ValueError):
+            expected, todo = (
+                f"a whole number from 0 to {names.MAX_STEP}",
+                "pass a step that deepfreeze.checkpoints lists",
+            )
+            raise OptionError(where="step=", expected=expected, found=repr(step)[:200], todo=todo) from None
+
+    def partial_path(self, step: int, attempt: str) -> Path:
+        """Where ``attempt`` writes the checkpoint of ``step``."""
+        return self.path / names.partial_dir(step, attempt)
+
+    def step_dirs(self) -> list[int]:
+        """Steps that have a directory, valid or not, sorted."""
+        return sorted(step for name in self._list() if (step := names.parse_step_dir(name)) is not None)
+
+    def committed(self) -> list[int]:
+        """Steps whose manifest is valid, sorted: all checkpoints that count."""
+        steps = []
+        for step in self.step_dirs():
+            try:
+                self.manifest(step)
+            except Error:
+                continue  # half-deleted, damaged, or somebody's copy: not a checkpoint of this run
+            steps.append(step)
+        return steps
+
+    def newest(self) -> int | None:
+        """The newest step whose manifest is valid; None if there is none. Reads manifests from the newest one down and stops."""
+        for step in reversed(self.step_dirs()):
+            try:
+                self.manifest(step)
+            except Error:
+                continue
+            return step
+        return None
+
+    def manifest(self, step: int) -> Manifest:
+        """The manifest of ``step``. NotFoundError if there is no such directory, CorruptError if it is not valid."""
+        file = self.step_path(step) / names.MANIFEST_FILE
+        try:
+            manifest = Manifest.from_bytes(_read_unlinked(file, MAX_MANIFEST), file)
+        except (FileNotFoundError, NotADirectoryError):
+            if os.path.lexists(self.step_path(step)):
+                todo = "this directory is no checkpoint: use another step"
+                raise CorruptError(where=file, expected="a manifest", found="none", todo=todo) from None
+            raise self._no_such(step) from None
+        except OSError as error:
+            raise unreadable(file, error) from error
+        if (manifest.step, manifest.run_id) != (step, self.run_id):
+            expected, found = f"step {step} of run {self.run_id}", f"step {manifest.step} of run {manifest.run_id}"
+            todo = "it belongs elsewhere: move the directory back to where it came from"
+            raise CorruptError(where=file, expected=expected, found=found, todo=todo)
+        return manifest
+
+    def newest_and_invalid(self, passed: Container[int] = ()) -> tuple[int | None, dict[int, CorruptError]]:
+        """The newest step with a valid manifest that is not among ``passed`` (None if there is none), and what is wrong with every
+        newer step directory that has no valid manifest. Raises what is no damage: RunError if a manifest can't be read,
+        CorruptError if a newer version of DeepFreeze wrote it."""
+        found: dict[int, CorruptError] = {}
+        for step in reversed(self.step_dirs()):
+            if step in passed:
+                continue
+            try:
+                self.manifest(step)
+            except NotFoundError:
+                continue  # deleted since it was listed
+            except NewerError:
+                raise
+            except CorruptError as error:
+                found[step] = error.with_traceback(None)
+            else:
+                return step, found
+        return None, found
+
+    def damaged(self) -> list[tuple[int, str | None]]:
+        """(step, attempt) of every checkpoint that was moved below ``damaged/``, sorted by step; attempt None if unknown."""
+        try:
+            listed = os.listdir(self.path / names.DAMAGED_DIR)
+        except OSError:
+            return []
+        found = [parsed for name in listed if (parsed := names.parse_damaged_dir(name)) is not None]
+        return sorted(found, key=lambda one: (one[0], one[1] or ""))
+
+    def partials(self) -> list[tuple[int, str]]:
+        """(step, attempt) of every partial directory, sorted."""
+        return sorted(found for name in self._list() if (found := names.parse_partial_dir(name)) is not None)
+
+    def structure(self, structure_hash: str) -> Structure:
+        """Reads a structure. CorruptError if it is missing or its bytes don't have this hash."""
+        file = self.path / names.STRUCTURES_DIR / names.structure_file(structure_hash)
+        try:
+            data = read_small(file, MAX_STRUCTURE)
+        except FileNotFoundError:
+            expected = "the names and places of all tensors"
+            raise CorruptError(where=file, expected=expected, found="no such file", todo=_STRUCTURE) from None
+        except OSError as error:
+            raise unreadable(file, error) from error
+        actual = hashlib.sha256(data).hexdigest()
+        if actual != structure_hash:
+            raise CorruptError(where=file, expected=f"SHA-256 {structure_hash}", found=actual, todo=_STRUCTURE)
+        return Structure.from_bytes(data, file)
+
+    def config(self, attempt: str) -> ModelConfig:
+        """The configuration of the model that an attempt trained. NotFoundError if it was not stored, CorruptError if it is
+        not valid."""
+        file = self.path / names.CONFIGS_DIR / names.config_file(attempt)
+        try:
+            data = read_small(file, MAX_CONFIG)
+        except (FileNotFoundError, NotADirectoryError):
+            expected = "the configuration of the model"
+            found = "none: the job that wrote this checkpoint ran without save_config"
+            raise NotFoundError(where=file, expected=expected, found=found, todo=_CONFIG) from None
+        except OSError as error:
+            raise unreadable(file, error) from error
+        config = ModelConfig.from_bytes(data, file)
+        if (config.attempt, config.run_id) != (attempt, self.run_id):
+            expected, found = f"attempt {attempt} of run {self.run_id}", f"{config.attempt} of {config.run_id}"
+            raise CorruptError(where=file, expected=expected, found=found, todo=DAMAGED)
+        return config
+
+    def _list(self) -> list[str]:
+        try:
+            return os.listdir(self.path)
+        except OSError as error:
+            raise refused(self.path, error) from error
+
+    def _no_such(self, step: int) -> NotFoundError:
+        steps = self.committed()
+        found = "steps " + ", ".join(map(str, steps[-10:])) if steps else "no checkpoint"
+        todo = "choose one of these" if steps else "let the job run until its first checkpoint is committed"
+        return NotFoundError(where=self.path, expected=f"a checkpoint of step {step}", found=found, todo=todo)
+
+
+def _run_file(root: Path) -> RunFile:
+    """A run's run.json. NotFoundError if the directory is no run, CorruptError if run.json is damaged."""
+    file = root / names.RUN_FILE
+    try:
+        data = read_small(file, MAX_RUN_FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        found = "no such directory" if not root.exists() else "a directory without one"
+        if root.exists() and not root.is_dir():
+            found = "a file"
+        todo = "check the path: it is the directory that was given to deepfreeze.Checkpoint"
+        raise NotFoundError(where=root, expected=f"a run, with {names.RUN_FILE}", found=found, todo=todo) from None
+    except OSError as error:
+        raise refused(root, error) from error
+    return RunFile.from_bytes(data, file)
+
+
+def _read_unlinked(file: Path, limit: int) -> bytes:
+    """The whole of a file, where neither the file nor its directory may be a symbolic link: NotADirectoryError for the latter."""
+    parent = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return read_small(file.name, limit, parent)
+    except CorruptError as error:
+        raise CorruptError(where=file, expected=error.expected, found=error.found, todo=error.todo) from error
+    finally:
+        os.close(parent)

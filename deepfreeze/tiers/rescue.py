@@ -1,0 +1,81 @@
+"""Finishes the checkpoints that dead attempts left complete, and clears the rest. Rank 0 plans (``plan``), every host copies its slots
+into the run (``copy_slots``), then rank 0 commits and clears (``finish``)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import veloc_bindings
+from deepfreeze.errors import EngineError
+from deepfreeze.store.run import Run
+from deepfreeze.store.writable_run import WritableRun
+from deepfreeze.tiers.leftovers import partial_states
+from deepfreeze.tiers.recovery_plan import HostSlot, LeftoverSlot, RecoveryPlan, plan_recovery
+
+log = logging.getLogger("deepfreeze")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of a recovery: ``committed`` and ``cleared`` (step, attempt), and ``lost`` with the reason why."""
+
+    committed: list[tuple[int, str]]
+    cleared: list[tuple[int, str]]
+    lost: list[tuple[int, str, str]]
+
+
+def plan(run: Run, slots: Iterable[tuple[str, LeftoverSlot]]) -> RecoveryPlan:
+    """Rank 0: the plan for a run and all hosts' (host, slot) pairs. Another run's slots are ignored."""
+    reports = [HostSlot(host, slot) for host, slot in slots if slot.run_id == run.run_id]
+    return plan_recovery(run.newest(), partial_states(run), reports)
+
+
+def copy_slots(recovery: RecoveryPlan, host: str, run_dir: str | os.PathLike[str]) -> list[str]:
+    """Copies this host's slots into the run's partial directories. Returns those that turned out to be damaged.
+
+    EngineError if the engine or the store fails: then nothing may be cleared, and the next start can try again.
+    """
+    damaged = []
+    for path in recovery.transfer.get(host, []):
+        try:
+            veloc_bindings.slot_transfer(path, os.fspath(run_dir))
+        except veloc_bindings.EngineFault as fault:
+            if fault.code != veloc_bindings.CORRUPT:
+                raise _failed(path, "to copy a slot to the external store", fault) from fault
+            damaged.append(path)
+    return damaged
+
+
+def finish(recovery: RecoveryPlan, run: WritableRun) -> Finished:
+    """Rank 0, after every host's ``copy_slots``: commits what is complete and clears the rest.
+
+    A set whose slot turned out to be damaged, or whose ranks differ, is lost and cleared. EngineError if the store fails;
+    nothing is cleared then.
+    """
+    committed, lost = [], []
+    for step, attempt in recovery.finish:
+        try:
+            veloc_bindings.commit(os.fspath(run.path), step, bytes.fromhex(attempt))
+        except veloc_bindings.EngineFault as fault:
+            if fault.code not in (veloc_bindings.CORRUPT, veloc_bindings.INCOMPLETE, veloc_bindings.DIVERGED):
+                where = run.partial_path(step, attempt)
+                raise _failed(where, "to commit a dead attempt's checkpoint", fault) from fault
+            lost.append((step, attempt, str(fault)))
+            log.warning("step %d of a dead attempt could not be finished: %s", step, fault)
+        else:
+            committed.append((step, attempt))
+            log.info("step %d of a dead attempt was complete: committed", step)
+    present = set(run.partials())
+    cleared = [*recovery.clear, *((step, attempt) for step, attempt, _ in lost if (step, attempt) in present)]
+    for partial in cleared:
+        run.clear(partial)
+    run.clear_trash()
+    return Finished(committed=committed, cleared=cleared, lost=lost)
+
+
+def _failed(where: object, expected: str, fault: Exception) -> EngineError:
+    todo = "mend what the message names and start again: nothing was deleted"
+    return EngineError(where=where, expected=expected, found=str(fault), todo=todo)

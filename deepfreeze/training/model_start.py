@@ -1,0 +1,82 @@
+"""One start of a job that trains a Keras model: ``start`` chooses the checkpoint, this module puts its values into the model.
+Imports TensorFlow."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from deepfreeze.format import names
+from deepfreeze.format.run_file import Parent
+from deepfreeze.frameworks.tensorflow.steps import Steps
+from deepfreeze.ranks.world import World
+from deepfreeze.state import lineage
+from deepfreeze.state.attachments import Attachments
+from deepfreeze.state.training_state import TrainingState
+from deepfreeze.store.run import Run
+from deepfreeze.thaw.extent_table import ExtentTable
+from deepfreeze.thaw.restore import Ready, prepare
+from deepfreeze.training.options import Options
+from deepfreeze.training.start import Start
+
+log = logging.getLogger("deepfreeze")
+
+
+class Attempt(Start):
+    """A start that went on from a model."""
+
+    @classmethod
+    def start(
+        cls,
+        path: str,
+        model: Any,
+        steps: Steps,
+        attachments: Attachments,
+        options: Options,
+        world: World,
+        restores: bool = True,
+    ) -> Attempt:
+        """Collective. ``restores=False`` goes on from the model as it is. Raises what ``Start.begin`` does and
+        ``StructureError``, on every rank; the lock is free again then."""
+        values = _Values(path, model, steps, attachments, world)
+        return cls.begin(path, values, world, options.resume, options.local, restores)
+
+
+class _Values:
+    """A model's, and the user's own objects' (``extra=``)."""
+
+    def __init__(self, path: str, model: Any, steps: Steps, attachments: Attachments, world: World) -> None:
+        self._path, self._model, self._steps, self._attachments, self._world = path, model, steps, attachments, world
+        self._ready: Ready | None = None
+
+    def table(self, step: int) -> ExtentTable:
+        return ExtentTable.read(Run.open(self._path), step)
+
+    def read(self, step: int, table: ExtentTable) -> None:
+        self._ready = None  # or two checkpoints would be in memory at once
+        self._ready = prepare(self._model, self._path, step, self._world.rank, self._world.size, table)
+
+    def assign(self, step: int) -> None:
+        ready, self._ready = self._ready, None
+        assert ready is not None
+        if self._attachments:
+            self._load_attachments(ready)
+        info = ready.assign()
+        log.info("restored step %d of %s", step, info.run)
+        if info.state == "weights":
+            # The optimizer was not saved: only its count goes on, because checkpoints are named by it.
+            self._steps.set(step)
+
+    def now(self) -> int:
+        return self._steps.now()
+
+    def parent(self) -> Parent | None:
+        return lineage.parent_of(tensor.variable for tensor in TrainingState.of(self._model).tensors)
+
+    def _load_attachments(self, ready: Ready) -> None:
+        if ready.extra is None:
+            log.warning("step %d has no extra states: they stay as they are", ready.info.step)
+            return
+        rank = self._world.rank
+        own = rank if rank < ready.info.world_size else 0
+        self._attachments.load(ready.extra, ready.info.path / names.record_file(own), None if own == rank else rank)

@@ -1,0 +1,174 @@
+"""Models as they are found: of keras.applications, and the usual hand-made kinds."""
+
+import keras as keras3
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import deepfreeze
+from tests.support import h5, kerases, trainings
+
+pytestmark = pytest.mark.tensorflow
+
+# name: side of the image, options. The smallest each one takes; what is saved does not depend on it.
+APPLICATIONS = {
+    "MobileNet": (32, {"alpha": 0.25}),
+    "MobileNetV2": (32, {"alpha": 0.35}),
+    "MobileNetV3Small": (32, {"minimalistic": True}),
+    "MobileNetV3Large": (32, {"alpha": 0.75}),
+    "EfficientNetB0": (32, {}),
+    "EfficientNetV2B0": (32, {}),
+    "DenseNet121": (32, {}),
+    "NASNetMobile": (32, {}),
+    "ResNet50": (32, {}),
+    "ResNet50V2": (32, {}),
+    "InceptionV3": (75, {}),
+    "Xception": (71, {}),
+    "ConvNeXtTiny": (32, {}),
+    "VGG16": (32, {"include_top": False}),
+}
+
+
+SMALL = ("MobileNet", "MobileNetV3Small", "VGG16")  # with depthwise and other convolutions, with BatchNorm and without
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [name if name in SMALL else pytest.param(name, marks=pytest.mark.full) for name in APPLICATIONS]
+)
+def test_every_application_is_saved_as_keras_saves_it_and_restored(name, tmp_path):
+    side, options = APPLICATIONS[name]
+
+    def make():
+        build = getattr(keras3.applications, name)
+        model = build(weights=None, input_shape=(side, side, 3), **{"classes": 3, **options})
+        optimizer = keras3.optimizers.SGD(0.1, momentum=0.9)
+        optimizer.build(model.trainable_variables)
+        return model, optimizer
+
+    keras3.utils.set_random_seed(1)
+    model, optimizer = make()
+    with deepfreeze.capture(optimizer, model, tmp_path / "run", every=1, check_replicas=0) as checkpoint:
+        optimizer.iterations.assign(1)
+        checkpoint.step()
+    model.save_weights(tmp_path / "stock.weights.h5")
+    h5.assert_same(deepfreeze.latest(tmp_path / "run").path / "model.weights.h5", tmp_path / "stock.weights.h5")
+    again, again_optimizer = make()
+    again.optimizer = again_optimizer
+    deepfreeze.restore(again, tmp_path / "run")
+    again.save_weights(tmp_path / "again.weights.h5")
+    h5.assert_same(tmp_path / "again.weights.h5", tmp_path / "stock.weights.h5")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", [20, pytest.param(None, marks=pytest.mark.full)], ids=["part", "whole"])
+def test_an_application_is_captured_in_the_graph_as_it_trains(layers, tmp_path):
+    """The whole of MobileNet, or its first layers with the same loss behind them."""
+    side, options = APPLICATIONS["MobileNet"]
+
+    def make():
+        model = keras3.applications.MobileNet(weights=None, input_shape=(side, side, 3), classes=3, **options)
+        if layers:
+            pooled = keras3.layers.GlobalAveragePooling2D()(model.layers[layers].output)
+            model = keras3.Model(model.inputs, keras3.layers.Dense(3, "softmax")(pooled))
+        optimizer = keras3.optimizers.SGD(0.01, momentum=0.9)
+        model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
+        return model
+
+    images = np.random.default_rng(0).random((4, side, side, 3), np.float32)
+    batches = tf.data.Dataset.from_tensor_slices((images, np.arange(4) % 3)).batch(2)
+    assert trainings.assert_as_keras_saves_it(keras3, make, tmp_path, batches) == [1, 2]
+
+
+def numbers(*shape):
+    return np.random.default_rng(len(shape)).random(shape, np.float32)
+
+
+def words(*shape):
+    return np.random.default_rng(0).integers(0, 50, shape)
+
+
+def u_net(keras):
+    """Down, up, and across."""
+    layers = keras.layers
+    inputs = keras.Input((8, 8, 3))
+    top = layers.Activation("relu")(layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(inputs)))
+    low = layers.Conv2D(8, 3, padding="same", activation="relu")(layers.MaxPooling2D()(top))
+    up = layers.Conv2DTranspose(4, 2, strides=2)(low)
+    out = layers.Conv2D(1, 1)(layers.concatenate([top, up]))
+    return keras.Model(inputs, out), numbers(6, 8, 8, 3), numbers(6, 8, 8, 1)
+
+
+def transformer(keras):
+    """One block of it, over words."""
+    layers = keras.layers
+    inputs = keras.Input((5,), dtype="int32")
+    x = layers.Embedding(50, 8)(inputs)
+    x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 4, dropout=0.1)(x, x))
+    x = layers.LayerNormalization()(x + layers.Dense(8)(layers.Dense(16, "gelu")(x)))
+    return keras.Model(inputs, layers.Dense(1)(layers.GlobalAveragePooling1D()(x))), words(6, 5), numbers(6, 1)
+
+
+def recurrent(keras):
+    """LSTM, both ways."""
+    layers = keras.layers
+    stack = [layers.Bidirectional(layers.LSTM(3)), layers.Dense(1)]
+    return keras.Sequential([keras.Input((4, 3)), *stack]), numbers(6, 4, 3), numbers(6, 1)
+
+
+def siamese(keras):
+    """One tower for two inputs."""
+    layers = keras.layers
+    tower = keras.Sequential([keras.Input((6,)), layers.Dense(4, "relu"), layers.BatchNormalization()])
+    left, right = keras.Input((6,)), keras.Input((6,))
+    out = layers.Dense(1)(layers.subtract([tower(left), tower(right)]))
+    return keras.Model([left, right], out), (numbers(6, 6), 1 - numbers(6, 6)), numbers(6, 1)
+
+
+def two_heads(keras):
+    """Two outputs, a loss for each."""
+    inputs = keras.Input((6,))
+    x = keras.layers.Dense(4, "relu")(inputs)
+    return (
+        keras.Model(inputs, [keras.layers.Dense(1)(x), keras.layers.Dense(2)(x)]),
+        numbers(6, 6),
+        (numbers(6, 1), numbers(6, 2)),
+    )
+
+
+def autoencoder(keras):
+    """Variational, with a loss of its own from within a layer."""
+
+    class Sample(keras.layers.Layer):
+        """Draws around the mean, and holds it near zero."""
+
+        def __init__(self):
+            super().__init__()
+            self.noise = keras.layers.GaussianNoise(1.0, seed=3)
+
+        def call(self, mean, training=None):
+            self.add_loss(1e-3 * tf.reduce_mean(tf.square(mean)))
+            return self.noise(mean, training=training)
+
+    layers = keras.layers
+    inputs = keras.Input((6,))
+    out = layers.Dense(6)(Sample()(layers.Dense(2)(layers.Dense(8, "relu")(inputs))))
+    return keras.Model(inputs, out), numbers(6, 6), numbers(6, 6)
+
+
+KINDS = {kind.__name__: kind for kind in (u_net, transformer, recurrent, siamese, two_heads, autoencoder)}
+
+
+# On both Kerases in `make test-all`.
+@kerases.cases(KINDS, often=("u_net", "recurrent"), name="kind")
+def test_the_usual_hand_made_kinds_are_captured_in_the_graph_as_they_train(keras, kind, tmp_path):
+    def make():
+        model, _, y = KINDS[kind](keras)
+        model.compile("adam", ["mse"] * len(y) if isinstance(y, tuple) else "mse", jit_compile=False)
+        # Keras 2 counts a layer's own seed up with each tracing, and traces twice where the optimizer is not built yet.
+        model.optimizer.build(model.trainable_variables)
+        return model
+
+    _, x, y = KINDS[kind](keras)
+    batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(2)
+    assert trainings.assert_as_keras_saves_it(keras, make, tmp_path, batches) == [1, 2, 3]
