@@ -213,10 +213,15 @@ def _begin(path: str, values: Values, step: int) -> None:
     """Rank 0: what is newer than the step training goes on from belongs to another history; and a run that begins here, because
     it has no other checkpoint, was seeded from what the model was given last."""
     run = WritableRun.open(path)
-    while (newest := run.newest()) is not None and newest > step:
-        moved = run.abandon(newest, run.manifest(newest).attempt)
-        log.warning("going on from step %d: step %d moved to %s", step, newest, moved)
-    if newest is None:
+    for newer in sorted(number for number in run.step_dirs() if number > step):
+        try:
+            moved: Path | None = run.abandon(newer, run.manifest(newer).attempt)
+        except CorruptError:
+            moved = run.quarantine(newer)
+        except NotFoundError:
+            continue  # gone since it was listed
+        log.warning("going on from step %d: step %d moved to %s", step, newer, moved)
+    if run.newest() is None:
         parent = values.parent()
         run.set_parent(parent if parent is not None and parent.run_id != run.run_id else None)
 

@@ -299,7 +299,7 @@ def test_what_keras_makes_of_its_default_is_saved_and_xla_is_told(keras, told, g
 
 @pytest.mark.parametrize("told", [True, "auto"])
 def test_xla_under_horovod_is_refused_with_the_reason(keras, told, monkeypatch):
-    from deepfreeze.frameworks.tensorflow.capture import refuse
+    from deepfreeze.frameworks.tensorflow.refusals import refuse
 
     sees_a_gpu(monkeypatch)
     model = trainings.dense(keras, jit_compile=told)

@@ -25,12 +25,12 @@ def test_replicas_are_compared_at_two_captures_and_every_kth_or_never(
     """Replicas are compared at the first two captures and at every k-th one, or never."""
     asked, save = [], Saver.save
 
-    def noted(self, step, captured, check=False):
-        asked.append(check)
-        save(self, step, captured, check)
+    def noted(self, step, captured, compare=False):
+        asked.append(compare)
+        save(self, step, captured, compare)
 
     monkeypatch.setattr(Saver, "save", noted)
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, **options)
     trainings.dense(keras).fit(trainings.data(captures), verbose=0, shuffle=False, callbacks=[checkpoint])
     assert len(asked) == captures
-    assert [number for number, check in enumerate(asked, 1) if check] == compared
+    assert [number for number, compare in enumerate(asked, 1) if compare] == compared

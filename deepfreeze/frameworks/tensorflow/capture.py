@@ -87,6 +87,7 @@ class TensorFlowCapture:
 
     def captures(self, variable: Any) -> bool:
         """See ``Capture``."""
+        self._capture_local()
         return id(tf_variable(variable)) in self._captured
 
     def place(self, places: np.ndarray) -> None:
