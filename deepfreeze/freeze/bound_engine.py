@@ -6,11 +6,12 @@ engine reports the step as released. Imports no TensorFlow: anything with a buff
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,17 @@ class BoundEngine:
         self._timeout = timeout
         self._held: dict[int, Any] = {}
         self._unfinished: set[int] = set()
-        try:
+        with self.translated("an engine"):
             self._engine = veloc_bindings.Engine(**options)
+
+    @contextlib.contextmanager
+    def translated(self, expected: str) -> Iterator[None]:
+        """The one boundary at which an engine's fault becomes an ``EngineError`` or, if a wait has ended, a ``WaitError``.
+        ``expected``: what the calls inside were to bring about."""
+        try:
+            yield
         except EngineFault as fault:
-            raise self.error(fault, "an engine") from fault
+            raise self.error(fault, expected) from fault
 
     @property
     def unfinished(self) -> list[int]:
@@ -51,42 +59,43 @@ class BoundEngine:
         """
         self._held[step] = hold
         try:
-            self._patiently(lambda seconds: self._engine.submit(step, regions, private, seconds))
-        except EngineFault as fault:
+            with self.translated(f"to take step {step}"):
+                self._patiently(lambda seconds: self._engine.submit(step, regions, private, seconds))
+        except EngineError:
             del self._held[step]
-            raise self.error(fault, f"to take step {step}") from fault
+            raise
         self._unfinished.add(step)
 
     def plan(self, regions: np.ndarray, private_nbytes: int, side_nbytes: int) -> list[int]:
         """Fixes the regions (rows as of ``Regions.rows``, addresses 0) of captures into the engine's memory; returns their
         places in it, and at the end where the side bytes begin."""
-        return self._engine.plan(regions, private_nbytes, side_nbytes)
+        with self.translated("a plan of the engine's memory"):
+            return self._engine.plan(regions, private_nbytes, side_nbytes)
 
     def attach(self, area: Area) -> None:
         """From its next capture on, the area's memory is the engine's."""
-        self._engine.attach(area, self._timeout)
+        with self.translated("captures into the engine's memory"):
+            self._engine.attach(area, self._timeout)
 
     def room(self) -> int:
         """How many more captures there would be memory for now; what is reserved is not counted."""
-        return self._engine.room()
+        with self.translated("how much memory is free"):
+            return self._engine.room()
 
     def reserve(self) -> None:
         """Waits until there is memory for the next capture. Raises ``WaitError`` or ``EngineError``."""
-        try:
+        with self.translated("memory for the next capture"):
             self._patiently(self._engine.reserve)
-        except EngineFault as fault:
-            raise self.error(fault, "memory for the next capture") from fault
 
     def wait(self, step: int, level: int) -> None:
         """Blocks until the step has reached the level. Raises ``WaitError`` or ``EngineError``."""
-        try:
+        with self.translated(f"step {step} to be protected"):
             self._patiently(lambda seconds: self._engine.wait(step, level, seconds))
-        except EngineFault as fault:
-            raise self.error(fault, f"step {step} to be protected") from fault
 
     def poll(self) -> list[Report]:
         """What changed since the last poll; drops the tensors the engine has let go of. Never blocks."""
-        reports = self._engine.poll() if self._unfinished or self._held else []
+        with self.translated("reports of what is in flight"):
+            reports = self._engine.poll() if self._unfinished or self._held else []
         for report in reports:
             if report.released:
                 self._held.pop(report.step, None)

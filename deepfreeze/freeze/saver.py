@@ -24,7 +24,7 @@ from deepfreeze.state.dataset_paths import locate
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.target import Target
 from deepfreeze.tiers import local_tier
-from veloc_bindings import EXTERNAL, LOCAL, REFUSE_ALL, REFUSE_FIRST, REFUSE_NONE, EngineFault, Report
+from veloc_bindings import EXTERNAL, LOCAL, REFUSE_ALL, REFUSE_FIRST, REFUSE_NONE, Report
 
 log = logging.getLogger("deepfreeze")
 
@@ -48,7 +48,6 @@ class Saver:
         self._settings = settings
         self._capture = capture
         self._attachments = attachments
-        self._run_id = target.run_id
         located = each(world, lambda: locate(state))
         located.warn()
         each(world, lambda: rank_regions.require_captured(located.tensors, capture))
@@ -58,13 +57,19 @@ class Saver:
         self.nbytes = int(self._regions.nbytes.sum())
         self._replicas = ReplicaChecksums(capture, located.tensors, structure, world.size)
         self._local = self._local_tier(target, world)
-        self._engine = each(world, lambda: self._open_engine(structure, target, world))
-        if capture.area is not None:
-            each(world, self._capture_into_the_engine)
+        self._closing = contextlib.ExitStack()
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(self.close)
+            each(world, lambda: self._open_engine(structure, target, world))
+            if capture.area is not None:
+                each(world, self._capture_into_the_engine)
+            on_error.pop_all()
 
-    def _open_engine(self, structure: Structure, target: Target, world: World) -> BoundEngine:
+    def _open_engine(self, structure: Structure, target: Target, world: World) -> None:
         settings = self._settings
-        return BoundEngine(
+        if self._local is not None:
+            self._closing.callback(local_tier.discard, local_tier.directory(self._local, target.run_id))
+        self._engine = BoundEngine(
             target.run,
             settings.timeout,
             rank=world.rank,
@@ -85,6 +90,8 @@ class Saver:
             run_dir=target.run,
             local_dir=None if self._local is None else str(self._local),
         )
+        self._closing.callback(self._engine.close)
+        self._closing.callback(self._part)
 
     def _capture_into_the_engine(self) -> None:
         """From the next capture on, each piece goes to the place of its region in the engine's memory."""
@@ -96,17 +103,13 @@ class Saver:
 
     def collect(self, step: int) -> Captured:
         """The graph's capture of ``step``. Raises ``EngineError``, ``WaitError``."""
-        try:
+        with self._engine.translated(f"memory for the capture of step {step}"):
             return self._capture.collect(step)
-        except EngineFault as fault:
-            raise self._engine.error(fault, f"memory for the capture of step {step}") from fault
 
     def take(self) -> Captured:
         """Captures the state as it is now, between two executions. Raises as ``collect`` does."""
-        try:
+        with self._engine.translated("memory for a capture"):
             return self._capture.take()
-        except EngineFault as fault:
-            raise self._engine.error(fault, "memory for a capture") from fault
 
     def reserve(self) -> None:
         """Waits until there is memory for the next capture, so that the graph need not. Raises as ``collect`` does."""
@@ -162,15 +165,16 @@ class Saver:
         return self._engine.give_up()
 
     def close(self) -> None:
-        """Stops the engine, and removes the local tier's directory if nothing has to stay there. Checkpoints in flight, because
-        training ended by an exception, have some seconds to be committed."""
+        """Stops the engine, and removes the local tier's directory if nothing has to stay there; each of both also where another part
+        of it fails. Safe to call twice."""
+        self._closing.close()
+
+    def _part(self) -> None:
+        """Gives checkpoints in flight, because training ended by an exception, some seconds to be committed."""
         with contextlib.suppress(EngineError):
             self._engine.poll()
             if self._engine.unfinished:
                 self._engine.drain(_PARTING)
-        self._engine.close()
-        if self._local is not None:
-            local_tier.discard(local_tier.directory(self._local, self._run_id))
 
     def _local_tier(self, target: Target, world: World) -> Path | None:
         here = socket.gethostname()

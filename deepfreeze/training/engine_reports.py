@@ -46,7 +46,7 @@ def note(report: Report, run: str, replicated: Sequence[str], stats: Stats) -> E
     if report.local_s >= 0:
         stats.local[report.step] = report.local_s
     if report.level == EXTERNAL:
-        stats.committed[report.step] = report.external_s
+        stats.note_commit(report.step, report.external_s)
     return None
 
 

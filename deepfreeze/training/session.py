@@ -43,11 +43,11 @@ from deepfreeze.store.run import directory
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.training.engine_reports import CheckpointWarning, note, unlike
+from deepfreeze.training.holdings import Holdings
 from deepfreeze.training.model_start import Attempt
-from deepfreeze.training.opened import Opened
 from deepfreeze.training.options import Options
 from deepfreeze.training.progress import Progress
-from deepfreeze.training.stats import Stats
+from deepfreeze.training.stats import Newest, Stats
 
 log = logging.getLogger("deepfreeze")
 
@@ -69,12 +69,12 @@ class Training:
         self._who = who
         self._run, self._policy, self._options = run, policy, options
         self._attachments = Attachments(options.extra, ProcessGenerators() if options.rng == "all" else None)
-        self._open = Opened()
+        self._open = Holdings()
         self._closer: weakref.finalize | None = None
         self._trained: weakref.ref | None = None
         self._schedule = Schedule(policy, 0, captures=False)
         self._saves = 0  # in this training
-        self._saved: set[int] = set()  # steps of this model
+        self._saved: Newest[int] = Newest()  # steps of this model
         self._going_on = False  # there are steps to come, in which the ranks can agree
         self._unlike = 0  # executions after which the ranks are compared once more
         self._last: tuple[int, Captured] | None = None  # the state that ``keep`` was called for
@@ -96,8 +96,9 @@ class Training:
         if not again:
             self.stats.resumed = attempt.resumed
         # What is newer belongs to another history: its numbers come again (a new optimizer, an older step restored).
-        self._saved = {step for step in self._saved if again and step <= attempt.step}
-        self._open = Opened(attempt, weakref.ref(model), steps)
+        self._saved = Newest(step for step in self._saved if again and step <= attempt.step)
+        self._open = Holdings(attempt, weakref.ref(model), steps)
+        self._open.hold(attempt)
         # If training dies of an exception, nobody calls end.
         self._closer = weakref.finalize(self, self._open.close)
         return attempt.step
@@ -130,13 +131,16 @@ class Training:
             ranges = [Range(placed[s.tensor], s.start, s.stop) for s in shards]
             buffers = GraphBuffers() if reasons else EngineBuffers()
             optimizer = self._options.optimizer
-            return TensorFlowCapture(state, ranges, world.rank, buffers, emit if in_graph else None, optimizer)
+            # Held before the other ranks are heard of: if one of them fails, this rank's hooks must go too.
+            return self._open.hold(
+                TensorFlowCapture(state, ranges, world.rank, buffers, emit if in_graph else None, optimizer)
+            )
 
         with self._closing_on_error():
             hears_sigterm = self._options.on_sigterm == "checkpoint"
             maximum = TensorFlowMaximum(world) if in_graph and world.in_graph else None
             emit = _nothing if maximum is None else maximum.emit
-            self._open.agreement = Agreement(world, hears_sigterm, maximum)
+            self._open.agreement = self._open.hold(Agreement(world, hears_sigterm, maximum))
             capture = self._open.capture = worlds.each(world, make)
             alike = world.size == 1 or len(set(world.gather(capture.fingerprint()))) == 1
             self._unlike = 0 if alike else _SETTLED
@@ -177,8 +181,8 @@ class Training:
             if due is not None and self._saver.has_room(schedule.within(steps)):
                 due = None
             self._agreement.skip(due or 0)
-        if captured in self.stats.steps[-1:]:
-            self.stats.blocking.append(time.perf_counter() - begin)
+        if captured is not None:
+            self.stats.note_more_blocking(captured, time.perf_counter() - begin)
         return self._going_on
 
     def epoch_ended(self) -> None:
@@ -207,11 +211,8 @@ class Training:
             if self._open.saver is not None:
                 step = self._steps.now()
                 if self._options.final and step not in self._saved:
-                    begin = time.perf_counter()
                     last = self._last
                     self._save(step, lambda: last[1] if last is not None and last[0] == step else self._saver.take())
-                    if step in self.stats.steps[-1:]:
-                        self.stats.blocking.append(time.perf_counter() - begin)
                 self._last = None
                 self._drain()
                 if self._agreement.failure is not None:  # training ended before all ranks knew
@@ -224,8 +225,8 @@ class Training:
         if self._closer is not None:
             self._closer.detach()
             self._closer = None
-        opened, self._open = self._open, Opened()
-        opened.close()
+        held, self._open = self._open, Holdings()
+        held.close()
 
     @property
     def _attempt(self) -> Attempt:
@@ -281,12 +282,13 @@ class Training:
             # Before the attempt's first checkpoint, so that each of its checkpoints has it.
             worlds.on_rank_0(world, lambda: _store_config(model, target))
         capture = self._capture
-        self._open.saver = Saver(
-            capture.state.grown(), capture, self._attachments, target, world, self._options.saver()
+        self._open.saver = self._open.hold(
+            Saver(capture.state.grown(), capture, self._attachments, target, world, self._options.saver())
         )
         self.stats.nbytes = self._saver.nbytes
 
     def _save(self, step: int, collect: Callable[[], Captured]) -> None:
+        begin = time.perf_counter()
         often, count = self._options.check_replicas, self._saves
         self._saves += 1
         try:
@@ -294,8 +296,8 @@ class Training:
         except EngineError as error:
             self._fail(error)
             return
-        self._saved.add(step)
-        self.stats.steps.append(step)
+        self._saved.append(step)
+        self.stats.note_capture(step, time.perf_counter() - begin)
 
     def _note_passed(self, done: Execution) -> None:
         """What was due and not captured."""
@@ -334,7 +336,12 @@ class Training:
             self._fail(error)
 
     def _hear(self) -> None:
-        for report in self._saver.poll():
+        try:
+            reports = self._saver.poll()
+        except EngineError as failure:
+            self._fail(failure)
+            return
+        for report in reports:
             error = note(report, self._run, self._saver.replicated, self.stats)
             if error is not None:
                 self._fail(error)

@@ -1,29 +1,87 @@
-"""What a checkpointed training has done so far, for its user to look at."""
+"""What a checkpointed training has done so far, for its user to look at. Bounded: a training may take millions of checkpoints."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
+
+KEPT = 1000  # of each list and mapping, the newest
+# Upper bounds of the histogram's bins, in seconds.
+BINS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, float("inf"))
+
+
+class Newest(list[T]):
+    """A list whose ``append`` keeps the newest ``KEPT`` elements."""
+
+    def append(self, value: T) -> None:
+        """Adds an element, in place of the oldest if there are ``KEPT``."""
+        super().append(value)
+        if len(self) > KEPT:
+            del self[0]
+
+
+class NewestByStep(dict[int, T]):
+    """A mapping whose assignments keep the newest ``KEPT`` keys."""
+
+    def __setitem__(self, step: int, value: T) -> None:
+        super().__setitem__(step, value)
+        if len(self) > KEPT:
+            del self[next(iter(self))]
 
 
 @dataclass
 class Stats:
-    """What a ``Checkpoint`` has done so far on this rank."""
+    """What a ``Checkpoint`` has done so far on this rank. Lists and mappings have the newest 1000 entries, counts count all."""
 
     #: the step that was restored
     resumed: int | None = None
-    #: captured
-    steps: list[int] = field(default_factory=list)
-    #: due, but some rank had no memory for them (when_full="skip")
-    skipped: list[int] = field(default_factory=list)
+    #: steps that were captured
+    steps: list[int] = field(default_factory=Newest)
+    #: steps that were due, but some rank had no memory for them (when_full="skip")
+    skipped: list[int] = field(default_factory=Newest)
     #: the signal that ended training: "SIGTERM"
     stopped: str | None = None
     #: rank 0: step -> the first tensor that differs between ranks, or did when they were last compared
-    diverged: dict[int, str] = field(default_factory=dict)
-    #: seconds that each of them held up training
-    blocking: list[float] = field(default_factory=list)
+    diverged: dict[int, str] = field(default_factory=NewestByStep)
+    #: seconds that each of ``steps`` held up training
+    blocking: list[float] = field(default_factory=Newest)
     #: step -> seconds from hand-over to commit
-    committed: dict[int, float] = field(default_factory=dict)
+    committed: dict[int, float] = field(default_factory=NewestByStep)
     #: step -> seconds from hand-over to the local tier
-    local: dict[int, float] = field(default_factory=dict)
-    #: of this rank's part of one checkpoint
+    local: dict[int, float] = field(default_factory=NewestByStep)
+    #: bytes of this rank's part of one checkpoint
     nbytes: int = 0
+    #: how many checkpoints were captured, and how many committed
+    captures: int = 0
+    commits: int = 0
+    #: upper bound in seconds -> how many captures held up training for less than that, and not less than the bound before
+    histogram: dict[float, int] = field(default_factory=lambda: dict.fromkeys(BINS, 0))
+
+    def note_capture(self, step: int, seconds: float) -> None:
+        """A capture that has held up training for ``seconds``."""
+        self.steps.append(step)
+        self.blocking.append(seconds)
+        self.captures += 1
+        self.histogram[_bin(seconds)] += 1
+
+    def note_more_blocking(self, step: int, seconds: float) -> None:
+        """The last capture of ``step`` has held up training for ``seconds`` in all, which is more than was noted."""
+        for n in range(len(self.steps) - 1, -1, -1):
+            if self.steps[n] == step:
+                self.histogram[_bin(self.blocking[n])] -= 1
+                self.blocking[n] = seconds
+                self.histogram[_bin(seconds)] += 1
+                return
+
+    def note_commit(self, step: int, seconds: float) -> None:
+        """A commit, ``seconds`` after the checkpoint was handed over."""
+        if step not in self.committed:
+            self.commits += 1
+        self.committed[step] = seconds
+
+
+def _bin(seconds: float, bounds: Iterable[float] = BINS) -> float:
+    return next(bound for bound in bounds if seconds < bound)

@@ -1,0 +1,61 @@
+"""Whatever part of closing fails, no hook stays in the model and the run's lock is free."""
+
+import pytest
+
+import deepfreeze
+from deepfreeze.frameworks.tensorflow.capture import TensorFlowCapture
+from deepfreeze.freeze.bound_engine import BoundEngine
+from deepfreeze.freeze.saver import Saver
+from deepfreeze.ranks.agreement import Agreement
+from deepfreeze.store.lock import Lock
+from tests.support import trainings
+from veloc_bindings import INVALID, Engine, EngineFault
+
+pytestmark = pytest.mark.tensorflow
+keras = pytest.importorskip("keras")
+
+
+def assert_nothing_stays(model, run):
+    assert "train_step" not in vars(model) and "apply" not in vars(model.optimizer), "no hook"
+    Lock.acquire(run).release()
+    model.fit(trainings.data(2), verbose=0, callbacks=[deepfreeze.Checkpoint(run, every=1)])
+
+
+@pytest.mark.parametrize("part", [Saver, TensorFlowCapture, Agreement, BoundEngine], ids=lambda part: part.__name__)
+def test_a_part_that_fails_to_close_keeps_no_other_from_it(tmp_path, monkeypatch, part):
+    model, close = trainings.dense(keras), part.close
+
+    def fails(self):
+        close(self)
+        raise RuntimeError("it fails to close")
+
+    monkeypatch.setattr(part, "close", fails)
+    with pytest.raises(RuntimeError, match="it fails to close"):
+        model.fit(trainings.data(2), verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=1)])
+    monkeypatch.undo()
+    assert_nothing_stays(model, tmp_path / "run")
+
+
+def test_a_fault_of_the_engine_becomes_an_error_of_this_library(tmp_path, monkeypatch):
+    def fails(self):
+        raise EngineFault(INVALID, "a fault of the engine")
+
+    model, checkpoint = trainings.dense(keras), deepfreeze.Checkpoint(tmp_path / "run", every=1)
+    monkeypatch.setattr(Engine, "poll", fails)
+    with pytest.raises(deepfreeze.EngineError, match="a fault of the engine"):
+        model.fit(trainings.data(4), verbose=0, callbacks=[checkpoint])
+    monkeypatch.undo()
+    checkpoint.close()
+    assert_nothing_stays(model, tmp_path / "run")
+
+
+def test_a_rank_whose_engine_does_not_open_leaves_nothing(tmp_path, monkeypatch):
+    def fails(self, area, seconds):
+        raise EngineFault(INVALID, "it does not attach")
+
+    model = trainings.dense(keras)
+    monkeypatch.setattr(Engine, "attach", fails)
+    with pytest.raises(deepfreeze.EngineError, match="it does not attach"):
+        model.fit(trainings.data(2), verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=1)])
+    monkeypatch.undo()
+    assert_nothing_stays(model, tmp_path / "run")
