@@ -30,7 +30,7 @@ ALLOWED = {
     "frameworks": {"errors", "format", "veloc_bindings"},
     "frameworks.tensorflow": {"errors", "format", "frameworks", "ranks", "state", "veloc_bindings"},
     "freeze": STATE | {"frameworks", "plan", "ranks", "tiers", "veloc_bindings"},
-    "thaw": STATE | {"frameworks", "ranks", "veloc_bindings"},
+    "thaw": STATE | {"frameworks", "plan", "ranks", "veloc_bindings"},
     "reuse": STATE | {"frameworks", "ranks", "thaw"},
     "exports": READ | {"inspect", "thaw"},
     "inspect": READ | {"thaw"},

@@ -26,6 +26,7 @@ from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.catalog import CheckpointInfo, parent_of
 from deepfreeze.store.quarantine import Fallback
 from deepfreeze.store.run import Run
+from deepfreeze.thaw import by_name
 from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.read import TensorReader, read_private
 
@@ -117,28 +118,34 @@ def prepare(
 ) -> Ready:
     """The first half of ``restore``, which raises whatever it raises; the model is changed by ``assign`` alone. So several ranks can
     agree in between. ``table``: the checkpoint's, if it was read already."""
-    from deepfreeze.state.dataset_paths import locate  # imports h5py, which those who only read do without
-
     with TensorReader(Run.open(run), step, table) as reader:
         structure = reader.structure
         compiled = getattr(model, "optimizer", None) is not None
         make_room = memory.for_model(model)
-        rooms = {p.path: (p, make_room(p.spec)) for p in _wanted(structure, compiled) if p.spec.role != PER_RANK}
-        # The threads that read go on while Keras is asked where it keeps what.
+        wanted = _wanted(structure, compiled)
+        rooms = {p.path: (p, make_room(p.spec)) for p in wanted if p.spec.role != PER_RANK}
+        # The threads that read go on while Keras is asked where it keeps what, if it has to be.
         with reader.start(rooms.values(), past_cache=world_size == 1, between=True) as reading:
             if _has_slots(structure, model):
                 build_optimizer(model)
-            located = locate(TrainingState.of(model, structure.state if compiled else "weights"))
-            tensors = {tensor.path: tensor for tensor in located.tensors}
-            _check_same(reader, model, {path: tensor.spec for path, tensor in tensors.items()}, compiled)
+            state = TrainingState.of(model, structure.state if compiled else "weights")
+            variables = by_name.variables(structure, wanted, state) or _asked_of_keras(reader, state, compiled)
             values = _private(reader, rank)
             extra = values.pop(EXTRA, None)
             reading.finish()
         values.update((path, room.value) for path, (_, room) in rooms.items())
         info = reader.info
-    variables = {path: tensor.variable for path, tensor in tensors.items()}
-    own = {path: value for path, value in values.items() if path in tensors}
+    own = {path: value for path, value in values.items() if path in variables}
     return Ready(info, variables, own, None if extra is None else extra.tobytes())
+
+
+def _asked_of_keras(reader: TensorReader, state: TrainingState, compiled: bool) -> dict[str, Any]:
+    """The model's variables by their datasets in Keras's file. StructureError unless they are the checkpoint's."""
+    from deepfreeze.state.dataset_paths import locate  # imports h5py, which most do without
+
+    tensors = {tensor.path: tensor for tensor in locate(state).tensors}
+    _check_same(reader, state.model, {path: tensor.spec for path, tensor in tensors.items()}, compiled)
+    return {path: tensor.variable for path, tensor in tensors.items()}
 
 
 def _newest(search: Fallback, model: Any, rank: int, world_size: int) -> Ready:
