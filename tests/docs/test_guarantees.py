@@ -30,7 +30,9 @@ def test_every_named_test_exists():
     assert [f"{file}::{function}" for file, _, function in named if function not in functions_of(file)] == []
 
 
-def test_every_row_has_a_test():
-    assert len(ROWS) > 20
-    for row in ROWS:
-        assert "tests/" in row.rstrip("|").rpartition("|")[2], row
+def test_every_row_has_a_footnote_that_names_its_tests():
+    notes = {number: text for number, text in re.findall(r"^\[\^(\d+)\]: (.+)$", TEXT, re.MULTILINE)}
+    named = [re.search(r"\| \[\^(\d+)\] \|$", row) for row in ROWS]
+    assert len(ROWS) > 20 and all(named), [row for row, number in zip(ROWS, named, strict=True) if not number]
+    assert [number[1] for number in named if number] == list(notes), "each footnote once, in order"
+    assert all("`tests/" in text for text in notes.values())
