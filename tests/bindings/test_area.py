@@ -142,7 +142,7 @@ from pathlib import Path
 import veloc_bindings as vb
 from tests.support import content
 
-run, local = sys.argv[1:]
+run, local, log = sys.argv[1:]
 size = 3 << 20
 engine = vb.Engine.open(run_id=content.RUN_ID, attempt=bytes(16), structure=content.STRUCTURE, run_dir=run,
                         local_dir=local, file_size=size, commit_timeout=0.2)
@@ -153,7 +153,7 @@ area.capture(0, [(ctypes.addressof(data), size)])
 base, own = area.collect()
 assert own
 engine.submit(10, [(base, size, 0)])
-while not any(slot.stat().st_size > 4096 for slot in Path(local).glob("*/*/*.slot")):
+while not Path(log).exists():  # until the thread is in the write: before it, closing would keep the thread from it
     time.sleep(0.01)
 try:
     engine.close()
@@ -181,8 +181,14 @@ def test_what_a_thread_that_is_left_behind_reads_outlives_the_area(library, tmp_
     folders = [tmp_path / "run", tmp_path / "local"]
     for folder in folders:
         folder.mkdir()
-    env = jobs.environment(DEEPFREEZE_LIBRARY=library, DEEPFREEZE_FAULT="delay=4000:pwrite:.slot:2")
+    log = tmp_path / "log"
+    fault = {"DEEPFREEZE_FAULT": "delay=4000:pwrite:.slot:2", "DEEPFREEZE_FAULT_LOG": str(log)}
+    env = jobs.environment(DEEPFREEZE_LIBRARY=library, **fault)
     done = processes.run(
-        [sys.executable, "-c", _LEFT_BEHIND, *map(str, folders)], env=env, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", _LEFT_BEHIND, *map(str, folders), str(log)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
