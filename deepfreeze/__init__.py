@@ -34,7 +34,7 @@ from deepfreeze.thaw.restore import restore
 
 if TYPE_CHECKING:
     from deepfreeze.frameworks.tensorflow.distributed import BroadcastState, DistributedOptimizer
-    from deepfreeze.training.engine_reports import CheckpointWarning
+    from deepfreeze.training.checkpoint_warning import CheckpointWarning
     from deepfreeze.training.keras_callback import Checkpoint
     from deepfreeze.training.loop import capture
     from deepfreeze.training.stats import Stats
@@ -45,7 +45,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Checkpoint": "deepfreeze.training.keras_callback",
     "capture": "deepfreeze.training.loop",
-    "CheckpointWarning": "deepfreeze.training.engine_reports",
+    "CheckpointWarning": "deepfreeze.training.checkpoint_warning",
     "Stats": "deepfreeze.training.stats",
     "BroadcastState": "deepfreeze.frameworks.tensorflow.distributed",
     "DistributedOptimizer": "deepfreeze.frameworks.tensorflow.distributed",

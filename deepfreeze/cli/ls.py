@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps([as_json(info) for info in found], indent=2))
         return 0 if found else 1
     if found:
-        table((">step", ">size", ">ranks", "state", "level", "committed (UTC)", "written by"), list(map(_row, found)))
+        table((">step", ">size", ">ranks", "state", "committed (UTC)", "written by"), list(map(_row, found)))
     else:
         line(f"{path}: no checkpoint yet")
     if opened.parent is not None:
@@ -69,11 +69,11 @@ def as_json(info: CheckpointInfo) -> dict[str, Any]:
     return {**asdict(info), "run": str(info.run), "path": str(info.path)}
 
 
-def _level(info: CheckpointInfo) -> str:
-    return f"{info.level}, ranks differed" if info.diverged else info.level
+def _state(info: CheckpointInfo) -> str:
+    return f"{info.state}, ranks differed" if info.diverged else info.state
 
 
 def _row(info: CheckpointInfo) -> tuple[str, ...]:
     writer = f"{info.framework['api']} {info.framework['keras']}" if info.framework else "?"
     time = info.created.replace("T", " ").rstrip("Z")
-    return (str(info.step), decimal(info.nbytes), str(info.world_size), info.state, _level(info), time, writer)
+    return (str(info.step), decimal(info.nbytes), str(info.world_size), _state(info), time, writer)

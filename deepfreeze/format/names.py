@@ -31,7 +31,6 @@ _ASIDE = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32})\Z")
 _DAMAGED = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32}|unknown)(?:\.([0-9]{1,9}))?\Z")
 _RECORD = re.compile(r"rank-([0-9]{5,10})\.record\Z")
 _SLOT = re.compile(r"rank-([0-9]{5,10})-(?:([0-9a-f]{32})-)?([0-9]{1,10})\.slot\Z")
-_STRUCTURE = re.compile(r"([0-9a-f]{64})\.json\Z")
 
 
 def new_id() -> str:
@@ -146,12 +145,6 @@ def structure_file(structure_hash: str) -> str:
     return f"{structure_hash}.json"
 
 
-def parse_structure_file(name: str) -> str | None:
-    """The hash in a structure's file name."""
-    match = _STRUCTURE.match(name)
-    return match[1] if match else None
-
-
 def config_file(attempt: str) -> str:
     """The file, below ``configs/``, of the configuration of the model that an attempt trains. ValueError if it is no id."""
     return f"{_check_id(attempt)}.json"
@@ -160,13 +153,6 @@ def config_file(attempt: str) -> str:
 def local_dir(uid: int, run_id: str) -> str:
     """A run's directory below the local tier's root, for one user."""
     return f"deepfreeze-{uid}/{_check_id(run_id)}"
-
-
-def slot_file(rank: int, attempt: str, index: int) -> str:
-    """Slot ``index`` of a rank of an attempt on the local tier."""
-    if index < 0:
-        raise ValueError(f"slot index {index} is negative")
-    return f"rank-{_check_rank(rank):05d}-{_check_id(attempt)}-{index}.slot"
 
 
 def parse_slot_file(name: str) -> tuple[int, str | None, int] | None:

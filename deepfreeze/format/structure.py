@@ -143,11 +143,6 @@ class Structure:
         return {t.spec.name: t for t in self.tensors}
 
     @cached_property
-    def by_path(self) -> dict[str, Placed]:
-        """The tensors by HDF5 path, in the structure's order."""
-        return {t.path: t for t in self.tensors}
-
-    @cached_property
     def per_rank(self) -> list[Placed]:
         """The tensors whose own values each rank's record holds, in the order they are packed there."""
         return [t for t in self.tensors if t.spec.role == PER_RANK]

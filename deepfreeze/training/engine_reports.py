@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 
 from deepfreeze.errors import EngineError
 from deepfreeze.store.run import END_THIS_JOB
+from deepfreeze.training.checkpoint_warning import warn
 from deepfreeze.training.stats import Stats
 from veloc_bindings import DIVERGED, EXTERNAL, OK, TAKEN, Report
 
@@ -18,17 +18,13 @@ _ALIKE = (
 )
 
 
-class CheckpointWarning(UserWarning):
-    """Something went wrong that training survives."""
-
-
 def note(report: Report, run: str, replicated: Sequence[str], stats: Stats) -> EngineError | None:
     """Enters a report into ``stats`` and warns of what training survives; returns the error if the checkpoint failed.
 
     ``replicated``: the tensors that the ranks should hold alike, in the order of the report's index.
     """
     if report.step < 0:
-        warnings.warn(report.message, CheckpointWarning, stacklevel=6)
+        warn(report.message)
         return None
     where = os.path.join(run, f"step {report.step}")
     if report.code == DIVERGED:
@@ -42,7 +38,7 @@ def note(report: Report, run: str, replicated: Sequence[str], stats: Stats) -> E
         )
     if report.diverged >= 0 and report.step not in stats.diverged:
         stats.diverged[report.step] = replicated[report.diverged]
-        warnings.warn(str(_divergence(report, where, replicated)), CheckpointWarning, stacklevel=6)
+        warn(_divergence(report, where, replicated))
     if report.local_s >= 0:
         stats.local[report.step] = report.local_s
     if report.level == EXTERNAL:

@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -42,7 +41,8 @@ from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.run import directory
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
-from deepfreeze.training.engine_reports import CheckpointWarning, note, unlike
+from deepfreeze.training.checkpoint_warning import warn
+from deepfreeze.training.engine_reports import note, unlike
 from deepfreeze.training.holdings import Holdings
 from deepfreeze.training.model_start import Attempt
 from deepfreeze.training.options import Options
@@ -317,7 +317,7 @@ class Training:
         prints = self._attempt.world.gather(self._capture.fingerprint())
         others = [rank for rank, one in enumerate(prints) if one != prints[0]]
         if others and self._attempt.world.rank == 0:
-            warnings.warn(str(unlike(self._run, step, others)), CheckpointWarning, stacklevel=4)
+            warn(unlike(self._run, step, others))
 
     def _stop(self, step: int, number: int) -> None:
         """All ranks, after the same step: commits it and ends training."""
@@ -362,7 +362,7 @@ class Training:
             self.close()  # all ranks find it at this step
             raise error
         if self._options.on_error == "warn":
-            warnings.warn(str(error), CheckpointWarning, stacklevel=5)
+            warn(error)
         elif self._going_on and self._attempt.world.size > 1:
             self._agreement.fail(error)
         else:

@@ -31,7 +31,7 @@ def test_ls_lists_every_checkpoint(run, capsys):
     assert main(["ls", str(run)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["step", "5", "40"]
-    assert "20.0 kB" in lines[1] and "external" in lines[1] and "2026-11-21 03:35:58" in lines[1]
+    assert "20.0 kB" in lines[1] and "full" in lines[1] and "2026-11-21 03:35:58" in lines[1]
 
 
 def test_ls_names_what_does_not_count(run, capsys):
@@ -102,7 +102,7 @@ def test_verify_says_whose_ranks_differed_with_an_exit_code_of_its_own(run, caps
     assert main(["verify", str(run)]) == 1, "damage says more"
     assert "step-0000000050: DAMAGED, ranks differed" in capsys.readouterr().out
     assert main(["ls", str(run)]) == 0
-    assert "external, ranks differed" in capsys.readouterr().out
+    assert "full, ranks differed" in capsys.readouterr().out
 
 
 def test_verify_quarantine_moves_what_is_damaged_and_says_where(run, capsys):

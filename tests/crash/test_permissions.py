@@ -14,7 +14,6 @@ import pytest
 
 import veloc_bindings as vb
 from deepfreeze.errors import RunError
-from deepfreeze.format import names
 from deepfreeze.format.structure import Structure
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.writable_run import WritableRun
@@ -176,7 +175,7 @@ def test_a_slot_that_leads_to_another_file_is_not_written_through(node, library,
     place.chmod(0o700)
     place.parent.chmod(0o700)
     for index in range(2):
-        slot = place / names.slot_file(0, content.attempt_id(own["attempt"]).hex(), index)
+        slot = place / files.slot_name(0, content.attempt_id(own["attempt"]).hex(), index)
         if kind == "symbolic-link":
             slot.symlink_to(precious)
         elif kind == "hard-link":

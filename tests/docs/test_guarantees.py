@@ -31,7 +31,7 @@ def test_every_named_test_exists():
 
 
 def test_every_row_has_a_footnote_that_names_its_tests():
-    notes = {number: text for number, text in re.findall(r"^\[\^(\d+)\]: (.+)$", TEXT, re.MULTILINE)}
+    notes = dict(re.findall(r"^\[\^(\d+)\]: (.+)$", TEXT, re.MULTILINE))
     named = [re.search(r"\| \[\^(\d+)\] \|$", row) for row in ROWS]
     assert len(ROWS) > 20 and all(named), [row for row, number in zip(ROWS, named, strict=True) if not number]
     assert [number[1] for number in named if number] == list(notes), "each footnote once, in order"

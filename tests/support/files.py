@@ -225,3 +225,8 @@ def flip_in_place(path: Path, at: int, mask: int) -> None:
     with open(path, "r+b", buffering=0) as file:
         byte = os.pread(file.fileno(), 1, at)[0]
         os.pwrite(file.fileno(), bytes([byte ^ mask]), at)
+
+
+def slot_name(rank: int, attempt: str, index: int) -> str:
+    """The name that the engine gives slot ``index`` of a rank of an attempt."""
+    return f"rank-{rank:05d}-{attempt}-{index}.slot"

@@ -7,7 +7,6 @@ import types
 import pytest
 
 from deepfreeze.errors import EngineError, RunError
-from deepfreeze.format import names
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import leftovers, rescue
 from deepfreeze.tiers.recovery_plan import HostSlot, LeftoverSlot, PartialState, RecoveryPlan, plan_recovery
@@ -221,7 +220,7 @@ def test_only_whole_slots_are_reported(tmp_path, engine):
 
 @pytest.mark.parametrize("version", ["as it is", "before the attempt was in the name"])
 def test_slots_are_found_and_cleared_under_the_names_of_every_version(tmp_path, engine, version):
-    now = names.slot_file(0, "a" * 32, 1)
+    now = files.slot_name(0, "a" * 32, 1)
     name = now if version == "as it is" else "rank-00000-1.slot"
     (tmp_path / name).write_text("")
     (found,) = leftovers.leftover_slots(tmp_path)

@@ -32,7 +32,7 @@ def _partial(step: int, attempt: str, ranks: frozenset[int], shape: tuple[int, i
 
 def _slot(step: int, attempt: str, rank: int, shape: tuple[int, int, str], host: str, index: int) -> HostSlot:
     world, size, structure = shape
-    path = f"/local/{names.slot_file(rank, attempt, index)}"
+    path = f"/local/{files.slot_name(rank, attempt, index)}"
     return HostSlot(host, LeftoverSlot(path, step, rank % world, world, size, size, files.RUN_ID, attempt, structure))
 
 
@@ -134,7 +134,7 @@ def _write_slot(local: Path, step: int, attempt: str, rank: int) -> None:
         structure=made.hash, step=step, rank=rank, world=2, file_size=len(made.content), extents=len(extents), attempt=attempt
     )  # fmt: skip
     data = files.slot(head, extents, made.private(rank))
-    (local / names.slot_file(rank, attempt, step)).write_bytes(data)
+    (local / files.slot_name(rank, attempt, step)).write_bytes(data)
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
-from tests.support import h5, jobs, processes
+from tests.support import h5, jobs, processes, trainings
 
 pytestmark = pytest.mark.tensorflow
 
@@ -388,3 +388,18 @@ def test_a_full_local_tier_is_passed_by_with_one_warning(run, testing_library):
     assert told["error"] is None
     assert len(told["warnings"]) == 1 and "No space left" in told["warnings"][0]
     assert steps(run) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_warning_points_to_the_user_s_own_line(tmp_path, monkeypatch):
+    """Neither to a line of this library nor to one of Keras's."""
+    from deepfreeze.errors import EngineError
+    from deepfreeze.freeze.saver import Saver
+
+    def fails(self, *arguments, **options):
+        raise EngineError(where="step", expected="a", found="b", todo="c")
+
+    monkeypatch.setattr(Saver, "save", fails)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, on_error="warn", final=False)
+    with pytest.warns(deepfreeze.CheckpointWarning) as caught:
+        trainings.dense(keras).fit(trainings.data(2), verbose=0, shuffle=False, callbacks=[checkpoint])
+    assert {warning.filename for warning in caught if warning.category is deepfreeze.CheckpointWarning} == {__file__}
