@@ -11,7 +11,7 @@ from ._fault import check
 from ._library import library
 
 
-class Captured(NamedTuple):
+class AreaCapture(NamedTuple):
     """Where a capture lies. ``own``: in the area's memory, to be dropped when it is no longer read; else in the engine's."""
 
     base: int
@@ -39,11 +39,11 @@ class Area:
         sizes = (c.c_uint64 * len(data))(*(nbytes for _, nbytes in data))
         check(self._library.df_area_capture(self.number, group, addresses, sizes, len(data)))
 
-    def collect(self) -> Captured:
+    def collect(self) -> AreaCapture:
         """Ends the capture of a step. ``EngineFault`` if there is none, with the reason."""
         base, own = c.c_void_p(), c.c_int32()
         check(self._library.df_area_collect(self.number, c.byref(base), c.byref(own)))
-        return Captured(base.value or 0, bool(own.value))
+        return AreaCapture(base.value or 0, bool(own.value))
 
     def drop(self) -> None:
         """Frees the area's own memory."""

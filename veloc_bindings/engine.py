@@ -149,10 +149,12 @@ class Engine:
 
     @classmethod
     def open(cls, **options: Any) -> Engine:
+        """A new engine with these options: those of the constructor. ``EngineFault`` if it can't be opened."""
         return cls(**options)
 
     @property
     def closed(self) -> bool:
+        """Whether ``close`` was called."""
         return not self._handle
 
     def _open_handle(self) -> c.c_void_p:
@@ -194,6 +196,8 @@ class Engine:
         _check(self._library.df_area_attach(area.number, self._open_handle(), _milliseconds(timeout)))
 
     def wait(self, step: int, level: int = _table.EXTERNAL, timeout: float | None = None) -> None:
+        """Blocks until the step has reached the level (``LOCAL``, ``EXTERNAL``), at most ``timeout`` seconds. ``EngineFault``: the
+        failed checkpoint's own, or ``TIMEOUT``."""
         _check(self._library.df_engine_wait(self._open_handle(), step, level, _milliseconds(timeout)))
 
     def poll(self) -> list[Report]:
@@ -256,6 +260,7 @@ def crc32c(data: Any, crc: int = 0) -> int:
 
 
 def slot_inspect(path: str | os.PathLike[str]) -> SlotInfo:
+    """The header of a whole slot. ``EngineFault`` if it is damaged, half-written, or of a newer version."""
     info = _table.CSlotInfo()
     _check(library().df_slot_inspect(_path(path), c.byref(info)))
     ids = (bytes(info.run_id), bytes(info.attempt), bytes(info.structure))
@@ -263,12 +268,15 @@ def slot_inspect(path: str | os.PathLike[str]) -> SlotInfo:
 
 
 def slot_transfer(path: str | os.PathLike[str], run_dir: str | os.PathLike[str]) -> None:
+    """Copies a dead attempt's slot into that attempt's partial directory of the run, checked, and publishes its record."""
     _check(library().df_slot_transfer(_path(path), _path(run_dir)))
 
 
 def commit(run_dir: str | os.PathLike[str], step: int, attempt: bytes) -> None:
+    """Commits a dead attempt's step (``attempt``: its id, 16 bytes) if all records are there and whole. ``EngineFault`` otherwise."""
     _check(library().df_commit(_path(run_dir), step, _array(attempt, 16, "attempt")))
 
 
 def version() -> str:
+    """The engine's version. ``LibraryError`` if there is no engine, or one of another version than these bindings."""
     return library().df_version().decode()

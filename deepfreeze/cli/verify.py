@@ -14,7 +14,7 @@ from deepfreeze.cli.output import bar, line
 from deepfreeze.cli.target import target
 from deepfreeze.errors import NotFoundError
 from deepfreeze.format import names
-from deepfreeze.inspect.verify import Report, quarantine, verify
+from deepfreeze.inspect.verify import Verification, quarantine, verify
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.run import Run
 
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     return _DIFFERED if any(report.diverged for report in reports) else 0
 
 
-def _print(report: Report) -> None:
+def _print(report: Verification) -> None:
     read = f"{decimal(report.nbytes)} in {report.files} files"
     differed = f", ranks differed (in {report.diverged} tensors)" if report.diverged else ""
     line(f"{report.path}: {'ok' if report.ok else 'DAMAGED'}{differed}, {read}")

@@ -12,11 +12,11 @@ from deepfreeze.errors import OptionError, UnsupportedError
 from deepfreeze.exports import keras_archive, safetensors, weights_file
 from deepfreeze.exports.draft import Draft
 from deepfreeze.format.structure import PLAIN_H5
-from deepfreeze.inspect.verify import Progress
+from deepfreeze.inspect.verify import OnProgress
 from deepfreeze.store.catalog import CheckpointInfo, describe, use
 from deepfreeze.store.run import Run
 
-Write = Callable[[Run, int, BinaryIO, Progress], None]
+Write = Callable[[Run, int, BinaryIO, OnProgress], None]
 
 SUFFIXES = (".weights.h5", ".safetensors", ".keras")
 
@@ -28,7 +28,7 @@ def export(
     *,
     overwrite: bool = False,
     optimizer: bool = False,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> CheckpointInfo:
     """Writes a checkpoint (the newest for ``step=None``) to ``path`` and returns which one it was.
 

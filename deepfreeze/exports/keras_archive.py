@@ -14,13 +14,13 @@ from typing import BinaryIO
 from deepfreeze.exports.weights_file import pieces
 from deepfreeze.format.manifest import Manifest
 from deepfreeze.format.names import MODEL_FILE
-from deepfreeze.inspect.verify import Progress
+from deepfreeze.inspect.verify import OnProgress
 from deepfreeze.store.run import Run
 
 _ZIP64_FROM = 1 << 31  # from here on sizes need the larger fields, which have to be announced
 
 
-def write(run: Run, step: int, file: BinaryIO, progress: Progress) -> None:
+def write(run: Run, step: int, file: BinaryIO, progress: OnProgress) -> None:
     """Writes the archive. NotFoundError if the model's configuration was not stored, CorruptError naming the first damage."""
     manifest = run.manifest(step)
     config = run.config(manifest.attempt)

@@ -17,7 +17,7 @@ from deepfreeze.errors import UnsupportedError
 from deepfreeze.format.dataset_groups import weights
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK
-from deepfreeze.inspect.verify import Progress
+from deepfreeze.inspect.verify import OnProgress
 from deepfreeze.store.catalog import CheckpointInfo
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.read import TensorReader
@@ -31,7 +31,7 @@ _METADATA = "__metadata__"
 _ALIGNMENT = 8  # of the first tensor, as the library has it
 
 
-def write(run: Run, step: int, file: BinaryIO, progress: Progress, everything: bool = False) -> None:
+def write(run: Run, step: int, file: BinaryIO, progress: OnProgress, everything: bool = False) -> None:
     """Writes the weights; if ``everything``, the optimizer's variables, the metrics' states and rank 0's seeds too.
     CorruptError naming the first damage, UnsupportedError for a tensor that the format can't hold."""
     with TensorReader(run, step) as tensors:

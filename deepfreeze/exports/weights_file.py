@@ -10,7 +10,7 @@ import numpy as np
 
 from deepfreeze.format import crc32c
 from deepfreeze.format.structure import Structure
-from deepfreeze.inspect.verify import Progress
+from deepfreeze.inspect.verify import OnProgress
 from deepfreeze.store.durable import unreadable
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.model_file import ModelFile
@@ -18,13 +18,13 @@ from deepfreeze.thaw.model_file import ModelFile
 _PIECE = 2 << 20
 
 
-def write(run: Run, step: int, file: BinaryIO, progress: Progress) -> None:
+def write(run: Run, step: int, file: BinaryIO, progress: OnProgress) -> None:
     """Copies the model file. CorruptError naming the first damage; what was written then means nothing."""
     for piece in pieces(run, step, progress):
         file.write(piece)
 
 
-def pieces(run: Run, step: int, progress: Progress) -> Iterator[memoryview]:
+def pieces(run: Run, step: int, progress: OnProgress) -> Iterator[memoryview]:
     """The model file's bytes from first to last, each piece to be used before the next is asked for.
 
     A piece may come before its extent is known to be whole: only when the iterator ends without CorruptError was all right.

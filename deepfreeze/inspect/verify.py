@@ -24,7 +24,7 @@ from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.extent_table import merge, read_record, uncovered
 
 # Called with the bytes checked so far and in all; the total counts the model file.
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 _PIECE = 1 << 20
 
 
@@ -42,7 +42,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Report:
+class Verification:
     """What a check came to. ``nbytes`` and ``files`` count what was read; no ``problems`` means that every byte is right.
 
     ``diverged``: how many tensors, as the manifest says, were not the same on all ranks that should have held them alike: the
@@ -70,7 +70,7 @@ class Report:
         return {"ok": self.ok, **asdict(self)}
 
 
-def verify(run: str | os.PathLike[str], step: int | None = None, progress: Progress | None = None) -> Report:
+def verify(run: str | os.PathLike[str], step: int | None = None, progress: OnProgress | None = None) -> Verification:
     """Checks one checkpoint (for ``step=None`` the newest, also one that lost its manifest). NotFoundError if there is none,
     CorruptError if the run's own file is damaged; all other damage is in the report."""
     opened = Run.open(run)
@@ -80,7 +80,7 @@ def verify(run: str | os.PathLike[str], step: int | None = None, progress: Progr
         chosen = choose(opened, chosen)  # raises, naming the steps that exist
     check = _Check(opened, chosen, progress or (lambda done, total: None))
     check.run_all()
-    return Report(
+    return Verification(
         run=str(opened.path),
         step=chosen,
         path=str(check.folder),
@@ -92,7 +92,7 @@ def verify(run: str | os.PathLike[str], step: int | None = None, progress: Progr
     )
 
 
-def quarantine(report: Report) -> Report:
+def quarantine(report: Verification) -> Verification:
     """Moves a checkpoint that is ``damaged`` below ``RUN/damaged``, and says so; for the holder of the run's lock since before the
     check. RunError if refused."""
     moved = WritableRun.open(report.run).quarantine(report.step) if report.damaged else None
@@ -100,7 +100,7 @@ def quarantine(report: Report) -> Report:
 
 
 class _Check:
-    def __init__(self, run: Run, step: int, progress: Progress) -> None:
+    def __init__(self, run: Run, step: int, progress: OnProgress) -> None:
         self.run = run
         self.step = step
         self.folder: Path = run.step_path(step)
