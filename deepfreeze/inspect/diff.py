@@ -10,7 +10,7 @@ import numpy as np
 
 from deepfreeze.format.structure import Placed
 from deepfreeze.format.tensors import BFLOAT16
-from deepfreeze.inspect.verify import Progress
+from deepfreeze.inspect.verify import OnProgress
 from deepfreeze.store.catalog import CheckpointInfo
 from deepfreeze.thaw.read import TensorReader, read
 
@@ -67,7 +67,7 @@ class Comparison:
 def diff(
     first: tuple[str | os.PathLike[str], int | None],
     second: tuple[str | os.PathLike[str], int | None],
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Comparison:
     """Compares two checkpoints, each given as (run, step), step None for the newest. Tensors are matched by name, and of
     per-rank ones rank 0's are compared. ``progress`` is called with the bytes read so far and in all.
