@@ -42,7 +42,7 @@ class Region(c.Structure):
     _fields_ = [("data", c.c_void_p), ("nbytes", c.c_uint64), ("file_offset", c.c_uint64)]
 
 
-class Options(c.Structure):
+class COptions(c.Structure):
     _fields_ = [
         ("struct_size", c.c_uint32),
         ("rank", c.c_uint32),
@@ -93,16 +93,16 @@ class CSlotInfo(c.Structure):
     ]
 
 
-class Piece(c.Structure):
+class CPiece(c.Structure):
     _fields_ = [("source", c.c_uint64), ("start", c.c_uint64), ("nbytes", c.c_uint64), ("place", c.c_uint64)]
 
 
 STRUCTS = {
     "df_region": Region,
-    "df_options": Options,
+    "df_options": COptions,
     "df_report": CReport,
     "df_slot_info": CSlotInfo,
-    "df_piece": Piece,
+    "df_piece": CPiece,
 }
 
 _engine = c.c_void_p  # df_engine*
@@ -113,7 +113,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_abi_version": (c.c_uint32, []),
     "df_error": (c.c_char_p, []),
     "df_crc32c": (c.c_uint32, [c.c_uint32, c.c_void_p, c.c_size_t]),
-    "df_engine_open": (c.c_int, [c.POINTER(Options), c.POINTER(_engine)]),
+    "df_engine_open": (c.c_int, [c.POINTER(COptions), c.POINTER(_engine)]),
     "df_engine_submit": (
         c.c_int,
         [_engine, c.c_int64, c.POINTER(Region), c.c_size_t, c.c_void_p, c.c_uint64, c.c_uint64],
@@ -130,7 +130,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_engine_idle": (c.c_int, [_engine, c.POINTER(c.c_uint64)]),
     "df_engine_close": (c.c_int, [_engine]),
     "df_area_open": (c.c_int, [c.POINTER(c.c_uint64)]),
-    "df_area_group": (c.c_int, [c.c_uint64, c.c_uint64, c.POINTER(Piece), c.c_size_t]),
+    "df_area_group": (c.c_int, [c.c_uint64, c.c_uint64, c.POINTER(CPiece), c.c_size_t]),
     "df_area_attach": (c.c_int, [c.c_uint64, _engine, c.c_uint64]),
     "df_area_capture": (
         c.c_int,

@@ -29,8 +29,8 @@ class Area:
 
     def set_group(self, group: int, pieces: Iterable[tuple[int, int, int, int]]) -> None:
         """Sets a group's pieces: (tensor number in the group, first byte, bytes, place in the memory of a capture)."""
-        entries = [_table.Piece(*piece) for piece in pieces]
-        check(self._library.df_area_group(self.number, group, (_table.Piece * len(entries))(*entries), len(entries)))
+        entries = [_table.CPiece(*piece) for piece in pieces]
+        check(self._library.df_area_group(self.number, group, (_table.CPiece * len(entries))(*entries), len(entries)))
 
     def capture(self, group: int, tensors: Iterable[tuple[int, int]]) -> None:
         """Copies one group's pieces out of tensors given as (address, bytes), as the op in a graph does."""

@@ -125,8 +125,8 @@ class Engine:
     ) -> None:
         self._handle = c.c_void_p()
         self._library = library()
-        options = _table.Options(
-            struct_size=c.sizeof(_table.Options),
+        options = _table.COptions(
+            struct_size=c.sizeof(_table.COptions),
             rank=rank,
             world=world,
             in_flight=in_flight,

@@ -1,7 +1,7 @@
 """Which steps of one ``fit`` are captured: those that a policy asks for, less those that the ranks agree to skip.
 
-An execution of the train function runs one step or several, and captures at most one. What is decided here follows from the
-steps and from what was agreed alone, so all ranks decide alike.
+An execution of the train function runs one step or several, and captures at most one. Every decision here follows from the numbers
+of the steps and from what the ranks agreed on, and from nothing else. So all ranks decide alike.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from deepfreeze.plan.policy import NEVER, Policy
 
 @dataclass(frozen=True)
 class Execution:
-    """What an execution has done: ``steps`` run, the step ``captured``, the step ``skipped``, and the first step that was due
-    and was neither (``missed``); None for what there was not."""
+    """One execution of the train function. ``steps``: how many steps it ran; ``captured``: the step that it captured; ``skipped``: the
+    step that was due and that the ranks had agreed to skip; ``missed``: the first due step that was neither captured nor skipped.
+    Each of the last three is None if there was no such step. Example: with a checkpoint due every 2 steps, an execution of steps 1
+    to 5 has ``steps=5, captured=2, skipped=None, missed=4``."""
 
     steps: int
     captured: int | None
@@ -23,11 +25,11 @@ class Execution:
 
 
 class Schedule:
-    """``step``: where the last execution ended; ``target``: the step that is to be captured next, or ``NEVER``."""
+    """``step``: the step at which the last execution ended; ``target``: the step to capture next, or ``NEVER``."""
 
     def __init__(self, policy: Policy, step: int, captures: bool, inside: bool = True) -> None:
-        """``captures=False``: nothing is captured in the first execution. ``inside=False``: captures are taken between two
-        executions only, so that of a step within one is taken at its end."""
+        """``captures=False``: the first execution captures nothing. ``inside=False``: captures are taken between two executions
+        only, so that a step that is due inside of an execution is captured at that execution's end, under the last step's number."""
         self._policy = policy
         self._inside = inside
         self._skipped = -1
@@ -46,7 +48,8 @@ class Schedule:
         return done
 
     def aim(self, skip: int) -> bool:
-        """Moves the target on if it is passed, or is the step to ``skip`` (0: none). Whether it has moved."""
+        """Moves the target on if the last execution has passed it, or if it is the step to ``skip`` (0: no step). Returns whether
+        the target has moved."""
         if self.step < self.target < NEVER and skip != self.target:
             return False
         self.target = self._policy.next_step(self.step)
@@ -55,7 +58,7 @@ class Schedule:
         return True
 
     def within(self, steps: int) -> bool:
-        """Whether the target is in the next execution, if that runs as many ``steps``."""
+        """Whether the next execution will capture the target, if that execution runs ``steps`` steps."""
         return self.target <= self.step + steps
 
     def after_next(self, steps: int) -> int | None:

@@ -1,4 +1,4 @@
-"""The newest checkpoint that is whole: which one to try next, and where those that turned out to be damaged are put."""
+"""The newest checkpoint that is whole: which checkpoint to try next, and where damaged checkpoints are put."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ class Fallback:
             self.report("left in place")
 
     def report(self, where: str) -> None:
-        """Says what was found and not yet said; ``where`` is that which was not moved."""
+        """Logs a warning for each damaged checkpoint that has none yet. ``where``: the end of the sentence "It is ..." about those
+        that were not moved, "left in place" for example."""
         for damage in self.damages:
             if not damage.said:
                 place = "left in place: its own files may be whole" if damage.is_structure else where

@@ -310,7 +310,8 @@ class Training:
             log.warning("the ranks were not alike when training began: step %d is not saved", done.missed)
 
     def _look_again(self, step: int) -> None:
-        """The ranks were not alike when training began. A step that is captured shows in what; the first one may be far off."""
+        """Compares the ranks' weights once more after some executions, if the weights differed when training began. The first
+        checkpoint, which names the tensor that differs, may be many steps away; this warning comes at once."""
         self._unlike -= 1
         if self._unlike:
             return

@@ -82,7 +82,7 @@ def test_every_constant_has_the_header_s_value():
 def test_a_struct_of_another_size_is_refused_by_the_library(library):
     from veloc_bindings import _library
 
-    options = _table.Options(struct_size=c.sizeof(_table.Options) - 8)
+    options = _table.COptions(struct_size=c.sizeof(_table.COptions) - 8)
     loaded = _library.load_from(Path(library))
     assert loaded.df_engine_open(c.byref(options), c.byref(c.c_void_p())) == _table.INVALID
     assert b"struct_size" in loaded.df_error()
