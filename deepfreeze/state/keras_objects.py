@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from deepfreeze.state import private_api
+
 
 def tf_variable(variable: Any) -> Any:
     """The ``tf.Variable`` inside a Keras 3 variable; a Keras 2 one is its own."""
@@ -26,7 +28,7 @@ def seeds(model: Any) -> list[tuple[str, Any]]:
     ``enable_tf_random_generator()`` was called; otherwise they are inside of TensorFlow's kernels."""
     found = [(variable_name(v), v) for v in model.variables if is_seed(v)]
     for part in getattr(model, "submodules", ()):
-        generator = getattr(getattr(part, "_random_generator", None), "_generator", None)
+        generator = private_api.layer_generator(part)
         if generator is not None:
             found.append((f"{part.name}/random_generator_state", generator.state))
     return found
@@ -78,7 +80,7 @@ def optimizer_variables(optimizer: Any) -> list[Any]:
 
 def is_built(optimizer: Any) -> bool:
     """Whether it has its variables. (The legacy ones of Keras 2 don't say; of tf_keras's loss scales the one inside does.)"""
-    if getattr(optimizer, "built", False) or getattr(optimizer, "_built", False):
+    if getattr(optimizer, "built", False) or private_api.says_built(optimizer):
         return True
     inner = getattr(optimizer, "inner_optimizer", None)
     return inner is not None and is_built(inner)

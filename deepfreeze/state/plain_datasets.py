@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 
 from deepfreeze.errors import UnsupportedError
+from deepfreeze.state import private_api
 from deepfreeze.state.keras_objects import optimizer_variables, optimizers
 from deepfreeze.state.training_state import METRIC, STATISTIC, WEIGHT, TrainingState
 
@@ -22,7 +23,7 @@ def of_module(state: TrainingState) -> dict[str, Any]:
     """Every variable of a ``tf.Module`` to save, by its dataset's path. ``UnsupportedError`` for an object that can't name its
     variables."""
     module = state.model
-    flatten = getattr(module, "_flatten", None)  # what tf.Module's ``variables`` is made of, with the attributes' names
+    flatten = private_api.flattened(module)
     if flatten is None:
         raise UnsupportedError(
             where="what is to be saved",

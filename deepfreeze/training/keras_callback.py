@@ -12,6 +12,7 @@ from typing import Any
 from deepfreeze.frameworks.keras_hooks import Hooks
 from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.plan.policy import Policy, as_policy
+from deepfreeze.state.private_api import steps_per_execution
 from deepfreeze.training.options import Options
 from deepfreeze.training.session import Training, absolute
 from deepfreeze.training.stats import Stats
@@ -121,7 +122,7 @@ class Checkpoint(Hooks):
         if compiled or tuned:
             why = "it is compiled by XLA (jit_compile)" if compiled else "Keras tunes its steps_per_execution"
             log.info("captures are taken between two executions of the training: %s", why)
-        self._training.begin(model, not (compiled or tuned), _steps_per_execution(model))
+        self._training.begin(model, not (compiled or tuned), steps_per_execution(model))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Hands over what the last execution captured, if it did."""
@@ -141,9 +142,3 @@ class Checkpoint(Hooks):
     def close(self) -> None:
         """Stops the engine, takes the capture out of the model and gives the run's lock back. Safe to call twice."""
         self._training.close()
-
-
-def _steps_per_execution(model: Any) -> int:
-    """What ``compile`` was told; Keras 2 keeps it in a variable."""
-    steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
-    return int(steps.numpy() if hasattr(steps, "numpy") else steps or 1)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from deepfreeze.frameworks.tensorflow import private_api
+from deepfreeze.state import private_api
 
 # The key of what tf.random.set_seed sets, beside the generators' own.
 _SEED = "tensorflow_seed"
@@ -68,5 +69,6 @@ def _make(names: Iterable[str]) -> None:
     missing = set(names) - _of_frameworks().keys()
     if "tensorflow" in missing:
         tf.random.set_global_generator(tf.random.Generator.from_seed(0))
-    if "keras" in missing:
-        private_api.make_keras_generator()
+    if "keras" in missing and "keras" in sys.modules:
+        # An unseeded draw makes it.
+        sys.modules["keras"].random.uniform(())

@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from deepfreeze.errors import UnsupportedError
+from deepfreeze.state import private_api
 from deepfreeze.state.keras_objects import tf_variable
 
 # No step: what the flag is compared with while gradients are being accumulated.
@@ -24,10 +26,18 @@ class Steps:
         while getattr(inner, "inner_optimizer", None) is not None:
             inner = inner.inner_optimizer
         # Horovod keeps its sums, and how many they are, beside the optimizer.
-        self._horovod = getattr(inner, "_agg_helper", None)
+        self._horovod = private_api.horovods_accumulator(inner)
         own = getattr(inner, "gradient_accumulation_steps", None) or 1
         # Keras 3 gives the count of updates as a quotient; the variable behind it counts batches.
-        self._batches = tf_variable(optimizer.iterations if own == 1 else inner._iterations)
+        counter = optimizer.iterations if own == 1 else private_api.batch_counter(inner)
+        if counter is None:
+            raise UnsupportedError(
+                where="gradient_accumulation_steps=",
+                expected="an optimizer that counts the batches between two updates",
+                found=f"{type(inner).__name__} of a Keras that does so in a way unknown to this version",
+                todo="leave gradient_accumulation_steps out, or use an older Keras",
+            )
+        self._batches = tf_variable(counter)
         self.batches_per_step = int(own if self._horovod is None else self._horovod.backward_passes_per_step)
 
     def counts(self, optimizer: Any) -> bool:
