@@ -183,7 +183,7 @@ class Timed(deepfreeze.Checkpoint):
         step = self._training._steps.now()
         if step in self._levels:
             saver = self._training._saver
-            saver._options = replace(saver._options, wait_for=self._levels[step])
+            saver._settings = replace(saver._settings, wait_for=self._levels[step])
         begin = time.perf_counter()
         super().on_train_batch_end(batch, logs)
         if step in self._levels:

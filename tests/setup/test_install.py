@@ -20,13 +20,13 @@ WITHOUT = "DEEPFREEZE_ENGINE=none"
 OFFLINE = ["--no-deps", "--no-build-isolation", "--no-index"]
 READ = """
 import sys, deepfreeze
-from deepfreeze.freeze import handoff
+from deepfreeze.freeze import bound_engine
 
 assert deepfreeze.__file__.startswith(sys.argv[1]), deepfreeze.__file__
 with deepfreeze.read(sys.argv[2]) as tensors:
     print(len(dict(tensors)), [info.step for info in deepfreeze.checkpoints(sys.argv[2])])
 try:
-    print(handoff.load())
+    print(bound_engine.load())
 except deepfreeze.EngineError as error:
     print(error)
 """

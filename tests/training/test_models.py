@@ -199,7 +199,7 @@ def test_what_the_user_has_put_on_an_instance_is_there_afterwards(keras, save_co
         assert set(called) == {"save_own_variables", "train_step"}
         called.clear()
     deepfreeze.restore(model, tmp_path / "run")
-    assert vars(layer)["save_own_variables"] is own and called == ["save_own_variables"]
+    assert vars(layer)["save_own_variables"] is own and set(called) <= {"save_own_variables"}
     assert not any("save_own_variables" in vars(one) for one in (model, *model.layers[1:], model.optimizer))
 
 

@@ -110,7 +110,7 @@ def test_an_elastic_job_is_refused_with_what_to_do(keras, way, tmp_path, monkeyp
 class OnGpu:
     """A variable of a model or of an optimizer, as it would be on a machine with a GPU."""
 
-    name, path, dtype, shape = "net/kernel", "net/kernel", tf.float32, (2, 2)
+    name, path, dtype, shape, trainable = "net/kernel", "net/kernel", tf.float32, (2, 2), False
     value = types.SimpleNamespace(device="/job:localhost/replica:0/task:0/device:GPU:0", dtype=tf.float32, shape=(2, 2))
 
 
