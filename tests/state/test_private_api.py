@@ -83,9 +83,12 @@ def test_keras_2_s_names_are_there():
     model.optimizer.build(model.trainable_variables)
     assert private_api.says_built(model.optimizer)
     keras.backend.experimental.enable_tf_random_generator()
-    layer = keras.layers.Dropout(0.5)
-    layer.build((4,))
-    assert private_api.layer_generator(layer).state.shape == (3,)
+    try:
+        layer = keras.layers.Dropout(0.5)
+        layer.build((4,))
+        assert private_api.layer_generator(layer).state.shape == (3,)
+    finally:
+        keras.backend.experimental.disable_tf_random_generator()
 
 
 @pytest.mark.tensorflow
