@@ -23,11 +23,11 @@ _POWER = ["crash/test_power_loss.py::test_what_python_has_made_survives_a_loss_o
 # For each module the tests that may kill its mutants, the fastest first; none of them imports TensorFlow.
 MODULES = {
     "store/durable.py": ["store/test_durable.py", *_POWER],
-    "tiers/leftovers.py": ["tiers/test_recovery.py", "thaw/test_newer_versions.py"],
-    "tiers/recovery_plan.py": ["tiers/test_recovery.py", "tiers/test_recovery_plan.py"],
+    "tiers/leftovers.py": ["tiers/test_recovery.py", "thaw/test_newer_versions.py", "tiers/test_recovery_plan.py"],
+    "tiers/recovery_plan.py": ["tiers/test_recovery.py", "tiers/test_recovery_plan.py", "thaw/test_newer_versions.py"],
     "tiers/rescue.py": ["tiers/test_recovery.py", "thaw/test_newer_versions.py", "tiers/test_recovery_plan.py"],
-    "store/run.py": ["store/test_run_changes.py", "store/test_run.py"],
-    "store/writable_run.py": ["store/test_run_changes.py", "store/test_run.py", *_POWER],
+    "store/run.py": ["store/test_run_changes.py", "store/test_run.py", "store/test_run_reading.py", "store/test_catalog.py", *_POWER],
+    "store/writable_run.py": ["store/test_run_changes.py", "store/test_run.py", "store/test_run_reading.py", *_POWER],
 }
 # Jobs of their own, which cost every mutant seconds, and are about run.json alone.
 LEFT_OUT = "store/test_run.py::test_jobs_that_make_one_run_at_once_agree_on_its_id"
