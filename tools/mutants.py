@@ -26,7 +26,13 @@ MODULES = {
     "tiers/leftovers.py": ["tiers/test_recovery.py", "thaw/test_newer_versions.py", "tiers/test_recovery_plan.py"],
     "tiers/recovery_plan.py": ["tiers/test_recovery.py", "tiers/test_recovery_plan.py", "thaw/test_newer_versions.py"],
     "tiers/rescue.py": ["tiers/test_recovery.py", "thaw/test_newer_versions.py", "tiers/test_recovery_plan.py"],
-    "store/run.py": ["store/test_run_changes.py", "store/test_run.py", "store/test_run_reading.py", "store/test_catalog.py", *_POWER],
+    "store/run.py": [
+        "store/test_run_changes.py",
+        "store/test_run.py",
+        "store/test_run_reading.py",
+        "store/test_catalog.py",
+        *_POWER,
+    ],
     "store/writable_run.py": ["store/test_run_changes.py", "store/test_run.py", "store/test_run_reading.py", *_POWER],
 }
 # Jobs of their own, which cost every mutant seconds, and are about run.json alone.
