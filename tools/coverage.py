@@ -18,11 +18,12 @@ from project import BUILD, ROOT, VENV, Failure, main, run_logged, say
 PAGES = BUILD / "coverage"
 PYTHON = VENV / "bin" / "python"
 PACKAGES = ("deepfreeze", "veloc_bindings")
-# _exit: many tests fork, and their children end by os._exit.
+# source: the modules of this directory, not those that tests have installed elsewhere. _exit: many tests fork, and their children
+# end by os._exit.
 SETTINGS = f"""[run]
 parallel = true
 patch = subprocess, _exit
-source_pkgs = {", ".join(PACKAGES)}
+source = {", ".join(str(ROOT / package) for package in PACKAGES)}
 data_file = {PAGES / "data" / "coverage"}
 disable_warnings = couldnt-parse, no-data-collected, module-not-imported
 [report]
