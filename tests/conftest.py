@@ -1,6 +1,7 @@
 """What all tests share: tiers and costs (plugins of their own), the tests' engine, and the lines that sweeps end with."""
 
 import gc
+import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -51,13 +52,27 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(params=kerases.NAMES, scope="module")
 def keras(request):
     """Every Keras that is installed here, imported: a test that asks for ``keras`` runs with each."""
-    return pytest.importorskip(request.param)
+    return importlib.import_module(request.param)
 
 
 @pytest.fixture(params=kerases.NAMES, scope="module")
 def api(request):
     """As ``keras``, for files that import ``keras`` themselves."""
-    return pytest.importorskip(request.param)
+    return importlib.import_module(request.param)
+
+
+@pytest.fixture
+def opened(monkeypatch) -> list[str]:
+    """The path of each file that this process opens by ``os.open``, as all of a run's files are opened, in order."""
+    paths = []
+    really = os.open
+
+    def noted(path, *arguments, **options):
+        paths.append(os.fspath(path))
+        return really(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", noted)
+    return paths
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Each private name of a framework is used in one function, is there in the versions installed here, and may be missing."""
 
 import ast
+import importlib
 import random
 import types
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.state import private_api
+from tests.support import kerases
 
 ROOT = Path(__file__).resolve().parents[2] / "deepfreeze"
 # Attributes that are this library's own, or the standard library's, on other objects than ``self``.
@@ -54,8 +56,9 @@ def test_what_is_missing_is_none_or_a_default(row, monkeypatch):
 @pytest.mark.tensorflow
 def test_each_name_is_there_and_is_what_it_is_taken_for(monkeypatch):
     """On the Kerases, the TensorFlow and the Horovod that are installed; what another version alone has is left out."""
-    tf = pytest.importorskip("tensorflow")
-    keras = pytest.importorskip("keras")
+    import keras
+    import tensorflow as tf
+
     tf.random.set_seed(7)
     context = private_api.seeded_context()
     assert context._seed == 7 and isinstance(context._rng, random.Random)
@@ -75,7 +78,7 @@ def test_each_name_is_there_and_is_what_it_is_taken_for(monkeypatch):
 
 @pytest.mark.tensorflow
 def test_keras_2_s_names_are_there():
-    keras = pytest.importorskip("tf_keras")
+    keras = importlib.import_module(kerases.NAMES[-1])
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     model.compile("adam", "mse", steps_per_execution=3)
     assert private_api.steps_per_execution(model) == 3
@@ -92,10 +95,10 @@ def test_keras_2_s_names_are_there():
 
 
 @pytest.mark.tensorflow
+@kerases.needs_keras_3
 def test_an_accumulating_optimizer_whose_count_is_unknown_is_refused(monkeypatch):
-    keras = pytest.importorskip("keras")
-    if not hasattr(keras, "ops"):
-        pytest.skip("Keras 3 alone accumulates")
+    import keras
+
     from deepfreeze.frameworks.tensorflow.steps import Steps
 
     monkeypatch.setattr(private_api, "batch_counter", lambda optimizer: None)

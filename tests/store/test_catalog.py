@@ -1,6 +1,5 @@
 """Which checkpoints a run has."""
 
-import os
 import shutil
 
 import pytest
@@ -47,20 +46,6 @@ def test_a_lost_structure_does_not_hide_a_checkpoint(tmp_path):
     files.write_checkpoint(tmp_path, 5)
     shutil.rmtree(tmp_path / "structures")
     assert [(info.step, info.state) for info in checkpoints(tmp_path)] == [(5, "unknown")]
-
-
-@pytest.fixture
-def opened(monkeypatch):
-    """The files of runs that are opened."""
-    seen = []
-    really = os.open
-
-    def count(path, *arguments, **options):
-        seen.append(os.fspath(path))
-        return really(path, *arguments, **options)
-
-    monkeypatch.setattr(os, "open", count)
-    return seen
 
 
 @pytest.mark.parametrize("action", ["latest", "read", "restart"])

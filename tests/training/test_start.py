@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from deepfreeze.errors import LockedError, NotFoundError, RunError, WorldError
@@ -91,18 +89,11 @@ class Readers(restart.Newest):
 
 
 @pytest.mark.parametrize("world", [4, 64])
-def test_the_ranks_of_a_start_open_two_records_each_at_most(tmp_path, monkeypatch, world):
+def test_the_ranks_of_a_start_open_two_records_each_at_most(tmp_path, opened, world):
     """Counted: rank 0 reads all records and sends what they say to the others, each of which reads its own."""
     run = files.write_run(tmp_path / "run")
     files.write_checkpoint(run, 40, files.sample(world=world))
-    opened = []
-    really = os.open
-
-    def count(path, *arguments, **options):
-        opened.append(os.fspath(path))
-        return really(path, *arguments, **options)
-
-    monkeypatch.setattr(os, "open", count)
+    opened.clear()
     starts = restart.begin(tmp_path, world, values=lambda rank: Readers(run, rank))
     for start in starts:
         assert start.resumed == 40
