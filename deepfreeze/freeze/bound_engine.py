@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
-import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -140,10 +139,11 @@ class BoundEngine:
 
     def error(self, fault: EngineFault, expected: str) -> EngineError:
         """The error to raise for a call that failed."""
-        kind = WaitError if fault.code == veloc_bindings.TIMEOUT else EngineError
-        # The engine speaks of the last slice of a wait; the user gave a bound for all of it.
-        found = re.sub(r" after \d+ ms(?=$|\.)", f" after {self._timeout:g} s", str(fault))
-        return kind(where=self._where, expected=expected, found=found, todo=_ADVICE.get(fault.code, _OTHERWISE))
+        todo = _ADVICE.get(fault.code, _OTHERWISE)
+        if fault.code == veloc_bindings.TIMEOUT:
+            expected = f"{expected}, or bytes that move, within {self._timeout:g} s"
+            return WaitError(where=self._where, expected=expected, found=str(fault), todo=todo)
+        return EngineError(where=self._where, expected=expected, found=str(fault), todo=todo)
 
     def close(self) -> None:
         """Stops the engine and drops every tensor; where the store hangs, in bounded time and with a warning."""

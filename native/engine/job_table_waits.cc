@@ -38,8 +38,8 @@ Status JobTable::Submit(JobRef job, bool captured, uint64_t timeout_ms) {
     --memory_wanted_;
     if (stopping_) return Closed();
     if (!room) {
-      return Status(Code::kTimeout, StepText(job->step) + ": memory for a checkpoint in flight was not free after " +
-                                        std::to_string(timeout_ms) + " ms. " + DescribeAllLocked());
+      return Status(Code::kTimeout,
+                    StepText(job->step) + ": no memory for a checkpoint in flight: " + DescribeAllLocked());
     }
   }
   newest_submitted_ = job->step;
@@ -70,8 +70,7 @@ Status JobTable::Reserve(uint64_t timeout_ms, const std::function<bool(const Job
   --memory_wanted_;
   if (stopping_) return Closed();
   if (!taken) {
-    return Status(Code::kTimeout, "memory for the next capture was not free after " + std::to_string(timeout_ms) +
-                                      " ms. " + DescribeAllLocked());
+    return Status(Code::kTimeout, "no memory for it: " + DescribeAllLocked());
   }
   reserved_ = job;
   return {};
@@ -156,7 +155,7 @@ Status JobTable::Wait(int64_t step, int level, uint64_t timeout_ms) {
   if (job->phase == Phase::kFailed) return job->failure;
   if (job->level >= level) return {};
   if (stopping_) return Closed();
-  return Status(Code::kTimeout, DescribeLocked(*job) + " after " + std::to_string(timeout_ms) + " ms");
+  return Status(Code::kTimeout, DescribeLocked(*job));
 }
 
 Status JobTable::Drain(uint64_t timeout_ms) {
@@ -170,7 +169,7 @@ Status JobTable::Drain(uint64_t timeout_ms) {
   if (changed_.wait_until(lock, Deadline(timeout_ms), [&] { return stopping_ || busy() == nullptr; })) {
     return stopping_ && busy() != nullptr ? Closed() : Status();
   }
-  return Status(Code::kTimeout, DescribeLocked(*busy()) + " after " + std::to_string(timeout_ms) + " ms");
+  return Status(Code::kTimeout, DescribeLocked(*busy()));
 }
 
 std::vector<Report> JobTable::Poll(size_t capacity) {
