@@ -167,7 +167,7 @@ class Timed(deepfreeze.Checkpoint):
     def on_train_begin(self, logs: Any = None) -> None:
         """Puts the second clock in."""
         super().on_train_begin(logs)
-        capture = self._training._capture
+        capture = self._training._session._installation.capture
         collect = capture.collect
 
         def timed(step: int) -> Any:
@@ -180,9 +180,10 @@ class Timed(deepfreeze.Checkpoint):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """What it always does, with the level and the clock of this step."""
-        step = self._training._steps.now()
+        session = self._training._session
+        step = session._opened.steps.now()
         if step in self._levels:
-            saver = self._training._saver
+            saver = session.saver
             saver._settings = replace(saver._settings, wait_for=self._levels[step])
         begin = time.perf_counter()
         super().on_train_batch_end(batch, logs)

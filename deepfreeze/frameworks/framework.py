@@ -1,4 +1,5 @@
-"""What freeze asks of a framework: the captures of one model on one rank. ``frameworks/tensorflow`` implements it. Imports no framework."""
+"""The protocol between ``freeze`` and a framework: how the captures of one model, on one rank, are asked for. ``frameworks/tensorflow``
+implements it. Imports no framework."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import veloc_bindings
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes ``start`` to ``stop`` of a flattened variable, which this rank captures. Pieces are named by their number in
+    """Bytes ``start`` to ``stop`` of a flattened variable, which this rank captures. A piece is named by its number: its index in
     ``Capture.pieces``."""
 
     variable: Any
@@ -29,9 +30,10 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Captured:
-    """The bytes of one capture. ``addresses``: where each piece lies, uint64 of shape (pieces,). The memory keeps these bytes as long
-    as ``hold`` is referenced; if ``hold`` is None the memory is the engine's, and keeps them until the capture is handed over, or
-    the next capture is collected."""
+    """The bytes of one capture. ``addresses``: the address of each piece, uint64 of shape (pieces,).
+
+    ``hold``: the object that owns the memory; the bytes stay as they are for as long as ``hold`` is referenced. None: the engine owns
+    the memory, and the bytes stay until the capture is handed over to it, or until the next capture is collected."""
 
     addresses: np.ndarray
     hold: Any
@@ -41,23 +43,30 @@ class Captured:
         return ctypes.string_at(int(self.addresses[piece]), nbytes)
 
 
+class EngineMemory(Protocol):
+    """The part of a capture that puts pieces straight into the engine's memory. The training thread calls ``place``, between two
+    executions of the train function."""
+
+    area: veloc_bindings.Area
+
+    def place(self, places: np.ndarray) -> None:
+        """From the next capture on, each piece goes to this byte offset in the engine's memory: int64 of shape (pieces,)."""
+
+
 class Capture(Protocol):
-    """Captures of one model's training state, from construction to ``close``. All methods are called by the training thread, between two
+    """Captures of one model's training state, from construction to ``close``. The training thread calls all methods, between two
     executions of the train function."""
 
     @property
-    def area(self) -> veloc_bindings.Area | None:
-        """Through which captures go to the engine's memory; None if this framework captures into memory of its own."""
+    def engine_memory(self) -> EngineMemory | None:
+        """None if this framework captures into memory of its own, which the engine then reads."""
 
     @property
     def pieces(self) -> Sequence[Piece]:
-        """This rank's pieces, complete from the first execution on."""
+        """This rank's pieces. The list is complete after the first execution, in which the last variables come into being."""
 
     def captures(self, variable: Any) -> bool:
-        """Whether some rank has pieces of this variable of the state."""
-
-    def place(self, places: np.ndarray) -> None:
-        """From the next capture on each piece goes to this byte offset in the engine's memory: int64 of shape (pieces,)."""
+        """Whether a capture holds this variable, on this rank or on another one."""
 
     def take(self) -> Captured:
         """Captures the state as it is now. ``EngineFault`` if there is no memory for it."""

@@ -15,7 +15,7 @@ from veloc_bindings import crc32c
 
 
 class ReplicaChecksums:
-    """One checksum for each replicated tensor, in the structure's order; none where a single rank has nobody to be compared with."""
+    """One checksum for each replicated tensor, in the structure's order. A job of one rank has no replicas, and no checksums."""
 
     def __init__(
         self, capture: Capture, tensors: Sequence[LocatedTensor], structure: Structure, world_size: int

@@ -1,4 +1,4 @@
-"""Hands captures to the engine: one object per training that knows the file's layout and keeps the engine busy."""
+"""Hands a training's captures to the engine: turns captured pieces into regions of the model file, and waits for the engine."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ import numpy as np
 
 from deepfreeze.errors import EngineError
 from deepfreeze.format.structure import Structure
-from deepfreeze.frameworks.framework import Capture, Captured
+from deepfreeze.frameworks.framework import Capture, Captured, EngineMemory
 from deepfreeze.freeze import regions as rank_regions
-from deepfreeze.freeze.agreed_structure import agree
+from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.bound_engine import BoundEngine
 from deepfreeze.freeze.engine_places import places
 from deepfreeze.freeze.replicas import ReplicaChecksums
 from deepfreeze.freeze.settings import SaverSettings
-from deepfreeze.ranks.world import World, each
+from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
-from deepfreeze.state.dataset_paths import locate
-from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.target import Target
+from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import local_tier
 from veloc_bindings import EXTERNAL, LOCAL, REFUSE_ALL, REFUSE_FIRST, REFUSE_NONE, Report
 
@@ -34,11 +33,11 @@ _REFUSES = {"auto": REFUSE_FIRST, "warn": REFUSE_NONE, "raise": REFUSE_ALL}
 
 
 class Saver:
-    """Saves captured steps. Opening it is collective: every rank must, after the first step, when all variables exist."""
+    """Saves captured steps, from construction to ``close``. Construction is collective; ``capture`` has all its pieces then."""
 
     def __init__(
         self,
-        state: TrainingState,
+        agreed: AgreedStructure,
         capture: Capture,
         attachments: Attachments,
         target: Target,
@@ -48,21 +47,21 @@ class Saver:
         self._settings = settings
         self._capture = capture
         self._attachments = attachments
-        located = each(world, lambda: locate(state))
-        located.warn()
-        each(world, lambda: rank_regions.require_captured(located.tensors, capture))
-        structure, head = agree(state, located, attachments, target, world)
-        tensors, self._private = rank_regions.of_tensors(located.tensors, structure, capture.pieces, world.rank)
-        self._regions = tensors.whole_pages(head, structure.file_size)
+        structure = agreed.structure
+        each(world, lambda: rank_regions.require_captured(agreed.tensors, capture))
+        on_rank_0(world, lambda: _store(structure, target))
+        tensors, self._private = rank_regions.of_tensors(agreed.tensors, structure, capture.pieces, world.rank)
+        self._regions = tensors.whole_pages(agreed.head, structure.file_size)
         self.nbytes = int(self._regions.nbytes.sum())
-        self._replicas = ReplicaChecksums(capture, located.tensors, structure, world.size)
+        self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
         self._local = self._local_tier(target, world)
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
             each(world, lambda: self._open_engine(structure, target, world))
-            if capture.area is not None:
-                each(world, self._capture_into_the_engine)
+            memory = capture.engine_memory
+            if memory is not None:
+                each(world, lambda: self._capture_into(memory))
             on_error.pop_all()
 
     def _open_engine(self, structure: Structure, target: Target, world: World) -> None:
@@ -93,13 +92,12 @@ class Saver:
         self._closing.callback(self._engine.close)
         self._closing.callback(self._part)
 
-    def _capture_into_the_engine(self) -> None:
+    def _capture_into(self, memory: EngineMemory) -> None:
         """From the next capture on, each piece goes to the place of its region in the engine's memory."""
-        assert self._capture.area is not None
         sizes = np.array([piece.nbytes for piece in self._capture.pieces], np.int64)
         private_nbytes = len(self._private_bytes(None, False)) + int(sizes[self._private].sum())
-        self._capture.place(places(self._engine, self._regions, sizes, private_nbytes))
-        self._engine.attach(self._capture.area)
+        memory.place(places(self._engine, self._regions, sizes, private_nbytes))
+        self._engine.attach(memory.area)
 
     def collect(self, step: int) -> Captured:
         """The graph's capture of ``step``. Raises ``EngineError``, ``WaitError``."""
@@ -113,12 +111,12 @@ class Saver:
 
     def reserve(self) -> None:
         """Waits until there is memory for the next capture, so that the graph need not. Raises as ``collect`` does."""
-        if self._capture.area is not None:
+        if self._capture.engine_memory is not None:
             self._engine.reserve()
 
     def has_room(self, armed: bool) -> bool:
         """Whether there is memory now for one capture more, beside the next one if that is ``armed``."""
-        return self._engine.room() > (1 if armed and self._capture.area is None else 0)
+        return self._engine.room() > (1 if armed and self._capture.engine_memory is None else 0)
 
     def save(self, step: int, captured: Captured, compare: bool = False) -> None:
         """Hands over a capture as the checkpoint of ``step``, and waits for the level that the settings ask for. ``compare``: with
@@ -184,3 +182,7 @@ class Saver:
         if chosen is None and self._settings.local is not None:
             log.warning("no room for %d bytes on a local tier of %s: writing to %s directly", need, here, target.run)
         return chosen
+
+
+def _store(structure: Structure, target: Target) -> None:
+    WritableRun.open(target.run).store_structure(structure)

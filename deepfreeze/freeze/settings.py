@@ -1,4 +1,4 @@
-"""What a saver is told by the training's options."""
+"""The options of a training that concern its saver and its engine."""
 
 from __future__ import annotations
 

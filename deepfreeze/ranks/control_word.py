@@ -53,6 +53,8 @@ class ControlWord:
         """``in_graph``: None where the ranks agree outside of any graph, when ``agreed`` is called."""
         self._world, self._in_graph = world, in_graph
         self._mine = np.zeros(len(Field), np.int64)
+        if in_graph is not None:
+            in_graph.propose(self._mine)  # in place of the proposals of an earlier training in the same graph
 
     def propose(self, field: Field, value: int) -> None:
         """Proposes ``value`` from the next execution on, until another value is proposed."""

@@ -65,6 +65,12 @@ class TrainingState:
         metrics in the first step."""
         return TrainingState(self.model, self.what, [*self.tensors, *_tensors(self.model, self.what, self.tensors)])
 
+    def same_as(self, other: TrainingState) -> bool:
+        """Whether both have the same variables, each of the same kind. Toggling ``layer.trainable``, for example, changes kinds."""
+        return {(id(one.variable), one.kind) for one in self.tensors} == {
+            (id(one.variable), one.kind) for one in other.tensors
+        }
+
     def of_kind(self, *kinds: str) -> list[StateTensor]:
         """The tensors of these kinds, in the state's order."""
         return [tensor for tensor in self.tensors if tensor.kind in kinds]

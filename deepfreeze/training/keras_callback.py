@@ -14,8 +14,8 @@ from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.private_api import steps_per_execution
 from deepfreeze.training.options import Options
-from deepfreeze.training.session import Training, absolute
 from deepfreeze.training.stats import Stats
+from deepfreeze.training.training import Training, absolute
 
 log = logging.getLogger("deepfreeze")
 
@@ -112,7 +112,8 @@ class Checkpoint(Hooks):
         """Takes the run's lock, finishes or clears what a dead job left, and restores ``model``. Returns the step to go on
         from (0 in a fresh run). ``fit`` does it if you don't; do it yourself to start the input at the right batch.
 
-        A model that this callback has trained before goes on as it is."""
+        A model that this callback has trained before goes on as it is. ``RunError`` if another job has committed a newer checkpoint
+        meanwhile."""
         return self._training.open(model)
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -136,7 +137,8 @@ class Checkpoint(Hooks):
             self._training.keep()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Saves the last step and returns when everything in flight is committed."""
+        """Saves the last step, returns when everything in flight is committed, and gives the run back. The captures stay in the
+        model's graph for its next ``fit``; ``close`` takes them out."""
         self._training.end()
 
     def close(self) -> None:

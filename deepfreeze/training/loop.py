@@ -10,8 +10,8 @@ from deepfreeze.errors import OptionError
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.keras_objects import is_optimizer, optimizers
 from deepfreeze.training.options import Options
-from deepfreeze.training.session import Training, absolute
 from deepfreeze.training.stats import Stats
+from deepfreeze.training.training import Training, absolute
 
 
 def capture(

@@ -34,12 +34,12 @@ class Attempt(Start):
         attachments: Attachments,
         options: Options,
         world: World,
-        restores: bool = True,
+        history: frozenset[str] | None = None,
     ) -> Attempt:
-        """Collective. ``restores=False`` goes on from the model as it is. Raises what ``Start.begin`` does and
+        """Collective. With the ``history`` of an earlier start the model goes on as it is. Raises the errors of ``Start.begin`` and
         ``StructureError``, on every rank; the lock is free again then."""
         values = _Values(path, model, steps, attachments, world)
-        return cls.begin(path, values, world, options.resume, options.local, restores)
+        return cls.begin(path, values, world, options.resume, options.local, history)
 
 
 class _Values:

@@ -50,15 +50,17 @@ class Values(Protocol):
 
 @dataclass
 class Start:
-    """``step``: where training goes on; ``resumed``: the step restored, or None; ``target``: where to write; ``finished``: what
-    became of a dead attempt's checkpoints."""
+    """``target``: the run and the attempt to write to; ``step``: the step from which training goes on; ``resumed``: the step that was
+    restored, or None; ``finished``: the checkpoints of dead attempts that were committed or cleared; ``history``: ids of the attempts
+    that the values come from: this one, and the one that committed the newest checkpoint; ``lock``: held by rank 0, None on others."""
 
     target: Target
     world: World
     step: int
     resumed: int | None
     finished: rescue.Finished
-    lock: Lock | None  # rank 0's
+    history: frozenset[str]
+    lock: Lock | None
 
     @classmethod
     def begin(
@@ -68,12 +70,13 @@ class Start:
         world: World,
         resume: str = "auto",
         local: str | os.PathLike | None = "auto",
-        restores: bool = True,
+        history: frozenset[str] | None = None,
         node: str = "",
     ) -> S:
-        """Collective. ``restores=False`` goes on from the values as they are; ``node`` is the host's name if empty. Raises
-        ``RunError``, ``LockedError``, ``NotFoundError``, ``CorruptError`` or ``WorldError`` on every rank, and what ``values``
-        raises; the lock is free again then."""
+        """Collective. With the ``history`` of an earlier start nothing is restored: the values go on as they are. ``node`` is the
+        host's name if empty. Raises ``RunError``, ``LockedError``, ``NotFoundError``, ``CorruptError`` or ``WorldError`` on every
+        rank, and the errors of ``values``; the lock is free again then. Another job's newer checkpoint than the ``history`` and the
+        values have is a ``RunError``."""
         locks: list[Lock] = []
         search = Fallback(path)  # rank 0's is the one that is used
 
@@ -92,14 +95,15 @@ class Start:
             target = on_rank_0(world, take)
             each(world, lambda: _shared(path, target.run_id))
             finished = _recover(target, local, world, node or socket.gethostname())
-            resumed = _resume(values, search, resume, world) if restores else None
+            resumed = _resume(values, search, resume, world) if history is None else None
             step = resumed if resumed is not None else values.now()
-            on_rank_0(world, lambda: _begin(path, values, step))
+            newest = on_rank_0(world, lambda: _begin(path, values, step, history))
         except BaseException:
             for lock in locks:
                 lock.release()
             raise
-        return cls(target, world, step, resumed, finished, locks[0] if locks else None)
+        own = (history or frozenset()) | {target.attempt, *newest}
+        return cls(target, world, step, resumed, finished, own, locks[0] if locks else None)
 
     def close(self) -> None:
         """Gives the lock back."""
@@ -209,10 +213,13 @@ def _set_aside(search: Fallback, step: int | None, resume: str) -> None:
         log.warning("no checkpoint of %s is whole: training starts from scratch", search.path)
 
 
-def _begin(path: str, values: Values, step: int) -> None:
-    """Rank 0: what is newer than the step training goes on from belongs to another history; and a run that begins here, because
-    it has no other checkpoint, was seeded from what the model was given last."""
+def _begin(path: str, values: Values, step: int, history: frozenset[str] | None) -> list[str]:
+    """Rank 0: moves checkpoints away that are newer than the step from which training goes on, because they belong to another
+    history. A run that begins here, because it has no other checkpoint, notes the checkpoint that the values come from. Returns the
+    id of the attempt that committed the newest checkpoint, if there is a checkpoint."""
     run = WritableRun.open(path)
+    if history is not None:
+        _require_nothing_newer(run, step, history)
     for newer in sorted(number for number in run.step_dirs() if number > step):
         try:
             moved: Path | None = run.abandon(newer, run.manifest(newer).attempt)
@@ -221,9 +228,26 @@ def _begin(path: str, values: Values, step: int) -> None:
         except NotFoundError:
             continue  # gone since it was listed
         log.warning("going on from step %d: step %d moved to %s", step, newer, moved)
-    if run.newest() is None:
+    newest = run.newest()
+    if newest is not None:
+        return [run.manifest(newest).attempt]
+    if history is None:
         parent = values.parent()
         run.set_parent(parent if parent is not None and parent.run_id != run.run_id else None)
+    return []
+
+
+def _require_nothing_newer(run: Run, step: int, history: frozenset[str]) -> None:
+    """Training goes on at ``step`` in a run that was free for a while. Checkpoints that another job has committed meanwhile would be
+    moved away as those of an abandoned history."""
+    newest = run.newest()
+    if newest is not None and newest > step and run.manifest(newest).attempt not in history:
+        raise RunError(
+            where=run.path,
+            expected=f"no newer checkpoint than step {step}, where this model stands",
+            found=f"step {newest}, which another job has committed since the model was trained here",
+            todo="give the model a new deepfreeze.Checkpoint, which resumes from there, or train it into another run",
+        )
 
 
 def _is_no_run(path: str) -> bool:

@@ -74,7 +74,9 @@ def test_a_wait_goes_on_for_longer_than_its_bound_while_bytes_move(ended, waits)
 @pytest.mark.parametrize("waits", WAITS)
 def test_a_wait_ends_when_nothing_has_moved_for_its_bound(ended, waits):
     done = ended["stands", waits]
-    assert done.returncode == 1 and "WaitError" in done.stderr and ", or bytes that move, within 2 s; " in done.stderr, done.stderr
+    assert (
+        done.returncode == 1 and "WaitError" in done.stderr and ", or bytes that move, within 2 s; " in done.stderr
+    ), done.stderr
 
 
 @pytest.mark.parametrize("code", [*(getattr(veloc_bindings, name) for name in CODES), 99], ids=[*CODES, "unknown"])

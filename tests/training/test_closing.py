@@ -30,8 +30,10 @@ def test_a_part_that_fails_to_close_keeps_no_other_from_it(tmp_path, monkeypatch
         raise RuntimeError("it fails to close")
 
     monkeypatch.setattr(part, "close", fails)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1)
     with pytest.raises(RuntimeError, match="it fails to close"):
-        model.fit(trainings.data(2), verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=1)])
+        model.fit(trainings.data(2), verbose=0, callbacks=[checkpoint])
+        checkpoint.close()
     monkeypatch.undo()
     assert_nothing_stays(model, tmp_path / "run")
 

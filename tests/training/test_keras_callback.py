@@ -157,9 +157,10 @@ def test_a_second_fit_with_the_same_callback_goes_on(run):
     assert steps(run) == [4, 6, 8, 12]
 
 
-def test_after_fit_the_model_trains_without_a_trace_of_it(run):
-    model = make()
-    fit(model, deepfreeze.Checkpoint(run, every=2))
+def test_after_close_the_model_trains_without_a_trace_of_it(run):
+    model, checkpoint = make(), deepfreeze.Checkpoint(run, every=2)
+    fit(model, checkpoint)
+    checkpoint.close()
     assert "apply" not in vars(model.optimizer) and "train_step" not in vars(model)
     fit(model, None, 2)
     assert steps(run) == [4, 6]

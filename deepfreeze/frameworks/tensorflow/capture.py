@@ -11,7 +11,7 @@ import tensorflow as tf
 import veloc_bindings
 from deepfreeze.errors import EngineError, UnsupportedError
 from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL, REPLICATED
-from deepfreeze.frameworks.framework import Captured, Piece
+from deepfreeze.frameworks.framework import Captured, EngineMemory, Piece
 from deepfreeze.frameworks.tensorflow import capture_groups
 from deepfreeze.frameworks.tensorflow.buffers import Buffers
 from deepfreeze.frameworks.tensorflow.capture_groups import Flag, Group
@@ -70,9 +70,9 @@ class TensorFlowCapture:
             self._patch = Patch(self._model, optimizer or self._model.optimizer, self._after_update, self._after_step)
 
     @property
-    def area(self) -> veloc_bindings.Area | None:
+    def engine_memory(self) -> EngineMemory | None:
         """See ``Capture``."""
-        return self._buffers.area
+        return self._buffers.engine_memory
 
     @property
     def groups(self) -> list[Group]:
@@ -89,10 +89,6 @@ class TensorFlowCapture:
         """See ``Capture``."""
         self._capture_local()
         return id(tf_variable(variable)) in self._captured
-
-    def place(self, places: np.ndarray) -> None:
-        """See ``Capture``."""
-        self._buffers.place(places)
 
     def memory_of(self, variable: Any) -> np.ndarray:
         """See ``Capture``."""
@@ -146,6 +142,16 @@ class TensorFlowCapture:
             found=f"one that does not (the model's optimizers: optimizer, {others})" if others else "one that does not",
             todo="name the one that is applied once in each step, optimizer=model.generator_optimizer for example",
         )
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the train function, when it is traced anew, still takes the captures."""
+        return self._patch is None or self._patch.in_place
+
+    def rest(self) -> None:
+        """Captures nothing until the next ``arm``, and frees the memory of the last capture."""
+        self._flag.clear()
+        self._buffers.discard()
 
     def close(self) -> None:
         """Takes the capture out of the model again."""

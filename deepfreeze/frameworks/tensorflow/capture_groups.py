@@ -25,6 +25,7 @@ from deepfreeze.frameworks.tensorflow.buffers import Buffers
 
 # About as many conditional ops per capture; enough for the upper layers not to wait for the lower ones.
 _GROUPS = 16
+_NO_STEP = -1
 
 
 class Group:
@@ -100,12 +101,17 @@ class Flag:
 
     def __init__(self) -> None:
         with tf.device("CPU:0"):
-            self._target = tf.Variable(-1, dtype=tf.int64, trainable=False, name="deepfreeze_target")
-            self._captured = tf.Variable(-1, dtype=tf.int64, trainable=False, name="deepfreeze_captured")
+            self._target = tf.Variable(_NO_STEP, dtype=tf.int64, trainable=False, name="deepfreeze_target")
+            self._captured = tf.Variable(_NO_STEP, dtype=tf.int64, trainable=False, name="deepfreeze_captured")
 
     def arm(self, step: int) -> None:
         """Sets the step to capture."""
         self._target.assign(step)
+
+    def clear(self) -> None:
+        """No step to capture, and none captured."""
+        self._target.assign(_NO_STEP)
+        self._captured.assign(_NO_STEP)
 
     def hit(self, step: tf.Tensor) -> tf.Tensor:
         """Whether ``step`` (int64 scalar) is the one to capture."""

@@ -33,7 +33,7 @@ def reason_against() -> str | None:
 
 
 class EngineBuffers:
-    """A capture area and its groups. See ``buffers.Buffers``."""
+    """A capture area and its groups. Implements ``buffers.Buffers`` and ``framework.EngineMemory``."""
 
     def __init__(self) -> None:
         self.area = veloc_bindings.Area()
@@ -43,6 +43,11 @@ class EngineBuffers:
         self._placed: np.ndarray | None = None  # each piece's byte offset in the engine's memory
         # A callback may be dropped without close().
         self._closer = weakref.finalize(self, self.area.close)
+
+    @property
+    def engine_memory(self) -> EngineBuffers:
+        """Itself."""
+        return self
 
     def add(self, pieces: Sequence[Piece]) -> int:
         """A new group; returns its number."""
@@ -69,7 +74,7 @@ class EngineBuffers:
         graph.create_op("DeepfreezeCapture", tensors, [], attrs=attributes, name="deepfreeze_capture")
 
     def place(self, places: np.ndarray) -> None:
-        """Gives each piece a byte offset in the engine's memory."""
+        """See ``framework.EngineMemory``."""
         self._placed = places
         first = 0
         for group, pieces in enumerate(self._groups):
@@ -83,10 +88,10 @@ class EngineBuffers:
         return Captured(np.uint64(base) + np.asarray(places, np.uint64), _Own(self.area) if own else None)
 
     def discard(self) -> None:
-        """Forgets the capture in the area's own memory, if there is one."""
+        """See ``buffers.Buffers``."""
         with contextlib.suppress(EngineFault):  # nothing was captured
             self.area.collect()
-            self.area.drop()
+        self.area.drop()
 
     def close(self) -> None:
         """Forgets the area."""

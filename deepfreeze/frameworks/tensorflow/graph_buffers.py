@@ -15,9 +15,10 @@ from deepfreeze.frameworks.framework import Captured, Piece
 
 
 class GraphBuffers:
-    """One variable of bytes per group. See ``buffers.Buffers``."""
+    """One variable of bytes per group, uint8 of shape (bytes of the group's pieces,), empty before the first capture. Implements
+    ``buffers.Buffers``."""
 
-    area = None
+    engine_memory = None
 
     def __init__(self) -> None:
         self._variables: list[tf.Variable] = []
@@ -27,8 +28,7 @@ class GraphBuffers:
     def add(self, pieces: Sequence[Piece]) -> int:
         """A new group; returns its number."""
         with tf.init_scope(), tf.device("CPU:0"):
-            empty = tf.zeros([0], tf.uint8)
-            self._variables.append(tf.Variable(empty, shape=[None], trainable=False, name="deepfreeze_shard"))
+            self._variables.append(tf.Variable(_empty(), shape=[None], trainable=False, name="deepfreeze_shard"))
         ends = np.cumsum([0, *(piece.nbytes for piece in pieces)], dtype=np.uint64)
         self._offsets.append(ends[:-1])
         self._groups.append(pieces)
@@ -36,14 +36,10 @@ class GraphBuffers:
 
     def write(self, group: int) -> None:
         """Adds the ops that copy a group's pieces to the graph."""
-        parts = [_bytes(piece) for piece in self._groups[group]] or [tf.zeros([0], tf.uint8)]
+        parts = [_bytes(piece) for piece in self._groups[group]] or [_empty()]
         # A slice that is assigned may alias the whole variable, whose next update would pay for it.
         packed = tf.concat(parts, 0) if len(parts) > 1 else tf.raw_ops.DeepCopy(x=parts[0])
         self._variables[group].assign(packed)
-
-    def place(self, places: np.ndarray) -> None:
-        """Never called: there is no engine memory to place pieces in."""
-        raise NotImplementedError
 
     def collect(self) -> Captured:
         """The last capture. Its buffers are TensorFlow's own; a later capture goes to others."""
@@ -52,10 +48,16 @@ class GraphBuffers:
         return Captured(np.concatenate([np.empty(0, np.uint64), *found]), tensors)
 
     def discard(self) -> None:
-        """Nothing to do: the next capture takes the last one's place."""
+        """See ``buffers.Buffers``."""
+        for variable in self._variables:
+            variable.assign(_empty())
 
     def close(self) -> None:
         """Nothing to do: the variables go with the graph."""
+
+
+def _empty() -> tf.Tensor:
+    return tf.zeros([0], tf.uint8)
 
 
 def address(tensor: tf.Tensor) -> int:

@@ -34,6 +34,7 @@ class Patch:
 
         name = "apply" if hasattr(optimizer, "apply") else "apply_gradients"
         applied, stepped = getattr(optimizer, name), model.train_step
+        self._hooks: list[tuple[Any, str, Any]] = []
 
         def apply(*args: Any, **kwargs: Any) -> Any:
             if not self._active:
@@ -52,15 +53,35 @@ class Patch:
 
         self._active = True  # whoever has put something over these goes on calling them
         self._shadows = contextlib.ExitStack()
-        self._shadows.enter_context(shadowed(optimizer, name, apply))
-        self._shadows.enter_context(shadowed(model, "train_step", train_step))
+        for owner, attribute, hook, covered in (
+            (optimizer, name, apply, applied),
+            (model, "train_step", train_step, stepped),
+        ):
+            hook.covered = covered  # type: ignore[attr-defined]
+            self._hooks.append((owner, attribute, hook))
+            self._shadows.enter_context(shadowed(owner, attribute, hook))
         _retrace(model)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the model and the optimizer still have these hooks, at most covered by those of another ``Patch``. A user may have
+        put another ``train_step`` in their place."""
+        return self._active and all(hook in _covered(vars(owner).get(name)) for owner, name, hook in self._hooks)
 
     def close(self) -> None:
         """Takes the calls out again."""
         self._active = False
         self._shadows.close()
         _retrace(self._model)
+
+
+def _covered(method: Any) -> list[Any]:
+    """A method of an instance, and the methods that hooks have covered with it."""
+    found = []
+    while method is not None:
+        found.append(method)
+        method = getattr(method, "covered", None)
+    return found
 
 
 def _retrace(model: Any) -> None:

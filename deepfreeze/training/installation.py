@@ -1,0 +1,99 @@
+"""The captures that a training installs in a model. They stay with the model when the training ends, so that the next ``fit`` neither
+traces the model again nor asks Keras again for the layout of its file. Imports TensorFlow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from deepfreeze.frameworks.tensorflow.capture import TensorFlowCapture
+from deepfreeze.frameworks.tensorflow.graph_maximum import TensorFlowMaximum
+from deepfreeze.freeze.agreed_structure import AgreedStructure
+from deepfreeze.ranks.world import World
+from deepfreeze.state.training_state import TrainingState
+
+_ATTRIBUTE = "_deepfreeze_installations"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The circumstances that captures are made for. Captures serve a later training if all of its circumstances are the same.
+
+    ``in_graph``: captures are taken by the train function, not between its executions; ``own_memory``: by TensorFlow's own ops, into
+    TensorFlow's memory; ``optimizer``: its updates are the steps; ``state`` and ``placement``: the options of these names; ``rank``,
+    ``world_size``, ``communicator``: who trains together."""
+
+    in_graph: bool
+    own_memory: bool
+    optimizer: Any
+    state: str
+    placement: str
+    rank: int
+    world_size: int
+    communicator: Any
+
+
+class Installation:
+    """The captures of one model's training state, from the first training that uses them until ``close``, or for as long as the model
+    lives. ``agreed`` is None until the first execution, after which the structure of the model's checkpoints is known."""
+
+    def __init__(self, terms: Terms, capture: TensorFlowCapture, maximum: TensorFlowMaximum | None) -> None:
+        self.capture, self.maximum = capture, maximum
+        self.agreed: AgreedStructure | None = None
+        self._terms = terms
+        self._in_use = True
+        self._of_model = _installations(capture.state.model)
+        self._of_model.append(self)
+
+    @classmethod
+    def take(cls, model: Any, terms: Terms, world: World) -> Installation | None:
+        """Collective. The installation that an earlier training has left with the model, if it serves a training on these terms on
+        every rank. All others that no training uses are closed."""
+        idle = [one for one in _installations(model) if not one._in_use]
+        fitting = [one for one in idle if one._serves(model, terms)]
+        chosen = fitting[0] if fitting and all(world.gather(bool(fitting))) else None
+        for one in idle:
+            if one is not chosen:
+                one.close()
+        if chosen is not None:
+            chosen._in_use = True
+        return chosen
+
+    @property
+    def in_graph(self) -> bool:
+        """Whether the train function takes the captures; else they are taken between its executions."""
+        return self._terms.in_graph
+
+    def rest(self) -> None:
+        """The training that used it has ended: nothing is captured until another one takes it."""
+        if self._in_use:
+            self.capture.rest()
+            self._in_use = False
+
+    def close(self) -> None:
+        """Takes the captures out of the model. Safe to call twice."""
+        self._in_use = False
+        if self in self._of_model:
+            self._of_model.remove(self)
+        self.capture.close()
+
+    def _serves(self, model: Any, terms: Terms) -> bool:
+        if self.agreed is None:
+            return False  # the training that installed it ended before its first step
+        same = terms == self._terms and self.capture.state.same_as(TrainingState.of(model, terms.state))
+        return same and self.capture.in_place
+
+
+class _Installations(list[Installation]):
+    """A model's installations. A copy of the model has none of them."""
+
+    def __deepcopy__(self, memo: Any) -> _Installations:
+        return _Installations()
+
+    def __reduce__(self) -> tuple[type[_Installations], tuple[()]]:
+        return _Installations, ()
+
+
+def _installations(model: Any) -> _Installations:
+    # Past the model's __setattr__, with which Keras tracks what a model is made of.
+    return vars(model).setdefault(_ATTRIBUTE, _Installations())

@@ -1,0 +1,240 @@
+"""A second ``fit`` of one model: the captures stay in the model's graph, so nothing is traced or probed again; the run, the engine and
+its memory are given back in between."""
+
+import copy
+import gc
+import os
+
+import numpy as np
+import pytest
+
+import deepfreeze
+from deepfreeze.freeze import agreed_structure
+from deepfreeze.store.lock import Lock
+from deepfreeze.training.installation import Installation
+from tests.support import h5, kerases, trainings
+
+pytestmark = pytest.mark.tensorflow
+keras = pytest.importorskip("keras")
+
+
+class Traced(keras.Sequential):
+    """Counts how often its train step is traced."""
+
+    traces = 0
+
+    def train_step(self, *args, **kwargs):
+        self.traces += 1
+        return super().train_step(*args, **kwargs)
+
+
+def counted():
+    return trainings.dense(keras, cls=Traced)
+
+
+def fit(model, checkpoint, steps, **options):
+    model.fit(trainings.data(steps), verbose=0, shuffle=False, callbacks=[checkpoint], **options)
+
+
+def saved(run):
+    return [info.step for info in deepfreeze.checkpoints(run)]
+
+
+def assert_newest_is(model, run, tmp_path):
+    model.save_weights(tmp_path / "stock.weights.h5")
+    h5.assert_same(deepfreeze.latest(run).path / "model.weights.h5", tmp_path / "stock.weights.h5")
+
+
+@pytest.mark.parametrize("capture", ["auto", "graph"])
+def test_a_second_fit_is_not_traced_again(tmp_path, monkeypatch, capture):
+    probes, locate = [], agreed_structure.locate
+    monkeypatch.setattr(agreed_structure, "locate", lambda state: probes.append(1) or locate(state))
+    model, run = counted(), tmp_path / "run"
+    checkpoint = deepfreeze.Checkpoint(run, every=3, keep=10, capture=capture)
+    fit(model, checkpoint, 4)
+    first = model.traces
+    fit(model, checkpoint, 4)
+    fit(model, checkpoint, 1)
+    assert model.traces == first and len(probes) == 1
+    assert saved(run) == [3, 4, 6, 8, 9]
+    assert_newest_is(model, run, tmp_path)
+
+
+def test_a_new_checkpoint_of_the_same_model_takes_the_captures_over(tmp_path):
+    model = counted()
+    fit(model, deepfreeze.Checkpoint(tmp_path / "run", every=2, keep=10), 3)
+    first = model.traces
+    fit(model, deepfreeze.Checkpoint(tmp_path / "run", every=4, keep=10), 3)
+    assert model.traces == first and saved(tmp_path / "run") == [2, 3, 4, 6]
+    assert_newest_is(model, tmp_path / "run", tmp_path)
+
+
+def test_between_two_fits_the_run_and_the_engine_are_free(tmp_path):
+    model, checkpoint = counted(), deepfreeze.Checkpoint(tmp_path / "run", every=2)
+    fit(model, checkpoint, 3)  # TensorFlow starts threads of its own
+    before = threads()
+    fit(model, checkpoint, 3)
+    Lock.acquire(tmp_path / "run").release()
+    assert threads() == before
+    model.fit(trainings.data(2), verbose=0)  # without the callback: nothing is captured
+    fit(model, checkpoint, 3)
+    assert saved(tmp_path / "run") == [10, 11]
+    assert_newest_is(model, tmp_path / "run", tmp_path)
+
+
+def test_a_cell_that_is_run_twice_resumes(tmp_path):
+    """Both times a new model and a new Checkpoint; the first ones live on, as a notebook's variables may."""
+    cells = []
+    for _ in range(2):
+        model, checkpoint = counted(), deepfreeze.Checkpoint(tmp_path / "run", every=2, keep=10)
+        fit(model, checkpoint, 4)
+        cells.append((model, checkpoint))
+    assert [checkpoint.stats.resumed for _, checkpoint in cells] == [None, 4]
+    assert saved(tmp_path / "run") == [2, 4, 6, 8]
+    first, checkpoint = cells[0]
+    with pytest.raises(deepfreeze.RunError, match="another job has committed"):
+        fit(first, checkpoint, 1)
+    assert saved(tmp_path / "run") == [2, 4, 6, 8], "nothing was moved away"
+
+
+def test_an_older_step_is_captured_again_with_all_its_tensors(tmp_path):
+    """The step was captured in the first fit; its number comes again."""
+    model, run = (
+        keras.Sequential([keras.Input((6,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)]),
+        tmp_path / "run",
+    )
+    model.compile("adam", "mse", jit_compile=False)
+    checkpoint = deepfreeze.Checkpoint(run, every=2, keep=10)
+    fit(model, checkpoint, 4)
+    deepfreeze.restore(model, run, step=2)
+    for variable in model.non_trainable_variables:
+        variable.assign(variable + 1)
+    fit(model, checkpoint, 2)
+    assert saved(run) == [2, 4]
+    assert_newest_is(model, run, tmp_path)
+
+
+def changed_metrics(model):
+    model.compile(model.optimizer, "mse", metrics=["mae"], jit_compile=False)
+
+
+def frozen_layer(model):
+    model.layers[0].trainable = False
+    model.compile(model.optimizer, "mse", jit_compile=False)
+
+
+def own_train_step(model):
+    inner = type(model).train_step.__get__(model)
+    model.train_step = lambda *args, **kwargs: inner(*args, **kwargs)
+
+
+def new_optimizer(model):
+    model.compile("sgd", "mse", jit_compile=False)
+
+
+@pytest.mark.parametrize("change", [changed_metrics, frozen_layer, own_train_step, new_optimizer])
+def test_a_model_that_was_changed_in_between_is_captured_as_it_is(tmp_path, change):
+    model, run = counted(), tmp_path / "run"
+    checkpoint = deepfreeze.Checkpoint(run, every=2, keep=10)
+    fit(model, checkpoint, 4)
+    change(model)
+    fit(model, checkpoint, 4)
+    assert saved(run)[-1] == int(model.optimizer.iterations.numpy())
+    assert_newest_is(model, run, tmp_path)
+
+
+def test_an_interrupted_fit_leaves_the_captures_to_the_next(tmp_path):
+    class Interrupt(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 2:
+                raise KeyboardInterrupt
+
+    model, checkpoint = counted(), deepfreeze.Checkpoint(tmp_path / "run", every=2, keep=10)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(trainings.data(9), verbose=0, callbacks=[checkpoint, Interrupt()])
+    first = model.traces
+    fit(model, checkpoint, 2)
+    assert model.traces == first
+    assert_newest_is(model, tmp_path / "run", tmp_path)
+
+
+def test_close_takes_the_captures_out_of_the_model(tmp_path):
+    model, checkpoint = counted(), deepfreeze.Checkpoint(tmp_path / "run", every=2)
+    fit(model, checkpoint, 2)
+    assert "train_step" in vars(model)
+    checkpoint.close()
+    assert not {"apply", "apply_gradients", "train_step"} & {*vars(model), *vars(model.optimizer)}
+    fit(model, checkpoint, 2)
+    assert_newest_is(model, tmp_path / "run", tmp_path)
+
+
+def test_attachments_may_grow_between_two_fits(tmp_path):
+    class Log:
+        def __init__(self):
+            self.text = ""
+
+        def state_dict(self):
+            return {"text": self.text}
+
+        def load_state_dict(self, state):
+            self.text = state["text"]
+
+    model, log = counted(), Log()
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, extra={"log": log})
+    fit(model, checkpoint, 2)
+    log.text = "x" * 1_000_000
+    fit(model, checkpoint, 2)
+    other = Log()
+    deepfreeze.Checkpoint(tmp_path / "run", extra={"log": other}).open(counted())
+    assert other.text == log.text
+
+
+def threads():
+    """How many threads this process has, the engine's among them."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def taken():
+    """Descriptors, and files on the memory-backed local tier."""
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), sorted(os.listdir("/dev/shm"))
+
+
+@pytest.mark.full
+def test_twenty_models_in_one_process_leave_nothing_behind(tmp_path):
+    def one(number):
+        model, checkpoint = counted(), deepfreeze.Checkpoint(tmp_path / str(number), every=1)
+        for _ in range(2):
+            fit(model, checkpoint, 2)
+
+    for number in range(3):
+        one(number)
+    before = taken()
+    for number in range(3, 20):
+        one(number)
+        keras.backend.clear_session()
+    assert taken() == before
+    assert sum(isinstance(thing, Installation) for thing in gc.get_objects()) <= 1
+
+
+def test_a_copy_of_a_trained_model_trains_by_itself(tmp_path):
+    model, checkpoint = trainings.dense(keras), deepfreeze.Checkpoint(tmp_path / "run", every=1)
+    fit(model, checkpoint, 2)
+    twin = copy.deepcopy(model)
+    weights = [np.array(value) for value in model.get_weights()]
+    twin.fit(trainings.data(1), verbose=0)
+    assert all(np.array_equal(a, b) for a, b in zip(weights, model.get_weights(), strict=True))
+    assert saved(tmp_path / "run")[-1] == 2
+
+
+@kerases.needs_keras_3
+def test_a_loop_of_the_same_model_is_probed_once(tmp_path, monkeypatch):
+    probes, locate = [], agreed_structure.locate
+    monkeypatch.setattr(agreed_structure, "locate", lambda state: probes.append(1) or locate(state))
+    model = trainings.dense(keras)
+    for _ in range(2):
+        with deepfreeze.capture(model.optimizer, model, tmp_path / "run", every=1) as checkpoint:
+            for x, y in trainings.data(2):
+                model.train_on_batch(x, y)
+                checkpoint.step()
+    assert len(probes) == 1 and saved(tmp_path / "run") == [3, 4]
