@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from rich.filesize import decimal
 
 from deepfreeze.cli import command
 from deepfreeze.cli.output import bar, line, table
-from deepfreeze.store.prune import Pruning, plan, prune
+from deepfreeze.store.prune import Pruning, Removal, plan, prune
 
 _MORE = """
 Without --yes nothing is changed: it says what would go. With --yes the run's lock is taken, so a
@@ -48,40 +49,40 @@ def run(arguments: argparse.Namespace) -> int:
     aside = {"damaged": arguments.damaged, "abandoned": arguments.abandoned}
     if arguments.yes:
         with bar("deleting", shown=not arguments.json) as progress:
-            found = prune(arguments.run, arguments.keep, arguments.every, progress=progress, **aside)
+            pruning = prune(arguments.run, arguments.keep, arguments.every, progress=progress, **aside)
     else:
-        found = plan(arguments.run, arguments.keep, arguments.every, **aside)
+        pruning = plan(arguments.run, arguments.keep, arguments.every, **aside)
     if arguments.json:
-        print(json.dumps(_as_json(found), indent=2))
+        print(json.dumps(_as_json(pruning), indent=2))
     else:
-        _print(found)
-    return 1 if found.left else 0
+        _print(pruning)
+    return 1 if pruning.left else 0
 
 
-def _as_json(found: Pruning) -> dict[str, Any]:
-    def listed(items: Any) -> list[dict[str, Any]]:
-        return [{"what": i.what, "step": i.step, "path": str(i.path), "nbytes": i.nbytes} for i in items]
+def _as_json(pruning: Pruning) -> dict[str, Any]:
+    def listed(removals: Sequence[Removal]) -> list[dict[str, Any]]:
+        return [{"what": r.kind, "step": r.step, "path": str(r.path), "nbytes": r.nbytes} for r in removals]
 
     return {
-        "run": str(found.run),
-        "done": found.done,
-        "keep": list(found.keep),
-        "delete": listed(found.items),
-        "left": listed(found.left),
-        "freed": found.freed,
+        "run": str(pruning.run),
+        "done": pruning.done,
+        "keep": list(pruning.keep),
+        "delete": listed(pruning.removals),
+        "left": listed(pruning.left),
+        "freed": pruning.freed,
     }
 
 
-def _print(found: Pruning) -> None:
-    kept = f"{len(found.keep)} kept: step {', '.join(map(str, found.keep))}" if found.keep else "no checkpoint"
-    if found.items:
-        table((">step", "what", ">size"), [(str(i.step), i.what, decimal(i.nbytes)) for i in found.items])
-    freed = decimal(found.freed)
-    if not found.items:
-        line(f"{found.run}: nothing to delete; {kept}")
-    elif found.done:
-        line(f"{found.run}: {len(found.items) - len(found.left)} deleted, {freed} freed; {kept}")
+def _print(pruning: Pruning) -> None:
+    kept = f"{len(pruning.keep)} kept: step {', '.join(map(str, pruning.keep))}" if pruning.keep else "no checkpoint"
+    if pruning.removals:
+        table((">step", "what", ">size"), [(str(r.step), r.kind, decimal(r.nbytes)) for r in pruning.removals])
+    freed = decimal(pruning.freed)
+    if not pruning.removals:
+        line(f"{pruning.run}: nothing to delete; {kept}")
+    elif pruning.done:
+        line(f"{pruning.run}: {len(pruning.removals) - len(pruning.left)} deleted, {freed} freed; {kept}")
     else:
-        line(f"{found.run}: would delete these {len(found.items)} and free {freed} (--yes does it); {kept}")
-    for item in found.left:
-        line(f"not all of it could be deleted, the next start tries again: {item.path}")
+        line(f"{pruning.run}: would delete these {len(pruning.removals)} and free {freed} (--yes does it); {kept}")
+    for removal in pruning.left:
+        line(f"not all of it could be deleted, the next start tries again: {removal.path}")
