@@ -14,38 +14,38 @@ from deepfreeze.cli.output import bar, line, table
 from deepfreeze.store.prune import Pruning, Removal, plan, prune
 
 _MORE = """
-Without --yes nothing is changed: it says what would go. With --yes the run's lock is taken, so a
-run that a job is writing to is refused, with the job's host and pid. The newest committed
-checkpoint always stays, and so do the newest one whose ranks did not differ and what has no valid
-manifest.
+Without --yes nothing is changed, and the command lists what it would delete. With --yes it takes
+the run's lock; if a job has the run open, it deletes nothing and names the job's host and pid. The
+newest committed checkpoint always stays, and so does the newest one whose ranks did not differ.
+Step directories without a valid manifest are left alone.
 
 exit codes:
-  0  deleted, or said what would be
+  0  all was deleted, or without --yes: all was listed
   1  there is no such run, a job has it open, or not all could be deleted
   2  the command line is wrong
 
 examples:
-  deepfreeze prune runs/nt3 --keep 2                 what would go if two were kept
-  deepfreeze prune runs/nt3 --keep 2 --yes           delete it
+  deepfreeze prune runs/nt3 --keep 2                 list all but the newest two
+  deepfreeze prune runs/nt3 --keep 2 --yes           delete all but the newest two
   deepfreeze prune runs/nt3 --keep 1 --every 1000 --damaged --abandoned --yes
 """
 
 
 def add_parser(commands: Any) -> None:
     """Adds the subcommand to argparse's ``commands``."""
-    text = """Deletes a run's older checkpoints: all but the newest N, and but those whose step is a multiple of K. A dry run
-    unless --yes is given."""
+    text = """Deletes a run's older checkpoints: all but the newest N and those whose step is a multiple of K. Without --yes it only
+    lists them."""
     parser = command.add(commands, "prune", run, short="delete older checkpoints", text=text, more=_MORE)
     parser.add_argument("run", metavar="RUN", help="the run's directory")
     parser.add_argument("--keep", metavar="N", type=command.count, required=True, help="keep the newest N, at least 1")
     parser.add_argument("--every", metavar="K", type=command.count, help="also keep steps K, 2K, 3K and so on")
-    parser.add_argument("--damaged", action="store_true", help="also delete what was moved to damaged/")
-    parser.add_argument("--abandoned", action="store_true", help="also delete what was moved to abandoned/")
-    parser.add_argument("--yes", action="store_true", help="do it")
+    parser.add_argument("--damaged", action="store_true", help="also delete the checkpoints in RUN/damaged")
+    parser.add_argument("--abandoned", action="store_true", help="also delete the checkpoints in RUN/abandoned")
+    parser.add_argument("--yes", action="store_true", help="delete")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Deletes, or says what would be; 1 if something could not be."""
+    """Deletes, or without --yes lists what would be deleted. Returns the exit code, 1 if a directory could not be deleted completely."""
     aside = {"damaged": arguments.damaged, "abandoned": arguments.abandoned}
     if arguments.yes:
         with bar("deleting", shown=not arguments.json) as progress:
