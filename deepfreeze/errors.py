@@ -1,6 +1,7 @@
 """Every exception that DeepFreeze raises on purpose.
 
-A message has four parts: where, what was expected, what was found, what to do. Passing them apart keeps them apart::
+Each message has four parts: where the problem is, what was expected there, what was found instead, and what the user can do. The
+constructor takes the parts as four keyword arguments::
 
     raise LockedError(
         where="runs/nt3",
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """Base class. ``where``, ``expected``, ``found`` and ``todo`` are strings; ``str()`` joins them into one message."""
+    """Base class. The attributes ``where``, ``expected``, ``found`` and ``todo`` are strings; ``str()`` joins them into one message."""
 
     def __init__(self, *, where: object, expected: str, found: str, todo: str) -> None:
         self.where = str(where)
@@ -22,11 +23,11 @@ class Error(Exception):
         self.found = found
         self.todo = todo
         text = f"{self.where}: expected {expected}; found {found}. {todo[:1].upper()}{todo[1:]}."
-        # A path may have bytes that are no UTF-8, and a message must not fail where it is printed.
+        # A path may have bytes that are not UTF-8. Printing the message must not fail because of them.
         super().__init__(text.encode("utf-8", "backslashreplace").decode())
 
     def __reduce__(self) -> tuple:
-        # Exceptions travel between ranks; the default would call __init__ without its keywords.
+        # Ranks send exceptions to each other by pickle, which by default would call __init__ without its keywords.
         return _rebuild, (type(self), self.where, self.expected, self.found, self.todo)
 
 
@@ -55,7 +56,8 @@ class CorruptError(Error):
 
 
 class NewerError(CorruptError):
-    """A newer version of DeepFreeze wrote the file: it is whole, not understood, and never to be cleared or passed by."""
+    """A newer version of DeepFreeze wrote the file, in a format that this version can't read. The file is whole: DeepFreeze neither
+    deletes it nor takes an older checkpoint in its place."""
 
 
 class StructureError(Error, ValueError):
@@ -71,8 +73,8 @@ class EngineError(Error, RuntimeError):
 
 
 class WaitError(EngineError, TimeoutError):
-    """A bounded wait ended; the message names the rank that was waited for."""
+    """A wait has reached its time limit. The message names the rank that was waited for."""
 
 
 class WorldError(Error, RuntimeError):
-    """Another rank failed; the message names it and carries its error."""
+    """Another rank failed. The message names that rank and quotes its error."""

@@ -1,4 +1,5 @@
-"""Bindings of the native engine: ctypes and the standard library, nothing else. Importing loads no library."""
+"""Python bindings of the native engine, made with ctypes and the standard library alone. Importing this package does not load the engine's
+library: the first call does."""
 
 from ._fault import EngineFault
 from ._library import LibraryError

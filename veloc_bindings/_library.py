@@ -28,16 +28,17 @@ class LibraryError(OSError):
 
 
 def candidates() -> list[Path]:
-    """Where the library may be, most wanted first. The environment variable, if set, is the only place."""
+    """The paths at which the library is looked for, in this order. The environment variable DEEPFREEZE_LIBRARY, if set, is the only one."""
     chosen = os.environ.get(VARIABLE)
     if chosen:
         return [Path(chosen)]
     package = Path(__file__).resolve().parent
-    # Installed beside this file; or, in an editable checkout, still in the build tree.
+    # An installed package has the library beside this file, a checkout in its build tree.
     return [package / NAME, package.parent / "build" / "native" / NAME]
 
 
 def find() -> Path:
+    """The path of the library. ``LibraryError`` if there is none."""
     places = candidates()
     for place in places:
         if place.is_file():
@@ -51,7 +52,8 @@ def find() -> Path:
 
 
 def load_from(path: Path) -> ctypes.CDLL:
-    """Loads and declares the library at path, whatever is loaded already."""
+    """Loads the library at ``path`` and declares its functions, also if another one is loaded already. ``LibraryError`` if it can't be
+    loaded, or has another interface version than these bindings."""
     again = "install the package again, so that bindings and engine are of one version"
     try:
         library = ctypes.CDLL(str(path))
@@ -72,6 +74,8 @@ def load_from(path: Path) -> ctypes.CDLL:
 
 
 def library() -> ctypes.CDLL:
+    """The engine's library, which the first call of the process loads. May be called from any thread. ``LibraryError`` if there is none, or
+    one of another interface version."""
     global _loaded
     with _lock:
         if _loaded is None:

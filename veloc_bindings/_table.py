@@ -1,6 +1,6 @@
-"""The C interface in one table: every constant, struct and function of ``native/include/deepfreeze/deepfreeze.h``.
+"""Every constant, struct and function of the C interface, ``native/include/deepfreeze/deepfreeze.h``, which explains them.
 
-A test holds the table against the header, so a change of one must be made in the other.
+A test compares this table with the header: a change of one must be made in the other too.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ STRUCTS = {
 
 _engine = c.c_void_p  # df_engine*
 
-# name: (result, arguments)
+# name: (type of the result, types of the arguments)
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_version": (c.c_char_p, []),
     "df_abi_version": (c.c_uint32, []),

@@ -1,4 +1,5 @@
-"""A capture area: where ops in a training's graph put what they capture. See ``df_area_*`` in the header."""
+"""A capture area: the memory into which the ops of a training's graph copy captured tensors. See ``df_area_*`` in the header
+``native/include/deepfreeze/deepfreeze.h``."""
 
 from __future__ import annotations
 
@@ -12,14 +13,19 @@ from ._library import library
 
 
 class AreaCapture(NamedTuple):
-    """Where a capture lies. ``own``: in the area's memory, to be dropped when it is no longer read; else in the engine's."""
+    """The memory in which a finished capture lies. ``base``: its address. ``own``: True if it is the area's own memory, which stays as it
+    is until ``drop``; False if it is the engine's, and the next ``Engine.submit`` must be of regions in it."""
 
     base: int
     own: bool
 
 
 class Area:
-    """One capture area; ``number`` is what the ops carry. Its memory is its own until ``Engine.attach``."""
+    """One capture area. ``number``: the area's number, an attribute of the ops that capture into it. Captures lie in the area's own memory
+    until ``Engine.attach`` gives it the engine's.
+
+    For each captured step ``capture`` is called once for every group, from any thread (TensorFlow's threads, through the op), then
+    ``collect`` once. The other methods are called between two captures."""
 
     def __init__(self) -> None:
         number = c.c_uint64()
@@ -28,33 +34,37 @@ class Area:
         self.number = number.value
 
     def set_group(self, group: int, pieces: Iterable[tuple[int, int, int, int]]) -> None:
-        """Sets a group's pieces: (tensor number in the group, first byte, bytes, place in the memory of a capture)."""
+        """Sets the pieces of group number ``group``, in place of those it had. Each piece is (number of the tensor within the group, first
+        byte within the flattened tensor, bytes, place). The place is the offset in bytes within the memory of a capture."""
         entries = [_table.CPiece(*piece) for piece in pieces]
         check(self._library.df_area_group(self.number, group, (_table.CPiece * len(entries))(*entries), len(entries)))
 
     def capture(self, group: int, tensors: Iterable[tuple[int, int]]) -> None:
-        """Copies one group's pieces out of tensors given as (address, bytes), as the op in a graph does."""
+        """Copies the pieces of one group, as the op in a graph does. ``tensors``: (address, bytes) of the group's tensors, in the order of
+        their numbers; their memory must stay unchanged during the call. One call per group at a time. ``EngineFault`` if a piece
+        lies outside of its tensor, or of the memory of a capture."""
         data = list(tensors)
         addresses = (c.c_void_p * len(data))(*(address for address, _ in data))
         sizes = (c.c_uint64 * len(data))(*(nbytes for _, nbytes in data))
         check(self._library.df_area_capture(self.number, group, addresses, sizes, len(data)))
 
     def collect(self) -> AreaCapture:
-        """Ends the capture of a step. ``EngineFault`` if there is none, with the reason."""
+        """Ends the capture of a step and returns where it lies. ``EngineFault`` with the reason if nothing was captured: ``TIMEOUT`` if
+        there was no memory for it."""
         base, own = c.c_void_p(), c.c_int32()
         check(self._library.df_area_collect(self.number, c.byref(base), c.byref(own)))
         return AreaCapture(base.value or 0, bool(own.value))
 
     def drop(self) -> None:
-        """Frees the area's own memory."""
+        """Frees the area's own memory. What the engine still reads of it stays until the engine has read it."""
         check(self._library.df_area_drop(self.number))
 
     def close(self) -> None:
-        """Forgets the area: ops that still carry its number fail. May be called twice."""
+        """Ends the area: ops that still have its number fail from now on. May be called twice."""
         check(self._library.df_area_close(self.number))
 
 
 def register_tensorflow() -> None:
-    """Registers the op DeepfreezeCapture with the TensorFlow of this process. ``EngineFault``, with the reason, where that
-    can't be."""
+    """Registers the op DeepfreezeCapture with the TensorFlow that this process has loaded. ``EngineFault`` with the reason if that is not
+    possible."""
     check(library().df_tensorflow_register())

@@ -1,7 +1,10 @@
 """The engine as Python objects. Every call releases the GIL while it is in the library.
 
-``Engine`` keeps no reference to the data it is given: whoever submits addresses or buffers keeps them alive and unchanged
+``Engine`` keeps no reference to the memory that it is given. The caller of ``submit`` keeps addresses and buffers alive and unchanged
 until ``poll`` reports the step as released, or ``close`` has returned without an error.
+
+All timeouts are in seconds; None means to wait without a bound. A call that reaches its timeout raises ``EngineFault`` with the code
+``TIMEOUT``, and may be made again.
 """
 
 from __future__ import annotations
@@ -17,12 +20,21 @@ from ._fault import check as _check
 from ._library import library
 from .area import Area
 
-FOREVER = 2**63  # milliseconds; the engine cuts it to a year
-_POLL = 64
+FOREVER = 2**63  # milliseconds; the engine waits for a year at most
+_POLL = 64  # reports that one call of the library returns at most
 
 
 class Report(NamedTuple):
-    """``df_report``: what became of a step. With step -1 a notice for the user."""
+    """The state of a checkpoint (``df_report``); or, with ``step`` -1, a notice for the user in ``message``.
+
+    - ``level``: the level reached so far: ``CAPTURED``, ``LOCAL`` or ``EXTERNAL``. ``code``: ``OK``, or why the checkpoint failed.
+    - ``released``: True once the engine no longer reads the memory that ``submit`` was given.
+    - ``diverged``: the number of the first replica checksum in which the ranks differ, -1 if they differ in none; known to rank 0 alone.
+    - ``nbytes``: bytes of this rank's regions.
+    - ``local_s``, ``written_s``, ``external_s``: seconds from the submit until this rank's bytes were on the local tier, until they were
+      durable on the external store, and until the commit; -1 if that has not happened.
+    - ``message``: of the failure or notice, or in what the ranks differ; "" otherwise.
+    """
 
     step: int
     level: int
@@ -37,7 +49,8 @@ class Report(NamedTuple):
 
 
 class SlotInfo(NamedTuple):
-    """``df_slot_info``; ids are ``bytes``."""
+    """The header of a slot (``df_slot_info``). ``file_size``: of the model file; ``nbytes``: of the slot's extents, both in bytes;
+    ``run_id`` and ``attempt``: 16 bytes; ``structure``: the structure's hash, 32 bytes."""
 
     step: int
     rank: int
@@ -64,14 +77,15 @@ def _array(value: bytes, size: int, name: str) -> c.Array:
 
 
 def _address(data: Any) -> int:
+    """The address of a buffer's first byte; an address itself is returned as it is."""
     if isinstance(data, int):
         return data
     interface = getattr(data, "__array_interface__", None)
     if interface is not None:
-        return interface["data"][0]  # numpy, read-only arrays too
+        return interface["data"][0]  # a numpy array, which may be read-only
     view = memoryview(data)
     if view.readonly:
-        # ctypes gives no address of a read-only buffer except through bytes.
+        # Of all read-only buffers ctypes gives the address of ``bytes`` alone.
         if isinstance(data, bytes):
             return c.cast(c.c_char_p(data), c.c_void_p).value or 0
         raise TypeError("a read-only buffer must be given as its address, bytes or a numpy array")
@@ -79,10 +93,12 @@ def _address(data: Any) -> int:
 
 
 def region_array(regions: Any) -> c.Array:
-    """What ``submit`` hands to the library, to be built once and reused.
+    """Regions in the form in which the library takes them. ``submit`` and ``plan`` accept the result too, so it can be built once for many
+    steps.
 
-    From an iterable of ``(address or buffer, nbytes, file_offset)``; or, without a Python loop, from a C-contiguous numpy
-    array of shape (n, 3) and dtype uint64, whose memory is used as it is. A ready array is returned unchanged.
+    ``regions`` is an iterable of ``(address or buffer, nbytes, file_offset)``; or, to do without a Python loop, a C-contiguous numpy
+    array of shape ``(regions, 3)`` and dtype uint64 with the same three numbers in each row, whose memory is used as it is; or a result
+    of this function, which is returned unchanged. ValueError for an array of another shape or dtype.
     """
     if isinstance(regions, c.Array) and regions._type_ is _table.Region:
         return regions
@@ -92,7 +108,7 @@ def region_array(regions: Any) -> c.Array:
         if len(shape) != 2 or shape[1] != 3 or interface["typestr"] != "<u8" or interface.get("strides") is not None:
             raise ValueError("regions: expected a C-contiguous uint64 array of shape (n, 3)")
         array = (_table.Region * shape[0]).from_address(interface["data"][0])
-        array.owner = regions  # the memory is the array's
+        array.owner = regions  # keeps the numpy array alive, whose memory this is
         return array
     rows: Iterable[tuple[Any, int, int]] = regions
     entries = [_table.Region(_address(data), nbytes, offset) for data, nbytes, offset in rows]
@@ -100,7 +116,17 @@ def region_array(regions: Any) -> c.Array:
 
 
 class Engine:
-    """One rank's engine; see ``df_engine_*`` in the header. May be used from several threads, but ``close`` comes last."""
+    """One rank's engine (``df_engine_*`` in ``native/include/deepfreeze/deepfreeze.h``). Every method may be called from any thread, also
+    while another call is under way, except ``close``, which comes last. After ``close`` the methods raise ``EngineFault`` with the code
+    ``CLOSED``.
+
+    The options of the constructor are the fields of ``df_options``: ``run_id`` and ``attempt`` are 16 bytes each, ``structure`` (the
+    structure's hash) 32; ``file_size`` (of the model file) and ``chunk_bytes`` (the largest extent) are in bytes; ``in_flight``, ``slots``
+    and ``keep`` count checkpoints, ``writers`` threads, ``hashes`` the replica checksums at the end of the private bytes; ``nice`` is from
+    0 to 19; ``refuse_diverged`` is one of ``REFUSE_NONE``, ``REFUSE_ALL`` and ``REFUSE_FIRST``; ``commit_timeout`` is how many seconds a
+    checkpoint may wait for another rank that does not move. ``run_dir`` and ``local_dir`` are existing directories;
+    ``local_dir`` is None without a local tier.
+    """
 
     def __init__(
         self,
@@ -149,7 +175,7 @@ class Engine:
 
     @classmethod
     def open(cls, **options: Any) -> Engine:
-        """A new engine with these options: those of the constructor. ``EngineFault`` if it can't be opened."""
+        """A new engine, with the options of the constructor. ``EngineFault`` if it can't be opened."""
         return cls(**options)
 
     @property
@@ -163,7 +189,12 @@ class Engine:
         return self._handle
 
     def submit(self, step: int, regions: Any, private: bytes = b"", timeout: float | None = None) -> None:
-        """Hands over a captured step. regions: anything ``region_array`` takes, sorted by file offset."""
+        """Hands over the captured regions of a step. Returns at once, and the engine writes in the background; while ``in_flight``
+        checkpoints are in memory already, the call first waits, at most ``timeout`` seconds.
+
+        ``step``: greater than in the call before. ``regions``: anything ``region_array`` takes, sorted by file offset, in whole pages of
+        4096 bytes. ``private``: this rank's private bytes, which are copied before the call returns. ``EngineFault`` for wrong regions,
+        and with ``TIMEOUT`` if the step was not taken."""
         array = region_array(regions)
         code = self._library.df_engine_submit(
             self._open_handle(), step, array, len(array), private or None, len(private), _milliseconds(timeout)
@@ -171,8 +202,11 @@ class Engine:
         _check(code)
 
     def plan(self, regions: Any, private_nbytes: int = 0, side_nbytes: int = 0) -> list[int]:
-        """Fixes the regions of every capture into the engine's own memory (their addresses are not looked at). Returns where
-        each lies in such a memory, and at the end where the ``side_nbytes`` begin that belong to no region."""
+        """Tells the engine, once, which regions every capture into its own memory will have, so that it can make the memory. Their
+        addresses are ignored.
+
+        Returns ``regions + 1`` offsets in bytes: the place of each region in the memory of a capture, then the place of ``side_nbytes``
+        bytes that belong to no region. ``private_nbytes``: private bytes of each checkpoint. ``EngineFault`` for wrong regions."""
         array = region_array(regions)
         places = (c.c_uint64 * (len(array) + 1))()
         _check(
@@ -181,27 +215,28 @@ class Engine:
         return list(places)
 
     def reserve(self, timeout: float | None = None) -> None:
-        """Blocks until there is memory for the next capture, and keeps it."""
+        """Waits until there is memory for the next capture, and reserves it. Without this call the capture itself waits."""
         _check(self._library.df_engine_reserve(self._open_handle(), _milliseconds(timeout)))
 
     def room(self) -> int:
-        """How many more captures there would be memory for now, without waiting; what is reserved is not counted."""
+        """The number of captures for which there is memory at present; memory that is reserved already is not counted. Never waits."""
         count = c.c_uint32()
         _check(self._library.df_engine_room(self._open_handle(), c.byref(count)))
         return count.value
 
     def attach(self, area: Area, timeout: float | None = None) -> None:
-        """From its next capture on, the area's memory is this engine's. A capture waits for memory until no bytes have
-        moved for ``timeout`` seconds."""
+        """Gives the area this engine's memory, from its next capture on. A capture for which there is no memory waits; it fails when the
+        engine has moved no bytes for ``timeout`` seconds."""
         _check(self._library.df_area_attach(area.number, self._open_handle(), _milliseconds(timeout)))
 
     def wait(self, step: int, level: int = _table.EXTERNAL, timeout: float | None = None) -> None:
-        """Blocks until the step has reached the level (``LOCAL``, ``EXTERNAL``), at most ``timeout`` seconds. ``EngineFault``: the
-        failed checkpoint's own, or ``TIMEOUT``."""
+        """Waits until the checkpoint of ``step`` has reached the level, ``LOCAL`` or ``EXTERNAL``. ``EngineFault`` with the checkpoint's
+        code and message if it has failed, and with ``TIMEOUT`` after ``timeout`` seconds."""
         _check(self._library.df_engine_wait(self._open_handle(), step, level, _milliseconds(timeout)))
 
     def poll(self) -> list[Report]:
-        """What changed since the last call, oldest first. Never blocks."""
+        """The reports of the checkpoints that have changed since the last call, oldest first. A checkpoint that is released, and committed
+        or failed, is reported for the last time. Never waits."""
         reports: list[Report] = []
         count = c.c_size_t(_POLL)
         while count.value == _POLL:
@@ -226,17 +261,23 @@ class Engine:
         return reports
 
     def drain(self, timeout: float | None = None) -> None:
-        """Blocks until every submitted step is committed or failed."""
+        """Waits until every submitted checkpoint is committed or failed. ``EngineFault`` with ``TIMEOUT``, naming the rank that it still
+        waits for, after ``timeout`` seconds."""
         _check(self._library.df_engine_drain(self._open_handle(), _milliseconds(timeout)))
 
     def idle(self) -> float:
-        """Seconds since bytes moved: this rank's, or another one's that it waits for."""
+        """Seconds since something moved last: bytes of this rank's checkpoints, or a sign of another rank that this one waits for. Never
+        waits."""
         count = c.c_uint64()
         _check(self._library.df_engine_idle(self._open_handle(), c.byref(count)))
         return count.value / 1000
 
     def close(self) -> None:
-        """Stops at the next chunk and frees everything; may be called twice. Drain first to lose nothing."""
+        """Stops writing at the next chunk, ends the engine's threads and frees the engine. May be called twice. Call ``drain`` before:
+        a checkpoint that is neither committed nor whole on the local tier is lost.
+
+        ``EngineFault`` with ``TIMEOUT`` if the store hangs: the memory that was submitted and not released must then stay unchanged
+        until the process ends, because a thread may still read it."""
         handle, self._handle = self._handle, c.c_void_p()
         if handle:
             _check(self._library.df_engine_close(handle))
@@ -248,19 +289,19 @@ class Engine:
         self.close()
 
     def __del__(self) -> None:
-        # Threads of a forgotten engine would go on reading memory that nobody holds any more.
+        # The threads of an engine that nobody has closed would go on reading memory that may be freed.
         if getattr(self, "_handle", None):
             self.close()
 
 
 def crc32c(data: Any, crc: int = 0) -> int:
-    """CRC32C of a buffer, continuing from crc."""
+    """The CRC32C of a buffer, as an int. ``crc``: the checksum of the bytes before the buffer, if it continues some; 0 otherwise."""
     nbytes = getattr(data, "nbytes", None)
     return library().df_crc32c(crc, _address(data), len(data) if nbytes is None else nbytes)
 
 
 def slot_inspect(path: str | os.PathLike[str]) -> SlotInfo:
-    """The header of a whole slot. ``EngineFault`` if it is damaged, half-written, or of a newer version."""
+    """Reads the header of a slot. ``EngineFault`` if the slot is damaged, half-written, or of a newer version."""
     info = _table.CSlotInfo()
     _check(library().df_slot_inspect(_path(path), c.byref(info)))
     ids = (bytes(info.run_id), bytes(info.attempt), bytes(info.structure))
@@ -268,12 +309,15 @@ def slot_inspect(path: str | os.PathLike[str]) -> SlotInfo:
 
 
 def slot_transfer(path: str | os.PathLike[str], run_dir: str | os.PathLike[str]) -> None:
-    """Copies a dead attempt's slot into that attempt's partial directory of the run, checked, and publishes its record."""
+    """Copies a dead attempt's slot into that attempt's partial directory in the run, compares every checksum, and publishes the rank's
+    record. May be called again. ``EngineFault`` with ``CORRUPT`` for a damaged slot, with ``IO`` or ``NO_SPACE`` if the system refuses."""
     _check(library().df_slot_transfer(_path(path), _path(run_dir)))
 
 
 def commit(run_dir: str | os.PathLike[str], step: int, attempt: bytes) -> None:
-    """Commits a dead attempt's step (``attempt``: its id, 16 bytes) if all records are there and whole. ``EngineFault`` otherwise."""
+    """Commits the checkpoint of a dead attempt's step, if all ranks' records are there and the model file has their checksums. ``attempt``:
+    its id, 16 bytes. May be called again. ``EngineFault`` with ``INCOMPLETE`` if records are missing, ``CORRUPT`` if bytes are wrong,
+    ``DIVERGED`` if the ranks differ, ``IO`` or ``NO_SPACE`` if the system refuses."""
     _check(library().df_commit(_path(run_dir), step, _array(attempt, 16, "attempt")))
 
 

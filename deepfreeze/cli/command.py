@@ -1,4 +1,4 @@
-"""What every subcommand has: its help, ``--json``, exit codes told in the same place."""
+"""What all subcommands have in common: the form of their help, ``--json``, types of arguments."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-_WIDTH = 100
+_WIDTH = 100  # columns of a help text
 
 
 def add(
     commands: Any, name: str, run: Callable[[argparse.Namespace], int], *, short: str, text: str, more: str
 ) -> argparse.ArgumentParser:
-    """Adds a subcommand to argparse's ``commands``. ``short`` is its line in the list of commands, ``text`` says what it does,
-    ``more`` stands below the options as it is: what they don't say, exit codes, examples."""
+    """Adds the subcommand ``name`` to ``commands``, the object that argparse's ``add_subparsers`` returns, and returns its parser. ``run``:
+    called with the parsed arguments, returns the exit code. Of the help, ``short`` is the line in the list of commands, ``text`` the
+    paragraph above the options, ``more`` the lines below them: explanations, exit codes, examples."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=short,
@@ -28,7 +29,7 @@ def add(
 
 
 def count(text: str) -> int:
-    """An argument that is a whole number, 1 or more."""
+    """The type of an argument that is a whole number, 1 or more."""
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
     return int(text)

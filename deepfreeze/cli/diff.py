@@ -1,4 +1,4 @@
-"""``deepfreeze diff``: how far two checkpoints are apart, tensor by tensor."""
+"""``deepfreeze diff``: compares two checkpoints, tensor by tensor."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from deepfreeze.cli.output import bar, line, table
 from deepfreeze.cli.target import target
 from deepfreeze.inspect.diff import Change, Comparison, diff
 
-DIFFERS = 3
-_LISTED = 20
+DIFFERS = 3  # exit code
+_LISTED = 20  # tensors in the table, unless --top says otherwise
 _MORE = f"""
-Tensors are matched by name. With a the first checkpoint's values and b the second's:
-  largest    max|b - a|
+Tensors are matched by name. The columns, where a is a tensor of the first checkpoint and b the same
+tensor of the second one:
   relative   max|b - a| / max|a|; infinite if a is all zeros
-  differing  how many elements are not the same. 0.0 and -0.0 are; so are two NaNs.
-Elements that differ and are NaN or infinite on either side make both figures infinite. JSON has
-no infinity: null stands for it there. Of random seeds, each rank's own, rank 0's are compared.
+  largest    max|b - a|
+  differing  how many elements differ. 0.0 and -0.0 don't differ, nor do two NaNs.
+  of         how many elements the tensor has
+If an element differs and is NaN or infinite in a or b, relative and largest are infinite. JSON has
+null in place of infinity. Each rank has random seeds of its own: rank 0's are compared.
 
 exit codes:
-  0  compared, whatever came of it
+  0  the checkpoints were compared, and may differ
   1  a checkpoint is damaged, or there is none
   2  the command line is wrong
-  {DIFFERS}  with --exit-code: they differ
+  {DIFFERS}  with --exit-code: the checkpoints differ
 
 examples:
   deepfreeze diff runs/nt3@30 runs/nt3@40              what ten steps have changed
@@ -39,61 +41,61 @@ examples:
 
 def add_parser(commands: Any) -> None:
     """Adds the subcommand to argparse's ``commands``."""
-    text = (
-        "Compares two checkpoints, of one run or of two, and lists what changed most, relative to its own size, first."
-    )
+    text = "Compares two checkpoints, of one run or of two, and lists the tensors that differ, the largest relative change first."
     parser = command.add(commands, "diff", run, short="compare two checkpoints", text=text, more=_MORE)
     parser.add_argument("first", metavar="RUN[@STEP]", type=target, help="a run's newest checkpoint, or the one named")
-    parser.add_argument("second", metavar="RUN[@STEP]", type=target, help="what it is compared with")
+    parser.add_argument("second", metavar="RUN[@STEP]", type=target, help="the checkpoint to compare it with")
     top = f"list the K tensors that changed most ({_LISTED}); JSON has all"
     parser.add_argument("--top", metavar="K", type=command.count, default=_LISTED, help=top)
     parser.add_argument("--exit-code", action="store_true", help=f"exit with {DIFFERS} if they differ")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compares and prints."""
+    """Compares and prints. Returns the exit code."""
     with bar("comparing", shown=not arguments.json) as progress:
-        found = diff(arguments.first, arguments.second, progress)
+        comparison = diff(arguments.first, arguments.second, progress)
     if arguments.json:
-        print(json.dumps(_as_json(found), indent=2, allow_nan=False))
+        print(json.dumps(_as_json(comparison), indent=2, allow_nan=False))
     else:
-        _print(found, arguments.top)
-    return DIFFERS if arguments.exit_code and not found.identical else 0
+        _print(comparison, arguments.top)
+    return DIFFERS if arguments.exit_code and not comparison.identical else 0
 
 
-def _as_json(found: Comparison) -> dict[str, Any]:
+def _as_json(comparison: Comparison) -> dict[str, Any]:
     return {
-        "first": as_json(found.first),
-        "second": as_json(found.second),
-        "identical": found.identical,
-        "same": found.same,
+        "first": as_json(comparison.first),
+        "second": as_json(comparison.second),
+        "identical": comparison.identical,
+        "same": comparison.same,
         "changed": [
-            {**asdict(one), "largest": _finite(one.largest), "relative": _finite(one.relative)} for one in found.changed
+            {**asdict(one), "largest": _finite(one.largest), "relative": _finite(one.relative)}
+            for one in comparison.changed
         ],
-        "unlike": [asdict(one) for one in found.unlike],
-        "only_first": list(found.only_first),
-        "only_second": list(found.only_second),
+        "unlike": [asdict(one) for one in comparison.unlike],
+        "only_first": list(comparison.only_first),
+        "only_second": list(comparison.only_second),
     }
 
 
 def _finite(value: float) -> float | None:
+    """The value; None, which JSON has as null, for infinity."""
     return value if math.isfinite(value) else None
 
 
-def _print(found: Comparison, top: int) -> None:
-    first, second = (f"{info.run}@{info.step}" for info in (found.first, found.second))
-    if found.identical:
-        line(f"{first} and {second}: the same {found.same} tensors")
+def _print(comparison: Comparison, top: int) -> None:
+    first, second = (f"{info.run}@{info.step}" for info in (comparison.first, comparison.second))
+    if comparison.identical:
+        line(f"{first} and {second}: the same {comparison.same} tensors")
         return
-    line(f"{first} and {second}: {len(found.changed)} tensors changed, {found.same} are the same")
-    if found.changed:
-        rows = [_row(change) for change in found.changed[:top]]
+    line(f"{first} and {second}: {len(comparison.changed)} tensors changed, {comparison.same} are the same")
+    if comparison.changed:
+        rows = [_row(change) for change in comparison.changed[:top]]
         table(("tensor", ">relative", ">largest", ">differing", ">of"), rows)
-    if len(found.changed) > top:
-        line(f"and {len(found.changed) - top} more (--top)")
-    for unlike in found.unlike:
+    if len(comparison.changed) > top:
+        line(f"and {len(comparison.changed) - top} more (--top)")
+    for unlike in comparison.unlike:
         line(f"another kind: {unlike.name}: {unlike.first} and {unlike.second}")
-    for where, only in ((first, found.only_first), (second, found.only_second)):
+    for where, only in ((first, comparison.only_first), (second, comparison.only_second)):
         for name in only:
             line(f"only in {where}: {name}")
 

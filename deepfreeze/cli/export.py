@@ -1,4 +1,4 @@
-"""``deepfreeze export``: a checkpoint as a file for other programs."""
+"""``deepfreeze export``: writes a checkpoint as a file for other programs."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ formats, by the suffix of PATH:
                  states and rank 0's random seeds; run, step and framework in its metadata
   .keras         a whole model for keras.saving.load_model; for jobs that ran with
                  deepfreeze.Checkpoint(save_config=True)
-A checkpoint of layout plain-h5 (`deepfreeze show` says it), which Keras can't load, goes to
-.safetensors alone.
+Keras can't load a checkpoint of layout plain-h5 (`deepfreeze show` prints the layout): it can only
+be written as .safetensors.
 
-Every byte is checked against its checksum on the way. PATH is there only when all of it is right
-and on the disk: what is interrupted, or finds damage, leaves what was there before.
+Every byte is compared with its checksum while it is copied. PATH gets its name only when the file
+is whole and durable: an export that is interrupted or finds damage leaves PATH as it was before.
 
 exit codes:
   0  PATH is written
-  1  the checkpoint is damaged, or there is none, or can't be had in this format; PATH can't be
-     written, or is taken
+  1  there is no such checkpoint, it is damaged, or the format can't hold it; or PATH can't be
+     written, or exists
   2  the command line is wrong
 
 examples:
   deepfreeze export runs/nt3 nt3.weights.h5              the newest checkpoint
-  deepfreeze export runs/nt3@40 nt3.safetensors          one of them
-  deepfreeze export runs/nt3@40 nt3.keras --overwrite    in place of what is there
+  deepfreeze export runs/nt3@40 nt3.safetensors          the checkpoint of step 40
+  deepfreeze export runs/nt3@40 nt3.keras --overwrite    replace nt3.keras if it exists
 """
 
 
@@ -47,15 +47,15 @@ def add_parser(commands: Any) -> None:
     short = "write a checkpoint as .weights.h5, .safetensors or .keras"
     parser = command.add(commands, "export", run, short=short, text=text, more=_MORE)
     parser.add_argument("target", metavar="RUN[@STEP]", type=target, help="a run, or one of its checkpoints")
-    parser.add_argument("path", metavar="PATH", type=Path, help="the file to write; its suffix says the format")
-    parser.add_argument("--overwrite", action="store_true", help="replace PATH if it is there")
+    parser.add_argument("path", metavar="PATH", type=Path, help="the file to write; its suffix chooses the format")
+    parser.add_argument("--overwrite", action="store_true", help="replace PATH if it exists")
     parser.add_argument(
         "--optimizer", action="store_true", help="with .safetensors: all tensors, not the weights alone"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Writes the file and says how large it is."""
+    """Writes the file and prints its size. Returns the exit code."""
     path, step = arguments.target
     options = {"overwrite": arguments.overwrite, "optimizer": arguments.optimizer}
     with bar(arguments.path.name, shown=not arguments.json) as progress:

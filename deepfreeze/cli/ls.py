@@ -1,4 +1,4 @@
-"""``deepfreeze ls``: the checkpoints of a run."""
+"""``deepfreeze ls``: lists the checkpoints of a run."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from deepfreeze.store.run import Run
 
 _MOVED = f"damaged, moved to {names.DAMAGED_DIR}/"
 _MORE = f"""
-What does not count is named below the table: steps without a valid manifest, steps that a job has
-moved to {names.DAMAGED_DIR}/, and unfinished ones. No value is read: `deepfreeze verify` checks those.
+Below the table stand the steps that can't be restored: those without a valid manifest, those that
+were moved to {names.DAMAGED_DIR}/, and unfinished ones. ls reads no tensors; `deepfreeze verify` checks them.
 
 exit codes:
-  0  listed
+  0  there is a checkpoint
   1  there is no checkpoint, or no such run
   2  the command line is wrong
 
 examples:
   deepfreeze ls runs/nt3                          all checkpoints of the run
-  deepfreeze ls runs/nt3@40                       is this one there?
-  deepfreeze ls runs/nt3 --json                   everything known of each, for a program
+  deepfreeze ls runs/nt3@40                       is there a checkpoint of step 40?
+  deepfreeze ls runs/nt3 --json                   all that is known of each, for a program
 """
 
 
@@ -42,30 +42,30 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the list; 1 if it is empty."""
+    """Prints the list. Returns the exit code, 1 if there is no checkpoint."""
     path, step = arguments.target
-    opened = Run.open(path)
-    found = checkpoints(path) if step is None else [describe(opened, choose(opened, step))]
+    opened_run = Run.open(path)
+    infos = checkpoints(path) if step is None else [describe(opened_run, choose(opened_run, step))]
     if arguments.json:
-        print(json.dumps([as_json(info) for info in found], indent=2))
-        return 0 if found else 1
-    if found:
-        table((">step", ">size", ">ranks", "state", "committed (UTC)", "written by"), list(map(_row, found)))
+        print(json.dumps([as_json(info) for info in infos], indent=2))
+        return 0 if infos else 1
+    if infos:
+        table((">step", ">size", ">ranks", "state", "committed (UTC)", "written by"), list(map(_row, infos)))
     else:
         line(f"{path}: no checkpoint yet")
-    if opened.parent is not None:
-        line(f"seeded from: {opened.parent}")
-    rest = [s for s in opened.step_dirs() if s not in {info.step for info in found}] if step is None else []
-    moved = [s for s, _ in opened.damaged()] if step is None else []
-    unfinished = sorted({s for s, _ in opened.partials()}) if step is None else []
-    for what, steps in (("damaged, not counted", rest), (_MOVED, moved), ("unfinished", unfinished)):
+    if opened_run.parent is not None:
+        line(f"seeded from: {opened_run.parent}")
+    invalid = [s for s in opened_run.step_dirs() if s not in {info.step for info in infos}] if step is None else []
+    moved = [s for s, _ in opened_run.damaged()] if step is None else []
+    unfinished = sorted({s for s, _ in opened_run.partials()}) if step is None else []
+    for kind, steps in (("damaged, not counted", invalid), (_MOVED, moved), ("unfinished", unfinished)):
         if steps:
-            line(f"{what}: step {', '.join(map(str, steps))}")
-    return 0 if found else 1
+            line(f"{kind}: step {', '.join(map(str, steps))}")
+    return 0 if infos else 1
 
 
 def as_json(info: CheckpointInfo) -> dict[str, Any]:
-    """A checkpoint as plain JSON values."""
+    """A checkpoint's description as plain JSON values."""
     return {**asdict(info), "run": str(info.run), "path": str(info.path)}
 
 

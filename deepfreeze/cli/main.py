@@ -1,4 +1,4 @@
-"""The ``deepfreeze`` command: one subcommand per file, see ``deepfreeze --help``."""
+"""The ``deepfreeze`` command. Each subcommand has a module of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "rich":
         raise
-    # All else in the package does without it; and this module is a program's beginning.
+    # No other part of the package needs rich. An exit instead of an exception: this module is the start of a program.
     raise SystemExit(
         "deepfreeze: the command line: expected the Python package rich, for its tables; found none. Install it (pip install "
         "rich), or use deepfreeze.checkpoints, read, export and the like in Python, which do without."
@@ -23,33 +23,33 @@ except ModuleNotFoundError as error:
 
 _EPILOG = """\
 RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40);
-where only RUN is given, the newest one is meant (ls and verify: all). Each command has a --help of its own.
+where only RUN is given, its newest checkpoint is meant (ls and verify: all). Each command has its own --help.
 
 exit codes:
   0  all is well
-  1  a checkpoint is damaged, or there is none; or a command could not do what it was asked for
+  1  a checkpoint is damaged, or there is none, or the command failed
   2  the command line is wrong
   3  diff --exit-code: the checkpoints differ
-  4  verify: every byte is right, and the ranks differed at a checkpoint
+  4  verify: every byte is right, but the ranks differed at a checkpoint
   130  interrupted (Ctrl-C): no file is left half written; what prune has deleted is deleted
-Where the output's reader goes away (| head), the command ends there, with 1: not all of it was said.
+If the program that reads the output ends before it has read all (| head), the exit code is 1.
 
 examples:
-  deepfreeze ls runs/nt3                                what there is
-  deepfreeze show runs/nt3@40                           what is in it, and which rank wrote it
+  deepfreeze ls runs/nt3                                which checkpoints are there?
+  deepfreeze show runs/nt3@40                           what is in it, and which rank wrote it?
   deepfreeze verify runs/nt3                            is every byte right?
-  deepfreeze diff runs/nt3@30 runs/nt3@40               what ten steps have changed
-  deepfreeze export runs/nt3@40 nt3.safetensors         for other programs
-  deepfreeze prune runs/nt3 --keep 2                    what would go; --yes deletes it
+  deepfreeze diff runs/nt3@30 runs/nt3@40               what have ten steps changed?
+  deepfreeze export runs/nt3@40 nt3.safetensors         write a file for other programs
+  deepfreeze prune runs/nt3 --keep 2                    what would be deleted? --yes deletes it
 """
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's grammar."""
+    """The parser of the command line."""
     top = argparse.ArgumentParser(
         prog="deepfreeze",
-        description="Looks at the checkpoints of training runs. Needs no TensorFlow; only export, prune --yes and\n"
-        "verify --quarantine write anything.",
+        description="Inspects the checkpoints of training runs. Needs no TensorFlow. Only export, prune --yes and\n"
+        "verify --quarantine write or delete files.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -60,10 +60,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code (argparse exits with 2 by itself)."""
+    """Runs one command and returns its exit code. For a wrong command line argparse itself exits with 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a path may have bytes that are no UTF-8
+            stream.reconfigure(errors="backslashreplace")  # a path may have bytes that are not UTF-8
     arguments = parser().parse_args(argv)
     try:
         code: int = arguments.run_command(arguments)
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"deepfreeze: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader (head, less) has gone. Python would complain once more when it flushes at exit.
+        # The program that reads the output (head, less) has ended. Without this Python would print an error when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

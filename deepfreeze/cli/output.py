@@ -1,4 +1,4 @@
-"""Text as it is, and tables as wide as they need to be."""
+"""Printing: lines, tables and progress bars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 from rich.text import Text
 
-_WIDE = 1000  # columns of what is no terminal: a file or a pipe has lines, not a width
+_WIDE = 1000  # columns of a file or a pipe, which have no width: a table's rows are not broken there
 
 
 def console() -> Console:
@@ -21,24 +21,25 @@ def console() -> Console:
 
 
 def line(text: str) -> None:
-    """Prints one line, whatever brackets and lengths it has."""
+    """Prints one line as it is: brackets are no markup, and a long line is not broken."""
     console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table. A column whose name begins with ">" is aligned to the right, without it. On a terminal long cells go
-    on in the next line; nothing is cut off."""
-    made = Table(box=None, pad_edge=False)
+    """Prints a table. A ``>`` before a column's name aligns the column to the right, and is not printed. On a terminal a long cell is
+    continued in the next line."""
+    grid = Table(box=None, pad_edge=False)
     for name in columns:
-        made.add_column(Text(name.lstrip(">")), justify="right" if name.startswith(">") else "left", overflow="fold")
+        grid.add_column(Text(name.lstrip(">")), justify="right" if name.startswith(">") else "left", overflow="fold")
     for row in rows:
-        made.add_row(*map(Text, row))
-    console().print(made)
+        grid.add_row(*map(Text, row))
+    console().print(grid)
 
 
 @contextlib.contextmanager
 def bar(what: str, shown: bool = True) -> Iterator[Any]:
-    """A progress bar on standard error, if that is a terminal and it is ``shown``: called with bytes done and in all."""
+    """A progress bar on standard error. The ``with`` block gets a function, which is called with (bytes done so far, bytes in all). Without
+    ``shown``, or if standard error is no terminal, the function does nothing. ``what``: the text before the bar."""
     if not shown or not sys.stderr.isatty():
         yield lambda done, total: None
         return

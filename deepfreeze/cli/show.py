@@ -1,4 +1,4 @@
-"""``deepfreeze show``: what is in a checkpoint, and who wrote it."""
+"""``deepfreeze show``: prints what is in a checkpoint, and which rank wrote it."""
 
 from __future__ import annotations
 
@@ -21,60 +21,60 @@ from deepfreeze.inspect.writers import Share, Shares
 from deepfreeze.store.catalog import CheckpointInfo, choose, describe
 from deepfreeze.store.run import Run
 
-_LISTED = 50  # more tensors than that are summed up, unless asked for
-_RANKS = 4  # as many are named in a cell
+_LISTED = 50  # the most tensors that are listed one by one, unless --tensor is given
+_RANKS = 4  # the most shares of a tensor that a cell names
 _LAYOUTS = {
     KERAS_H5: f"{KERAS_H5}, which stock Keras loads",
     PLAIN_H5: f"{PLAIN_H5}, every variable as it is: deepfreeze.restore loads it, stock Keras can't",
 }
 _MORE = f"""
-The last column says which rank wrote which bytes of a tensor: 0[0:8192] is rank 0, its first 8192
-bytes. A checkpoint of more than {_LISTED} tensors is summed up by the parts of the model; --tensor '*'
-lists them all. No value is read: `deepfreeze verify` checks those.
+The last column names the ranks that wrote the bytes of a tensor: 0[0:8192] means that rank 0 wrote
+its first 8192 bytes. If a checkpoint has more than {_LISTED} tensors, they are summed up by parts of the
+model; --tensor '*' lists them all. show reads no tensors; `deepfreeze verify` checks them.
 
 exit codes:
-  0  shown
+  0  the checkpoint was shown
   1  there is no such checkpoint, its records or structure are damaged, or no tensor matches
   2  the command line is wrong
 
 examples:
   deepfreeze show runs/nt3                             the newest checkpoint
-  deepfreeze show runs/nt3@40 --tensor '*kernel'       tensors whose names end so
-  deepfreeze show runs/nt3@40 --json                   everything, for a program
+  deepfreeze show runs/nt3@40 --tensor '*kernel'       tensors whose names end with "kernel"
+  deepfreeze show runs/nt3@40 --json                   all that is known of it, for a program
 """
 
 
 def add_parser(commands: Any) -> None:
     """Adds the subcommand to argparse's ``commands``."""
     text = """Shows one checkpoint, the newest if no STEP is given: run, commit and ranks, then its tensors with dtype, shape, role,
-    size and writers."""
+    size, and the ranks that wrote them."""
     parser = command.add(commands, "show", run, short="show what is in a checkpoint", text=text, more=_MORE)
     parser.add_argument("target", metavar="RUN[@STEP]", type=target, help="a run, or one of its checkpoints")
     parser.add_argument("--tensor", metavar="GLOB", help="only tensors whose names match, like 'dense*'")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints facts and tensors; 1 if no tensor matches."""
+    """Prints facts and tensors. Returns the exit code, 1 if no tensor matches."""
     path, step = arguments.target
-    opened = Run.open(path)
-    chosen = choose(opened, step)
-    info, shares = describe(opened, chosen), Shares(opened, chosen)
+    opened_run = Run.open(path)
+    chosen = choose(opened_run, step)
+    info, shares = describe(opened_run, chosen), Shares(opened_run, chosen)
     pattern = "*" if arguments.tensor is None else arguments.tensor
     tensors = [t for t in shares.structure.tensors if fnmatch.fnmatchcase(t.spec.name, pattern)]
     if arguments.json:
-        print(json.dumps(_as_json(opened, info, shares, tensors), indent=2))
+        print(json.dumps(_as_json(opened_run, info, shares, tensors), indent=2))
     else:
-        _print(opened, info, shares, tensors, arguments.tensor)
+        _print(opened_run, info, shares, tensors, arguments.tensor)
     return 0 if tensors or arguments.tensor is None else 1
 
 
-def _as_json(opened: Run, info: CheckpointInfo, shares: Shares, tensors: Sequence[Placed]) -> dict[str, Any]:
+def _as_json(opened_run: Run, info: CheckpointInfo, shares: Shares, tensors: Sequence[Placed]) -> dict[str, Any]:
     return {
         "run": {
-            "path": str(opened.path),
-            "run_id": opened.run_id,
-            "created": opened.created,
-            "parent": None if opened.parent is None else opened.parent.to_json(),
+            "path": str(opened_run.path),
+            "run_id": opened_run.run_id,
+            "created": opened_run.created,
+            "parent": None if opened_run.parent is None else opened_run.parent.to_json(),
         },
         "checkpoint": {**as_json(info), "file_size": shares.file_size},
         "ranks": [asdict(rank) for rank in shares.ranks],
@@ -94,10 +94,12 @@ def _as_json(opened: Run, info: CheckpointInfo, shares: Shares, tensors: Sequenc
     }
 
 
-def _print(opened: Run, info: CheckpointInfo, shares: Shares, tensors: Sequence[Placed], pattern: str | None) -> None:
-    seeded = [] if opened.parent is None else [("seeded from", str(opened.parent))]
+def _print(
+    opened_run: Run, info: CheckpointInfo, shares: Shares, tensors: Sequence[Placed], pattern: str | None
+) -> None:
+    seeded = [] if opened_run.parent is None else [("seeded from", str(opened_run.parent))]
     facts = [
-        ("run", f"{opened.path} ({opened.run_id}), begun {_time(opened.created)}"),
+        ("run", f"{opened_run.path} ({opened_run.run_id}), begun {_time(opened_run.created)}"),
         *seeded,
         ("step", str(info.step)),
         ("committed", f"{_time(info.created)} by attempt {info.attempt}"),
@@ -139,18 +141,19 @@ def _writers(shares: Sequence[Share]) -> str:
 
 
 def _summary(tensors: Sequence[Placed]) -> None:
-    """By the first two parts of the path in the file: layers/dense, optimizer/vars."""
-    parts: dict[str, list[Placed]] = {}
+    """Prints a row for each group of tensors whose paths have the same first two components: layers/dense, optimizer/vars."""
+    groups: dict[str, list[Placed]] = {}
     for placed in tensors:
-        parts.setdefault("/".join(placed.path.split("/")[:2]), []).append(placed)
-    rows = [(name, str(len(p)), decimal(sum(t.spec.nbytes for t in p))) for name, p in sorted(parts.items())]
+        groups.setdefault("/".join(placed.path.split("/")[:2]), []).append(placed)
+    rows = [(name, str(len(g)), decimal(sum(t.spec.nbytes for t in g))) for name, g in sorted(groups.items())]
     table(("part", ">tensors", ">size"), rows)
     line(f"{len(tensors)} tensors in all; --tensor '*' lists them")
 
 
 def _framework(info: CheckpointInfo) -> list[tuple[str, str]]:
-    found = info.framework
-    return [(found["api"], found["keras"]), ("tensorflow", found["tensorflow"])] if found else []
+    """(package, version) of Keras and TensorFlow; [] if the structure could not be read."""
+    framework = info.framework
+    return [(framework["api"], framework["keras"]), ("tensorflow", framework["tensorflow"])] if framework else []
 
 
 def _time(text: str) -> str:

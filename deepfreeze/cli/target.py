@@ -1,4 +1,4 @@
-"""What a command is about: RUN, or RUN@STEP."""
+"""The argument that names a run or a checkpoint: RUN, or RUN@STEP."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import os
 
 from deepfreeze.format.names import MAX_STEP
 
-Target = tuple[str, int | None]
+Target = tuple[str, int | None]  # (run, step)
 
 
 def target(text: str) -> Target:
-    """Takes RUN@STEP apart: (run, step), step None if there is none. A directory whose own name ends so is a run."""
+    """Takes RUN@STEP apart into (run, step); step is None for RUN alone. A text that is the path of a directory is a RUN, also if its name
+    ends like "@40"."""
     run, at, digits = text.rpartition("@")
     if not at or os.path.isdir(text):
         return text, None

@@ -18,23 +18,23 @@ from deepfreeze.inspect.verify import Verification, quarantine, verify
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.run import Run
 
-_DIFFERED = 4
+_DIFFERED = 4  # exit code
 _MORE = """
-Nothing is changed unless --quarantine is given: it moves damaged checkpoints away, as a job's start
-does, and takes the run's lock for it. A run that a job has open is refused, with the job's host and
-pid. What several checkpoints share (the structure's file) is never moved.
+Without --quarantine nothing is changed. With it damaged checkpoints are moved to RUN/damaged, as at
+a job's start. The command takes the run's lock for it; if a job has the run open, it moves nothing
+and names the job's host and pid. The structure's file, which several checkpoints share, stays.
 
 exit codes:
   0  every byte is right
   1  a checkpoint is damaged (also if it was moved away), or there is none
   2  the command line is wrong
-  4  every byte is right, and the ranks differed at a checkpoint: it is a mixture of their models
+  4  every byte is right, but at a checkpoint the ranks differed: it is a mixture of their models
 
 examples:
-  deepfreeze verify runs/nt3                  all checkpoints of the run
-  deepfreeze verify runs/nt3@40               one of them
-  deepfreeze verify runs/nt3 --json           reports for a program
-  deepfreeze verify runs/nt3 --quarantine     and moves the damaged ones out of the way
+  deepfreeze verify runs/nt3                  check all checkpoints of the run
+  deepfreeze verify runs/nt3@40               check the one of step 40
+  deepfreeze verify runs/nt3 --json           print the reports for a program
+  deepfreeze verify runs/nt3 --quarantine     also move damaged checkpoints to RUN/damaged
 """
 
 
@@ -48,20 +48,20 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Checks and prints; 1 if anything is damaged, else 4 if the ranks differed."""
+    """Checks and prints. Returns the exit code: 1 if a checkpoint is damaged, else 4 if the ranks differed at one."""
     path, step = arguments.target
-    opened = Run.open(path)
+    opened_run = Run.open(path)
     reports = []
-    # The lock is held from the check to the move: no job can put another checkpoint in the place of a damaged one.
+    # The lock is held from the check to the move, so that no job puts another checkpoint in the place of a damaged one.
     with Lock.acquire(path) if arguments.quarantine else contextlib.nullcontext():
-        # Also directories without a valid manifest: a checkpoint that lost its manifest is what one wants to hear about.
-        steps = opened.step_dirs() if step is None else [step]
+        # Directories without a valid manifest are checked too: the user wants to hear of a checkpoint that has lost its manifest.
+        steps = opened_run.step_dirs() if step is None else [step]
         if not steps:
             todo = "let the job run until its first checkpoint is committed"
             raise NotFoundError(where=path, expected="a checkpoint to verify", found="none", todo=todo)
-        for one in steps:
-            with bar(f"step {one}", shown=not arguments.json) as progress:
-                report = verify(path, one, progress)
+        for chosen in steps:
+            with bar(f"step {chosen}", shown=not arguments.json) as progress:
+                report = verify(path, chosen, progress)
             if arguments.quarantine:
                 report = quarantine(report)
             reports.append(report)

@@ -1,4 +1,4 @@
-"""A file in the making: it gets its name when it is whole and on the disk, and until then there is nothing to be seen."""
+"""Writes a file that gets its name only when it is whole and durable. Until then nothing is seen at the path."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from typing import BinaryIO
 from deepfreeze.errors import Error, OptionError, RunError
 from deepfreeze.store.durable import FILE_MODE
 
-# What file systems say that have no files without a name.
+# Errors of file systems that don't support files without a name (O_TMPFILE).
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
+# Errors of file systems that don't support hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-_OWN_FILES = "/proc/self/fd"
+_OWN_FILES = "/proc/self/fd"  # links to the open files of this process; a file without a name gets one through them
 
 
 class Draft:
-    """``with Draft(target, overwrite) as draft``: write to ``draft.file``, then ``publish``. Left without that, it is gone.
+    """A file that is being written. Usage: ``with Draft(target, overwrite) as draft``, write to ``draft.file``, then ``draft.publish()``. A
+    block that ends without ``publish`` deletes the draft.
 
-    A file system that has files without a name (O_TMPFILE) loses it with the process, however that ends. On others it is
-    called ``.NAME.XXXXXXXX.tmp`` beside the target meanwhile; on all of them it is called so for the moment before it takes
-    another file's place. A SIGKILL or a loss of power while it has that name leaves it behind, in nobody's way; nothing else
-    does, and what has the target's name is always whole.
+    On file systems with O_TMPFILE the draft has no name, and is gone when its process ends, in whatever way. On others the draft is
+    called ``.NAME.XXXXXXXX.tmp``, beside the target. It also has such a name for the moment before it replaces another file. Only a
+    SIGKILL or a loss of power while the draft has that name leaves it behind; it does no harm there. The file with the target's name
+    is always whole.
     """
 
     def __init__(self, target: Path, overwrite: bool) -> None:
-        """OptionError if there is something at ``target`` (unless ``overwrite``) or a directory, RunError if its directory
-        can't be written to."""
+        """Opens ``file`` for writing and reading. OptionError if there is a directory at ``target``, or a file and not ``overwrite``;
+        RunError if the target's directory can't be written to."""
         self.target = target
         self._overwrite = overwrite
         if target.is_dir() or (os.path.lexists(target) and not overwrite):
@@ -46,16 +48,17 @@ class Draft:
         self.file: BinaryIO = os.fdopen(fd, "w+b", buffering=1 << 20)
 
     def clear(self) -> None:
-        """Begins anew."""
+        """Deletes what was written so far."""
         self.file.seek(0)
         self.file.truncate()
 
     def publish(self) -> None:
-        """Makes the file durable and gives it its name. OptionError if something came to be there meanwhile."""
+        """Makes the file durable and gives it the target's name. OptionError if a file has been made there since the draft was opened,
+        and not ``overwrite``; OSError if the system refuses, which the end of the ``with`` block turns into RunError."""
         self.file.flush()
         os.fsync(self.file.fileno())
         if self._overwrite:
-            # A file without a name can't replace another one: it gets a temporary one, which is then moved.
+            # A file without a name can't replace another file: it first gets a temporary name.
             if self._temporary is None:
                 name = _temporary(self.target.name)
                 self._link(name)
@@ -81,7 +84,7 @@ class Draft:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         with contextlib.suppress(OSError):
-            self.file.close()  # what could not be written before can't be now
+            self.file.close()  # close writes what is left in the buffer; an earlier write may have failed, and would again
         if self._temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary, dir_fd=self._folder)
@@ -90,15 +93,18 @@ class Draft:
             raise self._refused(value) from value
 
     def _link(self, name: str) -> None:
-        """Gives it a name (one more, if it has one) that nothing has. FileExistsError."""
+        """Gives the draft a name, or a second one if it has a temporary name. FileExistsError if there is a file of that name."""
         folder = self._folder
         if self._temporary is None:
             source = f"{_OWN_FILES}/{self.file.fileno()}"
-            os.link(source, name, dst_dir_fd=folder)  # with a dir_fd, it is linkat(2), and follows
+            os.link(
+                source, name, dst_dir_fd=folder
+            )  # with a dir_fd Python calls linkat(2), which follows the link in /proc
         else:
             os.link(self._temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
 
     def _move(self) -> None:
+        """Renames the draft from its temporary name to the target's."""
         assert self._temporary is not None
         os.replace(self._temporary, self.target.name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._temporary = None
@@ -117,7 +123,7 @@ class Draft:
 
 
 def _open(folder: int, name: str) -> tuple[int, str | None]:
-    """A new file in a directory: (descriptor, name), without a name where the file system can do that."""
+    """Opens a new file in a directory. Returns (descriptor, name); name None if the file system supports files without a name."""
     flags = os.O_RDWR | os.O_CLOEXEC
     if os.path.isdir(_OWN_FILES):
         try:

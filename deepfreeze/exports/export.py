@@ -1,4 +1,4 @@
-"""One checkpoint as one file for other programs, in the format that the file's suffix names."""
+"""Writes one checkpoint as one file for other programs, in the format that the file's suffix names."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from deepfreeze.inspect.verify import OnProgress
 from deepfreeze.store.catalog import CheckpointInfo, describe, use
 from deepfreeze.store.run import Run
 
+# (run, step, file, progress): writes the checkpoint of a step to a file in one of the formats.
 Write = Callable[[Run, int, BinaryIO, OnProgress], None]
 
 SUFFIXES = (".weights.h5", ".safetensors", ".keras")
@@ -30,52 +31,53 @@ def export(
     optimizer: bool = False,
     progress: OnProgress | None = None,
 ) -> CheckpointInfo:
-    """Writes a checkpoint (the newest for ``step=None``) to ``path`` and returns which one it was.
+    """Writes a checkpoint to the file ``path``, and returns the checkpoint's description. ``step=None`` means the newest checkpoint.
 
-    The suffix of ``path`` says how:
+    The suffix of ``path`` chooses the format:
 
-    - ``.weights.h5``: the checkpoint's model file as it is, which Keras's ``load_weights`` opens.
+    - ``.weights.h5``: the checkpoint's model file as it is, which Keras's ``load_weights`` loads.
     - ``.safetensors``: the weights, trainable or not, by name; with ``optimizer=True`` also the optimizer's variables, the
-      metrics' states and rank 0's random seeds. Where the checkpoint is from is in the file's metadata.
-    - ``.keras``: a whole model, which ``keras.saving.load_model`` opens; for checkpoints of a job that ran with
-      ``Checkpoint(save_config=True)``. As with Keras's own, code of yours must be registered when it is opened, and a tf_keras model
-      that Horovod's own optimizer trained is opened with ``compile=False``.
+      metrics' states and rank 0's random seeds. The file's metadata names run, step and framework.
+    - ``.keras``: a whole model, which ``keras.saving.load_model`` loads; for checkpoints of a job that ran with
+      ``Checkpoint(save_config=True)``. As with files that Keras wrote, classes of your own must be registered before the file is
+      loaded, and a tf_keras model that Horovod's own optimizer trained is loaded with ``compile=False``.
 
-    A checkpoint whose ``layout`` is "plain-h5" (``CheckpointInfo``) has no file that Keras could load: it goes to ``.safetensors``.
+    A checkpoint whose ``layout`` is "plain-h5" (``CheckpointInfo``) has no file that Keras can load: export it to ``.safetensors``.
 
-    Every byte is checked against its checksum on the way; at most one tensor is in memory. ``path`` is there only when all of
-    it is right and on the disk: whatever interrupts the export leaves what was there before. ``progress`` is called with the
-    bytes written so far and in all.
+    Every byte is checked against its checksum while it is copied. At most one tensor is in memory. The file gets its name ``path`` only
+    when all of it is right and durable: an export that is interrupted leaves what was at ``path`` before. ``progress`` is called
+    with (bytes written so far, bytes to write in all).
 
-    Raises OptionError for another suffix, and for a ``path`` where something is already unless ``overwrite``; NotFoundError if
-    there is no such run, checkpoint or stored configuration; CorruptError if the checkpoint is damaged; UnsupportedError for
-    a tensor, or a layout, that the format can't hold; RunError if ``path`` can't be written.
+    Raises OptionError for another suffix, for a ``path`` inside of the run's own directories, and if there is a file at ``path`` and not
+    ``overwrite``; NotFoundError if there is no such run, checkpoint or stored configuration; CorruptError if the checkpoint is damaged;
+    UnsupportedError for a tensor, or a layout, that the format can't hold; RunError if ``path`` can't be written.
     """
     target = Path(path)
     write = _format(target, optimizer)
-    opened = Run.open(run)
-    _refuse_inside(opened, target)
+    opened_run = Run.open(run)
+    _refuse_inside(opened_run, target)
     with Draft(target, overwrite) as draft:
 
         def fill(step: int) -> CheckpointInfo:
             draft.clear()
-            info = describe(opened, step)
+            info = describe(opened_run, step)
             _refuse_plain(info, target)
-            write(opened, step, draft.file, progress or (lambda done, total: None))
+            write(opened_run, step, draft.file, progress or (lambda done, total: None))
             return info
 
-        info = use(opened, step, fill)
+        info = use(opened_run, step, fill)
         draft.publish()
     return info
 
 
 def _format(target: Path, optimizer: bool) -> Write:
+    """The function that writes the format which the target's suffix names. OptionError for another suffix."""
     suffix = next((suffix for suffix in SUFFIXES if target.name.endswith(suffix)), None)
     if suffix is None or target.name == suffix:
         todo = f"end the path with one of {', '.join(SUFFIXES)}"
         raise OptionError(where=target, expected="a file name that says the format", found=repr(target.name), todo=todo)
     if optimizer and suffix != ".safetensors":
-        todo = f"leave optimizer out: {suffix} files always hold all that the checkpoint's model file does"
+        todo = f"leave optimizer out: {suffix} files always have all tensors of the checkpoint's model file"
         raise OptionError(where="optimizer=", expected="a .safetensors file", found=suffix, todo=todo)
     if suffix == ".weights.h5":
         return weights_file.write
@@ -83,7 +85,7 @@ def _format(target: Path, optimizer: bool) -> Write:
 
 
 def _refuse_plain(info: CheckpointInfo, target: Path) -> None:
-    """A file that only looks as if Keras could load it is worse than none."""
+    """UnsupportedError for a checkpoint of layout plain-h5 in a format of Keras's: the file would look as if Keras could load it."""
     if info.layout == PLAIN_H5 and not target.name.endswith(".safetensors"):
         raise UnsupportedError(
             where=target,
@@ -94,7 +96,7 @@ def _refuse_plain(info: CheckpointInfo, target: Path) -> None:
 
 
 def _refuse_inside(run: Run, target: Path) -> None:
-    """With ``overwrite``, a slip of the keyboard must not replace a checkpoint's own file."""
+    """OptionError for a target in a directory of the run: with ``overwrite`` a mistyped path could replace a checkpoint's file."""
     root, folder = run.path.resolve(), target.absolute().parent.resolve()
     if folder != root and folder.is_relative_to(root):
         todo = "choose a path outside of the run's own directories"

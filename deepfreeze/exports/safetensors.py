@@ -1,8 +1,7 @@
-"""``.safetensors``: a header of JSON, then the tensors' bytes, one after the other.
+"""``.safetensors``: the size of the header (u64), a header of JSON, then the tensors' bytes, one after the other.
 
-Written here and not by the safetensors library, whose ``save_file`` wants all tensors in memory at once: the format is a
-size, a JSON object and the bytes, and this way a checkpoint of any size is exported with one tensor in memory, and without
-another dependency. The tests open what this writes with that library.
+The safetensors library is not used, because its ``save_file`` needs all tensors in memory at once. This module has one tensor in memory,
+so it exports checkpoints of any size. The tests open its files with that library.
 """
 
 from __future__ import annotations
@@ -22,22 +21,23 @@ from deepfreeze.store.catalog import CheckpointInfo
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.read import TensorReader
 
+# The format's names of the dtypes that it has.
 DTYPES = {
     "bool": "BOOL", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "uint8": "U8", "uint16": "U16",
     "uint32": "U32", "uint64": "U64", "bfloat16": "BF16", "float16": "F16", "float32": "F32", "float64": "F64",
     "complex64": "C64",
 }  # fmt: skip
 _METADATA = "__metadata__"
-_ALIGNMENT = 8  # of the first tensor, as the library has it
+_ALIGNMENT = 8  # bytes: the first tensor begins at a multiple of it, as in the files of the safetensors library
 
 
 def write(run: Run, step: int, file: BinaryIO, progress: OnProgress, everything: bool = False) -> None:
-    """Writes the weights; if ``everything``, the optimizer's variables, the metrics' states and rank 0's seeds too.
-    CorruptError naming the first damage, UnsupportedError for a tensor that the format can't hold."""
+    """Writes the weights, and if ``everything`` also the optimizer's variables, the metrics' states and rank 0's seeds. CorruptError naming
+    the first damaged bytes, UnsupportedError for a tensor that the format can't hold."""
     with TensorReader(run, step) as tensors:
         structure = tensors.structure
-        chosen = _readable(structure) if everything else weights(structure)
-        # Wide elements first: then each tensor lies at a multiple of its element's size.
+        chosen = _without_attachments(structure) if everything else weights(structure)
+        # Tensors with the widest elements first: then each tensor begins at a multiple of its element's size.
         chosen.sort(key=lambda placed: -placed.spec.itemsize)
         header = make_header(chosen, metadata(tensors.info))
         file.write(len(header).to_bytes(8, "little") + header)
@@ -49,14 +49,14 @@ def write(run: Run, step: int, file: BinaryIO, progress: OnProgress, everything:
             progress(done, total)
 
 
-def _readable(structure: Structure) -> list[Placed]:
-    """All tensors but what ``extra`` and ``rng`` saved, which is in an encoding of DeepFreeze's own."""
+def _without_attachments(structure: Structure) -> list[Placed]:
+    """All tensors but the attachments (``extra=``, ``rng=``), which are in an encoding of DeepFreeze's own."""
     return [t for t in structure.tensors if t.spec.role != PER_RANK or t.path.startswith("seeds/")]
 
 
 def metadata(info: CheckpointInfo) -> dict[str, str]:
-    """Where a checkpoint is from."""
-    found = {
+    """The file's metadata: run, step, attempt, commit time, framework and parent of the checkpoint, as strings."""
+    entries = {
         "run_id": info.run_id,
         "step": str(info.step),
         "attempt": info.attempt,
@@ -66,12 +66,13 @@ def metadata(info: CheckpointInfo) -> dict[str, str]:
         **info.framework,
     }
     if info.parent is not None:
-        found |= {"parent": str(info.parent), "parent_run_id": info.parent.run_id}
-    return found
+        entries |= {"parent": str(info.parent), "parent_run_id": info.parent.run_id}
+    return entries
 
 
 def make_header(tensors: Sequence[Placed], about: dict[str, str]) -> bytes:
-    """The JSON of the header, with blanks behind it up to the alignment. UnsupportedError."""
+    """The header's JSON for tensors in the order of their bytes, with blanks behind it up to the alignment. ``about``: the metadata.
+    UnsupportedError for a dtype or a name that the format does not have."""
     value: dict[str, object] = {_METADATA: about}
     end = 0
     for placed in tensors:

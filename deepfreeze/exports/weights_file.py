@@ -1,4 +1,4 @@
-"""``.weights.h5``: a checkpoint's model file as it is, every byte checked while it is copied."""
+"""``.weights.h5``: a copy of a checkpoint's model file. Every byte is compared with its checksum while it is copied."""
 
 from __future__ import annotations
 
@@ -15,32 +15,33 @@ from deepfreeze.store.durable import unreadable
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.model_file import ModelFile
 
-_PIECE = 2 << 20
+_CHUNK = 2 << 20  # bytes read at a time
 
 
 def write(run: Run, step: int, file: BinaryIO, progress: OnProgress) -> None:
-    """Copies the model file. CorruptError naming the first damage; what was written then means nothing."""
-    for piece in pieces(run, step, progress):
-        file.write(piece)
+    """Copies the model file to ``file``. CorruptError naming the first damaged bytes: what was written up to then must not be used."""
+    for chunk in checked_chunks(run, step, progress):
+        file.write(chunk)
 
 
-def pieces(run: Run, step: int, progress: OnProgress) -> Iterator[memoryview]:
-    """The model file's bytes from first to last, each piece to be used before the next is asked for.
+def checked_chunks(run: Run, step: int, progress: OnProgress) -> Iterator[memoryview]:
+    """The model file's bytes from first to last, in chunks of at most 2 MiB. The next chunk overwrites the memory of the one before.
 
-    A piece may come before its extent is known to be whole: only when the iterator ends without CorruptError was all right.
+    CorruptError at the end of an extent with another checksum, after its chunks were given out: the bytes are right only if the
+    iterator ends without an error. ``progress`` is called with (bytes checked so far, size of the model file).
     """
     file = ModelFile(run, step)
     try:
-        buffer = np.empty(_PIECE, np.uint8)
+        buffer = np.empty(_CHUNK, np.uint8)
         progress(0, file.nbytes)
-        # Sorted and without gaps, so in turn they are the whole file.
+        # The extents are sorted and have no gaps: one after the other they are the whole file.
         for offset, nbytes, wanted in zip(
             *(file.table.extents[key].tolist() for key in ("offset", "nbytes", "crc32c"))
         ):
             crc = 0
-            for piece in _read(file, offset, offset + nbytes, buffer):
-                crc = crc32c.extend(crc, piece)
-                yield piece.data
+            for chunk in _read(file, offset, offset + nbytes, buffer):
+                crc = crc32c.extend(crc, chunk)
+                yield chunk.data
             if crc != wanted:
                 raise file.error(
                     f"CRC32C {wanted:08x} for {_region(file.table.structure, offset, nbytes)}", f"{crc:08x}"
@@ -51,6 +52,7 @@ def pieces(run: Run, step: int, progress: OnProgress) -> Iterator[memoryview]:
 
 
 def _read(file: ModelFile, begin: int, end: int, buffer: np.ndarray) -> Iterator[np.ndarray]:
+    """The bytes ``begin`` to ``end`` of the file, in chunks that are read into ``buffer``."""
     while begin < end:
         try:
             n = os.preadv(file.fd, [buffer[: min(len(buffer), end - begin)].data], begin)
@@ -63,6 +65,7 @@ def _read(file: ModelFile, begin: int, end: int, buffer: np.ndarray) -> Iterator
 
 
 def _region(structure: Structure, offset: int, nbytes: int) -> str:
+    """A range of the model file, as text that names its tensors."""
     tensors = structure.within(offset, nbytes) or ["HDF5's own bytes"]
     more = f" and {len(tensors) - 3} more" if len(tensors) > 3 else ""
     return f"bytes {offset} to {offset + nbytes} ({', '.join(tensors[:3])}{more})"

@@ -1,7 +1,11 @@
-"""CRC32C, the checksum of all files (docs/format.md): google-crc32c's where that is installed, else numpy's arithmetic.
+"""CRC32C, the checksum of all files (docs/format.md). ``extend`` and ``value`` are those of the package google-crc32c where it is
+installed, and are computed with numpy elsewhere.
 
-A checksum is linear: those of parts, each carried over the bytes behind it, add up (by exclusive or) to that of the whole. So a block
-is folded in halves until one word is left, the first half of each fold carried over the second, all words of it at once.
+How numpy computes it: CRC32C is a 32-bit shift register that takes in the data byte by byte. The register is a linear function of the
+data, with exclusive or as the sum: register(A then B) = advance(register(A), len(B)) xor register(B), where ``advance`` shifts a
+register over that many zero bytes. A block of N words is therefore folded: each word of its first half is advanced over half a block,
+and xored with the word of the second half at the same place. All words of a half are handled by one numpy operation, and after log2(N)
+folds one word is left.
 """
 
 from __future__ import annotations
@@ -13,17 +17,18 @@ import numpy as np
 
 _POLYNOMIAL = 0x82F63B78  # Castagnoli's, lowest bit first
 _ONES = 0xFFFFFFFF
-_BLOCK = 1 << 18  # bytes; what is folded stays in the cache
+_BLOCK = 1 << 18  # bytes folded at a time; they stay in the processor's cache
 
 
 def extend_by_numpy(crc: int, data: Any) -> int:
-    """The checksum of what ``crc`` is the checksum of, and ``data`` behind it: any object with contiguous bytes."""
+    """The checksum of some bytes followed by ``data``, where ``crc`` is the checksum of these bytes (0 of none). ``data`` is any
+    object with a contiguous buffer."""
     view = memoryview(data)
     if view.nbytes == 0:
         return crc
     whole, state = np.frombuffer(view, np.uint8), crc ^ _ONES
     for at in range(0, len(whole), _BLOCK):
-        state = _over(state, whole[at : at + _BLOCK])
+        state = _register_after(state, whole[at : at + _BLOCK])
     return state ^ _ONES
 
 
@@ -32,13 +37,13 @@ def value_by_numpy(data: Any) -> int:
     return extend_by_numpy(0, data)
 
 
-def _over(state: int, data: np.ndarray) -> int:
-    """The register after one block, which began with ``state``."""
+def _register_after(state: int, data: np.ndarray) -> int:
+    """The register after one block of bytes (uint8, shape ``(nbytes,)``), if it was ``state`` before."""
     if len(data) < 4:
         for byte in data.tolist():
-            state = int(_byte()[(state ^ byte) & 0xFF]) ^ state >> 8
+            state = int(_byte_table()[(state ^ byte) & 0xFF]) ^ state >> 8
         return state
-    # What the register holds is added to the first word; zeros in front of it change nothing.
+    # The register is xored into the first word. Zeros in front of that word change nothing: they fill up to a power of two.
     folds = (-(-len(data) // 4) - 1).bit_length()
     padded = np.zeros(4 << folds, np.uint8)
     begin = len(padded) - len(data)
@@ -47,25 +52,26 @@ def _over(state: int, data: np.ndarray) -> int:
     words = padded.view("<u4")
     for fold in reversed(range(folds)):
         half = len(words) // 2
-        words = _carried(words[:half], _tables(fold)) ^ words[half:]
-    return int(_carried(words, _tables(0))[0])
+        words = _advanced(words[:half], _tables(fold)) ^ words[half:]
+    return int(_advanced(words, _tables(0))[0])
 
 
-def _carried(words: np.ndarray, tables: np.ndarray) -> np.ndarray:
-    """Each word's register after as many zero bytes as the tables are for."""
+def _advanced(words: np.ndarray, tables: np.ndarray) -> np.ndarray:
+    """The registers ``words`` (uint32, shape ``(words,)``) after the number of zero bytes that ``tables`` are made for."""
     parts = words.view(np.uint8).reshape(-1, 4)
-    found = tables[0].take(parts[:, 0])
+    registers = tables[0].take(parts[:, 0])
     for byte in (1, 2, 3):
-        found ^= tables[byte].take(parts[:, byte])
-    return found
+        registers ^= tables[byte].take(parts[:, byte])
+    return registers
 
 
 @functools.cache
 def _tables(fold: int) -> np.ndarray:
-    """What each value of each byte of a register becomes over 4 << fold zero bytes."""
+    """Tables (uint32, shape ``(4, 256)``) that advance a register over ``4 << fold`` zero bytes: ``tables[byte, value]`` is the
+    register after them, if its byte number ``byte`` was ``value`` and the other three bytes were 0."""
     single = 1 << np.arange(32, dtype="<u4")
     if fold:
-        images = _carried(_carried(single, _tables(fold - 1)), _tables(fold - 1))
+        images = _advanced(_advanced(single, _tables(fold - 1)), _tables(fold - 1))
     else:
         images = single
         for _ in range(32):
@@ -78,16 +84,16 @@ def _tables(fold: int) -> np.ndarray:
 
 
 @functools.cache
-def _byte() -> np.ndarray:
-    """What each value of the lowest byte of a register becomes over one zero byte."""
-    # As over four of them, of which three lie before the value.
+def _byte_table() -> np.ndarray:
+    """A table (uint32, shape ``(256,)``) that advances a register over one zero byte, by the value of its lowest byte."""
+    # The highest byte moves down to the lowest place over three zero bytes: over four, it is advanced by the one that is left.
     return _tables(0)[3]
 
 
 try:
     import google_crc32c
 
-    _compiled = google_crc32c.implementation != "python"  # which is a loop over bytes
+    _compiled = google_crc32c.implementation != "python"  # its pure Python is a loop over bytes, slower than numpy
 except ImportError:
     _compiled = False
 

@@ -1,4 +1,5 @@
-"""Which tensors of a checkpoint are the model's weights, and which belong to its optimizers and metrics: by their datasets."""
+"""Which tensors of a checkpoint are the model's weights, and which belong to its optimizers and metrics. The path of a tensor's dataset
+in the model file tells: ``layers/dense/vars/0``, ``optimizer/vars/1``, ``metrics/mean/vars/0``."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ import re
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK
 
-# An optimizer's own variable, or, where a loss scale is around it, that of the one inside.
+# The path of an optimizer's variable ("optimizer/vars/0"), also of one inside a LossScaleOptimizer
+# ("optimizer/inner_optimizer/vars/0").
 _OF_OPTIMIZER = re.compile(r"([^/]+)/(?:_?(?:inner_)?optimizer/)?vars/[0-9]+\Z")
 _STEP_COUNT = re.compile(r"(^|/)iterations?$")
 
@@ -23,8 +25,8 @@ def weights(structure: Structure) -> list[Placed]:
 
 
 def optimizer_groups(structure: Structure) -> set[str]:
-    """The groups of the file that optimizers have: ``optimizer``, and what else holds a count of steps as its own variable, as
-    a GAN's second optimizer does."""
+    """The root groups of the file that belong to optimizers: ``optimizer``, and every other root group that has a count of steps
+    (an int64 scalar named ``iterations``) among its own variables. A GAN's second optimizer has one."""
     found = {"optimizer"}
     for placed in structure.tensors:
         match, spec = _OF_OPTIMIZER.match(placed.path), placed.spec
@@ -34,10 +36,10 @@ def optimizer_groups(structure: Structure) -> set[str]:
 
 
 def is_metric(path: str) -> bool:
-    """Whether a dataset holds a metric's state rather than the model's or optimizer's."""
+    """Whether the dataset at ``path`` holds a metric's state."""
     return group(path) == "metrics"
 
 
 def group(path: str) -> str:
-    """The group at the root of the file that a dataset is in."""
+    """The root group of the dataset at ``path``: ``layers`` for ``layers/dense/vars/0``."""
     return path.split("/")[0]

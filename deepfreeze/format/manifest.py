@@ -1,4 +1,5 @@
-"""The manifest, whose validity makes a directory a checkpoint (docs/format.md, "Manifest"). The engine writes it."""
+"""The manifest, ``manifest.json``: a directory with a valid manifest is a committed checkpoint (docs/format.md, "Manifest"). The engine
+writes it; Python only reads it."""
 
 from __future__ import annotations
 
@@ -10,12 +11,14 @@ from deepfreeze.format.sealed_json import KEY, LINES, unseal
 from deepfreeze.format.strict_json import Fields
 
 FORMAT = 1
-MAX_MANIFEST = 64 << 20  # of half a million ranks; a bound on what a reader allocates
+MAX_MANIFEST = 64 << 20  # bytes, enough for half a million ranks: a bound on what a reader allocates
 
 
 @dataclass(frozen=True)
 class RecordEntry:
-    """What the manifest says of one rank's record. ``nbytes`` is the sum of its extents; sizes in bytes."""
+    """The manifest's entry for one rank's record. ``nbytes``: the sum of the sizes of its extents; ``extents``: their number;
+    ``private``: the size of its private bytes, the checksums of replicated tensors included; ``size``: the size of the record file.
+    All sizes in bytes."""
 
     rank: int
     nbytes: int
@@ -27,9 +30,9 @@ class RecordEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A committed checkpoint: its identity and the hash of every record. ``created`` is the commit's time in UTC,
-    ``diverged`` the number of tensors that were not the same on all ranks, though they should have been, there or when they were
-    last compared."""
+    """The content of a checkpoint's manifest: its identity and the checksum of every record. ``structure``: the hash of the
+    structure, 64 hexadecimal digits; ``file_size``: bytes of the model file; ``created``: the commit's time in UTC; ``diverged``: how
+    many replicated tensors differed between ranks when the ranks were compared last, at this checkpoint or before."""
 
     step: int
     attempt: str
@@ -48,7 +51,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes, where: object) -> Manifest:
-        """Parses a manifest. CorruptError unless its checksum is right and everything in it agrees with itself."""
+        """Parses a manifest. CorruptError (at ``where``) if its checksum is wrong, or if its parts contradict each other."""
         top = unseal(data, where, MAX_MANIFEST, LINES)
         top.version(FORMAT)
         head = ("format", "step", "attempt", "run_id", "structure", "world_size", "file_size", "created", "diverged")

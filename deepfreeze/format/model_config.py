@@ -16,7 +16,8 @@ MAX_CONFIG = 64 << 20  # bytes: a bound on what a reader allocates; ResNet-50's 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The configuration of the model that ``attempt`` trains in run ``run_id``. ``value``: Keras's JSON object."""
+    """The configuration of the model that ``attempt`` trains in run ``run_id`` (both ids: 32 hexadecimal digits). ``value``: the
+    object in the ``config.json`` that Keras writes for the model."""
 
     run_id: str
     attempt: str
@@ -24,11 +25,11 @@ class ModelConfig:
 
     @property
     def text(self) -> str:
-        """As it stands in a ``.keras`` file's ``config.json``; ASCII. ValueError if JSON can't say it."""
+        """The text of a ``.keras`` file's ``config.json``; ASCII. ValueError for a value that JSON does not have, such as NaN."""
         return json.dumps(self.value, allow_nan=False)
 
     def to_bytes(self) -> bytes:
-        """The configuration file's bytes. ValueError if JSON can't say it."""
+        """The configuration file's bytes. ValueError for a value that JSON does not have, such as NaN."""
         head = json.dumps({"format": FORMAT, "run_id": self.run_id, "attempt": self.attempt})
         return seal(f'{head.removesuffix("}")}, "config": {self.text}')
 
@@ -40,11 +41,11 @@ class ModelConfig:
         top.keys("format", "run_id", "attempt", "config", KEY, ordered=True)
         inner = top.child("config")
         inner.text("class_name")
-        made = cls(top.hexadecimal("run_id", 32), top.hexadecimal("attempt", 32), inner.plain())
+        config = cls(top.hexadecimal("run_id", 32), top.hexadecimal("attempt", 32), inner.plain())
         try:
-            again = made.to_bytes()
+            rewritten = config.to_bytes()
         except (ValueError, RecursionError):
-            again = b""  # 1e400 is read as infinity, which JSON can't say
-        if again != data:
-            raise top.error("JSON as Python's json module writes it", "something else")
-        return made
+            rewritten = b""  # 1e400 was read as infinity, which JSON does not have
+        if rewritten != data:
+            raise top.error("JSON as Python's json module writes it", "JSON with other blanks or spellings")
+        return config

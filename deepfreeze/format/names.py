@@ -1,7 +1,7 @@
-"""Every file name of docs/format.md, made and parsed here and nowhere else.
+"""The names of all files and directories in docs/format.md. No other module makes or parses one.
 
-A parser returns None for a name that this module would not have made: ``step-40`` or ``rank-3.record`` (too few digits)
-belong to somebody else and are left alone.
+A parser returns None for a name that this module would not have made. Such files are not DeepFreeze's, and are left alone:
+``step-40`` and ``rank-3.record``, for example, have too few digits.
 """
 
 from __future__ import annotations
@@ -67,47 +67,46 @@ def _check_id(attempt: str) -> str:
 
 
 def step_dir(step: int) -> str:
-    """The directory of a committed checkpoint. ValueError if ``step`` is not an i64 >= 0."""
+    """The name of a committed checkpoint's directory: ``step-0000000040``. ValueError if ``step`` is not within 0..MAX_STEP."""
     return f"step-{_check_step(step):010d}"
 
 
 def parse_step_dir(name: str) -> int | None:
-    """The step of a committed checkpoint's directory name."""
+    """The step in the name of a committed checkpoint's directory."""
     match = _STEP.match(name)
     return _step(match[1]) if match else None
 
 
 def partial_dir(step: int, attempt: str) -> str:
-    """The directory an attempt writes a checkpoint into until its commit."""
+    """The name of the directory that an attempt writes a checkpoint into until its commit: ``step-0000000040.partial-ATTEMPT``."""
     return f"{step_dir(step)}.partial-{_check_id(attempt)}"
 
 
 def parse_partial_dir(name: str) -> tuple[int, str] | None:
-    """The (step, attempt) of a partial directory's name."""
+    """The (step, attempt) in the name of a partial directory."""
     return _step_and_attempt(_PARTIAL.match(name))
 
 
 def abandoned_dir(step: int, attempt: str) -> str:
-    """Where, below ``abandoned/``, a checkpoint newer than the one resumed from is moved."""
+    """The name, below ``abandoned/``, of a checkpoint that is newer than the one that training went on from."""
     return f"{step_dir(step)}-{_check_id(attempt)}"
 
 
 def parse_abandoned_dir(name: str) -> tuple[int, str] | None:
-    """The (step, attempt) of an abandoned checkpoint's directory name."""
+    """The (step, attempt) in the name of an abandoned checkpoint's directory."""
     return _step_and_attempt(_ASIDE.match(name))
 
 
 def damaged_dir(step: int, attempt: str | None, number: int = 1) -> str:
-    """Where, below ``damaged/``, a damaged checkpoint is moved; ``attempt`` is None if its manifest does not say.
-
-    The ``number`` tells several of one step and attempt apart, from the second one on.
+    """The name, below ``damaged/``, of a damaged checkpoint. ``attempt``: None if the manifest can't be read. ``number``: 1 for the
+    first damaged checkpoint of this step and attempt, 2 for the second, and so on.
     """
     name = f"{step_dir(step)}-{'unknown' if attempt is None else _check_id(attempt)}"
     return name if number == 1 else f"{name}.{number}"
 
 
 def parse_damaged_dir(name: str) -> tuple[int, str | None] | None:
-    """The (step, attempt) of a damaged checkpoint's directory name."""
+    """The (step, attempt) in the name of a damaged checkpoint's directory; attempt None if the name has ``unknown`` there."""
     match = _DAMAGED.match(name)
     if match is None or (match[3] is not None and (int(match[3]) < 2 or match[3][0] == "0")):
         return None
@@ -116,47 +115,49 @@ def parse_damaged_dir(name: str) -> tuple[int, str | None] | None:
 
 
 def trash_dir(step: int, attempt: str) -> str:
-    """What a checkpoint is renamed to before it is deleted."""
+    """The name that a checkpoint's directory gets before its files are deleted."""
     return f"{TRASH_PREFIX}{step_dir(step)}-{_check_id(attempt)}"
 
 
 def parse_trash_dir(name: str) -> tuple[int, str] | None:
-    """The (step, attempt) of a checkpoint that is being deleted."""
+    """The (step, attempt) in the name of a directory that is being deleted."""
     if not name.startswith(TRASH_PREFIX):
         return None
     return _step_and_attempt(_ASIDE.match(name[len(TRASH_PREFIX) :]))
 
 
 def record_file(rank: int) -> str:
-    """A rank's record within a checkpoint. ValueError if ``rank`` is not a u32."""
+    """The name of a rank's record in a checkpoint's directory: ``rank-00003.record``. ValueError if ``rank`` is not within
+    0..MAX_RANK."""
     return f"rank-{_check_rank(rank):05d}.record"
 
 
 def parse_record_file(name: str) -> int | None:
-    """The rank of a record's file name."""
+    """The rank in the name of a record."""
     match = _RECORD.match(name)
     return _rank(match[1]) if match else None
 
 
 def structure_file(structure_hash: str) -> str:
-    """The file, below ``structures/``, of the structure with this hash. ValueError if it is no SHA-256."""
+    """The name, below ``structures/``, of the file of the structure with this hash. ValueError if the hash is not a SHA-256 in
+    hexadecimal."""
     if not is_hash(structure_hash):
         raise ValueError(f"{structure_hash!r} is not 64 lower-case hexadecimal digits")
     return f"{structure_hash}.json"
 
 
 def config_file(attempt: str) -> str:
-    """The file, below ``configs/``, of the configuration of the model that an attempt trains. ValueError if it is no id."""
+    """The name, below ``configs/``, of the file with the configuration of an attempt's model. ValueError if ``attempt`` is no id."""
     return f"{_check_id(attempt)}.json"
 
 
 def local_dir(uid: int, run_id: str) -> str:
-    """A run's directory below the local tier's root, for one user."""
+    """The path of a run's directory relative to the local tier's base directory: ``deepfreeze-UID/RUN_ID``."""
     return f"deepfreeze-{uid}/{_check_id(run_id)}"
 
 
 def parse_slot_file(name: str) -> tuple[int, str | None, int] | None:
-    """The (rank, attempt, index) of a slot's file name; attempt None if it is a name of before attempts had slots of their own."""
+    """The (rank, attempt, index) in the name of a slot. attempt is None in names of early versions, whose attempts shared slots."""
     match = _SLOT.match(name)
     if not match:
         return None
@@ -165,7 +166,7 @@ def parse_slot_file(name: str) -> tuple[int, str | None, int] | None:
 
 
 def temporary(name: str) -> str:
-    """What a file that is being replaced is called until its rename."""
+    """The name under which a file's new content is written before the rename to ``name``."""
     return f"{name}.tmp"
 
 

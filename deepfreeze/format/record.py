@@ -1,7 +1,7 @@
 """Records and slot headers, decoded strictly (docs/format.md). The native engine writes them.
 
-Nothing is believed before its checksum is: a record that decodes has the size, checksum and layout it claims. What it
-says about the checkpoint (run, attempt, step, ...) is for the caller to compare with the manifest.
+The checksum is compared before any other value is used. A record that decodes has the right size, checksum and layout; the caller
+compares its identity (run, attempt, step, ...) with the manifest's.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from deepfreeze.format.strict_json import DAMAGED, MAX_INT, UPGRADE
 VERSION = 1
 RECORD_MAGIC = b"DFRECORD"
 SLOT_MAGIC = b"DFSLOT\r\n"
-RECORD_HEADER = 128
-SLOT_HEADER = 4096
-MAX_RECORD = 1 << 28  # 11 million extents; a bound on what a reader allocates
+RECORD_HEADER = 128  # bytes
+SLOT_HEADER = 4096  # bytes
+MAX_RECORD = 1 << 28  # bytes, enough for 11 million extents: a bound on what a reader allocates
 
-# An extent: ``nbytes`` at ``offset`` of the assembled file have this checksum.
+# An extent: the checksum of ``nbytes`` bytes of the model file from ``offset`` on. ``zero`` is always 0.
 EXTENT = np.dtype([("offset", "<u8"), ("nbytes", "<u8"), ("crc32c", "<u4"), ("zero", "<u4")])
-# The same in a slot, whose copy of the bytes starts at ``place``.
+# An extent in a slot: the slot holds its bytes, from byte ``place`` of the slot on.
 SLOT_EXTENT = np.dtype([("offset", "<u8"), ("nbytes", "<u8"), ("place", "<u8"), ("crc32c", "<u4"), ("zero", "<u4")])
 _PREFIX = struct.Struct("<8sII")
 _IDENTITY = struct.Struct("<16s16s32sqIIQII")
@@ -34,7 +34,8 @@ _SLOT_LAYOUT = struct.Struct("<QQQQQII")
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose bytes a record or slot holds. Ids and hash in hexadecimal, ``file_size`` in bytes."""
+    """Which checkpoint and rank a record or slot belongs to. ``run_id``, ``attempt`` and ``structure`` (the structure's hash) are
+    hexadecimal, ``file_size`` is the model file's size in bytes, ``hashes`` the number of checksums of replicated tensors."""
 
     run_id: str
     attempt: str
@@ -48,8 +49,9 @@ class Identity:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A rank's part of a checkpoint. ``extents`` has dtype ``EXTENT``, sorted by offset, read-only. ``private``: the per-rank
-    tensors' bytes; ``checksums``: uint32 of shape (n,), the CRC32C of each replicated tensor as this rank held it, or zeros."""
+    """The content of a rank's record. ``extents``: dtype ``EXTENT``, shape ``(extents,)``, sorted by offset, read-only; ``private``:
+    the bytes of the per-rank tensors; ``checksums``: uint32, the CRC32C of each replicated tensor on this rank, of shape ``(replicated
+    tensors,)`` (all zeros if the ranks were not compared at this checkpoint) or ``(0,)``; ``size``: of the record file, in bytes."""
 
     identity: Identity
     extents: np.ndarray
@@ -65,7 +67,8 @@ class Record:
 
     @classmethod
     def from_bytes(cls, data: bytes, where: object) -> Record:
-        """Decodes a whole record file. CorruptError if it is not exactly one."""
+        """Decodes the bytes of a record file. CorruptError (at ``where``) if they are damaged, NewerError if a newer version of
+        DeepFreeze wrote them."""
         if not RECORD_HEADER + 4 <= len(data) <= MAX_RECORD:
             expected = f"a record of {RECORD_HEADER + 4} to {MAX_RECORD} bytes"
             raise _error(where, expected, f"{len(data)} bytes")
@@ -76,18 +79,24 @@ class Record:
         if size != len(data) or size != end + private_size + 4 or 4 * identity.hashes > private_size:
             expected = f"{size} bytes, of which {count} extents and {private_size} private bytes"
             raise _error(where, expected, f"{len(data)} bytes")
-        own = end + private_size - 4 * identity.hashes
+        # The checksums of replicated tensors are the last private bytes.
+        private_end = end + private_size - 4 * identity.hashes
         extents = np.frombuffer(bytes(data[RECORD_HEADER:end]), dtype=EXTENT)
         _check_extents(extents, identity.file_size, where)
-        checksums = np.frombuffer(bytes(data[own:-4]), "<u4")
         return cls(
-            identity=identity, extents=extents, private=bytes(data[end:own]), checksums=checksums, size=size, crc32c=crc
+            identity=identity,
+            extents=extents,
+            private=bytes(data[end:private_end]),
+            checksums=np.frombuffer(bytes(data[private_end:-4]), "<u4"),
+            size=size,
+            crc32c=crc,
         )
 
 
 @dataclass(frozen=True)
 class SlotHeader:
-    """The first 4096 bytes of a slot. Offsets and sizes in bytes, from the slot's start."""
+    """The first 4096 bytes of a slot. Offsets and sizes are in bytes, offsets from the slot's start; ``extents`` is the number of
+    entries in its table."""
 
     identity: Identity
     extents: int
@@ -101,12 +110,13 @@ class SlotHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes, slot_size: int, where: object) -> SlotHeader:
-        """Decodes a header; ``slot_size`` is the slot file's size. CorruptError if it is not a whole slot's."""
+        """Decodes a header; ``slot_size`` is the slot file's size in bytes. CorruptError (at ``where``) if the header is damaged or
+        the slot is cut short, NewerError if a newer version of DeepFreeze wrote it."""
         if len(data) != SLOT_HEADER:
             raise _error(where, f"a slot header of {SLOT_HEADER} bytes", f"{len(data)} bytes")
         _check_prefix(data, SLOT_MAGIC, SLOT_HEADER, where)
         if any(data[160:4092]):
-            raise _error(where, "zeros in bytes 160..4091", "something else")
+            raise _error(where, "zeros in bytes 160..4091", "other values")
         identity, count = _identity(data, where)
         table, private, private_size, begin, size, table_crc, private_crc = _SLOT_LAYOUT.unpack_from(data, 112)
         end = private + private_size
@@ -119,7 +129,8 @@ class SlotHeader:
         return cls(identity, count, table, private, private_size, begin, size, table_crc, private_crc)
 
     def table(self, data: bytes, where: object) -> np.ndarray:
-        """The table's bytes as an array of dtype ``SLOT_EXTENT``. CorruptError if they contradict the header."""
+        """The table of the slot's extents, decoded from its bytes: dtype ``SLOT_EXTENT``, shape ``(extents,)``. CorruptError if the
+        bytes contradict the header."""
         if len(data) != SLOT_EXTENT.itemsize * self.extents:
             raise _error(where, f"a table of {self.extents} extents", f"{len(data)} bytes")
         actual = crc32c.value(bytes(data))
@@ -127,23 +138,24 @@ class SlotHeader:
             raise _error(where, f"table CRC32C {self.table_crc32c:08x}", f"{actual:08x}")
         table = np.frombuffer(bytes(data), dtype=SLOT_EXTENT)
         _check_extents(table, self.identity.file_size, where)
-        # One behind the other, each at the next multiple of 4096 or 64. An extent that is inside of a file of at most 2**63
-        # bytes can't make a sum wrap around.
-        behind = np.full(len(table) + 1, self.data_offset, "u8")
-        behind[1:] = table["place"] + table["nbytes"]
+        # Each extent's bytes begin behind those of the one before, at the next multiple of 4096 (extents of 4096 bytes and more)
+        # or of 64. No sum wraps around, since each extent lies inside of a file of at most 2**63 bytes.
+        ends = np.full(len(table) + 1, self.data_offset, "u8")
+        ends[1:] = table["place"] + table["nbytes"]
         unit = np.where(table["nbytes"] >= 4096, 4096, 64).astype("u8")
-        places = (behind[:-1] + unit - np.uint64(1)) // unit * unit
-        if (table["place"] != places).any() or behind[-1] != self.data_offset + self.data_size:
-            raise _error(where, "extents at the places the format gives them", "others")
+        places = (ends[:-1] + unit - np.uint64(1)) // unit * unit
+        if (table["place"] != places).any() or ends[-1] != self.data_offset + self.data_size:
+            raise _error(where, "extents at the places the format gives them", "extents at other places")
         return table
 
 
 def _check_prefix(data: bytes, magic: bytes, header: int, where: object) -> int:
-    """Returns the checksum in the last four bytes, which is right then."""
+    """Checks magic number, checksum, version and header size of a record or slot header. Returns the checksum, its last 4 bytes."""
     found, version, size = _PREFIX.unpack_from(data)
     if found != magic:
         raise _error(where, f"a file that begins with {magic!r}", f"{found!r}")
-    # Before the version: damage must not pass for a newer format, and its place is the same in every version.
+    # The checksum is compared before the version, so that a damaged version number does not pass for a newer format. Its place is
+    # the same in every version.
     crc, actual = int.from_bytes(data[-4:], "little"), crc32c.value(bytes(data[:-4]))
     if crc != actual:
         raise _error(where, f"CRC32C {crc:08x}", f"{actual:08x}")
@@ -165,12 +177,12 @@ def _identity(data: bytes, where: object) -> tuple[Identity, int]:
 def _check_extents(extents: np.ndarray, file_size: int, where: object) -> None:
     offset, nbytes = extents["offset"], extents["nbytes"]
     size = np.uint64(file_size)
-    # Subtracting instead of adding, so that no sum can wrap around.
+    # Differences instead of sums: a sum of two large values would wrap around.
     inside = (offset < size) & (nbytes > 0) & (nbytes <= size - np.minimum(offset, size))
     if not inside.all() or extents["zero"].any():
-        raise _error(where, f"extents inside of a file of {file_size} bytes", "others")
+        raise _error(where, f"extents inside of a file of {file_size} bytes", "an extent that is not inside of it")
     if (offset[1:] < offset[:-1] + nbytes[:-1]).any():
-        raise _error(where, "extents sorted by offset, without overlap", "others")
+        raise _error(where, "extents sorted by offset, without overlap", "extents that overlap or are not sorted")
 
 
 def _error(where: object, expected: str, found: str) -> CorruptError:

@@ -1,4 +1,4 @@
-"""``run.json``: which run a directory is, since when, and which checkpoint it was seeded from (docs/format.md, "Run")."""
+"""``run.json``: a run's id, the time when the run was made, and the checkpoint that it was seeded from (docs/format.md, "Run")."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from deepfreeze.format.sealed_json import KEY, ONE_LINE, seal, unseal
 from deepfreeze.format.strict_json import Fields, is_printable, parse_object
 
 FORMAT = 1
-MAX_RUN_FILE = 64 << 10  # bytes; the path of a parent may be long
-MAX_PATH = 4096  # characters; what systems allow, and a bound on the size of run.json
+MAX_RUN_FILE = 64 << 10  # bytes: a bound on what a reader allocates; the path of a parent may be long
+MAX_PATH = 4096  # characters, the most that Linux allows: a bound on the size of run.json
 LOST = "restore the file from a copy, or write it anew: its run_id is in every manifest.json of the run"
 
 
 @dataclass(frozen=True)
 class Parent:
-    """The checkpoint that a run was seeded from.
+    """The checkpoint that a run was seeded from: the run's model had its values when the run began.
 
-    ``path`` is its run's directory as it was called then (absolute; it may have moved since), ``run_id`` and ``attempt`` have
-    32 hexadecimal digits and never change.
+    ``path`` is the absolute path that the checkpoint's run had then; the run may have been moved since. ``run_id`` and ``attempt``
+    (32 hexadecimal digits each) never change.
     """
 
     path: str
@@ -32,13 +32,14 @@ class Parent:
 
     @classmethod
     def at(cls, path: str | os.PathLike[str], run_id: str, step: int, attempt: str) -> Parent:
-        """With the path made absolute, and what can't be printed of it replaced: it is for people, the ids are the identity."""
+        """A parent with the path made absolute. Characters that can't be printed become "?", and the path is cut to ``MAX_PATH``
+        characters: people read the path, programs compare the ids."""
         text = "".join(c if is_printable(c) else "?" for c in os.path.abspath(path))
         return cls(text[:MAX_PATH], run_id, step, attempt)
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Parent:
-        """Reads an object of a file. CorruptError if it is anything but what ``to_json`` makes."""
+        """Reads the JSON object that ``to_json`` makes. CorruptError for any other object."""
         fields.keys("path", "run_id", "step", "attempt")
         path = fields.text("path")
         if len(path) > MAX_PATH:
@@ -55,7 +56,8 @@ class Parent:
 
 @dataclass(frozen=True)
 class RunFile:
-    """The content of run.json. ``created`` is a time in UTC, ``parent`` the checkpoint that the run was seeded from, if it was."""
+    """The content of run.json. ``created``: a time in UTC, such as 2026-11-21T03:35:58Z; ``parent``: the checkpoint that the run was
+    seeded from, None if it began with values of its own."""
 
     run_id: str
     created: str
@@ -70,8 +72,8 @@ class RunFile:
 
     @classmethod
     def from_bytes(cls, data: bytes, where: object) -> RunFile:
-        """Parses the file's bytes. CorruptError (at ``where``) if they are damaged."""
-        # Runs made before there was a checksum have none.
+        """Parses the file's bytes. CorruptError (at ``where``) if they are damaged, NewerError if a newer version wrote them."""
+        # Early versions wrote run.json without a checksum.
         sealed = ONE_LINE.search(data, max(0, len(data) - 64)) is not None
         top = unseal(data, where, MAX_RUN_FILE, todo=LOST) if sealed else Fields(parse_object(data, where), where)
         top.version(FORMAT)

@@ -1,5 +1,5 @@
 """JSON files whose last key is the CRC32C of every byte before it: ``run.json``, ``manifest.json``, ``configs/ATTEMPT.json``
-(docs/format.md). The last key has exactly one spelling in each file, so that no byte of a file is uncovered."""
+(docs/format.md). The last key itself has exactly one valid spelling, so that a change of any byte of the file is noticed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from deepfreeze.format import crc32c
 from deepfreeze.format.strict_json import DAMAGED, Fields, parse_object
 
 KEY = "crc32c"
-# The end of a file that is one line, and of one with a key to a line.
+# The end of a file that has all of its JSON on one line, and of a file that has one key on each line.
 ONE_LINE = re.compile(rb', "crc32c": "([0-9a-f]{8})"\}\n\Z')
 LINES = re.compile(rb'  "crc32c": "([0-9a-f]{8})"\n\}\n\Z')
-_LONGEST_END = 64  # bytes: searching the whole of a hostile file for its end would take quadratic time
+_LONGEST_END = (
+    64  # bytes searched for the end: in a whole file made by an attacker the search would take quadratic time
+)
 
 
 def seal(text: str) -> bytes:
@@ -23,8 +25,9 @@ def seal(text: str) -> bytes:
 
 
 def unseal(data: bytes, where: object, limit: int, end: re.Pattern[bytes] = ONE_LINE, todo: str = DAMAGED) -> Fields:
-    """The object in a sealed file's bytes, the key ``crc32c`` among its keys. CorruptError unless the file has at most ``limit``
-    bytes, ends as ``end`` says, with the right checksum, and is strict JSON. ``todo``: the advice for a damaged file."""
+    """The JSON object in a sealed file's bytes, with its key ``crc32c``. ``limit``: the most bytes that the file may have; ``end``:
+    ``ONE_LINE`` or ``LINES``, the form of the file's end; ``todo``: the advice in the error. CorruptError (at ``where``) for a file
+    that is too long, has another end or another checksum, or is not strict JSON."""
 
     def error(expected: str, found: str) -> CorruptError:
         return CorruptError(where=where, expected=expected, found=found, todo=todo)

@@ -1,8 +1,8 @@
-"""A tree of plain values and arrays as bytes, and back. Nothing in the bytes is ever evaluated or unpickled.
+"""Writes a tree of plain values and arrays as bytes, and reads it back. Reading neither evaluates nor unpickles anything.
 
-    u64 length of the header | header: JSON | arrays' bytes, one after the other, little-endian
+    u64 length of the header | header: JSON | the bytes of arrays and ``bytes`` values, one after the other, little-endian
 
-In the header everything is itself, but for what JSON lacks, each as an object with one key: ``{"array": [dtype, shape]}``,
+The header is the tree as JSON. A value that JSON does not have is an object with one key: ``{"array": [dtype, shape]}``,
 ``{"bytes": n}``, ``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}``, ``{"float": "nan" | "inf" | "-inf"}``.
 """
 
@@ -18,30 +18,33 @@ from deepfreeze.errors import CorruptError, OptionError
 from deepfreeze.format.strict_json import DAMAGED
 from deepfreeze.format.tensors import DTYPES, numpy_dtype
 
-_LENGTH = 8
-_HEADER = 64 << 20  # bytes at most, as parsed JSON takes many times its length
-_QUOTED = 60  # characters of somebody's value or key in a message
-_DEPTH = 50  # of a tree; Python's own limit is not far above
+_LENGTH = 8  # bytes of the header's length
+_MAX_HEADER = 64 << 20  # bytes; parsed JSON takes many times its length in memory
+_QUOTED = 60  # characters of a user's value or key that a message quotes
+_MAX_DEPTH = 50  # levels of a tree; Python's own limit of recursion is not far above
 _KINDS = frozenset({"array", "bytes", "tuple", "dict", "float"})
 
 
 def encode(tree: Any, where: str) -> bytes:
-    """The bytes of a tree of None, bool, int, float, str, bytes, list, tuple, dict, and arrays (whatever numpy makes an array
-    of numbers of, tensors too). ``OptionError`` that names the place of anything else."""
-    parts: list[bytes] = []
-    header = json.dumps(_plain(tree, where, parts, 0), separators=(",", ":"), allow_nan=False).encode()
-    if len(header) > _HEADER:
-        found = f"{len(header)} bytes of values, of at most {_HEADER}"
+    """The bytes of a tree of None, bool, int, float, str, bytes, list, tuple, dict (with str or int keys), and arrays. An array is
+    any object that numpy makes an array of numbers of, a tensor for example. ``where``: what messages call the tree.
+
+    ``OptionError`` for a value of another type, naming its place in the tree, and for a header of more than 64 MiB."""
+    payloads: list[bytes] = []
+    header = json.dumps(_plain(tree, where, payloads, 0), separators=(",", ":"), allow_nan=False).encode()
+    if len(header) > _MAX_HEADER:
+        found = f"{len(header)} bytes of values, of at most {_MAX_HEADER}"
         todo = "let state_dict() return arrays where it has long lists"
         raise OptionError(where=where, expected="small values and arrays", found=found, todo=todo)
-    return b"".join([len(header).to_bytes(_LENGTH, "little"), header, *parts])
+    return b"".join([len(header).to_bytes(_LENGTH, "little"), header, *payloads])
 
 
 def decode(data: bytes, where: object) -> Any:
-    """The tree. Bytes behind its end are not looked at. ``CorruptError`` (at ``where``) if it is none."""
+    """The tree that ``encode`` has made ``data`` of; its arrays are writable copies. Bytes behind the tree's end are ignored.
+    ``CorruptError`` (at ``where``) for bytes that ``encode`` does not make."""
     header_size = int.from_bytes(data[:_LENGTH], "little")
     end = _LENGTH + header_size
-    if len(data) < _LENGTH or end > len(data) or header_size > _HEADER:
+    if len(data) < _LENGTH or end > len(data) or header_size > _MAX_HEADER:
         raise _corrupt(where, f"a header of {header_size} bytes in {len(data)} bytes")
     try:
         return _Decoder(data, end, where).value(json.loads(data[_LENGTH:end]), 0)
@@ -49,26 +52,29 @@ def decode(data: bytes, where: object) -> Any:
         raise _corrupt(where, str(error)[:_QUOTED] or type(error).__name__) from None
 
 
-def _plain(value: Any, where: str, parts: list[bytes], depth: int) -> Any:
-    if depth > _DEPTH:
-        raise _unfit(where, f"more than {_DEPTH} levels")
+def _plain(value: Any, where: str, payloads: list[bytes], depth: int) -> Any:
+    """The value as it stands in the header; the bytes of its arrays are appended to ``payloads``."""
+    if depth > _MAX_DEPTH:
+        raise _unfit(where, f"more than {_MAX_DEPTH} levels")
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is float:
         return value if math.isfinite(value) else {"float": str(value)}
     if type(value) is bytes:
-        parts.append(value)
+        payloads.append(value)
         return {"bytes": len(value)}
     if type(value) in (list, tuple):
-        found = [_plain(item, f"{where}[{n}]", parts, depth + 1) for n, item in enumerate(value)]
-        return found if type(value) is list else {"tuple": found}
+        items = [_plain(item, f"{where}[{n}]", payloads, depth + 1) for n, item in enumerate(value)]
+        return items if type(value) is list else {"tuple": items}
     if isinstance(value, dict):
-        items = [[_key(k, where), _plain(v, f"{where}[{k!r:.{_QUOTED}}]", parts, depth + 1)] for k, v in value.items()]
-        return {"dict": items}
+        pairs = [
+            [_key(k, where), _plain(v, f"{where}[{k!r:.{_QUOTED}}]", payloads, depth + 1)] for k, v in value.items()
+        ]
+        return {"dict": pairs}
     array = np.asarray(value)
     if array.dtype.name not in DTYPES:
         raise _unfit(where, f"a {type(value).__name__}")
-    parts.append(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
+    payloads.append(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
     return {"array": [array.dtype.name, list(array.shape)]}
 
 
@@ -79,21 +85,22 @@ def _key(key: Any, where: str) -> Any:
 
 
 class _Decoder:
-    """Takes the arrays' bytes one after the other, in the header's order."""
+    """Decodes the header of a tree. It takes the bytes of arrays one after the other, in the order of the header."""
 
     def __init__(self, data: bytes, at: int, where: object) -> None:
+        """``at``: the offset of the first array's bytes in ``data``."""
         self._data, self._at, self._where = data, at, where
 
     def value(self, plain: Any, depth: int) -> Any:
-        """What ``plain`` stands for."""
-        if depth > _DEPTH:
-            raise ValueError(f"more than {_DEPTH} levels")
+        """The value that ``plain``, a value of the header, stands for. ValueError, TypeError or RecursionError if it is none."""
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"more than {_MAX_DEPTH} levels")
         if isinstance(plain, list):
             return [self.value(item, depth + 1) for item in plain]
         if not isinstance(plain, dict):
             return plain
         if len(plain) != 1 or not plain.keys() <= _KINDS:
-            raise ValueError("an object that stands for nothing")
+            raise ValueError("an object without one of the known keys")
         ((kind, inner),) = plain.items()
         if kind == "tuple":
             return tuple(self.value(item, depth + 1) for item in _list(inner))
@@ -106,7 +113,7 @@ class _Decoder:
         name, shape = _pair(inner)
         dtype = numpy_dtype(_one_of(name, DTYPES)).newbyteorder("<")
         if any(type(n) is not int or n < 0 for n in _list(shape)):
-            raise ValueError("a shape that is none")
+            raise ValueError("a shape that is not a list of whole numbers")
         return np.frombuffer(self._take(math.prod(shape) * dtype.itemsize), dtype).reshape(shape).copy()
 
     def _take(self, nbytes: Any) -> bytes:
@@ -118,13 +125,13 @@ class _Decoder:
 
 def _list(value: Any) -> list:
     if not isinstance(value, list):
-        raise ValueError("something else than a list")
+        raise ValueError("a value that is not a list")
     return value
 
 
 def _pair(value: Any) -> tuple:
     if len(_list(value)) != 2 or not isinstance(value[0], (str, int)):
-        raise ValueError("something else than a pair")
+        raise ValueError("a value that is not a pair")
     return tuple(value)
 
 

@@ -1,4 +1,5 @@
-"""Strict reading of the project's JSON: one object, known keys, exact types, standard JSON only."""
+"""Strict reading of the project's JSON files: each file is one object in standard JSON, with exactly the known keys, and each value has
+exactly the known type."""
 
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from deepfreeze.errors import CorruptError, NewerError
 MAX_INT = 2**63 - 1
 _TIME = re.compile(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
 _CRC = re.compile(r"[0-9a-f]{8}\Z")
-# What would break a line, or turn one around on a terminal, or can't be written at all: nobody means these in a name.
+# Control characters, characters that break a line or change the direction of text on a terminal, and lone surrogates, which have no
+# UTF-8. No name needs them.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 DAMAGED = "the file is damaged: use another checkpoint, or restore this file from a copy"
 UPGRADE = "read it with the version of DeepFreeze that wrote it, or a newer one"
 
 
 def is_printable(text: str) -> bool:
-    """Whether a name has something in it, and nothing that a terminal, a log or an encoder chokes on."""
+    """Whether a name is not empty, and can be shown on a terminal, written to a log and encoded as UTF-8."""
     return bool(text) and not _UNPRINTABLE.search(text)
 
 
@@ -28,7 +30,7 @@ def parse_object(data: bytes, where: object) -> dict[str, Any]:
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        # ValueError: also what is not UTF-8, and integers of more digits than Python reads.
+        # ValueError is also raised for bytes that are not UTF-8, and for integers of more digits than Python reads.
         text = str(error) or "nesting too deep"
         raise CorruptError(where=where, expected="a JSON object in UTF-8", found=text, todo=DAMAGED) from None
     if not isinstance(value, dict):
@@ -45,17 +47,20 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant}, which is no JSON")
+    raise ValueError(f"{constant}, which standard JSON does not have")
 
 
 class Fields:
-    """Typed access to one object's members; every failure is a CorruptError that names the member."""
+    """Typed access to the members of one JSON object. A method raises a CorruptError that names the member, if the member is missing
+    or has another type than the method's."""
 
-    def __init__(self, value: object, where: object, what: str = "") -> None:
+    def __init__(self, value: object, where: object, name: str = "") -> None:
+        """``value``: the object; ``where``: the file; ``name``: what messages call the object, such as ``records[3]``, "" if it is the
+        whole file. CorruptError if ``value`` is not an object."""
         self.where = where
-        self._what = what
+        self._name = name
         if not isinstance(value, dict):
-            raise self.error(f"{what or 'the file'} to be an object", type(value).__name__)
+            raise self.error(f"{name or 'the file'} to be an object", type(value).__name__)
         self._value: dict[str, Any] = value
 
     def error(self, expected: str, found: str) -> CorruptError:
@@ -63,69 +68,69 @@ class Fields:
         return CorruptError(where=self.where, expected=expected, found=found, todo=DAMAGED)
 
     def keys(self, *names: str, ordered: bool = False) -> None:
-        """Exactly these keys, in this order if ``ordered``."""
+        """CorruptError unless the object has exactly these keys, in this order if ``ordered``."""
         found = list(self._value)
         if (found if ordered else sorted(found)) != (list(names) if ordered else sorted(names)):
             raise self.error(f"{self._of('keys')} {', '.join(names)}", ", ".join(map(short, found[:20])) or "none")
 
     def version(self, known: int) -> None:
-        """Member ``format`` must be ``known``."""
+        """NewerError unless the member ``format`` is ``known``, the version that this code reads."""
         if self.integer("format") != known:
             found = f"format {self._value['format']}"
             raise NewerError(where=self.where, expected=f"format {known}", found=found, todo=UPGRADE)
 
     def integer(self, key: str, low: int = 0, high: int = MAX_INT) -> int:
-        """An integer within [low, high]; a bool or 1.0 is none."""
+        """The member as an integer within [low, high]; true and 1.0 are not integers."""
         value = self._value.get(key)
         if type(value) is not int or not low <= value <= high:
             raise self.error(f"{self._of(key)} to be an integer from {low} to {high}", short(value))
         return value
 
     def text(self, key: str) -> str:
-        """A string that ``is_printable``."""
+        """The member as a string that ``is_printable``."""
         value = self._value.get(key)
         if not isinstance(value, str) or not is_printable(value):
             raise self.error(f"{self._of(key)} to be printable text", short(value))
         return value
 
     def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
-        """One of ``allowed``."""
+        """The member as one of the ``allowed`` strings."""
         value = self._value.get(key)
         if not isinstance(value, str) or value not in allowed:
             raise self.error(f"{self._of(key)} to be one of {', '.join(allowed)}", short(value))
         return value
 
     def hexadecimal(self, key: str, digits: int) -> str:
-        """Exactly ``digits`` lower-case hexadecimal digits."""
+        """The member as a string of exactly ``digits`` lower-case hexadecimal digits."""
         value = self._value.get(key)
         if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
             raise self.error(f"{self._of(key)} to be {digits} lower-case hexadecimal digits", short(value))
         return value
 
     def time(self, key: str) -> str:
-        """A time in UTC like 2026-11-21T03:35:58Z."""
+        """The member as a time in UTC, a string like 2026-11-21T03:35:58Z."""
         value = self._value.get(key)
         if not isinstance(value, str) or not _is_time(value):
             raise self.error(f"{self._of(key)} to be a time like 2026-11-21T03:35:58Z", short(value))
         return value
 
     def items(self, key: str) -> list[Any]:
-        """A list."""
+        """The member as a list."""
         value = self._value.get(key)
         if not isinstance(value, list):
             raise self.error(f"{self._of(key)} to be a list", short(value))
         return value
 
     def child(self, key: str) -> Fields:
-        """An object."""
+        """The member as an object."""
         return Fields(self._value.get(key), self.where, self._of(key))
 
     def plain(self) -> dict[str, Any]:
-        """The object itself."""
+        """The object as a dict."""
         return dict(self._value)
 
     def _of(self, key: str) -> str:
-        return f"{self._what}.{key}" if self._what else key
+        return f"{self._name}.{key}" if self._name else key
 
 
 def _is_time(text: str) -> bool:
@@ -139,8 +144,8 @@ def _is_time(text: str) -> bool:
 
 
 def short(value: object) -> str:
-    """A value of a file as it may stand in a message."""
-    # Lists and objects only by name: what a file nests deep enough can't be spelled out.
+    """A value of a file as text for a message, at most 80 characters."""
+    # Lists and objects only by their length: the repr of a deeply nested value would fail.
     if isinstance(value, (list, dict)):
         return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
     text = "nothing" if value is None else repr(value[:80]) if isinstance(value, str) else repr(value)

@@ -19,19 +19,20 @@ from deepfreeze.format.tensors import DTYPES, PER_RANK, REPLICATED, ROLES, Tenso
 
 FORMAT = 1
 STATES = ("full", "weights")
-KERAS_H5 = "keras-h5"  # the file is what Keras's save_weights would have written: its load_weights takes it
-PLAIN_H5 = "plain-h5"  # one dataset for each variable as it is, under paths of our own: where Keras has no such file
+KERAS_H5 = "keras-h5"  # the file is as Keras's save_weights would have written it, and Keras's load_weights loads it
+PLAIN_H5 = "plain-h5"  # one dataset for each variable, under DeepFreeze's own paths, where Keras could not save the variables as they are
 LAYOUTS = (KERAS_H5, PLAIN_H5)
 APIS = ("keras", "tf_keras", "tensorflow")
-_MAX_DIMS = 32  # what every supported numpy can hold
-MAX_STRUCTURE = 64 << 20  # of 400,000 tensors; a bound on what a reader allocates
+_MAX_DIMS = 32  # the most dimensions that every supported numpy can hold
+MAX_STRUCTURE = 64 << 20  # bytes, enough for 400,000 tensors: a bound on what a reader allocates
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A tensor and its place: ``path`` is its HDF5 dataset, ``offset`` where its bytes start in the file.
+    """A tensor and its place in the model file. ``path``: the path of its HDF5 dataset; ``offset``: the byte of the file at which the
+    dataset's bytes start.
 
-    A per-rank tensor is not in the file: ``path`` is ``seeds/N``, ``offset`` 0.
+    A per-rank tensor is not in the model file: its ``path`` is ``seeds/N`` or ``extra/0``, its ``offset`` 0.
     """
 
     spec: TensorSpec
@@ -40,22 +41,23 @@ class Placed:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes in the file."""
+        """Bytes that the tensor takes in the model file; 0 for a per-rank tensor."""
         return 0 if self.spec.role == PER_RANK else self.spec.nbytes
 
     @property
     def end(self) -> int:
-        """Offset of the first byte behind it."""
+        """Offset of the first byte behind the tensor."""
         return self.offset + self.nbytes
 
 
 @dataclass(frozen=True)
 class Structure:
-    """All tensors of a checkpoint, those in the file sorted by (offset, name), then the per-rank ones as given.
+    """All tensors of a checkpoint: first those in the model file, sorted by (offset, name), then the per-rank tensors in the order
+    in which the constructor got them.
 
-    ``file_size`` is the assembled file's size in bytes, ``framework`` has the keys api (one of ``APIS``), keras
-    and tensorflow (versions), ``state`` is "full" or "weights", ``layout`` one of ``LAYOUTS``. Raises StructureError if
-    tensors overlap, lie outside the file, share a name or a path, or have a dtype that has no fixed size.
+    ``file_size``: the model file's size in bytes; ``framework``: has the keys api (one of ``APIS``), keras and tensorflow (their
+    versions); ``state``: "full" or "weights"; ``layout``: one of ``LAYOUTS``. Raises StructureError if tensors overlap, lie outside
+    of the file, share a name or a path, or have a dtype that is not in ``DTYPES``.
     """
 
     tensors: tuple[Placed, ...]
@@ -124,7 +126,7 @@ class Structure:
         except StructureError as error:
             raise CorruptError(where=where, expected=error.expected, found=error.found, todo=DAMAGED) from None
         if structure.to_bytes() != data:
-            raise top.error("canonical JSON, tensors sorted by offset, nbytes of shape and dtype", "something else")
+            raise top.error("canonical JSON, tensors sorted by offset, nbytes of shape and dtype", "another form")
         return structure
 
     @cached_property
@@ -144,30 +146,30 @@ class Structure:
 
     @cached_property
     def per_rank(self) -> list[Placed]:
-        """The tensors whose own values each rank's record holds, in the order they are packed there."""
+        """The per-rank tensors, in the order in which each rank's record holds their bytes."""
         return [t for t in self.tensors if t.spec.role == PER_RANK]
 
     @cached_property
     def replicated(self) -> list[Placed]:
-        """The tensors that all ranks hold alike, in the order of their checksums in records."""
+        """The replicated tensors, in the order of their checksums in the records."""
         return [t for t in self.tensors if t.spec.role == REPLICATED]
 
     @cached_property
     def private_nbytes(self) -> int:
-        """Bytes of one rank's private part."""
+        """Bytes of all per-rank tensors of one rank together."""
         return sum(t.spec.nbytes for t in self.per_rank)
 
     def gaps(self) -> list[tuple[int, int]]:
-        """(offset, nbytes) of every range of the file that belongs to no tensor: HDF5's metadata and padding."""
-        found: list[tuple[int, int]] = []
+        """(offset, nbytes) of every range of the model file that belongs to no tensor: HDF5's metadata and padding."""
+        ranges: list[tuple[int, int]] = []
         end = 0
         for tensor in (t for t in self.tensors if t.nbytes):
             if tensor.offset > end:
-                found.append((end, tensor.offset - end))
+                ranges.append((end, tensor.offset - end))
             end = tensor.end
         if end < self.file_size:
-            found.append((end, self.file_size - end))
-        return found
+            ranges.append((end, self.file_size - end))
+        return ranges
 
     def within(self, offset: int, nbytes: int) -> list[str]:
         """Names of the tensors that have bytes in [offset, offset + nbytes)."""
@@ -175,6 +177,7 @@ class Structure:
         return [t.spec.name for t in self.tensors if t.nbytes and t.offset < end and t.end > offset]
 
     def _problem(self) -> tuple[str, str] | None:
+        """(expected, found) of the first thing that is wrong, for an error; None if nothing is."""
         if set(self.framework) != {"api", "keras", "tensorflow"} or self.framework["api"] not in APIS:
             return f"framework with api ({' or '.join(APIS)}), keras and tensorflow", repr(self.framework)
         if self.state not in STATES or self.layout not in LAYOUTS:
@@ -187,7 +190,7 @@ class Structure:
                 return f"a numeric dtype, a known role, at most {_MAX_DIMS} dimensions", f"{spec}"[:200]
             if not is_printable(spec.name) or not is_printable(tensor.path):
                 return "names without control characters", f"{short(spec.name)} at {short(tensor.path)}"
-            # numpy multiplies the dimensions of an empty array too, all but the zeros.
+            # numpy limits the product of the dimensions of an empty array too, without its zeros.
             if math.prod(max(1, n) for n in spec.shape) * spec.itemsize > MAX_INT:
                 return f"tensors of at most {MAX_INT} bytes", f"{short(spec.name)} of shape {spec.shape}"[:200]
             if spec.name in seen or tensor.path in paths:
@@ -202,6 +205,7 @@ class Structure:
         return None
 
     def _overlap(self) -> tuple[str, str] | None:
+        """(expected, found) of the first two tensors that overlap; None if none do. The tensors are sorted."""
         end, before = 0, ""
         for tensor in (t for t in self.tensors if t.nbytes):
             if tensor.offset < end:
@@ -211,7 +215,7 @@ class Structure:
 
 
 def _order(tensor: Placed) -> tuple[bool, int, str]:
-    # Sorting is stable: the per-rank tensors, last, keep the order their values are packed in.
+    # The per-rank tensors come last. They all have the same key, and the sort is stable: they keep their order.
     private = tensor.spec.role == PER_RANK
     return (private, tensor.offset, "" if private else tensor.spec.name)
 

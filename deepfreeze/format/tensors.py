@@ -1,4 +1,4 @@
-"""What is saved, one tensor at a time: names, shapes, dtypes and roles, without any values."""
+"""The description of a saved tensor: its name, shape, dtype and role. It has no values."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Identical on every rank after each step: sharded over the ranks.
+# The roles of a tensor.
+# The same on every rank after each step (trainable weights, optimizer variables). Each rank saves a shard of it.
 REPLICATED = "replicated"
-# Differs from rank to rank; the checkpoint holds rank 0's (BatchNorm statistics, metric states).
+# Different on each rank; the model file has rank 0's values (BatchNorm statistics, metric states).
 RANK_LOCAL = "rank-local"
-# Differs from rank to rank; the Keras file holds rank 0's, and each rank's record its own (random seeds).
+# Different on each rank; each rank's record has that rank's values, and the model file has none (random seeds).
 PER_RANK = "per-rank"
 
 ROLES = (REPLICATED, RANK_LOCAL, PER_RANK)
 
 
-# Each is stored in the file as little-endian elements of a fixed size; nothing else means the same on every machine.
+# The element types that a checkpoint can hold: numbers of a fixed size, stored as little-endian, which mean the same on every machine.
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("bfloat16", "float16", "float32", "float64", "complex64", "complex128"),
@@ -26,8 +27,8 @@ BFLOAT16 = "bfloat16"
 
 
 def numpy_dtype(name: str) -> np.dtype:
-    """One of ``DTYPES`` as numpy has it. numpy itself knows no bfloat16: that is ml_dtypes's, which comes with TensorFlow, and
-    without it the elements' bits, as uint16."""
+    """The numpy dtype of one of ``DTYPES``. numpy itself has no bfloat16: the dtype is then that of the package ml_dtypes, which
+    comes with TensorFlow, or uint16 (the bits of each element) where ml_dtypes is not installed."""
     if name != BFLOAT16:
         return np.dtype(name)
     try:

@@ -1,4 +1,4 @@
-"""How far two checkpoints are apart: tensor by tensor, with two tensors in memory at a time."""
+"""Compares two checkpoints, tensor by tensor. Two tensors are in memory at a time."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from deepfreeze.inspect.verify import OnProgress
 from deepfreeze.store.catalog import CheckpointInfo
 from deepfreeze.thaw.read import TensorReader, read
 
-_PIECE = 1 << 18  # elements that are compared at once; in double precision they are in the processor's cache
+_BLOCK = 1 << 18  # elements compared at a time: in double precision they stay in the processor's cache
 
 
 @dataclass(frozen=True)
 class Change:
-    """A tensor that both have, with other values in the second.
+    """A tensor that both checkpoints have, with the same dtype and shape and other values. In the following, a is the first checkpoint's
+    value of an element, and b the second's.
 
-    ``differing`` of its ``size`` elements differ. ``largest`` is max|b - a| and ``relative`` max|b - a| / max|a|, a being
-    the first's values, over the elements that are finite in both; infinite where ``nonfinite`` (the number of elements that
-    differ and are NaN or infinite in either) is not 0, and ``relative`` also where a is all zeros. Two NaNs don't differ, nor
-    do 0.0 and -0.0.
+    - ``size``: the number of elements. ``differing``: how many of them differ. Two NaNs don't differ, nor do 0.0 and -0.0.
+    - ``nonfinite``: how many of the differing elements are NaN or infinite in either checkpoint.
+    - ``largest``: max|b - a|. ``relative``: max|b - a| / max|a|, infinite if all a are 0. Both are infinite if ``nonfinite`` is not 0.
     """
 
     name: str
@@ -39,7 +39,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Unlike:
-    """A tensor that has another dtype or shape in the second, like "float32 [3, 4]"."""
+    """A tensor that both checkpoints have, with different dtypes or shapes. ``first``, ``second``: dtype and shape in each, such as
+    "float32 [3, 4]"."""
 
     name: str
     first: str
@@ -48,7 +49,8 @@ class Unlike:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``changed`` comes with the largest relative change first, names in the first one's order; ``same`` counts tensors."""
+    """``same``: the number of tensors that are equal in both checkpoints. ``changed``: the largest relative change first. ``unlike``,
+    ``only_first``: in the first checkpoint's order; ``only_second``: in the second's."""
 
     first: CheckpointInfo
     second: CheckpointInfo
@@ -60,7 +62,7 @@ class Comparison:
 
     @property
     def identical(self) -> bool:
-        """Whether both have the same tensors with the same values."""
+        """Whether both checkpoints have the same tensors with the same values."""
         return not (self.changed or self.unlike or self.only_first or self.only_second)
 
 
@@ -69,18 +71,18 @@ def diff(
     second: tuple[str | os.PathLike[str], int | None],
     progress: OnProgress | None = None,
 ) -> Comparison:
-    """Compares two checkpoints, each given as (run, step), step None for the newest. Tensors are matched by name, and of
-    per-rank ones rank 0's are compared. ``progress`` is called with the bytes read so far and in all.
+    """Compares two checkpoints, each given as (run, step); step None means the newest. Tensors are matched by name. Of per-rank tensors
+    rank 0's values are compared. ``progress`` is called with (bytes read so far, bytes to read in all), of both checkpoints together.
 
     Raises NotFoundError if there is no such run or checkpoint, CorruptError if a file of one is damaged.
     """
     with read(*first) as a, read(*second) as b:
         both = [name for name in a if name in b]
-        alike = [name for name in both if _kind(a, name) == _kind(b, name)]
-        total = sum(2 * a.structure.by_name[name].spec.nbytes for name in alike)
+        comparable = [name for name in both if _kind(a, name) == _kind(b, name)]
+        total = sum(2 * a.structure.by_name[name].spec.nbytes for name in comparable)
         done = 0
         changed = []
-        for name in alike:
+        for name in comparable:
             placed = a.structure.by_name[name]
             change = compare(placed, a[name], b[name])
             if change is not None:
@@ -92,7 +94,7 @@ def diff(
         return Comparison(
             first=a.info,
             second=b.info,
-            same=len(alike) - len(changed),
+            same=len(comparable) - len(changed),
             changed=tuple(changed),
             unlike=tuple(Unlike(n, _kind(a, n), _kind(b, n)) for n in both if _kind(a, n) != _kind(b, n)),
             only_first=tuple(name for name in a if name not in b),
@@ -101,12 +103,12 @@ def diff(
 
 
 def compare(placed: Placed, first: np.ndarray, second: np.ndarray) -> Change | None:
-    """Two arrays of the same shape and dtype, as values of a tensor; None if no element differs."""
+    """The change of one tensor between two arrays of its shape and dtype; None if no element differs."""
     a, b = _plain(placed, first), _plain(placed, second)
     differing = nonfinite = 0
     largest = scale = 0.0
-    for at in range(0, a.size, _PIECE):
-        x, y = a[at : at + _PIECE], b[at : at + _PIECE]
+    for at in range(0, a.size, _BLOCK):
+        x, y = a[at : at + _BLOCK], b[at : at + _BLOCK]
         unequal = x != y
         if a.dtype.kind in "fc":
             unequal &= ~(np.isnan(x) & np.isnan(y))
@@ -119,9 +121,9 @@ def compare(placed: Placed, first: np.ndarray, second: np.ndarray) -> Change | N
         differing += int(np.count_nonzero(unequal))
         measured = unequal & finite
         if measured.any():
-            with np.errstate(over="ignore"):  # of the largest doubles: infinite, as it should be
+            with np.errstate(over="ignore"):  # a difference beyond the largest double is infinite, as it should be
                 gap = _most(_wide(y[measured]) - _wide(x[measured]))
-            # Whole numbers beyond 2^53 may differ by less than a double can tell.
+            # Whole numbers beyond 2^53 may differ although they are equal as doubles. Different whole numbers differ by 1 at least.
             largest = max(largest, gap if a.dtype.kind in "fc" else max(gap, 1.0))
     if not differing:
         return None
@@ -134,12 +136,13 @@ def compare(placed: Placed, first: np.ndarray, second: np.ndarray) -> Change | N
 
 
 def _kind(tensors: TensorReader, name: str) -> str:
+    """A tensor's dtype and shape: "float32 [3, 4]"."""
     spec = tensors.structure.by_name[name].spec
     return f"{spec.dtype} {list(spec.shape)}"
 
 
 def _plain(placed: Placed, value: np.ndarray) -> np.ndarray:
-    """Flat, in a dtype that numpy knows by itself: a bfloat16 is the upper half of a float32."""
+    """The values as an array of one dimension and of a dtype that numpy itself has. A bfloat16 is the upper half of a float32."""
     flat = value.reshape(-1)
     if placed.spec.dtype == BFLOAT16:
         return (flat.view("<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
@@ -147,9 +150,10 @@ def _plain(placed: Placed, value: np.ndarray) -> np.ndarray:
 
 
 def _wide(values: np.ndarray) -> np.ndarray:
+    """The values in double precision."""
     return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
 
 def _most(values: np.ndarray) -> float:
-    """The largest magnitude; 0.0 of none."""
+    """The largest magnitude of the values; 0.0 if there are none."""
     return float(np.abs(values).max()) if values.size else 0.0

@@ -1,4 +1,4 @@
-"""Every byte of every file of a checkpoint, held against every checksum there is."""
+"""Checks a checkpoint: reads every byte of every file of it and compares it with the checksums in manifest and records."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.extent_table import merge, read_record, uncovered
 
-# Called with the bytes checked so far and in all; the total counts the model file.
+# Called with (bytes done so far, bytes to do in all), from the thread of the caller.
 OnProgress = Callable[[int, int], None]
-_PIECE = 1 << 20
+_CHUNK = 1 << 20  # bytes read at a time
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: which ``part`` of which ``file``, what was ``expected`` and ``found``."""
+    """One thing that is wrong. ``file``: the name of the file; ``part``: the part of it, such as "bytes 0 to 4096 (dense/kernel)";
+    ``expected`` and ``found``: its right and its present value."""
 
     file: str
     part: str
@@ -43,11 +44,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class Verification:
-    """What a check came to. ``nbytes`` and ``files`` count what was read; no ``problems`` means that every byte is right.
+    """The result of checking one checkpoint. ``files`` and ``nbytes``: how many files and bytes were read. ``problems``: empty if every
+    byte is right.
 
-    ``diverged``: how many tensors, as the manifest says, were not the same on all ranks that should have held them alike: the
-    checkpoint is then a mixture of their models, however right its bytes are. ``damaged``: whether a problem lies in the
-    checkpoint's own files, and is none of a newer version. ``moved``: where ``quarantine`` has put it.
+    ``diverged``: the manifest's number of replicated tensors that differed between ranks. If it is not 0, the checkpoint is a mixture of
+    the ranks' models, although its bytes may be right. ``damaged``: whether a problem lies in the checkpoint's own files; not so for a
+    damaged structure file, which several checkpoints share, and for files that a newer version of DeepFreeze wrote. ``moved``: the path
+    that ``quarantine`` has moved the checkpoint to, None if it was not moved.
     """
 
     run: str
@@ -62,26 +65,27 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether the checkpoint is whole."""
+        """Whether there are no problems."""
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain JSON values."""
+        """All fields and ``ok`` as plain JSON values."""
         return {"ok": self.ok, **asdict(self)}
 
 
 def verify(run: str | os.PathLike[str], step: int | None = None, progress: OnProgress | None = None) -> Verification:
-    """Checks one checkpoint (for ``step=None`` the newest, also one that lost its manifest). NotFoundError if there is none,
-    CorruptError if the run's own file is damaged; all other damage is in the report."""
-    opened = Run.open(run)
-    steps = opened.step_dirs()
+    """Checks one checkpoint; ``step=None`` means the newest step directory, even if it has no valid manifest. ``progress`` is called with
+    (bytes of the model file checked so far, size of the model file). NotFoundError if there is no such checkpoint or run, CorruptError
+    if run.json is damaged, RunError if the run can't be read. All other damage is reported in the result."""
+    opened_run = Run.open(run)
+    steps = opened_run.step_dirs()
     chosen = steps[-1] if step is None and steps else step
     if chosen is None or chosen not in steps:
-        chosen = choose(opened, chosen)  # raises, naming the steps that exist
-    check = _Check(opened, chosen, progress or (lambda done, total: None))
+        chosen = choose(opened_run, chosen)  # raises, naming the steps that exist
+    check = _Check(opened_run, chosen, progress or (lambda done, total: None))
     check.run_all()
     return Verification(
-        run=str(opened.path),
+        run=str(opened_run.path),
         step=chosen,
         path=str(check.folder),
         files=check.files,
@@ -93,13 +97,15 @@ def verify(run: str | os.PathLike[str], step: int | None = None, progress: OnPro
 
 
 def quarantine(report: Verification) -> Verification:
-    """Moves a checkpoint that is ``damaged`` below ``RUN/damaged``, and says so; for the holder of the run's lock since before the
-    check. RunError if refused."""
+    """Moves the checkpoint of a report to ``RUN/damaged`` if it is ``damaged``, and returns the report with its new path. The caller holds
+    the run's lock, since before the check. RunError if the system refuses."""
     moved = WritableRun.open(report.run).quarantine(report.step) if report.damaged else None
     return replace(report, moved=None if moved is None else str(moved))
 
 
 class _Check:
+    """The check of one checkpoint, which collects problems and counts. ``run_all`` is called once."""
+
     def __init__(self, run: Run, step: int, progress: OnProgress) -> None:
         self.run = run
         self.step = step
@@ -114,7 +120,7 @@ class _Check:
     def run_all(self) -> None:
         manifest = self._try("the whole checkpoint", lambda: self.run.manifest(self.step))
         if manifest is None:
-            return  # nothing else can be believed
+            return  # the manifest has the checksums of all other files
         self.diverged = manifest.diverged
         self._count(self.folder / names.MANIFEST_FILE)
         self._list(manifest)
@@ -127,7 +133,8 @@ class _Check:
         self._config(manifest.attempt)
         records = self._records(manifest, structure)
         extents = merge(records)
-        # Of a record that could not be read nobody knows what it covers; one that is damaged was counted above.
+        # Without a record that could not be read, its ranges of the file look as if no record had them. That is no damage of its own: the
+        # record's is counted already.
         all_read = len(records) == manifest.world_size
         for kind, offset, nbytes in uncovered(extents, manifest.file_size):
             found = "no record has them" if kind == "missing" else "two records have them"
@@ -137,18 +144,20 @@ class _Check:
         self._model(manifest, structure, extents)
 
     def _config(self, attempt: str) -> None:
-        """The model's configuration, where the attempt stored one."""
+        """Checks the model's configuration, if the attempt has stored one."""
         file = self.run.path / names.CONFIGS_DIR / names.config_file(attempt)
         if os.path.lexists(file) and self._try("the model's configuration", lambda: self.run.config(attempt)):
             self._count(file)
 
     def _list(self, manifest: Manifest) -> None:
+        """Reports files that no checkpoint has."""
         known = {names.MODEL_FILE, names.MANIFEST_FILE, *map(names.record_file, range(manifest.world_size))}
         for name in sorted(set(os.listdir(self.folder)) - known):
-            # It keeps nobody from restoring.
+            # Not ``own``: the checkpoint can be restored all the same.
             self._add(name, "the whole file", "no such file in a checkpoint", "it is there", own=False)
 
     def _records(self, manifest: Manifest, structure: Structure | None) -> list[Record]:
+        """Checks all records and returns those that could be read."""
         records = []
         for rank in range(manifest.world_size):
             part = f"what rank {rank} wrote"
@@ -166,6 +175,7 @@ class _Check:
         return records
 
     def _model(self, manifest: Manifest, structure: Structure | None, extents: np.ndarray) -> None:
+        """Checks the model file against ``extents`` (dtype ``format.record.EXTENT``)."""
         file = self.folder / names.MODEL_FILE
         try:
             fd = open_file(file)
@@ -180,7 +190,7 @@ class _Check:
             if size != manifest.file_size:
                 self._add(names.MODEL_FILE, "the whole file", f"{manifest.file_size} bytes", f"{size} bytes")
             done = 0
-            buffer = np.empty(_PIECE, np.uint8)
+            buffer = np.empty(_CHUNK, np.uint8)
             self._progress(0, manifest.file_size)
             for extent in extents:
                 offset, nbytes, wanted = int(extent["offset"]), int(extent["nbytes"]), int(extent["crc32c"])
@@ -202,9 +212,10 @@ class _Check:
 
     @staticmethod
     def _crc(fd: int, offset: int, nbytes: int, buffer: np.ndarray) -> int | None:
+        """The CRC32C of a range of the file; None if the file ends before the range does."""
         crc, end = 0, offset + nbytes
         while offset < end:
-            n = os.preadv(fd, [buffer[: min(_PIECE, end - offset)].data], offset)
+            n = os.preadv(fd, [buffer[: min(_CHUNK, end - offset)].data], offset)
             if n == 0:
                 return None
             crc = crc32c.extend(crc, buffer[:n])
@@ -216,10 +227,11 @@ class _Check:
         self.nbytes += file.stat().st_size
 
     def _try(self, part: str, action: Callable[[], Any]) -> Any:
+        """The result of ``action``; None if it raises, which is reported as a problem of ``part``."""
         try:
             return action()
         except Error as error:
-            # What a newer version wrote is not damaged.
+            # A file that a newer version of DeepFreeze wrote is not damaged.
             found = f"{error.found}: {error.todo}" if isinstance(error, NewerError) else error.found
             damaged = isinstance(error, CorruptError) and not isinstance(error, NewerError)
             own = damaged and Path(error.where).parent == self.folder
@@ -227,11 +239,13 @@ class _Check:
             return None
 
     def _add(self, file: str, part: str, expected: str, found: str, own: bool = True) -> None:
+        """Reports a problem. ``own``: whether the problem is damage of the checkpoint's own files."""
         self.damaged = self.damaged or own
         self.problems.append(Problem(file=file, part=part, expected=expected, found=found))
 
 
 def _region(structure: Structure | None, offset: int, nbytes: int) -> str:
+    """A range of the model file, as text that names its tensors if the structure is known."""
     text = f"bytes {offset} to {offset + nbytes}"
     if structure is None:
         return text

@@ -1,4 +1,4 @@
-"""Which rank wrote which bytes of each tensor, as the records say."""
+"""Tells from the records which rank wrote which bytes of each tensor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deepfreeze.thaw.extent_table import read_record
 
 @dataclass(frozen=True)
 class Share:
-    """Bytes ``start`` to ``stop`` of a flattened tensor, which ``rank`` wrote."""
+    """The bytes ``start`` to ``stop`` (exclusive) of a tensor, which ``rank`` wrote."""
 
     rank: int
     start: int
@@ -24,7 +24,8 @@ class Share:
 
 @dataclass(frozen=True)
 class Written:
-    """What one rank wrote: ``nbytes`` in ``extents`` ranges of the model file, and ``private`` bytes of its own."""
+    """How much one rank wrote. ``nbytes``: bytes of the model file; ``extents``: the number of ranges in which they lie; ``private``: bytes
+    of the rank's per-rank tensors, in its record."""
 
     rank: int
     nbytes: int
@@ -33,37 +34,39 @@ class Written:
 
 
 class Shares:
-    """All records of a checkpoint. No byte of the model file is read."""
+    """The shares of all ranks in a checkpoint. ``structure``: the checkpoint's; ``file_size`` and ``path``: the model file's size in bytes
+    and its path; ``ranks``: one ``Written`` per rank."""
 
     def __init__(self, run: Run, step: int) -> None:
-        """NotFoundError if there is no such checkpoint, CorruptError if its manifest, structure or a record is damaged."""
+        """Reads manifest, structure and all records, and no byte of the model file. NotFoundError if there is no such checkpoint,
+        CorruptError if one of these files is damaged."""
         manifest = run.manifest(step)
         self.structure: Structure = run.structure(manifest.structure)
         self.file_size = manifest.file_size
         self.path = run.step_path(step) / MODEL_FILE
         self.ranks: list[Written] = []
-        parts = []
+        tables = []  # per rank: begin, end and rank of each extent; int64, shape (extents, 3)
         for rank in range(manifest.world_size):
             record = read_record(run.step_path(step), manifest, rank)
             self.ranks.append(Written(rank, record.nbytes, len(record.extents), len(record.private)))
             begin, nbytes = record.extents["offset"].astype(np.int64), record.extents["nbytes"].astype(np.int64)
-            parts.append(np.stack([begin, begin + nbytes, np.full(len(begin), rank, np.int64)], axis=1))
-        table = np.concatenate(parts)
+            tables.append(np.stack([begin, begin + nbytes, np.full(len(begin), rank, np.int64)], axis=1))
+        table = np.concatenate(tables)
         self._begins, self._ends, self._ranks = table[np.argsort(table[:, 0], kind="stable")].T.copy()
 
     def of(self, placed: Placed) -> list[Share]:
-        """Who wrote a tensor, in the order of its bytes. A per-rank tensor was written by every rank, each its own."""
+        """The shares of a tensor, in the order of its bytes. Of a per-rank tensor every rank wrote all bytes, each its own."""
         if placed.spec.role == PER_RANK:
             return [Share(written.rank, 0, placed.spec.nbytes) for written in self.ranks]
-        found: list[Share] = []
+        shares: list[Share] = []
         number = max(0, int(np.searchsorted(self._begins, placed.offset, "right")) - 1)
         while placed.nbytes and number < len(self._begins) and self._begins[number] < placed.end:
             start = max(int(self._begins[number]), placed.offset) - placed.offset
             stop = min(int(self._ends[number]), placed.end) - placed.offset
             rank = int(self._ranks[number])
-            if found and found[-1].rank == rank and found[-1].stop == start:
-                found[-1] = Share(rank, found[-1].start, stop)
+            if shares and shares[-1].rank == rank and shares[-1].stop == start:
+                shares[-1] = Share(rank, shares[-1].start, stop)
             elif stop > start:
-                found.append(Share(rank, start, stop))
+                shares.append(Share(rank, start, stop))
             number += 1
-        return found
+        return shares

@@ -1,4 +1,4 @@
-"""When to checkpoint. A policy is any object with ``next_step``; one file each."""
+"""Policies: they decide at which steps a checkpoint is taken. A policy is any object with a method ``next_step``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import Protocol
 
 from deepfreeze.errors import OptionError
 
-# Beyond any step: nothing is to be captured.
+# A step that no training reaches: as the step to capture next it means that nothing will be captured.
 NEVER = 2**62
 
 
 class Policy(Protocol):
-    """Decides from the step alone, so that all ranks decide alike without talking."""
+    """Decides at which steps a checkpoint is taken. The result depends on the argument alone, so that all ranks decide alike without
+    talking to each other. The training thread calls it, several times for each execution of the train function, also for steps that
+    are far ahead or were asked for before: the call takes microseconds and changes nothing."""
 
     def next_step(self, step: int) -> int:
-        """The first step after ``step`` to checkpoint."""
+        """The first step after ``step`` (0 or more) at which a checkpoint is due: greater than ``step``."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,12 @@ class EverySteps:
         return (step // self.k + 1) * self.k
 
     def __str__(self) -> str:
-        return str(self.k)  # as it was given
+        return str(self.k)  # as in the user's every=15
 
 
 def as_policy(every: object) -> Policy:
-    """``every=15`` means ``EverySteps(15)``; a policy object is itself. Raises ``OptionError`` for anything else."""
+    """The policy that the option ``every`` stands for: ``EverySteps(15)`` for 15; a policy object is returned as it is. ``OptionError``
+    for any other value."""
     if isinstance(every, Integral) and not isinstance(every, bool) and 0 < int(every) < NEVER:
         return EverySteps(int(every))
     if callable(getattr(every, "next_step", None)):

@@ -28,8 +28,9 @@ class Schedule:
     """``step``: the step at which the last execution ended; ``target``: the step to capture next, or ``NEVER``."""
 
     def __init__(self, policy: Policy, step: int, captures: bool, inside: bool = True) -> None:
-        """``captures=False``: the first execution captures nothing. ``inside=False``: captures are taken between two executions
-        only, so that a step that is due inside of an execution is captured at that execution's end, under the last step's number."""
+        """``step``: the step at which training begins. ``captures=False``: nothing is captured until ``aim`` sets a target after the first
+        execution. ``inside=False``: captures are taken between two executions only. A step that is due inside of an execution is then
+        captured at that execution's end, under the number of its last step."""
         self._policy = policy
         self._inside = inside
         self._skipped = -1
@@ -37,15 +38,15 @@ class Schedule:
         self.target = policy.next_step(step) if captures else NEVER
 
     def ended(self, step: int) -> Execution:
-        """An execution has ended at ``step``."""
+        """Takes in that an execution has ended at ``step``. To be called once after each execution, before the other methods."""
         if self.target <= step and not self._inside:
             self.target = step
         captured = self.target if self.target <= step else None
         skipped = self._skipped if self.step < self._skipped <= step else None
         due = self._policy.next_step(max(s for s in (self.step, self._skipped, self.target) if s <= step))
-        done = Execution(step - self.step, captured, skipped, due if due <= step else None)
+        execution = Execution(step - self.step, captured, skipped, due if due <= step else None)
         self.step = step
-        return done
+        return execution
 
     def aim(self, skip: int) -> bool:
         """Moves the target on if the last execution has passed it, or if it is the step to ``skip`` (0: no step). Returns whether
@@ -62,10 +63,10 @@ class Schedule:
         return self.target <= self.step + steps
 
     def after_next(self, steps: int) -> int | None:
-        """The step that is due in the execution after the next one, if both run as many ``steps``."""
+        """The first step that is due in the execution after the next one, if both executions run ``steps`` steps; None if none is due."""
         due = self._policy.next_step(self.step + steps)
         return due if due <= self.step + 2 * steps else None
 
     def stop(self) -> None:
-        """Nothing more is captured."""
+        """From now on nothing is captured."""
         self.target = NEVER

@@ -1,4 +1,4 @@
-"""What no rank may do alone while training goes on: end it, raise, or skip a checkpoint."""
+"""The three things that no rank may do alone while training goes on: end the training, raise an error, skip a checkpoint."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ from deepfreeze.ranks.world import World
 
 
 class Agreement:
-    """One rank's part in the agreement during one training, from construction to ``close``. ``settle`` is called once after each
-    execution of the train function. A single rank has nobody to ask: everything is agreed at once."""
+    """One rank's part in the agreement during one training, from construction to ``close``. Every method is called by the training
+    thread, between two executions of the train function. ``failure``: this rank's first error, None if it has none.
+
+    With a single rank ``settle`` returns what this rank has proposed."""
 
     def __init__(self, world: World, hears_sigterm: bool, in_graph: GraphMaximum | None) -> None:
+        """``hears_sigterm``: whether SIGTERM to this process asks for a last checkpoint; ``in_graph``: see ``ControlWord``."""
         self._world = world
         self._word = ControlWord(world, in_graph)
         self._sigterm = Sigterm() if hears_sigterm else None
-        self.failure: Error | None = None  # this rank's first one
+        self.failure: Error | None = None
 
     def fail(self, error: Error) -> None:
-        """This rank can't go on: after the next execution ``settle`` raises on every rank. Raised here and now, the error would
-        leave the other ranks in the middle of a step, waiting for this rank."""
+        """Notes that this rank can't go on: ``settle`` after the next execution raises on every rank. If this rank raised the error at
+        once, the other ranks would wait for it in the middle of a step. A second error is ignored."""
         self.failure = self.failure or error
         self._word.propose(Field.FAILED, 1 + self._world.rank)
 
     def skip(self, step: int) -> None:
-        """This rank has no room for the capture of ``step`` (0: it has room, or no capture is due)."""
+        """Proposes to skip the capture of ``step``, because this rank's engine has no memory for it. 0 takes the proposal back."""
         self._word.propose(Field.SKIP, step)
 
     def settle(self) -> Agreed:
-        """The values that all ranks know since the execution that has just ended. Raises this rank's failure, or an
-        ``EngineError`` that names the rank that failed."""
+        """The values that the ranks agreed on in the execution that has just ended. To be called once after each execution, on every
+        rank. If a rank has failed, every rank raises: the failed rank its own error, the others an ``EngineError`` that names it."""
         if self._sigterm is not None and self._sigterm.received:
             self._word.propose(Field.STOP, self._sigterm.received)
         agreed = self._word.agreed()
@@ -44,6 +47,6 @@ class Agreement:
         return agreed
 
     def close(self) -> None:
-        """Gives the signal back."""
+        """Gives SIGTERM back to the handler that had it before. May be called twice."""
         if self._sigterm is not None:
             self._sigterm.close()

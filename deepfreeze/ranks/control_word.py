@@ -36,36 +36,39 @@ class Agreed:
 
 
 class GraphMaximum(Protocol):
-    """Takes the maximum over all ranks inside a framework's graph. The training thread calls it, on every rank, between two
-    executions of the train function."""
+    """Takes the maximum over all ranks inside a framework's graph, once in each step. The training thread calls both methods, only
+    between two executions of the train function: the graph never reads the values while they are set."""
 
     def propose(self, values: np.ndarray) -> None:
-        """Sets this rank's values (int64, one for each ``Field``) for the executions to come."""
+        """Sets this rank's values, which each step takes from the next execution on. ``values``: int64, shape ``(len(Field),)``; the
+        caller may change the array afterwards. Called when a value has changed, so from never to several times between two
+        executions, and on each rank by itself."""
 
     def agreed(self) -> np.ndarray:
-        """The maximum that the last execution took, int64, one value for each ``Field``."""
+        """The maximum that the last step of the last execution took: int64, shape ``(len(Field),)``, the same on every rank. Called once
+        after each execution, on every rank."""
 
 
 class ControlWord:
     """This rank's word. All methods are called between two executions of the train function."""
 
     def __init__(self, world: World, in_graph: GraphMaximum | None) -> None:
-        """``in_graph``: None where the ranks agree outside of any graph, when ``agreed`` is called."""
+        """``in_graph``: what takes the maximum in the step's graph; None if the ranks agree between two executions, in ``agreed``."""
         self._world, self._in_graph = world, in_graph
-        self._mine = np.zeros(len(Field), np.int64)
+        self._proposed = np.zeros(len(Field), np.int64)
         if in_graph is not None:
-            in_graph.propose(self._mine)  # in place of the proposals of an earlier training in the same graph
+            in_graph.propose(self._proposed)  # in place of the proposals of an earlier training in the same graph
 
     def propose(self, field: Field, value: int) -> None:
         """Proposes ``value`` from the next execution on, until another value is proposed."""
-        if self._mine[field] != value:
-            self._mine[field] = value
+        if self._proposed[field] != value:
+            self._proposed[field] = value
             if self._in_graph is not None:
-                self._in_graph.propose(self._mine)
+                self._in_graph.propose(self._proposed)
 
     def agreed(self) -> Agreed:
-        """The values that the last execution agreed on. To be called once after each execution, on every rank: without a graph
-        the ranks agree in this call."""
+        """The values that the ranks agreed on in the last execution. To be called once after each execution, on every rank: without
+        ``in_graph`` the ranks agree in this call."""
         graph = self._in_graph
-        values = np.asarray(self._world.maximum(self._mine)) if graph is None else graph.agreed()
+        values = np.asarray(self._world.maximum(self._proposed)) if graph is None else graph.agreed()
         return Agreed(*(int(value) for value in values))

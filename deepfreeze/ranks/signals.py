@@ -1,4 +1,4 @@
-"""Hears SIGTERM while a training goes on, so that a last checkpoint can be taken before the job has to end."""
+"""Notes SIGTERM during a training, so that a last checkpoint can be taken before the job has to end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ log = logging.getLogger("deepfreeze")
 
 
 class Sigterm:
-    """From construction to ``close`` the first SIGTERM is only noted; the second one does what it did before.
+    """From construction to ``close`` the first SIGTERM is only noted. The second one does what SIGTERM did before.
 
-    Python hears signals in its main thread alone: a training in another thread hears none, and they do what they did before.
+    Python lets only its main thread handle signals. In a training that runs in another thread SIGTERM does what it did before.
     """
 
     def __init__(self) -> None:
-        self.received = 0  # the signal's number, once it has come
+        self.received = 0  # the signal's number once it has come, 0 before
         self._closed = threading.current_thread() is not threading.main_thread()
         if self._closed:
             log.info("training in a thread: SIGTERM is not heard")
@@ -28,7 +28,7 @@ class Sigterm:
         if not self.received and not self._closed:
             self.received = number
             return
-        # Heard after close: somebody who took the signal over meanwhile has put this handler back.
+        # The second signal; or one after close, if another library had replaced this handler, and has put it back since.
         self.close()
         if callable(self._before):
             self._before(number, frame)
@@ -37,8 +37,8 @@ class Sigterm:
             signal.raise_signal(number)
 
     def close(self) -> None:
-        """Puts the handler back that was there before, unless somebody has put another one over this since."""
+        """Puts the handler back that was there before, unless another library has replaced this one since. May be called twice."""
         if not self._closed and signal.getsignal(signal.SIGTERM) == self._hear:
-            # None: it was not Python's, and can't be put back.
+            # None stands for a handler that was not installed from Python: Python can't put it back.
             signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)
         self._closed = True

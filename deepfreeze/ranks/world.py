@@ -1,7 +1,8 @@
-"""The ranks of a job, and the few times they talk: at the start, and while training only through the control word.
+"""The ranks of a job, and how they talk to each other: by ``broadcast`` and ``gather`` while a training is set up, and only by the control
+word afterwards.
 
-The world is Horovod's if it is initialised, else one rank, also under ``mpirun``: independent jobs are not replicas. An
-mpi4py communicator counts only when it is given.
+The ranks are Horovod's if ``hvd.init()`` was called. Otherwise the job has one rank, also under ``mpirun``, which may have started
+independent jobs that train a model each. An mpi4py communicator is used only if the user passes it (``world=``).
 """
 
 from __future__ import annotations
@@ -18,20 +19,25 @@ T = TypeVar("T")
 
 
 class World(Protocol):
-    """Rank and size, and two collective operations that every rank must call in the same order."""
+    """The ranks that train one model together. ``rank``: this process's, from 0; ``size``: their number; ``in_graph``: whether
+    ``maximum`` takes a tensor in TensorFlow's graph, instead of an array.
+
+    The three methods are collective: every rank calls them, in the same order, and each call returns when all ranks have made it. One
+    thread of a rank calls at a time."""
 
     rank: int
     size: int
     in_graph: bool
 
     def broadcast(self, value: Any) -> Any:
-        """Rank 0's value, on every rank. Any picklable object."""
+        """Returns rank 0's ``value`` on every rank. It can be any object that can be pickled; the other ranks' values are ignored."""
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, by rank, on every rank."""
+        """Returns the values of all ranks, by rank, on every rank: ``size`` objects that can be pickled."""
 
     def maximum(self, values: Any) -> Any:
-        """The maximum over all ranks of each element of an int64 array; ``in_graph``: of a tensor, in TensorFlow's graph."""
+        """Returns the maximum over all ranks of each element. ``values``: int64, shape ``(fields,)``, the same shape on every rank; a
+        tensor of the graph that is being traced if ``in_graph``, else a numpy array."""
 
 
 class OneRank:
@@ -42,15 +48,15 @@ class OneRank:
     in_graph = False
 
     def broadcast(self, value: Any) -> Any:
-        """The value itself."""
+        """Returns the value itself."""
         return value
 
     def gather(self, value: Any) -> list[Any]:
-        """The value alone."""
+        """Returns a list of the value alone."""
         return [value]
 
     def maximum(self, values: Any) -> Any:
-        """The values themselves."""
+        """Returns the values themselves."""
         return values
 
 
@@ -65,15 +71,15 @@ class HorovodWorld:
         self.size = hvd.size()
 
     def broadcast(self, value: Any) -> Any:
-        """Through Horovod's own transport, so it works under MPI and gloo."""
+        """Uses Horovod's own transport, so it works under MPI and gloo."""
         return self._hvd.broadcast_object(value, root_rank=0)
 
     def gather(self, value: Any) -> list[Any]:
-        """Through Horovod's own transport, so it works under MPI and gloo."""
+        """Uses Horovod's own transport, so it works under MPI and gloo."""
         return self._hvd.allgather_object(value)
 
     def maximum(self, values: Any) -> Any:
-        """One more of the step's allreduces; Horovod matches it between the ranks by the op's name in the graph."""
+        """Adds an allreduce to the graph. Horovod matches the ranks' allreduces by the op's name in the graph."""
         return self._hvd.allreduce(values, op=self._hvd.Max)
 
 
@@ -96,13 +102,13 @@ class MpiWorld:
         return self._comm.allgather(value)
 
     def maximum(self, values: Any) -> Any:
-        """``comm.allgather``; needs no import of mpi4py's operations."""
+        """Uses ``comm.allgather``, because ``comm.allreduce`` would need mpi4py's ``MPI.MAX``, and so an import of mpi4py."""
         return np.max(self._comm.allgather(values), axis=0)
 
 
 def current(comm: Any = None) -> World:
-    """The given communicator's world, else Horovod's, else one rank. ``OptionError`` for what is no communicator, or one of
-    another size than Horovod's."""
+    """The world of the communicator ``comm``, if one is given; else Horovod's, if ``hvd.init()`` was called and it has several ranks; else
+    one rank. ``OptionError`` if ``comm`` is no communicator, or has another size than Horovod's world."""
     hvd = sys.modules.get("horovod.tensorflow")
     horovod = HorovodWorld(hvd) if hvd is not None and hvd.is_initialized() and hvd.size() > 1 else None
     if comm is not None:
@@ -128,10 +134,10 @@ def _no_world(expected: str, found: str, todo: str) -> OptionError:
 
 
 def each(world: World, action: Callable[[], T]) -> T:
-    """Runs ``action`` on every rank and returns this rank's result; if it fails anywhere, raises on every rank.
+    """Collective: runs ``action`` on every rank and returns this rank's result. If the action fails on any rank, every rank raises.
 
-    A rank raises its own error if it has one, else a ``WorldError`` that names the first rank that failed. So no rank is left
-    waiting for one that has given up.
+    A rank raises its own error if it has one, else a ``WorldError`` that names the first rank that failed. So no rank waits
+    for a rank that has given up.
     """
     results: list[T] = []
 
@@ -143,16 +149,17 @@ def each(world: World, action: Callable[[], T]) -> T:
 
 
 def together(world: World, action: Callable[[], T]) -> list[T]:
-    """As ``each``, and returns all ranks' results, by rank; they must be picklable."""
-    mine: tuple[T | None, BaseException | None]
+    """As ``each``, but returns the results of all ranks, by rank. The results can be pickled."""
+    result: T | None = None
+    failure: BaseException | None = None
     try:
-        mine = (action(), None)
+        result = action()
     except Exception as error:
-        mine = (None, error)
-    outcomes = world.gather((mine[0], None if mine[1] is None else _portable(mine[1])))
-    if mine[1] is not None:
-        raise mine[1]
-    for rank, (_, theirs) in enumerate(outcomes):
+        failure = error
+    results = world.gather((result, None if failure is None else _portable(failure)))
+    if failure is not None:
+        raise failure
+    for rank, (_, theirs) in enumerate(results):
         if theirs is not None:
             raise WorldError(
                 where=f"rank {world.rank}",
@@ -160,17 +167,18 @@ def together(world: World, action: Callable[[], T]) -> list[T]:
                 found=f"rank {rank} failed: {theirs}",
                 todo=f"mend what rank {rank} reports",
             ) from theirs
-    return [value for value, _ in outcomes]
+    return [value for value, _ in results]
 
 
 def on_rank_0(world: World, action: Callable[[], T]) -> T:
-    """Rank 0 runs ``action`` and all ranks get its result, or its error."""
+    """Collective: runs ``action`` on rank 0 and returns its result on every rank. The result can be pickled. If the action fails, rank 0
+    raises its error, and the other ranks a ``WorldError``."""
     results = together(world, action if world.rank == 0 else lambda: None)
     return results[0]  # type: ignore[return-value]
 
 
 def _portable(error: BaseException) -> Error:
-    """An error that any rank can unpickle."""
+    """The error in a form that any rank can unpickle: another rank may not have the module of the error's class."""
     if isinstance(error, Error):
         return error
     return WorldError(

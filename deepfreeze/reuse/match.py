@@ -1,16 +1,16 @@
-"""Which weight of a checkpoint is which variable of a model, by name; and what Keras's own numbering does to names.
+"""Pairs the weights of a checkpoint with the variables of a model, by name, and sees through the numbers that Keras puts behind names.
 
-Keras names a layer that got no name after its class, and counts: ``dense``, ``dense_1``. It counts per process, not per model,
-so the same program's second model has ``dense_2`` and ``dense_3``. Taken at their word such names would fail to match, or match
-the wrong layer. So layers are compared in families of equal names but for these numbers:
+Keras names a layer that got no name from the user after its class, and counts: ``dense``, ``dense_1``. It counts per process, not per
+model, so the same program's second model has ``dense_2`` and ``dense_3``. Compared as they are, such names would not match, or would match
+the wrong layer. So layers whose names differ only in these numbers form a family, and the families of both sides are compared:
 
-- A family that begins with the same number on both sides is counted alike: its layers go by name.
-- One that has no name in common is taken in order, if both sides have as many: by the layers' places in the weights file
-  where these are the same, as ``restore`` does, else by number.
-- One that begins differently and yet has names in common can be read both ways. If the shapes rule out the names, the order
-  is meant; else it is ambiguous, and whoever calls must say what is meant.
+- A family that begins with the same number in the checkpoint and in the model: its layers are paired by name.
+- A family that has no name in common, and as many layers on both sides: its layers are paired in order. The order is that of the
+  layers' places in the weights file if these are the same on both sides, as ``restore`` does it, else that of the numbers.
+- A family that begins with different numbers and yet has names in common: both ways are possible. If the shapes rule out the pairs
+  by name, the layers are paired in order; else the family is ambiguous, and the caller must say what is meant.
 
-Names that people gave are always taken at their word. Uses Keras objects, imports neither Keras nor TensorFlow.
+Names that users have given are compared as they are. Uses Keras objects, imports neither Keras nor TensorFlow.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from deepfreeze.format.tensors import TensorSpec
 from deepfreeze.state.keras_objects import saveables
 
 _NUMBER = re.compile(r"(.+?)_([1-9][0-9]{0,8})")
-# A layer's variable that got no name.
+# Keras's name of a layer's variable that got no name from the user.
 _NAMELESS = "variable"
 
 
 @dataclass(frozen=True, eq=False)
 class Weight:
-    """One of either side: what it is, its dataset, its ``name`` in the model's terms, and ``rest``: the end of that name
-    that was not given by the caller."""
+    """A weight of the checkpoint or of the model. ``spec``: its name, dtype and shape there; ``path``: its dataset; ``name``: its name in
+    the model, after renaming; ``rest``: the end of ``name`` that renaming has not changed, all of it for a weight of the model."""
 
     spec: TensorSpec
     path: str
@@ -41,8 +41,8 @@ class Weight:
 
 @dataclass(frozen=True)
 class Matches:
-    """``saved``: the checkpoint's weights as they were compared; ``pairs`` of one of these and the model's; ``unclear``: families
-    that can be read in two ways, as the names of the layers on both sides and the checkpoint's weights concerned."""
+    """``saved``: the checkpoint's weights as they were compared; ``pairs``: (weight of the checkpoint, weight of the model); ``unclear``:
+    each ambiguous family, as (names of the checkpoint's layers, names of the model's layers, the checkpoint's weights in it)."""
 
     saved: Sequence[Weight]
     pairs: list[tuple[Weight, Weight]]
@@ -50,35 +50,35 @@ class Matches:
 
 
 def numbered(model: Any) -> frozenset[str]:
-    """The names without number that Keras gave to layers of ``model`` by itself: their classes', as ``dense``."""
-    found = set()
+    """The names, without numbers, that Keras itself has given to layers of ``model``: those of their classes, ``dense`` for example."""
+    bases = set()
     for layer in saveables(model).values():
         base = _split(getattr(layer, "name", None) or "")[0]
-        # Bidirectional names its two parts after the layer that it was given.
+        # Bidirectional puts forward_ and backward_ before the name of the layer that it was given.
         plain = re.sub(r"^(forward|backward)_", "", base)
         if plain.replace("_", "") == type(layer).__name__.replace("_", "").lower():
-            found.add(base)
-    return frozenset(found)
+            bases.add(base)
+    return frozenset(bases)
 
 
 def match(saved: Sequence[Weight], own: Sequence[Weight], bases: frozenset[str]) -> Matches:
-    """Pairs a checkpoint's weights with a model's; ``bases`` as of ``numbered``. Shapes need not agree."""
+    """Pairs a checkpoint's weights with a model's. ``bases``: the result of ``numbered``. The shapes of a pair may differ."""
     by_name = {weight.name: weight for weight in own}
     pairs = []
-    rest = []
-    # What the caller has named goes first: it may take the place of a weight that has this name by itself.
+    counted = []
+    # Renamed weights come first: one may be renamed to the name that another weight of the checkpoint has.
     for weight in sorted(saved, key=lambda weight: weight.rest == weight.name):
         if _is_counted(weight.rest, bases):
-            rest.append(weight)
+            counted.append(weight)
         elif weight.name in by_name:
             pairs.append((weight, by_name.pop(weight.name)))
     unclear = []
-    theirs, ours = _families(rest, bases), _families(by_name.values(), bases)
+    theirs, ours = _families(counted, bases), _families(by_name.values(), bases)
     for key in (key for key in theirs if key in ours):
         layers = _pair(theirs[key], ours[key])
         if layers is None:
             weights = [weight for layer in theirs[key] for weight in layer.weights.values()]
-            unclear.append(([one.name for one in theirs[key]], [one.name for one in ours[key]], weights))
+            unclear.append(([layer.name for layer in theirs[key]], [layer.name for layer in ours[key]], weights))
             continue
         for one, other in layers:
             pairs += [(weight, other.weights[last]) for last, weight in one.weights.items() if last in other.weights]
@@ -87,7 +87,8 @@ def match(saved: Sequence[Weight], own: Sequence[Weight], bases: frozenset[str])
 
 @dataclass
 class _Layer:
-    """What owns variables, by the last component of their names."""
+    """A layer with weights. ``numbers``: the numbers that Keras has put behind the components of its name, 0 where there is none;
+    ``weights``: by the last component of their names, ``kernel`` for example."""
 
     name: str
     numbers: tuple[int, ...]
@@ -95,24 +96,24 @@ class _Layer:
 
     @property
     def place(self) -> str:
-        """Where it is in the weights file."""
+        """The group of the weights file that has the layer's variables: ``layers/dense``."""
         return next(iter(self.weights.values())).path.rpartition("/vars/")[0]
 
 
 def _split(component: str) -> tuple[str, int]:
-    """Takes the number off that Keras puts behind a name; the first one has none."""
-    found = _NUMBER.fullmatch(component)
-    return (found[1], int(found[2])) if found else (component, 0)
+    """(name without number, number) of a component of a name: ("dense", 1) for ``dense_1``, ("dense", 0) for ``dense``."""
+    match = _NUMBER.fullmatch(component)
+    return (match[1], int(match[2])) if match else (component, 0)
 
 
 def _is_counted(name: str, bases: frozenset[str]) -> bool:
-    """Whether any part of a name may have been given by Keras."""
+    """Whether Keras may have given any component of a name."""
     *owners, last = name.split("/")
     return any(_split(owner)[0] in bases for owner in owners) or _split(last)[0] == _NAMELESS
 
 
 def _families(weights: Iterable[Weight], bases: frozenset[str]) -> dict[str, list[_Layer]]:
-    """Layers by their name without Keras's numbers, each family sorted by these."""
+    """The layers of some weights, by their name without Keras's numbers. Each family is sorted by the numbers."""
     layers: dict[str, _Layer] = {}
     for weight in weights:
         owner, _, last = weight.name.rpartition("/")
@@ -131,35 +132,36 @@ def _families(weights: Iterable[Weight], bases: frozenset[str]) -> dict[str, lis
 
 
 def _count_nameless(layer: _Layer) -> None:
-    """Numbers a layer's nameless variables from 0, in order: Keras counts them per process too."""
+    """Numbers a layer's nameless variables from 0 on, in their order. Keras counts them per process, as it does with layers."""
     nameless = sorted(
         (last for last in layer.weights if _split(last)[0] == _NAMELESS), key=lambda last: _split(last)[1]
     )
-    taken = [layer.weights.pop(last) for last in nameless]
-    layer.weights.update((f"{_NAMELESS}_{n}", weight) for n, weight in enumerate(taken))
+    weights = [layer.weights.pop(last) for last in nameless]
+    layer.weights.update((f"{_NAMELESS}_{n}", weight) for n, weight in enumerate(weights))
 
 
 def _pair(theirs: list[_Layer], ours: list[_Layer]) -> list[tuple[_Layer, _Layer]] | None:
-    """The layers of one family; None if it can be read in two ways."""
+    """Pairs the layers of one family, the checkpoint's with the model's; None if the family is ambiguous."""
     names = {layer.name: layer for layer in ours}
     by_name = [(layer, names[layer.name]) for layer in theirs if layer.name in names]
     if theirs[0].numbers == ours[0].numbers:
         return by_name
     if not by_name:
         return _in_order(theirs, ours) if len(theirs) == len(ours) else []
-    if len(theirs) == len(ours) and not any(_alike(*pair) for pair in by_name):
+    if len(theirs) == len(ours) and not any(_have_same_shapes(*pair) for pair in by_name):
         return _in_order(theirs, ours)
     return None
 
 
 def _in_order(theirs: list[_Layer], ours: list[_Layer]) -> list[tuple[_Layer, _Layer]]:
+    """Pairs as many layers in order: by their places in the weights file if these are the same, else by their numbers."""
     places = {layer.place: layer for layer in ours}
     if len(places) == len(ours) and places.keys() == {layer.place for layer in theirs}:
         return [(layer, places[layer.place]) for layer in theirs]
     return list(zip(theirs, ours, strict=True))
 
 
-def _alike(one: _Layer, other: _Layer) -> bool:
-    """Whether two layers' variables of the same names have the same shapes."""
+def _have_same_shapes(one: _Layer, other: _Layer) -> bool:
+    """Whether two layers have weights of the same names, and these have the same shapes."""
     common = one.weights.keys() & other.weights.keys()
     return bool(common) and all(one.weights[key].spec.shape == other.weights[key].spec.shape for key in common)

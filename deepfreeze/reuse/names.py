@@ -1,6 +1,6 @@
-"""The names in a call of ``transfer``: which are meant, and what each is called in the model.
+"""The names in a call of ``transfer``: which weights the patterns choose, and what ``rename`` makes of a name.
 
-A name is a path of components (``encoder/dense_1/kernel``). Patterns and renamed prefixes cover whole components.
+A name is a path of components (``encoder/dense_1/kernel``). A pattern, or a prefix to rename, covers whole components.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from deepfreeze.format.strict_json import short
 Names = str | Sequence[str] | None
 Renaming = Mapping[str, str] | Callable[[str], str] | None
 
-_NEAR = 3  # names suggested for one that is not there
+_SUGGESTIONS = 3  # how many names are suggested in place of an unknown one
 
 
 class Patterns:
-    """What ``include`` (None: everything) and ``exclude`` choose. OptionError if either is no pattern, nor several."""
+    """The choice of weights by the options ``include`` (None: all) and ``exclude``. OptionError if one of them is neither a pattern nor a
+    list of patterns."""
 
     def __init__(self, include: Names, exclude: Names) -> None:
         self._include = (
-            None if include is None else [_Pattern.of(text, "include=") for text in _several(include, "include=")]
+            None if include is None else [_Pattern.of(text, "include=") for text in _as_list(include, "include=")]
         )
-        self._exclude = [_Pattern.of(text, "exclude=") for text in _several(exclude, "exclude=")]
+        self._exclude = [_Pattern.of(text, "exclude=") for text in _as_list(exclude, "exclude=")]
 
-    def against(self, *names: str) -> str | None:
-        """Why something that goes by any of these names is left out; None if it is chosen."""
+    def reason_to_skip(self, *names: str) -> str | None:
+        """Why a weight that the user may call by any of these names is left out: "excluded" or "not included"; None if it is chosen."""
         if any(pattern.covers(name) for pattern in self._exclude for name in names):
             return "excluded"
         if self._include is None or any(pattern.covers(name) for pattern in self._include for name in names):
@@ -38,7 +39,7 @@ class Patterns:
         return "not included"
 
     def check(self, names: Sequence[str]) -> None:
-        """OptionError if a pattern covers none of ``names``: it is a slip of the pen."""
+        """OptionError if a pattern covers none of ``names``, all names of both sides: the pattern is mistyped then."""
         for pattern in [*(self._include or ()), *self._exclude]:
             if not any(pattern.covers(name) for name in names):
                 raise _unknown(pattern.where, "a pattern", pattern.text, names)
@@ -46,7 +47,7 @@ class Patterns:
 
 @dataclass(frozen=True)
 class _Pattern:
-    """A glob, and the argument it stands in."""
+    """A pattern of names. ``where``: the option it stands in, for messages."""
 
     text: str
     where: str
@@ -60,22 +61,21 @@ class _Pattern:
         return _Pattern(text, where, re.compile(fnmatch.translate(text.strip("/"))))
 
     def covers(self, name: str) -> bool:
-        """Whether it fits the name, or the name of something that this one is below."""
-        return any(self.glob.match(part) for part in _leading(name))
+        """Whether the pattern matches the name or a beginning of it up to a ``/``: "conv*" covers ``conv1/kernel``."""
+        return any(self.glob.match(prefix) for prefix in _prefixes(name))
 
 
 @dataclass(frozen=True)
 class Renamed:
-    """``name`` in the model, of which ``rest`` is what renaming did not touch: its last components, or nothing."""
+    """A weight's ``name`` in the model. ``rest``: the last components of ``name``, which renaming did not change; "" if it changed all."""
 
     name: str
     rest: str
 
 
 class Rename:
-    """From a checkpoint's names to the model's: a mapping of names or prefixes, "" for the root; or a function.
-
-    OptionError if it is neither, or makes something else than a name.
+    """Makes the model's names of a checkpoint's names, as the option ``rename`` says: a mapping of names or prefixes, "" for the root of
+    all names; or a function from name to name. OptionError for another value, also when a call gives no name.
     """
 
     def __init__(self, rename: Renaming) -> None:
@@ -94,44 +94,45 @@ class Rename:
             raise _no_name(short(rename))
 
     def __call__(self, name: str) -> Renamed:
-        """What a weight of the checkpoint is called in the model."""
+        """The name in the model of the checkpoint's weight ``name``. OptionError if there is none."""
         if self._function is not None:
-            made = self._function(name)
-            if not isinstance(made, str) or not made:
-                raise _no_name(f"{short(made)} for {name}")
-            return Renamed(made, "")
+            new_name = self._function(name)
+            if not isinstance(new_name, str) or not new_name:
+                raise _no_name(f"{short(new_name)} for {name}")
+            return Renamed(new_name, "")
         old = max((old for old in self._entries if _is_below(name, old)), key=len, default=None)
         if old is None:
             return Renamed(name, name)
         rest = name[len(old) :].lstrip("/")
-        made = _join(self._entries[old], rest)
-        if not made:
+        new_name = _join(self._entries[old], rest)
+        if not new_name:
             raise _no_name(f"nothing for {name}")
-        return Renamed(made, rest)
+        return Renamed(new_name, rest)
 
     def original(self, name: str) -> str:
-        """What the checkpoint would call a variable of the model, as far as a mapping tells; else the name itself."""
+        """The name in the checkpoint of the model's variable ``name``, if ``rename`` is a mapping that has it; else ``name`` itself."""
         entries = self._entries.items()
-        found = max((pair for pair in entries if _is_below(name, pair[1])), key=lambda pair: len(pair[1]), default=None)
-        if found is None:
+        longest = max((entry for entry in entries if _is_below(name, entry[1])), key=lambda e: len(e[1]), default=None)
+        if longest is None:
             return name
-        old, new = found
+        old, new = longest
         return _join(old, name[len(new) :].lstrip("/")) or name
 
     def check(self, names: Sequence[str]) -> None:
-        """OptionError if an entry renames none of ``names``."""
+        """OptionError if an entry of the mapping renames none of ``names``, the checkpoint's names."""
         for old in self._entries:
             if not any(_is_below(name, old) for name in names):
                 raise _unknown("rename=", "a name, or the beginning of one,", old, names)
 
 
 def near(text: str, names: Iterable[str]) -> list[str]:
-    """The names, or what they are below, that are most like ``text``; the best first."""
-    known = sorted({part for name in names for part in _leading(name)})
-    return difflib.get_close_matches(re.sub(r"[*?\[\]]", "", text).strip("/"), known, _NEAR, 0.4)
+    """The names, or beginnings of names up to a ``/``, that are most similar to ``text``, the best first: at most 3."""
+    prefixes = sorted({prefix for name in names for prefix in _prefixes(name)})
+    return difflib.get_close_matches(re.sub(r"[*?\[\]]", "", text).strip("/"), prefixes, _SUGGESTIONS, 0.4)
 
 
-def _several(value: Names, where: str) -> list[str]:
+def _as_list(value: Names, where: str) -> list[str]:
+    """The patterns of an option, which may be one pattern, several, or None."""
     if value is None:
         return []
     if isinstance(value, str):
@@ -143,14 +144,15 @@ def _several(value: Names, where: str) -> list[str]:
         raise OptionError(where=where, expected="patterns of names", found=short(value), todo=todo) from None
 
 
-def _leading(name: str) -> Iterator[str]:
-    """The name, and the names of all that it is below."""
+def _prefixes(name: str) -> Iterator[str]:
+    """The name and its beginnings up to a ``/``, the longest first: ``a/b/c``, ``a/b``, ``a``."""
     while name:
         yield name
         name = name.rpartition("/")[0]
 
 
 def _is_below(name: str, prefix: str) -> bool:
+    """Whether ``prefix`` is the name, or its beginning up to a ``/``, or ""."""
     return not prefix or name == prefix or name.startswith(f"{prefix}/")
 
 
@@ -159,8 +161,9 @@ def _join(prefix: str, rest: str) -> str:
 
 
 def _unknown(where: str, what: str, text: str, names: Sequence[str]) -> OptionError:
-    alike = near(text, names)
-    found = f"{text!r}, which is none of {len(names)}" + (f"; like it are {', '.join(alike)}" if alike else "")
+    suggestions = near(text, names)
+    similar = f"; like it are {', '.join(suggestions)}" if suggestions else ""
+    found = f"{text!r}, which is none of {len(names)}{similar}"
     todo = "correct it: list(deepfreeze.read(run)) has the checkpoint's names"
     return OptionError(where=where, expected=f"{what} that fits a weight", found=found, todo=todo)
 

@@ -1,4 +1,4 @@
-"""What ``transfer`` did, or in a dry run would do: for programs as fields and JSON, for people as a table."""
+"""The report of a ``transfer``, or of its dry run: fields and JSON for programs, a table for people."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from deepfreeze.store.catalog import CheckpointInfo
 
-_MOST_ROWS = 200  # of one kind in the table; a ResNet-50 has 107 layers
+_MOST_ROWS = 200  # of each kind in the table; ResNet-50, which has 107 layers, is shown whole
 _KINDS = ("loaded", "mismatched", "skipped", "missing", "untouched")
 
 
 @dataclass(frozen=True)
 class Matched:
-    """A weight of the checkpoint (``name``, ``dtype``, ``shape``, ``nbytes`` there) and the variable of the model that it is
-    for (``target``, ``target_dtype``, ``target_shape``)."""
+    """A weight of the checkpoint and the variable of the model that has its name. ``name``, ``dtype``, ``shape``, ``nbytes`` (bytes): in
+    the checkpoint; ``target``, ``target_dtype``, ``target_shape``: the name, dtype and shape of the variable."""
 
     name: str
     dtype: str
@@ -38,8 +38,8 @@ class Matched:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A weight of the checkpoint that is not for this model, and the ``reason``: "excluded" or "not included" (by the
-    caller), or "not in the model"."""
+    """A weight of the checkpoint that was not copied. ``reason``: "excluded" or "not included" (by the options ``exclude`` and
+    ``include``), or "not in the model"."""
 
     name: str
     dtype: str
@@ -50,13 +50,17 @@ class Skipped:
 
 @dataclass(frozen=True)
 class TransferReport:
-    """Every weight of the checkpoint is in one of ``loaded``, ``mismatched`` and ``skipped``, in the file's order; every
-    weight of the model that was not loaded is named in one of ``mismatched``, ``missing`` and ``untouched``.
+    """What ``transfer`` did with each weight, or in a dry run would do. ``str()`` is a table with a row for each layer.
 
-    ``loaded``: given to the model (in a dry run: would be). ``mismatched``: of another shape or kind in the model, and left
-    alone. ``skipped``: not asked for, or not in the model. ``missing``: the model's names of what was asked for and is not in
-    the checkpoint. ``untouched``: the model's names of what was not asked for. ``info``: the checkpoint. ``str()`` is a
-    table with a row for each layer.
+    Every weight of the checkpoint is in one of the first three fields, in the order of the model file. Every weight of the model is in
+    one of ``loaded``, ``mismatched``, ``missing`` and ``untouched``.
+
+    - ``loaded``: the weights that were copied into the model.
+    - ``mismatched``: weights that have another shape or dtype in the model, and were not copied.
+    - ``skipped``: weights of the checkpoint that were not chosen, or that the model does not have.
+    - ``missing``: names of the model's weights that were chosen and that the checkpoint does not have.
+    - ``untouched``: names of the model's weights that were not chosen.
+    - ``info``: the checkpoint. ``dry_run``: True if nothing was read or changed.
     """
 
     info: CheckpointInfo
@@ -69,11 +73,11 @@ class TransferReport:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the checkpoint's weights that were read (in a dry run: would be)."""
-        return sum(one.nbytes for one in self.loaded)
+        """Bytes of the checkpoint's weights that were copied, or in a dry run would be."""
+        return sum(matched.nbytes for matched in self.loaded)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, all fields and ``nbytes``."""
+        """All fields and ``nbytes`` as plain JSON values."""
         info = {**asdict(self.info), "run": str(self.info.run), "path": str(self.info.path)}
         weights = {kind: [asdict(one) for one in getattr(self, kind)] for kind in ("loaded", "mismatched", "skipped")}
         for one in weights["loaded"] + weights["mismatched"]:
@@ -97,7 +101,8 @@ class TransferReport:
         return "\n".join([title, *lines])
 
     def _rows(self) -> list[tuple[str, str, str, str, str, str]]:
-        """One for each layer and what became of it; mismatches one by one."""
+        """(kind, name in the checkpoint, name in the model, number of weights, size, note) of each row: a row for each layer and kind, and
+        for each mismatched weight."""
         loaded = [
             (
                 (_layer(one.name), _layer(one.target), f"{one.dtype} to {one.target_dtype}" if one.cast else ""),
@@ -119,11 +124,13 @@ class TransferReport:
         skipped = [((_layer(one.name), "", one.reason), one.nbytes) for one in self.skipped]
         missing = [(("", _layer(name), "not in the checkpoint"), 0) for name in self.missing]
         untouched = [(("", _layer(name), "not asked for"), 0) for name in self.untouched]
-        parts = zip(_KINDS, (loaded, mismatched, skipped, missing, untouched), strict=True)
-        return [row for kind, items in parts for row in _grouped(kind, items)]
+        kinds = zip(_KINDS, (loaded, mismatched, skipped, missing, untouched), strict=True)
+        return [row for kind, items in kinds for row in _grouped(kind, items)]
 
 
 def _grouped(kind: str, items: Iterable[tuple[tuple[str, str, str], int]]) -> list[tuple[str, str, str, str, str, str]]:
+    """The rows of one kind. ``items``: ((name in the checkpoint, name in the model, note), bytes) of each weight; those with the same
+    three texts make one row."""
     groups: dict[tuple[str, str, str], list[int]] = {}
     for key, nbytes in items:
         groups.setdefault(key, []).append(nbytes)
@@ -136,7 +143,7 @@ def _grouped(kind: str, items: Iterable[tuple[tuple[str, str, str], int]]) -> li
 
 
 def _layer(name: str) -> str:
-    """What a weight belongs to; a model's own weights have no layer."""
+    """The name of a weight's layer; of a weight that belongs to no layer its own name."""
     return name.rpartition("/")[0] or name
 
 
@@ -150,6 +157,6 @@ def _size(nbytes: int) -> str:
 
 
 def listed(texts: Sequence[str], most: int = 10) -> str:
-    """The first ``most`` of some texts, and how many more there are, for a message."""
+    """The first ``most`` texts, and how many more there are, as one text for a message."""
     more = f"; and {len(texts) - most} more" if len(texts) > most else ""
     return "; ".join(texts[:most]) + more

@@ -1,4 +1,4 @@
-"""Parts of a checkpoint into a model, by name: transfer learning.
+"""Transfer learning: copies weights of a checkpoint into another model, by name.
 
 Uses Keras objects, imports neither Keras nor TensorFlow.
 """
@@ -23,7 +23,7 @@ from deepfreeze.ranks.world import current
 from deepfreeze.reuse.match import Matches
 from deepfreeze.reuse.names import Names, Patterns, Rename, Renaming
 from deepfreeze.reuse.report import Matched, Skipped, TransferReport, listed
-from deepfreeze.reuse.weights import Known, of_checkpoint, of_model, pair
+from deepfreeze.reuse.weights import NamedWeight, of_checkpoint, of_model, pair
 from deepfreeze.state import lineage
 from deepfreeze.state.supported import require_working_optimizers
 from deepfreeze.store.catalog import parent_of
@@ -51,38 +51,38 @@ def transfer(
     on_mismatch: str = "error",
     verbose: int = 1,
 ) -> TransferReport:
-    """Copies weights of a checkpoint (the newest for ``step=None``) into the variables of ``model`` that have their names.
+    """Copies weights of a checkpoint into the variables of ``model`` that have the same names. ``step=None`` means the newest checkpoint.
 
-    Weights alone, trainable or not (BatchNorm statistics are weights); never an optimizer's variables, metrics or seeds.
-    The model must be built, and need not be compiled. What has no counterpart on the other side is left alone and reported.
+    Only weights are copied, trainable or not (BatchNorm statistics are weights); never an optimizer's variables, metrics or seeds.
+    The model must be built, and need not be compiled. Weights that only one of both sides has are left alone, and the report names them.
 
-    Names are those that ``list(deepfreeze.read(run))`` gives, Keras's own: ``conv1_conv/kernel``. Where the name of the whole
-    model stands before all of them (``nt3/conv1d/kernel``, in Sequential and subclassed models), it can be left out, and is not
-    compared. Numbers that Keras put behind the names of nameless layers (``dense_1``) depend on what else the process had built
-    before; they are compared by their order (``transfer_match`` has the rules), and where that is ambiguous nothing is guessed.
+    Names are Keras's own, ``conv1_conv/kernel`` for example; ``list(deepfreeze.read(run))`` lists them. In Sequential and subclassed
+    models the name of the whole model stands before each name (``nt3/conv1d/kernel``). It is not compared, and patterns may leave it out.
+    The numbers that Keras puts behind the names of nameless layers (``dense_1``) depend on which layers the process had built before.
+    Such layers are compared by their order; if two ways of pairing them are possible, an error asks the caller which one is meant.
 
     Args:
-        include, exclude: a glob, or several, over the checkpoint's names, where ``*`` also spans ``/``; one that fits the
-            beginning of a name up to a ``/`` covers all below it, so "conv1_conv" is a whole layer. Default: everything.
-        rename: what the checkpoint's names become in the model: a mapping of names or of their beginnings up to a ``/``
-            ({"resnet50": "backbone"}; "" is the root of all names; the longest entry counts), or a function from name to
-            name. Numbers in what it gives are taken at their word: ``rename=str`` takes all names as they are.
-        dry_run: reads no values and changes nothing. The report, which is written first, says what would be done. Then the
-            call's error is raised, if there is one; only damaged bytes, and values too large for a variable, show when
-            values are read. To get the report of mismatches as an object, pass ``on_mismatch="skip"`` too.
-        on_mismatch: for a weight that has another shape in the model, or another dtype: "error", or "skip" to leave it
-            alone. Floating-point values are converted to the variable's floating-point type, and that is no mismatch,
-            unless a value is too large for it.
-        verbose: 1: rank 0 writes the report, a row for each layer, to standard error; 0: nobody does.
+        include, exclude: a glob, or a list of globs, over the checkpoint's names. ``*`` also spans ``/``. A glob that matches the
+            beginning of a name up to a ``/`` covers all names that begin so: "conv1_conv" covers a whole layer. Default: all weights.
+        rename: turns the checkpoint's names into the model's. Either a mapping of names, or of their beginnings up to a ``/``:
+            {"resnet50": "backbone"}; "" is the root of all names, and the longest entry that fits counts. Or a function from name to
+            name. Numbers in a name that ``rename`` has made are compared as they are: ``rename=str`` compares all names as they are.
+        dry_run: reads no values and changes nothing. The report says what would be done. It is written first, then the call raises
+            the error that it would raise without ``dry_run``, if there is one. Only damaged bytes, and values too large for a
+            variable, are not noticed. To get the report of mismatches as an object, pass ``on_mismatch="skip"`` too.
+        on_mismatch: what to do with a weight that has another shape or dtype in the model: "error", or "skip" to leave it
+            alone. Floating-point values are converted to the variable's floating-point type; that is a mismatch only if a value
+            is too large for the type.
+        verbose: 1: rank 0 writes the report, a row for each layer, to standard error; 0: no rank writes it.
 
-    Reads only what the chosen weights take in the file (rounded up to extents, which are checked whole), and changes
-    nothing before all of it is read and checked. Under Horovod each rank does this for itself.
+    Reads only the extents of the model file that have bytes of the chosen weights, and checks each extent as a whole. The model is not
+    changed before all values are read and checked. Under Horovod each rank calls ``transfer`` for itself.
 
-    A run that this model's weights begin (``Checkpoint`` in a new run directory) records the checkpoint as its parent.
+    If the model is trained in a new run directory afterwards, that run records the checkpoint as its parent (``CheckpointInfo.parent``).
 
-    Raises ``OptionError`` for an argument that means nothing, such as a pattern that fits no weight, ``StructureError`` for
-    mismatches, ambiguous names, or if not a single weight can be copied, ``CorruptError`` for damaged bytes,
-    ``NotFoundError`` if there is no such checkpoint. After any of them the model is as it was.
+    Raises ``OptionError`` for a wrong argument, such as a pattern that matches no weight; ``StructureError`` for mismatches, for ambiguous
+    names, and if no weight at all can be copied; ``UnsupportedError`` for a model with Horovod's own optimizer on Keras 3;
+    ``CorruptError`` for damaged bytes; ``NotFoundError`` if there is no such checkpoint. After any of them the model is as it was.
     """
     if on_mismatch not in ("error", "skip"):
         todo = "pass one of these"
@@ -96,12 +96,12 @@ def transfer(
     with read(run, step) as reader:
         plan = _Plan(model, reader, patterns, renamed)
         if dry_run:
-            report = _shown(plan.report(dry_run), verbose)  # before anything is refused: it shows why
+            report = _shown(plan.report(dry_run), verbose)  # before the call is refused: the report shows why
         if on_mismatch == "error":
             plan.refuse_mismatches()
         if not dry_run:
             plan.read(model, on_mismatch)
-        plan.refuse_nothing()
+        plan.refuse_empty()
         if not dry_run:
             plan.assign()
             report = _shown(plan.report(dry_run), verbose)
@@ -109,15 +109,15 @@ def transfer(
 
 
 def _shown(report: TransferReport, verbose: int) -> TransferReport:
-    """The report, which rank 0 has written to standard error if it is to."""
+    """Returns the report. On rank 0, and if ``verbose``, it is also written to standard error."""
     if verbose and current().rank == 0:
         sys.stderr.write(f"deepfreeze: {report}\n")
     return report
 
 
 @dataclass(eq=False)
-class _Step:
-    """One weight to copy; ``value`` when it is read."""
+class _Copy:
+    """One weight to copy. ``value``: the array or tensor to assign, None before it is read and after it is assigned."""
 
     placed: Placed
     variable: Any
@@ -126,47 +126,47 @@ class _Step:
 
 
 class _Plan:
-    """What is to be done with every weight of both sides."""
+    """The plan of one transfer: what is to be done with every weight of the checkpoint and of the model."""
 
     def __init__(self, model: Any, reader: TensorReader, patterns: Patterns, rename: Rename) -> None:
         self._reader = reader
         self._name = getattr(model, "name", type(model).__name__)
         saved = of_checkpoint(reader.structure)
         own, variables = of_model(model)
-        known = [name for one in saved for name in one.names]
-        rename.check(known)
-        patterns.check([*known, *(name for one in own for name in _called(one, rename))])
-        found = pair(saved, own, model, rename)
-        chosen = {one.spec.name for one in saved if patterns.against(*one.names) is None}
-        self._refuse_unclear(found, chosen)
-        _refuse_same(found, chosen)
-        partners = {one.spec.name: other.spec for one, other in found.pairs}
+        saved_names = [name for weight in saved for name in weight.names]
+        rename.check(saved_names)
+        patterns.check([*saved_names, *(name for weight in own for name in _all_names(weight, rename))])
+        matches = pair(saved, own, model, rename)
+        chosen = {weight.spec.name for weight in saved if patterns.reason_to_skip(*weight.names) is None}
+        self._refuse_unclear(matches, chosen)
+        _refuse_equal_names(matches, chosen)
+        partners = {one.spec.name: other.spec for one, other in matches.pairs}
 
-        self._steps: list[_Step] = []
+        self._copies: list[_Copy] = []
         self._mismatched: list[Matched] = []
         self._skipped: list[Skipped] = []
-        for one in saved:
-            spec, target = one.spec, partners.get(one.spec.name)
-            reason = patterns.against(*one.names) or (None if target else "not in the model")
+        for weight in saved:
+            spec, target = weight.spec, partners.get(weight.spec.name)
+            reason = patterns.reason_to_skip(*weight.names) or (None if target else "not in the model")
             if target is None or reason is not None:
                 self._skipped.append(Skipped(spec.name, spec.dtype, spec.shape, spec.nbytes, reason or ""))
                 continue
             matched = Matched(spec.name, spec.dtype, spec.shape, spec.nbytes, target.name, target.dtype, target.shape)
             if _fits(matched):
-                self._steps.append(_Step(reader.structure.by_name[spec.name], variables[target.name], matched))
+                self._copies.append(_Copy(reader.structure.by_name[spec.name], variables[target.name], matched))
             else:
                 self._mismatched.append(matched)
 
-        paired = {other.spec.name for _, other in found.pairs}
-        self._wanted = {
-            one.spec.name
-            for one in own
-            if one.spec.name not in paired and patterns.against(*_called(one, rename)) is None
+        paired = {other.spec.name for _, other in matches.pairs}
+        self._missing = {
+            weight.spec.name
+            for weight in own
+            if weight.spec.name not in paired and patterns.reason_to_skip(*_all_names(weight, rename)) is None
         }
-        self._own = [one.spec.name for one in own]
+        self._model_names = [weight.spec.name for weight in own]
 
     def refuse_mismatches(self) -> None:
-        """StructureError if a weight does not fit its variable."""
+        """StructureError if a weight has another shape or dtype than its variable."""
         if self._mismatched:
             raise StructureError(
                 where=self._reader.info.path,
@@ -175,36 +175,37 @@ class _Plan:
                 todo='nothing was changed: leave these out with exclude=, or pass on_mismatch="skip"',
             )
 
-    def refuse_nothing(self) -> None:
-        """StructureError if there is nothing to copy."""
-        if not self._steps:
+    def refuse_empty(self) -> None:
+        """StructureError if there is no weight to copy."""
+        if not self._copies:
             theirs = listed([*(one.name for one in self._mismatched), *(one.name for one in self._skipped)], 3)
             raise StructureError(
                 where=self._reader.info.path,
                 expected=f"a weight for model {self._name!r}",
-                found=f"none that fits and is asked for: the checkpoint has {theirs}; the model {listed(self._own, 3)}",
+                found=f"none that fits and is asked for: the checkpoint has {theirs}; the model {listed(self._model_names, 3)}",
                 todo="nothing was changed: pass rename= where names differ, and dry_run=True to see what becomes of each",
             )
 
     def read(self, model: Any, on_mismatch: str) -> None:
-        """Reads, checks and converts all values. CorruptError for damage; StructureError for a value that is too large for its
-        variable's type, unless that is to be skipped."""
+        """Reads, checks and converts all values. CorruptError for damaged bytes; StructureError for values that are too large for their
+        variable's type, unless ``on_mismatch`` is "skip"."""
         make_room = memory.for_model(model)
         rooms = [
-            (one.placed, (memory.numpy_room if one.matched.cast else make_room)(one.placed.spec)) for one in self._steps
+            (one.placed, (memory.numpy_room if one.matched.cast else make_room)(one.placed.spec))
+            for one in self._copies
         ]
-        # Several ranks of a node read the same bytes: then the page cache serves all but the first.
+        # If several ranks of a node read the same bytes, the page cache serves all ranks but the first.
         with self._reader.start(rooms, past_cache=current().size == 1) as reading:
             reading.finish()
         too_large = []
-        for one, (_, room) in zip(self._steps, rooms, strict=True):
+        for one, (_, room) in zip(self._copies, rooms, strict=True):
             one.value = room.value
             if one.matched.cast:
                 with np.errstate(over="ignore"):
                     one.value = room.value.astype(numpy_dtype(one.matched.target_dtype))
                 if np.isfinite(room.value).all() and not np.isfinite(one.value).all():
                     too_large.append(one)
-        self._steps = [one for one in self._steps if one not in too_large]
+        self._copies = [one for one in self._copies if one not in too_large]
         self._mismatched += [one.matched for one in too_large]
         if too_large and on_mismatch == "error":
             raise StructureError(
@@ -217,45 +218,46 @@ class _Plan:
             )
 
     def assign(self) -> None:
-        """Gives the model its values."""
+        """Assigns the values to the model's variables, and notes the checkpoint as their origin."""
         info = self._reader.info
-        for one in self._steps:
+        for one in self._copies:
             one.variable.assign(one.value)
             one.value = None
-        lineage.remember([one.variable for one in self._steps], parent_of(info))
-        log.info("%d weights of %s, step %d, given to %s", len(self._steps), info.run, info.step, self._name)
+        lineage.remember([one.variable for one in self._copies], parent_of(info))
+        log.info("%d weights of %s, step %d, given to %s", len(self._copies), info.run, info.step, self._name)
 
     def report(self, dry_run: bool) -> TransferReport:
-        """As far as it was carried out."""
+        """The report of the plan as it is now: weights that turned out to be too large are among the mismatches."""
         order = {placed.spec.name: n for n, placed in enumerate(self._reader.structure.tensors)}
-        given = {one.matched.target for one in self._steps} | {one.target for one in self._mismatched}
+        given = {one.matched.target for one in self._copies} | {one.target for one in self._mismatched}
         return TransferReport(
             info=self._reader.info,
             dry_run=dry_run,
-            loaded=tuple(one.matched for one in self._steps),
+            loaded=tuple(one.matched for one in self._copies),
             mismatched=tuple(sorted(self._mismatched, key=lambda one: order[one.name])),
             skipped=tuple(self._skipped),
-            missing=tuple(name for name in self._own if name in self._wanted),
-            untouched=tuple(name for name in self._own if name not in self._wanted and name not in given),
+            missing=tuple(name for name in self._model_names if name in self._missing),
+            untouched=tuple(name for name in self._model_names if name not in self._missing and name not in given),
         )
 
-    def _refuse_unclear(self, found: Matches, chosen: set[str]) -> None:
-        for theirs, ours, weights in found.unclear:
+    def _refuse_unclear(self, matches: Matches, chosen: set[str]) -> None:
+        """StructureError if an ambiguous family has one of the chosen weights."""
+        for theirs, ours, weights in matches.unclear:
             if any(weight.spec.name in chosen for weight in weights):
                 text = f"{listed(theirs, 4)} in the checkpoint and {listed(ours, 4)} in the model, which Keras numbered"
                 expected = "layers that can be told apart by name"
                 raise StructureError(where=self._reader.info.path, expected=expected, found=text, todo=_UNCLEAR)
 
 
-def _called(one: Known, rename: Rename) -> tuple[str, ...]:
-    """All names by which a caller may mean a weight of the model."""
-    return (*one.names, *map(rename.original, one.names))
+def _all_names(weight: NamedWeight, rename: Rename) -> tuple[str, ...]:
+    """All names by which the user may call a weight of the model: its own names, and those that it has in the checkpoint."""
+    return (*weight.names, *map(rename.original, weight.names))
 
 
-def _refuse_same(found: Matches, chosen: set[str]) -> None:
-    """Renaming has given two of the chosen weights one name."""
-    names = Counter(weight.name for weight in found.saved if weight.spec.name in chosen)
-    twice = [weight.spec.name for weight in found.saved if weight.spec.name in chosen and names[weight.name] > 1]
+def _refuse_equal_names(matches: Matches, chosen: set[str]) -> None:
+    """OptionError if renaming has given two of the chosen weights the same name."""
+    names = Counter(weight.name for weight in matches.saved if weight.spec.name in chosen)
+    twice = [weight.spec.name for weight in matches.saved if weight.spec.name in chosen and names[weight.name] > 1]
     if twice:
         todo = "rename them apart, or leave all but one out with exclude="
         text = f"the same name for {listed(twice)}"
@@ -263,5 +265,6 @@ def _refuse_same(found: Matches, chosen: set[str]) -> None:
 
 
 def _fits(matched: Matched) -> bool:
+    """Whether a weight can be copied: it has the variable's shape, and its dtype or, as the variable's, a floating-point one."""
     both_float = matched.dtype in _FLOATS and matched.target_dtype in _FLOATS
     return matched.shape == matched.target_shape and (both_float or not matched.cast)

@@ -1,7 +1,7 @@
-"""The weights of both sides of a transfer: a checkpoint's and a model's, and which is which.
+"""The weights of both sides of a transfer, a checkpoint's and a model's, and the pairs that they form.
 
-Keras puts the name of a Sequential or subclassed model before the names of all its weights (``nt3/conv1d/kernel``), and of a
-functional one not. So names are compared as they are and without that of the model, and what pairs more weights is meant.
+Keras puts the name of a Sequential or subclassed model before the names of all its weights (``nt3/conv1d/kernel``); it does not for a
+functional model. So the names are compared twice, with the model's name and without it. The comparison with more pairs counts.
 
 Uses Keras objects, imports neither Keras nor TensorFlow.
 """
@@ -19,13 +19,14 @@ from deepfreeze.reuse.match import Matches, Weight, match, numbered
 from deepfreeze.reuse.names import Rename, Renamed
 from deepfreeze.state.training_state import STATISTIC, WEIGHT, TrainingState
 
-# Groups of the weights file that hold layers and are none.
+# Groups of the weights file that hold layers and are not layers themselves.
 _CONTAINERS = ("layers", "_layer_checkpoint_dependencies")
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """A weight of either side: what it is, its dataset, and ``short``: its name without the model's, if that is before it."""
+class NamedWeight:
+    """A weight of the checkpoint or of the model. ``spec``: its name, dtype and shape; ``path``: its dataset; ``short``: its name without
+    the model's name in front."""
 
     spec: TensorSpec
     path: str
@@ -33,18 +34,18 @@ class Known:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What it may be called by the caller."""
+        """The names by which the user may call the weight."""
         return self.spec.name, self.short
 
 
-def of_checkpoint(structure: Structure) -> list[Known]:
-    """A checkpoint's weights, in the file's order: neither any optimizer's variables, nor metrics, nor seeds."""
-    return _known([(one.spec, one.path) for one in weights(structure)])
+def of_checkpoint(structure: Structure) -> list[NamedWeight]:
+    """A checkpoint's weights, in the order of the model file; without optimizers' variables, metrics and seeds."""
+    return _named([(one.spec, one.path) for one in weights(structure)])
 
 
-def of_model(model: Any) -> tuple[list[Known], dict[str, Any]]:
-    """A model's weights, in the weights file's order, and their variables by name."""
-    from deepfreeze.state.dataset_paths import locate  # imports h5py, which those who only read do without
+def of_model(model: Any) -> tuple[list[NamedWeight], dict[str, Any]]:
+    """A model's weights, in the order of the weights file, and their variables by name."""
+    from deepfreeze.state.dataset_paths import locate  # imports h5py, which programs that only read don't need
 
     state = TrainingState.of(model, "weights")
     tensors = [
@@ -52,31 +53,33 @@ def of_model(model: Any) -> tuple[list[Known], dict[str, Any]]:
         for tensor in locate(state).tensors
         if (found := state.find(tensor.variable)) is not None and found.kind in (WEIGHT, STATISTIC)
     ]
-    known = _known([(tensor.spec, tensor.path) for tensor in tensors])
-    return known, {tensor.spec.name: tensor.variable for tensor in tensors}
+    named = _named([(tensor.spec, tensor.path) for tensor in tensors])
+    return named, {tensor.spec.name: tensor.variable for tensor in tensors}
 
 
-def pair(saved: Sequence[Known], own: Sequence[Known], model: Any, rename: Rename) -> Matches:
-    """Which weight of the checkpoint, renamed, is which of the model."""
+def pair(saved: Sequence[NamedWeight], own: Sequence[NamedWeight], model: Any, rename: Rename) -> Matches:
+    """Pairs the checkpoint's weights, renamed, with the model's."""
     bases = numbered(model)
-    found = match([_full(one, rename) for one in saved], [_weight(one, one.spec.name) for one in own], bases)
+    by_full_name = match([_full(one, rename) for one in saved], [_weight(one, one.spec.name) for one in own], bases)
     if all(one.short == one.spec.name for one in (*saved, *own)):
-        return found
+        return by_full_name
     prefix = _prefix(own)
-    without = match([_short(one, rename, prefix) for one in saved], [_weight(one, one.short) for one in own], bases)
-    return without if len(without.pairs) > len(found.pairs) else found
+    by_short_name = match(
+        [_short(one, rename, prefix) for one in saved], [_weight(one, one.short) for one in own], bases
+    )
+    return by_short_name if len(by_short_name.pairs) > len(by_full_name.pairs) else by_full_name
 
 
-def _known(weights: list[tuple[TensorSpec, str]]) -> list[Known]:
+def _named(weights: list[tuple[TensorSpec, str]]) -> list[NamedWeight]:
     cut = len(_model_name([(spec.name, path) for spec, path in weights]))
-    return [Known(spec, path, spec.name[cut:]) for spec, path in weights]
+    return [NamedWeight(spec, path, spec.name[cut:]) for spec, path in weights]
 
 
 def _model_name(weights: list[tuple[str, str]]) -> str:
-    """The model's own name with its ``/``, if all names begin with it; else "". By (name, path).
+    """The model's own name and a ``/``, if all names begin with it; else "". ``weights``: (name, path) of each.
 
-    A first component that all names share may also be a layer's, if it is the only one. But then all datasets are below one
-    group, and as deep in the file as the name is long.
+    A first component that all names share may also be the name of the model's only layer. Then all datasets are below one group of
+    the file, and their paths have as many layers as the names.
     """
     first = {name.split("/")[0] for name, _ in weights}
     if len(first) != 1 or any("/" not in name for name, _ in weights):
@@ -87,27 +90,29 @@ def _model_name(weights: list[tuple[str, str]]) -> str:
     return f"{first.pop()}/" if len(tops) > 1 or longer else ""
 
 
-def _prefix(own: Sequence[Known]) -> str:
+def _prefix(own: Sequence[NamedWeight]) -> str:
+    """The model's own name and a ``/``, as it stands before the names of its weights; else ""."""
     return own[0].spec.name.removesuffix(own[0].short) if own else ""
 
 
-def _weight(one: Known, name: str) -> Weight:
+def _weight(one: NamedWeight, name: str) -> Weight:
     return Weight(one.spec, one.path, name, name)
 
 
-def _full(one: Known, rename: Rename) -> Weight:
-    made = _first_touched(rename, *one.names)
-    return Weight(one.spec, one.path, made.name, made.rest)
+def _full(one: NamedWeight, rename: Rename) -> Weight:
+    renamed = _first_changed(rename, *one.names)
+    return Weight(one.spec, one.path, renamed.name, renamed.rest)
 
 
-def _short(one: Known, rename: Rename, prefix: str) -> Weight:
-    made = _first_touched(rename, one.short, one.spec.name)
-    if made.name == made.rest:  # nothing touched it
+def _short(one: NamedWeight, rename: Rename, prefix: str) -> Weight:
+    renamed = _first_changed(rename, one.short, one.spec.name)
+    if renamed.name == renamed.rest:  # rename has changed neither name
         return _weight(one, one.short)
-    return Weight(one.spec, one.path, made.name.removeprefix(prefix), made.rest)
+    return Weight(one.spec, one.path, renamed.name.removeprefix(prefix), renamed.rest)
 
 
-def _first_touched(rename: Rename, *names: str) -> Renamed:
-    """What the first of the names that an entry is about becomes; if there is none, the first as it is."""
-    made = [rename(name) for name in names]
-    return next((one for one, name in zip(made, names, strict=True) if one.rest != name or one.name != name), made[0])
+def _first_changed(rename: Rename, *names: str) -> Renamed:
+    """The result for the first of the names that ``rename`` changes; if it changes none, the first name as it is."""
+    results = [rename(name) for name in names]
+    changed = (one for one, name in zip(results, names, strict=True) if one.rest != name or one.name != name)
+    return next(changed, results[0])

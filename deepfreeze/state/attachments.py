@@ -1,5 +1,5 @@
-"""What a training has to remember besides its model: objects with ``state_dict()`` and ``load_state_dict()``, and the states of
-the process's random number generators. Each rank's own; kept in its record, not in the Keras file."""
+"""Attachments of a checkpoint: the states of the user's objects (``extra=``) and of the process's random number generators (``rng=``).
+Each rank saves its own, in its record and not in the model file."""
 
 from __future__ import annotations
 
@@ -16,30 +16,36 @@ from deepfreeze.format.tensors import PER_RANK, TensorSpec
 
 NAME = "deepfreeze/extra"
 PATH = "extra/0"
-# Room to grow into: a record's private part has one size for all checkpoints of an attempt.
+# Bytes by which states may grow beyond twice their size at the start. The private bytes of a record have one size for all checkpoints of
+# an attempt.
 _SPARE = 1 << 16
-# Bytes of ``extra=`` states that fit into a record of 256 MiB, beside the rank's extents, seeds and checksums.
-_MOST = MAX_RECORD // 4 * 3
+# The most bytes that attachments may take: a record of 256 MiB has the rank's extents, seeds and checksums too.
+_MAX_NBYTES = MAX_RECORD // 4 * 3
 
 
 class Generators(Protocol):
-    """The process's random number generators. The training thread calls these methods, never while a step runs."""
+    """The process's random number generators: Python's, numpy's, TensorFlow's, Keras's. The training thread calls the methods, never
+    while a step runs, so that no generator is used meanwhile."""
 
     def states(self) -> dict[str, Any]:
-        """The state of each generator that exists, by name: values that ``format/state_tree`` can keep."""
+        """The state of each generator that exists, by name ("numpy"): a tree that ``format/state_tree`` can encode. Called once for
+        each checkpoint of this rank, and once before the first to measure the states. Changes no state."""
 
     def set(self, states: dict[str, Any]) -> None:
-        """Gives each generator its state, and makes those that have a state and don't exist yet."""
+        """Gives each generator its state, and makes the generators that have a state and don't exist yet. ``states``: read from a
+        checkpoint, so KeyError, TypeError or ValueError for a state that is none. Called at most once, when a run is resumed."""
 
     def seed(self, sequence: np.random.SeedSequence) -> None:
-        """Gives each generator that exists a state of its own, drawn from ``sequence``."""
+        """Gives each generator that exists a new state, drawn from ``sequence``. Called at most once, in place of ``set``, on a rank
+        that the writing job did not have."""
 
 
 class Attachments:
-    """Named objects, and random number generators if there are any to remember."""
+    """This rank's attachments. True (``bool()``) if there are any."""
 
     def __init__(self, objects: Mapping[str, Any] | None, generators: Generators | None) -> None:
-        """``OptionError`` for an object that lacks one of the two methods."""
+        """``objects``: the user's, by name; ``generators``: None if random number generators are not saved. ``OptionError`` for an
+        object without ``state_dict()`` or ``load_state_dict()``."""
         self._objects = dict(objects or {})
         for name, thing in self._objects.items():
             if not all(callable(getattr(thing, method, None)) for method in ("state_dict", "load_state_dict")):
@@ -53,41 +59,46 @@ class Attachments:
         return bool(self._objects) or self._generators is not None
 
     def nbytes(self) -> int:
-        """Bytes to keep for them from now on: what they take at present, twice, and some. ``OptionError`` if that can't be."""
+        """Bytes to reserve for this rank's attachments in each checkpoint: twice their present size and 64 KiB more, in whole pages of
+        4 KiB. ``OptionError`` if their present size is larger than a record can hold."""
         now = len(self._encoded())
-        if now > _MOST:
+        if now > _MAX_NBYTES:
             raise OptionError(
                 where="extra=",
-                expected=f"states of at most {_MOST} bytes, for they are kept in the rank's record",
+                expected=f"states of at most {_MAX_NBYTES} bytes, for they are kept in the rank's record",
                 found=f"{now} bytes",
-                todo="save what is large in a file of its own, and the file's name in the state",
+                todo="save a large value in a file of its own, and the file's name in the state",
             )
-        return min(-(-(2 * now + _SPARE) // 4096) * 4096, _MOST)
+        return min(-(-(2 * now + _SPARE) // 4096) * 4096, _MAX_NBYTES)
 
     def spec(self, capacity: int) -> TensorSpec:
-        """As a tensor of bytes; ``capacity`` is the greatest of all ranks' ``nbytes``."""
+        """The attachments as a per-rank tensor of bytes, shape ``(capacity,)``. ``capacity``: the greatest ``nbytes()`` of all ranks, so
+        that all ranks have the same structure."""
         self._capacity = capacity
         return TensorSpec(NAME, "uint8", (capacity,), PER_RANK)
 
     def take(self) -> bytes:
-        """The states as they are now, padded to the capacity. ``EngineError`` if they have outgrown it."""
+        """The present states as ``capacity`` bytes, padded with zeros. ``EngineError`` if they have become larger than that,
+        ``OptionError`` for a state that ``format/state_tree`` can't encode."""
         data = self._encoded()
         if len(data) > self._capacity:
             raise EngineError(
                 where="extra=",
                 expected=f"states of at most {self._capacity} bytes, twice of what they had at the start and some",
                 found=f"{len(data)} bytes",
-                todo="save what grows elsewhere, or start again: the room is measured anew",
+                todo="save what grows elsewhere, or start again: each start measures the states anew",
             )
         return data.ljust(self._capacity, b"\0")
 
     def load(self, data: bytes, where: object, new_rank: int | None) -> None:
-        """Gives the states back; what is drawn from now on is drawn from there. ``new_rank``: for a rank that the writing job did
-        not have, which gets rank 0's states; its generators get seeds of their own, drawn from rank 0's states.
-        ``CorruptError`` if ``data`` is no such thing."""
+        """Gives objects and generators the states in ``data``, which ``take`` has made. Objects that have no saved state stay as they are.
+
+        ``new_rank``: None for a rank that saved ``data`` itself; the number of a rank that the writing job did not have, for which
+        ``data`` is rank 0's. The objects of such a rank get rank 0's states, its generators new seeds that are drawn from rank 0's
+        states. ``CorruptError`` (at ``where``) if ``data`` has no states."""
         tree = state_tree.decode(data, where)
-        if not isinstance(tree, dict) or not all(isinstance(tree.get(part), dict) for part in ("objects", "rng")):
-            found = "something else"
+        if not isinstance(tree, dict) or not all(isinstance(tree.get(key), dict) for key in ("objects", "rng")):
+            found = "a tree without them"
             raise CorruptError(where=where, expected="states of objects and generators", found=found, todo=DAMAGED)
         for name, state in tree["objects"].items():
             if name in self._objects:

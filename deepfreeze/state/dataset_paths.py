@@ -1,9 +1,9 @@
-"""Which variable does Keras keep in which dataset of its weights file?
+"""Finds out in which dataset of its weights file Keras keeps each variable.
 
-Found through public API alone, without writing a weight: every object that Keras saves gets, for the length of one
-``model.save_weights``, a ``save_own_variables`` of its own that stores a small number in place of each value. Reading the
-numbers back from the file (about 30 KB) maps each dataset to its variable. So the paths are Keras's own, whatever the model's
-class, and the same file is the template for the real one (``deepfreeze.freeze.skeleton``).
+This needs Keras's public API alone, and no weight is written. During one call of ``model.save_weights``, every object that Keras saves
+has a ``save_own_variables`` of this module's, which stores a token (a number) in place of each value. Reading the tokens back from the
+file (about 30 KB) tells the variable of each dataset. So the paths are Keras's own, whatever the model's class. The same file is
+the template of the model file (``deepfreeze.freeze.skeleton``).
 
 Uses Keras objects, imports neither Keras nor TensorFlow.
 """
@@ -33,19 +33,21 @@ log = logging.getLogger("deepfreeze")
 
 
 class _Transformed(UnsupportedError):
-    """An object stores something else than its variables' values."""
+    """An object of the model stores other values than those of its variables."""
 
 
-# Tokens are stored as int64 scalars from here on: far from any count that a model would store itself.
+# Token number n is the int64 scalar _FIRST_TOKEN + n: no count that a model stores itself is as large.
 _FIRST_TOKEN = 0x0DF0_0000_0000
-_PIECE = 1 << 20  # bytes compared at a time: what numpy makes of them stays in the processor's cache
+_CHUNK = 1 << 20  # bytes compared at a time: numpy's intermediate array stays in the processor's cache
 
 
 @dataclass(frozen=True)
 class LocatedTensor:
-    """One tensor of a checkpoint: a ``variable`` of the state, its ``spec``, and its ``path``: the dataset in the model file, or
-    ``seeds/N`` for a per-rank tensor, which is in no model file. Keras saves some variables in two datasets (tied weights, a
-    variable that an optimizer shares with one that it wraps): each is a tensor of its own."""
+    """One tensor of a checkpoint. ``path``: the dataset in the model file, or ``seeds/N`` for a per-rank tensor, which is not in the
+    model file; ``variable``: the variable of the training state; ``spec``: name (unique in the checkpoint), dtype, shape, role.
+
+    Keras saves some variables in two datasets (tied weights, a variable that an optimizer shares with one that it wraps). Such a
+    variable has two tensors."""
 
     path: str
     variable: Any
@@ -54,9 +56,10 @@ class LocatedTensor:
 
 @dataclass(frozen=True)
 class LocatedState:
-    """Where a training state lies in the model file. ``tensors``: datasets sorted by path, then seeds; ``template``: the bytes of a
-    file with Keras's groups, in which each dataset is a scalar; ``layout``: whose layout that file has (``format.structure``);
-    ``reason``: why it is not Keras's own, None if it is."""
+    """The places of a training state in the model file. ``tensors``: first those of datasets, sorted by path, then the seeds;
+    ``template``: the bytes of an HDF5 file with the model file's groups, in which each dataset is an int64 scalar; ``layout``: one of
+    ``format.structure.LAYOUTS``; ``reason``: why Keras can't save this model's variables as they are, None if it can or if the model is
+    a ``tf.Module``."""
 
     tensors: tuple[LocatedTensor, ...]
     template: bytes
@@ -64,7 +67,7 @@ class LocatedState:
     reason: UnsupportedError | None = None
 
     def warn(self) -> None:
-        """Says in the log why stock Keras can't load the file, if it can't."""
+        """Logs a warning if there is a ``reason``: stock Keras can't load the model file then."""
         if self.reason is not None:
             log.warning(
                 "%s The file has all variables as they are instead (layout %s): stock Keras can't load it, deepfreeze.restore can, "
@@ -75,10 +78,11 @@ class LocatedState:
 
 
 def locate(state: TrainingState) -> LocatedState:
-    """Asks the model for the dataset of every variable that ``model.save_weights()`` saves. Takes 0.1 to 1.3 s.
+    """Finds the dataset of every variable that ``model.save_weights()`` saves. Takes 0.1 to 1.3 s.
 
-    Where an object stores something else than its variables' values, all variables are saved as they are instead
-    (``plain_datasets``). ``UnsupportedError`` for an object that can't name its variables, or saves a variable that the state lacks.
+    If an object of the model stores other values than those of its variables (LoRA), or the model is a ``tf.Module``, every variable gets
+    a dataset under DeepFreeze's own path (``plain_datasets``). ``UnsupportedError`` for a model that is neither a Keras model nor a
+    ``tf.Module``, and for an object that saves a variable which the state does not have.
     """
     reason = None
     if hasattr(state.model, "save_weights"):
@@ -97,11 +101,11 @@ def locate(state: TrainingState) -> LocatedState:
         tensor = state.find(variable)
         if tensor is None:
             raise _unlisted(variable, path)
-        # The model file has rank 0's value of a seed that Keras saves.
+        # A seed that Keras saves is in the model file, which has rank 0's value.
         role = RANK_LOCAL if tensor.kind == SEED else tensor.spec.role
         name = unique_name(variable_name(variable), names)
         located.append(LocatedTensor(path, tensor.variable, replace(tensor.spec, name=name, role=role)))
-    saved = {id(one.variable) for one in located}
+    saved = {id(tensor.variable) for tensor in located}
     seeds = [tensor for tensor in state.of_kind(SEED) if id(tensor.variable) not in saved and state.what == "full"]
     for n, tensor in enumerate(seeds):
         spec = replace(tensor.spec, name=unique_name(tensor.spec.name, names))
@@ -119,11 +123,13 @@ def _unlisted(variable: Any, path: str) -> UnsupportedError:
 
 
 def _ask_keras(state: TrainingState) -> tuple[dict[str, Any], bytes]:
-    """Every dataset's variable, and the file with tokens for values."""
+    """The variable of every dataset, by path; and the bytes of the file, which has tokens for values."""
     model = state.model
-    optimizer_objects = {key: thing for one in optimizers(model).values() for key, thing in saveables(one).items()}
+    optimizer_objects: dict[int, Any] = {}
+    for optimizer in optimizers(model).values():
+        optimizer_objects |= saveables(optimizer)
     objects = saveables(model) | optimizer_objects
-    found: list[Any] = []
+    variables: list[Any] = []  # token number n stands for variable n
 
     def recorder(owner: Any, original: Callable) -> Callable:
         def save_own_variables(store: Any) -> None:
@@ -132,8 +138,8 @@ def _ask_keras(state: TrainingState) -> tuple[dict[str, Any], bytes]:
             recorded: dict[str, Any] = {}
             original(recorded)
             for key, variable in _identify(owner, recorded).items():
-                store[key] = np.asarray(_FIRST_TOKEN + len(found), np.int64)
-                found.append(variable)
+                store[key] = np.asarray(_FIRST_TOKEN + len(variables), np.int64)
+                variables.append(variable)
 
         return save_own_variables
 
@@ -145,20 +151,21 @@ def _ask_keras(state: TrainingState) -> tuple[dict[str, Any], bytes]:
         with open(file, "rb") as f:
             template = f.read()
         tokens = _read_tokens(file)
-    return {path: found[token] for path, token in tokens.items()}, template
+    return {path: variables[token] for path, token in tokens.items()}, template
 
 
 def _identify(owner: Any, recorded: dict[str, Any]) -> dict[str, Any]:
-    """The variable behind each value that ``owner`` stored."""
+    """The variable of each value that ``owner`` has stored, by the key under which it was stored. ``_Transformed`` if the values are not
+    those of the owner's variables."""
     if all(hasattr(value, "path") and hasattr(value, "assign") for value in recorded.values()):
-        return recorded
-    # Optimizers and Keras 2 hand over arrays: take the owner's own variables in order, and check each. A Keras 2 layer that
-    # holds another's variable (tied weights) and the other itself keeps it as its own, too.
+        return recorded  # Keras 3's layers store the variables themselves
+    # Optimizers, and all objects of Keras 2, store arrays: they are compared with the values of the owner's variables, in order. A Keras
+    # 2 layer with sublayers stores either its own variables alone or, if it shares one with a sublayer (tied weights), all of them.
     listed = _variables(owner)
     own = _without_nested(owner, listed)
-    for taken in (own, listed):
-        if len(taken) == len(recorded) and all(_same(v, a) for v, a in zip(taken, recorded.values(), strict=True)):
-            return dict(zip(recorded, taken, strict=True))
+    for candidates in (own, listed):
+        if len(candidates) == len(recorded) and all(map(_has_value, candidates, recorded.values())):
+            return dict(zip(recorded, candidates, strict=True))
     raise _Transformed(
         where=f"{type(owner).__name__} {getattr(owner, 'name', '')!r}".replace(" ''", ""),
         expected="an object that saves the values of its variables as they are, in order",
@@ -173,30 +180,33 @@ def _variables(owner: Any) -> list[Any]:
 
 
 def _without_nested(owner: Any, variables: list[Any]) -> list[Any]:
-    # A Keras 2 layer lists its sublayers' variables too (a Keras 3 one never gets here).
-    nested = {id(v) for part in getattr(owner, "submodules", ()) for v in getattr(part, "variables", ())}
+    """The variables of a Keras 2 layer without those of its sublayers; of another object all of them."""
+    nested = {id(v) for module in getattr(owner, "submodules", ()) for v in getattr(module, "variables", ())}
     is_layer = hasattr(owner, "add_weight")
     return [v for v in variables if not (is_layer and id(v) in nested)]
 
 
-def _same(variable: Any, array: Any) -> bool:
+def _has_value(variable: Any, array: Any) -> bool:
+    """Whether the variable has the array's dtype, shape and bytes."""
     value, stored = _value(variable), np.asarray(array)
     if value.dtype != stored.dtype or value.shape != stored.shape:
         return False
-    mine, theirs = (np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (value, stored))
-    return all(np.array_equal(mine[n : n + _PIECE], theirs[n : n + _PIECE]) for n in range(0, len(mine), _PIECE))
+    a, b = (np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (value, stored))
+    return all(np.array_equal(a[n : n + _CHUNK], b[n : n + _CHUNK]) for n in range(0, len(a), _CHUNK))
 
 
 def _value(variable: Any) -> np.ndarray:
-    """A variable's value, not copied where the framework lends its memory: an optimizer may be larger than what is free."""
+    """A variable's value as an array, without a copy where the framework gives access to its memory: there may not be enough free memory
+    for a copy."""
     tensor = tf_variable(variable).value()
     try:
         return np.asarray(memoryview(tensor))
-    except (BufferError, TypeError, ValueError):  # bfloat16, or not in host memory
+    except (BufferError, TypeError, ValueError):  # a bfloat16, or a value that is not in host memory
         return np.asarray(tensor)
 
 
 def _read_tokens(file: str) -> dict[str, int]:
+    """The number of the token in each dataset, by path. ``_Transformed`` for a dataset with another value."""
     tokens: dict[str, int] = {}
 
     def visit(path: str, item: Any) -> None:
@@ -207,7 +217,7 @@ def _read_tokens(file: str) -> dict[str, int]:
             raise _Transformed(
                 where=f"dataset {path} of the model's weights file",
                 expected="the value of a variable",
-                found="something that no layer, metric or optimizer stored as one of its variables",
+                found="a value that no layer, metric or optimizer has stored as one of its variables",
                 todo="leave it out of the model's save_own_variables",
             )
         tokens[path] = value

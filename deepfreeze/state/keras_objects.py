@@ -1,4 +1,4 @@
-"""What Keras 3 and tf_keras (Keras 2) objects name differently. Imports neither."""
+"""Questions to objects of Keras that Keras 3 and tf_keras (Keras 2) answer by different names. Imports neither."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from deepfreeze.state import private_api
 
 
 def tf_variable(variable: Any) -> Any:
-    """The ``tf.Variable`` inside a Keras 3 variable; a Keras 2 one is its own."""
+    """The ``tf.Variable`` inside a Keras 3 variable. A Keras 2 variable is a ``tf.Variable`` itself, and is returned."""
     return variable.value if hasattr(variable, "path") else variable
 
 
@@ -19,23 +19,24 @@ def variable_name(variable: Any) -> str:
 
 
 def is_seed(variable: Any) -> bool:
-    """Whether it is the state of a random layer's SeedGenerator, which Keras 3 names so and leaves out of its files."""
+    """Whether a variable is the state of a random layer's SeedGenerator. Keras 3 leaves these states out of its weights files."""
     return variable_name(variable).endswith("seed_generator_state")
 
 
 def seeds(model: Any) -> list[tuple[str, Any]]:
-    """The states of the model's random layers, each with a name. tf_keras has them as variables only where its
-    ``enable_tf_random_generator()`` was called; otherwise they are inside of TensorFlow's kernels."""
-    found = [(variable_name(v), v) for v in model.variables if is_seed(v)]
-    for part in getattr(model, "submodules", ()):
-        generator = private_api.layer_generator(part)
+    """(name, variable) of the states of the model's random layers. In tf_keras only a program that has called
+    ``enable_tf_random_generator()`` has them as variables; otherwise they are inside of TensorFlow's kernels, and can't be saved."""
+    states = [(variable_name(v), v) for v in model.variables if is_seed(v)]
+    for layer in getattr(model, "submodules", ()):
+        generator = private_api.layer_generator(layer)
         if generator is not None:
-            found.append((f"{part.name}/random_generator_state", generator.state))
-    return found
+            states.append((f"{layer.name}/random_generator_state", generator.state))
+    return states
 
 
 def saveables(root: Any) -> dict[int, Any]:
-    """Every object at or below ``root`` that Keras saves (it has ``save_own_variables``), by id."""
+    """Every object that Keras saves with ``root``, by its ``id()``: ``root`` and the objects among its attributes, and theirs, that have a
+    method ``save_own_variables``."""
     found: dict[int, Any] = {}
     pending, seen = [root], set()
     while pending:
@@ -55,31 +56,32 @@ def saveables(root: Any) -> dict[int, Any]:
     return found
 
 
-# Keras 2's holders of compiled metrics and losses: no saveables themselves, but on the way to some.
+# Keras 2's classes for compiled metrics and losses. They have no save_own_variables, but hold objects that do.
 _CONTAINERS = frozenset({"MetricsContainer", "LossesContainer", "CompileMetrics", "CompileLoss"})
 
 
 def optimizers(model: Any) -> dict[str, Any]:
-    """All optimizers that Keras saves with the model, by the attribute that holds each: ``optimizer``, what ``compile`` was
-    given, first; then those of models that train themselves, a GAN's for example."""
+    """All optimizers that Keras saves with the model, by the model's attribute that holds each: first ``optimizer``, which ``compile`` was
+    given, then others, such as a GAN's second one."""
     found = {"optimizer": getattr(model, "optimizer", None)}
     found |= {name: value for name, value in vars(model).items() if not name.startswith("_")}
     return {name: value for name, value in found.items() if is_optimizer(value)}
 
 
 def is_optimizer(thing: Any) -> bool:
-    """Whether it is an optimizer of either Keras."""
+    """Whether ``thing`` is an optimizer of Keras 3 or tf_keras."""
     return not isinstance(thing, type) and hasattr(thing, "iterations") and hasattr(thing, "apply_gradients")
 
 
 def optimizer_variables(optimizer: Any) -> list[Any]:
-    """All variables of an optimizer: a property, or in old classes a method."""
-    own = optimizer.variables
-    return list(own() if callable(own) else own)
+    """All variables of an optimizer. ``variables`` is a property, and a method in old classes."""
+    variables = optimizer.variables
+    return list(variables() if callable(variables) else variables)
 
 
 def is_built(optimizer: Any) -> bool:
-    """Whether it has its variables. (The legacy ones of Keras 2 don't say; of tf_keras's loss scales the one inside does.)"""
+    """Whether an optimizer has made its variables. False for the legacy optimizers of Keras 2, which don't tell. A LossScaleOptimizer of
+    tf_keras is built if the optimizer inside of it is."""
     if getattr(optimizer, "built", False) or private_api.says_built(optimizer):
         return True
     inner = getattr(optimizer, "inner_optimizer", None)
@@ -87,15 +89,15 @@ def is_built(optimizer: Any) -> bool:
 
 
 def build_optimizer(model: Any) -> None:
-    """Makes the variables of the model's optimizer, if it has one that has none yet."""
+    """Makes the variables of the model's optimizer, if the model has an optimizer and it is not built yet."""
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not is_built(optimizer) and hasattr(optimizer, "build"):
         optimizer.build(model.trainable_variables)
 
 
 def framework_of(model: Any) -> dict[str, str]:
-    """Which Keras the model is of ("keras", "tf_keras", or "tensorflow" if it is none's), and the versions of Keras (for a
-    ``tf.Module``, its optimizer's) and TensorFlow."""
+    """The frameworks of a model, for ``Structure.framework``. ``api``: "keras" or "tf_keras", or "tensorflow" for a model of neither;
+    ``keras``: the version of the model's Keras, or of its optimizer's for a ``tf.Module``; ``tensorflow``: the version of TensorFlow."""
     api = keras_of(model)
     keras = api or keras_of(getattr(model, "optimizer", None)) or "keras"
     versions = {name: sys.modules[name].__version__ for name in (keras, "tensorflow")}
@@ -103,6 +105,6 @@ def framework_of(model: Any) -> dict[str, str]:
 
 
 def keras_of(thing: Any) -> str | None:
-    """Which Keras the class of a thing is from, "keras" or "tf_keras", or None."""
+    """The package that the class of ``thing``, or a class that it derives from, belongs to: "keras", "tf_keras", or None for neither."""
     packages = {c.__module__.split(".")[0] for c in type(thing).__mro__}
     return next((name for name in ("tf_keras", "keras") if name in packages), None)

@@ -1,7 +1,9 @@
-"""Which checkpoint a model's values come from: remembered when they are assigned, asked for when a run begins.
+"""Remembers which checkpoint a model's values come from. ``restore`` and ``transfer`` note it when they assign values; a training asks
+for it when its run begins.
 
-What is remembered hangs on the variables and not on the model, because layers change their model in between: a base whose
-weights were read may end up below a new classifier (``keras.Model(base.input, head(base.output))``). Nothing is kept alive.
+It is noted for each variable and not for the model, because a variable may get into another model in between: a base whose
+weights were restored may be put below a new classifier (``keras.Model(base.input, head(base.output))``). The notes keep no variable
+alive.
 
 Uses Keras objects, imports neither Keras nor TensorFlow.
 """
@@ -16,7 +18,7 @@ from typing import Any
 
 from deepfreeze.format.run_file import Parent
 
-# By the variable's id: the variable, how late it was, whose value it got.
+# By the variable's id(): the variable, the number of the note (later notes have greater numbers), the checkpoint.
 _remembered: dict[int, tuple[weakref.ref[Any], int, Parent]] = {}
 _count = itertools.count()
 
@@ -28,14 +30,14 @@ def remember(variables: Iterable[Any], parent: Parent) -> None:
         try:
             alive = weakref.ref(variable, functools.partial(_forget, id(variable)))
         except TypeError:
-            continue  # nothing of Keras's
+            continue  # not a variable: all variables of Keras and TensorFlow can be referenced weakly
         _remembered[id(variable)] = (alive, number, parent)
 
 
 def parent_of(variables: Iterable[Any]) -> Parent | None:
-    """The checkpoint that any of these variables was given its value from last; None if there is none."""
-    found = [_remembered[id(variable)] for variable in variables if id(variable) in _remembered]
-    return max(found, key=lambda one: one[1])[2] if found else None
+    """The checkpoint of the latest note about any of these variables; None if there is no note."""
+    notes = [_remembered[id(variable)] for variable in variables if id(variable) in _remembered]
+    return max(notes, key=lambda note: note[1])[2] if notes else None
 
 
 def _forget(key: int, gone: weakref.ref[Any]) -> None:

@@ -1,4 +1,4 @@
-"""What Keras needs to build a model again, asked of Keras. Uses Keras objects, imports neither Keras nor TensorFlow."""
+"""Asks Keras for the JSON from which it builds a model again. Uses Keras objects, imports neither Keras nor TensorFlow."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ _ASSETS = "assets/"
 
 
 def model_config(model: Any, run_id: str, attempt: str) -> ModelConfig:
-    """The configuration of a Keras 3 or tf_keras model as it is now. UnsupportedError if Keras can't write it, or needs more
-    than JSON to build the model again."""
+    """The configuration of a Keras 3 or tf_keras model as it is now, for an attempt of a run (both ids: 32 hexadecimal digits).
+    UnsupportedError if Keras can't save the model, or if the model needs more than JSON (assets, such as a vocabulary)."""
     try:
         text, assets = _saved_by_keras(model)
-        # Strict: each reader would have to guess what NaN stands for.
-        made = ModelConfig(run_id, attempt, parse_object(text, "config.json"))
-        made.to_bytes()
-    except Exception as error:  # a model's own get_config may raise anything
+        # Standard JSON alone: Python's json module would write NaN, which other readers don't know.
+        config = ModelConfig(run_id, attempt, parse_object(text, "config.json"))
+        config.to_bytes()
+    except Exception as error:  # the get_config of a user's class may raise any error
         expected = "a model that can be saved as .keras"
         raise _unsupported(model, expected, f"{type(error).__name__}: {error}") from error
     if assets:
         expected = "a model that Keras builds again from JSON alone"
         raise _unsupported(model, expected, f"{len(assets)} assets, {assets[0]} for one")
-    return made
+    return config
 
 
 def _saved_by_keras(model: Any) -> tuple[bytes, list[str]]:
-    """The ``config.json`` that Keras itself writes, and the names of the assets beside it, if any.
+    """The ``config.json`` that ``model.save`` writes into a ``.keras`` file, and the names of the assets in that file.
 
-    By ``model.save``, which alone keeps objects shared that several layers share. It writes no weights: while it runs, no
-    object has any.
+    Only ``model.save`` writes an object that several layers share as one shared object. It writes no weights here: during the call the
+    ``save_own_variables`` of every object stores nothing.
     """
     objects = saveables(model)
     for optimizer in optimizers(model).values():

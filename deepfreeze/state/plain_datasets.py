@@ -1,6 +1,8 @@
-"""The file of what Keras can't save as it is: one dataset for each variable. For a ``tf.Module`` under the names of the attributes
-that lead to it; for a Keras model whose layers transform what they save (LoRA), under ``variables`` by number. The
-optimizers' variables are under ``optimizer/vars`` by number, as Keras has them.
+"""The layout ``plain-h5`` of the model file: one dataset for each variable, for models whose variables Keras can't save as they are.
+
+The path of a variable of a ``tf.Module`` has the names of the attributes that lead to the variable (``module/encoder/kernel``). The
+variables of a Keras model whose layers transform what they save (LoRA) are numbered: ``variables/0``, ``metrics/vars/0``. The
+optimizer's variables are numbered as in Keras's own files: ``optimizer/vars/0``.
 
 Uses the objects' own methods, imports no TensorFlow.
 """
@@ -20,8 +22,8 @@ from deepfreeze.state.training_state import METRIC, STATISTIC, WEIGHT, TrainingS
 
 
 def of_module(state: TrainingState) -> dict[str, Any]:
-    """Every variable of a ``tf.Module`` to save, by its dataset's path. ``UnsupportedError`` for an object that can't name its
-    variables."""
+    """The variables to save of a ``tf.Module``, by the path of their dataset. ``UnsupportedError`` for an object that is no
+    ``tf.Module``."""
     module = state.model
     flatten = private_api.flattened(module)
     if flatten is None:
@@ -32,24 +34,25 @@ def of_module(state: TrainingState) -> dict[str, Any]:
             todo="make the variables attributes of a tf.Module",
         )
     own = {id(v) for v in module.variables}
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for path, variable in flatten(predicate=lambda thing: id(thing) in own, with_path=True):
-        found["/".join(["module", *(str(part).replace("/", "_") for part in path)])] = variable
-    return found | _of_optimizers(state)
+        variables["/".join(["module", *(str(name).replace("/", "_") for name in path)])] = variable
+    return variables | _of_optimizers(state)
 
 
 def of_model(state: TrainingState) -> dict[str, Any]:
-    """Every variable of a Keras model to save, by its dataset's path."""
+    """The variables to save of a Keras model, by the path of their dataset."""
     weights = {id(tensor.variable) for tensor in state.of_kind(WEIGHT, STATISTIC)}
     own = {id(variable): variable for variable in state.model.variables if id(variable) in weights}
     metrics = [tensor.variable for tensor in state.of_kind(METRIC)]
-    # By number: in names Keras counts the layers of a process, so that a second model has others.
-    found = {f"variables/{n}": variable for n, variable in enumerate(own.values())}
-    found |= {f"metrics/vars/{n}": variable for n, variable in enumerate(metrics)}
-    return found | _of_optimizers(state)
+    # Numbers and not names: Keras counts the layers of a process, so the names of a second model of the process differ.
+    variables = {f"variables/{n}": variable for n, variable in enumerate(own.values())}
+    variables |= {f"metrics/vars/{n}": variable for n, variable in enumerate(metrics)}
+    return variables | _of_optimizers(state)
 
 
 def _of_optimizers(state: TrainingState) -> dict[str, Any]:
+    """The optimizers' variables to save, by the path of their dataset."""
     return {
         f"{name}/vars/{n}": variable
         for name, optimizer in (optimizers(state.model).items() if state.what == "full" else ())
@@ -58,7 +61,7 @@ def _of_optimizers(state: TrainingState) -> dict[str, Any]:
 
 
 def template(paths: list[str], first_token: int) -> bytes:
-    """A weights file with a scalar int64 at each path: ``first_token``, and so on."""
+    """The bytes of an HDF5 file with an int64 scalar at each path: ``first_token`` at the first one, one more at each further one."""
     memory = io.BytesIO()
     with h5py.File(memory, "w") as file:
         for n, path in enumerate(paths):

@@ -1,7 +1,8 @@
-"""What DeepFreeze uses of TensorFlow, Horovod and the Kerases that their documentation does not promise: all of it, in one table.
+"""All private names of TensorFlow, Horovod, Keras 3 and tf_keras (Keras 2) that DeepFreeze uses, in one table. A new version of these
+packages may change them without notice.
 
-Each row is a function below, which says what it does where the thing is missing. Nothing else touches a private name of theirs. Imports
-none of them: what the process has not loaded does not exist.
+Each row of the table has a function below. No other code uses the private name, and the function returns None, or a default, where the
+name is missing. This module imports none of the packages: for a package that the process has not imported, the names are missing.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PrivateName:
-    """``name``, of ``package`` from version ``since`` on; ``function``: of this module, the only one that uses it; ``missing``: what
-    the user has then."""
+    """A private ``name`` that ``package`` has from version ``since`` on. ``function``: the function of this module that uses the name;
+    ``missing``: the consequence for the user where the name is missing."""
 
     name: str
     package: str
@@ -45,42 +46,42 @@ TABLE = (
 
 
 def layer_generator(layer: Any) -> Any:
-    """The TensorFlow generator of a Keras 2 random layer, whose ``state`` is a variable; None if it has none (Keras 2 has one only
-    where ``enable_tf_random_generator()`` was called)."""
+    """The TensorFlow generator of a Keras 2 random layer, whose ``state`` is a variable; None if the layer has none. Layers have one only
+    if the program has called ``enable_tf_random_generator()``."""
     return getattr(getattr(layer, "_random_generator", None), "_generator", None)
 
 
 def says_built(optimizer: Any) -> bool:
-    """Whether a Keras 2 optimizer says that it has its variables; its public attribute is Keras 3's."""
+    """Whether a Keras 2 optimizer reports that it has made its variables. The public attribute ``built`` exists in Keras 3 alone."""
     return bool(getattr(optimizer, "_built", False))
 
 
 def batch_counter(optimizer: Any) -> Any:
-    """The variable in which a Keras 3 optimizer with ``gradient_accumulation_steps`` counts batches; its public ``iterations`` is a
-    quotient then. None if there is none."""
+    """The variable in which a Keras 3 optimizer with ``gradient_accumulation_steps`` counts batches; None if it has no such variable. The
+    public ``iterations`` of such an optimizer is this count divided by ``gradient_accumulation_steps``."""
     return getattr(optimizer, "_iterations", None)
 
 
 def steps_per_execution(model: Any) -> int:
-    """The number of steps that ``compile`` was told to run in an execution; Keras 2 keeps it in a private variable. 1 if unknown."""
+    """The ``steps_per_execution`` that ``compile`` was given; 1 if unknown. Keras 2 keeps it in a private variable."""
     steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
     return int(steps.numpy() if hasattr(steps, "numpy") else steps or 1)
 
 
 def horovods_accumulator(optimizer: Any) -> Any:
-    """The object in which Horovod's optimizer sums gradients over ``backward_passes_per_step`` batches; None if it does not."""
+    """The object with which Horovod's optimizer sums gradients over ``backward_passes_per_step`` batches; None if it sums none."""
     return getattr(optimizer, "_agg_helper", None)
 
 
 def flattened(module: Any) -> Any:
-    """The method of a ``tf.Module`` that gives its variables with the names of the attributes that lead to them; None if it has
-    none. Public ``variables`` has no names."""
+    """The method of a ``tf.Module`` that lists its variables with the names of the attributes that lead to them; None for an object without
+    the method. The public ``variables`` gives no such names."""
     return getattr(module, "_flatten", None)
 
 
 def seeded_context() -> Any:
-    """TensorFlow's own object with the seed of ``tf.random.set_seed`` (``_seed``) and the generator behind it (``_rng``), from which
-    operations without a seed get theirs; None if no seed was set. Setting the seed is public, asking for it is not."""
+    """TensorFlow's object with the seed of ``tf.random.set_seed`` (attribute ``_seed``) and the generator (``_rng``) from which
+    operations without a seed get one; None if no seed was set. TensorFlow has a public function to set the seed, and none to read it."""
     module: Any = sys.modules.get("tensorflow.python.eager.context")
     context = module.context() if module is not None else None
     known = getattr(context, "_seed", None) is not None and hasattr(context, "_rng")
@@ -88,15 +89,16 @@ def seeded_context() -> Any:
 
 
 def tensorflow_generator() -> Any:
-    """The variable with the state of TensorFlow's global generator; None if there is none. Its public name makes a generator, and
-    making one draws numbers."""
+    """The variable with the state of TensorFlow's global generator; None if there is no such generator yet. The public
+    ``get_global_generator`` would make one, and draw numbers for it."""
     ops: Any = sys.modules.get("tensorflow.python.ops.stateful_random_ops")
     generator = getattr(ops, "global_generator", None)
     return None if generator is None else generator.state
 
 
 def keras_generator() -> Any:
-    """The ``tf.Variable`` with the state of Keras 3's global seed generator; None if there is none. Any public name makes one."""
+    """The ``tf.Variable`` with the state of Keras 3's global seed generator; None if there is no such generator yet. Every public
+    function would make one."""
     state: Any = sys.modules.get("keras.src.backend.common.global_state")
     generator = state.get_global_attribute("global_seed_generator") if state is not None else None
     return None if generator is None else generator.state.value

@@ -1,4 +1,4 @@
-"""An attribute of one instance in place of another, for a while: how this library hooks into a user's objects."""
+"""Replaces an attribute of one object for a while. This is how DeepFreeze hooks into the user's objects; classes are never changed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _NONE = object()
 
 @contextlib.contextmanager
 def shadowed(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """``owner.name`` is ``value`` until the end; then what was there before: an attribute of the instance's own, or its class's.
+    """Within the ``with`` block ``owner.name`` is ``value``. Afterwards it is again the attribute that was there before: of the object
+    itself, or of its class.
 
-    An attribute that somebody has put over ``value`` meanwhile stays: it may go on calling ``value``.
+    If other code has replaced ``value`` meanwhile, its replacement stays. The replacement may go on calling ``value``.
     """
     before = vars(owner).get(name, _NONE)
     setattr(owner, name, value)

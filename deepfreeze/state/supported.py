@@ -1,5 +1,5 @@
-"""Refuses, by name, models, optimizers and jobs that DeepFreeze can't handle, before anything else is done with them: an object that
-only looks right fails far from its cause.
+"""Refuses models, optimizers and jobs that DeepFreeze can't handle, before anything else is done with them. Without this check they would
+fail later, in a place that does not show the cause.
 
 Uses Keras objects, imports neither Keras nor TensorFlow.
 """
@@ -16,20 +16,20 @@ from deepfreeze.state.keras_objects import keras_of, optimizers
 
 def require_supported(where: str, model: Any = None, optimizer: Any = None) -> None:
     """``UnsupportedError`` for a model or an optimizer of another Keras backend than TensorFlow, and for Horovod's own optimizer on
-    Keras 3. ``where``: what the user has called."""
+    Keras 3. ``where``: the function or class that the user has called, for the message."""
     for thing in (model, optimizer):
         _require_tensorflow(where, thing)
     require_working_optimizers(where, model, optimizer)
 
 
 def require_working_optimizers(where: str, model: Any = None, optimizer: Any = None) -> None:
-    """``UnsupportedError`` for Horovod's own optimizer on Keras 3. Enough for ``transfer``, which serves any backend."""
-    for one in [optimizer, *(optimizers(model).values() if model is not None else ())]:
-        _refuse_horovods(where, one)
+    """``UnsupportedError`` for Horovod's own optimizer on Keras 3. ``transfer`` needs no more than this check: it serves any backend."""
+    for candidate in [optimizer, *(optimizers(model).values() if model is not None else ())]:
+        _refuse_horovods(where, candidate)
 
 
 def require_fixed_world(where: str) -> None:
-    """``UnsupportedError`` in an elastic Horovod job: a checkpoint is cut for the ranks that there were when training began."""
+    """``UnsupportedError`` in an elastic Horovod job: the shards of a training's checkpoints are planned for a fixed number of ranks."""
     if os.environ.get("HOROVOD_ELASTIC", "0") != "0":  # as the launcher sets it for every rank
         raise UnsupportedError(
             where=where,
@@ -40,7 +40,7 @@ def require_fixed_world(where: str) -> None:
 
 
 def _require_tensorflow(where: str, thing: Any) -> None:
-    # Keras 2 has no other; of Keras 3 each process has one.
+    # Keras 2 has TensorFlow alone; with Keras 3 all models of a process have one backend.
     backend = sys.modules["keras"].backend.backend() if keras_of(thing) == "keras" else "tensorflow"
     if backend != "tensorflow":
         raise UnsupportedError(

@@ -1,7 +1,7 @@
-"""The training state: every variable of a model and its optimizers that a checkpoint may hold, found in one place.
+"""The training state: every variable of a model and its optimizers that a checkpoint may hold.
 
-Capture, placement, the model file, the comparison of the ranks, broadcast, transfer, lineage and restore all ask ``TrainingState``;
-nothing else enumerates a model's variables. Uses Keras objects of any backend, imports neither Keras nor TensorFlow.
+``TrainingState`` alone enumerates a model's variables: capture, placement, the model file, the comparison of the ranks, broadcast,
+transfer, lineage and restore all ask it. Uses Keras objects of any backend, imports neither Keras nor TensorFlow.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from deepfreeze.errors import UnsupportedError
 from deepfreeze.format.tensors import DTYPES, PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
 from deepfreeze.state.keras_objects import is_seed, optimizer_variables, optimizers, seeds, tf_variable, variable_name
 
+# The kinds of a variable.
 WEIGHT = "weight"  # trained by gradients
-STATISTIC = "statistic"  # another weight of the model: BatchNorm's moving averages, frozen layers
+STATISTIC = "statistic"  # any other weight of the model: BatchNorm's moving averages, frozen layers
 METRIC = "metric"  # a metric's sums
 SLOT = "slot"  # an optimizer's tensor beside a weight: momentum, variance
 COUNT = "count"  # an optimizer's scalar: iterations, learning rate, loss scale
@@ -34,8 +35,8 @@ ROLES = {
 @dataclass(frozen=True, eq=False)
 class StateTensor:
     """One variable. ``variable``: the model's own object (of Keras 3, or a ``tf.Variable``); ``spec``: name (unique in the state),
-    dtype, shape and role; ``kind``: one of ``ROLES``; ``optimizer``: the model's attribute that holds the optimizer it belongs to
-    (``"optimizer"`` for the compiled one), "" for the model's own."""
+    dtype, shape and role; ``kind``: a key of ``ROLES``; ``optimizer``: the model's attribute that holds the variable's optimizer
+    (``"optimizer"`` for the compiled one), "" for a variable of the model."""
 
     variable: Any
     spec: TensorSpec
@@ -44,11 +45,12 @@ class StateTensor:
 
 
 class TrainingState:
-    """The tensors of ``model``, each variable once: those that the ranks hold alike first (trained weights, then each optimizer's
+    """The ``tensors`` of ``model``, one for each variable. First come the replicated ones (trained weights, then each optimizer's
     variables), then the model's other weights, its metrics, its seeds. The order is the same on every rank and in every start of
-    the same program."""
+    the same program. ``what``: "full", or "weights" for a state without the optimizers' variables."""
 
     def __init__(self, model: Any, what: str, tensors: Iterable[StateTensor]) -> None:
+        """``of`` makes the state of a model; the constructor takes its tensors as they are given."""
         self.model, self.what = model, what
         self.tensors = tuple(tensors)
         self._of = {id(tensor.variable): tensor for tensor in self.tensors}
@@ -56,13 +58,13 @@ class TrainingState:
 
     @classmethod
     def of(cls, model: Any, what: str = "full") -> TrainingState:
-        """The state of a built Keras model or a ``tf.Module``. ``what="weights"``: without the optimizers, as the
-        option ``state`` says. ``UnsupportedError`` for a variable of a dtype that no checkpoint can hold."""
+        """The state of a built Keras model or a ``tf.Module``. ``what``: the value of the option ``state``, "full" or "weights".
+        ``UnsupportedError`` for a variable of a dtype that no checkpoint can hold."""
         return cls(model, what, _tensors(model, what, ()))
 
     def grown(self) -> TrainingState:
-        """The same tensors in the same order, then those that have come into being since: Keras 2 makes the variables of its
-        metrics in the first step."""
+        """A state with the same tensors in the same order, followed by those of variables that the model has made since this state was
+        taken. Keras 2 makes the variables of its metrics in the first step."""
         return TrainingState(self.model, self.what, [*self.tensors, *_tensors(self.model, self.what, self.tensors)])
 
     def same_as(self, other: TrainingState) -> bool:
@@ -80,17 +82,18 @@ class TrainingState:
         return [tensor for tensor in self.tensors if tensor.spec.role in roles]
 
     def placed(self) -> list[StateTensor]:
-        """The tensors that a placement deals out to the ranks before training: all but metrics, which one rank may have already
-        where another has none, and seeds, of which each rank saves its own."""
+        """The tensors that a placement deals out to the ranks before training: all but metrics and seeds. One rank may have made its
+        metrics' variables before the others have; and each rank saves its own seeds."""
         return [tensor for tensor in self.tensors if tensor.kind not in (METRIC, SEED)]
 
     def find(self, variable: Any) -> StateTensor | None:
-        """The tensor of a variable: a Keras variable, or the ``tf.Variable`` inside of one. None if it is no part of the state."""
+        """The tensor of a variable: of a Keras variable, or of the ``tf.Variable`` inside of it. None if the state has no such variable."""
         return self._of.get(id(variable))
 
     def description(self) -> list[tuple[str, str]]:
-        """The model's weights and its optimizers as rows of (dtype and shape, name), for ``ranks.same_model``; an optimizer
-        itself is (its attribute and class, ""). Without metrics, which one rank may have and another not yet, and without seeds."""
+        """The model's weights and its optimizers as rows for ``ranks.same_model``: ("float32 of shape (3, 4)", "dense/kernel") for a
+        variable, ("optimizer Adam", "") for an optimizer. Without seeds, and without metrics, whose variables one rank may have made
+        before the others have."""
         rows = [_row(tensor) for tensor in self.tensors if tensor.kind in (WEIGHT, STATISTIC)]
         for name, optimizer in optimizers(self.model).items():
             rows.append((f"{name} {type(optimizer).__name__}", ""))
@@ -103,7 +106,7 @@ def _row(tensor: StateTensor) -> tuple[str, str]:
 
 
 def _tensors(model: Any, what: str, known: Iterable[StateTensor]) -> Iterator[StateTensor]:
-    """The tensors of a model that are not ``known`` yet."""
+    """The tensors of a model without those that are ``known`` already."""
     seen = {id(tensor.variable) for tensor in known}
     names = {tensor.spec.name for tensor in known}
     for variable, kind, optimizer, name in _variables(model, what):
@@ -113,10 +116,10 @@ def _tensors(model: Any, what: str, known: Iterable[StateTensor]) -> Iterator[St
 
 
 def _variables(model: Any, what: str) -> Iterator[tuple[Any, str, str, str]]:
-    """(variable, kind, optimizer, name), in the state's order. The first mention of a variable counts."""
+    """(variable, kind, optimizer, name) of each variable, in the state's order. A variable may come twice: its first row counts."""
     for variable in model.trainable_variables:
         yield variable, WEIGHT, "", variable_name(variable)
-    # A tf.Module may count the variables of its optimizers among its own.
+    # A tf.Module lists the variables of optimizers among its own.
     of_optimizers = set()
     for owner, optimizer in optimizers(model).items():
         for variable in optimizer_variables(optimizer):
@@ -149,7 +152,7 @@ def _spec(variable: Any, role: str, name: str) -> TensorSpec:
 
 
 def unique_name(name: str, taken: set[str]) -> str:
-    """``name``, or ``name#2``, ``name#3``, ... if it is taken; it is then."""
+    """``name``, or the first of ``name#2``, ``name#3``, ... if ``name`` is in ``taken``. The result is added to ``taken``."""
     candidate, n = name, 1
     while candidate in taken:
         n += 1

@@ -1,4 +1,4 @@
-"""Which checkpoints a run has."""
+"""The committed checkpoints of a run: listing them, describing one, choosing one by its step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from deepfreeze.format.structure import Structure
 from deepfreeze.store.run import Run
 
 EXTERNAL = "external"
-_RETRIES = 10  # retention may delete the newest checkpoint only after a newer one exists
+# How often ``use`` tries again when a job's retention has deleted the checkpoint that was just chosen. Retention deletes a checkpoint
+# only after a newer one is committed, so there is another one to choose.
+_ATTEMPTS = 10
 
 T = TypeVar("T")
 
@@ -23,14 +25,18 @@ T = TypeVar("T")
 class CheckpointInfo:
     """One committed checkpoint.
 
-    ``run`` and ``path`` are directories, ``nbytes`` the size of its model file plus all ranks' private bytes,
-    ``created`` the time of its commit in UTC (2026-11-21T03:35:58Z), ``attempt`` and ``structure`` hexadecimal.
-    ``state`` is "full" or "weights". ``layout`` is "keras-h5" where stock Keras loads the model file, and "plain-h5" where
-    that has every variable as it is: for a ``tf.Module``, and where layers transform what they save. Both are "unknown",
-    with an empty ``framework``, if the run's structure file is damaged. ``diverged``: how many tensors were not the same
-    on all ranks, though they should have been, there or when they were last compared (0: none that was compared). ``run_id`` is
-    the run's, whatever its directory is called; ``parent`` the checkpoint of another run that this run was seeded from by
-    ``transfer`` or ``restore``, if it was.
+    - ``run``, ``path``: the directories of the run and of the checkpoint. ``run_id``: the run's id (32 hexadecimal digits), which stays
+      the same when the directory is renamed.
+    - ``step``: the optimizer iterations done. ``level``: always "external". ``created``: the time of the commit in UTC, such as
+      2026-11-21T03:35:58Z.
+    - ``nbytes``: the size of the model file plus the private bytes of all ranks. ``world_size``: the number of ranks that wrote it.
+    - ``attempt``: the id of the attempt that wrote it. ``structure``: the hash of its structure, 64 hexadecimal digits.
+    - ``state``: "full", or "weights" for a checkpoint without the optimizers' variables. ``layout``: "keras-h5" if stock Keras loads
+      the model file; "plain-h5" if the file has each variable under DeepFreeze's own path, as for a ``tf.Module`` and for layers that
+      transform what they save. ``framework``: the keys api, keras and tensorflow (their versions). If the run's structure file is
+      damaged, ``state`` and ``layout`` are "unknown", and ``framework`` is empty.
+    - ``diverged``: how many replicated tensors differed between ranks when the ranks were compared last, at this checkpoint or before.
+    - ``parent``: the checkpoint of another run that this run was seeded from by ``transfer`` or ``restore``; None if it was not.
     """
 
     run: Path
@@ -51,30 +57,32 @@ class CheckpointInfo:
 
 
 def checkpoints(run: str | os.PathLike[str]) -> list[CheckpointInfo]:
-    """All committed checkpoints of a run, oldest first. NotFoundError if the directory is no run."""
-    opened = Run.open(run)
+    """All committed checkpoints of a run, oldest first. Raises OptionError if ``run`` is no path, NotFoundError if the directory is
+    no run, CorruptError if its run.json is damaged, RunError if it can't be read."""
+    opened_run = Run.open(run)
     structures: dict[str, Structure | None] = {}
-    found = (_described(opened, step, structures) for step in opened.step_dirs())
-    return [info for info in found if info is not None]
+    infos = (_describe_valid(opened_run, step, structures) for step in opened_run.step_dirs())
+    return [info for info in infos if info is not None]
 
 
 def latest(run: str | os.PathLike[str]) -> CheckpointInfo | None:
-    """The newest committed checkpoint, or None. NotFoundError if the directory is no run."""
-    opened = Run.open(run)
-    found = (_described(opened, step, {}) for step in reversed(opened.step_dirs()))
-    return next((info for info in found if info is not None), None)
+    """The newest committed checkpoint of a run; None if the run has none. Raises OptionError if ``run`` is no path, NotFoundError if
+    the directory is no run, CorruptError if its run.json is damaged, RunError if it can't be read."""
+    opened_run = Run.open(run)
+    infos = (_describe_valid(opened_run, step, {}) for step in reversed(opened_run.step_dirs()))
+    return next((info for info in infos if info is not None), None)
 
 
 def describe(run: Run, step: int, structures: dict[str, Structure | None] | None = None) -> CheckpointInfo:
-    """What is known of one checkpoint. NotFoundError or CorruptError if it does not count. ``structures``: those that were read
-    before, by hash; None stands for one that can't be read."""
+    """Describes the checkpoint of one step. NotFoundError if there is none, CorruptError if its manifest is not valid. ``structures``
+    is a cache, to which this call may add: the run's structures by their hash, None for a structure that can't be read."""
     manifest = run.manifest(step)
     structures = {} if structures is None else structures
     if manifest.structure not in structures:
         try:
             structures[manifest.structure] = run.structure(manifest.structure)
         except Error:
-            # The checkpoint counts all the same; whoever reads tensors from it gets the error.
+            # The checkpoint is listed all the same. Reading its tensors raises the error.
             structures[manifest.structure] = None
     state, layout, framework = "unknown", "unknown", {}
     if (structure := structures[manifest.structure]) is not None:
@@ -98,8 +106,8 @@ def describe(run: Run, step: int, structures: dict[str, Structure | None] | None
     )
 
 
-def _described(run: Run, step: int, structures: dict[str, Structure | None]) -> CheckpointInfo | None:
-    """None for a directory that does not count: half-deleted, damaged, or somebody's copy."""
+def _describe_valid(run: Run, step: int, structures: dict[str, Structure | None]) -> CheckpointInfo | None:
+    """As ``describe``, but None for a directory without a valid manifest: half-deleted, damaged, or copied from another run."""
     try:
         return describe(run, step, structures)
     except Error:
@@ -107,12 +115,13 @@ def _described(run: Run, step: int, structures: dict[str, Structure | None]) -> 
 
 
 def parent_of(info: CheckpointInfo) -> Parent:
-    """The checkpoint as the parent of what is made from it."""
+    """The checkpoint as the ``Parent`` of a run that is seeded from it."""
     return Parent.at(info.run, info.run_id, info.step, info.attempt)
 
 
 def choose(run: Run, step: int | None) -> int:
-    """``step``, or the newest one for None. NotFoundError naming what exists if there is no such checkpoint."""
+    """``step``, or for None the newest step with a valid manifest. NotFoundError, naming the steps that exist, if there is no such
+    checkpoint; CorruptError if the manifest of ``step`` is not valid."""
     if step is not None:
         run.manifest(step)
         return step
@@ -123,20 +132,20 @@ def choose(run: Run, step: int | None) -> int:
 
 
 def use(run: Run, step: int | None, action: Callable[[int], T]) -> T:
-    """``action`` with ``step``, or for None with the newest one: again with a newer one where a job's retention has deleted
-    that in between. Raises what ``choose`` and ``action`` raise."""
-    for attempt in range(_RETRIES):
+    """Returns ``action(step)``; for ``step=None`` the action gets the newest step. If a job's retention deletes that checkpoint before
+    the action is done, the action is called again with a newer one. Raises what ``choose`` and ``action`` raise."""
+    for attempt in range(_ATTEMPTS):
         chosen = choose(run, step)
         try:
             return action(chosen)
         except (CorruptError, NotFoundError):
-            if step is not None or attempt == _RETRIES - 1 or run.step_path(chosen).exists():
+            if step is not None or attempt == _ATTEMPTS - 1 or run.step_path(chosen).exists():
                 raise
     raise AssertionError("unreachable")
 
 
 def none_committed(run: Run) -> NotFoundError:
-    """The error for a run without a checkpoint."""
+    """The error for a run without a committed checkpoint."""
     partial = len(run.partials())
     found = f"none ({partial} unfinished)" if partial else "none"
     todo = "let the job run until its first checkpoint is committed"

@@ -1,9 +1,9 @@
 """The lock of a run directory: one job writes to a run at a time.
 
-A POSIX record lock on ``RUN/lock``: it works between hosts on NFS, GPFS and on Lustre mounted with ``flock``, forked
-children don't inherit it, and it vanishes with its process, however that ends. Two properties need care. It excludes
-processes, not threads of one process, so a registry does that. And it is dropped when its process closes ANY descriptor
-of the file, so nothing else in the holding process may open ``RUN/lock``.
+It is a POSIX record lock on the file ``RUN/lock``. Such a lock works between hosts on NFS, on GPFS, and on Lustre mounted with ``flock``.
+Forked children don't inherit it, and it ends with its process, however the process ends. Two properties need care. The lock excludes
+other processes, but not a second call in the same process: a registry in this module does that. And the system drops the lock when the
+process closes ANY descriptor of the file: nothing else in the holding process may open ``RUN/lock``.
 """
 
 from __future__ import annotations
@@ -27,23 +27,27 @@ from deepfreeze.format import names
 from deepfreeze.format.run_file import utc_now
 from deepfreeze.store.durable import FILE_MODE
 
-# Variables that launchers set to the number of ranks they started.
+# Environment variables in which launchers (mpirun, srun, horovodrun) tell each process how many ranks they have started.
 _LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "HOROVOD_SIZE")
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-# What can't be opened as a file is: a link, a directory, a socket, a device without a driver.
+# Errors of an open for a symbolic link, a directory, a socket, and a device without a driver.
 _NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
 _KINDS = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO"}
-_SETTLE_S = 0.2  # how long a holder may take to write its name, or a rival to overwrite ours
-_SLACK_S = 2.0  # of a process's start time against a time stamp of whole seconds
+# Seconds within which a holder writes its name into the file after it has got the lock, or a rival overwrites this process's name.
+_SETTLE_S = 0.2
+# Seconds by which a process's start time may be later than a time stamp it wrote: stamps are cut to whole seconds.
+_SLACK_S = 2.0
 
 _guard = threading.Lock()
-_held: dict[tuple[int, int], Lock] = {}  # by device and inode of the lock file
+_held: dict[tuple[int, int], Lock] = {}  # the locks that this process holds, by (device, inode) of the lock file
 
 
 class Lock:
-    """A held lock; made by ``Lock.acquire``. Also a context manager, which releases."""
+    """A lock that this process holds, made by ``Lock.acquire``. ``with`` releases it at the end of the block. ``path``: of the lock
+    file; ``holder``: the keys host, pid and since (a time in UTC) of this process."""
 
     def __init__(self, path: Path, fd: int, key: tuple[int, int], holder: dict[str, Any]) -> None:
+        """``key``: (device, inode) of the lock file."""
         self.path = path
         self.holder = holder
         self._fd = fd
@@ -52,14 +56,15 @@ class Lock:
 
     @classmethod
     def acquire(cls, run_path: str | os.PathLike[str], world_size: int = 1) -> Lock:
-        """Takes the lock of an existing run directory without waiting; a dead holder's lock is taken over.
+        """Takes the lock of an existing run directory, without waiting. The lock of a process that has ended is free.
 
-        ``world_size`` is the caller's, for the advice. LockedError names the holder's host, pid and since when;
-        RunError if the lock file can't be opened, or is no file of its own.
+        ``world_size``: the number of ranks that the caller knows of; it decides which advice an error gives. Raises LockedError,
+        naming the holder's host, pid and start, if another process or this one holds the lock; RunError if the lock file can't be
+        opened or locked, or is not a regular file with one name.
         """
         path = Path(os.fsdecode(run_path)) / names.LOCK_FILE
         with _guard:
-            cls._refuse_own(path, world_size)
+            cls._refuse_second(path, world_size)
             fd = _open(path)
             try:
                 holder = _take(fd, path.parent, world_size)
@@ -72,25 +77,26 @@ class Lock:
             return lock
 
     @staticmethod
-    def _refuse_own(path: Path, world_size: int) -> None:
+    def _refuse_second(path: Path, world_size: int) -> None:
+        """LockedError if this process holds the lock already: the system would grant it a second time."""
         try:
             status = os.stat(path)
         except OSError:
             return
-        own = _held.get((status.st_dev, status.st_ino))
-        # A forked child has its parent's registry, but not its locks.
-        if own is not None and own._pid == os.getpid():
-            raise _locked(path.parent, own.holder, world_size, "this process itself")
+        lock = _held.get((status.st_dev, status.st_ino))
+        # A forked child has a copy of its parent's registry, but not the locks.
+        if lock is not None and lock._pid == os.getpid():
+            raise _locked(path.parent, lock.holder, world_size, "this process itself")
 
     def release(self) -> None:
-        """Gives the lock back. Harmless when repeated, or in a forked child, where there is nothing to give back."""
+        """Gives the lock back. May be called again, and in a forked child, which holds no lock: it does nothing then."""
         with _guard:
             if self._fd < 0:
                 return
             fd, self._fd = self._fd, -1
             if self._pid == os.getpid():
                 _held.pop(self._key, None)
-                # Where there are no locks, an empty file says that it is free. Elsewhere a stale name is harmless.
+                # On a file system without locks an empty file means a free lock. On others a name that is left does no harm.
                 with contextlib.suppress(OSError):
                     os.ftruncate(fd, 0)
             os.close(fd)
@@ -105,8 +111,9 @@ class Lock:
 
 
 def _open(path: Path) -> int:
-    """The lock file, made if missing. Its holder's name is written into it, so it must be nothing but a lock file: neither a
-    link to another file, nor another file's second name; and a FIFO must not keep the job waiting."""
+    """Opens the lock file, which is made if it is missing, and returns its descriptor. RunError for anything but a regular file with
+    one name: the holder's name is written into the file, and would overwrite another file behind a link. Opening a FIFO does not block.
+    """
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, FILE_MODE)
     except OSError as error:
@@ -133,53 +140,55 @@ def _no_lock_file(path: Path, found: str) -> RunError:
 
 
 def _take(fd: int, run: Path, world_size: int) -> dict[str, Any]:
+    """Locks the open lock file, writes this process's name into it, and returns that name: host, pid, since."""
     me = {"host": socket.gethostname(), "pid": os.getpid(), "since": utc_now()}
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EAGAIN):
-            raise _locked(run, _settled(fd), world_size) from None
+            raise _locked(run, _wait_for_holder(fd), world_size) from None
         if error.errno not in _NO_LOCKS:
             todo = "check that the file system supports POSIX record locks (Lustre: mount option flock)"
             found = error.strerror or str(error)
             raise RunError(where=run, expected="to lock the run directory", found=found, todo=todo) from error
         _take_by_name(fd, run, me, world_size)
         return me
-    _write(fd, me)
+    _write_holder(fd, me)
     return me
 
 
 def _take_by_name(fd: int, run: Path, me: dict[str, Any], world_size: int) -> None:
-    """Where the file system has no locks: the name in the file counts for as long as its process lives."""
-    holder = _read(fd)
+    """Takes the lock on a file system that has no locks: the process named in the file holds it, for as long as that process lives."""
+    holder = _read_holder(fd)
     if holder is not None and _may_live(holder):
         raise _locked(run, holder, world_size, by_name=True)
-    _write(fd, me)
-    # Two jobs may have found it free at once; the one that wrote last keeps it.
+    _write_holder(fd, me)
+    # Two jobs may have found the lock free at the same time. The one that wrote its name last has it.
     time.sleep(_SETTLE_S)
-    now = _read(fd)
+    now = _read_holder(fd)
     if now != me:
         raise _locked(run, now, world_size, by_name=True)
 
 
 def _may_live(holder: dict[str, Any]) -> bool:
+    """Whether the named process may still be alive. False only if it is known to have ended."""
     if holder["host"] != socket.gethostname():
-        return True  # nobody can know from here
+        return True  # another host's processes can't be seen from here
     if holder["pid"] == os.getpid():
-        return False  # not in the registry: an earlier process had this pid
+        return False  # this process does not hold the lock: an earlier process had the same pid
     try:
         os.kill(holder["pid"], 0)
     except ProcessLookupError:
         return False
     except OSError:
-        pass  # somebody else's process
-    started = _started(holder["pid"])
-    # A process younger than the lock only has the holder's pid.
+        pass  # the process lives, and belongs to another user
+    started = _start_time(holder["pid"])
+    # A process that started after the lock was taken is another one, which was given the same pid.
     return started is None or started <= _seconds(holder["since"]) + _SLACK_S
 
 
-def _started(pid: int) -> float | None:
-    """When a process of this host started, in seconds since the epoch; None if the system does not say."""
+def _start_time(pid: int) -> float | None:
+    """When a process of this host started, in seconds since 1970; None if /proc does not tell."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
@@ -189,32 +198,35 @@ def _started(pid: int) -> float | None:
 
 
 def _seconds(since: str) -> float:
+    """A time like 2026-11-21T03:35:58Z in seconds since 1970; infinity if it is none: then the holder counts as alive."""
     try:
         return datetime.strptime(since, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
         return float("inf")
 
 
-def _settled(fd: int) -> dict[str, Any] | None:
-    """The holder's name, waiting briefly: right after it locked, the last holder's may still be there."""
+def _wait_for_holder(fd: int) -> dict[str, Any] | None:
+    """The name of the process that holds the lock; None if it has not written its name within a second. Right after it got the lock, the
+    name of the last holder may still be in the file."""
     end = time.monotonic() + 5 * _SETTLE_S
     while True:
-        holder = _read(fd)
+        holder = _read_holder(fd)
         if (holder is not None and _may_live(holder)) or time.monotonic() > end:
             return holder
         time.sleep(_SETTLE_S / 10)
 
 
-def _read(fd: int) -> dict[str, Any] | None:
+def _read_holder(fd: int) -> dict[str, Any] | None:
+    """The name in the lock file: host, pid, since. None if there is none, or only part of one."""
     try:
         value = json.loads(os.pread(fd, 4096, 0))
         holder: dict[str, Any] = {"host": str(value["host"]), "pid": int(value["pid"]), "since": str(value["since"])}
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        return None  # empty, or being written
+        return None  # the file is empty, or another process is writing to it
     return holder if 0 < holder["pid"] < 2**31 else None
 
 
-def _write(fd: int, holder: dict[str, Any]) -> None:
+def _write_holder(fd: int, holder: dict[str, Any]) -> None:
     data = json.dumps(holder).encode() + b"\n"
     os.ftruncate(fd, 0)
     os.pwrite(fd, data, 0)
@@ -224,6 +236,7 @@ def _write(fd: int, holder: dict[str, Any]) -> None:
 def _locked(
     run: Path, holder: dict[str, Any] | None, world_size: int, who: str = "", by_name: bool = False
 ) -> LockedError:
+    """The error for a lock that is taken. ``who``: words to stand before the holder's pid; ``by_name``: the file system has no locks."""
     found = "it is held by a process that has not written its name yet"
     if holder is not None:
         who = f"{who}, " if who else ""

@@ -1,4 +1,4 @@
-"""Deletes checkpoints that a run no longer needs: old ones, and what was moved aside."""
+"""Deletes checkpoints that a run no longer needs: old committed ones, and those below ``damaged/`` and ``abandoned/``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ CHECKPOINT, DAMAGED, ABANDONED = "checkpoint", "damaged", "abandoned"
 
 
 @dataclass(frozen=True)
-class Item:
-    """A directory to delete: ``what`` is "checkpoint" (committed), "damaged" or "abandoned"; ``nbytes`` of all its files."""
+class Removal:
+    """A directory to delete. ``kind``: "checkpoint" (a committed one), "damaged" or "abandoned"; ``nbytes``: the size of all its files
+    together."""
 
-    what: str
+    kind: str
     step: int
     path: Path
     nbytes: int
@@ -29,22 +30,23 @@ class Item:
 
 @dataclass(frozen=True)
 class Pruning:
-    """``keep``: the steps of the committed checkpoints that stay, sorted; ``items``: what goes, the oldest first.
+    """``keep``: the steps of the committed checkpoints that stay, sorted. ``removals``: the directories to delete, committed checkpoints
+    first, each kind sorted by step.
 
-    ``done`` is False for a plan. ``left``: those of the items of which something could not be deleted yet; the job's next
-    start, or the next pruning, tries again.
+    ``done``: False for a plan, True once the directories are deleted. ``left``: those of the removals that still have files which
+    could not be deleted; the next start of a job in the run, and the next ``prune``, try again.
     """
 
     run: Path
     keep: tuple[int, ...]
-    items: tuple[Item, ...]
+    removals: tuple[Removal, ...]
     done: bool = False
-    left: tuple[Item, ...] = ()
+    left: tuple[Removal, ...] = ()
 
     @property
     def freed(self) -> int:
-        """Bytes that are free again; for a plan, those that would be."""
-        return sum(item.nbytes for item in self.items if item not in self.left)
+        """Bytes of the directories that were deleted, or in a plan would be."""
+        return sum(removal.nbytes for removal in self.removals if removal not in self.left)
 
 
 def plan(
@@ -55,25 +57,26 @@ def plan(
     damaged: bool = False,
     abandoned: bool = False,
 ) -> Pruning:
-    """What ``prune`` would do now, with the same arguments. Changes nothing and needs no lock."""
+    """What ``prune`` would do now, with the same arguments. Changes nothing and takes no lock. Raises OptionError for a wrong argument,
+    NotFoundError if there is no such run, CorruptError if its run.json is damaged."""
     for name, value in (("keep", keep), ("every", every if every is not None else 1)):
         if type(value) is not int or value < 1:
             todo = f"pass {name}= as described: the newest checkpoint always stays"
             raise OptionError(where=f"{name}=", expected="a whole number, 1 or more", found=repr(value), todo=todo)
-    opened = Run.open(run)
-    found = checkpoints(run)
-    steps = [info.step for info in found]
+    opened_run = Run.open(run)
+    committed = checkpoints(run)
+    steps = [info.step for info in committed]
     stay = set(steps[-keep:]) | {step for step in steps if every is not None and step % every == 0}
-    # What is newer than that one are mixtures of several models.
-    stay |= set([info.step for info in found if not info.diverged][-1:])
-    items = [_item(CHECKPOINT, step, opened.step_path(step)) for step in steps if step not in stay]
-    for wanted, what, folder, parse in (
+    # The newest checkpoint whose ranks agreed stays too: each newer one is a mixture of several models.
+    stay |= set([info.step for info in committed if not info.diverged][-1:])
+    removals = [_removal(CHECKPOINT, step, opened_run.step_path(step)) for step in steps if step not in stay]
+    for wanted, kind, folder, parse in (
         (damaged, DAMAGED, names.DAMAGED_DIR, names.parse_damaged_dir),
         (abandoned, ABANDONED, names.ABANDONED_DIR, names.parse_abandoned_dir),
     ):
         if wanted:
-            items += [_item(what, step, path) for step, path in _aside(opened.path / folder, parse)]
-    return Pruning(opened.path, tuple(sorted(stay)), tuple(items))
+            removals += [_removal(kind, step, path) for step, path in _moved_to(opened_run.path / folder, parse)]
+    return Pruning(opened_run.path, tuple(sorted(stay)), tuple(removals))
 
 
 def prune(
@@ -85,50 +88,53 @@ def prune(
     abandoned: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Pruning:
-    """Deletes all committed checkpoints but the newest ``keep``, the newest one at which the ranks did not differ, and those
-    whose step is a multiple of ``every``; with ``damaged`` and ``abandoned`` also what was moved aside in the run.
+    """Deletes committed checkpoints of a run. Three kinds stay: the newest ``keep``, the newest one whose ranks agreed
+    (``diverged=0``), and those whose step is a multiple of ``every``. With ``damaged`` and ``abandoned`` the checkpoints below these
+    folders of the run are deleted too. Step directories without a valid manifest are left alone.
 
-    Takes the run's lock, so that no job can be writing to it or restoring from it. A checkpoint is renamed to a name that no
-    reader takes for one before its files go; a reader that has it open keeps it until it closes. What has no valid manifest
-    is left alone, and ``progress`` is called with the bytes deleted so far and in all.
+    Takes the run's lock: no job writes to the run meanwhile, or starts from it. Each checkpoint is first renamed to a name that no
+    reader takes for a checkpoint's, then its files are deleted. A program that has the files open can go on reading them.
+    ``progress`` is called after each directory with (bytes deleted so far, bytes to delete in all).
 
-    Raises OptionError, NotFoundError if there is no such run, LockedError naming the holder, CorruptError if run.json is
-    damaged, RunError if a directory can't be renamed: then those before it are gone and the others are as they were.
+    Raises OptionError for a wrong argument, NotFoundError if there is no such run, LockedError naming the holder if a job has the run,
+    CorruptError if run.json is damaged, RunError if a directory can't be renamed: the directories before it are deleted then, and the
+    others are as they were.
     """
-    plan(run, keep, every)  # refuses a wrong call before anything is locked
+    plan(run, keep, every)  # refuses wrong arguments before the lock's file is made
     with Lock.acquire(run):
-        opened = WritableRun.open(run)
-        opened.clear_trash()
-        found = plan(run, keep, every, damaged=damaged, abandoned=abandoned)
+        opened_run = WritableRun.open(run)
+        opened_run.clear_trash()
+        pruning = plan(run, keep, every, damaged=damaged, abandoned=abandoned)
         left = []
-        done, total = 0, found.freed
-        for item in found.items:
-            if not opened.discard(item.path, item.step):
-                left.append(item)
-            done += item.nbytes
+        done, total = 0, pruning.freed
+        for removal in pruning.removals:
+            if not opened_run.discard(removal.path, removal.step):
+                left.append(removal)
+            done += removal.nbytes
             if progress is not None:
                 progress(done, total)
-    return Pruning(found.run, found.keep, found.items, done=True, left=tuple(left))
+    return Pruning(pruning.run, pruning.keep, pruning.removals, done=True, left=tuple(left))
 
 
-def _aside(folder: Path, parse: Callable[[str], tuple | None]) -> Iterator[tuple[int, Path]]:
-    """(step, path) of the checkpoints that were moved there, sorted."""
+def _moved_to(folder: Path, parse: Callable[[str], tuple | None]) -> Iterator[tuple[int, Path]]:
+    """(step, path) of the checkpoints that were moved to a folder of the run, sorted by name. ``parse``: takes a name apart, the step
+    first."""
     try:
         listed = sorted(os.listdir(folder))
     except OSError:
-        return  # nothing was
+        return  # the folder is made when the first checkpoint is moved
     for name in listed:
         parsed, path = parse(name), folder / name
         if parsed is not None and path.is_dir() and not path.is_symlink():
             yield parsed[0], path
 
 
-def _item(what: str, step: int, path: Path) -> Item:
+def _removal(kind: str, step: int, path: Path) -> Removal:
     nbytes = 0
     for folder, _, files in os.walk(path):
         for name in files:
             try:
                 nbytes += os.lstat(os.path.join(folder, name)).st_size
             except OSError:
-                continue  # gone meanwhile
-    return Item(what, step, path, nbytes)
+                continue  # deleted by another process meanwhile
+    return Removal(kind, step, path, nbytes)

@@ -1,4 +1,4 @@
-"""The newest checkpoint that is whole: which checkpoint to try next, and where damaged checkpoints are put."""
+"""The search for the newest checkpoint that is whole: which checkpoint to try next, and the move of damaged ones to ``RUN/damaged``."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ log = logging.getLogger("deepfreeze")
 
 @dataclass
 class Damage:
-    """What is wrong with the checkpoint of ``step``."""
+    """The damage of the checkpoint of ``step``. ``error``: what is wrong; ``rank``: the rank that found it, None if all ranks read the
+    same files; ``moved``: the checkpoint's new path, None as long as it was not moved; ``reported``: whether the log has it."""
 
     step: int
     error: CorruptError
-    rank: int | None = None  # who found it, where several looked
+    rank: int | None = None
     moved: Path | None = None
-    said: bool = False
+    reported: bool = False
 
     @property
     def is_structure(self) -> bool:
-        """Whether it is the structure's file, which several checkpoints share: the checkpoint's own files may be whole."""
+        """Whether the damaged file is the structure's, which several checkpoints share: the checkpoint's own files may be whole."""
         return Path(self.error.where).parent.name == names.STRUCTURES_DIR
 
     def __str__(self) -> str:
@@ -40,45 +41,53 @@ class Damage:
 
 @dataclass
 class Fallback:
-    """A run's checkpoints from the newest one down, and the ``damages`` met on the way. Nothing is read before it is used."""
+    """The search of one rank through a run, from the newest checkpoint down; ``damages``: the damaged checkpoints found so far.
+
+    How it is used: ``next`` gives a step; the caller tries to read that checkpoint; if it is damaged, the caller tells ``found`` and
+    asks ``next`` again. The constructor reads nothing. ``run.json`` is read by the first call.
+    """
 
     path: str | os.PathLike[str]
     damages: list[Damage] = field(default_factory=list)
 
     @property
     def run(self) -> Run:
-        """As it is now."""
+        """The run, with its run.json read anew. NotFoundError if there is no run, CorruptError if its run.json is damaged."""
         return Run.open(self.path)
 
     def next(self) -> int | None:
-        """The newest step not found to be damaged; None if there is none. A newer directory without a valid manifest is one
-        more damage. RunError or CorruptError if the run can't be read."""
-        passed = {damage.step for damage in self.damages if damage.moved is None}
-        newest, invalid = self.run.newest_and_invalid(passed)
+        """The newest step with a valid manifest that was not found to be damaged; None if there is none. Each newer step directory
+        without a valid manifest is added to ``damages``. Raises NotFoundError, RunError or CorruptError if the run can't be read,
+        NewerError if a newer version of DeepFreeze wrote a manifest."""
+        damaged = {damage.step for damage in self.damages if damage.moved is None}
+        newest, invalid = self.run.newest_and_invalid(damaged)
         self.damages += [Damage(step, error) for step, error in invalid.items()]
         return newest
 
     def found(self, step: int, errors: Iterable[CorruptError | None], ranks: bool = False) -> None:
-        """``step`` is damaged: the first of the ``errors``, which are by rank if ``ranks``, says how. What a newer version wrote
-        is not, and no older checkpoint takes its place: that error is raised."""
+        """Notes that the checkpoint of ``step`` is damaged. ``errors`` has at least one error, and the first one counts; ``ranks``:
+        ``errors`` has one entry per rank, None for a rank that found no damage. A NewerError is no damage, and no older checkpoint
+        may take that checkpoint's place: it is raised."""
         rank, error = next((rank, error) for rank, error in enumerate(errors) if error is not None)
         if isinstance(error, NewerError):
             raise error
-        # The frames of its traceback hold what was read so far.
+        # The frames of its traceback would keep in memory all that was read so far.
         error = error.with_traceback(None)
         self.damages.append(Damage(step, error, rank if ranks else None))
 
     def quarantine_invalid(self) -> None:
-        """Moves every directory without a valid manifest below ``damaged/`` that is newer than the newest valid one; for the lock's
-        holder. RunError if refused. Older ones are in nobody's way: no step is committed in their place."""
+        """Moves every step directory without a valid manifest that is newer than the newest checkpoint to ``damaged/``. The caller
+        holds the run's lock. RunError if the system refuses. Older such directories may stay: no new checkpoint will need their names.
+        """
         _, invalid = self.run.newest_and_invalid()
         self.damages += [Damage(step, error) for step, error in invalid.items()]
         self.quarantine()
 
     def quarantine(self) -> None:
-        """Moves what was found damaged below ``damaged/`` and says so; for the lock's holder. RunError if refused.
+        """Moves the damaged checkpoints to ``damaged/`` and logs a warning for each. The caller holds the run's lock. RunError if the
+        system refuses.
 
-        What can't be read for want of the structure's file is left in place.
+        A checkpoint stays where it is if only the structure's file is damaged.
         """
         try:
             for damage in self.damages:
@@ -88,23 +97,24 @@ class Fallback:
             self.report("left in place")
 
     def report(self, where: str) -> None:
-        """Logs a warning for each damaged checkpoint that has none yet. ``where``: the end of the sentence "It is ..." about those
-        that were not moved, "left in place" for example."""
+        """Logs a warning for each damaged checkpoint that was not reported yet. ``where``: the end of the sentence "It is ..." about a
+        checkpoint that was not moved, "left in place" for example."""
         for damage in self.damages:
-            if not damage.said:
+            if not damage.reported:
                 place = "left in place: its own files may be whole" if damage.is_structure else where
                 log.warning("%s%s", damage, f" It is {place}." if damage.moved is None else "")
-                damage.said = True
+                damage.reported = True
 
     def structure_lost(self) -> CorruptError | None:
-        """The error of a structure's file, if that is why a checkpoint could not be read."""
+        """The error of the first checkpoint that could not be read because the structure's file is damaged; None if there is none."""
         for damage in self.damages:
             if damage.is_structure:
                 return damage.error
         return None
 
     def nothing_left(self) -> Error:
-        """The error that says why there is nothing to restore, to be raised where none of the damaged ones was moved."""
+        """The error to raise when ``next`` has found no checkpoint and the damaged ones were not moved. It says what is wrong with each,
+        or that no checkpoint is committed."""
         if len(self.damages) == 1:
             return self.damages[0].error
         if not self.damages:

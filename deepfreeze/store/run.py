@@ -1,4 +1,4 @@
-"""A run: one training job's directory on the external store, as it is read. ``writable_run`` changes it."""
+"""Reading a run: one training job's directory on the external store. ``writable_run`` changes it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ from deepfreeze.store.files import read_small
 
 R = TypeVar("R", bound="Run")
 
-_STRUCTURE = (
+_STRUCTURE_LOST = (
     "the checkpoints that need this file can be read again once it is back: take it from a copy of the run, or from "
     "another run of the same program, where it has the same name"
 )
-_CONFIG = "train with Checkpoint(save_config=True), or build the model in your program and load an exported .weights.h5"
+_NO_CONFIG = (
+    "train with Checkpoint(save_config=True), or build the model in your program and load an exported .weights.h5"
+)
 
-# The advice to a job whose run another job has claimed.
+# What to advise a job whose run another job has taken over.
 END_THIS_JOB = "end this job: it commits and removes nothing more there; the file lock in the run names the other job's host and pid"
 
 
 def directory(run: str | bytes | os.PathLike) -> Path:
-    """A run's path as it was given. ``OptionError`` for what no directory can be called."""
+    """The user's path of a run as a ``Path``. ``OptionError`` for another type, an empty path, and a path with a zero byte."""
     if isinstance(run, (str, bytes, os.PathLike)):
         text = os.fsdecode(run)
         if text and "\0" not in text:
@@ -43,8 +45,8 @@ def directory(run: str | bytes | os.PathLike) -> Path:
 
 @dataclass(frozen=True)
 class Run:
-    """An existing run directory. ``path`` is as the user gave it, ``created`` a time in UTC, ``parent`` the checkpoint that the
-    run was seeded from, if it was."""
+    """An existing run directory. ``path``: as the user gave it; ``run_id``: 32 hexadecimal digits; ``created``: a time in UTC, such as
+    2026-11-21T03:35:58Z; ``parent``: the checkpoint that the run was seeded from, None if it began with values of its own."""
 
     path: Path
     run_id: str
@@ -53,14 +55,15 @@ class Run:
 
     @classmethod
     def open(cls: type[R], path: str | os.PathLike[str]) -> R:
-        """Opens a run that exists. OptionError if it is no path, NotFoundError if it is no run, CorruptError if its run.json is
-        damaged."""
+        """Opens an existing run by reading its run.json. Raises OptionError if ``path`` is no path, NotFoundError if there is no run,
+        CorruptError if its run.json is damaged, RunError if it can't be read."""
         root = directory(path)
-        found = _run_file(root)
-        return cls(root, found.run_id, found.created, found.parent)
+        run_file = _run_file(root)
+        return cls(root, run_file.run_id, run_file.created, run_file.parent)
 
     def step_path(self, step: int) -> Path:
-        """Where the committed checkpoint of ``step`` is, if there is one. OptionError if there can be no such step."""
+        """The path that the committed checkpoint of ``step`` has, whether there is one or not. OptionError if ``step`` is not a whole
+        number from 0 to MAX_STEP."""
         try:
             return self.path / names.step_dir(step)
         except (TypeError, ValueError):
@@ -71,26 +74,27 @@ class Run:
             raise OptionError(where="step=", expected=expected, found=repr(step)[:200], todo=todo) from None
 
     def partial_path(self, step: int, attempt: str) -> Path:
-        """Where ``attempt`` writes the checkpoint of ``step``."""
+        """The path of the directory in which ``attempt`` writes the checkpoint of ``step`` until its commit."""
         return self.path / names.partial_dir(step, attempt)
 
     def step_dirs(self) -> list[int]:
-        """Steps that have a directory, valid or not, sorted."""
+        """The steps that have a directory, sorted, whether its manifest is valid or not. RunError if the run can't be listed."""
         return sorted(step for name in self._list() if (step := names.parse_step_dir(name)) is not None)
 
     def committed(self) -> list[int]:
-        """Steps whose manifest is valid, sorted: all checkpoints that count."""
+        """The steps whose manifest is valid, sorted: the run's committed checkpoints. RunError if the run can't be listed."""
         steps = []
         for step in self.step_dirs():
             try:
                 self.manifest(step)
             except Error:
-                continue  # half-deleted, damaged, or somebody's copy: not a checkpoint of this run
+                continue  # half-deleted, damaged, or copied from another run: not a checkpoint of this run
             steps.append(step)
         return steps
 
     def newest(self) -> int | None:
-        """The newest step whose manifest is valid; None if there is none. Reads manifests from the newest one down and stops."""
+        """The newest step whose manifest is valid; None if there is none. Reads manifests from the newest one down, until one is valid.
+        RunError if the run can't be listed."""
         for step in reversed(self.step_dirs()):
             try:
                 self.manifest(step)
@@ -100,7 +104,8 @@ class Run:
         return None
 
     def manifest(self, step: int) -> Manifest:
-        """The manifest of ``step``. NotFoundError if there is no such directory, CorruptError if it is not valid."""
+        """The manifest of ``step``. NotFoundError if there is no such step directory, CorruptError if the manifest is missing, damaged,
+        or of another step or run, RunError if the system does not read it."""
         file = self.step_path(step) / names.MANIFEST_FILE
         try:
             manifest = Manifest.from_bytes(_read_unlinked(file, MAX_MANIFEST), file)
@@ -117,13 +122,13 @@ class Run:
             raise CorruptError(where=file, expected=expected, found=found, todo=todo)
         return manifest
 
-    def newest_and_invalid(self, passed: Container[int] = ()) -> tuple[int | None, dict[int, CorruptError]]:
-        """The newest step with a valid manifest that is not among ``passed`` (None if there is none), and what is wrong with every
-        newer step directory that has no valid manifest. Raises what is no damage: RunError if a manifest can't be read,
-        CorruptError if a newer version of DeepFreeze wrote it."""
-        found: dict[int, CorruptError] = {}
+    def newest_and_invalid(self, excluded: Container[int] = ()) -> tuple[int | None, dict[int, CorruptError]]:
+        """The newest step with a valid manifest, None if there is none; and the error of each newer step directory that has no valid
+        manifest, by its step. The ``excluded`` steps are in neither. Errors that are no damage are raised: RunError if the system does
+        not read a manifest, NewerError if a newer version of DeepFreeze wrote it."""
+        invalid: dict[int, CorruptError] = {}
         for step in reversed(self.step_dirs()):
-            if step in passed:
+            if step in excluded:
                 continue
             try:
                 self.manifest(step)
@@ -132,13 +137,13 @@ class Run:
             except NewerError:
                 raise
             except CorruptError as error:
-                found[step] = error.with_traceback(None)
+                invalid[step] = error.with_traceback(None)
             else:
-                return step, found
-        return None, found
+                return step, invalid
+        return None, invalid
 
     def damaged(self) -> list[tuple[int, str | None]]:
-        """(step, attempt) of every checkpoint that was moved below ``damaged/``, sorted by step; attempt None if unknown."""
+        """(step, attempt) of every checkpoint below ``damaged/``, sorted by step. attempt is None where the manifest did not tell."""
         try:
             listed = os.listdir(self.path / names.DAMAGED_DIR)
         except OSError:
@@ -151,30 +156,31 @@ class Run:
         return sorted(found for name in self._list() if (found := names.parse_partial_dir(name)) is not None)
 
     def structure(self, structure_hash: str) -> Structure:
-        """Reads a structure. CorruptError if it is missing or its bytes don't have this hash."""
+        """Reads the structure with this hash (64 hexadecimal digits). CorruptError if its file is missing or its bytes have another
+        hash, RunError if the system does not read it."""
         file = self.path / names.STRUCTURES_DIR / names.structure_file(structure_hash)
         try:
             data = read_small(file, MAX_STRUCTURE)
         except FileNotFoundError:
             expected = "the names and places of all tensors"
-            raise CorruptError(where=file, expected=expected, found="no such file", todo=_STRUCTURE) from None
+            raise CorruptError(where=file, expected=expected, found="no such file", todo=_STRUCTURE_LOST) from None
         except OSError as error:
             raise unreadable(file, error) from error
         actual = hashlib.sha256(data).hexdigest()
         if actual != structure_hash:
-            raise CorruptError(where=file, expected=f"SHA-256 {structure_hash}", found=actual, todo=_STRUCTURE)
+            raise CorruptError(where=file, expected=f"SHA-256 {structure_hash}", found=actual, todo=_STRUCTURE_LOST)
         return Structure.from_bytes(data, file)
 
     def config(self, attempt: str) -> ModelConfig:
-        """The configuration of the model that an attempt trained. NotFoundError if it was not stored, CorruptError if it is
-        not valid."""
+        """The configuration of the model that an attempt trained. NotFoundError if the job did not store one (``save_config``),
+        CorruptError if the file is damaged or another attempt's, RunError if the system does not read it."""
         file = self.path / names.CONFIGS_DIR / names.config_file(attempt)
         try:
             data = read_small(file, MAX_CONFIG)
         except (FileNotFoundError, NotADirectoryError):
             expected = "the configuration of the model"
             found = "none: the job that wrote this checkpoint ran without save_config"
-            raise NotFoundError(where=file, expected=expected, found=found, todo=_CONFIG) from None
+            raise NotFoundError(where=file, expected=expected, found=found, todo=_NO_CONFIG) from None
         except OSError as error:
             raise unreadable(file, error) from error
         config = ModelConfig.from_bytes(data, file)
@@ -197,7 +203,8 @@ class Run:
 
 
 def _run_file(root: Path) -> RunFile:
-    """A run's run.json. NotFoundError if the directory is no run, CorruptError if run.json is damaged."""
+    """Reads a run's run.json. NotFoundError if the directory is no run, CorruptError if run.json is damaged, RunError if the system does
+    not read it."""
     file = root / names.RUN_FILE
     try:
         data = read_small(file, MAX_RUN_FILE)
@@ -213,7 +220,8 @@ def _run_file(root: Path) -> RunFile:
 
 
 def _read_unlinked(file: Path, limit: int) -> bytes:
-    """The whole of a file, where neither the file nor its directory may be a symbolic link: NotADirectoryError for the latter."""
+    """All bytes of a file. NotADirectoryError if its directory is a symbolic link, CorruptError if the file itself is one, or has more
+    than ``limit`` bytes. OSError if the system does not read it."""
     parent = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         return read_small(file.name, limit, parent)

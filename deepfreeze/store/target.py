@@ -1,4 +1,4 @@
-"""Where an attempt writes."""
+"""The run and attempt to which an engine writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """The run's absolute path and id, and the attempt's id (both 32 hex digits)."""
+    """``run``: the run's absolute path; ``run_id`` and ``attempt``: 32 hexadecimal digits each."""
 
     run: str
     run_id: str

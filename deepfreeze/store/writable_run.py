@@ -1,5 +1,5 @@
-"""The changes that Python makes to a run: each durable, and each a rename where something goes. (The engine writes checkpoints, commits
-them, and removes those that are no longer kept.)"""
+"""The changes that Python makes to a run. Each change is durable when its method returns, and a directory is renamed before it is deleted.
+(The engine makes the other changes: it writes checkpoints, commits them, and deletes those that retention does not keep.)"""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ from deepfreeze.store import durable
 from deepfreeze.store.durable import DIRECTORY_MODE, refused, sync_dir
 from deepfreeze.store.run import Run, directory
 
-# Below the run: the longest name of a file that is being written there.
-_DEEPEST = "/".join(
+# The longest path, relative to the run, of a file that is written in a run.
+_LONGEST_PATH = "/".join(
     ["", names.partial_dir(names.MAX_STEP, "0" * 32), names.temporary(names.record_file(names.MAX_RANK))]
 )
 
 
 def _refuse_too_long(root: Path) -> None:
-    """A run whose own path fits, and those of its files don't, would fail with its first checkpoint."""
-    nbytes, most = len(os.fsencode(root.absolute())), os.pathconf("/", "PC_PATH_MAX") - 1 - len(_DEEPEST)
+    """RunError if the paths of the run's files would be longer than the system allows: the first checkpoint would fail."""
+    nbytes, most = len(os.fsencode(root.absolute())), os.pathconf("/", "PC_PATH_MAX") - 1 - len(_LONGEST_PATH)
     if nbytes > most:
         expected, found = f"a path of at most {most} bytes", f"{nbytes} bytes, which leaves too little for its files"
         raise RunError(where=root, expected=expected, found=found, todo="choose a shorter path")
 
 
 class WritableRun(Run):
-    """A run whose lock the caller holds, unless a method says otherwise."""
+    """A run that may be changed. The caller of a method holds the run's lock, unless the method says otherwise."""
 
     @classmethod
     def open_or_make(cls, path: str | os.PathLike[str]) -> WritableRun:
-        """Opens a run, and makes it if need be; needs no lock yet, because the lock lies in the run. RunError if the run has no
-        parent, is a file, can't be written, or has too long a path; CorruptError if its run.json is damaged, or gone though there
-        are checkpoints. A directory that was made here is removed again if it can't be used."""
+        """Opens a run, and makes its directory and run.json if they are missing. The caller holds no lock yet: the lock's file lies in
+        the run. Raises OptionError if ``path`` is no path; RunError if the parent directory is missing, ``path`` is a file or too long,
+        or the system refuses; CorruptError if run.json is damaged, or is missing although there are checkpoints. If a directory that
+        this call has made can't be used, the call removes it again."""
         root = directory(path)
         _refuse_too_long(root)
         made = False
@@ -57,7 +58,8 @@ class WritableRun(Run):
         except OSError as error:
             raise refused(root, error) from error
         try:
-            # Also if it is there: whoever made it may have been killed before that. But the folder above may be another's.
+            # An existing run is synced too: the job that made it may have been killed before its own sync. An error counts only for a
+            # new run, because the parent directory of an old one may be one that this user can't open.
             with contextlib.nullcontext() if made else contextlib.suppress(OSError):
                 sync_dir(root.absolute().parent)
             durable.probe(root)
@@ -70,7 +72,7 @@ class WritableRun(Run):
         return cls.open(root)
 
     def set_parent(self, parent: Parent | None) -> WritableRun:
-        """Writes into run.json, durably, which checkpoint the run was seeded from; returns the run as it is then. RunError if refused."""
+        """Writes into run.json which checkpoint the run was seeded from, and returns the changed run. RunError if the system refuses."""
         if parent == self.parent:
             return self
         file = self.path / names.RUN_FILE
@@ -81,8 +83,8 @@ class WritableRun(Run):
         return replace(self, parent=parent)
 
     def claim(self, attempt: str) -> str:
-        """Writes, durably, that the run is this attempt's, which it returns: an earlier one that still lives commits and removes
-        nothing more. RunError if refused."""
+        """Writes the attempt's id into ``RUN/owner``, and returns the id. An earlier attempt that still lives commits and deletes nothing
+        more in this run. RunError if the system refuses."""
         file = self.path / names.OWNER_FILE
         try:
             durable.replace(file, f"{attempt}\n".encode())
@@ -91,22 +93,22 @@ class WritableRun(Run):
         return attempt
 
     def store_structure(self, structure: Structure) -> Path:
-        """Writes ``structures/HASH.json`` durably, if it is not there yet; returns its path. RunError if refused."""
+        """Writes ``structures/HASH.json``, if it is not there yet, and returns its path. RunError if the system refuses."""
         return self._store(
             self.path / names.STRUCTURES_DIR / names.structure_file(structure.hash), structure.to_bytes()
         )
 
     def store_config(self, config: ModelConfig) -> Path:
-        """Writes ``configs/ATTEMPT.json`` durably; returns its path. RunError if refused."""
+        """Writes ``configs/ATTEMPT.json`` and returns its path. RunError if the system refuses."""
         return self._store(self.path / names.CONFIGS_DIR / names.config_file(config.attempt), config.to_bytes())
 
     def _store(self, file: Path, data: bytes) -> Path:
-        """Writes a file below one of the run's folders durably, unless it is there as it should be."""
+        """Writes a file in one of the run's folders, unless it is there with the same bytes."""
         folder = file.parent
         try:
             self._make(folder)
             if file.is_file() and file.read_bytes() == data:
-                sync_dir(folder)  # whoever wrote it may have been killed before that
+                sync_dir(folder)  # the process that wrote it may have been killed before its own sync
             else:
                 durable.replace(file, data)
         except OSError as error:
@@ -114,7 +116,8 @@ class WritableRun(Run):
         return file
 
     def abandon(self, step: int, attempt: str) -> Path:
-        """Moves a committed checkpoint below ``abandoned/`` and returns its new path. RunError if refused."""
+        """Moves a committed checkpoint to ``abandoned/`` and returns its new path. RunError if the system refuses, or if there is no such
+        checkpoint."""
         folder = self.path / names.ABANDONED_DIR
         try:
             return self._move(step, folder / names.abandoned_dir(step, attempt))
@@ -122,9 +125,8 @@ class WritableRun(Run):
             raise refused(self.step_path(step), error) from error
 
     def quarantine(self, step: int) -> Path | None:
-        """Moves a damaged checkpoint below ``damaged/`` and returns its new path; None if it is gone. RunError if refused.
-
-        What was moved there before is kept.
+        """Moves a damaged checkpoint to ``damaged/`` and returns its new path; None if there is no such checkpoint any more. Checkpoints
+        that were moved there before stay. RunError if the system refuses.
         """
         try:
             attempt = self.manifest(step).attempt
@@ -139,7 +141,7 @@ class WritableRun(Run):
             return None
 
     def _move(self, step: int, target: Path) -> Path:
-        """FileNotFoundError if the checkpoint is gone."""
+        """Renames the checkpoint of ``step`` to ``target``, durably. FileNotFoundError if there is no such checkpoint."""
         try:
             self._make(target.parent)
             os.rename(self.step_path(step), target)
@@ -152,13 +154,13 @@ class WritableRun(Run):
         return target
 
     def _make(self, folder: Path) -> None:
-        """Makes a folder of the run, if it is missing, and makes its name durable before anything is put into it. A folder that is
-        there is synced too: the process that made it may have been killed before its own sync."""
+        """Makes a folder of the run, if it is missing, and makes its name durable. An existing folder's name is synced too: the process
+        that made the folder may have been killed before its own sync."""
         folder.mkdir(DIRECTORY_MODE, exist_ok=True)
         sync_dir(self.path)
 
     def clear(self, partial: tuple[int, str]) -> None:
-        """Deletes a partial directory, by way of the trash. RunError if it can't be renamed."""
+        """Deletes the partial directory of (step, attempt), after renaming it to a name of the trash. RunError if it can't be renamed."""
         step, attempt = partial
         trash = self.path / names.trash_dir(step, attempt)
         durable.delete(trash)
@@ -172,8 +174,9 @@ class WritableRun(Run):
         durable.delete(trash)
 
     def discard(self, folder: Path, step: int) -> bool:
-        """Deletes a checkpoint's directory, also one below ``abandoned/`` or ``damaged/``, by way of the trash.
-        False if something of it is left, for the next start to delete. RunError if it can't be renamed."""
+        """Deletes a checkpoint's directory, after renaming it to a name of the trash. ``folder`` may also lie below ``abandoned/`` or
+        ``damaged/``. False if some of its files could not be deleted: the next start of a job tries again. RunError if the directory
+        can't be renamed."""
         trash = self.path / names.trash_dir(step, names.new_id())
         try:
             os.rename(folder, trash)
@@ -187,15 +190,16 @@ class WritableRun(Run):
         return not os.path.lexists(trash)
 
     def clear_trash(self) -> None:
-        """Deletes what an earlier deletion left behind. What can't be deleted stays for the next start."""
+        """Deletes the directories that earlier deletions have renamed to names of the trash and not deleted completely. Files that can't
+        be deleted stay until the next start of a job."""
         for name in self._list():
             if names.parse_trash_dir(name) is not None:
                 durable.delete(self.path / name)
 
 
 def _give_identity(root: Path) -> None:
-    """Writes run.json, unless it is there. CorruptError if it is gone though there are checkpoints: a new one would make them
-    another run's. OSError if refused."""
+    """Writes a run.json with a new run id, unless there is one. CorruptError if run.json is missing although there are checkpoints: with
+    a new id they would be another run's. OSError if the system refuses."""
     target = root / names.RUN_FILE
     if target.exists():
         return
@@ -204,7 +208,7 @@ def _give_identity(root: Path) -> None:
         expected = f"the identity of a run with {len(steps)} checkpoints"
         raise CorruptError(where=target, expected=expected, found="no such file", todo=LOST)
     run_id = names.new_id()
-    # Two jobs may start in one new directory at once. The run has the id that was linked first, for both of them.
+    # Two jobs may start in one new directory at once. os.link fails for the second one, so both find the first one's id.
     temporary = root / names.temporary(f"{names.RUN_FILE}.{run_id}")
     try:
         durable.write(temporary, RunFile(run_id, utc_now()).to_bytes())

@@ -1,7 +1,7 @@
-"""What dead attempts left behind: whole slots on this host's local tier, and partial directories in the run.
+"""Finds what dead attempts have left behind: whole slots on this host's local tier, and partial directories in the run.
 
-Every host looks at its own local tier, at a job's start, under the run's lock (``leftover_slots``); rank 0 alone looks at the run
-(``partial_states``). ``recovery_plan`` decides what becomes of both, ``rescue`` does it.
+When a job starts, and rank 0 holds the run's lock, one rank of each host looks at the host's local tier (``leftover_slots``), and rank 0
+looks at the run (``partial_states``). ``recovery_plan`` decides which of them make a checkpoint, ``rescue`` carries the decision out.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ log = logging.getLogger("deepfreeze")
 
 
 def leftover_slots(local_dir: str | os.PathLike[str]) -> list[LeftoverSlot]:
-    """The whole slots in a run's directory of the local tier, sorted by path; [] if there is no such directory.
+    """The whole slots in ``local_dir``, a run's directory on the local tier, sorted by path; [] if there is no such directory.
 
-    A slot that was being written when its process died says so in its header, and is left out; one of a newer version of
-    DeepFreeze is a CorruptError. A directory that others may write to is passed by: they could have put slots there.
+    Damaged slots are left out, and so are those that were being written when their process died, which their headers tell. A
+    directory that other users may write to counts as empty: they could have put slots there. NewerError for a slot that a newer
+    version of DeepFreeze wrote.
     """
-    with _own(local_dir) as folder:
-        found = [] if folder is None else sorted(n for n in os.listdir(folder) if names.parse_slot_file(n) is not None)
+    with _own_folder(local_dir) as folder:
+        listed = [] if folder is None else sorted(n for n in os.listdir(folder) if names.parse_slot_file(n) is not None)
     slots = []
-    for name in found:
+    for name in listed:
         path = os.path.join(os.fspath(local_dir), name)
         try:
             slots.append(_slot(path, veloc_bindings.slot_inspect(path)))
@@ -43,46 +44,48 @@ def leftover_slots(local_dir: str | os.PathLike[str]) -> list[LeftoverSlot]:
 
 
 def partial_states(run: Run) -> list[PartialState]:
-    """What each partial directory of the run holds. A damaged record, or another checkpoint's, does not count. RunError for a
-    symbolic link in a partial directory's place: what it leads to is not this run's."""
-    return [_partial(run, step, attempt) for step, attempt in run.partials()]
+    """The state of each partial directory of the run. Damaged records, and records of another checkpoint, are left out. RunError if a
+    partial directory is a symbolic link: the directory behind the link is not this run's."""
+    return [_partial_state(run, step, attempt) for step, attempt in run.partials()]
 
 
 def clear_slots(local_dir: str | os.PathLike[str]) -> None:
-    """Deletes all slots in a run's directory of the local tier, whatever attempt's, after ``finish``; half-written ones too."""
-    with _own(local_dir) as folder:
+    """Deletes all slots in ``local_dir``, a run's directory on the local tier: those of all attempts, half-written ones too. To be called
+    after ``rescue.finish``, when no slot is needed any more."""
+    with _own_folder(local_dir) as folder:
         for name in [] if folder is None else os.listdir(folder):
             if names.parse_slot_file(name) is not None:
-                # One that can't be deleted is in nobody's way: an attempt has slots of its own. The next start tries again.
+                # A slot that can't be deleted does no harm, because each attempt has slots of its own. The next start tries again.
                 with contextlib.suppress(OSError):
                     os.unlink(name, dir_fd=folder)
 
 
 @contextlib.contextmanager
-def _own(local_dir: str | os.PathLike[str]) -> Iterator[int | None]:
-    """A descriptor of a run's directory of the local tier, or None if there is none, or if it or the user's directory above
-    it is a symbolic link, another user's, or one that others may write to: they may lead anywhere, and hold anything."""
+def _own_folder(local_dir: str | os.PathLike[str]) -> Iterator[int | None]:
+    """Opens ``local_dir``, a run's directory on the local tier, and yields its descriptor. Yields None if the directory is missing, or if
+    another user may have put files there: if it, or the user's directory above it, is a symbolic link, belongs to another user, or may
+    be written to by others."""
     path = Path(local_dir)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    with contextlib.ExitStack() as opened:
-        above = None
+    with contextlib.ExitStack() as descriptors:
+        folder = None
         for name in (path.parent, path.name):
             try:
-                above = os.open(name, flags, dir_fd=above)
+                folder = os.open(name, flags, dir_fd=folder)
             except (FileNotFoundError, NotADirectoryError):
-                above = None
+                folder = None
             except OSError as error:
                 log.warning("%s is passed by: %s", path, error.strerror)
-                above = None
-            if above is None:
+                folder = None
+            if folder is None:
                 break
-            opened.callback(os.close, above)
-            status = os.fstat(above)
+            descriptors.callback(os.close, folder)
+            status = os.fstat(folder)
             if status.st_uid != os.geteuid() or status.st_mode & 0o022:
                 log.warning("%s is passed by: others than user %d may write there", path, os.geteuid())
-                above = None
+                folder = None
                 break
-        yield above
+        yield folder
 
 
 def _slot(path: str, info: Any) -> LeftoverSlot:
@@ -100,7 +103,7 @@ def _slot(path: str, info: Any) -> LeftoverSlot:
 
 
 def _refuse_newer(path: str) -> None:
-    """CorruptError if a newer version of DeepFreeze wrote a slot: what is not understood must not be cleared."""
+    """NewerError if a newer version of DeepFreeze wrote the slot: a slot that this version can't read must not be deleted."""
     try:
         with open(open_file(path), "rb") as file:
             SlotHeader.from_bytes(file.read(SLOT_HEADER), os.fstat(file.fileno()).st_size, path)
@@ -112,12 +115,12 @@ def _refuse_newer(path: str) -> None:
         return
 
 
-def _partial(run: Run, step: int, attempt: str) -> PartialState:
+def _partial_state(run: Run, step: int, attempt: str) -> PartialState:
     folder: Path = run.partial_path(step, attempt)
     if folder.is_symlink():
-        todo = "remove it; this library did not make it"
+        todo = "remove it; DeepFreeze did not make this link"
         raise RunError(where=folder, expected="a directory", found="a symbolic link", todo=todo)
-    ranks: dict[tuple[int, int, str], set[int]] = {}
+    ranks: dict[tuple[int, int, str], set[int]] = {}  # by world size, file size and structure
     try:
         files = sorted(os.listdir(folder))
     except OSError:
@@ -127,16 +130,16 @@ def _partial(run: Run, step: int, attempt: str) -> PartialState:
         if rank is None:
             continue
         try:
-            found = Record.from_bytes(read_small(folder / name, MAX_RECORD), folder / name).identity
+            identity = Record.from_bytes(read_small(folder / name, MAX_RECORD), folder / name).identity
         except OSError:
             continue
         except NewerError:
             raise
         except CorruptError:
             continue
-        if (found.run_id, found.attempt, found.step, found.rank) == (run.run_id, attempt, step, rank):
-            ranks.setdefault((found.world_size, found.file_size, found.structure), set()).add(rank)
-    if len(ranks) != 1:  # none, or records that contradict each other
+        if (identity.run_id, identity.attempt, identity.step, identity.rank) == (run.run_id, attempt, step, rank):
+            ranks.setdefault((identity.world_size, identity.file_size, identity.structure), set()).add(rank)
+    if len(ranks) != 1:  # no record, or records that contradict each other
         return PartialState(step, attempt)
     ((world_size, file_size, structure), valid) = ranks.popitem()
     return PartialState(step, attempt, frozenset(valid), world_size, file_size, structure)

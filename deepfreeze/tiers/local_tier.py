@@ -1,4 +1,5 @@
-"""Where a node keeps its shards until they are external: memory-backed if there is plenty, else disk, else nowhere."""
+"""Chooses the directory in which a node keeps its shards until they are external: memory-backed if there is enough memory, else on the
+local disk if there is enough room, else none."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from deepfreeze.errors import OptionError
 from deepfreeze.format import names
 from deepfreeze.tiers import node_memory
 
-# "auto" takes at most this share of what is free: the rest is the training's.
+# The greatest part of the free bytes that slots may take with local="auto". The rest is left to the training.
 _SHARE = 0.5
 
 
 def candidates(local: str | os.PathLike | None) -> list[Path]:
-    """The base directories that ``local`` allows, best first: ``"auto"``, a directory, or None."""
+    """The base directories that the option ``local`` allows, the best one first. ``local="auto"``: /dev/shm and the directory for
+    temporary files; a path: that directory; None: no directory. OptionError if the path is no existing directory."""
     if local is None:
         return []
     if local == "auto":
@@ -36,23 +38,25 @@ def candidates(local: str | os.PathLike | None) -> list[Path]:
 
 
 def directory(base: Path, run_id: str) -> Path:
-    """This user's and run's directory below a base; the engine makes it."""
+    """The directory of this user's run below a base directory. The engine makes it."""
     return base / names.local_dir(os.geteuid(), run_id)
 
 
-def choose(local: str | os.PathLike | None, need: int) -> Path | None:
-    """The base directory for slots of ``need`` bytes in all on this node; None if there is no room, or no local tier is
-    wanted. An explicit directory is taken as it is: when it fills up, the engine says so. A limit of memory over one rank alone
-    is taken for one over all ranks of the node: that errs on the safe side."""
+def choose(local: str | os.PathLike | None, nbytes: int) -> Path | None:
+    """The base directory for the slots of all ranks of this node, ``nbytes`` bytes together. None if ``local`` is None, or if it is
+    "auto" and no base directory has room. A directory that the user named is not asked for its free bytes: the engine logs it when
+    it is full. The memory limit over this process counts for all ranks of the node together, which may choose the disk without need,
+    but never too much memory."""
     for base in candidates(local):
-        if local == "auto" and need > _SHARE * _free(base):
+        if local == "auto" and nbytes > _SHARE * _free(base):
             continue
         return base
     return None
 
 
 def discard(folder: Path) -> None:
-    """Removes a ``directory`` if nothing is left in it, and its parent likewise; never what a symbolic link leads to."""
+    """Removes a run's ``directory`` if it is empty, and then the user's directory above it if that is empty. Symbolic links are not
+    followed."""
     with contextlib.suppress(OSError):
         user = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -63,5 +67,6 @@ def discard(folder: Path) -> None:
 
 
 def _free(base: Path) -> int:
+    """Bytes that may still be written to a base directory."""
     free = shutil.disk_usage(base).free
     return min(free, node_memory.available()) if node_memory.is_memory(base) else free

@@ -1,8 +1,8 @@
-"""How much memory this process may still take: what the node has, and what the limits over the process leave.
+"""How much memory this process may still take: the node's free memory, or less if a limit applies to the process.
 
-A batch system or a container gives a job its memory by a control group: of version 2, of version 1, or of both side by side,
-where one of them has the memory. What lies in memory-backed files counts, and ends the job when it is too much. Every function
-takes the root of the file system, so that a test can make one up.
+A batch system or a container limits the memory of a job by a control group, of version 1 or 2; on some systems both versions are mounted,
+and one of them limits the memory. The bytes of files in /dev/shm count as memory, and the kernel ends the job when it takes too much. The
+parameter ``root`` of each function is the root of the file system, so that a test can make up /proc and /sys.
 """
 
 from __future__ import annotations
@@ -18,40 +18,42 @@ _MEMORY_BACKED = ("tmpfs", "ramfs")
 
 
 @dataclass(frozen=True)
-class _Names:
-    """What the files of a control group are called in one version of them."""
+class _FileNames:
+    """The names of a control group's files in one version of control groups."""
 
     limit: str
     usage: str
-    cache: str  # in memory.stat: of the usage, what the kernel takes back before it ends anybody
+    cache: str  # the line of memory.stat with the part of the usage that the kernel takes back before it ends a process
 
 
-_VERSION_1 = _Names("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-_VERSION_2 = _Names("memory.max", "memory.current", "inactive_file")
+_VERSION_1 = _FileNames("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_VERSION_2 = _FileNames("memory.max", "memory.current", "inactive_file")
 
 
 @dataclass(frozen=True)
 class _Mount:
-    device: str
-    root: PurePosixPath  # the part of the file system that is mounted
-    point: PurePosixPath
-    kind: str
+    """A line of /proc/self/mountinfo."""
+
+    device: str  # "major:minor"
+    root: PurePosixPath  # the directory within the file system that is mounted
+    point: PurePosixPath  # where it is mounted
+    kind: str  # of file system: "tmpfs", "cgroup2"
     options: tuple[str, ...]
 
 
 def available(root: Path = Path("/")) -> int:
-    """Bytes. 0 where the system does not say."""
-    return max(0, min([_node(root), *_left_by_limits(root)]))
+    """Bytes of memory that this process may still take; 0 if the system does not tell."""
+    return max(0, min([_free_on_node(root), *_left_by_limits(root)]))
 
 
 def is_memory(folder: Path, root: Path = Path("/")) -> bool:
-    """Whether what is in a folder is memory."""
+    """Whether the files in a folder are kept in memory."""
     device = os.stat(folder).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     return any(mount.device == number and mount.kind in _MEMORY_BACKED for mount in _mounts(root))
 
 
-def _node(root: Path) -> int:
+def _free_on_node(root: Path) -> int:
     for line in _lines(root / "proc/meminfo"):
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -59,7 +61,7 @@ def _node(root: Path) -> int:
 
 
 def _left_by_limits(root: Path) -> Iterator[int]:
-    """Of each limit over this process: what it leaves."""
+    """For each memory limit that applies to this process: the bytes that may still be taken."""
     groups = [line.split(":", 2) for line in _lines(root / "proc/self/cgroup") if line.count(":") >= 2]
     for mount in _mounts(root):
         for number, controllers, path in groups:
@@ -76,16 +78,16 @@ def _left_by_limits(root: Path) -> Iterator[int]:
 
 
 def _with_ancestors(mount: _Mount, group: PurePosixPath) -> list[PurePosixPath]:
-    """Folders of a process's control group and all above it, as far as they are mounted here."""
-    # A container may see its own group as "/", and one outside of what is mounted as "/../other".
+    """The folders of a process's control group and of all groups above it, as far as they are mounted here: each may have a limit."""
+    # In a container the path of the group may lie outside of the mounted part ("/../other"). The mounted part is then its own group.
     if ".." in group.parts or not group.is_relative_to(mount.root):
         return [mount.point]
     below = group.relative_to(mount.root)
     return [mount.point / part for part in (below, *below.parents)]
 
 
-def _left(folder: Path, files: _Names) -> int | None:
-    """What one control group leaves; None if it has no limit."""
+def _left(folder: Path, files: _FileNames) -> int | None:
+    """The bytes that may still be taken in one control group; None if it has no limit."""
     limit, usage = _number(folder / files.limit), _number(folder / files.usage)
     if limit is None or usage is None:
         return None
@@ -98,13 +100,13 @@ def _cache(file: Path, name: str) -> int:
 
 
 def _number(file: Path) -> int | None:
-    """None for "max", and where there is no such file: the topmost group of version 2 has none."""
+    """The number in a control group's file. None if there is no limit ("max"), or no such file, as in the topmost group of version 2."""
     lines = _lines(file)
     return int(lines[0]) if len(lines) == 1 and lines[0].isdigit() else None
 
 
 def _mounts(root: Path) -> list[_Mount]:
-    """What is mounted, as this process sees it (proc_pid_mountinfo(5))."""
+    """All mounts that this process sees (proc_pid_mountinfo(5))."""
     mounts = []
     for line in _lines(root / "proc/self/mountinfo"):
         before, _, after = line.partition(" - ")
@@ -116,11 +118,12 @@ def _mounts(root: Path) -> list[_Mount]:
 
 
 def _unescaped(text: str) -> str:
+    """A path of mountinfo, in which a blank is ``\\040``."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def _lines(file: Path) -> list[str]:
-    """None of them where the file can't be read: another kernel may lack it."""
+    """The lines of a file; [] if it can't be read, as on kernels that don't have it."""
     with contextlib.suppress(OSError):
         return file.read_text(errors="surrogateescape").splitlines()
     return []

@@ -1,4 +1,5 @@
-"""Which leftovers of dead attempts make a complete checkpoint. Pure: no file is looked at, and the same input gives the same plan."""
+"""Decides which leftovers of dead attempts make a complete checkpoint. The functions here are pure: they read no file, and the same input
+gives the same plan."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class LeftoverSlot:
-    """A whole slot on this host's local tier. Ids and hash in hexadecimal, sizes in bytes."""
+    """A whole slot on this host's local tier. ``run_id``, ``attempt`` and ``structure`` (the structure's hash) are hexadecimal;
+    ``file_size`` is the model file's size, ``nbytes`` the size of the slot's extents, both in bytes."""
 
     path: str
     step: int
@@ -31,7 +33,8 @@ class HostSlot:
 
 @dataclass(frozen=True)
 class PartialState:
-    """A partial directory: the ``ranks`` whose records are valid; the rest from these records, if there are any."""
+    """The state of a partial directory. ``ranks``: those whose records are valid. ``world_size``, ``file_size`` and ``structure`` are
+    what these records say, 0 and "" if there are none."""
 
     step: int
     attempt: str
@@ -45,8 +48,8 @@ class PartialState:
 class RecoveryPlan:
     """Rank 0's decision.
 
-    ``finish``: (step, attempt) to commit, oldest first. ``transfer``: by host, paths of slots to copy to the run
-    before. ``clear``: (step, attempt) of partial directories to delete.
+    ``finish``: (step, attempt) of the checkpoints to commit, oldest first. ``transfer``: for each host, the paths of the slots that it
+    copies into the run before the commits. ``clear``: (step, attempt) of the partial directories to delete.
     """
 
     finish: list[tuple[int, str]] = field(default_factory=list)
@@ -57,47 +60,49 @@ class RecoveryPlan:
 def plan_recovery(
     newest_committed: int | None, partials: Iterable[PartialState], slots: Iterable[HostSlot]
 ) -> RecoveryPlan:
-    """Which leftovers make a complete checkpoint newer than the newest committed one. Pure: same input, same decision.
+    """Plans to finish every complete checkpoint that is newer than the newest committed one (None if none is committed), and to clear
+    all other partial directories. A checkpoint is complete if each rank has a valid record or a whole slot.
 
-    Slots and records belong together only if step, attempt, world size, structure and file size all agree. Of two
-    complete attempts at one step the one with more records is finished; there is no telling which is newer.
+    Slots and records belong together only if step, attempt, world size, structure and file size all agree. If two attempts
+    have a complete checkpoint of one step, the one that needs fewer slots is finished; nothing tells which is newer.
     """
-    states = sorted(set(partials), key=lambda p: (p.step, p.attempt))
-    reports = sorted(set(slots), key=lambda r: (r.host, r.slot.path))
-    recovery = RecoveryPlan(clear=[(p.step, p.attempt) for p in states])
+    partials = sorted(set(partials), key=lambda p: (p.step, p.attempt))
+    slots = sorted(set(slots), key=lambda s: (s.host, s.slot.path))
+    recovery = RecoveryPlan(clear=[(p.step, p.attempt) for p in partials])
     candidates: dict[int, list[tuple[int, str, list[HostSlot]]]] = {}
-    found = {(p.step, p.attempt) for p in states} | {(r.slot.step, r.slot.attempt) for r in reports}
-    for step, attempt in sorted(found):
+    identities = {(p.step, p.attempt) for p in partials} | {(s.slot.step, s.slot.attempt) for s in slots}
+    for step, attempt in sorted(identities):
         if newest_committed is not None and step <= newest_committed:
             continue
-        wanted = _completion(
-            [p for p in states if (p.step, p.attempt) == (step, attempt)],
-            [r for r in reports if (r.slot.step, r.slot.attempt) == (step, attempt)],
+        to_copy = _slots_to_copy(
+            [p for p in partials if (p.step, p.attempt) == (step, attempt)],
+            [s for s in slots if (s.slot.step, s.slot.attempt) == (step, attempt)],
         )
-        if wanted is not None:
-            candidates.setdefault(step, []).append((len(wanted), attempt, wanted))
+        if to_copy is not None:
+            candidates.setdefault(step, []).append((len(to_copy), attempt, to_copy))
     for step in sorted(candidates):
-        _, attempt, wanted = min(candidates[step], key=lambda c: c[:2])
+        _, attempt, to_copy = min(candidates[step], key=lambda c: c[:2])
         recovery.finish.append((step, attempt))
-        for report in wanted:
-            recovery.transfer.setdefault(report.host, []).append(report.slot.path)
+        for slot in to_copy:
+            recovery.transfer.setdefault(slot.host, []).append(slot.slot.path)
         if (step, attempt) in recovery.clear:
             recovery.clear.remove((step, attempt))
     return recovery
 
 
-def _completion(partials: list[PartialState], reports: list[HostSlot]) -> list[HostSlot] | None:
-    """The slots to copy so that every rank has a record, one for each that lacks one; None if some can't be had."""
+def _slots_to_copy(partials: list[PartialState], slots: list[HostSlot]) -> list[HostSlot] | None:
+    """The slots of one step and attempt to copy so that every rank has a record: one for each rank without a valid record. None if the
+    checkpoint is not complete, or its records and slots contradict each other."""
     shapes = {(p.world_size, p.file_size, p.structure) for p in partials if p.ranks}
-    shapes |= {(r.slot.world_size, r.slot.file_size, r.slot.structure) for r in reports}
+    shapes |= {(s.slot.world_size, s.slot.file_size, s.slot.structure) for s in slots}
     if len(shapes) != 1:
         return None
     (world_size, _, _) = shapes.pop()
-    have = frozenset().union(*(p.ranks for p in partials))
+    recorded = frozenset().union(*(p.ranks for p in partials))
     by_rank: dict[int, HostSlot] = {}
-    for report in reports:
-        by_rank.setdefault(report.slot.rank, report)
-    missing = [rank for rank in range(world_size) if rank not in have]
+    for slot in slots:
+        by_rank.setdefault(slot.slot.rank, slot)
+    missing = [rank for rank in range(world_size) if rank not in recorded]
     if any(rank not in by_rank for rank in missing):
         return None
     return [by_rank[rank] for rank in missing]

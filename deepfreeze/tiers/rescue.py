@@ -1,5 +1,5 @@
-"""Finishes the checkpoints that dead attempts left complete, and clears the rest. Rank 0 plans (``plan``), every host copies its slots
-into the run (``copy_slots``), then rank 0 commits and clears (``finish``)."""
+"""Finishes the checkpoints that dead attempts have left complete, and deletes those that they have left incomplete. Rank 0 plans
+(``plan``), one rank of each host copies the host's slots into the run (``copy_slots``), then rank 0 commits and deletes (``finish``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ log = logging.getLogger("deepfreeze")
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of a recovery: ``committed`` and ``cleared`` (step, attempt), and ``lost`` with the reason why."""
+    """The result of a recovery. ``committed``: (step, attempt) of the checkpoints that were finished; ``cleared``: (step, attempt) of the
+    partial directories that were deleted; ``lost``: (step, attempt, reason) of the checkpoints that looked complete and could not be
+    committed."""
 
     committed: list[tuple[int, str]]
     cleared: list[tuple[int, str]]
@@ -28,15 +30,16 @@ class Finished:
 
 
 def plan(run: Run, slots: Iterable[tuple[str, LeftoverSlot]]) -> RecoveryPlan:
-    """Rank 0: the plan for a run and all hosts' (host, slot) pairs. Another run's slots are ignored."""
-    reports = [HostSlot(host, slot) for host, slot in slots if slot.run_id == run.run_id]
-    return plan_recovery(run.newest(), partial_states(run), reports)
+    """The plan for a run, made on rank 0. ``slots``: (host, slot) of the leftover slots of all hosts; slots of other runs are ignored."""
+    own_slots = [HostSlot(host, slot) for host, slot in slots if slot.run_id == run.run_id]
+    return plan_recovery(run.newest(), partial_states(run), own_slots)
 
 
 def copy_slots(recovery: RecoveryPlan, host: str, run_dir: str | os.PathLike[str]) -> list[str]:
-    """Copies this host's slots into the run's partial directories. Returns those that turned out to be damaged.
+    """Copies this host's slots of the plan into the run's partial directories. Returns the paths of the slots that turned out to be
+    damaged.
 
-    EngineError if the engine or the store fails: then nothing may be cleared, and the next start can try again.
+    EngineError if the engine or the store fails. The caller must not clear anything then, so that the next start can try again.
     """
     damaged = []
     for path in recovery.transfer.get(host, []):
@@ -50,10 +53,11 @@ def copy_slots(recovery: RecoveryPlan, host: str, run_dir: str | os.PathLike[str
 
 
 def finish(recovery: RecoveryPlan, run: WritableRun) -> Finished:
-    """Rank 0, after every host's ``copy_slots``: commits what is complete and clears the rest.
+    """Commits the plan's complete checkpoints and deletes the other partial directories. Called on rank 0, which holds the run's lock,
+    after ``copy_slots`` of every host.
 
-    A set whose slot turned out to be damaged, or whose ranks differ, is lost and cleared. EngineError if the store fails;
-    nothing is cleared then.
+    A checkpoint is lost, and deleted, if one of its slots turned out to be damaged, or if its ranks differ. EngineError if the store
+    fails; nothing is deleted then.
     """
     committed, lost = [], []
     for step, attempt in recovery.finish:

@@ -52,7 +52,7 @@ def measured(first, second, dtype="float32"):
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
 @pytest.mark.parametrize("piece", [1, 2, 1 << 18])
 def test_figures_are_as_defined(monkeypatch, first, second, differing, nonfinite, largest, relative, dtype, piece):
-    monkeypatch.setattr(diff_module, "_PIECE", piece)
+    monkeypatch.setattr(diff_module, "_BLOCK", piece)
     change = measured(first, second, dtype)
     assert (change.differing, change.nonfinite, change.size) == (differing, nonfinite, len(first))
     assert (change.largest, change.relative) == (largest, relative)

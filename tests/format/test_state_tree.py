@@ -120,7 +120,7 @@ def test_hostile_bytes_are_refused_without_quoting_them_all(data):
 def test_values_that_take_too_much_memory_to_parse_are_refused(monkeypatch):
     """Values that take too much memory to parse are neither written nor read."""
     written = state_tree.encode([1] * 100, "here")
-    monkeypatch.setattr(state_tree, "_HEADER", 100)
+    monkeypatch.setattr(state_tree, "_MAX_HEADER", 100)
     with pytest.raises(OptionError, match="arrays where it has long lists"):
         state_tree.encode([1] * 100, "here")
     with pytest.raises(CorruptError, match="a header of 201 bytes"):

@@ -31,7 +31,7 @@ from deepfreeze.format.record import EXTENT, MAX_RECORD, RECORD_HEADER, SLOT_EXT
 from deepfreeze.format.strict_json import is_printable
 from deepfreeze.format.structure import Structure
 from deepfreeze.format.tensors import DTYPES
-from deepfreeze.store.lock import _read as read_lock
+from deepfreeze.store.lock import _read_holder as read_lock
 from deepfreeze.store.writable_run import WritableRun
 from tests.hostile.seeds import NATIVE, PYTHON
 

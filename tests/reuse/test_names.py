@@ -16,7 +16,7 @@ NAMES = ["conv/kernel", "conv/bias", "conv_1/kernel", "block/conv/kernel", "scal
 
 def chosen(include=None, exclude=None):
     patterns = Patterns(include, exclude)
-    return [name for name in NAMES if patterns.against(name) is None]
+    return [name for name in NAMES if patterns.reason_to_skip(name) is None]
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_a_pattern_covers_names_and_what_is_below_them(include, exclude, wanted)
 
 def test_a_reason_says_which_side_left_something_out():
     patterns = Patterns("conv", "*bias")
-    assert [patterns.against(name) for name in NAMES[:3]] == [None, "excluded", "not included"]
-    assert patterns.against("other", "conv/kernel") is None
+    assert [patterns.reason_to_skip(name) for name in NAMES[:3]] == [None, "excluded", "not included"]
+    assert patterns.reason_to_skip("other", "conv/kernel") is None
     patterns.check(NAMES)
     with pytest.raises(OptionError):
         patterns.check(["x"])
@@ -118,7 +118,7 @@ def test_a_pattern_covers_a_name_or_what_the_name_is_below(include, exclude, nam
     chosen = Patterns(include, exclude)
     for name in names:
         outside = None if include is None or covered(name, include) else "not included"
-        assert chosen.against(name) == ("excluded" if covered(name, exclude) else outside)
+        assert chosen.reason_to_skip(name) == ("excluded" if covered(name, exclude) else outside)
     slips = [glob for glob in [*(include or ()), *exclude] if not any(covered(name, [glob]) for name in names)]
     if slips:
         with pytest.raises(OptionError):

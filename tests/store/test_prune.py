@@ -40,7 +40,12 @@ def test_the_newest_are_kept_and_the_rest_is_gone(run):
     expected = sum(nbytes(run / f"step-{step:010d}") for step in (5, 10, 15))
     done = prune(run, 2)
     assert steps(run) == [20, 25] == list(done.keep)
-    assert ([item.step for item in done.items], done.freed, done.done, done.left) == ([5, 10, 15], expected, True, ())
+    assert ([item.step for item in done.removals], done.freed, done.done, done.left) == (
+        [5, 10, 15],
+        expected,
+        True,
+        (),
+    )
     assert sorted(os.listdir(run)) == ["lock", "run.json", "step-0000000020", "step-0000000025", "structures"]
     with deepfreeze.read(run) as tensors:
         assert len([tensors[name] for name in tensors]) == 5
@@ -76,7 +81,7 @@ def test_keeping_none_is_refused_before_anything_is_locked(run, keep):
 def test_a_plan_changes_nothing_and_says_what_would_go(run):
     before = sorted(map(str, run.rglob("*")))
     found = plan(run, 1, 10)
-    assert ([item.step for item in found.items], list(found.keep), found.done) == ([5, 15], [10, 20, 25], False)
+    assert ([item.step for item in found.removals], list(found.keep), found.done) == ([5, 15], [10, 20, 25], False)
     assert sorted(map(str, run.rglob("*"))) == before
     assert prune(run, 1, 10).freed == found.freed
 
@@ -93,7 +98,7 @@ def test_a_run_that_a_job_holds_is_refused_and_the_holder_named(run):
             prune(run, 1)
         assert steps(run) == list(STEPS)
         holder.stdin.close()
-    assert len(prune(run, 1).items) == 4
+    assert len(prune(run, 1).removals) == 4
 
 
 def test_the_lock_is_free_again_also_after_an_error(run, monkeypatch):
@@ -114,7 +119,7 @@ def test_what_was_moved_aside_goes_only_if_asked(run):
     prune(run, 5)
     assert len(os.listdir(run / "damaged")) == 2 and len(os.listdir(run / "abandoned")) == 1
     done = prune(run, 5, damaged=True, abandoned=True)
-    assert [(item.what, item.step) for item in done.items] == [("damaged", 5), ("damaged", 5), ("abandoned", 25)]
+    assert [(item.kind, item.step) for item in done.removals] == [("damaged", 5), ("damaged", 5), ("abandoned", 25)]
     assert os.listdir(run / "damaged") == os.listdir(run / "abandoned") == []
     assert steps(run) == [10, 15, 20] and done.freed > 60000
 
@@ -180,7 +185,7 @@ def test_a_prune_killed_at_any_change_leaves_whole_checkpoints(run, tmp_path):
 def test_what_can_not_be_deleted_is_said_and_counts_as_nothing_freed(run, monkeypatch):
     monkeypatch.setattr(durable, "delete", lambda path: None)
     done = prune(run, 4)
-    assert (done.left, done.freed) == (done.items, 0)
+    assert (done.left, done.freed) == (done.removals, 0)
     monkeypatch.undo()
     assert steps(run) == [10, 15, 20, 25]
     prune(run, 4)

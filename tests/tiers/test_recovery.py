@@ -102,7 +102,7 @@ def test_a_record_that_is_gone_since_it_was_listed_does_not_count(tmp_path, monk
     files.write_partial(tmp_path, 40, files.sample(), [1])
     really = os.listdir
     monkeypatch.setattr(os, "listdir", lambda path: ["rank-00000.record", *really(path)])
-    assert leftovers._partial(run, 40, files.ATTEMPT).ranks == {1}
+    assert leftovers._partial_state(run, 40, files.ATTEMPT).ranks == {1}
 
 
 def test_nothing_but_records_is_read_in_a_partial_directory(tmp_path, monkeypatch):
