@@ -1,4 +1,5 @@
-"""The checks of the engine that take minutes: static analysis, and its tests under sanitizers. Arguments are names of CHECKS."""
+"""`make analyse`: checks the engine by static analysis, and runs its tests under sanitizers (minutes). Arguments: names of checks, see
+CHECKS; without any, all of them."""
 
 import sys
 

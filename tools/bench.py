@@ -1,4 +1,5 @@
-"""All benchmarks, one after the other, and docs/benchmarks.md from what they found. --quick: small sizes, to see that all works."""
+"""`make bench`: runs all benchmarks, one after the other, and writes their tables into docs/benchmarks.md. With --quick they have small
+sizes, which only shows that all of them work, and the page stays as it is."""
 
 import argparse
 import os
@@ -40,7 +41,7 @@ def check_room(folder):
 
 
 def step(name, command):
-    """Runs one command in the project's environment, its output going to the terminal; whether it succeeded."""
+    """Runs a command in the project's environment; its output goes to the terminal. Returns whether it succeeded."""
     say(f"\n== {name}")
     begun = time.monotonic()
     code = subprocess.run(list(map(str, command)), cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL).returncode

@@ -1,4 +1,4 @@
-"""`make check`: everything that is known within two minutes. The checks of tools/lint.py, then the tests without TensorFlow."""
+"""`make check`: the checks of tools/lint.py, then the tests that need no TensorFlow; two minutes in all."""
 
 import subprocess
 import sys

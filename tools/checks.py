@@ -1,4 +1,4 @@
-"""Runs checks that are no tests, two at a time, and says of each whether it passed. Used by tools/lint.py and tools/analyse.py."""
+"""Runs the checks of tools/lint.py and tools/analyse.py, two at a time, and prints of each whether it passed."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ def native_sources(*suffixes):
 
 
 def tool(name, *arguments):
-    """Runs a program of .venv; all that it prints is in the failure."""
+    """Runs a program of .venv and returns its output. ``Failure``, with all that it printed, if it fails."""
     command = [str(VENV / "bin" / name), *map(str, arguments)]
     done = subprocess.run(
         command, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
@@ -26,7 +26,7 @@ def tool(name, *arguments):
 
 
 def passed(name, check):
-    """Runs a check and says its verdict, with what a failure has to say above it."""
+    """Runs a check and prints whether it passed; above that the message of its ``Failure``, if it failed."""
     begun = time.monotonic()
     try:
         check()
@@ -38,7 +38,7 @@ def passed(name, check):
 
 
 def run(title, checks):
-    """Runs all checks, {name: function}, whether or not some fail; raises ``Failure`` with the names of those that did."""
+    """Runs all checks, {name: function}, also if some fail. ``Failure`` with the names of those that failed."""
     BUILD.mkdir(exist_ok=True)
     # Two at a time: some keep all cores busy, some wait a lot.
     with ThreadPoolExecutor(2) as pool:

@@ -1,8 +1,9 @@
-"""What each test costs: keeps tests/costs.tsv, and says whether `make check` and `make test` stay within their bounds.
+"""Keeps tests/costs.tsv, the table of what each test costs, and says whether `make check` and `make test` stay within their time.
 
-Without arguments it checks: every test has its row, no row is of a test that is gone, and the sums leave the bounds alone.
-`--take` first takes over what the last runs of the tests measured (`make check`, `make test`, `make test-all`, or pytest on a
-few files; a run with -k or -m counts for nothing, because it may leave out some of a test's cases)."""
+Without arguments it checks three things: every test has a row, every row has a test, and the rows' seconds add up to no more than the time
+that each command may take. With `--take` it first writes what the last runs of the tests measured into the table. These may be
+`make check`, `make test`, `make test-all`, or pytest on a few files. A run with -k or -m is not used, because it may leave out some of
+a test's cases."""
 
 import argparse
 import ast
@@ -41,7 +42,7 @@ def write(rows):
 
 
 def defined():
-    """Every test function there is, by path and name."""
+    """Every test function in tests/, as PATH::NAME."""
     return {
         f"{path.relative_to(ROOT)}::{node.name}"
         for path in (ROOT / "tests").rglob("test_*.py")
@@ -51,7 +52,7 @@ def defined():
 
 
 def take(rows):
-    """What was measured, where it differs by enough to be more than noise; without what is gone."""
+    """The rows with the measured figures in place of those that differ by more than noise; without rows of tests that are gone."""
     there, measured = defined(), set()
     for file in sorted(MEASURED.glob("*.json"), key=lambda file: file.stat().st_mtime):
         for key, row in json.loads(file.read_text()).items():
@@ -72,7 +73,7 @@ def take(rows):
 
 
 def wall(rows, tiers):
-    """Seconds that the tests of these tiers take on two workers: file by file, the longest ones first."""
+    """The seconds that the tests of these tiers take on two workers, which take file after file, the longest ones first."""
     files = defaultdict(float)
     for (test, tier), (_, seconds, _) in rows.items():
         if tier in tiers:

@@ -1,7 +1,8 @@
-"""How much of the code the tests run: of Python by coverage.py, of the engine by gcov. A table, and pages in build/coverage.
+"""Measures how much of the code the tests run: of Python by coverage.py, of the engine by gcov.
 
-Arguments go to pytest; without any, the tests of `make test` run. The processes that tests start are counted too, unless they are
-killed. A test that fails is named in build/logs/coverage.log and changes nothing else: it is `make test` that fails of it.
+Prints a table and writes pages into build/coverage. Arguments go to pytest; without any, the tests of `make test` run. The processes
+that tests start are counted too, unless they are killed. A test that fails is named in build/logs/coverage.log and does not fail this
+program; `make test` fails then.
 """
 
 import argparse
@@ -43,7 +44,7 @@ def coverage(*arguments):
 
 
 def engine():
-    """The engine with gcov's counters, set to zero."""
+    """Builds the engine with gcov's counters, and sets them to zero."""
     options = ["-DCMAKE_BUILD_TYPE=Debug", "-DDF_TESTING=ON"]
     folder = native.build("coverage", *options, "-DCMAKE_CXX_FLAGS=--coverage -O0 -fprofile-update=atomic")
     for counters in folder.rglob("*.gcda"):
@@ -52,7 +53,7 @@ def engine():
 
 
 def python_modules():
-    """By module: lines, and how many of them were run."""
+    """By module: its lines of code, and how many of them were run."""
     coverage("combine", "--quiet")
     coverage("html", "--quiet", "-d", PAGES / "python")
     coverage("json", "--quiet", "-o", PAGES / "python.json")
@@ -61,7 +62,7 @@ def python_modules():
 
 
 def native_modules(folder):
-    """The same of the engine, by folder."""
+    """The same for the engine, by folder."""
     (PAGES / "native").mkdir(exist_ok=True)
     found_by = "--gcov-ignore-parse-errors=all --gcov-ignore-errors=no_working_dir_found"
     counted = "--exclude .*/testing/.* --exclude .*/fuzz/.* --merge-mode-functions=merge-use-line-min"

@@ -1,4 +1,5 @@
-"""The main job, end to end: NT3 on 2 Horovod ranks, checkpointed, killed, resumed; then its checkpoint opened with stock Keras."""
+"""`make demo`: trains NT3 on 2 Horovod ranks with checkpoints, kills the job, starts it again, and opens its last checkpoint with stock
+Keras."""
 
 import json
 import os
@@ -24,7 +25,7 @@ PROGRESS = re.compile(r"step (\d+) of \d+: ")
 
 
 def train(log):
-    """Starts the job in a process group of its own, its output going to a log."""
+    """Starts the job in a process group of its own; its output goes to a log."""
     command = [
         str(VENV / "bin" / "horovodrun"),
         "-np",
@@ -63,12 +64,12 @@ def committed():
 
 
 def done(log):
-    """The last step that the job reported, or 0."""
+    """The last step in the job's log, or 0."""
     return max(map(int, PROGRESS.findall(log.read_text(errors="replace"))), default=0)
 
 
 def descendants(root):
-    """Every process below `root`, found through /proc: mpirun puts its ranks into process groups and sessions of their own."""
+    """The ids of `root` and all its descendants, from /proc: mpirun puts its ranks into other process groups and sessions."""
     parents = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -84,7 +85,7 @@ def descendants(root):
 
 
 def kill(job):
-    """SIGKILL to every process of the job: no handler runs, nothing is flushed. Returns how many there were."""
+    """Kills every process of the job (SIGKILL: no handler runs, nothing is flushed). Returns how many there were."""
     victims = descendants(job.pid)
     for pid in victims:
         try:
@@ -101,7 +102,7 @@ def kill(job):
 
 
 def gone(pid):
-    """Whether a process has ended; one that nobody has waited for yet has, too."""
+    """Whether a process has ended, including one that its parent has not waited for yet."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] in "ZX"
@@ -165,7 +166,7 @@ def second_attempt(newest):
 
 
 def reload():
-    """What a process without DeepFreeze makes of the last checkpoint's file."""
+    """Loads the last checkpoint's file with stock Keras, in a process that never imports DeepFreeze, and tests the model."""
     file = RUN / f"step-{STEPS:010d}" / "model.weights.h5"
     if not file.is_file():
         raise Failure(f"{file.relative_to(ROOT)}: there is no checkpoint of the last step")

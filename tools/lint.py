@@ -1,4 +1,4 @@
-"""The checks that take seconds: formats, style, types, and whether the tests stay within their time."""
+"""`make lint`: the checks that take seconds: formats, style, types, and whether the tests stay within their time."""
 
 import costs
 from checks import native_sources, run, tool

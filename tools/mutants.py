@@ -1,7 +1,8 @@
-"""Breaks the modules that write, one small change at a time, and sees that a test fails of each.
+"""Changes the modules that write files, one small change (a mutant) at a time, and checks that a test fails because of each.
 
-No library does this: neither mutmut nor cosmic-ray removes a statement, and a removed fsync is the mutant that counts most here.
-Survivors are listed in tests/mutants.txt, each with the reason; a survivor that is not in there fails, and so does a line too many.
+A mutant whose tests all pass survives. tests/mutants.txt lists the mutants that may survive, each with the reason. Any other survivor
+is a failure, and so is a line of the list whose mutant does not survive. No library does this: neither mutmut nor cosmic-ray removes a
+statement, and a removed fsync is the mutant that matters most here.
 """
 
 import argparse
@@ -41,12 +42,12 @@ AT_ONCE = 2
 
 
 def plain(module):
-    """Its source as it is."""
+    """A module's source, unchanged."""
     return (ROOT / "deepfreeze" / module).read_text()
 
 
 class Place:
-    """A copy of the working tree in which one module is changed, and a child of this process that runs the tests there."""
+    """A copy of the working tree, in which one module at a time is changed and a child of this process runs the tests."""
 
     def __init__(self, folder):
         self.folder, self._child, self._ends = folder, 0, 0.0
@@ -59,7 +60,7 @@ class Place:
                 (folder / path.name).symlink_to(path)
 
     def start(self, module, source, bound):
-        """Runs the module's tests with this source of it, until the first one fails."""
+        """Begins to run a module's tests with this source of it; they end with the first failure, or after ``bound`` seconds."""
         if self._changed and self._changed != module:
             self._put(self._changed, plain(self._changed))
         self._put(module, source)
@@ -93,7 +94,7 @@ class Place:
         return int(importlib.import_module("pytest").main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
 
     def poll(self):
-        """How the tests ended: "survived" or "killed", or None while they run."""
+        """ "survived" if the tests passed, "killed" if one failed or they took too long; None while they run."""
         ended, status = os.waitpid(self._child, os.WNOHANG)
         late = time.monotonic() > self._ends
         if not ended and not late:
@@ -102,7 +103,7 @@ class Place:
         return "survived" if ended and status == 0 else "killed"
 
     def stop(self, reap=True):
-        """Ends the tests and all that they have started."""
+        """Kills the tests and all processes that they have started."""
         child, self._child = self._child, 0
         if child:
             with contextlib.suppress(ProcessLookupError):
@@ -112,7 +113,7 @@ class Place:
 
 
 def survivors(places, wanted, bounds):
-    """The names of those mutants (name, module, source) whose tests pass within the module's bound."""
+    """Runs the tests of these mutants, (name, module, source) each; returns the names of those that survive."""
     found, busy, waiting, begun = [], {}, list(wanted), time.monotonic()
     while waiting or busy:
         for place in places:
@@ -129,7 +130,7 @@ def survivors(places, wanted, bounds):
 
 
 def bounds(place, modules):
-    """By module, the seconds that its mutants have: many times those that the tests take of the module as it is."""
+    """By module, the seconds after which a mutant's tests are stopped: many times what they take with the unchanged module."""
     found = {}
     for module in modules:
         begun, source = time.monotonic(), plain(module)
@@ -143,7 +144,7 @@ def bounds(place, modules):
 
 
 def listed():
-    """The names in the list; each is followed by its reason, an indented line."""
+    """The names in tests/mutants.txt; each is followed by an indented line with the reason."""
     lines = [one for one in LISTED.read_text().splitlines() if one and not one.startswith("#")]
     for name, reason in zip(lines[::2], [*lines, ""][1::2], strict=True):
         if name.startswith(" ") or not reason.strip() or not reason.startswith(" "):

@@ -1,6 +1,6 @@
-"""Every small change to a module's source that tests ought to notice, and a name for each (tools/mutants.py runs them).
+"""Makes every small change to a module's source that tests ought to notice, and a name for each; tools/mutants.py runs them.
 
-A name says what is changed in which line of which function, without a line's number: it stays while the line does.
+A name has the function, the text of the line and the change. It has no line number, so it stays the same while the line does.
 """
 
 import ast
@@ -26,7 +26,7 @@ def without(items, at):
 
 
 def others(node):
-    """What may stand in place of an expression or a statement: nodes, or lists of statements."""
+    """The changes of one expression or statement: the nodes, or lists of statements, that take its place."""
     if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
         yield ast.Compare(node.left, [SWAPS[type(node.ops[0])](), *node.ops[1:]], node.comparators)
     if isinstance(node, ast.BoolOp):
@@ -58,7 +58,7 @@ def others(node):
 
 
 def line(node):
-    """A statement in one line: of a compound one its head."""
+    """A statement as one line of text; of a compound statement its first line."""
     if isinstance(node, list):
         return " ".join(map(line, node))
     if isinstance(node, ast.Try):
@@ -83,7 +83,7 @@ class Replaced(ast.NodeTransformer):
 
 
 def above(tree):
-    """By node, the nodes that it is within, the nearest first; types and decorators are left out."""
+    """By node: the nodes around it, the nearest first. Types and decorators are left out."""
     found, waiting = {}, [(tree, ())]
     while waiting:
         node, path = waiting.pop(0)

@@ -1,4 +1,4 @@
-"""The engine, native/, built by CMake and Ninja into build/native (or a variant of it) and put where veloc_bindings finds it."""
+"""Builds the engine (native/) with CMake and Ninja in build/native, and copies the library into veloc_bindings."""
 
 import argparse
 import os
@@ -15,7 +15,8 @@ ADVICE = "The first `error:` above is the one to look at; `make clean` starts fr
 
 
 def configure(variant="", *options):
-    """Writes Ninja's files and the compile commands, once; returns the build folder. A variant has a folder of its own."""
+    """Runs CMake if this build has not been configured with these options yet; returns the build folder. A variant (another set of
+    options) has a folder of its own, build/native-VARIANT."""
     folder = BUILD / (f"native-{variant}" if variant else "native")
     wanted = " ".join(options)
     stamp = folder / ".options"
@@ -29,14 +30,14 @@ def configure(variant="", *options):
 
 
 def build(variant="", *options):
-    """Builds incrementally; returns the build folder."""
+    """Compiles what has changed; returns the build folder."""
     folder = configure(variant, *options)
     run_logged([VENV / "bin" / "ninja", "-C", folder], f"{folder.name}.log", ADVICE, env=project.environment())
     return folder
 
 
 def install():
-    """Builds the library and copies it beside the bindings, if it changed."""
+    """Builds the library and, if it has changed, copies it into veloc_bindings."""
     folder = build("", "-DCMAKE_BUILD_TYPE=Release")
     built, target = folder / LIBRARY, PACKAGE / LIBRARY
     if target.is_file() and target.stat().st_mtime_ns == built.stat().st_mtime_ns:
@@ -48,7 +49,7 @@ def install():
 
 
 def for_tests():
-    """Builds the engine whose system calls a test can make fail, and its own tests."""
+    """Builds the testing library, whose system calls tests can make fail, and the engine's own tests."""
     build("testing", *TESTING)
 
 

@@ -1,4 +1,4 @@
-"""The optional .venv-peers: the other checkpointing libraries, for benchmarks/peers.py alone. Made once, stamped like .venv."""
+"""Makes .venv-peers, an optional environment with other checkpointing libraries, for benchmarks/peers.py. It is made once, like .venv."""
 
 import fcntl
 import hashlib
@@ -30,7 +30,7 @@ def ready():
 
 
 def starts():
-    """Whether .venv-peers has a Python that starts, of this version."""
+    """Whether .venv-peers has a Python of this version, and it starts."""
     show = "import sys; print(*sys.version_info[:2])"
     try:
         found = subprocess.run([VENV / "bin" / "python", "-c", show], capture_output=True, text=True, check=False)

@@ -1,4 +1,5 @@
-"""The project's places and environment, and how its tools run long steps. Standard library only: runs before .venv exists."""
+"""What the tools share: the project's folders, the environment variables of its programs, and running long steps with a log. Needs the
+standard library alone, because it runs before .venv exists."""
 
 import argparse
 import os
@@ -16,16 +17,16 @@ LOCK = ROOT / "tools" / "requirements.lock"
 
 
 class Failure(Exception):
-    """A step that cannot go on; the message says what is wrong and what to do."""
+    """Raised by a step that can't go on. The message says what is wrong and what to do."""
 
 
 def cache():
-    """Where wheels that take minutes to build outlive a clone."""
+    """The folder for wheels that take minutes to build. It is outside of the clone, so that other clones use them too."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepfreeze" / "wheels"
 
 
 def environment(**extra):
-    """The environment in which the project's programs, its tests and its jobs run."""
+    """The environment variables with which the project's programs, tests and jobs run; ``extra`` is added."""
     env = dict(os.environ)
     env.pop("PYTHONHOME", None)
     env["VIRTUAL_ENV"] = str(VENV)
@@ -40,7 +41,7 @@ def environment(**extra):
 
 
 def part_of(text):
-    """K/N as (K, N), for argparse: the K-th of N parts, from 1 on."""
+    """Reads K/N, the K-th of N parts counted from 1, as (K, N); for argparse."""
     number, _, of = text.partition("/")
     if not (number.isdigit() and of.isdigit() and 1 <= int(number) <= int(of)):
         raise argparse.ArgumentTypeError(f"expected K/N with K from 1 to N; found {text!r}")
@@ -56,7 +57,8 @@ def tail(path, lines=25):
 
 
 def run_logged(command, log, advice, env=None, cwd=ROOT, beat=30):
-    """Runs a long command into build/logs/LOG, with a sign of life now and then; fails with the log's tail and advice."""
+    """Runs a long command, with its output in build/logs/LOG, and prints a line now and then. ``Failure``, with the end of the log and
+    the advice, if the command fails."""
     LOGS.mkdir(parents=True, exist_ok=True)
     path = LOGS / log
     begun = time.monotonic()
@@ -88,7 +90,7 @@ def run_logged(command, log, advice, env=None, cwd=ROOT, beat=30):
 
 
 def main(function):
-    """Turns a Failure into a message on stderr and exit code 1, without a traceback."""
+    """Calls a tool's main function. A ``Failure`` becomes a message on stderr and exit code 1, without a traceback."""
     try:
         sys.exit(function())
     except Failure as failure:

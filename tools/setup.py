@@ -1,5 +1,5 @@
-"""All of the set-up, in order. What is done already is skipped, so that it can stand before every other target.
-``--without-tests`` leaves out what only tests need."""
+"""`make setup`: makes .venv, builds Horovod and the engine, and installs deepfreeze. Skips what is done already, so that every other
+target can call it first. ``--without-tests`` leaves out what only tests need."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ from project import BUILD, ROOT, main, run_logged, say
 
 
 def itself(place=MAIN):
-    """deepfreeze in .venv as an editable install, for its console script; the engine built already is taken as it is."""
+    """Installs deepfreeze into .venv (editable), which also makes the command `deepfreeze`. Takes the engine that is built already."""
     command = [*place.pip, "install", "--no-deps", "--no-build-isolation", "-e", ROOT]
     env = place.variables(DEEPFREEZE_LIBRARY=native.PACKAGE / native.LIBRARY)
     run_logged(

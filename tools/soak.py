@@ -1,5 +1,6 @@
-"""Hours of what `make test` does for seconds: kills at random moments, continuous checkpoints with random faults, a training with
-the engine built with sanitizers, and one of 20,000 variables. Each part says what it found; the last line is the verdict."""
+"""`make soak`: does for hours what `make test` does for seconds. It kills ranks at random moments, saves checkpoints continuously under
+random faults, and trains with the engine built with sanitizers and with a model of 20,000 variables. Each part prints what it found; the
+last line is the verdict."""
 
 import argparse
 import os
@@ -21,7 +22,7 @@ STEPS, EVERY = 40, 2
 
 
 def step(name, command, env):
-    """Runs one command, its output going to the terminal; whether it succeeded."""
+    """Runs a command; its output goes to the terminal. Returns whether it succeeded."""
     say(f"\n== {name}")
     begun = time.monotonic()
     code = subprocess.run(list(map(str, command)), cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
@@ -38,7 +39,7 @@ def kills(test, rounds):
 
 
 def many_variables():
-    """Minutes, which TensorFlow needs to make and trace them."""
+    """Trains a model of 20,000 variables. TensorFlow needs minutes to make and trace them."""
     command = [PYTHON, "-m", "pytest", "-q", ROOT / "tests" / "trainings" / "test_models.py", "-k", "many_variables"]
     return step(f"{VARIABLES} variables", command, environment(DEEPFREEZE_TEST_VARIABLES=VARIABLES))
 
@@ -53,7 +54,7 @@ def continuous(hours, json, png):
 
 
 def compilers_library(name):
-    """The path of a library of the compiler that builds the engine."""
+    """The path of a library (libasan.so, for example) that belongs to the compiler of the engine."""
     compiler = os.environ.get("CXX") or "g++"
     command = [*compiler.split(), f"-print-file-name={name}"]
     found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -65,13 +66,13 @@ def compilers_library(name):
 
 
 def preload():
-    """What has to be loaded before Python. The address sanitizer looks up __cxa_throw when it starts, and Python itself holds no
-    C++: without the C++ runtime beside it, the first exception in any extension ends the process."""
+    """The libraries to load before Python (LD_PRELOAD). The address sanitizer looks up __cxa_throw when it starts, and Python itself has
+    no C++ in it: without the C++ runtime in this list, the first C++ exception in any extension would end the process."""
     return ":".join(map(compilers_library, ("libasan.so", "libstdc++.so.6")))
 
 
 def sanitized():
-    """Real trainings of two ranks with the engine under sanitizers: any finding ends them."""
+    """Trains on two ranks with the engine under sanitizers; any finding ends the training."""
     folder = native.build(
         "address", "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DDF_TESTING=ON", f"-DDF_SANITIZE={SANITIZERS['address']}"
     )

@@ -1,5 +1,5 @@
-"""What must come from the system: Python >= 3.11 with venv, a C++17 compiler, make. Named when missing, and installed by
-apt where this is Debian and we are root (DEEPFREEZE_NO_APT=1 forbids that)."""
+"""Checks that the system has Python 3.11 or newer with venv, a C++17 compiler and make. If one is missing, installs it with apt where this
+is Debian and we are root (DEEPFREEZE_NO_APT=1 forbids that), else says what to install."""
 
 import os
 import shutil
@@ -23,13 +23,13 @@ def compiles(compiler):
 
 
 def compiler():
-    """The first C++17 compiler there is, or None."""
+    """The name of the first C++17 compiler that is found, or None."""
     candidates = [os.environ.get("CXX"), "g++", "clang++", "c++"]
     return next((found for name in candidates if name and (found := shutil.which(name)) and compiles(found)), None)
 
 
 def missing():
-    """What is missing: key in PACKAGES -> what to tell the user."""
+    """What is missing, by its key in PACKAGES, with the message for the user."""
     absent = {}
     if compiler() is None:
         absent["compiler"] = (
@@ -44,7 +44,7 @@ def missing():
 
 
 def install(packages):
-    """Installs Debian packages where that is possible; says whether it was tried."""
+    """Installs Debian packages where that is possible; returns whether it was tried."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None or os.environ.get("DEEPFREEZE_NO_APT"):
         return False
     say(f"      installing by apt: {' '.join(packages)}")

@@ -1,4 +1,4 @@
-"""Runs the tests of one tier, two at a time: tools/test.py --tier check|test|full [--part K/N] [what pytest takes]."""
+"""Runs the tests of one tier, on two workers: tools/test.py --tier check|test|full [--part K/N] [arguments for pytest]."""
 
 import subprocess
 import sys
@@ -9,7 +9,8 @@ WORKERS = "2"  # ranks and writers of their own keep more cores than two busy
 
 
 def run(*arguments):
-    """Returns pytest's exit code. The files come in the order of their cost (tests/support/costs.py), each on one worker."""
+    """Runs pytest and returns its exit code. The files with the longest tests come first (tests/support/costs.py); all tests of a file
+    run on one worker."""
     command = [VENV / "bin" / "python", "-m", "pytest", "tests", "-n", WORKERS, "--dist", "loadfile"]
     command += ["--no-loadscope-reorder", *arguments]
     return subprocess.run(list(map(str, command)), cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL).returncode

@@ -1,5 +1,5 @@
-"""Everything that can be tested: `make test`, then all that it leaves out. `--part K/N` runs a share of the latter alone, for a
-bounded time: one of the stages that can't be divided, or an equal share of those that can. CI runs another tenth for each commit."""
+"""`make test-all`: runs `make test`, then everything that `make test` leaves out. With `--part K/N` only a part of the latter runs, for a
+bounded time: either one of the stages that can't be divided, or an equal share of those that can. CI runs a tenth for each commit."""
 
 import argparse
 import functools
@@ -20,7 +20,7 @@ def program(name, *arguments):
 
 
 def share(part):
-    """The options that choose a part."""
+    """The options that have another tool run the same part."""
     return ("--part", "{}/{}".format(*part)) if part else ()
 
 
@@ -30,7 +30,7 @@ def tests(part):
 
 
 def repeated(part):
-    """Runs the tests that wait for time or for threads twenty times, or once where a part is run."""
+    """Runs the tests that wait for time or for threads twenty times; with a part, once."""
     return test.run("-m", "timing", "-q", "--count", 1 if part else 20)
 
 
@@ -50,7 +50,7 @@ DIVIDED = {"tests": tests, "repeated tests": repeated, "fuzzing": hostile, "muta
 
 
 def coverage(part):
-    """Measures the coverage by `make test`, or by `make check` where a part is run."""
+    """Measures the coverage of `make test`; with a part, that of `make check`."""
     return program("coverage", *(["tests", "--tier", "check", "-n", 2, "--dist", "loadfile"] if part else []))
 
 
@@ -65,7 +65,7 @@ WHOLE = {
 
 
 def stages(part):
-    """{name: function that returns an exit code}, in order: of everything, or of one part (number, of)."""
+    """{name: function that returns an exit code}, in order: for everything (None), or for one part (number, of)."""
     if not part:
         todo = {"make test": lambda part: test.run("--tier", "test", "-q")} | DIVIDED | WHOLE
     else:

@@ -1,6 +1,6 @@
-"""DeepFreeze on TensorFlow 2.15 with its own Keras 2.15, which older clusters have: makes .venv-tf215 (once) and runs those of the
-tests of `make test` there that train, save, read and restore, and those that go from one environment to the other. Arguments go to
-pytest; --make-only runs none."""
+"""`make test-tf215`: tests DeepFreeze on TensorFlow 2.15 with its own Keras 2.15, which older clusters have. Makes .venv-tf215, once. There
+it runs the tests of `make test` that train, save, read and restore, and those that go from one environment to the other. Arguments go
+to pytest; with --make-only no test runs."""
 
 import fcntl
 import os

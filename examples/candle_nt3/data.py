@@ -1,6 +1,7 @@
-"""The Khan gene-expression data: 83 small round blue cell tumours x 2308 genes, 4 types, official split of 63 and 20.
+"""The Khan gene-expression data: 83 small round blue cell tumours of 4 types, 2308 genes each, split into 63 for training and 20 for tests
+as published.
 
-Read as files out of the installed package ISLP, without importing it: that would want pandas and scikit-learn."""
+Reads the files of the installed package ISLP without importing it, because the import needs pandas and scikit-learn."""
 
 from importlib.metadata import PackageNotFoundError, distribution
 
@@ -19,12 +20,12 @@ def _table(name):
 
 
 def load(genes=GENES):
-    """(train x, train y, test x, test y); x as NT3 takes it, shape (samples, genes, 1).
+    """(train x, train y, test x, test y). x is float32 of shape (samples, genes, 1), as NT3 takes it; y is int64, classes from 0.
 
-    Each sample is standardised over its genes (the test arrays were measured at another level), each gene is centred on its
-    mean over the training rows, and all of it is scaled to unit variance. The published rows are sorted by class; the
-    training rows come shuffled, always alike, so that every rank has several classes. More genes than there are (NT3's
-    published size is 60483) are zeros: the same network and memory, no more information."""
+    Each sample is standardised over its genes, because the test samples were measured at another level. Then each gene is centred on
+    its mean over the training rows, and everything is scaled to unit variance. The published rows are sorted by class. The training
+    rows are shuffled, in the same way in each call, so that every rank has several classes. ``genes`` may be more than the data has
+    (NT3's published size is 60483): the others are zeros, which gives the published network and memory without more information."""
     if genes < GENES:
         raise SystemExit(f"--genes {genes}: the data has {GENES} genes; give that or more")
     train, test = _table("xtrain"), _table("xtest")
@@ -42,13 +43,13 @@ def _label(name):
 
 
 def rows_of(rank, ranks, rows):
-    """The (shuffled) rows that one rank trains on: contiguous, disjoint, as even as can be."""
+    """The numbers of the rows that one rank trains on: a contiguous range, in nearly equal parts for all ranks, without overlap."""
     return range((rank * rows + ranks - 1) // ranks, ((rank + 1) * rows + ranks - 1) // ranks)
 
 
 def batches(x, y, batch, start, seed):
-    """Endless batches from step `start` on. A batch depends on its step alone, not on what was drawn before it in this
-    process: so a job that resumes at step s goes on with the batch that the first attempt would have used."""
+    """Endless batches (x, y), beginning with that of step `start`. A batch depends on its step alone, and not on what this process has
+    drawn before. So a job that resumes at step s goes on with the batch that the first attempt would have used."""
     rows = len(x)
 
     def row(position):

@@ -1,4 +1,4 @@
-"""Loads a checkpoint's file into a fresh NT3 with stock Keras (nothing of DeepFreeze is imported) and tests it."""
+"""Loads a checkpoint's file into a new NT3 with stock Keras, without importing DeepFreeze, and tests the model."""
 
 import argparse
 import json

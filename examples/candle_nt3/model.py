@@ -4,7 +4,7 @@ import keras
 
 
 def nt3(genes, classes, width=20, dropout=0.1):
-    """As published, but for the width of the last hidden layer and the share that both dropouts drop."""
+    """NT3 as published, except for the width of the last hidden layer and the rate of both dropouts, which can be chosen."""
     return keras.Sequential(
         [
             keras.Input((genes, 1)),

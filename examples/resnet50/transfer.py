@@ -1,8 +1,8 @@
-"""Transfer learning on real images: the convolutional base of a checkpoint under a new classifier, against the same from scratch.
+"""Transfer learning on real images: puts the convolutional base of a checkpoint under a new classifier, and compares with random weights.
 
-The base is trained on the digits 0 to 4 and checkpointed. Then two models learn the digits 5 to 9 from a few images each, with
-the same seeds, batches and learning rate: one begins with the base out of that checkpoint, one with random weights. The accuracy
-on test images of 5 to 9, after every few steps, goes to a JSON file and from there into a figure.
+The base is trained on the digits 0 to 4 and checkpointed. Then two models learn the digits 5 to 9 from a few images of each, with the
+same seeds, batches and learning rate: one begins with the base of that checkpoint, the other with random weights. Every few steps both are
+tested on images of 5 to 9. The accuracies are written to a JSON file, from which the figure is drawn.
 """
 
 import argparse
@@ -38,7 +38,8 @@ def options():
 
 
 def network(kind, size, classifier):
-    """A residual network over images of size x size x 3; only the last layer is called after what it is for."""
+    """A residual network over images of size x size x 3; ``kind`` is "small" or "resnet50". ``classifier`` is the name of its last layer.
+    All other layers have the same names in each call, so that ``transfer`` finds them."""
     if kind == "resnet50":
         base = keras.applications.ResNet50(include_top=False, weights=None, pooling="avg", input_shape=(size, size, 3))
         inputs, x = base.input, base.output
@@ -61,7 +62,7 @@ def norm(x, name):
 
 
 def block(x, width, name):
-    """Halves the image."""
+    """A residual block, which halves height and width of the image."""
     conv = {"padding": "same", "use_bias": False}
     y = norm(keras.layers.Conv2D(width, 3, strides=2, name=f"{name}_conv1", **conv)(x), f"{name}_1")
     y = keras.layers.Conv2D(width, 3, name=f"{name}_conv2", **conv)(y)
@@ -70,7 +71,7 @@ def block(x, width, name):
 
 
 class Tests(keras.callbacks.Callback):
-    """Accuracy on the test images before the first step, after every few, and after the last."""
+    """Measures the accuracy on the test images before the first step, after every ``every`` steps, and after the last."""
 
     def __init__(self, x, y, every, total):
         super().__init__()
@@ -91,7 +92,7 @@ class Tests(keras.callbacks.Callback):
 
 
 def digits(x, y, chosen, most=None, rng=None):
-    """The images of some digits, labelled from 0; ``most`` of each, drawn at random."""
+    """The images of the ``chosen`` digits, with labels from 0; all of them, or ``most`` of each, drawn at random."""
     if most is None:
         rows = np.flatnonzero(np.isin(y, chosen))
     else:
@@ -100,7 +101,7 @@ def digits(x, y, chosen, most=None, rng=None):
 
 
 def train(args, model, x, y, steps, run, seed, callbacks=()):
-    """From the model as it is; the last step is checkpointed."""
+    """Trains the model from its present weights; the last step is checkpointed."""
     model.compile(
         keras.optimizers.Adam(args.lr), "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False
     )
@@ -112,7 +113,7 @@ def train(args, model, x, y, steps, run, seed, callbacks=()):
 
 
 def train_base(args, x, y, test_x, test_y):
-    """Returns the accuracy on the digits 0 to 4."""
+    """Trains the base on the digits 0 to 4; returns its test accuracy."""
     keras.utils.set_random_seed(0)
     model = network(args.model, args.size, "digits_0_to_4")
     tests = Tests(*digits(test_x, test_y, OLD), args.base_steps, args.base_steps)
@@ -122,7 +123,7 @@ def train_base(args, x, y, test_x, test_y):
 
 
 def learn(args, seed, beginning, images, test):
-    """One curve, of a model that begins with the base or from scratch."""
+    """Trains a model on the digits 5 to 9, from the base or from random weights; returns its curve of test accuracies."""
     keras.utils.set_random_seed(seed)
     model = network(args.model, args.size, "digits_5_to_9")
     taken = 0
@@ -143,12 +144,12 @@ def learn(args, seed, beginning, images, test):
 
 
 def steps_to(curve, accuracy):
-    """The first tested step with this accuracy; None if it was not reached."""
+    """The first tested step at which a curve has this accuracy; None if it never has."""
     return next((s for s, a in zip(curve["steps"], curve["accuracy"], strict=True) if a >= accuracy), None)
 
 
 def summary(result):
-    """Lines that say how many steps each beginning took to reach some accuracies."""
+    """Lines of text: how many steps the models took to reach some accuracies, from the base and from random weights."""
     lines = []
     for beginning in ("transferred", "scratch"):
         curves = [curve for curve in result["curves"] if curve["beginning"] == beginning]
@@ -162,7 +163,7 @@ def summary(result):
 
 
 def draw(file):
-    """The figure of a JSON file, beside it. Returns its path, None if matplotlib is not installed."""
+    """Draws the figure of a JSON file, beside the file. Returns the figure's path; None if matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:

@@ -1,4 +1,4 @@
-// Little-endian integers and lower-case hexadecimal, independent of the machine.
+// Integers as little-endian bytes and bytes as lower-case hexadecimal text, the same on every machine.
 #ifndef DEEPFREEZE_BASE_CODING_H_
 #define DEEPFREEZE_BASE_CODING_H_
 
@@ -13,6 +13,7 @@ namespace deepfreeze {
 using Id = std::array<uint8_t, 16>;      // run ids and attempt ids
 using Digest = std::array<uint8_t, 32>;  // SHA-256
 
+// Put32 and Put64 write 4 and 8 bytes, Get32 and Get64 read as many; the memory need not be aligned.
 inline void Put32(char* to, uint32_t v) {
   for (int i = 0; i < 4; ++i) to[i] = static_cast<char>(v >> (8 * i));
 }
@@ -29,12 +30,12 @@ inline uint64_t Get64(const char* from) {
   for (int i = 0; i < 8; ++i) v |= static_cast<uint64_t>(static_cast<uint8_t>(from[i])) << (8 * i);
   return v;
 }
-// align is a power of two.
+// The least multiple of align, a power of two, that is not below v. v + align must not overflow.
 inline uint64_t RoundUp(uint64_t v, uint64_t align) { return (v + align - 1) & ~(align - 1); }
 
-std::string Hex(const uint8_t* bytes, size_t n);
-std::string Hex32(uint32_t v);  // eight digits, most significant first
-// False unless text is exactly 2n lower-case digits.
+std::string Hex(const uint8_t* bytes, size_t n);  // two lower-case digits for each byte
+std::string Hex32(uint32_t v);                    // eight digits, most significant first
+// Reads n bytes. False, and bytes are undefined, unless text is exactly 2n lower-case hexadecimal digits.
 bool Unhex(std::string_view text, uint8_t* bytes, size_t n);
 
 template <size_t N>

@@ -1,4 +1,4 @@
-// Copying what the processor will not read again soon.
+// A copy of bytes that the processor will not read again soon.
 #ifndef DEEPFREEZE_BASE_COPY_H_
 #define DEEPFREEZE_BASE_COPY_H_
 
@@ -6,8 +6,9 @@
 
 namespace deepfreeze {
 
-// memcpy whose stores go past the caches: the destination need not be read first, and what is in the caches stays
-// there. 22 GB/s where memcpy makes 13 (620 MB, one thread).
+// Copies n bytes as memcpy does, with stores that go past the processor's caches: the destination is not read first,
+// and the caches keep their content. 22 GB/s where memcpy reaches 13 (620 MB, one thread). The ranges must not overlap.
+// Thread-safe.
 void CopyPastCache(void* to, const void* from, size_t n);
 
 }  // namespace deepfreeze

@@ -1,7 +1,9 @@
-// Everything the engine asks of the operating system. Tests wrap it (testing/fault_env.h) to fail, cut short, delay or
-// kill at any call, so no other file may call the system directly.
+// Every call that the engine makes to the operating system. Tests put an Env of their own in its place, which fails or
+// delays any call or kills the process there (testing/fault_env.h), so no other file may call the system directly.
 //
-// An Env outlives everything made from it. All methods may be called from any thread.
+// An Env must outlive everything made from it. All methods of Env and File may be called from any thread, except where
+// a comment says otherwise. Offsets and sizes are in bytes. Errors are kIo, or kNoSpace for a full disk or quota, and
+// name the operation, the path and the system's error.
 #ifndef DEEPFREEZE_BASE_ENV_H_
 #define DEEPFREEZE_BASE_ENV_H_
 
@@ -15,7 +17,8 @@
 
 namespace deepfreeze {
 
-// An open file. Reads and writes carry their own offset, so threads may share one. The destructor closes.
+// An open file; made by Env::Open. Reads and writes have their own offset, so threads may share a File. The destructor
+// closes the file and ignores errors.
 class File {
  public:
   explicit File(std::string path) : path_(std::move(path)) {}
@@ -25,26 +28,30 @@ class File {
 
   const std::string& path() const { return path_; }
 
-  // One system call each: *done may be less than n (0 at the end of the file). Use ReadFull and WriteFull.
+  // One system call each. *done is how many bytes were read or written: it may be less than n, and PRead sets it to 0
+  // at the end of the file. Callers that want all n bytes use ReadFull and WriteFull, below.
   virtual Status PRead(uint64_t offset, void* data, size_t n, size_t* done) = 0;
   virtual Status PWrite(uint64_t offset, const void* data, size_t n, size_t* done) = 0;
 
-  // Whether writes go past the page cache: those to a file opened with kDirect, until the file system refuses one.
+  // Whether writes go past the page cache: true for a file opened with kDirect until the file system refuses such a
+  // write; from then on all writes to it go through the cache.
   virtual bool Direct() const { return false; }
 
   virtual Status Size(uint64_t* size) = 0;
   virtual Status Truncate(uint64_t size) = 0;
-  // Reserves blocks for [0, size), so that later writes there can't run out of space. Sparse where unsupported.
+  // Makes the file at least size bytes long and reserves blocks for [0, size), so that later writes there can't run out
+  // of space. On file systems that can't reserve, the file gets its size and no blocks.
   virtual Status Allocate(uint64_t size) = 0;
+  // fdatasync and fsync. After an error the data must be taken for lost: a second call may succeed without it.
   virtual Status DataSync() = 0;
   virtual Status Sync() = 0;
-  // Makes a file on memory-backed storage at least size bytes long and maps all of it, to be read and written, with its
-  // memory reserved: storing to it can't fail later. The mapping lives as long as this object, and not in a forked
-  // child, which would keep the memory of a removed file. Once per file.
+  // For a file on memory-backed storage: makes it at least size bytes long and maps [0, size) for reading and writing,
+  // with its memory reserved, so that later stores can't fail. The mapping lives as long as this object. A forked child
+  // does not have it: there it would keep the memory of a removed file. At most once per File.
   virtual Status Map(uint64_t size, char** data) = 0;
-  // A hint to begin writing a range back now; never fails.
+  // A hint that the system begin to write the range to the disk now. Never fails.
   virtual void StartWriteback(uint64_t offset, uint64_t n) = 0;
-  // Closes early, to see the error. Nothing may follow but the destructor.
+  // Closes the file and returns the error that the destructor would ignore. After it only the destructor may be called.
   virtual Status Close() = 0;
 
  private:
@@ -52,22 +59,23 @@ class File {
 };
 
 enum class OpenMode {
-  kRead,      // must exist
-  kUpdate,    // to be written only; made if missing, kept as it is otherwise
-  kTruncate,  // to be written only; made if missing, emptied otherwise
-  kDirect,    // as kUpdate, past the page cache: offsets, sizes and memory are multiples of kDirectUnit. An error where
-              // the file system can't.
-  kPrivate,   // as kUpdate, to be read too, for this user's eyes alone (0600). An error if it is anything but a file of
-              // the user's that has this one name: where others may write, it could be made a name of something else.
+  kRead,      // for reading; the file must exist
+  kUpdate,    // for writing; made if missing, otherwise its content stays
+  kTruncate,  // for writing; made if missing, otherwise emptied
+  kDirect,    // as kUpdate, and writes go past the page cache: their offsets, sizes and memory addresses must be
+              // multiples of kDirectUnit. An error if the file system can't do that.
+  kPrivate,  // as kUpdate, and for reading too; only this user may read and write the file (mode 0600). An error if the
+             // path is anything but a regular file of this user with one name: in a directory where others may write,
+             // somebody could have made the path a second name of another file.
 };
 
 constexpr uint64_t kDirectUnit = 4096;
 
 struct FileInfo {
   bool exists = false;
-  bool is_directory = false;  // false for a symbolic link, which is never followed
-  uint32_t uid = 0;
-  uint32_t mode = 0;  // the permission bits
+  bool is_directory = false;  // false for a symbolic link, which Stat does not follow
+  uint32_t uid = 0;           // the owner's user id
+  uint32_t mode = 0;          // the permission bits
   uint64_t size = 0;
 };
 
@@ -75,58 +83,66 @@ class Env {
  public:
   virtual ~Env() = default;
 
-  // The machine's own; lives for ever.
+  // The Env of this machine's system calls. It is never destroyed.
   static Env* Posix();
 
+  // Opens a regular file; the caller owns *file. Never follows a symbolic link: that is kIo. A directory, a pipe, a
+  // device or a socket is kCorrupt with kRead, kIo otherwise.
   virtual Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) = 0;
-  // A missing file is no error: info->exists says.
+  // Of a missing path the status is ok and info->exists false.
   virtual Status Stat(const std::string& path, FileInfo* info) = 0;
-  // Names without "." and "..", in no order. *exists is false, and the status ok, for a missing directory.
+  // The names in a directory, without "." and "..", in no order. Of a missing directory the status is ok and *exists
+  // false.
   virtual Status List(const std::string& path, std::vector<std::string>* names, bool* exists) = 0;
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
-  // An existing directory is no error: several ranks make the same one.
+  // Makes a directory with these permission bits, less the umask's; never writable for everybody. Ok if the path exists
+  // already, because several ranks make the same directory.
   virtual Status MakeDir(const std::string& path, uint32_t mode) = 0;
-  // A missing file is no error: what was to be removed is gone.
+  // Both are ok if the path is missing: the caller wants it gone.
   virtual Status Unlink(const std::string& path) = 0;
   virtual Status RemoveDir(const std::string& path) = 0;
+  // Makes the names in a directory durable.
   virtual Status SyncDir(const std::string& path) = 0;
-  // Opens the directory anew, and asks for its attributes, so that names looked up in it from now on are asked of the
-  // file system: a client of a network file system remembers for a minute that a name was not there, and what a name
-  // stood for. An error: what is looked up may be what was remembered.
+  // After this, names in the directory are looked up on the file server. Without it a client of a network file system
+  // may answer from memory: for about a minute it remembers that a name was missing, and which file a name stood for.
+  // After an error, look-ups may still be answered from memory.
   virtual Status Refresh(const std::string& directory) = 0;
-  // Whether files there are memory (tmpfs), so that Map works.
+  // Whether files under path are memory (tmpfs), so that File::Map works.
   virtual bool InMemory(const std::string& path) = 0;
 
-  // size bytes of zeroed memory in pages of its own, touched, on huge pages where the system has them. Null if there is
-  // no room. FreePages gives it back. A forked child does not have it: what both had would be copied when either writes
-  // to it, page by page, and a disk that reads it meanwhile might read one or the other.
+  // size bytes of zeroed memory, which starts at a page. Every page is touched, and pages are huge where the system has
+  // them. Null if there is no room. A forked child does not have this memory: if both processes had it, the first write
+  // by either would copy the page, and a disk that reads the page meanwhile might read either copy.
   virtual char* AllocatePages(uint64_t size) = 0;
+  // Gives back memory of AllocatePages; size is the same.
   virtual void FreePages(char* data, uint64_t size) = 0;
 
-  virtual uint64_t NowMicros() = 0;   // monotonic
-  virtual int64_t WallSeconds() = 0;  // since 1970, UTC
+  virtual uint64_t NowMicros() = 0;   // microseconds of a clock that never jumps
+  virtual int64_t WallSeconds() = 0;  // seconds since 1970, UTC; this clock may jump
   virtual void SleepMillis(uint64_t ms) = 0;
   virtual uint32_t UserId() = 0;
   virtual int64_t ProcessId() = 0;
 };
 
-// All n bytes, or an error; the end of the file before n bytes is kCorrupt.
+// Reads or writes all n bytes, or returns an error. ReadFull: kCorrupt if the file ends before n bytes.
 Status ReadFull(File* file, uint64_t offset, void* data, size_t n);
 Status WriteFull(File* file, uint64_t offset, const void* data, size_t n);
-// The whole of a small file; more than limit bytes is kCorrupt.
+// Reads a whole file. kCorrupt if it has more than limit bytes.
 Status ReadSmallFile(Env* env, const std::string& path, uint64_t limit, std::string* contents);
-// kInvalid, in four parts, if this is not `process`, which opened `thing`, but one that was forked from it: its copy
-// has no threads, and locks that may never be opened.
+// Ok if the calling process is `process`, the one that opened `thing`. kInvalid in a process forked from it: its copy
+// of the thing has no threads, and has locks that may stay locked for ever. `call` names the caller in the message.
 Status CheckProcess(Env* env, int64_t process, const std::string& call, const std::string& thing);
-// path holds exactly contents after this, or what it held before, also after a crash: written beside it, fsynced
-// (unless it may be lost), renamed. The caller syncs the directory.
+// Replaces the content of path as a whole: after this, and after a crash at any point, path has either the new contents
+// or what it had before. Writes path.tmp, fsyncs it if `sync`, and renames it to path. The caller syncs the directory;
+// without `sync` a crash may lose the contents.
 //
-// An error of the rename does not say that it did not happen: a network file system that has lost the first reply
-// repeats the request and answers ENOENT. So after one this looks. *perhaps, if not null: whether path may hold the
-// contents now; after an error it is true where that could not be seen.
+// When the rename returns an error it may have happened all the same: a network file system that has lost the first
+// reply repeats the request and answers ENOENT. So this function looks at the files after such an error, and returns ok
+// if path has the contents. *perhaps, if not null, says whether path may have the contents now. After an error it is
+// true if the files could not be looked at.
 Status ReplaceFile(Env* env, const std::string& path, const std::string& contents, bool sync, bool* perhaps = nullptr);
-// Renames a file or directory within its parent; both names are this caller's alone, and to is free. Looks after an
-// error, as ReplaceFile.
+// Renames a file or directory within its parent. Nobody else may use either name, and `to` must be free. After an error
+// of the rename it looks whether the rename has happened, as ReplaceFile does.
 Status Move(Env* env, const std::string& from, const std::string& to);
 
 }  // namespace deepfreeze

@@ -1,4 +1,4 @@
-// Memory in pages of its own: what captures lie in, and what is written past the page cache.
+// Page-aligned memory from Env::AllocatePages: captures lie in it, and writes past the page cache are made from it.
 #ifndef DEEPFREEZE_BASE_PAGES_H_
 #define DEEPFREEZE_BASE_PAGES_H_
 
@@ -8,10 +8,11 @@
 
 namespace deepfreeze {
 
+// The destructor gives the memory back, in the process that allocated it alone: a forked child does not have it.
 // Thread-compatible.
 class Pages {
  public:
-  // Null if there is no room. env outlives the pages.
+  // size bytes, zeroed and touched; null if there is no room. env must outlive the pages.
   static std::shared_ptr<Pages> Allocate(Env* env, uint64_t size);
   ~Pages();
   Pages(const Pages&) = delete;

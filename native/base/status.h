@@ -1,6 +1,6 @@
-// What an operation came to: a code of the public header and a message for people.
+// The result of an operation: a code of the public header and a message for people.
 //
-// A Status is a value; copying is cheap while it is ok. Thread-compatible.
+// A Status is a value; an ok Status is cheap to copy. Thread-compatible.
 #ifndef DEEPFREEZE_BASE_STATUS_H_
 #define DEEPFREEZE_BASE_STATUS_H_
 
@@ -9,7 +9,7 @@
 
 namespace deepfreeze {
 
-// The values are those of df_code; capi.cc holds the two against each other.
+// The values are those of df_code; capi.cc checks that at compile time.
 enum class Code { kOk = 0, kInvalid, kIo, kNoSpace, kTimeout, kCorrupt, kIncomplete, kClosed, kDiverged, kTaken };
 
 class [[nodiscard]] Status {
@@ -25,11 +25,12 @@ class [[nodiscard]] Status {
 
   bool ok() const { return code_ == Code::kOk; }
   Code code() const { return code_; }
-  // The errno it came from, or 0.
+  // The errno of the system call that failed; 0 if the error is not from a system call.
   int error() const { return error_; }
-  // Whether the same may go well a little later, if it is done from the beginning: a network file system answers so
-  // while its server restarts or hands over. A sync or a close that failed is never such: what it was to keep may be
-  // gone, and the next one would succeed without it.
+  // Whether the operation may succeed if it is repeated from its beginning a little later (EIO, ETIMEDOUT, ESTALE,
+  // EAGAIN): a network file system returns such errors while its server restarts or hands over. Never true for a sync
+  // or a close that failed: the data that it should have made durable may be lost, and a second call would succeed all
+  // the same.
   bool transient() const { return transient_; }
   const std::string& message() const { return message_; }
 
@@ -40,7 +41,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// Leaves the calling function with the first Status that is not ok.
+// Evaluates an expression that gives a Status, and returns the Status from the calling function unless it is ok.
 #define DF_RETURN_IF_ERROR(expression)              \
   do {                                              \
     ::deepfreeze::Status df_status_ = (expression); \

@@ -1,11 +1,13 @@
-// What a thread of the engine says of itself when it starts.
+// Name and priority of the engine's threads.
 #ifndef DEEPFREEZE_BASE_THREAD_H_
 #define DEEPFREEZE_BASE_THREAD_H_
 
 namespace deepfreeze {
 
-// Names the calling thread, for debuggers and top, and makes it step back for the host's own threads: by nice, as
-// nice(1) does it, 0 to 19. A share of the processor remains even where the host leaves none idle.
+// Names the calling thread, for debuggers and top, makes it a batch thread, and adds `nice` (0 to 19) to its nice
+// value, so that the training's threads go before it. The thread keeps a share of the processor even if they leave no
+// core idle. Where the system refuses, the thread keeps its priority. Called once, by a thread of the engine when it
+// starts.
 void BecomeBackgroundThread(const char* name, int nice);
 
 }  // namespace deepfreeze

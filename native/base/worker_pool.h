@@ -1,6 +1,7 @@
 // A fixed number of threads that work through batches of numbered items.
 //
-// Run may be called from several threads at once; the destructor must not overlap a Run.
+// Run may be called from several threads at once, each with a batch of its own. The destructor joins the threads; no
+// Run may be under way then.
 #ifndef DEEPFREEZE_BASE_WORKER_POOL_H_
 #define DEEPFREEZE_BASE_WORKER_POOL_H_
 
@@ -16,10 +17,11 @@ namespace deepfreeze {
 
 class WorkerPool {
  public:
-  // Called for items in rising order, several at once; worker < threads() names the thread. False: begin no more items.
+  // Does one item. Called from the pool's threads, several at once; items are begun in rising order. worker < threads()
+  // is the number of the calling thread. False: no more items of this batch are begun. Must not throw.
   using Work = std::function<bool(size_t worker, size_t item)>;
 
-  // nice: see BecomeBackgroundThread.
+  // Starts the threads; nice: see BecomeBackgroundThread. Throws std::system_error if the system gives no threads.
   WorkerPool(size_t threads, int nice);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
@@ -27,9 +29,10 @@ class WorkerPool {
 
   size_t threads() const { return threads_.size(); }
 
-  // Blocks until all items in [0, n) are done, or those begun before some work returned false. At most `width` (> 0) of
-  // them run at a time. Items of urgent batches go before items of others: a thread takes one item at a time, so a long
-  // batch delays an urgent one by one item.
+  // Calls work for all items in [0, n) and returns when they are done; if work returns false for an item, when those
+  // are done that were begun by then. At most `width` (> 0) items of this batch run at a time. Items of urgent batches
+  // are taken first. A thread finishes the item that it has, so an urgent batch waits for at most one item of another
+  // batch.
   void Run(size_t n, size_t width, bool urgent, const Work& work);
 
  private:
@@ -42,7 +45,7 @@ class WorkerPool {
   };
 
   void Loop(size_t worker);
-  // The first batch whose next item may begin, or null.
+  // The first batch of which one more item may begin now; null if there is none.
   Batch* Ready() const;
   void Stop();
 

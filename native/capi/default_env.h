@@ -1,4 +1,5 @@
-// The Env behind the C interface. One source file defines it for the library, another for the testing library.
+// The Env that the C interface works on. default_env.cc defines it for the library (Env::Posix), and
+// testing/fault_default_env.cc for the testing library (an Env whose calls tests can make fail).
 #ifndef DEEPFREEZE_CAPI_DEFAULT_ENV_H_
 #define DEEPFREEZE_CAPI_DEFAULT_ENV_H_
 
@@ -6,7 +7,7 @@
 
 namespace deepfreeze {
 
-// Lives for ever.
+// Never destroyed.
 Env* DefaultEnv();
 
 }  // namespace deepfreeze

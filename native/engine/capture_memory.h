@@ -1,8 +1,9 @@
-// The engine's own memory for captures: the training's graph writes into it, and what it wrote needs no copy any more.
-// On a memory-backed local tier it is the slots themselves, so a capture is on the local tier as soon as its checksums
-// are known; otherwise pages of the process.
+// The engine's own memory for captures: the training's graph writes into it, and the stages read from there without a
+// further copy. It consists of buffers, one for each capture. On a memory-backed local tier the buffers are the slots
+// themselves, so a capture is on the local tier as soon as its checksums are known. Otherwise they are pages of the
+// process.
 //
-// Every buffer is laid out as a slot, so a region lies at the same place in all of them.
+// All buffers have the layout of a slot, so a region lies at the same place in each of them.
 #ifndef DEEPFREEZE_ENGINE_CAPTURE_MEMORY_H_
 #define DEEPFREEZE_ENGINE_CAPTURE_MEMORY_H_
 
@@ -15,13 +16,14 @@
 
 namespace deepfreeze {
 
-// What every captured checkpoint of a run of the engine consists of.
+// The layout of a buffer, the same for all captures of one engine. In bytes from the buffer's beginning.
 struct CapturePlan {
-  std::vector<uint64_t> places;  // of each region, in a buffer
-  uint64_t side = 0;             // where bytes begin that belong to no region
-  uint64_t size = 0;             // of a buffer
+  std::vector<uint64_t> places;  // where each region begins
+  uint64_t side = 0;             // where the side bytes begin, which belong to no region
+  uint64_t size = 0;             // of the whole buffer
 };
 
+// Plan is called once, before all other methods; then they may be called from any thread, Reserve by one at a time.
 class CaptureMemory {
  public:
   explicit CaptureMemory(const StageContext& context) : context_(context) {}
@@ -29,19 +31,22 @@ class CaptureMemory {
   CaptureMemory(const CaptureMemory&) = delete;
   CaptureMemory& operator=(const CaptureMemory&) = delete;
 
-  // Once, before the first Reserve: lays out the buffers and begins to touch them in the background.
+  // Lays out the buffers and starts a thread that makes them and touches their pages. kInvalid: there is a plan
+  // already, or a buffer would be too large. Sizes in bytes.
   Status Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size, CapturePlan* plan);
 
-  // The buffer for the next capture, the same one until it is submitted. Waits while all are in use.
+  // *base: the buffer for the next capture, the same one at each call until it is submitted. Waits, at most timeout_ms,
+  // while all buffers are in use. If the slots' memory can't be had, the engine gives up the local tier, with a notice,
+  // and captures go into pages of the process.
   Status Reserve(uint64_t timeout_ms, char** base);
 
-  // Of each buffer, once there is a plan.
+  // Bytes of each buffer; 0 without a plan.
   uint64_t size() const { return size_; }
 
-  // Whether captures go straight into slots.
+  // Whether the buffers are slots.
   bool UsesSlots() const;
 
-  // Ends the background work.
+  // Joins the thread that touches pages. The job table must be stopped before.
   void Stop();
 
  private:

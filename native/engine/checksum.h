@@ -1,5 +1,5 @@
-// Cutting regions into extents, and moving an extent while its checksum is computed and its bytes are in the
-// processor's cache.
+// Cuts regions into extents, and writes extents. A checksum is computed block by block together with the write or copy
+// of the block, while the block's bytes are in the processor's cache.
 #ifndef DEEPFREEZE_ENGINE_CHECKSUM_H_
 #define DEEPFREEZE_ENGINE_CHECKSUM_H_
 
@@ -11,20 +11,23 @@ namespace deepfreeze {
 // Small enough to stay in a core's second-level cache between the checksum and the copy.
 constexpr size_t kBlockBytes = size_t{256} << 10;
 
-// How many extents a region is cut into.
+// How many extents a region of `size` bytes is cut into.
 inline uint64_t CountExtents(uint64_t size, uint64_t chunk_bytes) {
   return size / chunk_bytes + (size % chunk_bytes == 0 ? 0 : 1);
 }
 
-// Fills job->extents (without checksums), job->sources and job->runs; does nothing the second time. A run is one
-// extent, or small ones that follow each other in the file, at most chunk_bytes together.
+// Cuts job->regions: fills job->extents (their checksums stay 0), job->sources and job->runs. A run is written at once:
+// it is one extent, or several small ones that follow each other in the file and have at most chunk_bytes together. A
+// second call does nothing.
 void CutExtents(Job* job, uint64_t chunk_bytes);
 
-// Memory that starts at a multiple of kDirectUnit; one per thread, made when first used.
+// `size` bytes of memory that start at a multiple of kDirectUnit; each thread has a block of its own. The memory is
+// allocated when it is first used.
 class Block {
  public:
+  // env must outlive this.
   Block(Env* env, size_t size) : env_(env), size_(size) {}
-  // Throws std::bad_alloc if there is no room.
+  // Throws std::bad_alloc if there is no memory.
   char* data();
   size_t size() const { return size_; }
 
@@ -34,21 +37,25 @@ class Block {
   std::shared_ptr<Pages> pages_;
 };
 
-// Where an extent goes: `direct` is the same file past the page cache, or null. Whole units of an extent that begins at
-// one are written directly, from where they lie if they lie at a multiple of the unit too, else by way of the block.
+// Where extents are written to; owns nothing. An extent whose place is a multiple of kDirectUnit is written through
+// `direct`, up to its last whole unit, and the rest through `file`. Direct writes are made from the extent's own memory
+// if its address is a multiple of kDirectUnit, else by way of `block`.
 struct Sink {
   File* file;
-  File* direct;
-  Block* block;
+  File* direct;  // the same file opened with kDirect, or null
+  Block* block;  // may be null if direct is
 };
 
-// Writes extent->size bytes at `at`, and sets extent->crc unless it is known.
+// Writes the extent->size bytes from `from` at offset `at`. Sets extent->crc, unless `known` says that the checksum is
+// computed elsewhere.
 Status WriteExtent(const char* from, const Sink& to, uint64_t at, bool known, Extent* extent);
 
-// Does this for extents that follow each other in the file, at most to.block->size() bytes, with a single write.
+// Does this for n extents that follow each other in the file, at their file_offset, with a single write; from[i] is the
+// memory of extent i. They must have at most to.block->size() bytes together.
 Status WriteGathered(const char* const* from, const Sink& to, bool known, Extent* extents, size_t n);
 
-// Copies an extent from file to file; kCorrupt, naming `from`, if its bytes contradict extent.crc.
+// Copies extent.size bytes from offset `place` of a file to extent.file_offset of another. kCorrupt, naming the file
+// `from`, if the bytes contradict extent.crc; they are written by then.
 Status CopyVerified(File* from, uint64_t place, const Sink& to, const Extent& extent);
 
 }  // namespace deepfreeze

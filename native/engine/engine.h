@@ -1,5 +1,6 @@
-// The engine of one rank of one attempt: a table of jobs and the threads of the stages that take them from the caller's
-// memory to a committed checkpoint. deepfreeze.h is the contract.
+// The engine of one rank of one attempt: a table of jobs (checkpoints on their way), and the threads of the stages,
+// which take each job from the caller's memory to a committed checkpoint. deepfreeze.h says what each call promises.
+// All methods may be called from any thread, except where a comment says otherwise.
 #ifndef DEEPFREEZE_ENGINE_ENGINE_H_
 #define DEEPFREEZE_ENGINE_ENGINE_H_
 
@@ -21,38 +22,39 @@ namespace deepfreeze {
 
 class Engine {
  public:
-  // options are checked by the caller; env outlives the engine. Throws std::system_error if the system gives no
+  // The caller has checked the options; env must outlive the engine. Throws std::system_error if the system gives no
   // threads.
   Engine(const Options& options, Env* env);
-  // Stops at the next chunk, joins all threads, removes the slots that nobody needs.
+  // Stops work at the next chunk, joins all threads, and deletes the slots that hold nothing worth keeping. No other
+  // call may be under way.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   const Options& options() const { return options_; }
 
-  // Checks the regions against each other and the file; takes nothing if they are wrong. memory: what regions lie in,
-  // to be kept while it is read.
+  // df_engine_submit. memory: the capture areas' memory that regions lie in; the engine keeps it alive while it reads
+  // it.
   Status Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms,
                 std::vector<std::shared_ptr<Pages>> memory = {});
-  // Once: fixes the regions (all but their data) of every capture into the engine's own memory.
+  // df_engine_plan. Regions without data.
   Status Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size, CapturePlan* plan);
-  // Memory for the next capture; a Submit of regions in it takes it. Bounded wait while all of it is in use.
+  // df_engine_reserve. *base: the memory; the next Submit of regions in it takes it.
   Status Reserve(uint64_t timeout_ms, char** base) { return capture_memory_->Reserve(timeout_ms, base); }
-  // How large that memory is, as planned.
+  // Bytes of that memory; 0 before Plan.
   uint64_t CaptureSize() const { return capture_memory_->size(); }
-  // The same for as long as bytes move: the bound begins anew whenever they do.
+  // As Reserve, but waits as long as something moves: kTimeout when nothing has moved for timeout_ms.
   Status ReserveWhileMoving(uint64_t timeout_ms, char** base);
-  // How long nothing has moved: no bytes of this rank's, and no sign of another rank that it waits for.
+  // df_engine_idle, in milliseconds.
   uint64_t IdleMs() const { return table_.IdleMs(); }
-  // How many more captures there would be memory for now, what is reserved not counted.
+  // df_engine_room.
   uint32_t Room() const { return table_.Room(capture_memory_->UsesSlots()); }
   Status Wait(int64_t step, int level, uint64_t timeout_ms) { return table_.Wait(step, level, timeout_ms); }
   Status Drain(uint64_t timeout_ms) { return table_.Drain(timeout_ms); }
   std::vector<Report> Poll(size_t capacity) { return table_.Poll(capacity); }
-  // Ends every wait, and waits until all threads have noticed. False: after timeout_ms some are still in a call to the
-  // system, on a store that hangs, and *where says which. The engine must not be destroyed then: the destructor would
-  // wait for them.
+  // Ends every wait, then waits, at most timeout_ms, until all threads have ended. False: some are still in a call to
+  // the system, because the store hangs; *where names these threads. The engine must then never be destroyed: the
+  // destructor would wait for them.
   bool Stop(uint64_t timeout_ms, std::string* where);
 
  private:

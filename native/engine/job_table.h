@@ -1,7 +1,7 @@
-// All jobs of an engine, and the rules by which they move on: what is held in memory, which slot is free, what is
-// reported. The stages do the work and tell this table; it does no I/O.
+// All jobs of an engine, and the rules by which they move on: which memory is held, which slot is free, what is
+// reported. The stages do the work and tell this table, which does no I/O.
 //
-// Any method from any thread, but Next* of one stage from that stage's thread alone.
+// Methods may be called from any thread, except NextFor*: each is called by the thread of its stage alone.
 #ifndef DEEPFREEZE_ENGINE_JOB_TABLE_H_
 #define DEEPFREEZE_ENGINE_JOB_TABLE_H_
 
@@ -19,6 +19,7 @@
 
 namespace deepfreeze {
 
+// df_report in C++.
 struct Report {
   int64_t step = -1;
   int level = 0;
@@ -34,81 +35,87 @@ struct Report {
 
 class JobTable {
  public:
+  // env must outlive this. in_flight and slots as in df_options; local_tier: whether there is one.
   JobTable(Env* env, uint32_t in_flight, uint32_t slots, bool local_tier);
 
-  // The caller's side; df_engine_* of the public header say what these do.
-  // captured: the job lies in the reserved memory, which is its own from now on.
+  // The caller's side: df_engine_* of the public header say what these do.
+  // captured: the job's regions lie in the reserved memory, which the job takes over.
   Status Submit(JobRef job, bool captured, uint64_t timeout_ms);
   Status Wait(int64_t step, int level, uint64_t timeout_ms);
   Status Drain(uint64_t timeout_ms);
   std::vector<Report> Poll(size_t capacity);
 
-  // Memory for the next capture: a slot, or one of in_flight buffers. Wait until one is free and keep it for the
-  // submit of regions that lie in it. One at a time. kIo: the local tier has been given up, and with it its slots.
+  // Reserve memory for the next capture: a slot, or one of in_flight buffers. They wait, at most timeout_ms, until one
+  // is free, and keep it until a Submit takes it or Unreserve gives it back. Only one is reserved at a time: the caller
+  // asks Reserved() first. kIo: the local tier has been given up, and its slots with it.
   Status ReserveSlot(uint64_t timeout_ms, uint32_t* slot);
   Status ReserveBuffer(uint64_t timeout_ms, uint32_t* buffer);
-  // Where the reserved memory is.
+  // Follows a Reserve*: says at which address the reserved memory is, and its bytes.
   void Bind(char* base, uint64_t size);
   void Unreserve();
-  // Its address; null if nothing is reserved.
+  // The address of the reserved memory; null if nothing is reserved.
   char* Reserved() const;
+  // Whether data points into the reserved memory.
   bool InReserved(const char* data) const;
 
-  // How many more captures there would be memory for now, without waiting: in slots, or in the caller's or the
-  // engine's buffers.
+  // For how many more captures there is memory now, without waiting: in slots, or in buffers.
   uint32_t Room(bool in_slots) const;
 
-  // Bytes moved: this rank's, or another one's that it waits for.
+  // Notes that bytes of this rank have moved, or those of another rank that it waits for.
   void Moved() { moved_us_ = env_->NowMicros(); }
-  // How long ago that was.
+  // How many milliseconds ago that was noted last.
   uint64_t IdleMs() const {
     const uint64_t moved_us = moved_us_;  // before the clock is read
     return (env_->NowMicros() - moved_us) / 1000;
   }
 
-  // Makes every wait end, here and in the stages.
+  // Ends every wait, here and in the stages.
   void Stop();
   bool stopping() const { return stopping_; }
 
-  // The stages' side: only the stage that a job runs in moves or fails it. Next*: the oldest job of that phase, marked
-  // as running; null when stopping. Blocks.
+  // The stages' side. Only the stage that works on a job moves the job on or fails it. NextFor* wait for a job of that
+  // phase, mark the oldest one as running and return it; null when the engine is stopping.
   JobRef NextForLocal();
   JobRef NextForTransfer() { return Next(Phase::kForTransfer); }
   JobRef NextForPublish() { return Next(Phase::kForPublish); }
   JobRef NextForCommit() { return Next(Phase::kForCommit); }
-  // The transfer of a job that was captured in a slot: blocks until the local writer is done with it.
+  // Called by the transfer for a job that was captured in a slot: waits until the local writer has finished with it.
   void AwaitChecked(const JobRef& job);
 
-  // Blocks until a slot is free and gives it to the job; -1 when stopping, or if every slot has gone to a later
-  // capture, whose commit waits for this job's. A slot is free if its step, or a newer one, is committed; if there is
-  // none, a failed checkpoint gives up its own.
+  // Waits until a slot is free, gives it to the job and returns its number; a job that has a slot keeps it. A slot is
+  // free if its step or a newer one is committed. If none is free, the slot of a failed checkpoint is taken. -1: the
+  // engine is stopping, or later captures have all slots; waiting for them would never end, because steps are committed
+  // in order.
   int AcquireSlot(const JobRef& job);
-  // What the stage that runs the job says when it is done with it; each ends `running`. None takes memory, so that it
-  // can be said when there is none.
-  void FinishLocal(const JobRef& job);     // its slot is whole
-  void SkipLocal(const JobRef& job);       // goes on without a slot
-  void FinishTransfer(const JobRef& job);  // written; releases the memory
-  void Published(const JobRef& job);       // durable, and its record says so
-  void Committed(const JobRef& job);       // stays running until Settle: retention follows
+  // With one of these the stage that works on a job says that it has finished; `running` ends. They allocate no memory,
+  // so they can't fail.
+  void FinishLocal(const JobRef& job);     // the job's slot is whole
+  void SkipLocal(const JobRef& job);       // the job goes on without a slot
+  void FinishTransfer(const JobRef& job);  // the job is written; releases its memory
+  void Published(const JobRef& job);       // this rank's part is durable and its record published
+  void Committed(const JobRef& job);       // the job stays running until Settle, because retention follows
   void Settle(const JobRef& job);
   void Fail(const JobRef& job, Status failure);
 
-  // From now on jobs go past the local tier.
+  // Gives up the local tier: from now on jobs go past it. The first call reports the notice.
   void DropLocalTier(const std::string& notice);
   bool local_tier() const;
-  // Slots that hold nothing worth keeping.
+  // The numbers of the slots that hold nothing worth keeping.
   std::vector<uint32_t> IdleSlots() const;
 
-  // Whether the job's next chunk is to be read from the caller's memory. True: EndRead must follow.
+  // Called by the transfer before each chunk. True: it may read the chunk from the job's memory, and must then call
+  // EndRead. False: it reads the chunk from the job's slot.
   bool BeginRead(const JobRef& job);
   void EndRead(const JobRef& job);
 
   void SetDivergence(const JobRef& job, const Divergence& divergence);
+  // For messages of waits: "waits for its commit (...)".
   void SetWaitsFor(const JobRef& job, std::string what);
-  // Sleeps, but not beyond Stop or the arrival of a new job for the commit.
+  // Sleeps for `ms` milliseconds; ends early when the engine stops or a new job is submitted.
   void PauseCommit(uint64_t ms);
-  // Sleeps, but not beyond Stop.
+  // Sleeps for `ms` milliseconds; ends early when the engine stops.
   void Pause(uint64_t ms);
+  // Has the next poll report a notice.
   void Notify(const std::string& notice);
 
  private:
@@ -124,8 +131,8 @@ class JobTable {
   void FreeSlotsLocked();
   void ForgetLocked();
   uint32_t HeldLocked() const;
-  // Whether one more job keeps within the bounds of what is held in memory and of what is not yet committed: without a
-  // local tier, whose slots are one bound of the backlog, partial directories would pile up.
+  // Whether one more job stays within both bounds: of the jobs held in memory, and of those not yet committed. Without
+  // the second one partial directories would pile up where there is no local tier, whose slots bound the backlog too.
   bool RoomLocked() const { return HeldLocked() < in_flight_ && BacklogRoomLocked() > 0; }
   uint32_t BacklogRoomLocked() const;
   double SinceLocked(const Job& job) const;
@@ -133,13 +140,13 @@ class JobTable {
 
   Env* const env_;
   const uint32_t in_flight_;
-  const Phase first_phase_;  // also of jobs that will pass a dropped local tier, which keeps them in order
+  const Phase first_phase_;  // of new jobs; kForLocal also after the local tier is given up, which keeps jobs in order
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // anything at all; the waiters are few
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> moved_us_;
   bool local_tier_;
-  uint32_t memory_wanted_ = 0;  // submits that wait
+  uint32_t memory_wanted_ = 0;  // how many submits and reservations wait for memory
   int64_t newest_submitted_ = -1;
   int64_t newest_committed_ = -1;
   std::map<int64_t, JobRef> jobs_;
@@ -147,7 +154,7 @@ class JobTable {
   std::vector<JobRef> buffer_jobs_;  // null: free
   JobRef reserved_;
   std::deque<std::string> notices_;
-  std::map<int64_t, Status> forgotten_;  // how the last ones ended, for a late Wait
+  std::map<int64_t, Status> forgotten_;  // how the last forgotten jobs ended, for a late Wait
 };
 
 }  // namespace deepfreeze

@@ -1,5 +1,5 @@
-// First stage: from the caller's memory to a slot of the local tier. When the local tier is full or fails, it is given
-// up for the rest of the engine's life, with one notice, and jobs pass through.
+// The first stage: writes a job from memory to a slot of the local tier, and computes its checksums. When the local
+// tier is full or fails, the engine gives it up for the rest of its life, with one notice, and jobs pass this stage by.
 #ifndef DEEPFREEZE_ENGINE_LOCAL_WRITE_H_
 #define DEEPFREEZE_ENGINE_LOCAL_WRITE_H_
 
@@ -14,7 +14,7 @@ class LocalWriter {
   void Run();
 
  private:
-  // *whole: the job is in a slot now. False where it goes past the local tier.
+  // *whole: whether the job's slot is whole now. False, with an ok status, if the job goes past the local tier.
   Status ToSlot(const JobRef& job, bool* whole);
   Status Write(const JobRef& job, uint32_t slot);
   void GiveUp(const Status& why);

@@ -1,4 +1,4 @@
-// What an engine is opened with; df_options in C++.
+// The options of an engine: df_options in C++, which says what each field means.
 #ifndef DEEPFREEZE_ENGINE_OPTIONS_H_
 #define DEEPFREEZE_ENGINE_OPTIONS_H_
 
@@ -8,7 +8,7 @@
 
 namespace deepfreeze {
 
-// Which steps fail whose ranks differ; df_refusal in C++.
+// Which steps fail if their ranks differ: df_refusal in C++.
 enum class Refuse { kNone = 0, kAll = 1, kFirst = 2 };
 
 struct Options {
@@ -24,6 +24,7 @@ struct Options {
   std::string run_dir;
   std::string local_dir;  // empty: no local tier
 
+  // The identity of a step.
   Identity At(int64_t step) const {
     Identity at = identity;
     at.step = step;

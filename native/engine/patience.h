@@ -1,4 +1,5 @@
-// With a store that is away for a moment: its server restarts or hands over, and what failed goes well a little later.
+// Repeats work that failed because the store is away for a moment: its server restarts or hands over, and the same work
+// succeeds a little later.
 #ifndef DEEPFREEZE_ENGINE_PATIENCE_H_
 #define DEEPFREEZE_ENGINE_PATIENCE_H_
 
@@ -6,14 +7,14 @@
 
 namespace deepfreeze {
 
-// Of one piece of work for one job. Used by one thread.
+// The repetitions of one piece of work for one job. Used by one thread.
 class Patience {
  public:
   Patience(const StageContext& context, const JobRef& job) : context_(context), job_(job) {}
 
-  // What became of one try. True: make another one; a pause, longer each time, is over. False: it went well, or failed
-  // in a way that does not pass, or the first failure is as long ago as a checkpoint may wait for another rank, or
-  // the engine is stopping.
+  // To be called with the status of each try. True: make another try; the pause before it, longer each time, is over.
+  // False: the try has succeeded, or failed with an error that does not pass, or the first failure is commit_timeout_ms
+  // ago, or the engine is stopping.
   bool Again(const Status& status) noexcept;
 
  private:
@@ -24,7 +25,8 @@ class Patience {
   uint64_t pause_ms_ = 0;
 };
 
-// Work that may be repeated from its beginning. kClosed: the engine is stopping, and the work not done.
+// Calls `work`, which returns a Status and can be repeated from its beginning, until Patience says no; returns the last
+// status. kClosed: the engine is stopping, and the work is not done.
 template <typename Work>
 Status Patiently(const StageContext& context, const JobRef& job, const Work& work) noexcept {
   Patience patience(context, job);

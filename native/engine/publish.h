@@ -1,5 +1,5 @@
-// Third stage: makes durable what the transfer wrote, then the record that says so. A stage of its own, so that the
-// disk has the next checkpoint's bytes to write meanwhile.
+// The third stage: makes the bytes durable that the transfer has written, then writes the rank's record. It has a
+// thread of its own, so that the transfer can write the next checkpoint's bytes meanwhile.
 #ifndef DEEPFREEZE_ENGINE_PUBLISH_H_
 #define DEEPFREEZE_ENGINE_PUBLISH_H_
 
@@ -10,13 +10,13 @@ namespace deepfreeze {
 
 class Publisher {
  public:
-  // retention outlives this.
+  // retention must outlive this.
   Publisher(const StageContext& context, Retention* retention) : context_(context), retention_(retention) {}
   // The thread's body; returns when the table stops.
   void Run();
 
  private:
-  // *perhaps: whether the record may be visible, also after an error.
+  // *perhaps: whether other ranks may see the record; after an error too.
   Status PublishRecord(const JobRef& job, bool* perhaps);
 
   const StageContext context_;

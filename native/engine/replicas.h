@@ -1,5 +1,5 @@
-// Rank 0's memory of whether the ranks are replicas. Between two comparisons what the last one found goes on: ranks
-// that differ do not come to agree by themselves.
+// Rank 0's knowledge of whether the ranks are replicas, that is, hold the same weights. The result of a comparison
+// holds until the next one: ranks that differ do not come to agree by themselves.
 #ifndef DEEPFREEZE_ENGINE_REPLICAS_H_
 #define DEEPFREEZE_ENGINE_REPLICAS_H_
 
@@ -13,15 +13,16 @@ namespace deepfreeze {
 // Used by the committer's thread alone.
 class Replicas {
  public:
-  // Of a step at which the ranks are not compared.
+  // What holds for a step at which the ranks are not compared: the result of the last comparison.
   const Divergence& known() const { return known_; }
 
-  // Whether the next step fails if its ranks differ.
+  // Whether the next step's commit fails if its ranks differ, as df_refusal says.
   bool Refuses(Refuse refuse) const {
     return refuse == Refuse::kAll || (refuse == Refuse::kFirst && (comparisons_ < kFirstComparisons || from_start_));
   }
 
-  // After the commit of step, whatever came of it. A commit that is made again is one comparison.
+  // To be called after each try to commit `step`, successful or not, with the result of its comparison. Several tries
+  // for one step count as one comparison.
   void Note(int64_t step, const Divergence& found) {
     if (!found.compared || step == noted_) return;
     noted_ = step;
@@ -31,11 +32,11 @@ class Replicas {
   }
 
  private:
-  // A second one, since ranks whose initial state is alike, and that do not average, differ from their first update on.
+  // Two, because ranks that begin alike and do not average their gradients differ only after their first update.
   static constexpr uint32_t kFirstComparisons = 2;
-  int64_t noted_ = -1;  // the last step
+  int64_t noted_ = -1;  // the step of the last comparison
   uint32_t comparisons_ = 0;
-  bool from_start_ = false;  // the first comparisons have found a difference, and none since that it is gone
+  bool from_start_ = false;  // the first comparisons have found a difference, and no later one has found none
   Divergence known_;
 };
 

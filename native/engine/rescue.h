@@ -1,4 +1,4 @@
-// What a dead attempt left on a local tier, brought to the external store.
+// Copies the slots of a dead attempt from a local tier to the external store, for the next start of its job.
 #ifndef DEEPFREEZE_ENGINE_RESCUE_H_
 #define DEEPFREEZE_ENGINE_RESCUE_H_
 
@@ -8,7 +8,7 @@
 
 namespace deepfreeze {
 
-// See df_slot_transfer.
+// See df_slot_transfer. Blocks on both tiers.
 Status RescueSlot(Env* env, const std::string& path, const std::string& run_dir);
 
 }  // namespace deepfreeze

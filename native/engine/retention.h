@@ -1,4 +1,5 @@
-// On rank 0: removes what a new checkpoint has replaced, and what failed steps hold of a full store. Thread-safe.
+// On rank 0: removes the checkpoints that a new one has replaced, and the partial directories of failed steps when the
+// store is full. Thread-safe.
 #ifndef DEEPFREEZE_ENGINE_RETENTION_H_
 #define DEEPFREEZE_ENGINE_RETENTION_H_
 
@@ -13,9 +14,10 @@ namespace deepfreeze {
 class Retention {
  public:
   explicit Retention(const StageContext& context) : context_(context) {}
-  // A failure harms no checkpoint: it becomes a notice, and the next call tries again.
+  // To be called after the commit of a step. Failures are reported as a notice; the next call tries again.
   void Run(int64_t committed);
-  // Whether steps below this one gave room back.
+  // To be called when `step` finds the store full. Removes partial directories of earlier steps that all ranks have
+  // given up; returns whether there was one.
   bool MakeRoom(int64_t step);
 
  private:

@@ -1,4 +1,4 @@
-// What all stages share.
+// What the four stages (local write, transfer, publish, commit) have in common.
 #ifndef DEEPFREEZE_ENGINE_STAGE_H_
 #define DEEPFREEZE_ENGINE_STAGE_H_
 
@@ -24,8 +24,9 @@ struct StageContext {
   Progress* progress;
 };
 
-// What work returned, or kIo if it threw, as it does when memory runs out: nothing may leave a thread of the engine.
-// All that a stage does is done in here, but for what moves a job on in the table, which takes no memory.
+// Calls `work`, which returns a Status, and returns it; kIo if work throws, as it does when memory runs out. No
+// exception may leave a thread of the engine. So a stage does all its work inside of this function, except for the
+// calls that move a job on in the table: those allocate no memory.
 template <typename Work>
 Status Contained(const Work& work) noexcept {
   try {
@@ -39,7 +40,7 @@ Status Contained(const Work& work) noexcept {
   }
 }
 
-// For work that may fail: the engine goes on without it.
+// Calls `work` and ignores its exceptions: the engine can go on without it.
 template <typename Work>
 void BestEffort(const Work& work) noexcept {
   (void)Contained([&] {
@@ -48,17 +49,17 @@ void BestEffort(const Work& work) noexcept {
   }).ok();
 }
 
-// The step is lost on this rank. Tells the others, so that they need not wait for a record that won't come; if even
-// that fails, they wait until their bound.
+// Fails the job, and leaves a failure marker for the other ranks, so that they need not wait for this rank's record. If
+// the marker can't be written they wait until commit_timeout_ms is over.
 void FailStep(const StageContext& context, const JobRef& job, Status why) noexcept;
 
-// How many threads of the pool may copy or checksum at a time: that takes cores from the training. All of them may wait
-// for a disk. After each of its writes a thread waits for a core, which on busy cores takes longer than the write did:
-// the disk has something to do only if there are others under way.
+// How many threads of the pool may copy or checksum at a time: a quarter of them, at least 2, because this takes cores
+// from the training. All threads may write to the disk at a time: after each write a thread waits for a core, on busy
+// cores for longer than the write took, and the disk is idle meanwhile unless other threads write.
 size_t Copiers(const Options& options);
 
-// Calls work for each extent in [0, n) on the pool, at most `width` at a time; the first error ends it. kClosed if the
-// engine is stopping.
+// Calls work for each extent in [0, n) on the pool's threads, at most `width` at a time. After the first error no more
+// extents are begun, and the error is returned. kClosed if the engine is stopping. urgent: see WorkerPool::Run.
 Status ForEachExtent(const StageContext& context, size_t n, size_t width, bool urgent,
                      const std::function<Status(size_t worker, size_t i)>& work);
 

@@ -1,5 +1,5 @@
-// Second stage: this rank's ranges into the assembled file. Reads the caller's memory while it may, the slot
-// afterwards.
+// The second stage: writes this rank's ranges of the assembled file. It reads them from the job's memory; when the
+// memory is wanted for another checkpoint, it reads the rest from the job's slot.
 #ifndef DEEPFREEZE_ENGINE_TRANSFER_H_
 #define DEEPFREEZE_ENGINE_TRANSFER_H_
 
@@ -13,7 +13,7 @@ namespace deepfreeze {
 
 class Transfer {
  public:
-  // retention outlives this.
+  // retention must outlive this.
   Transfer(const StageContext& context, Retention* retention)
       : context_(context),
         retention_(retention),
@@ -22,12 +22,13 @@ class Transfer {
   void Run();
 
  private:
-  // All of it. May be repeated: nothing is durable yet, and what the memory no longer holds the slot does.
+  // Writes the whole job. May be repeated: nothing is durable yet, and the slot has what memory no longer has.
   Status Move(const JobRef& job);
-  // One notice where writes go through the page cache against expectation.
+  // Reports, once, that direct writes are not possible and go through the page cache.
   void TellIfCached(const PartialWriter& partial);
-  // Of a job that was captured in a slot.
+  // For a job that was captured in a slot: waits for the checksums of the local writer; computes them if it has failed.
   Status TakeChecksums(const JobRef& job);
+  // Writes one run of extents.
   Status MoveRun(const JobRef& job, size_t run, const Sink& to);
 
   const StageContext context_;

@@ -1,4 +1,5 @@
-// What a record or slot belongs to, and the extents it lists. Bytes: docs/format.md, "Identity block".
+// Which checkpoint and rank a record or slot belongs to, and the extents that it lists. Bytes: docs/format.md,
+// "Identity block". Like everything in format/, this does no I/O and may be called from any thread.
 #ifndef DEEPFREEZE_FORMAT_IDENTITY_H_
 #define DEEPFREEZE_FORMAT_IDENTITY_H_
 
@@ -15,9 +16,10 @@ namespace deepfreeze {
 constexpr uint32_t kFormatVersion = 1;
 constexpr size_t kIdentityOffset = 16;
 constexpr size_t kIdentitySize = 96;
-// What one rank writes to and no other: a page of the system's cache, which has that size on most machines.
+// The unit that one rank alone writes to: a page of the page cache, which has this size on most machines.
 constexpr uint64_t kPageSize = 4096;
-// What the system's calls take as an offset. Below it no sum of offsets and sizes of a checked file can wrap around.
+// The largest offset that system calls take. As no checked file is longer, a sum of two of its offsets and sizes can't
+// wrap around in 64 bits.
 constexpr uint64_t kMaxFileSize = ~uint64_t{0} >> 1;
 
 struct Identity {
@@ -27,10 +29,10 @@ struct Identity {
   int64_t step = 0;
   uint32_t rank = 0;
   uint32_t world = 1;
-  uint64_t file_size = 0;
-  uint32_t hashes = 0;  // u32 checksums at the end of the private bytes, of whole tensors that all ranks hold alike
+  uint64_t file_size = 0;  // of the assembled file
+  uint32_t hashes = 0;     // number of replica checksums (u32) at the end of the private bytes
 
-  // The same checkpoint: everything but the rank.
+  // Whether both are of the same checkpoint: all fields but the rank are equal.
   bool SameCheckpoint(const Identity& other) const;
 };
 
@@ -41,25 +43,29 @@ struct Extent {
   uint32_t crc = 0;
 };
 
-// Writes kIdentitySize bytes.
+// Writes kIdentitySize bytes to `to`; extents is the number of extents.
 void EncodeIdentity(const Identity& identity, uint32_t extents, char* to);
-// where names the file in messages.
+// Reads kIdentitySize bytes. kCorrupt if a field is out of range. Here and below `where` is the file that messages
+// name.
 Status DecodeIdentity(const char* from, const std::string& where, Identity* identity, uint32_t* extents);
 
-// Sorted, not overlapping, not empty, inside the file.
+// Ok if one rank's extents are sorted by offset, do not overlap, are not empty and lie inside the file; else kCorrupt.
 Status CheckExtents(const std::vector<Extent>& extents, uint64_t file_size, const std::string& where);
 
-// Whether one rank's extents (sorted, not overlapping) hold every page of the file that they touch whole, or up to the
-// file's end. Then no two ranks write to one page: clients of a network file system that do may lose bytes of it.
-// Extents may be empty here. kInvalid: a checkpoint that was written otherwise is as readable as any other.
+// Ok if one rank's extents (sorted, not overlapping; empty ones are allowed) cover each page of the file that they
+// touch wholly, or up to the file's end. Then no two ranks write to one page, of which clients of a network file system
+// might lose bytes. kInvalid otherwise, and not kCorrupt: a checkpoint that was written otherwise can be read all the
+// same.
 Status CheckWholePages(const std::vector<Extent>& extents, uint64_t file_size, const std::string& where);
 
-// Of all ranks together: every byte of [0, file_size) exactly once. The order of extents does not matter.
+// Ok if the extents of all ranks together cover every byte of [0, file_size) exactly once, in whatever order; else
+// kCorrupt.
 Status CheckCoverage(std::vector<Extent> extents, uint64_t file_size, const std::string& where);
 
+// The sum of the extents' sizes.
 uint64_t TotalBytes(const std::vector<Extent>& extents);
 
-// "RUN/x: expected ...; found .... Remove ..." for bytes that break the format.
+// kCorrupt with the message "RUN/x: expected ...; found .... Remove ...", for bytes that break the format.
 Status Malformed(const std::string& where, const std::string& expected, const std::string& found);
 
 }  // namespace deepfreeze

@@ -11,22 +11,24 @@ namespace deepfreeze {
 
 struct ManifestRecord {
   uint32_t rank = 0;
-  uint64_t bytes = 0;  // sum of its extents
-  uint64_t extents = 0;
+  uint64_t bytes = 0;    // sum of the sizes of the rank's extents
+  uint64_t extents = 0;  // how many they are
   uint64_t private_size = 0;
-  uint64_t size = 0;  // of the record file
-  uint32_t crc = 0;   // the record's last four bytes
+  uint64_t size = 0;  // bytes of the record file
+  uint32_t crc = 0;   // the record file's last four bytes
 };
 
 struct Manifest {
-  Identity identity;                    // rank unused
-  int64_t created = 0;                  // seconds since 1970, UTC
-  uint32_t diverged = 0;                // tensors in which ranks that should be alike differ, or last did
-  std::vector<ManifestRecord> records;  // one per rank, in order
+  Identity identity;                    // without the rank
+  int64_t created = 0;                  // time of the commit, seconds since 1970, UTC
+  uint32_t diverged = 0;                // how many replicated tensors differed between the ranks, at this step or when
+                                        // the ranks were last compared before
+  std::vector<ManifestRecord> records;  // one per rank, in the ranks' order
 };
 
 std::string EncodeManifest(const Manifest& manifest);
-// Strict: only the very bytes that EncodeManifest makes are a manifest.
+// Reads a whole file's bytes; `where` is the file that messages name. kCorrupt unless they are exactly the bytes that
+// EncodeManifest makes of *manifest.
 Status DecodeManifest(const std::string& bytes, const std::string& where, Manifest* manifest);
 
 }  // namespace deepfreeze

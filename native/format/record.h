@@ -1,4 +1,5 @@
-// rank-RRRRR.record: what a rank wrote into the assembled file, and its private bytes. Bytes: docs/format.md, "Record".
+// rank-RRRRR.record: which extents of the assembled file a rank wrote, and the rank's private bytes. Bytes:
+// docs/format.md, "Record".
 #ifndef DEEPFREEZE_FORMAT_RECORD_H_
 #define DEEPFREEZE_FORMAT_RECORD_H_
 
@@ -11,7 +12,8 @@ namespace deepfreeze {
 
 constexpr size_t kRecordHeader = 128;
 constexpr size_t kRecordEntry = 24;
-constexpr uint64_t kMaxRecordSize = uint64_t{1} << 28;  // a bound on what a reader allocates; 11 million extents
+constexpr uint64_t kMaxRecordSize = uint64_t{1}
+                                    << 28;  // bytes, room for 11 million extents; bounds what a reader allocates
 
 struct Record {
   Identity identity;
@@ -19,11 +21,13 @@ struct Record {
   std::string private_data;
 };
 
-// False if that is more than kMaxRecordSize, or can't be a number of bytes at all.
+// *size: bytes of a record with so many extents and private bytes. False if they are more than kMaxRecordSize, or if
+// their sum wraps around.
 bool RecordSize(uint64_t extents, uint64_t private_size, uint64_t* size);
 
 std::string EncodeRecord(const Record& record);
-// bytes is the whole file. Strict: version, sizes, order and checksum.
+// Reads a whole file's bytes; `where` is the file that messages name. kCorrupt unless version, sizes, the extents'
+// order and the checksum are right.
 Status DecodeRecord(const std::string& bytes, const std::string& where, Record* record);
 
 }  // namespace deepfreeze

@@ -13,13 +13,14 @@ constexpr size_t kSlotHeaderSize = 4096;
 constexpr uint64_t kSlotTableOffset = 4096;
 constexpr size_t kSlotEntrySize = 32;
 
-// Where everything lies in a slot; follows from the sizes of the extents and of the private bytes alone.
+// The offsets in a slot, in bytes from its beginning. They follow from the sizes of the extents and of the private
+// bytes alone.
 struct SlotLayout {
   uint64_t private_offset = 0;
   uint64_t private_size = 0;
   uint64_t data_offset = 0;
   uint64_t data_size = 0;
-  std::vector<uint64_t> places;  // of each extent, absolute
+  std::vector<uint64_t> places;  // where each extent begins, also from the slot's beginning
 
   uint64_t file_size() const { return data_offset + data_size; }
 };
@@ -28,7 +29,7 @@ SlotLayout LayOutSlot(const std::vector<Extent>& extents, uint64_t private_size)
 
 struct SlotHeader {
   Identity identity;
-  uint32_t extents = 0;
+  uint32_t extents = 0;  // how many
   uint64_t private_offset = 0;
   uint64_t private_size = 0;
   uint64_t data_offset = 0;
@@ -40,9 +41,12 @@ struct SlotHeader {
 std::string EncodeSlotTable(const std::vector<Extent>& extents, const SlotLayout& layout);
 std::string EncodeSlotHeader(const SlotHeader& header);
 
-// bytes are the first kSlotHeaderSize of a file of slot_size bytes. Everything a reader needs in order to allocate is
-// compared with slot_size.
+// Reads the first kSlotHeaderSize bytes of a file of slot_size bytes; `where` is the file that messages name. kCorrupt
+// if the header is damaged, or of a slot that is not whole, or has a size that does not fit slot_size: so a caller may
+// allocate by the sizes in *header.
 Status DecodeSlotHeader(const std::string& bytes, uint64_t slot_size, const std::string& where, SlotHeader* header);
+// Reads the table, of kSlotEntrySize bytes for each extent. kCorrupt if it contradicts the header. *places: where each
+// extent begins in the slot.
 Status DecodeSlotTable(const std::string& bytes, const SlotHeader& header, const std::string& where,
                        std::vector<Extent>* extents, std::vector<uint64_t>* places);
 

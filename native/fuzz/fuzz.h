@@ -1,4 +1,5 @@
-// What each fuzz target defines; entry.cc hands it to libFuzzer, replay.cc calls it for given files without a fuzzer.
+// The functions that each fuzz target (*_fuzz.cc) defines. entry.cc has libFuzzer call them; replay.cc calls them for
+// given files, without a fuzzer.
 #ifndef DEEPFREEZE_FUZZ_FUZZ_H_
 #define DEEPFREEZE_FUZZ_FUZZ_H_
 
@@ -12,11 +13,13 @@
 
 namespace deepfreeze {
 
-// Reads bytes as the target's format with the real reader; whether they were taken. Aborts if a promise is broken.
+// Gives bytes to the engine's reader of the target's format. Returns whether the reader accepts them. Aborts if the
+// reader breaks a promise.
 bool FuzzOne(const std::string& bytes);
 
-// Makes the checksums right, and with sizes the counts that must agree with the size, wherever there is room for them:
-// behind a wrong checksum a mutation would reach nothing.
+// Corrects the checksums in mutated bytes, and with `sizes` also the counts that must agree with the number of bytes,
+// as far as the bytes are long enough to have them. A reader refuses bytes with a wrong checksum at once, so without
+// this a mutation would test nothing behind it.
 void Repair(bool sizes, std::string* bytes);
 
 #define FUZZ_CHECK(condition)                                                                 \
@@ -27,7 +30,7 @@ void Repair(bool sizes, std::string* bytes);
     }                                                                                         \
   } while (0)
 
-// Written out once more, not CheckExtents, which is under test.
+// Aborts unless the extents are sorted, not empty and inside the file. Does not use CheckExtents, which is under test.
 inline void CheckSortedInside(const std::vector<Extent>& extents, uint64_t file_size) {
   uint64_t end = 0;
   for (const Extent& extent : extents) {

@@ -1,9 +1,9 @@
-// Where a training's graph puts what it captures: one buffer per checkpoint, filled group by group from the framework's
-// threads, in the engine's memory. Before there is an engine (the first step is captured before the layout is known),
-// in memory of its own.
+// A capture area: the ops of a training's graph copy tensors into it. There is one buffer per captured step, which the
+// framework's threads fill group by group. The buffer is memory of the engine. The first step is captured before the
+// file's layout is known, so before there is an engine: its buffer is memory of the area's own.
 //
-// Capture may be called from several threads at once, for different groups; everything else between two executions of
-// the graph.
+// Capture may be called from several threads at once, for different groups. All other methods must be called between
+// two executions of the graph.
 #ifndef DEEPFREEZE_GRAPH_CAPTURE_AREA_H_
 #define DEEPFREEZE_GRAPH_CAPTURE_AREA_H_
 
@@ -18,13 +18,14 @@ namespace deepfreeze {
 
 class CaptureArea {
  public:
-  // Bytes [start, start + size) of a group's source number `source` go to `place` of the buffer.
+  // Bytes [start, start + size) of tensor number `source` of a group are copied to byte `place` of the buffer.
   struct Piece {
     uint64_t source = 0;
     uint64_t start = 0;
     uint64_t size = 0;
     uint64_t place = 0;
   };
+  // The memory of a tensor.
   struct Source {
     const char* data = nullptr;
     uint64_t size = 0;
@@ -34,30 +35,33 @@ class CaptureArea {
   CaptureArea(const CaptureArea&) = delete;
   CaptureArea& operator=(const CaptureArea&) = delete;
 
-  // Areas are known to the graph by number, so that a graph that outlives its area finds nothing instead of crashing.
+  // The graph knows an area by the number that Register gives it. A graph that outlives its area finds nothing under
+  // the number, where a pointer would lead to freed memory.
   static uint64_t Register(std::shared_ptr<CaptureArea> area);
-  // For `call`; null if there is none. kInvalid in a process that was forked from the area's.
+  // *area: the area of this number; null, with an ok status, if there is none. kInvalid in a process forked from the
+  // area's; `call` names the caller in the message.
   static Status Find(const char* call, uint64_t number, std::shared_ptr<CaptureArea>* area);
-  // The areas' own memory that regions lie in.
+  // The areas' own memory that any of the regions lies in.
   static std::vector<std::shared_ptr<Pages>> MemoryOf(const std::vector<Region>& regions);
-  // Leaves the area of a process that this one was forked from as it is.
+  // Takes the number back. Does nothing with an area of a process that this one was forked from.
   static void Forget(uint64_t number);
 
-  // kInvalid for a piece that no memory could have.
+  // df_area_group.
   Status SetGroup(size_t group, std::vector<Piece> pieces);
-  // From the next capture on; null: memory of its own again. timeout_ms bounds the wait for memory.
+  // df_area_attach. Null: captures lie in the area's own memory again.
   void Attach(const std::shared_ptr<Engine>& engine, uint64_t timeout_ms);
 
-  // Copies one group's pieces. An error only for a call that makes no sense, and then nothing is copied: where there is
-  // no memory for this capture the training goes on, and Collect says so.
+  // df_area_capture: copies one group's pieces. Without memory for this capture it copies nothing and returns ok, so
+  // that training goes on; Collect then returns the error.
   Status Capture(size_t group, const std::vector<Source>& sources);
 
-  // Ends a capture: where its buffer is, and whether that is the area's own memory, which lasts until DropOwn, and for
-  // a job that reads it as long as it does.
+  // df_area_collect. *own: whether the buffer is the area's own memory, which lasts until DropOwn, or until the last
+  // job that reads it is released.
   Status Collect(char** base, bool* own);
   void DropOwn();
 
  private:
+  // Gets the buffer of a capture that begins.
   Status Acquire();
   void SetOwn(std::shared_ptr<Pages> own);
   bool InOwn() const { return own_ != nullptr && base_ == own_->data(); }
@@ -68,10 +72,11 @@ class CaptureArea {
   std::weak_ptr<Engine> engine_;
   bool attached_ = false;
   uint64_t timeout_ms_ = 0;
-  char* base_ = nullptr;  // of the capture under way, or of one that was not collected
-  uint64_t size_ = 0;     // of that memory
-  Status failure_;
-  std::mutex own_mutex_;  // to change own_ takes both: a capture may hold the other for as long as it waits for memory
+  char* base_ = nullptr;  // buffer of the capture under way, or of one that was not collected
+  uint64_t size_ = 0;     // bytes of that buffer
+  Status failure_;        // why there is no buffer for the capture under way
+  // To change own_ takes both mutexes, to read it either: a capture may hold mutex_ for as long as it waits for memory.
+  std::mutex own_mutex_;
   std::shared_ptr<Pages> own_;
 };
 

@@ -1,9 +1,10 @@
-// The slots of one rank of one attempt on the local tier: files that are kept and written again, because fresh pages
-// cost seven times as much as touched ones.
+// The slots of one rank of one attempt on the local tier. A slot is a file that is written again for one checkpoint
+// after the other, because memory of fresh pages costs seven times as much as touched memory.
 //
-// A slot is written as Begin, any number of Write calls, Finish. Between Begin and Finish the slot is not whole,
-// whatever happens to the process. Different slots may be used by different threads at once; of one slot, Write and
-// Read only.
+// To fill a slot call Begin (or Map), write the extents through file() (or to the mapped memory), then call Finish.
+// From Begin until Finish the slot's header says that it is not whole, whenever the process dies. Different slots may
+// be used by different threads at once. For one slot, only reads and writes through file() may be made by several
+// threads.
 #ifndef DEEPFREEZE_LOCAL_SLOT_STORE_H_
 #define DEEPFREEZE_LOCAL_SLOT_STORE_H_
 
@@ -19,30 +20,32 @@ namespace deepfreeze {
 
 class SlotStore {
  public:
-  // Nothing is made on disk before the first Begin.
+  // env must outlive this. Makes nothing on the disk; the first call below makes the directory.
   SlotStore(Env* env, const std::string& local_dir, const Identity& identity, uint32_t slots);
 
   const std::string& directory() const { return directory_; }
   std::string path(uint32_t slot) const;
 
-  // Makes the file if need be, reserves its blocks, and marks it as not whole.
+  // Makes the file if it is missing, reserves blocks for `size` bytes, and marks the slot as not whole.
   Status Begin(uint32_t slot, uint64_t size);
+  // The slot's file; null before the first Begin, Map or Touch. Owned by this store.
   File* file(uint32_t slot) { return slots_[slot].file.get(); }
 
-  // Whether slots are memory, so that what is to be in one can be put there at once. Makes the directory.
+  // Whether slots are memory, so that captures can be put straight into them with Map. Makes the directory.
   bool InMemory();
-  // As Begin; *data is where the file lies in memory, always at the same place. One size for all calls.
+  // As Begin. *data is the memory of the whole file, at the same address for every call of one slot. `size` must be the
+  // same in all calls.
   Status Map(uint32_t slot, uint64_t size, char** data);
-  // Does beforehand what takes long in Map. May overlap Map of the same slot.
+  // Does the slow part of Map (making the file and touching its pages) beforehand. May overlap Map of the same slot.
   Status Touch(uint32_t slot, uint64_t size);
 
-  // Writes private bytes, table and, last of all, the header.
+  // Writes the private bytes, the table and, last of all, the header: the slot is whole then.
   Status Finish(uint32_t slot, const Identity& identity, const std::vector<Extent>& extents, const SlotLayout& layout,
                 const std::string& private_data);
 
-  // Closes and removes the file, if this store made or opened it. May overlap Touch of the same slot.
+  // Closes and deletes the file, if this store has opened it. May overlap Touch of the same slot.
   void Remove(uint32_t slot);
-  // Closes the file and leaves it.
+  // Closes the file and keeps it on the disk.
   void Close(uint32_t slot) { slots_[slot].file.reset(); }
 
  private:
@@ -61,20 +64,21 @@ class SlotStore {
   const std::string directory_;
   const uint32_t rank_;
   const Id attempt_;
-  std::mutex mutex_;  // guards making, mapping and removing, beside which Touch may run
+  std::mutex mutex_;  // guards making, mapping and removing: Touch may run at the same time
   bool directory_made_ = false;
   std::vector<Slot> slots_;
 };
 
-// Reads and checks header, table and private bytes of a slot that may have been left by another process. The bytes of
-// the extents are not read.
+// A whole slot, which another process may have left.
 struct WholeSlot {
   std::unique_ptr<File> file;
   SlotHeader header;
   std::vector<Extent> extents;
-  std::vector<uint64_t> places;
+  std::vector<uint64_t> places;  // where each extent begins in the file
   std::string private_data;
 };
+// Opens a slot, and reads and checks its header, table and private bytes; the bytes of the extents are not read.
+// kCorrupt if the slot is not whole.
 Status OpenSlot(Env* env, const std::string& path, WholeSlot* slot);
 
 }  // namespace deepfreeze

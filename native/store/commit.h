@@ -1,5 +1,6 @@
-// The one atomic act after which a checkpoint exists. Only rank 0's engine, or a job that clears up after a dead
-// attempt, calls it. Every step of it may be repeated after a crash at any point.
+// The commit: the one atomic act after which a checkpoint exists. Only rank 0's engine calls it, or the start of a job
+// that finishes what a dead attempt left. After a crash at any point it may be repeated. All functions here block on
+// the external store.
 #ifndef DEEPFREEZE_STORE_COMMIT_H_
 #define DEEPFREEZE_STORE_COMMIT_H_
 
@@ -10,58 +11,63 @@
 
 namespace deepfreeze {
 
-// In what the ranks differ that they should hold alike: the checksums at the end of their private bytes.
+// The result of comparing the ranks' replica checksums, which are at the end of their private bytes.
 struct Divergence {
-  bool compared = false;  // whether a rank took its checksums: those that were not taken are all zero
-  uint32_t tensors = 0;
-  int32_t first = -1;  // number of the first one
-  std::string text;    // "2 tensors differ between the ranks, the first on rank 3"
+  bool compared = false;  // whether the ranks took checksums at this step; if they did not, all checksums are zero
+  uint32_t tensors = 0;   // how many tensors differ between the ranks
+  int32_t first = -1;     // number of the first tensor that differs, -1 if none does
+  std::string text;       // "2 tensors differ between the ranks, the first on rank 3"
 };
 
 struct CommitRequest {
   std::string run_dir;
   int64_t step = 0;
   Id attempt{};
-  // What the records must agree with; null: with each other.
+  // The identity that all records must have, but for the rank; null: they must agree with each other.
   const Identity* expected = nullptr;
-  // Read the whole model file again and compare it with the records' checksums.
+  // Whether to read the whole model file again and compare it with the records' checksums.
   bool verify = false;
-  // In what the ranks differed when they were last compared: it goes for this step if they are not compared at it.
+  // The result of the last comparison before; it is taken for this step's if the ranks are not compared at it. Or null.
   const Divergence* known = nullptr;
-  // Fail where the ranks differ in what they should hold alike; otherwise the manifest says so.
+  // Whether the commit fails if the ranks differ (kDiverged). Otherwise the manifest says how many tensors differ.
   bool refuse_diverged = false;
-  // The attempt is the caller's own, and must still have the run when the step is to get its name.
+  // Whether the attempt is the caller's own. Then RUN/owner must still name it right before the rename (else kTaken).
   bool own = false;
-  // Refuse records of which two might hold parts of one page. An older version wrote such ones, so whoever finishes
-  // what another attempt has left does not ask for it.
+  // Whether to refuse records that have only a part of a page, because another rank might have written the rest. Older
+  // versions wrote such records, so a caller that finishes another attempt's checkpoint leaves this false.
   bool whole_pages = false;
-  // Another attempt's checkpoint of the same step is moved away; otherwise it stays and the commit is refused.
+  // Whether another attempt's checkpoint of the same step is moved to the trash. Otherwise it stays and the commit
+  // fails (kInvalid).
   bool replace = false;
 };
 
 struct CommitOutcome {
   Divergence divergence;
-  // After an error: whether the step may be committed all the same. It could not be seen, and nobody may call it
-  // failed.
+  // After an error: true if the step may be committed all the same, because the files could not be looked at after a
+  // failed rename. The caller must not report such a step as failed.
   bool in_doubt = false;
-  // Of a committed step: why its name is not known to be durable. Only a loss of power may take it; what it replaces
-  // must stay until a later commit's name is durable.
+  // After success: ok, or the error of the last sync, which makes the step's name durable. After such an error a loss
+  // of power may take the checkpoint, so older ones must stay until a later commit's sync succeeds.
   Status unsynced;
 };
 
-// Ok: the step is committed with this attempt. kIncomplete: a rank's record is missing. kCorrupt: a record, or what it
-// describes, is wrong. kDiverged: as asked for. kTaken: the run is another attempt's.
+// Ok: the step is committed by this attempt, now or before. kIncomplete: a rank's record is missing. kCorrupt: a record
+// is damaged, or the records do not fit together, or the model file does not fit them. kDiverged, kTaken, kInvalid: see
+// the request's fields. Other codes: a call to the system failed.
 Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome);
 
-// Whether RUN/step-N counts: its manifest is valid and says the same step. An error: that could not be seen.
+// *counts: whether RUN/step-N is a checkpoint, that is, has a valid manifest of this step. An error means that this
+// could not be seen, and not that there is none.
 Status ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest, bool* counts);
-// Whether it counts and is of that attempt.
+// *committed: whether it is a checkpoint of this attempt.
 Status IsCommitted(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, bool* committed);
 
-// What is known of a later step, at which the ranks are not compared, from what was found at step.
+// `found` is the result of the comparison at `step`. Returns what holds for later steps until the next comparison: the
+// same tensors, and the text "not compared since step N: ...".
 Divergence NotComparedSince(int64_t step, const Divergence& found);
 
-// The same for a dead attempt's step: from the newest one before it, committed or not, that was compared.
+// The same for `step` of a dead attempt: *known is the result of that attempt's last comparison before it, taken from
+// committed checkpoints and partial directories; it stays as it is if there was none.
 Status KnownBefore(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, Divergence* known);
 
 }  // namespace deepfreeze

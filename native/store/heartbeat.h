@@ -1,6 +1,6 @@
-// RUN/step-N.partial-ATTEMPT/rank-RRRRR-K.alive: how a rank that takes long to write its part of a step shows the
-// others that its bytes move. The number K grows. It is in the name, so that a beat is one rename, and who waits sees
-// it in the listing that it makes anyhow.
+// RUN/step-N.partial-ATTEMPT/rank-RRRRR-K.alive, the heartbeat: with this file a rank that takes long to write its part
+// of a step shows the other ranks that its bytes move. The number K grows with each beat. As it is in the name, a beat
+// costs one rename, and a rank that waits sees it when it lists the directory, which it does anyway.
 #ifndef DEEPFREEZE_STORE_HEARTBEAT_H_
 #define DEEPFREEZE_STORE_HEARTBEAT_H_
 
@@ -12,11 +12,12 @@
 
 namespace deepfreeze {
 
-// The writer's side: of one rank and step.
+// The writer's side, for one rank and step. Thread-compatible.
 class Heartbeat {
  public:
   Heartbeat(const std::string& run_dir, const Identity& identity);
-  // Shows one more. Where that fails the others see it next time; a directory that is not there is not made.
+  // Shows the next number. Errors are ignored: the next beat shows a greater number. Does not make the partial
+  // directory.
   void Beat(Env* env);
 
  private:
@@ -27,17 +28,18 @@ class Heartbeat {
   uint64_t number_ = 0;
 };
 
-// The reader's side: of one step.
+// The reader's side, for one step. Thread-compatible.
 class Pulse {
  public:
-  // Whether something moved since the last look: a record came, or a rank without one has shown a heartbeat. False for
-  // the first look, which says nothing of when.
+  // Whether something has moved between the last call's state and this one's: a record is there that was not, or a rank
+  // without a record has shown another heartbeat. False for the first call, which has nothing to compare with.
   bool Moved(const PartialState& state);
 
  private:
   bool looked_ = false;
   size_t records_ = 0;
-  std::map<uint32_t, uint64_t> beats_;  // the greatest number of each rank: a listing may miss a name that changes
+  std::map<uint32_t, uint64_t>
+      beats_;  // the greatest number seen of each rank; a listing may miss a file being renamed
 };
 
 }  // namespace deepfreeze

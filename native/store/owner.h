@@ -1,7 +1,9 @@
-// RUN/owner: which attempt a run belongs to. A job's start writes it under the run's lock, before it changes anything.
+// RUN/owner: the file that names the attempt which has the run. A job's start writes it, under the run's lock, before
+// it changes anything in the run.
 //
-// An attempt whose run has been taken, because somebody deleted its lock or the store lost it, learns it from here. The
-// lock itself can't be looked at: a process that closes any descriptor of that file gives its lock away.
+// A job can lose its lock: somebody deletes the lock's file, or the store forgets the lock. Then another job may start
+// in the run, and the first job learns it from this file. It can't look at the lock itself: a process that closes any
+// descriptor of the lock's file gives its lock away.
 #ifndef DEEPFREEZE_STORE_OWNER_H_
 #define DEEPFREEZE_STORE_OWNER_H_
 
@@ -12,9 +14,9 @@
 
 namespace deepfreeze {
 
-// To be asked before a change of the run that others would see: a commit, a removal. Ok if the run is the attempt's
-// own, or if it says of nobody (older versions did not). kTaken if another attempt has it. A look that fails is an
-// error and not a consent: a step that fails can be saved again, a checkpoint that was removed can't.
+// Called before each commit and each removal. Ok if RUN/owner names this attempt, or does not exist (older versions did
+// not write it). kTaken if it names another attempt. Another error if the file can't be read; the caller must then
+// neither commit nor remove: a step that fails can be saved again, a checkpoint that is removed can't be brought back.
 Status CheckOwner(Env* env, const std::string& run_dir, const Id& attempt);
 
 }  // namespace deepfreeze

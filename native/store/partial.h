@@ -1,7 +1,7 @@
-// RUN/step-N.partial-ATTEMPT: where the ranks of one attempt put one step together.
+// RUN/step-N.partial-ATTEMPT, the partial directory: in it the ranks of one attempt assemble the checkpoint of one
+// step.
 //
-// Every rank makes what is missing, in any order, so no rank waits for another. A PartialWriter may be used by several
-// threads for writes to file() and direct(); everything else by one at a time.
+// Each rank makes the directory and the model file if they are missing, so no rank waits for another.
 #ifndef DEEPFREEZE_STORE_PARTIAL_H_
 #define DEEPFREEZE_STORE_PARTIAL_H_
 
@@ -17,25 +17,30 @@ namespace deepfreeze {
 
 std::string PartialPath(const std::string& run_dir, int64_t step, const Id& attempt);
 
-// An error if something else than a directory lies there, a symbolic link above all: nothing is written through it, and
-// nothing behind it is taken for this run's. Nothing at all is none.
+// Ok if `directory` is a directory or does not exist. kInvalid if it is anything else, above all a symbolic link: then
+// nothing must be written to or read from the path behind it.
 Status CheckPartial(Env* env, const std::string& directory);
 
+// One rank's part of one step. Writes through file() and direct() may be made by several threads at once; all other
+// calls are made by one thread at a time. Order of the calls: Open, writes, Sync, Publish.
 class PartialWriter {
  public:
-  // Makes the directory and the model file, at its full size, its blocks reserved.
+  // Makes the directory and the model file if they are missing, gives the file its full size and reserves its blocks.
+  // env must outlive this.
   Status Open(Env* env, const std::string& run_dir, const Identity& identity);
+  // The model file. Owned by this; null before Open and after Sync, as is direct().
   File* file() { return file_.get(); }
-  // The same file past the page cache; null where that can't be.
+  // The same file, opened so that writes go past the page cache; null if the file system can't do that.
   File* direct() { return direct_.get(); }
-  // Why not all that is aligned goes past it; "" if it does, and where there is none.
+  // Why direct writes go through the page cache all the same. "" if they do not, or if the file system has no disk
+  // behind its cache (tmpfs).
   std::string CachedBecause() const;
-  // Makes everything written so far durable and closes the files. Not to be repeated: where a sync has failed, what it
-  // was to keep may be gone, and a second one would succeed without it.
+  // Makes everything written so far durable and closes the files. Must not be repeated: after a failed sync the data
+  // may be lost, and a second sync would succeed without it.
   Status Sync();
-  // After Sync: publishes the rank's record; from then on its ranges count. May be repeated after a failure. *perhaps:
-  // whether others may see the record, also after an error: then rank 0 may commit the step, and only a look at the run
-  // directory tells whether it has.
+  // Publishes the rank's record: from then on the rank's part counts. May be repeated after a failure. *perhaps says
+  // whether other ranks may see the record; after an error too. If they may, rank 0 may commit the step, and only a
+  // look at the run directory tells whether it has.
   Status Publish(const Record& record, bool* perhaps);
 
  private:
@@ -46,19 +51,21 @@ class PartialWriter {
   Status direct_opened_;
 };
 
-// Leaves a marker that tells the other ranks why this one can't finish the step. It need not survive a crash. In a
-// directory that exists: whoever only answers another rank's marker must not bring a removed directory back.
+// Writes this rank's failure marker, which tells the other ranks why this rank can't finish the step. The marker may be
+// lost in a crash. The partial directory must exist and is not made: a rank that merely answers another rank's marker
+// must not bring back a directory that rank 0 has removed.
 Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity, const std::string& message);
 
 struct PartialState {
   bool exists = false;
   std::vector<uint32_t> present;                     // ranks with a record, sorted
   std::vector<uint32_t> failed;                      // ranks with a marker, sorted
-  std::vector<std::pair<uint32_t, uint64_t>> alive;  // ranks with a heartbeat, and its number
+  std::vector<std::pair<uint32_t, uint64_t>> alive;  // ranks with a heartbeat, and its number; in no order
 };
+// Lists a partial directory. Of a missing one the status is ok and state->exists false.
 Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state);
 
-// The text of a rank's marker.
+// The message in a rank's failure marker; if it can't be read, the reason of that.
 std::string ReadFailure(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, uint32_t rank);
 
 // "rank 3", "ranks 1, 3", "ranks 0, 1, ... and 20 more".

@@ -1,8 +1,9 @@
-// Deletes checkpoints that newer ones have replaced, after a commit and never before, and what is left of failed steps.
-// Only rank 0's engine calls it, one call at a time. In a run that another attempt has taken it does nothing: kTaken.
+// Retention: deletes checkpoints that newer ones have replaced, after a commit and never before it, and the partial
+// directories of failed steps. Only rank 0's engine calls it, one call at a time. If another attempt has taken the run,
+// Retain and RemoveFailed do nothing and return kTaken.
 //
-// Nothing is deleted under its own name: it is renamed to .trash-* first, so that a reader, or a crash half-way, never
-// meets a checkpoint of which a part is gone.
+// A directory is renamed to .trash-* before anything in it is deleted. So neither a reader nor a start after a crash
+// finds a checkpoint that lacks files.
 #ifndef DEEPFREEZE_STORE_RETENTION_H_
 #define DEEPFREEZE_STORE_RETENTION_H_
 
@@ -17,26 +18,28 @@ struct RetainRequest {
   std::string run_dir;
   int64_t step = 0;
   Id attempt{};
-  uint32_t world = 1;
-  uint32_t keep = 1;
-  uint32_t backlog = 1;  // by how many steps a rank may lag behind the newest commit
+  uint32_t world = 1;    // number of ranks
+  uint32_t keep = 1;     // how many of the newest checkpoints stay
+  uint32_t backlog = 1;  // how many steps a rank may have unfinished
 };
 
-// After the commit of step. Keeps, of the committed checkpoints up to it, the newest `keep` and the newest at which the
-// ranks did not differ; removes the older ones, this attempt's partial directories below step, and whatever an earlier
-// call left in the trash. Newer checkpoints are not touched. The newest partial directories, as many as a rank may lag
-// behind, stay while some rank has yet to learn from them that the step failed. What can't be removed does not keep the
-// rest from being removed.
+// To be called after the commit of request.step. Of the committed checkpoints up to that step the newest `keep` stay,
+// and the newest one at which the ranks did not differ. The older ones are removed, so are this attempt's partial
+// directories of earlier steps, and whatever an earlier call left in the trash. Newer checkpoints are not touched.
+//
+// A partial directory of a failed step stays while some rank has no failure marker in it, because that rank has yet to
+// learn from it that the step failed; of such directories only the newest `backlog` stay. A directory that can't be
+// removed does not stop the rest; the first error is returned.
 Status Retain(Env* env, const RetainRequest& request);
 
-// Before a commit, when the store is full: removes this attempt's partial directories below step that every rank, so
-// also rank 0, has given up.
+// To be called when the store is full and request.step can't be written: removes this attempt's partial directories of
+// earlier steps in which every rank has left its failure marker. *removed: whether there was one.
 Status RemoveFailed(Env* env, const RetainRequest& request, bool* removed);
 
-// Renames RUN/name, the directory of the given step and attempt, into the trash.
+// Renames RUN/name, the directory of this step and attempt, to .trash-step-N-ATTEMPT. Does not delete it.
 Status MoveToTrash(Env* env, const std::string& run_dir, const std::string& name, int64_t step, const Id& attempt);
 
-// Removes a directory and all in it; symbolic links are removed, not followed.
+// Deletes a directory and everything in it. A symbolic link is deleted and not followed. Ok if there is nothing.
 Status RemoveTree(Env* env, const std::string& path);
 
 }  // namespace deepfreeze

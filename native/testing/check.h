@@ -1,4 +1,5 @@
-// What the unit tests need of a test framework: CHECK, CHECK_EQ, CHECK_OK, a temporary directory.
+// The test framework of the unit tests: CHECK, CHECK_EQ and CHECK_OK, which end the program with exit code 1 when they
+// fail, and a temporary directory.
 #ifndef DEEPFREEZE_TESTING_CHECK_H_
 #define DEEPFREEZE_TESTING_CHECK_H_
 
@@ -27,7 +28,7 @@ namespace deepfreeze {
     }                                                                                           \
   } while (0)
 
-// A fresh directory, removed with all in it.
+// A new directory in `where`; the destructor removes it with everything in it.
 class TemporaryDir {
  public:
   explicit TemporaryDir(const char* where = std::getenv("TMPDIR")) {

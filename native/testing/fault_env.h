@@ -1,19 +1,25 @@
 // An Env that fails, cuts short, delays, stops, throws or kills the process at chosen calls. For tests only.
 //
 // A plan is a list of ACTION:OP:SUBSTRING:NTH separated by commas.
-//   ACTION     kill-before | kill-after | kill-half | fail=ERRNO | after=ERRNO | lose=ERRNO | short | delay=MS |
-//              jump=SECONDS | late=SECONDS | sigstop | no-memory (throws std::bad_alloc)
-//              after does what was asked and answers with the error all the same, as a network file system does whose
-//              first reply was lost.
-//              kill-half does half of a pwrite first, elsewhere it is kill-before; short does half of a pread or
-//              pwrite. lose is what Linux does when a sync fails: what was written last to that file is gone, and the
-//              next sync knows nothing of it. jump sets the clock of the op `clock` forth or back; late lets time pass
-//              for all that measures it: bounds end there and then, and no test has to wait for them.
+//   ACTION     kill-before, kill-after: SIGKILL of this process before or after the call.
+//              kill-half: does half of a pread or pwrite, then SIGKILL; with other calls the same as kill-before.
+//              fail=ERRNO: the call is not made and returns this error.
+//              after=ERRNO: the call is made and returns this error all the same, as on a network file system that has
+//              lost the first reply.
+//              lose=ERRNO: a sync fails as on Linux: the bytes written last to that file are gone, and the next sync
+//              succeeds without them.
+//              short: does half of a pread or pwrite.
+//              delay=MS: the call is made after so many milliseconds.
+//              jump=SECONDS: sets the wall clock (the op `clock`) forwards or backwards.
+//              late=SECONDS: sets the monotonic clock forwards, so that every bound of at most so many seconds is over
+//              and no test has to wait for it.
+//              sigstop: SIGSTOP of this process.
+//              no-memory: throws std::bad_alloc.
 //   OP         * (any), or one of
 //              open pread pwrite fdatasync fsync ftruncate fallocate mmap close rename mkdir unlink rmdir list stat
 //              fsync_dir refresh clock
-//   SUBSTRING  of the path ("FROM to TO" of a rename); empty: any
-//   NTH        the call it happens at, counted from 1 over the calls that match; "N+": from there on
+//   SUBSTRING  what the path has in it (of a rename "FROM to TO"); empty: any path
+//   NTH        which of the calls that match, counted from 1; "N+": the N-th and all after it
 //
 // Before a kill, stop or delay the line "ACTION OP PATH" is appended to the log file, if there is one.
 #ifndef DEEPFREEZE_TESTING_FAULT_ENV_H_
@@ -45,21 +51,21 @@ struct Fault {
     kThrow
   };
   Action action = Action::kFail;
-  std::string text;       // the action as it was written
-  uint64_t argument = 0;  // errno or milliseconds
+  std::string text;       // the action as the plan has it
+  uint64_t argument = 0;  // an errno, milliseconds or seconds
   std::string op;
   std::string substring;
   uint64_t nth = 1;
-  bool onwards = false;
-  uint64_t seen = 0;
+  bool onwards = false;  // "N+"
+  uint64_t seen = 0;     // calls that matched so far
 };
 
-// kInvalid, quoting the entry, if the plan can't be read.
+// Reads a plan. kInvalid, with the entry in the message, if it can't be read.
 Status ParseFaults(const std::string& plan, std::vector<Fault>* faults);
 
 class FaultEnv final : public Env {
  public:
-  // base outlives this; log: a path, or empty.
+  // base must outlive this. log: the log file's path, or empty.
   FaultEnv(Env* base, std::vector<Fault> faults, std::string log);
 
   Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override;
@@ -80,24 +86,25 @@ class FaultEnv final : public Env {
   uint32_t UserId() override { return base_->UserId(); }
   int64_t ProcessId() override { return base_->ProcessId(); }
 
-  // What is to happen around one call.
+  // What is to happen at one call, for FaultEnv's files.
   struct Verdict {
-    Status fail;
-    Status after;  // the answer to a call that is made
-    bool lose = false;
-    int64_t jump = 0;
+    Status fail;             // not ok: the call is not made and returns this
+    Status after;            // not ok: the call is made and returns this
+    bool lose = false;       // a sync that fails and loses bytes
+    int64_t jump = 0;        // seconds by which the wall clock is off
     bool half = false;       // do half of it
     std::string kill_after;  // the log's line, if the process is to die after the call
   };
+  // To be called before each call to the system: counts it, and carries out actions that come before it.
   Verdict Before(const char* op, const std::string& path);
-  // The call's answer.
+  // To be called after it with its status; returns the status that the caller gets.
   Status After(const Verdict& verdict, const Status& status);
 
-  // From now on nothing more goes wrong.
+  // Forgets the plan: from now on nothing more goes wrong.
   void Heal();
-  // Calls that matched the first fault's operation and path so far.
+  // How many calls have matched the first fault's operation and path so far.
   uint64_t seen();
-  // What a sync of the file would make durable last; a File of this Env says so at each write.
+  // Notes a write; the files of this Env call it. Lose puts zeros over the write that was noted last for the file.
   void Wrote(const std::string& path, uint64_t offset, uint64_t n);
   void Lose(File* file);
 

@@ -1,18 +1,18 @@
-// An Env that behaves as a client of a network file system does (Linux NFS): one for each rank, over one directory of
-// the server's. For tests only.
+// An Env that behaves as a client of a network file system does (Linux NFS). Each rank of a test has one; all of them
+// are over one directory, which stands for the server's. For tests only.
 //
-//   bytes   Writes stay in the client's page cache until a sync or a close. A part of a page that is written through a
-//           descriptor that may also read makes the client read the page first and write all of it back: over what
-//           another client has written there meanwhile. A descriptor that may only write sends ranges of bytes. Direct
-//           writes go to the server at once.
-//   names   That a name is not there, and which directory a name stands for, is remembered for kRemembersSeconds of
-//           this client's clock, unless the directory around it is opened anew (Refresh, List, SyncDir) or this client
-//           changes the name itself. A remembered directory is the same one under any name; removed by another client
-//           it answers ESTALE, and so does a file.
-//   replies With LoseReplies the first reply to each change of a name is lost: the client asks again, and the answer is
-//           the second one's.
+//   bytes   Writes stay in the client's page cache until a sync or a close. A write of a part of a page through a
+//           descriptor that may also read makes the client read the page first, and later write all of it back, over
+//           bytes that another client has written there meanwhile. Of a descriptor that may only write the client sends
+//           just the bytes written. Direct writes go to the server at once.
+//   names   For kRemembersSeconds of its clock the client remembers that a name was missing, and which directory a name
+//           stands for. It forgets a name earlier when the directory around it is opened anew (Refresh, List, SyncDir),
+//           or when the client itself changes the name. A remembered directory stays the same one when it is renamed.
+//           If another client removes it, calls on it return ESTALE; so do calls on a removed file.
+//   replies With LoseReplies the first reply to each change of a name is lost: the client repeats the request, and the
+//           caller gets the reply to the second one.
 //
-// Paths outside of the root are the machine's own, as a local tier's are.
+// Paths outside of the root are the machine's own, for example those of a local tier.
 #ifndef DEEPFREEZE_TESTING_NFS_ENV_H_
 #define DEEPFREEZE_TESTING_NFS_ENV_H_
 
@@ -33,15 +33,15 @@ class NfsEnv final : public Env {
  public:
   static constexpr uint64_t kRemembersSeconds = 60;
 
-  // base, which outlives this, is the server's file system; root an existing directory of it. base may be an Env that
-  // fails or records calls, over the machine's own files.
+  // base is the server's file system, and must outlive this; it may be an Env that fails or records calls. root is an
+  // existing directory of it.
   NfsEnv(Env* base, std::string root);
   ~NfsEnv() override;
 
-  // Sets this client's clock forth.
+  // Sets this client's clock forwards.
   void Advance(uint64_t seconds);
   void LoseReplies(bool lose);
-  // Whether this client has looked for a name, and remembers that there is nothing.
+  // Whether this client remembers that there is nothing under this name.
   bool RemembersNone(const std::string& path);
 
   Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override;
@@ -65,8 +65,8 @@ class NfsEnv final : public Env {
  private:
   // What the client remembers of a name: a directory, or that there is nothing.
   struct Entry {
-    int directory = -1;  // descriptor without access; -1: the name is not there
-    uint64_t since_us = 0;
+    int directory = -1;     // O_PATH descriptor; -1: the name is missing
+    uint64_t since_us = 0;  // when it was looked up
   };
 
   bool Mounted(const std::string& path) const;
@@ -76,10 +76,10 @@ class NfsEnv final : public Env {
   void ForgetLocked(const std::string& path);              // the name, and what is below it
   void ForgetNamesInLocked(const std::string& directory);  // its own names: it is opened anew
   void RememberAbsentLocked(const std::string& path);
-  // Where the server has a directory, or a file in one, that the client calls so.
+  // *real: the server's path of the directory, or of the file, that this client finds under `path`.
   Status FindDirectoryLocked(const std::string& path, std::string* real);
   Status FindLocked(const std::string& path, std::string* real);
-  // Calls change with the server's path once, or twice where replies are lost.
+  // Calls `change` with the server's path: once, or twice if replies are lost.
   Status ChangeLocked(const std::string& path, const std::function<Status(const std::string& real)>& change);
   Status OpenDirectoryLocked(const std::string& path, std::string* real);
 

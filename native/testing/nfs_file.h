@@ -1,5 +1,5 @@
-// A file as a client of a network file system has it (testing/nfs_env.h): its pages in the client's cache, and a
-// descriptor of it. For tests only.
+// A file of NfsEnv (testing/nfs_env.h): NfsInode is its pages in the client's cache, NfsFile a descriptor of it. For
+// tests only.
 #ifndef DEEPFREEZE_TESTING_NFS_FILE_H_
 #define DEEPFREEZE_TESTING_NFS_FILE_H_
 
@@ -19,8 +19,8 @@ namespace deepfreeze {
 
 constexpr uint64_t kNfsPage = 4096;
 
-// What a client holds of one file: pages, of which some are all known and some only in part, and what of them is to be
-// written back. All descriptors of the client share it.
+// What a client has of one file: pages, of which it may know all bytes or a part, and the ranges of them that it has to
+// write back. All descriptors of the file in this client share it.
 class NfsInode {
  public:
   NfsInode(int handle, uint64_t size) : handle_(handle), size_(size) {}
@@ -28,7 +28,7 @@ class NfsInode {
   NfsInode(const NfsInode&) = delete;
   NfsInode& operator=(const NfsInode&) = delete;
 
-  // The file is open no more, or opened anew: what was cached is asked of the server again.
+  // Empties the cache, as when the file is opened anew: writes back what is to be written, forgets the rest.
   Status Invalidate() {
     std::lock_guard<std::mutex> lock(mutex_);
     const Status status = FlushLocked();
@@ -43,7 +43,7 @@ class NfsInode {
     std::lock_guard<std::mutex> lock(mutex_);
     return FlushLocked();
   }
-  // Nothing is written through that descriptor any more.
+  // Writes back; after this nothing is written through that descriptor.
   Status Leave(const File* file) {
     std::lock_guard<std::mutex> lock(mutex_);
     const Status status = FlushLocked();
@@ -115,7 +115,7 @@ class NfsInode {
     return info.st_nlink > 0 ? Status() : Status::FromErrno(ESTALE, "handle", path);
   }
 
-  // Reads the page from the server, around what is to be written back.
+  // Reads the page from the server; the ranges that are to be written back stay as they are.
   static Status Complete(File* file, uint64_t number, Page* page) {
     std::string bytes(kNfsPage, '\0');
     for (size_t at = 0, done = 1; at < kNfsPage && done > 0; at += done) {
@@ -127,7 +127,7 @@ class NfsInode {
     return {};
   }
 
-  // What can't be written back is lost, as with Linux.
+  // Writes back all dirty ranges. Those that can't be written back are lost, as on Linux.
   Status FlushLocked() {
     Status first;
     for (auto& [number, page] : pages_) {
@@ -151,7 +151,7 @@ class NfsInode {
   std::map<uint64_t, Page> pages_;
 };
 
-// A descriptor.
+// A descriptor of a file.
 class NfsFile final : public File {
  public:
   NfsFile(const std::string& path, std::shared_ptr<File> base, std::shared_ptr<NfsInode> inode, bool direct)

@@ -1,5 +1,5 @@
-// Which points of a sweep are tried: all of them, or every DEEPFREEZE_TEST_EVERY-th from number DEEPFREEZE_TEST_FIRST
-// on.
+// Which points of a sweep a test tries: every DEEPFREEZE_TEST_EVERY-th, beginning with number DEEPFREEZE_TEST_FIRST.
+// Without these environment variables: all.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct Points {
   uint64_t first = Number("DEEPFREEZE_TEST_FIRST", 0);
 
   bool All() const { return every == 1; }
-  // Of a sweep with more than so many points at least so many are tried.
+  // A sweep of `all` points or more tries at least so many of them.
   uint64_t AtLeast(uint64_t all) const { return all / every; }
 
  private:

@@ -1,15 +1,16 @@
-// An Env that writes down every call that changes a file or a directory, in the order in which they happened. A test
-// can then work out what a crash between any two of them would have left (tests/support/page_cache.py). For tests only.
+// An Env that records every call that changes a file or a directory in a log, in the order of the calls. From the log a
+// test works out what a crash between any two calls would have left (tests/support/page_cache.py). For tests only.
 //
-// The log is a sequence of entries, little-endian: u8 operation, u8 open mode, u16 zero, u16 path bytes, u16 second
-// path bytes, u64 handle, u64 argument, u64 data bytes; then path, second path, data. Appended in one write each, so
-// that others may append to it too.
+// The log is a sequence of entries, little-endian: u8 operation, u8 open mode, u16 zero, u16 bytes of the path, u16
+// bytes of the second path, u64 handle (a number for each opened file), u64 argument, u64 bytes of data; then the path,
+// the second path and the data. Each entry is appended by one write, so that other processes may append to the log too.
 //
 //   'O' open (handle, path, mode)   'W' pwrite (handle, offset, data)   'T' truncate (handle, size)
 //   'A' allocate (handle, size)     'S' fsync or fdatasync (handle)     'R' rename (path, second path)
 //   'M' mkdir   'U' unlink   'D' rmdir   'Y' fsync of a directory       (path)
 //
-// Calls that fail are left out. Calls are made one at a time: concurrent ones are some sequence, and this is it.
+// Calls that fail are left out. This Env makes one call at a time, so that the log has the order in which they
+// happened.
 #ifndef DEEPFREEZE_TESTING_RECORD_ENV_H_
 #define DEEPFREEZE_TESTING_RECORD_ENV_H_
 
@@ -25,7 +26,8 @@ namespace deepfreeze {
 
 class RecordEnv final : public Env {
  public:
-  // base outlives this; log is appended to. Aborts if it can't be written: a test must not pass for want of it.
+  // base must outlive this. Appends to the file `log`; aborts if it can't be written, since a test must not pass
+  // without its log.
   RecordEnv(Env* base, const std::string& log);
 
   Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override;
@@ -39,7 +41,7 @@ class RecordEnv final : public Env {
   Status RemoveDir(const std::string& path) override;
   Status SyncDir(const std::string& path) override;
   Status Refresh(const std::string& directory) override { return base_->Refresh(directory); }
-  // Stores to mapped memory can't be seen: nothing is mapped.
+  // Stores to mapped memory make no call that could be recorded, so no file is mapped.
   bool InMemory(const std::string&) override { return false; }
   char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }

@@ -1,4 +1,4 @@
-"""The calls by which a process makes changes durable, watched, and made to fail."""
+"""Watches the calls with which this process names, deletes and syncs files, and makes chosen ones fail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ WATCHED = ("fsync", "rename", "replace", "mkdir", "rmdir")
 
 
 class Calls(list[tuple[str, str]]):
-    """(call, name of the file or directory), in order, from construction on. Those in ``failing`` fail, with that error."""
+    """The calls since this object was made, in order: (name of the function in ``os``, name of the file or directory).
+
+    ``failing``: errors to raise, by function ("fsync") or by (function, name of the file); such a call is not made."""
 
     def __init__(self, monkeypatch: Any) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
-"""Becomes a command that dies with its parent: child.py PARENT OUTPUT COMMAND ... Standard library alone, started with -S -I.
+"""Runs a command in this process's place, so that it is killed when its parent ends: child.py PARENT OUTPUT COMMAND ...
 
-PARENT is the parent's process id, or 0 for any. OUTPUT is empty, or the folder in which a launcher's rank R has rank-R for what it
-prints and rank-R.pid for its process: Open MPI's own options for a file per rank lose what ranks write to stderr.
+PARENT is the parent's process id, or 0 for any parent. OUTPUT is empty or a folder. Into a folder rank R of a launcher writes
+rank-R, which has all that the rank prints, and rank-R.pid, its process id. (Open MPI's own options for a file per rank lose what ranks
+write to stderr.) Uses the standard library alone; started with -S -I.
 """
 
 import ctypes
@@ -14,7 +15,7 @@ RANK = ("OMPI_COMM_WORLD_RANK", "HOROVOD_RANK")
 
 
 def die_with_parent(parent: int = 0) -> None:
-    """Has this process killed when its parent ends."""
+    """Has the system kill this process when its parent ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent and os.getppid() != parent:
         sys.exit("the parent ended before this began")

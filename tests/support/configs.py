@@ -17,13 +17,13 @@ def config_bytes(value: Any = SEQUENTIAL, attempt: str = files.ATTEMPT, run_id: 
 
 
 def sign(text: bytes) -> bytes:
-    """A JSON object's text with the key that checks it."""
+    """A JSON object's text with the key ``crc32c`` added, which checks it."""
     body = text.removesuffix(b"}")
     return body + f', "crc32c": "{files.crc(body):08x}"}}\n'.encode()
 
 
 def write_config(run: Path, data: bytes | None = None, attempt: str = files.ATTEMPT) -> Path:
-    """The file."""
+    """Writes ``configs/ATTEMPT.json``."""
     (run / "configs").mkdir(exist_ok=True)
     file = run / "configs" / f"{attempt}.json"
     file.write_bytes(config_bytes(attempt=attempt) if data is None else data)

@@ -1,4 +1,4 @@
-"""What the checkpoints of these tests hold: bytes that follow from attempt and step, so that any mixture shows."""
+"""The content of the checkpoints that rank processes write: bytes that follow from attempt and step, so that a mixture is noticed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def private_bytes(attempt: int, step: int, rank: int) -> bytes:
 
 
 def pieces(rank: int, world: int, size: int) -> list[tuple[int, int]]:
-    """(begin, end) of the rank's regions: an interleaved share of whole pages, with borders inside it that are not aligned."""
+    """(begin, end) in the file of the rank's regions, in bytes. Together they are whole pages, in two parts of the file; the borders
+    between regions of one part are not at pages."""
     cuts = sorted({min(-(-size * i // (2 * world) // PAGE) * PAGE, size) for i in range(2 * world + 1)})
     shares = [share for i, share in enumerate(itertools.pairwise(cuts)) if i % world == rank]
     return [piece for a, b in shares for piece in itertools.pairwise(sorted({a, (2 * a + b) // 3, b}))]

@@ -1,4 +1,4 @@
-"""What each test costs, as ``tests/costs.tsv`` keeps it: which files a run takes first, and where new figures come from."""
+"""What each test costs, from ``tests/costs.tsv``: sorts the files of a run by it, and measures new figures for tools/costs.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEASURED = ROOT / "build" / "test-costs"  # one file for each tier; tools/costs.
 
 
 def function(nodeid: str) -> str:
-    """The test without its parameters."""
+    """The node id without the parameters in brackets."""
     return nodeid.partition("[")[0]
 
 
@@ -41,7 +41,7 @@ def promise(item: pytest.Item) -> str:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The files that take longest come first, so that none is left for one worker alone at the end."""
+    """Sorts the files that take longest to the front. At the end of a run one worker then waits for a short file only."""
     seconds = read()
     order = {path: -took for path, took in seconds.items()}
     items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], 0.0))
@@ -51,13 +51,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Measuring:
-    """Adds up what the tests of this run take."""
+    """A plugin that adds up the seconds that the tests of this run take."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, Any]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Set-up, the test itself and what follows it; fixtures that several tests share count to the first."""
+        """Adds set-up, test and tear-down. A fixture that several tests share counts for the first of them."""
         of, said = dict(report.user_properties).get("cost", (None, ""))
         if of is None:
             return
@@ -69,7 +69,7 @@ class Measuring:
         row["failed"] |= report.failed
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Keeps the figures, but for tests that failed. A run of some cases says nothing of what a test costs."""
+        """Writes the figures of the tests that passed. Figures of a run that may have left out some of a test's cases are not kept."""
         option, rows = session.config.getoption, self._rows
         some = option("--part") or option("keyword") or option("markexpr")
         if some or any("[" in place for place in session.config.args) or not rows:
@@ -85,6 +85,6 @@ class Measuring:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measures in the one process that hears of all workers' tests."""
+    """Measures in pytest's main process, which gets the reports of all workers."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Measuring(), "deepfreeze-measuring")

@@ -1,4 +1,4 @@
-"""What may be changed in a file of ours: strategies of hypothesis that make a function of the file's content."""
+"""Random changes of a file's content: Hypothesis strategies, each of which draws a function from the old content to the new one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ of_bytes = st.builds(
 
 
 def _places(value: Any, above: tuple = ()) -> list[tuple]:
-    """The path of each value within a JSON value."""
+    """The path (keys and indices) of each value within a JSON value."""
     below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [above, *(path for key, one in below for path in _places(one, (*above, key)))]
 

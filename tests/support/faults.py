@@ -7,8 +7,11 @@ import os
 
 
 def plan(text: str = "", log: object = "") -> None:
-    """For engines opened from now on, in this process; without arguments: no faults. The engine of DEEPFREEZE_LIBRARY has to be the
-    testing library where there is a plan; another one (coverage measures one) has no faults anyway."""
+    """Sets the plan of faults for engines that this process opens from now on; without arguments there are no faults. ``log``: the
+    path of the faults' log file, or empty.
+
+    With a plan, DEEPFREEZE_LIBRARY must name the testing library. Another library (the one of which coverage is measured) can't have
+    faults, so an empty plan is fine with it. Raises ``ValueError`` for a plan that can't be read."""
     library = ctypes.CDLL(os.environ["DEEPFREEZE_LIBRARY"])
     if not text and not hasattr(library, "df_testing_faults"):
         return

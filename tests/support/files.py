@@ -1,4 +1,4 @@
-"""Checkpoints written by hand, byte by byte from docs/format.md, with nothing of the engine or of deepfreeze's own code."""
+"""Writes checkpoints byte by byte as docs/format.md says, using neither the engine nor deepfreeze's own code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODEL_FILE = "model.weights.h5"
 
 
 def crc(data: bytes) -> int:
-    """CRC32C."""
+    """The CRC32C of these bytes."""
     return google_crc32c.value(data)
 
 
@@ -35,13 +35,13 @@ def identity(
     run=RUN_ID,
     attempt=ATTEMPT,
 ) -> bytes:
-    """The 96 bytes that records and slots share."""
+    """The identity block: 96 bytes that records and slots have alike."""
     ids = bytes.fromhex(run) + bytes.fromhex(attempt) + bytes.fromhex(structure)
     return ids + struct.pack("<qIIQII", step, rank, world, file_size, extents, hashes)
 
 
 def record(ident: bytes, extents: list[tuple[int, int, int]], private: bytes = b"") -> bytes:
-    """A record; extents are (offset, size, crc)."""
+    """The bytes of a record; extents are (file offset, size, crc)."""
     size = 128 + 24 * len(extents) + len(private) + 4
     head = struct.pack("<8sII", b"DFRECORD", 1, 128) + ident + struct.pack("<QQ", len(private), size)
     body = head + b"".join(struct.pack("<QQII", *extent, 0) for extent in extents) + private
@@ -49,7 +49,7 @@ def record(ident: bytes, extents: list[tuple[int, int, int]], private: bytes = b
 
 
 def slot(ident: bytes, extents: list[tuple[int, bytes]], private: bytes = b"") -> bytes:
-    """A slot; extents are (file offset, bytes)."""
+    """The bytes of a slot; extents are (file offset, bytes)."""
     table_size = 32 * len(extents)
     begin = -(-(4096 + table_size + len(private)) // 4096) * 4096
     table, data = b"", b""
@@ -76,7 +76,7 @@ def manifest(
     created=CREATED,
     diverged=0,
 ) -> bytes:
-    """A manifest; records are the objects of its list, crc32c as text."""
+    """The bytes of a manifest; ``records`` are the objects of its list, with crc32c as text."""
     lines = ",\n".join("    " + json.dumps(entry) for entry in records)
     text = (
         f'{{\n  "format": 1,\n  "step": {step},\n  "attempt": "{attempt}",\n  "run_id": "{run}",\n'
@@ -87,13 +87,13 @@ def manifest(
 
 
 def sign(body: bytes) -> bytes:
-    """A manifest's body with the line that checks it."""
+    """A manifest's text with the last line added, which has its checksum."""
     return body + f'  "crc32c": "{crc(body):08x}"\n}}\n'.encode()
 
 
 @dataclass
 class Sample:
-    """A model of four tensors in a file of 20000 bytes, and what each rank has of its own."""
+    """The values of a made-up checkpoint: a model of four tensors in a file of 20000 bytes, and each rank's private bytes."""
 
     values: dict[str, np.ndarray]
     seeds: list[np.ndarray]  # by rank
@@ -104,11 +104,11 @@ class Sample:
 
     @property
     def hash(self) -> str:
-        """The structure's."""
+        """The structure's SHA-256, in hexadecimal."""
         return hashlib.sha256(self.structure).hexdigest()
 
     def private(self, rank: int) -> bytes:
-        """What a rank has behind its extents."""
+        """The private bytes of a rank's record."""
         seeds = self.seeds[rank].tobytes() if self.seeds else b""
         return seeds + (struct.pack(f"<{len(self.hashes[rank])}I", *self.hashes[rank]) if self.hashes else b"")
 
@@ -121,7 +121,7 @@ def _tensor(name: str, value: np.ndarray, offset: int, path: str, role: str) -> 
 
 
 def sample(world: int = 2, extent: int = 3000, state: str = "full", seed: int = 0) -> Sample:
-    """Made-up values, cut into extents of at most ``extent`` bytes that are dealt out to the ranks in turn."""
+    """Made-up values. The file is cut into extents of at most ``extent`` bytes, which go to the ranks in turn."""
     rng = np.random.default_rng(seed)
     size = 20000
     content = bytearray(rng.bytes(size))
@@ -156,7 +156,7 @@ def sample(world: int = 2, extent: int = 3000, state: str = "full", seed: int = 
 
 
 def write_run(path: Path, signed: bool = False) -> Path:
-    """A run without checkpoints. Only a ``signed`` run.json has a checksum, as runs had none at first."""
+    """Makes a run without checkpoints. ``signed``: whether run.json has a checksum; the first versions wrote none."""
     path.mkdir(exist_ok=True)
     text = json.dumps({"format": 1, "run_id": RUN_ID, "created": CREATED})
     if signed:
@@ -167,13 +167,13 @@ def write_run(path: Path, signed: bool = False) -> Path:
 
 
 def write_structure(run: Path, made: Sample) -> None:
-    """The structure's file."""
+    """Writes the structure's file."""
     (run / "structures").mkdir(exist_ok=True)
     (run / "structures" / f"{made.hash}.json").write_bytes(made.structure)
 
 
 def write_partial(run: Path, step: int, made: Sample, ranks: list[int] | None = None, attempt=ATTEMPT) -> Path:
-    """A partial directory with the records of ``ranks`` (all for None), and no manifest."""
+    """Makes a partial directory with the records of ``ranks`` (None: all ranks) and without a manifest."""
     folder = run / f"step-{step:010d}.partial-{attempt}"
     folder.mkdir()
     (folder / MODEL_FILE).write_bytes(made.content)
@@ -183,7 +183,7 @@ def write_partial(run: Path, step: int, made: Sample, ranks: list[int] | None = 
 
 
 def rank_record(step: int, made: Sample, rank: int, attempt=ATTEMPT) -> bytes:
-    """One rank's record of a sample."""
+    """The bytes of one rank's record of a sample."""
     extents = [(at, n, crc(made.content[at : at + n])) for at, n in made.extents[rank]]
     ident = identity(
         structure=made.hash, step=step, rank=rank, world=len(made.extents), file_size=len(made.content),
@@ -195,7 +195,7 @@ def rank_record(step: int, made: Sample, rank: int, attempt=ATTEMPT) -> bytes:
 def write_checkpoint(
     run: Path, step: int, made: Sample | None = None, attempt=ATTEMPT, diverged=0
 ) -> tuple[Path, Sample]:
-    """A whole, committed checkpoint, and its structure."""
+    """Writes a committed checkpoint and its structure."""
     made = made or sample()
     write_structure(run, made)
     partial = write_partial(run, step, made, attempt=attempt)
@@ -221,7 +221,7 @@ def flip(path: Path, at: int, mask: int = 0x01) -> None:
 
 
 def flip_in_place(path: Path, at: int, mask: int) -> None:
-    """As ``flip``, without writing the whole file anew."""
+    """As ``flip``, but writes that byte alone and not the whole file."""
     with open(path, "r+b", buffering=0) as file:
         byte = os.pread(file.fileno(), 1, at)[0]
         os.pwrite(file.fileno(), bytes([byte ^ mask]), at)

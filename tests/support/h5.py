@@ -17,7 +17,7 @@ def datasets(file: Path) -> dict[str, np.ndarray]:
 
 
 def assert_same(file: Path, expected: Path) -> None:
-    """Same datasets, dtypes, shapes and bits."""
+    """Asserts that both files have the same datasets, with the same dtypes, shapes and bits."""
     left, right = datasets(file), datasets(expected)
     assert left.keys() == right.keys()
     differing = [p for p in left if left[p].dtype != right[p].dtype or left[p].shape != right[p].shape]

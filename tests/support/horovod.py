@@ -1,8 +1,8 @@
-"""A Horovod job that takes cases one after the other: a launch costs ten seconds, most cases take one. Between two cases its ranks
-are stopped: Horovod and MPI poll, and would take a core from the tests that run meanwhile.
+"""A Horovod job that runs test cases one after the other. A launch costs ten seconds, and most cases take one: so tests share a launch.
+Between two cases the ranks are stopped (SIGSTOP), because Horovod and MPI poll and would take a core from other tests.
 
-What needs processes of its own has ``jobs.job`` (``command`` says how a case is launched): who is killed, and a job whose end is what
-is promised.
+A case is the function ``run`` of a program in tests/jobs. A test that kills processes, or that is about a job's exit, launches a job of
+its own with ``jobs.job(*case(...), ranks=2)``.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ START_S, CASE_S = 90, 120  # both together are below the bound on a test
 
 
 def case(name: str, faults: dict[int, str] | None = None, **arguments: Any) -> list[str]:
-    """What ``jobs.job`` and ``jobs.run`` are given for a launch of that case alone; ``faults``: plans by rank."""
+    """The arguments for ``jobs.job`` and ``jobs.run`` that launch this case alone. ``name``: the program tests/jobs/NAME.py;
+    ``faults``: plans of faults by rank (native/testing/fault_env.h); ``arguments``: those of its ``run``."""
     return ["case.py", name, json.dumps(arguments, default=str), json.dumps(faults or {})]
 
 
 class Horovod:
-    """The ranks of one launch. A case on which they fail to agree, or which takes too long, ends them; the next starts others."""
+    """A job of ``ranks`` ranks, launched by the first case. If a rank ends or gives no answer in time, all ranks are ended, and the
+    next case launches new ones."""
 
     def __init__(self, ranks: int = 2, launcher: str = "mpirun", **env: str) -> None:
         self.size, self._launcher, self._env = ranks, launcher, env
@@ -41,19 +43,20 @@ class Horovod:
         self.pids: list[int] = []
 
     def run(self, name: str, faults: dict[int, str] | None = None, log: object = "", **arguments: Any) -> list[Any]:
-        """What each rank's ``run`` in tests/jobs/NAME.py returned; ``faults``: plans for the engines of some ranks."""
+        """Runs a case; returns by rank what ``run`` of tests/jobs/NAME.py returned. ``faults``: plans for the engines of some ranks;
+        ``log``: the faults' log file."""
         self.start(name, faults, log, **arguments)
         return self.values()
 
     def errors(self, name: str, faults: dict[int, str] | None = None, **arguments: Any) -> list[str]:
-        """Each rank's traceback: all of them fail."""
+        """Runs a case in which ``run`` must raise on every rank; returns the tracebacks by rank."""
         self.start(name, faults, **arguments)
         answers = self._answers()
         assert all("error" in answer for answer in answers), answers
         return [answer["error"] for answer in answers]
 
     def start(self, name: str, faults: dict[int, str] | None = None, log: object = "", **arguments: Any) -> None:
-        """Begins a case, for one who does something meanwhile; ``values`` ends it."""
+        """Begins a case and returns at once, so that the test can act while it runs. ``values`` must follow."""
         if not self._connections:
             self._launch()
         self._signal(signal.SIGCONT)
@@ -62,11 +65,11 @@ class Horovod:
             connection.send_bytes(json.dumps(case, default=str).encode())
 
     def until(self, happened: Callable[[], object]) -> None:
-        """Waits for what the case under way does."""
+        """Waits until ``happened()`` is true, while the case runs."""
         self._job.until(happened)
 
     def values(self) -> list[Any]:
-        """What the case under way returned on each rank."""
+        """Waits for the end of the case; returns by rank what ``run`` returned. Fails if a rank raised."""
         answers = self._answers()
         errors = [f"rank {rank}:\n{answer['error']}" for rank, answer in enumerate(answers) if "error" in answer]
         assert not errors, "\n".join(errors)
@@ -120,7 +123,7 @@ class Horovod:
 
 @contextlib.contextmanager
 def horovod(ranks: int = 2, launcher: str = "mpirun", **env: str) -> Iterator[Horovod]:
-    """A job for some cases, ended with the block."""
+    """A job for several cases; its ranks are ended with the block."""
     job = Horovod(ranks, launcher, **env)
     try:
         yield job

@@ -21,7 +21,8 @@ TAIL = 3000  # characters
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """The environment of a test job: this interpreter's programs first, one thread per TensorFlow pool, little noise."""
+    """The environment variables of a test job: this interpreter's programs come first on PATH, TensorFlow has few threads and logs
+    little."""
     env = dict(os.environ)
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
@@ -36,7 +37,8 @@ def environment(**extra: str) -> dict[str, str]:
 def command(
     script: object, *args: object, ranks: int = 0, launcher: str = "mpirun", output: object = ""
 ) -> list[str | bytes]:
-    """The command line: alone (``ranks=0``), or under ``mpirun`` or ``horovodrun``, whose ranks print to files in ``output``."""
+    """The command line of a program in tests/jobs (or of an absolute path): alone (``ranks=0``), or under ``mpirun`` or
+    ``horovodrun``. Rank R then prints to the file rank-R in the folder ``output``."""
     path = Path(str(script))
     own = [sys.executable, str(path if path.is_absolute() else JOBS / path), *map(str, args)]
     if not ranks:
@@ -48,23 +50,23 @@ def command(
 
 
 class Job:
-    """A job that was started."""
+    """A running or ended job; made by ``job``."""
 
     def __init__(self, name: str, process: subprocess.Popen, folder: Path, ranks: int) -> None:
         self.name, self.process, self.ranks, self._folder = name, process, ranks, folder
 
     def poll(self) -> int | None:
-        """Its exit status, if it has ended."""
+        """Its exit status; None while it runs."""
         return self.process.poll()
 
     def wait(self, timeout: float = LIMIT_S) -> int:
-        """Its exit status, when it has ended."""
+        """Waits for its end, at most ``timeout`` seconds; returns its exit status."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.process.wait(timeout)
         raise AssertionError(f"{self.name} ran for more than {timeout} s\n{self.tails()}")
 
     def until(self, happened: Callable[[], object]) -> None:
-        """Waits for what the job does, while it runs."""
+        """Waits until ``happened()`` is true. Fails if the job ends before, or after LIMIT_S seconds."""
         end = time.monotonic() + LIMIT_S
         while not happened():
             assert self.poll() is None, f"{self.name} ended before that, with {self.poll()}\n{self.tails()}"
@@ -72,11 +74,11 @@ class Job:
             time.sleep(0.02)
 
     def pid(self, rank: int) -> int:
-        """A rank's process, from when it was started on."""
+        """The process id of a rank; it must have been started."""
         return int((self._folder / f"rank-{rank}.pid").read_text())
 
     def output(self) -> str:
-        """What the job printed until now: the launcher first, then one rank after the other."""
+        """All that the job has printed so far: first the launcher, then one rank after the other."""
         return "".join(self._printed().values())
 
     def tails(self) -> str:
@@ -91,7 +93,7 @@ class Job:
 
 @contextlib.contextmanager
 def job(script: object, *args: object, ranks: int = 0, launcher: str = "mpirun", **env: str) -> Iterator[Job]:
-    """Starts a job. At the end of the block all of it is killed; if the block fails, each rank's own last lines are shown."""
+    """Starts a job. At the end of the block all its processes are killed; if the block fails, each rank's last lines are shown."""
     with tempfile.TemporaryDirectory(prefix="deepfreeze-job-") as name:
         folder = Path(name)
         line = command(script, *args, ranks=ranks, launcher=launcher, output=folder)
@@ -115,5 +117,5 @@ def run(script: object, *args: object, ranks: int = 0, launcher: str = "mpirun",
 
 
 def has(program: str) -> bool:
-    """Whether a launcher is there."""
+    """Whether this launcher is installed."""
     return shutil.which(program, path=environment()["PATH"]) is not None

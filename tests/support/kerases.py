@@ -1,4 +1,5 @@
-"""Which Kerases are installed here: Keras 3 with tf_keras beside it, or the Keras 2 that TensorFlow 2.15 brings as ``keras``."""
+"""The packages of Keras that are installed here: Keras 3 (``keras``) and Keras 2 (``tf_keras``), or only the Keras 2 that TensorFlow
+2.15 brings as ``keras``."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ def is_2(keras: Any) -> bool:
 def cases(
     values: Iterable[Any], both: Collection[Any] = (), name: str = "name", often: Collection[Any] | None = None
 ) -> Any:
-    """Parametrizes the fixture ``keras`` and ``name`` with every value on every Keras. ``make test`` tries the values among ``often``
-    (all of them unless given) on the first Keras, and those among ``both``, where DeepFreeze's code or Keras's differs, on both."""
+    """Parametrizes a test with the fixture ``keras`` and the argument ``name``: every value on every Keras in `make test-all`.
+    `make test` tries fewer: the values in ``often`` (all if not given) on the first Keras, and the values in ``both`` on all of them.
+    ``both`` are those for which DeepFreeze has code of its own for each Keras, or the Kerases differ."""
     values = list(values)
     often = set(values if often is None else often) | set(both)
     assert often <= set(values), often - set(values)

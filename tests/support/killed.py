@@ -1,5 +1,5 @@
-"""SIGKILL in the middle of a change: an action runs in a child of this process, which dies right before one of the calls that
-the action makes to the system, from Python or in the engine."""
+"""Kills an action in its middle: the action runs in a forked child of this process, and SIGKILL ends the child right before a chosen
+call to the system, made by Python or by the engine."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ def before_each_call(
     engine: str | None = None,
     points: Callable[[range], Iterable[int]] = iter,
 ) -> Iterator[str]:
-    """For each call in turn: prepares, runs the action in a child that is killed before that call, and yields what it was to be.
-    Python's calls come first; then, if ``engine`` is the path of a testing library that this process has not loaded, the engine's,
-    kind by kind. The last one is "the end": of an action that nobody killed. ``points`` picks among the numbers of Python's calls
-    and of each kind of the engine's; by default all are tried."""
+    """For each call of the action in turn: calls ``prepare``, runs the action in a child that is killed before that call, and yields
+    the call as text. At the end yields "the end", after a run of the action that nobody killed.
+
+    Python's calls come first. The engine's calls follow, kind by kind (all opens, then all mkdirs, ...), if ``engine`` is the path of a
+    testing library; this process must not have loaded it. ``points`` picks some numbers out of a range, for Python's calls and for
+    each kind of the engine's; by default all."""
     with tempfile.NamedTemporaryFile() as said:
 
         def python(number: int) -> None:
@@ -53,12 +55,12 @@ def before_each_call(
 
 
 def in_a_child(action: Callable[[], Any]) -> None:
-    """Runs the action in a child that nobody kills: what it changes of its process is gone with it."""
+    """Runs the action in a forked child, and nobody kills it. What the action changes in its process is gone afterwards."""
     _killed(lambda: None, action)
 
 
 def _killed(arm: Callable[[], None], action: Callable[[], Any]) -> bool:
-    """Whether a child that is armed before the action dies of it."""
+    """Forks a child that calls ``arm`` and then the action; whether the child was killed. Fails if the action fails."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -81,7 +83,7 @@ def _killed(arm: Callable[[], None], action: Callable[[], Any]) -> bool:
 
 
 def _count_down(number: int, said: int) -> None:
-    """From now on this process is killed before its call of that number, having said which one it is."""
+    """Has this process killed before its call number ``number`` (from 0), after writing that call to the descriptor ``said``."""
     say, left = os.pwrite, [number]
 
     def deadly(name: str, call: Callable) -> Callable:

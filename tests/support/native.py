@@ -1,4 +1,4 @@
-"""Where the engine's libraries are that the build has left, and whether they are as new as their sources."""
+"""The paths of the engine's libraries that `make setup` has built, and whether they are as new as their sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TODO = "run `make setup`"
 
 
 def _is_old(folder: Path) -> bool:
-    """Whether Ninja would build anything there."""
+    """Whether Ninja would build anything in this build folder."""
     ninja = Path(sys.executable).with_name("ninja")
     if not (folder / "build.ninja").exists() or not ninja.exists():
         return False
@@ -24,7 +24,8 @@ def _is_old(folder: Path) -> bool:
 
 
 def complaint() -> str | None:
-    """What is wrong with the engine in ``veloc_bindings``, if it was built here: tests of an older one prove nothing."""
+    """The message if the engine in ``veloc_bindings`` is older than its sources, since tests of an older engine prove nothing; empty if
+    all is well, or if the engine was not built here."""
     folder, installed = ROOT / "build" / "native", ROOT / "veloc_bindings" / "libdeepfreeze.so"
     built = folder / installed.name
     if _is_old(folder) or (built.exists() and installed.exists() and built.stat().st_mtime > installed.stat().st_mtime):
@@ -34,7 +35,8 @@ def complaint() -> str | None:
 
 
 def testing_library() -> Path:
-    """The engine whose system calls a test can fail, delay or kill. ``make setup`` builds it.
+    """The path of the testing library: an engine of which a test can fail or delay each system call, or die at it. ``make setup``
+    builds it.
 
     Raises:
         RuntimeError: it is missing, or older than its sources.

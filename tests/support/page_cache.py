@@ -1,11 +1,14 @@
-"""What a crash leaves of a sequence of recorded file operations (native/testing/record_env.h and tests/support/recorder.py write
-the record).
+"""Works out which files a crash would leave after a sequence of recorded file operations. native/testing/record_env.h and
+tests/support/recorder.py record them.
 
-A killed process leaves all that it did. A machine that loses power leaves what was made durable, and any part of the rest:
-each unsynced write or change of size may have reached the disk or not, writes also by half, and each unsynced change of a
-directory may be there or not, in any order. A rename is one change, also from one directory to another: it is there or not as a
-whole. A directory's changes become durable by an fsync of that directory and by nothing else, and those of two directories when
-both are synced, which is less than most file systems promise.
+A killed process leaves everything that it has done. A machine that loses power leaves what was made durable, and any part of the rest:
+
+- Each unsynced write or change of a file's size may be on the disk or not; of a write also a part.
+- Each unsynced change of a directory may be on the disk or not, in any order.
+- A rename is one change, also between two directories: it is on the disk as a whole or not at all.
+- Only an fsync of a directory makes its changes durable. A rename between two directories is durable when both are synced.
+
+The last rule is less than most file systems promise.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ _SECTOR = 512
 
 @dataclass(frozen=True)
 class Op:
-    """One entry of the record; ``kind`` as in record_env.h, or "L" (``second``: one more name of a file), which Python alone makes,
-    or "mark", which a test appends."""
+    """One entry of the record. ``kind`` is one of those of record_env.h, or "L" (a hard link, ``second`` is the file's new name; only
+    Python makes them), or "mark" (a note of a test in ``path``)."""
 
     kind: str
     path: str = ""
@@ -56,14 +59,14 @@ def read_log(path: Path) -> list[Op]:
 
 
 def entry(op: Op) -> bytes:
-    """What the record has of an operation; ``kind`` is "!" for a mark."""
+    """The bytes of an operation's entry in the record, where a mark has the kind "!"."""
     first, second = op.path.encode(), op.second.encode()
     head = op.kind.encode(), op.mode, 0, len(first), len(second), op.handle, op.argument, len(op.data)
     return _HEAD.pack(*head) + first + second + op.data
 
 
 def append_mark(fd: int, text: str) -> None:
-    """Notes in the record that something is known to have happened by now."""
+    """Appends a mark to the record: by now something has happened that the test knows of, for example a commit."""
     os.write(fd, entry(Op("!", text)))
 
 
@@ -106,7 +109,7 @@ class _Folder:
             folder.settle()
 
     def settle(self) -> None:
-        """What is synced is durable, unless it is about a name that is not."""
+        """Makes the synced changes durable, except those of a name for which an earlier change is not durable yet."""
         left, names = [], set()
         for change in self.pending:
             entries = change.parts[self]
@@ -126,7 +129,8 @@ class _Folder:
 
 
 class _Change:
-    """New entries of a folder, None for one that goes, or of two folders at once; each is there or not, as a whole."""
+    """One change of a folder, or of two folders at once (a rename between them). By folder: the new file or folder of each name, None
+    if the name goes. After a crash the whole change is on the disk or none of it."""
 
     def __init__(self, parts: dict[_Folder, dict[str, _File | _Folder | None]]) -> None:
         self.parts, self.unsynced = parts, set(parts)
@@ -136,7 +140,7 @@ class _Change:
 
 
 class _Luck:
-    """What is left of a change, or of a file, by whatever name one comes to it; nothing that was not synced if ``choose`` is None."""
+    """Decides, once for each change and each file, what of it a loss of power leaves. With ``choose=None`` nothing unsynced is left."""
 
     def __init__(self, choose: Random | None) -> None:
         self._choose, self._decided = choose, {}
@@ -172,10 +176,10 @@ def _enter(entries: dict, what: dict) -> None:
 
 
 class Disk:
-    """The files below some folders, as the operations applied so far left them."""
+    """The files below some folders after the operations that were applied so far."""
 
     def __init__(self, *folders: Path) -> None:
-        """Takes what is in the folders as durable."""
+        """Reads the folders; what is in them counts as durable."""
         self._roots = {str(folder): _load(folder) for folder in folders}
         self._open: dict[int, _File] = {}
 
@@ -191,7 +195,7 @@ class Disk:
 
     @contextmanager
     def half(self, op: Op) -> Iterator[None]:
-        """Inside it, the first half of this write has been made."""
+        """Within the ``with`` block the first half of this write is applied; afterwards it is undone."""
         file = self._open[op.handle]
         before = bytearray(file.live), list(file.pending)
         file.change((op.argument, op.data[: len(op.data) // 2]))
@@ -199,11 +203,11 @@ class Disk:
         file.live, file.pending = before
 
     def killed(self) -> dict[str, bytes | None]:
-        """Path -> contents, None for a directory, after SIGKILL of all processes."""
+        """The files after SIGKILL of all processes, by path: their bytes, None for a directory."""
         return dict(self._walk(lambda folder: folder.live, lambda file: bytes(file.live)))
 
     def lost_power(self, choose: Random | None) -> dict[str, bytes | None]:
-        """The same after a loss of power: nothing that was not synced (None), or a part of it."""
+        """The same after a loss of power. With None nothing of what was not synced is left, else a random part of it."""
         luck = _Luck(choose)
         return dict(self._walk(lambda folder: folder.survivor(luck), luck.contents))
 
@@ -282,7 +286,7 @@ def _load(folder: Path) -> _Folder:
 
 
 def write_out(state: dict[str, bytes | None], move: dict[str, str]) -> None:
-    """Makes the files of a state, each root moved to another path; what is there already is not touched."""
+    """Writes the files of a state to the disk. ``move``: for each root folder the path that takes its place. Other files there stay."""
     for path, data in state.items():
         root = next(root for root in move if path == root or path.startswith(root + os.sep))
         target = move[root] + path[len(root) :]

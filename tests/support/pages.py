@@ -1,4 +1,4 @@
-"""Which pages of a checkpoint's model file were written by more than one rank, as its records say."""
+"""Finds the pages of a checkpoint's model file that more than one rank has written, by the checkpoint's records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = 4096
 
 
 def shared(run: Path, step: int) -> list[int]:
-    """Numbers of the pages of 4 KiB with bytes of more than one rank."""
+    """The numbers of the pages of 4 KiB that have bytes of more than one rank, sorted."""
     opened = Run.open(run)
     manifest = opened.manifest(step)
     owner = np.full(-(-manifest.file_size // PAGE), -1)

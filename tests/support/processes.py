@@ -1,5 +1,5 @@
-"""Starts the tests' child processes so that none outlives its test: each dies with the process that started it, and at its end its
-whole family is killed, also those whom a launcher gave groups and sessions of their own."""
+"""Starts the tests' child processes so that none outlives its test. A child is killed when the process that started it ends. At the end
+of a child all its descendants are killed too, even if a launcher has put them into other process groups and sessions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ CHILD = str(Path(__file__).with_name("child.py"))
 
 
 def wrapped(command: Sequence[object], parent: int = 0, output: object = "") -> list[str | bytes]:
-    """The command, made to die with its parent; see tests/support/child.py."""
+    """The command line that runs a command by tests/support/child.py, so that it dies with its parent."""
     own = [part if isinstance(part, bytes) else str(part) for part in command]
     return [sys.executable, "-S", "-I", CHILD, str(parent), str(output), *own]
 
 
 @contextlib.contextmanager
 def child(command: Sequence[object], env: dict[str, str] | None = None, **options: Any) -> Iterator[subprocess.Popen]:
-    """``subprocess.Popen`` in a process group of its own. At the end of the block nobody of its family is left."""
+    """``subprocess.Popen`` in a process group of its own. At the end of the block the process and all its descendants are killed."""
     mark = uuid.uuid4().hex
     own = {**(os.environ if env is None else env), MARK: mark}
     process = subprocess.Popen(wrapped(command, os.getpid()), env=own, start_new_session=True, **options)
@@ -50,7 +50,7 @@ def run(
     check: bool = False,
     **options: Any,
 ) -> subprocess.CompletedProcess:
-    """``subprocess.run``, with a bound, and nobody left."""
+    """``subprocess.run`` with a time limit in seconds; no descendant of the process is left afterwards."""
     if capture_output:
         options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     if input is not None:
@@ -74,7 +74,8 @@ def _kill(process: subprocess.Popen, mark: str) -> None:
 
 
 def _family(mark: str) -> list[int]:
-    """Processes with that mark that live. A process that is just becoming another program shows no environment for a moment."""
+    """The ids of living processes that have this mark in their environment. A process that is in the middle of an ``exec`` shows no
+    environment for a moment, so this looks again then."""
     entry = f"{MARK}={mark}".encode()
     for _ in range(50):
         found, unsure = [], False

@@ -1,4 +1,4 @@
-"""Hypothesis as all property tests of this suite use it: examples follow from the run's seed, and nothing is kept between runs.
+"""How all property tests of this suite use Hypothesis: examples follow from the run's seed, and nothing is kept between runs.
 
 ``make test-all`` asks for twenty times as many examples, by DEEPFREEZE_TEST_EXAMPLES=20.
 """
@@ -21,7 +21,8 @@ configuration.set_hypothesis_home_dir(str(Path(__file__).resolve().parents[2] / 
 
 
 def holds(*, examples: int = 50, **values: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The decorated test holds for whatever its ``values``, strategies by argument, make. No deadline: the machine may be busy."""
+    """Decorates a test that must hold for all values drawn from ``values``, a strategy for each argument. There is no deadline, since
+    the machine may be busy."""
     options = settings(
         max_examples=examples * TIMES,
         deadline=None,

@@ -1,4 +1,5 @@
-"""Starts rank processes and commands them; reads what they left, independently of the engine."""
+"""Starts rank processes (an engine each, without TensorFlow) and commands them; reads the checkpoints that they leave without using
+the engine."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class Rank:
         return self.send(name, **arguments).answer()
 
     def kill(self) -> None:
-        """SIGKILLs it, and whom it started."""
+        """Kills it (SIGKILL), and all processes that it has started."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
@@ -66,7 +67,7 @@ class Rank:
 
 @contextmanager
 def ranks(library: str, *faults: str, log: str = ""):
-    """One process for each fault plan; all ended afterwards."""
+    """One rank process for each plan of faults; all are ended at the end of the block."""
     started = [Rank(library, fault, log) for fault in faults]
     try:
         yield started
@@ -77,7 +78,7 @@ def ranks(library: str, *faults: str, log: str = ""):
 
 
 def until(happened) -> None:
-    """Waits for what another process does."""
+    """Waits until a condition is true that another process brings about."""
     end = time.monotonic() + LIMIT
     while not happened():
         assert time.monotonic() < end
@@ -99,7 +100,7 @@ def slots(tmp_path: Path) -> list[Path]:
 
 
 def committed(run: Path) -> dict[int, int]:
-    """{step: attempt} of every checkpoint that counts, each compared byte by byte with what its attempt had to write."""
+    """{step: attempt} of every committed checkpoint. Asserts that each has, byte for byte, what its attempt had to write."""
     found = {}
     for directory in sorted(run.glob("step-*")):
         if re.fullmatch(r"step-\d{10,}", directory.name):
@@ -109,7 +110,8 @@ def committed(run: Path) -> dict[int, int]:
 
 
 def check_checkpoint(directory: Path, run_id: bytes | None = content.RUN_ID) -> tuple[int, int]:
-    """(step, attempt) of a checkpoint of this run, or of any."""
+    """Asserts that a checkpoint has, byte for byte, what its attempt had to write, and belongs to this run (or to any); returns
+    (step, attempt)."""
     text = (directory / "manifest.json").read_bytes()
     manifest = json.loads(text)
     covered = text[: text.rindex(b'  "crc32c"')]

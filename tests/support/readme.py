@@ -1,4 +1,4 @@
-"""README.md taken apart: its commands, its code, and the programs around its code."""
+"""Takes README.md apart into its commands and its code, and makes programs of the code."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ ALONE = [snippet for snippet in OTHERS if snippet not in LAUNCHED]
 
 
 def programs() -> list[str]:
-    """The first snippet as a program, then each of the others for one process, which go on from what it left."""
+    """The first snippet as a program; then, for each other snippet that needs one process, a program that goes on from the first one's
+    run."""
     made = []
     for snippet in [FIRST, *ALONE]:
         other = 'model = nt3(("features", "conv1d_1", "dense", "dense_1", "dense_2"), classes=5)\n'

@@ -1,8 +1,8 @@
-"""Records what Python does to the files below a folder, into the log in which the engine records its own calls (the formats are
-those of native/testing/record_env.h), in the order in which all of it happens.
+"""Records what Python does to the files below a folder, in the log to which the engine's RecordEnv appends its own calls. The log has
+all of them in the order in which they happen; native/testing/record_env.h describes its format.
 
-Calls that fail are left out. ``open(path, "w")`` writes past this: what has to be recorded goes through ``os``. Whoever replays a
-log compares the outcome with the folder (tests/support/page_cache.py), and so finds what was done behind the recorder's back.
+Calls that fail are left out. Only calls of ``os`` are recorded: ``open(path, "w")`` goes past this. A test that replays a log
+(tests/support/page_cache.py) compares the outcome with the real folder, and so notices changes that were not recorded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OURS = 1 << 31  # of the handles of one process; the engine's are below
 
 
 class Recorder:
-    """From construction on, for good: made in a child of the test."""
+    """Records from when it is made until the process ends, so a test makes it in a child process."""
 
     def __init__(self, log: Path, below: Path) -> None:
         self._below, self._lock = str(below), threading.RLock()
@@ -31,7 +31,7 @@ class Recorder:
             setattr(os, name, getattr(self, name))
 
     def mark(self, text: str) -> None:
-        """Notes that something is known to have happened by now."""
+        """Appends a mark: by now something has happened that the test knows of, for example a commit."""
         self._say("!", text)
 
     def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
@@ -116,7 +116,7 @@ class Recorder:
             self._say_path(kind, *paths)
 
     def _path(self, path: Any, dir_fd: int | None) -> str:
-        """Absolute; empty if it is elsewhere."""
+        """The absolute path; empty if it is not below the recorded folder."""
         above = os.getcwd() if dir_fd is None else os.readlink(f"/proc/self/fd/{dir_fd}")
         where = os.path.join(above, os.fspath(path)) if path else above
         return where if where == self._below or where.startswith(self._below + os.sep) else ""

@@ -1,5 +1,5 @@
-"""What is proved about every wrong input: a ``deepfreeze.Error`` that says where, what was expected, what was found and what to do,
-and nothing is lost and nothing changed: no file of a folder, no value of a model or its optimizer."""
+"""Asserts the promise about wrong inputs: they raise a ``deepfreeze.Error`` that says where, what was expected, what was found and what
+to do, and they change nothing, neither a file of a folder nor a value of a model or its optimizer."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def refused(
     folder: Path | None = None,
     model: Any = None,
 ) -> deepfreeze.Error:
-    """Does what is to be refused, and returns the error. Each part of its message is there and has the given text in it; all
-    below ``folder`` and in ``model`` is as it was, byte for byte."""
+    """Asserts that ``action()`` raises an error of this kind whose parts contain the given texts, and that all files below ``folder`` and
+    all values of ``model`` stay as they were, byte for byte. Returns the error."""
     files, values = contents(folder), _values(model)
     with pytest.raises(kind) as caught:
         action()
@@ -43,7 +43,8 @@ def refused(
 
 
 def assert_four_parts(error: BaseException, **wanted: str) -> None:
-    """A message of ours, whose parts have these texts in them, whatever the case of a sentence's first letter."""
+    """Asserts that this is a ``deepfreeze.Error`` with all four parts, that the parts contain these texts, and that the message is
+    well-formed."""
     assert isinstance(error, deepfreeze.Error)
     for part in PARTS:
         said = getattr(error, part)
@@ -53,8 +54,8 @@ def assert_four_parts(error: BaseException, **wanted: str) -> None:
 
 
 def contents(folder: Path | None) -> dict[str, bytes | None]:
-    """Everything below a folder, by path: a file's bytes, None for a directory. Not the runs' lock files, nor the owner's name: a
-    start that looked at a run under its lock leaves both."""
+    """Everything below a folder, by path: a file's bytes, None for a directory. ``lock`` and ``owner`` are left out: a start that is
+    refused has taken the run's lock before, and leaves both files."""
     if folder is None:
         return {}
     found: dict[str, bytes | None] = {}

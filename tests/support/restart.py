@@ -1,4 +1,5 @@
-"""A job's start in the directories that a dead one left, and a new job in them; without TensorFlow."""
+"""Starts a job in the directories that a dead job left, and lets it write checkpoints; without TensorFlow. THERE is a folder with the
+run (THERE/run) and a local tier for each rank (THERE/local-R)."""
 
 from __future__ import annotations
 
@@ -18,42 +19,42 @@ from tests.support import content, threads
 
 
 def make_run(run: Path) -> None:
-    """A run directory with the id that the rank processes' checkpoints have (tests/support/ranks.py)."""
+    """Makes a run directory with the run id that the rank processes use (tests/support/ranks.py)."""
     run.mkdir()
     value = {"format": 1, "run_id": content.RUN_ID.hex(), "created": "2026-11-21T03:35:58Z"}
     (run / "run.json").write_text(json.dumps(value))
 
 
 def local_tiers(there: Path, world: int) -> list[Path]:
-    """The run's directories of the local tiers THERE/local-R."""
+    """By rank: the directory of the run's slots in the local tier THERE/local-R."""
     run_id = WritableRun.open(there / "run").run_id
     return [there / f"local-{rank}" / f"deepfreeze-{os.geteuid()}" / run_id for rank in range(world)]
 
 
 class Newest:
-    """Values that any checkpoint can be read into (``deepfreeze.training.start.Values``): nothing is looked at but what counts."""
+    """``deepfreeze.training.start.Values`` that read nothing: a start with them takes the newest checkpoint with a valid manifest."""
 
     def table(self, step: int) -> None:
-        """Nothing to send."""
+        """The ranks need nothing."""
 
     def read(self, step: int, table: None) -> None:
-        """Takes it as it is."""
+        """Reads nothing."""
 
     def assign(self, step: int) -> None:
-        """Nothing to change."""
+        """Changes nothing."""
 
     def now(self) -> int:
-        """The beginning."""
+        """Training begins at step 0."""
         return 0
 
     def parent(self) -> Parent | None:
-        """None."""
+        """There is none."""
         return None
 
 
 def begin(there: Path, world: int, values: Callable[[int], Values] = lambda rank: Newest(), **options) -> list[Start]:
-    """The start of a job of ``world`` ranks in THERE/run, each on a node of its own with the local tier THERE/local-R. Returns
-    every rank's; the caller closes them."""
+    """Starts a job of ``world`` ranks in THERE/run; each rank is on a node of its own with the local tier THERE/local-R. Returns the
+    ranks' starts, which the caller closes."""
 
     def rank(here: World) -> Start:
         local = there / f"local-{here.rank}"
@@ -70,7 +71,7 @@ def begin(there: Path, world: int, values: Callable[[int], Values] = lambda rank
 
 
 def reopen(there: Path, world: int, **options) -> rescue.Finished:
-    """``begin``, and the end of that job before it does anything more."""
+    """Starts a job and ends it at once; returns what the start did with a dead attempt's checkpoints."""
     starts = begin(there, world, **options)
     for start in starts:
         start.close()
@@ -78,12 +79,12 @@ def reopen(there: Path, world: int, **options) -> rescue.Finished:
 
 
 def claim(there: Path, attempt: int) -> None:
-    """What a start does for its attempt, so that the engines of attempt number ``attempt`` may commit after it."""
+    """Writes RUN/owner as a start does, so that engines of attempt number ``attempt`` may commit."""
     WritableRun.open(there / "run").claim(content.attempt_id(attempt).hex())
 
 
 def phase(run: Path) -> str:
-    """What the kill hit, as the run directory shows it."""
+    """Which phase of a checkpoint the kill hit, by what is in the run directory."""
     if any(name.startswith(".trash") for name in os.listdir(run)):
         return "retention"
     partials = list(run.glob("*.partial-*"))
@@ -95,12 +96,12 @@ def phase(run: Path) -> str:
 
 
 def leftovers(run: Path) -> list[str]:
-    """Names in the run directory that no start may leave there."""
+    """The names in the run directory that a start must not leave there: partial directories and trash."""
     return [name for name in os.listdir(run) if ".partial-" in name or name.startswith(".trash")]
 
 
 def go_on(there: Path, steps: tuple[int, ...], file_size: int, keep: int, world: int = 1, attempt: int = 9) -> None:
-    """A new job, of any size, in the same directory: all its ranks in this process."""
+    """Runs a new job of ``world`` ranks in THERE/run, all in this process, which saves these steps."""
     run = WritableRun.open(there / "run")
     claim(there, attempt)
     fixed = {"run_id": bytes.fromhex(run.run_id), "attempt": content.attempt_id(attempt), "keep": keep}
@@ -123,5 +124,5 @@ def go_on(there: Path, steps: tuple[int, ...], file_size: int, keep: int, world:
 
 
 def steps_in(run: Path) -> list[int]:
-    """Steps whose directory has its final name, without looking into it."""
+    """The steps that have a directory with a final name; does not look into the directories."""
     return sorted(int(match[1]) for name in os.listdir(run) if (match := re.fullmatch(r"step-(\d{10,})", name)))

@@ -1,4 +1,4 @@
-"""The seed of the random tests: in the header of every run, the same for all its processes, repeated with DEEPFREEZE_TEST_SEED."""
+"""The seed of the random tests. It is the same in all processes of a run, the run's header shows it, and DEEPFREEZE_TEST_SEED sets it."""
 
 import os
 import random

@@ -1,4 +1,5 @@
-"""What the sources can say: the strings of each function, with those of the constants and functions that it names."""
+"""The texts that messages can be made of: the strings of each function in the sources, with those of the constants and functions that it
+uses. tests/docs holds the messages that pages quote against them."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def _python(path: Path) -> Iterator[Place]:
 
 
 def _native(path: Path) -> Iterator[Place]:
-    """Of constants on one or several lines, and of what ends with a brace at the beginning of a line."""
+    """The constants of a C++ file, and the functions: those end with a brace at the beginning of a line."""
     text = re.sub(r"//.*|^#include.*", "", path.read_text(), flags=re.M)
     for body in re.split(r"^\}|^((?:constexpr|const|static) [^{]*?;$)", text, flags=re.M):
         named = re.search(r"(\w+)(?:\(|\[\] =| =)", body or "")
@@ -63,7 +64,8 @@ def _native(path: Path) -> Iterator[Place]:
 
 @cache
 def places() -> list[str]:
-    """What each function can say. Of other files it takes constants, and, in C++, functions that are defined once."""
+    """One text for each function: its strings, in lower case, with those of the constants and functions that it uses. From other files
+    these are constants, and in C++ functions whose name is defined once."""
     python = [p for package in ("deepfreeze", "veloc_bindings") for p in sorted((ROOT / package).rglob("*.py"))]
     native = [p for p in sorted((ROOT / "native").rglob("*.cc")) if p.parent.name not in ("testing", "fuzz")]
     files = [*(list(_python(path)) for path in python), *(list(_native(path)) for path in native)]

@@ -9,5 +9,5 @@ from deepfreeze.state.training_state import TrainingState
 
 
 def tensors(model: Any, what: str = "full") -> list[LocatedTensor]:
-    """The tensors that a checkpoint of the model would have: datasets sorted by path, then seeds."""
+    """The tensors that a checkpoint of the model would have: those in the file sorted by path, then the seeds."""
     return list(locate(TrainingState.of(model, what)).tensors)

@@ -1,5 +1,5 @@
-"""A world whose ranks are threads of one process. They take turns: each runs until it gathers, then the next one does, so that
-a program does the same things in the same order whenever it runs."""
+"""A world whose ranks are threads of one process. The threads take turns: each runs until it calls ``gather``, then the next one runs.
+So a program does the same things in the same order in each run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Turns:
 
 
 class Threads:
-    """One rank of it; see ``deepfreeze.ranks.world.World``."""
+    """One rank; see ``deepfreeze.ranks.world.World``."""
 
     in_graph = False
 
@@ -49,7 +49,7 @@ class Threads:
         self.rank, self.size, self._turns, self._gathered = rank, turns.size, turns, 0
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's value."""
+        """The values of all ranks, by rank."""
         self._gathered += 1
         return self._turns.gather(self.rank, self._gathered, value)
 
@@ -59,7 +59,7 @@ class Threads:
 
 
 def run(size: int, action: Callable[[Threads], Any]) -> list[Any]:
-    """What each rank returned, or raised, by rank."""
+    """Runs ``action`` on ``size`` ranks; returns by rank what it returned, or the exception that it raised."""
     turns, results = _Turns(size), {}
 
     def rank(number: int) -> None:

@@ -1,4 +1,4 @@
-"""Which tests a run takes, and which points of a sweep. CONTRIBUTING.md has the tiers and the markers."""
+"""Chooses the tests of a run by its tier, and the points of a sweep. CONTRIBUTING.md explains tiers, markers and sweeps."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ WITHOUT_TENSORFLOW = str(Path(__file__).with_name("without_tensorflow"))
 
 
 class Points:
-    """Takes the points of a sweep that are due in this run: every ``every``-th, from ``first`` on."""
+    """Chooses the points of a sweep that this run tries: every ``every``-th, beginning with number ``first`` (from 0)."""
 
     def __init__(self, every: int, first: int) -> None:
         self.every, self.first = every, first
 
     def __call__(self, sweep: Iterable) -> list:
-        """Those of the sweep's points that are due, in order; of a sweep too short to have one due, the first."""
+        """The chosen points, in order; of a sweep with ``first`` points or fewer, its first point."""
         there = list(sweep)
         return there[self.first :: self.every] or there[:1]
 
@@ -54,19 +54,19 @@ def _part(text: str) -> tuple[int, int]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In `make check` no process can import TensorFlow: a test that tries lacks a marker."""
+    """In `make check` makes TensorFlow and Keras impossible to import, also in child processes: a test that needs them lacks a marker."""
     if config.getoption("--tier") == "check":
         sys.path.insert(0, WITHOUT_TENSORFLOW)
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [WITHOUT_TENSORFLOW, os.environ.get("PYTHONPATH", "")]))
 
 
 def pytest_report_header() -> str:
-    """The seed, to repeat the run with."""
+    """Shows the seed, with which the run can be repeated."""
     return f"seed: {SEED} (DEEPFREEZE_TEST_SEED)"
 
 
 def module_markers(path: Path) -> set[str]:
-    """The names of the markers that a test file gives to all its tests, read without importing it."""
+    """The names of the markers in a test file's ``pytestmark``, read without importing the file."""
     found = set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "pytestmark" for t in node.targets):
@@ -81,8 +81,8 @@ def module_markers(path: Path) -> set[str]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A file of which nothing would be run is not imported, nor the ``conftest.py`` of a folder of such files: to import
-    TensorFlow takes longer than `make check` may."""
+    """Leaves out files of which this tier runs nothing before they are imported, and folders of such files with their ``conftest.py``:
+    importing TensorFlow would take longer than `make check` may."""
     too_much = TOO_MUCH.get(config.getoption("--tier") or "")
     if not too_much:
         return None
@@ -91,13 +91,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def tier(item: pytest.Item) -> str:
-    """The first tier that runs this test."""
+    """The tier of a test: "check", "test" or "full", the first one that runs it."""
     own = {marker.name for marker in item.iter_markers()}
     return next((name for name, too_much in TOO_MUCH.items() if not own & too_much), "full")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
-    """Leaves out what is not of the tier, or not of the part. Names are held to what can be read and typed."""
+    """Leaves out the tests that are not of this run's tier or part. Refuses names that are too long, and ids with spaces."""
     if wrong := [
         item.nodeid for item in items if " " in item.nodeid or len(getattr(item, "originalname", "")) > LONGEST_NAME
     ]:
@@ -115,7 +115,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> No
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """A short word without spaces for any text: the id is typed in command lines and read in lists."""
+    """Makes a short word without spaces of a parameter that is a text: ids are typed in command lines and read in lists."""
     text = val.decode("latin-1") if isinstance(val, bytes) else val
     if not isinstance(text, str):
         return None
@@ -133,7 +133,7 @@ def _is_due(item: pytest.Item, wanted: str, part: tuple[int, int] | None) -> boo
 
 @pytest.fixture(scope="session")
 def points(request: pytest.FixtureRequest) -> Points:
-    """``for point in points(all_of_them)``: every 5th, where the seed says, and in `make test-all` each."""
+    """``for point in points(all_of_them)`` gives every fifth point, beginning where the seed says, and in `make test-all` all points."""
     config: Any = request.config
     if config.getoption("--tier") == "full":
         first, every = config.getoption("--part") or (0, 1)

@@ -1,5 +1,5 @@
-"""Small trainings on either Keras, and what is proved about each: a checkpoint holds, bit for bit, what Keras itself saves after
-that step of a training that knows nothing of DeepFreeze. Imports TensorFlow."""
+"""Small trainings on Keras 3 and Keras 2, and the assertion about each of them: a checkpoint has, bit for bit, what Keras itself saves
+after that step of the same training without DeepFreeze. Imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEATURES = 6
 
 
 def data(steps: int, classes: int = 0, batch: int = 2) -> tf.data.Dataset:
-    """``steps`` batches, always the same ones; targets are numbers, or one of ``classes``."""
+    """(x, y) for ``steps`` batches, the same in each call. The targets are numbers, or class numbers if ``classes`` is given."""
     rng = np.random.default_rng(0)
     x = rng.random((steps * batch, FEATURES), np.float32)
     y = rng.integers(0, classes, (steps * batch, 1)) if classes else rng.random((steps * batch, 1), np.float32)
@@ -26,7 +26,7 @@ def data(steps: int, classes: int = 0, batch: int = 2) -> tf.data.Dataset:
 
 
 def dense(keras: Any, optimizer: Any = "adam", cls: Any = None, **compiling: Any) -> Any:
-    """A model of two layers, compiled."""
+    """A compiled model of two layers."""
     keras.utils.set_random_seed(1)
     layers = keras.layers
     model = (cls or keras.Sequential)([keras.Input((FEATURES,)), layers.Dense(8, "relu"), layers.Dense(1)])
@@ -35,22 +35,22 @@ def dense(keras: Any, optimizer: Any = "adam", cls: Any = None, **compiling: Any
 
 
 def count(optimizer: Any) -> int:
-    """Updates done."""
+    """How many updates an optimizer has done."""
     return int(np.asarray(optimizer.iterations))
 
 
 def save_weights(keras: Any, folder: Path, optimizer: Any = None) -> Any:
-    """A callback: stock ``save_weights`` after each batch that ends with an update, to FOLDER/STEP.weights.h5."""
+    """A callback that calls stock ``save_weights`` after each batch that ends with an update; it writes FOLDER/STEP.weights.h5."""
 
     class SaveWeights(keras.callbacks.Callback):
-        """See above."""
+        """See ``save_weights``."""
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            """At the end of data of unknown size Keras counts a step that had no batch."""
+            """Saves too: at the end of data of unknown size Keras counts a step without a batch."""
             self.on_train_batch_end(-1)
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            """Saves, unless this step was saved: what follows it is no step of its own."""
+            """Saves, unless this step is saved already: then the batch has ended without an update."""
             step = count(optimizer or self.model.optimizer)
             file = folder / f"{step}.weights.h5"
             if step and not file.exists():
@@ -60,7 +60,7 @@ def save_weights(keras: Any, folder: Path, optimizer: Any = None) -> Any:
 
 
 def alike(keras: Any, make: Callable[[], Any]) -> Any:
-    """A model of ``make``, from the same random numbers each time."""
+    """A model made by ``make``, with the same random numbers in each call."""
     keras.utils.set_random_seed(1)
     return make()
 
@@ -68,8 +68,8 @@ def alike(keras: Any, make: Callable[[], Any]) -> Any:
 def train_undisturbed(
     keras: Any, make: Callable[[], Any], folder: Path, x: Any = None, optimizer: str | None = None, **fitting: Any
 ) -> Any:
-    """Trains a model of ``make`` as ``assert_as_keras_saves_it`` does, without DeepFreeze; FOLDER/STEP.weights.h5 is what stock
-    Keras saves after each step. Returns the model."""
+    """Trains a model made by ``make`` as ``assert_as_keras_saves_it`` does, without DeepFreeze. Stock Keras saves FOLDER/STEP.weights.h5
+    after each step. Returns the model."""
     model = alike(keras, make)
     counting = getattr(model, optimizer) if optimizer else None
     _fit(model, x, [save_weights(keras, folder, counting)], fitting)
@@ -85,7 +85,7 @@ def assert_as_keras_saves_it(
     optimizer: str | None = None,
     **fitting: Any,
 ) -> list[int]:
-    """Trains two models of ``make``, alike: one by itself, saved by stock Keras after each step, and one with checkpoints, which
+    """Trains two equal models made by ``make``: one by itself, saved by stock Keras after each step, and one with checkpoints, which
     must be those files and no more or fewer. Returns the steps.
 
     ``x``: what ``fit`` is given, or a function that makes it; ``optimizer``: the attribute whose updates are the steps.
@@ -99,12 +99,13 @@ def assert_as_keras_saves_it(
 
 
 def stock_steps(folder: Path) -> list[int]:
-    """The steps that stock Keras saved there."""
+    """The steps that stock Keras has saved in this folder."""
     return sorted(int(file.name.split(".")[0]) for file in folder.glob("*.weights.h5"))
 
 
 def assert_run_is(run: str | os.PathLike, folder: Path, steps: list[int]) -> list[int]:
-    """The checkpoints of ``run`` are those of ``steps``, and each has the datasets, bit for bit, of FOLDER/STEP.weights.h5."""
+    """Asserts that ``run`` has checkpoints of exactly these steps, and that each has, bit for bit, the datasets of
+    FOLDER/STEP.weights.h5."""
     found = deepfreeze.checkpoints(run)
     assert [info.step for info in found] == steps and steps
     for info in found:
