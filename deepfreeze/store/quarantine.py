@@ -19,8 +19,8 @@ log = logging.getLogger("deepfreeze")
 
 @dataclass
 class Damage:
-    """The damage of the checkpoint of ``step``. ``error``: what is wrong; ``rank``: the rank that found it, None if all ranks read the
-    same files; ``moved``: the checkpoint's new path, None as long as it was not moved; ``reported``: whether the log has it."""
+    """The damage of the checkpoint of ``step``. ``error``: what is wrong; ``rank``: the rank that found it, None if only one process
+    has looked; ``moved``: the checkpoint's new path, None as long as it was not moved; ``reported``: whether the log has it."""
 
     step: int
     error: CorruptError
@@ -41,7 +41,7 @@ class Damage:
 
 @dataclass
 class Fallback:
-    """The search of one rank through a run, from the newest checkpoint down; ``damages``: the damaged checkpoints found so far.
+    """A search through a run, from the newest checkpoint down; ``damages``: the damaged checkpoints found so far.
 
     How it is used: ``next`` gives a step; the caller tries to read that checkpoint; if it is damaged, the caller tells ``found`` and
     asks ``next`` again. The constructor reads nothing. ``run.json`` is read by the first call.
