@@ -5,7 +5,7 @@ import pytest
 
 import deepfreeze
 from deepfreeze.state import dataset_paths
-from tests.support import trainings
+from tests.support import kerases, trainings
 
 pytestmark = pytest.mark.tensorflow
 
@@ -31,6 +31,7 @@ def weights(model):
 def test_the_same_program_s_model_is_restored_without_asking(keras, tmp_path, asked):
     keras.backend.clear_session()
     model = saved(keras, lambda: trainings.dense(keras), tmp_path / "run")
+    asked.clear()
     keras.backend.clear_session()
     new = trainings.dense(keras)
     deepfreeze.restore(new, tmp_path / "run")
@@ -52,6 +53,7 @@ def twins(keras, turned):
 def test_layers_that_changed_names_are_restored_by_their_places(keras, tmp_path, asked):
     keras.backend.clear_session()
     model = saved(keras, lambda: twins(keras, turned=False), tmp_path / "run")
+    asked.clear()
     keras.backend.clear_session()
     new = twins(keras, turned=True)
     assert [layer.name for layer in new.layers][:2] == [layer.name for layer in model.layers][:2][::-1]
@@ -63,6 +65,7 @@ def test_layers_that_changed_names_are_restored_by_their_places(keras, tmp_path,
 
 def test_a_second_model_of_the_process_has_other_names_and_is_asked_for(keras, tmp_path, asked):
     model = saved(keras, lambda: trainings.dense(keras), tmp_path / "run")
+    asked.clear()
     new = trainings.dense(keras)
     deepfreeze.restore(new, tmp_path / "run")
     assert len(asked) == 1
@@ -96,6 +99,7 @@ def test_a_variable_in_two_datasets_is_asked_for(keras, tmp_path, asked):
 
     keras.backend.clear_session()
     model = saved(keras, make, tmp_path / "run")
+    asked.clear()
     names = [placed.spec.name for placed in deepfreeze.read(tmp_path / "run").structure.tensors]
     keras.backend.clear_session()
     new = make()
@@ -103,3 +107,45 @@ def test_a_variable_in_two_datasets_is_asked_for(keras, tmp_path, asked):
     assert bool(asked) == any("#" in name for name in names)
     for got, wanted in zip(weights(new), weights(model), strict=True):
         assert np.array_equal(got, wanted)
+
+
+@kerases.needs_keras_3
+def test_equal_names_do_not_prove_the_place_in_the_file(tmp_path, asked):
+    """A model rebuilt as another class may have the same names and another layout: it is restored by name, and the file of its next
+    checkpoint has the layout that stock Keras expects of the new class."""
+    import keras
+
+    def sequential():
+        layers = [keras.layers.Dense(8, "relu", name="a"), keras.layers.Dense(1, name="b")]
+        model = keras.Sequential([keras.Input((6,)), *layers], name="m")
+        model.compile("adam", "mse", jit_compile=False)
+        return model
+
+    class Other(keras.Model):
+        def __init__(self):
+            super().__init__(name="m")
+            self.first, self.last = keras.layers.Dense(8, "relu", name="a"), keras.layers.Dense(1, name="b")
+
+        def call(self, x):
+            return self.last(self.first(x))
+
+    def other():
+        model = Other()
+        model(np.zeros((1, 6), np.float32))
+        model.compile("adam", "mse", jit_compile=False)
+        model.optimizer.build(model.trainable_variables)
+        return model
+
+    run = tmp_path / "run"
+    keras.backend.clear_session()
+    old = saved(keras, sequential, run)
+    asked.clear()
+    keras.backend.clear_session()
+    model = other()
+    deepfreeze.restore(model, run)
+    assert not asked
+    assert all(np.array_equal(a, b) for a, b in zip(weights(model), weights(old), strict=True))
+    model.fit(trainings.data(2), verbose=0, shuffle=False, callbacks=[deepfreeze.Checkpoint(run, every=2)])
+    fresh = other()
+    fresh.load_weights(deepfreeze.latest(run).path / "model.weights.h5")
+    assert all(np.array_equal(a, b) for a, b in zip(weights(model), weights(fresh), strict=True))
