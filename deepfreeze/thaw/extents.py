@@ -120,11 +120,14 @@ class Extents:
 
     def _together(self, unit: _Unit, spare: np.ndarray, checksum: Checksum) -> None:
         data = self.source.fetch(unit.begin, unit.end, spare)
+        behind = iter(unit.landings)
+        landing = next(behind)
         for number in range(unit.first, unit.last + 1):
             begin, end = self._offsets[number], self._ends[number]
-            named = next((x for x in unit.landings if x.offset < end and x.end > begin), None)
-            if named is not None:  # else it was read by the way, in a hole
-                self._check(number, checksum(0, data[begin - unit.begin : end - unit.begin]), named)
+            while landing.end <= begin:
+                landing = next(behind)
+            if landing.offset < end:  # else it was read by the way, in a hole
+                self._check(number, checksum(0, data[begin - unit.begin : end - unit.begin]), landing)
         _copy(data, unit.begin, unit.landings)
 
     def _partly(self, unit: _Unit, spare: np.ndarray, checksum: Checksum) -> None:

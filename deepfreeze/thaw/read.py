@@ -33,7 +33,8 @@ class TensorReader(Mapping[str, np.ndarray]):
 
     def __init__(self, run: Run, step: int, table: ExtentTable | None = None) -> None:
         """``table``: this checkpoint's, if it was read already."""
-        self.info: CheckpointInfo = describe(run, step)
+        table = ExtentTable.read(run, step) if table is None else table
+        self.info: CheckpointInfo = describe(run, step, {table.manifest.structure: table.structure})
         self._file = ModelFile(run, step, table)
         self.structure: Structure = self._file.table.structure
         self.path: Path = self._file.path
