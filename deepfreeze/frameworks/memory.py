@@ -31,6 +31,10 @@ class Room:
     value: Any
     data: np.ndarray
 
+    def assign(self, variable: Any) -> None:
+        """Makes ``value`` the value of a variable of the same dtype and shape."""
+        variable.assign(self.value)
+
 
 MakeRoom = Callable[[TensorSpec], Room]
 

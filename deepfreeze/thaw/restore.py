@@ -17,6 +17,7 @@ from deepfreeze.format.dataset_groups import group, is_metric, optimizer_groups
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK
 from deepfreeze.frameworks import memory
+from deepfreeze.frameworks.memory import Room
 from deepfreeze.ranks.world import current
 from deepfreeze.state import lineage
 from deepfreeze.state.attachments import PATH as EXTRA
@@ -41,15 +42,15 @@ class Ready:
     """A checkpoint's values, read and checked, and the variables of a model that has not been changed yet."""
 
     info: CheckpointInfo
-    _variables: dict[str, Any]  # by path, as the values
-    _values: dict[str, Any]
+    _variables: dict[str, Any]  # by path, as the rooms
+    _rooms: dict[str, Room]
     extra: bytes | None  # the rank's states of what is no tensor (``state/attachments``), if it has some
 
     def assign(self) -> CheckpointInfo:
         """Gives the model its values; once."""
-        paths = list(self._values)
+        paths = list(self._rooms)
         for path in paths:
-            self._variables[path].assign(self._values.pop(path))
+            self._rooms.pop(path).assign(self._variables[path])
         lineage.remember([self._variables[path] for path in paths], parent_of(self.info))
         return self.info
 
@@ -123,19 +124,24 @@ def prepare(
         compiled = getattr(model, "optimizer", None) is not None
         make_room = memory.for_model(model)
         wanted = _wanted(structure, compiled)
-        rooms = {p.path: (p, make_room(p.spec)) for p in wanted if p.spec.role != PER_RANK}
+        placed = [one for one in wanted if one.spec.role != PER_RANK]
+        rooms = {one.path: make_room(one.spec) for one in placed}
         # The threads that read go on while Keras is asked where it keeps what, if it has to be.
-        with reader.start(rooms.values(), past_cache=world_size == 1, between=True) as reading:
+        landings = zip(placed, rooms.values(), strict=True)
+        with reader.start(landings, past_cache=world_size == 1, between=True) as reading:
             if _has_slots(structure, model):
                 build_optimizer(model)
             state = TrainingState.of(model, structure.state if compiled else "weights")
             variables = by_name.variables(structure, wanted, state) or _asked_of_keras(reader, state, compiled)
-            values = _private(reader, rank)
-            extra = values.pop(EXTRA, None)
+            private = _private(reader, rank)
+            extra = private.pop(EXTRA, None)
             reading.finish()
-        values.update((path, room.value) for path, (_, room) in rooms.items())
+        for one in structure.per_rank:
+            if one.path in private:
+                rooms[one.path] = make_room(one.spec)
+                rooms[one.path].data[:] = private[one.path].reshape(-1).view(np.uint8)
         info = reader.info
-    own = {path: value for path, value in values.items() if path in variables}
+    own = {path: room for path, room in rooms.items() if path in variables}
     return Ready(info, variables, own, None if extra is None else extra.tobytes())
 
 

@@ -16,28 +16,49 @@ import tensorflow as tf
 
 from deepfreeze.format.tensors import BFLOAT16, TensorSpec
 from deepfreeze.frameworks.memory import LARGE, PAGE, Room, ask_for_huge_pages
+from deepfreeze.state.keras_objects import tf_variable
 
 
 def room(spec: TensorSpec) -> Room:
-    """A tensor whose bytes are not written yet."""
+    """A tensor whose bytes are not written yet. Dtypes and shapes go to TensorFlow as its own dtypes and numpy's arrays: for a name
+    or a tuple it takes another way, which takes 40 us instead of 16 for each op."""
     if spec.dtype == BFLOAT16:  # which has no buffer that Python could name; a bitcast shares it
         made = room(replace(spec, dtype="uint16"))
-        return Room(tf.bitcast(made.value, tf.bfloat16), made.data)
+        return TensorRoom(tf.bitcast(made.value, tf.bfloat16), made.data)
+    nbytes = spec.nbytes
     # In host memory: reading needs its address. A variable elsewhere gets a copy when it is assigned.
     with tf.device("CPU:0"):
-        if spec.nbytes < LARGE:
-            tensor = tf.raw_ops.Empty(shape=spec.shape, dtype=spec.dtype, init=False)
+        if nbytes < LARGE:
+            tensor = _empty(spec.shape, spec.dtype)
         else:
             itemsize = spec.itemsize
-            count = spec.nbytes // itemsize
-            flat = tf.raw_ops.Empty(shape=[count + PAGE // itemsize], dtype=spec.dtype, init=False)
+            count = nbytes // itemsize
+            flat = _empty((count + PAGE // itemsize,), spec.dtype)
             # A slice that begins at an aligned address shares the buffer.
             skip = -_address(flat) % PAGE // itemsize
-            tensor = tf.reshape(flat[skip : skip + count], spec.shape)
-    data = np.asarray(_Bytes(tensor, spec.nbytes)) if spec.nbytes else np.empty(0, np.uint8)
-    if spec.nbytes >= LARGE:
+            part = tf.raw_ops.Slice(input=flat, begin=_ints((skip,)), size=_ints((count,)))
+            tensor = tf.raw_ops.Reshape(tensor=part, shape=_ints(spec.shape))
+    data = np.asarray(_Bytes(tensor, nbytes)) if nbytes else np.empty(0, np.uint8)
+    if nbytes >= LARGE:
         ask_for_huge_pages(data)
-    return Room(tensor, data)
+    return TensorRoom(tensor, data)
+
+
+class TensorRoom(Room):
+    """Its value is TensorFlow's."""
+
+    def assign(self, variable: Any) -> None:
+        """See Room. Keras's ``assign`` and ``tf.Variable``'s convert and compare the value first, and read the variable behind that:
+        52 us for a small variable, the op alone 9."""
+        tf.raw_ops.AssignVariableOp(resource=tf_variable(variable).handle, value=self.value)
+
+
+def _empty(shape: tuple[int, ...], dtype: str) -> Any:
+    return tf.raw_ops.Empty(shape=_ints(shape), dtype=tf.as_dtype(dtype), init=False)
+
+
+def _ints(values: tuple[int, ...]) -> np.ndarray:
+    return np.array(values, np.int32)
 
 
 class _Bytes:
