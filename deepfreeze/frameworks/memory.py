@@ -32,7 +32,7 @@ class Room:
     data: np.ndarray
 
     def assign(self, variable: Any) -> None:
-        """Makes ``value`` the value of a variable of the same dtype and shape."""
+        """Gives a variable ``value``, once all of ``data`` is written. The caller has compared dtype and shape: they are the same."""
         variable.assign(self.value)
 
 
