@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import machine, restore
-from benchmarks.report import RESULTS, Report, interval, table
+from benchmarks.report import RESULTS, Report, Row, interval, table
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,25 @@ def _restore(load: Reports) -> list[Finding]:
         )
         goal = f"at least {bound} of {of}"
         found.append(Finding(f"restore of NT3: {what}", goal, text, ratio >= bound, "restore", sure))
+    if any(row.labels["what"] == restore.PLAIN for row in report.rows):
+        found.append(_many_tensors(report))
     return found
+
+
+def _many_tensors(report: Report) -> Finding:
+    """ResNet-50's 536 tensors, whose number costs a restore as much as their bytes do."""
+
+    def seconds(what: str) -> Row:
+        return report.find(workload="resnet50", what=what)
+
+    of_tensorflow, of_plain = (seconds(what).median("seconds") for what in (restore.TENSORFLOW, restore.PLAIN))
+    low, ours, high = _median_within(seconds(restore.WARM).samples("seconds"))
+    bound = max(of_tensorflow / 2, 1.5 * of_plain)
+    goal = "at most half of tf.train.Checkpoint's time, or 1.5x reading, checking and assigning, whichever is more"
+    ratios = f"{ours / of_tensorflow:.2f}x, {ours / of_plain:.2f}x"
+    text = f"{ratios} ({low * 1e3:.0f}..{high * 1e3:.0f}; {ours * 1e3:.0f} ms)"
+    what, sure = f"restore of ResNet-50: {restore.WARM}", not low <= bound < high
+    return Finding(what, goal, text, ours <= bound, "restore", sure)
 
 
 def tables(_: Report) -> str:

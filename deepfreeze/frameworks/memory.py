@@ -31,6 +31,10 @@ class Room:
     value: Any
     data: np.ndarray
 
+    def assign(self, variable: Any) -> None:
+        """Gives a variable ``value``, once all of ``data`` is written. The caller has compared dtype and shape: they are the same."""
+        variable.assign(self.value)
+
 
 MakeRoom = Callable[[TensorSpec], Room]
 

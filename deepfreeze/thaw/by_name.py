@@ -1,5 +1,7 @@
-"""Which variable of a model is which tensor of a checkpoint, where names say it: without asking Keras for its layout, which takes up
-to a second."""
+"""Pairs the tensors of a checkpoint with the variables of a model by their names, where names leave no doubt.
+
+Then a restore need not ask Keras for the dataset of each variable (``state/dataset_paths``), which takes up to a second.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,15 @@ from deepfreeze.state.training_state import METRIC, SEED, TrainingState
 
 
 def variables(structure: Structure, wanted: Sequence[Placed], state: TrainingState) -> dict[str, Any] | None:
-    """The model's variables by the paths of the ``wanted`` tensors; None unless they are the same tensors beyond doubt: of the same
-    names, each once, the same shapes, dtypes and roles, and in the same order.
+    """The variable of each of the ``wanted`` tensors, by the tensor's path (its dataset in the model file). None where the caller has
+    to ask Keras: unless the model and the checkpoint have tensors of the same names, each name once, with the same shapes, dtypes
+    and roles, in the same order.
 
-    The order matters because Keras makes names by counting the layers of a process. Where two layers were made in the other order,
-    equal names stand for layers that have changed places; then the order of the names differs, and Keras has to be asked.
+    The order matters because Keras numbers the layers of a process as they are made (``dense``, ``dense_1``). A program that makes
+    two layers in the other order gives each the other's name; the order of the names in the model then differs.
 
-    Metrics have no names of their own (``total``, ``count``), and a new model does not have all of them yet: if the checkpoint has
-    any, those that the model has must be its first ones."""
+    Metrics are compared by order, dtype and shape: all have the same names (``total``, ``count``), and a new model has only some of
+    its metrics yet. Those that it has must be the first ones of the checkpoint."""
     if structure.layout != KERAS_H5:
         return None
     saved = [placed for placed in wanted if placed.path != ATTACHMENTS and not is_metric(placed.path)]
@@ -42,5 +45,5 @@ def variables(structure: Structure, wanted: Sequence[Placed], state: TrainingSta
 
 
 def _kind(spec: TensorSpec) -> tuple[str, str, tuple[int, ...]]:
-    """Without the number that stands behind a name that others have too."""
+    """Name, dtype and shape; of the name ``count#2``, the second ``count`` of a state, only ``count``."""
     return spec.name.partition("#")[0], spec.dtype, spec.shape

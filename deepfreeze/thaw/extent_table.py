@@ -1,4 +1,4 @@
-"""All records of a checkpoint, held against its manifest: which ranges of the model file have which checksums."""
+"""The checksums of a checkpoint's model file, range by range: from the records of all ranks, each compared with the manifest."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from deepfreeze.store.run import Run
 
 @dataclass(frozen=True, eq=False)
 class ExtentTable:
-    """All that says what the bytes of a checkpoint's model file must be. ``extents``: the ranges of all records with their checksums
-    (dtype ``EXTENT``), sorted, which cover every byte of the file once; ``private``: rank 0's private bytes.
+    """What the bytes of a checkpoint's model file must be. ``extents``: shape ``(extents,)``, dtype ``EXTENT``, the ranges of all
+    records with their checksums, sorted by offset; together they cover every byte of the file once. ``private``: the bytes of rank
+    0's per-rank tensors.
 
-    One rank of a job reads it, from all records, and sends it to the others: N ranks that read N records each would open N x N."""
+    One rank of a job reads it and sends it to the other ranks: if each of N ranks read all N records, the store would see N x N
+    opened files."""
 
     manifest: Manifest
     structure: Structure
@@ -32,7 +34,8 @@ class ExtentTable:
 
     @classmethod
     def read(cls, run: Run, step: int) -> ExtentTable:
-        """NotFoundError if there is no such checkpoint; CorruptError if its manifest, its structure or a record is damaged."""
+        """Reads the manifest, the structure and every rank's record. NotFoundError if there is no checkpoint of ``step``;
+        CorruptError, naming the file, if one of these is damaged or the records don't cover the model file exactly once."""
         manifest = run.manifest(step)
         structure = run.structure(manifest.structure)
         folder = run.step_path(step)
@@ -51,7 +54,8 @@ def _error(folder: Path, expected: str, found: str) -> CorruptError:
 
 
 def read_record(folder: Path, manifest: Manifest, rank: int) -> Record:
-    """One rank's record. CorruptError if it is missing, damaged, or not the one that the manifest means."""
+    """One rank's record. CorruptError if its file is missing or damaged, or if its size, checksum or identity (run, attempt, step,
+    ...) differ from those in the manifest."""
     file = folder / names.record_file(rank)
     entry = manifest.records[rank]
     try:
@@ -88,7 +92,8 @@ def merge(records: list[Record]) -> np.ndarray:
 
 
 def uncovered(extents: np.ndarray, file_size: int) -> list[tuple[str, int, int]]:
-    """Where sorted extents don't cover [0, file_size) exactly once: ("missing" or "twice", offset, nbytes)."""
+    """The ranges of a file of ``file_size`` bytes that sorted extents leave out or cover twice, as (``"missing"`` or ``"twice"``,
+    offset, nbytes); [] if they cover each byte once."""
     found = []
     end = 0
     for offset, nbytes in zip(extents["offset"].tolist(), extents["nbytes"].tolist(), strict=True):

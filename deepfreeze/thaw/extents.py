@@ -1,8 +1,8 @@
-"""Parts of a model file into memory, each extent checked against its checksum, large amounts by several threads at once.
+"""Reads parts of a model file into memory and checks each extent against its checksum; 8 MiB and more by several threads at once.
 
-Every extent that holds a wanted byte is read as a whole, because only a whole one can be checked. It is read piece by piece,
-and each piece is checked while it is still in the processor's cache. A large extent that lies inside one landing is
-read straight into it; small neighbours are read together and then copied.
+An extent is read as a whole even if one byte of it is wanted, because its checksum is that of all its bytes. It is read in pieces
+of 2 MiB, and the checksum takes in each piece while that is in the processor's cache. A large extent goes straight to where it is
+wanted; small neighbours are read together into a buffer, and copied from there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ Checksum = Callable[[int, np.ndarray], int]
 
 @dataclass(frozen=True, eq=False)
 class Landing:
-    """The file's bytes from ``offset`` on are wanted in ``data``, a uint8 array; ``name`` is for messages."""
+    """Where a part of the file is wanted in memory. ``data``: uint8, shape ``(nbytes,)``, is to become the file's bytes from ``offset``
+    on; ``name``: of the tensor, for messages."""
 
     name: str
     offset: int
@@ -47,7 +48,8 @@ class Landing:
 
 @dataclass
 class _Unit:
-    """Extents ``first`` to ``last``, which are read together: the bytes from ``begin`` to ``end``, for ``landings``."""
+    """What one thread reads at a time: the extents number ``first`` to ``last``, which are the file's bytes from ``begin`` to ``end``,
+    and the ``landings`` that want bytes of them, sorted by offset."""
 
     first: int
     last: int
@@ -62,7 +64,7 @@ class _Unit:
 
 
 class Extents:
-    """All extents of one open model file: ``table`` has dtype ``EXTENT`` and is sorted by offset."""
+    """All extents of one open model file. ``table``: shape ``(extents,)``, dtype ``EXTENT``, sorted by offset."""
 
     def __init__(self, table: np.ndarray, source: Source) -> None:
         self.source = source
@@ -73,16 +75,17 @@ class Extents:
         self._kept: tuple[int, np.ndarray] = (-1, np.empty(0, np.uint8))
 
     def read(self, landings: Sequence[Landing]) -> None:
-        """Fills all landings. CorruptError naming the first damage that was met; then their content means nothing."""
+        """Fills all landings. CorruptError if an extent does not have its checksum, naming the damaged one that lies first in the file
+        of those that were met; the landings then hold anything."""
         with self.start(landings) as reading:
             reading.finish()
 
     def start(self, landings: Sequence[Landing]) -> Reading:
-        """Begins to fill all landings in the background."""
+        """Begins to fill all landings by threads in the background; ``Reading.finish`` waits for them. Landings don't overlap."""
         return Reading(self, sorted((x for x in landings if len(x.data)), key=lambda x: x.offset))
 
     def units(self, landings: Sequence[Landing]) -> list[_Unit]:
-        """What to read for landings that are sorted and don't overlap."""
+        """The units that hold all bytes of these landings, which are sorted by offset and don't overlap."""
         found: list[_Unit] = []
         number = 0
         for landing in landings:
@@ -101,7 +104,7 @@ class Extents:
         return found
 
     def do(self, unit: _Unit, spare: np.ndarray, checksum: Checksum) -> None:
-        """Reads, checks and copies one unit."""
+        """Reads and checks one unit, and puts its bytes into its landings. ``spare``: the calling thread's scratch buffer."""
         only = unit.landings[0]
         if unit.first < unit.last:
             self._together(unit, spare, checksum)
@@ -120,11 +123,14 @@ class Extents:
 
     def _together(self, unit: _Unit, spare: np.ndarray, checksum: Checksum) -> None:
         data = self.source.fetch(unit.begin, unit.end, spare)
+        behind = iter(unit.landings)
+        landing = next(behind)
         for number in range(unit.first, unit.last + 1):
             begin, end = self._offsets[number], self._ends[number]
-            named = next((x for x in unit.landings if x.offset < end and x.end > begin), None)
-            if named is not None:  # else it was read by the way, in a hole
-                self._check(number, checksum(0, data[begin - unit.begin : end - unit.begin]), named)
+            while landing.end <= begin:
+                landing = next(behind)
+            if landing.offset < end:  # else it was read by the way, in a hole
+                self._check(number, checksum(0, data[begin - unit.begin : end - unit.begin]), landing)
         _copy(data, unit.begin, unit.landings)
 
     def _partly(self, unit: _Unit, spare: np.ndarray, checksum: Checksum) -> None:
@@ -150,7 +156,8 @@ class Extents:
 
 
 class Reading:
-    """Landings being filled. Leave its ``with`` before the file is closed; leaving early gives the rest up."""
+    """Landings that threads are filling. Use it in a ``with`` that ends before the file is closed: its end waits for the threads, and
+    where ``finish`` was not called the units that no thread has begun are not read."""
 
     def __init__(self, extents: Extents, landings: Sequence[Landing]) -> None:
         self._extents = extents
@@ -169,7 +176,7 @@ class Reading:
             self._threads.append(thread)
 
     def finish(self) -> None:
-        """Waits until all is read and checked. Raises CorruptError naming the first damage that was met."""
+        """Waits until all is read and checked (reads it itself where there is no thread). Raises what ``Extents.read`` does."""
         if not self._threads:
             self._work()
         for thread in self._threads:
@@ -203,7 +210,8 @@ class Reading:
 
 
 def _threads(units: Sequence[_Unit], nbytes: int, source: Source) -> int:
-    """How many threads pay: one per core, which each copies and checks; a disk wants several requests at once."""
+    """How many threads to read with; 0: ``finish`` reads. From the page cache as many as there are cores, because copying and checking
+    keep a core busy; from a disk four, because a disk is faster with several requests at once."""
     if nbytes < _PARALLEL:
         return 0
     cold = source.is_cold(units[0].begin, units[0].size)
@@ -219,7 +227,8 @@ def _copy(data: np.ndarray, begin: int, landings: Sequence[Landing]) -> None:
 
 
 def _checksum(nbytes: int) -> Checksum:
-    """CRC32C, continued. Large amounts by the engine's if it is there: it lets other threads run meanwhile."""
+    """The function that continues a CRC32C, for ``nbytes`` in all. For large amounts the engine's, if its library is there: other
+    Python threads run while it does."""
     if nbytes < _PARALLEL:
         return crc32c.extend
     try:

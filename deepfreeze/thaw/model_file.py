@@ -1,4 +1,4 @@
-"""A checkpoint's model file, opened, with all that says what its bytes must be."""
+"""A checkpoint's model file, open, beside the table of the checksums that its bytes must have."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from deepfreeze.thaw.extent_table import ExtentTable
 
 
 class ModelFile:
-    """``fd``: open for reading until ``close``, so that the job's retention can't take the file away; ``table``: what its bytes must
-    be."""
+    """``fd``: a descriptor, open for reading until ``close``; what is open can still be read after the job's retention has deleted it.
+    ``table``: what the file's bytes must be; ``nbytes``: the file's size."""
 
     def __init__(self, run: Run, step: int, table: ExtentTable | None = None) -> None:
         """``table``: this checkpoint's, if it was read already. NotFoundError if there is no such checkpoint; CorruptError if its
@@ -37,11 +37,11 @@ class ModelFile:
             raise self.error(f"{self.nbytes} bytes", f"{size} bytes")
 
     def error(self, expected: str, found: str) -> CorruptError:
-        """Damage of this file."""
+        """The CorruptError that says what is wrong with this file."""
         return CorruptError(where=self.path, expected=expected, found=found, todo=DAMAGED)
 
     def close(self) -> None:
-        """Lets go of the file. May be repeated."""
+        """Closes the descriptor. May be called again."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)

@@ -26,14 +26,15 @@ from deepfreeze.thaw.source import Source
 class TensorReader(Mapping[str, np.ndarray]):
     """A checkpoint's tensors by name, in the structure's order; each access reads and checks the tensor anew.
 
-    Arrays are read-only, little-endian, of the structure's dtype and shape; per-rank tensors are rank 0's. The model
-    file stays open until ``close``, so that the job's retention can't take it away. Not for use by several threads at
-    once.
+    Arrays are read-only, little-endian, of the structure's dtype and shape; per-rank tensors are rank 0's. The model file stays open
+    until ``close``, and can be read even after the job's retention has deleted it. One thread at a time may use a reader.
     """
 
     def __init__(self, run: Run, step: int, table: ExtentTable | None = None) -> None:
-        """``table``: this checkpoint's, if it was read already."""
-        self.info: CheckpointInfo = describe(run, step)
+        """``table``: this checkpoint's, if the caller has read it already. NotFoundError if there is no checkpoint of ``step``,
+        CorruptError, naming the file, if a file of it is damaged, missing or of another size."""
+        table = ExtentTable.read(run, step) if table is None else table
+        self.info: CheckpointInfo = describe(run, step, {table.manifest.structure: table.structure})
         self._file = ModelFile(run, step, table)
         self.structure: Structure = self._file.table.structure
         self.path: Path = self._file.path
@@ -53,10 +54,11 @@ class TensorReader(Mapping[str, np.ndarray]):
         return room.value
 
     def start(self, wanted: Iterable[tuple[Placed, Room]], past_cache: bool, between: bool = False) -> Reading:
-        """Begins to read and check tensors that have bytes in the file, each into its room, in the background.
+        """Begins to read and check tensors in the background, each into its room: for tensors that are in the model file, not the
+        per-rank ones. Use the result in a ``with`` that ends before ``close``, and call its ``finish``.
 
-        ``past_cache``: what is not in the page cache is not brought into it. ``between``: what lies between all tensors of
-        the file, HDF5's own bytes, is checked too. To be left before the reader is closed.
+        ``past_cache``: parts of the file that are not in the page cache are read past it (``Source.allow_direct``). ``between``: the
+        file's bytes that belong to no tensor, HDF5's own, are checked too. OptionError if the reader is closed.
         """
         if self._file.fd < 0:
             todo = "read before close(), or call deepfreeze.read again"
@@ -78,7 +80,7 @@ class TensorReader(Mapping[str, np.ndarray]):
         return name in self.structure.by_name  # the inherited one would read the tensor
 
     def close(self) -> None:
-        """Lets go of the file. May be repeated."""
+        """Closes the file. May be called again."""
         if hasattr(self, "_file"):
             self._file.close()
         if hasattr(self, "_source"):
@@ -110,7 +112,8 @@ def read(run: str | os.PathLike[str], step: int | None = None) -> TensorReader:
 
 
 def read_private(run: str | os.PathLike[str], step: int | None = None, rank: int = 0) -> dict[str, np.ndarray]:
-    """One writing rank's own values of the per-rank tensors, read-only. NotFoundError if there was no such rank."""
+    """The per-rank tensors by name, read-only, as ``rank`` of the job that wrote the checkpoint (the newest for ``step=None``) saved
+    them. NotFoundError if that job had no such rank, or there is no such run or checkpoint; CorruptError if a file is damaged."""
     opened = Run.open(run)
     chosen = choose(opened, step)
     manifest = opened.manifest(chosen)
@@ -128,7 +131,8 @@ def read_private(run: str | os.PathLike[str], step: int | None = None, rank: int
 
 
 def split_private(structure: Structure, data: bytes, where: object) -> dict[str, np.ndarray]:
-    """A record's private bytes as the structure's per-rank tensors. CorruptError if their sizes differ."""
+    """The per-rank tensors by name, read-only, out of ``data``, a record's private bytes. CorruptError (at ``where``) unless ``data``
+    is as long as the structure's per-rank tensors are together."""
     if len(data) != structure.private_nbytes:
         expected = f"{structure.private_nbytes} private bytes"
         raise CorruptError(where=where, expected=expected, found=f"{len(data)}", todo=DAMAGED)

@@ -1,4 +1,4 @@
-"""A checkpoint's values into a model, all or nothing.
+"""Gives a model the values of a checkpoint: all of them, or none where anything is wrong.
 
 Uses Keras objects, imports neither Keras nor TensorFlow.
 """
@@ -17,6 +17,7 @@ from deepfreeze.format.dataset_groups import group, is_metric, optimizer_groups
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK
 from deepfreeze.frameworks import memory
+from deepfreeze.frameworks.memory import Room
 from deepfreeze.ranks.world import current
 from deepfreeze.state import lineage
 from deepfreeze.state.attachments import PATH as EXTRA
@@ -38,18 +39,18 @@ log = logging.getLogger("deepfreeze")
 
 @dataclass
 class Ready:
-    """A checkpoint's values, read and checked, and the variables of a model that has not been changed yet."""
+    """A checkpoint's values in memory, read and checked, for the variables of a model, which is not changed before ``assign``."""
 
     info: CheckpointInfo
-    _variables: dict[str, Any]  # by path, as the values
-    _values: dict[str, Any]
+    _variables: dict[str, Any]  # by path, as the rooms
+    _rooms: dict[str, Room]
     extra: bytes | None  # the rank's states of what is no tensor (``state/attachments``), if it has some
 
     def assign(self) -> CheckpointInfo:
-        """Gives the model its values; once."""
-        paths = list(self._values)
+        """Assigns all values, and frees each variable's old value as it does. To be called once."""
+        paths = list(self._rooms)
         for path in paths:
-            self._variables[path].assign(self._values.pop(path))
+            self._rooms.pop(path).assign(self._variables[path])
         lineage.remember([self._variables[path] for path in paths], parent_of(self.info))
         return self.info
 
@@ -116,31 +117,38 @@ def prepare(
     world_size: int,
     table: ExtentTable | None = None,
 ) -> Ready:
-    """The first half of ``restore``, which raises whatever it raises; the model is changed by ``assign`` alone. So several ranks can
-    agree in between. ``table``: the checkpoint's, if it was read already."""
+    """The first half of ``restore``: reads and checks all values, builds the model's optimizer if need be, and pairs the values with
+    the model's variables; ``Ready.assign`` is the second half. Between the two, ranks agree that all of them have read the same
+    checkpoint. ``table``: the checkpoint's, if the caller has read it already. Raises what ``restore`` does with ``step=``."""
     with TensorReader(Run.open(run), step, table) as reader:
         structure = reader.structure
         compiled = getattr(model, "optimizer", None) is not None
         make_room = memory.for_model(model)
         wanted = _wanted(structure, compiled)
-        rooms = {p.path: (p, make_room(p.spec)) for p in wanted if p.spec.role != PER_RANK}
-        # The threads that read go on while Keras is asked where it keeps what, if it has to be.
-        with reader.start(rooms.values(), past_cache=world_size == 1, between=True) as reading:
+        placed = [one for one in wanted if one.spec.role != PER_RANK]
+        rooms = {one.path: make_room(one.spec) for one in placed}
+        # Threads read while this one builds the optimizer and, where names don't tell, asks Keras for its layout.
+        landings = zip(placed, rooms.values(), strict=True)
+        with reader.start(landings, past_cache=world_size == 1, between=True) as reading:
             if _has_slots(structure, model):
                 build_optimizer(model)
             state = TrainingState.of(model, structure.state if compiled else "weights")
             variables = by_name.variables(structure, wanted, state) or _asked_of_keras(reader, state, compiled)
-            values = _private(reader, rank)
-            extra = values.pop(EXTRA, None)
+            private = _private(reader, rank)
+            extra = private.pop(EXTRA, None)
             reading.finish()
-        values.update((path, room.value) for path, (_, room) in rooms.items())
+        for one in structure.per_rank:
+            if one.path in private:
+                rooms[one.path] = make_room(one.spec)
+                rooms[one.path].data[:] = private[one.path].reshape(-1).view(np.uint8)
         info = reader.info
-    own = {path: value for path, value in values.items() if path in variables}
+    own = {path: room for path, room in rooms.items() if path in variables}
     return Ready(info, variables, own, None if extra is None else extra.tobytes())
 
 
 def _asked_of_keras(reader: TensorReader, state: TrainingState, compiled: bool) -> dict[str, Any]:
-    """The model's variables by their datasets in Keras's file. StructureError unless they are the checkpoint's."""
+    """The model's variables by their datasets in the file that Keras would write. StructureError unless the model has the tensors
+    of the checkpoint."""
     from deepfreeze.state.dataset_paths import locate  # imports h5py, which most do without
 
     tensors = {tensor.path: tensor for tensor in locate(state).tensors}
@@ -149,7 +157,8 @@ def _asked_of_keras(reader: TensorReader, state: TrainingState, compiled: bool) 
 
 
 def _newest(search: Fallback, model: Any, rank: int, world_size: int) -> Ready:
-    """From the newest checkpoint that is whole. All ranks see the same bytes, and so take the same one."""
+    """``prepare`` of the newest checkpoint that is whole. Ranks that each restore by themselves read the same files, so all of them
+    take the same checkpoint."""
     try:
         while (step := search.next()) is not None:
             try:
@@ -165,7 +174,8 @@ def _newest(search: Fallback, model: Any, rank: int, world_size: int) -> Ready:
 
 
 def _has_slots(structure: Structure, model: Any) -> bool:
-    """Whether the checkpoint has more of the model's optimizer than there is yet: one that was never applied has no slots."""
+    """Whether the checkpoint has more variables of the model's optimizer than the model: an optimizer makes its slots when it is
+    built, at the first step at the latest."""
     optimizer = optimizers(model).get("optimizer")
     saved = sum(group(placed.path) == "optimizer" for placed in structure.tensors)
     return optimizer is not None and saved > len(optimizer_variables(optimizer))
@@ -212,7 +222,8 @@ def _check_same(reader: TensorReader, model: Any, specs: dict[str, Any], compile
 
 
 def _between_kerases(structure: Structure, model: Any) -> str:
-    """What both are, if one is Keras 2's and the other Keras 3's."""
+    """The beginning of a message that names both versions, if the checkpoint is Keras 2's and the model Keras 3's or the other way
+    round; else empty."""
     if not hasattr(model, "save_weights"):
         return ""
     saved, own = structure.framework, framework_of(model)
@@ -222,7 +233,8 @@ def _between_kerases(structure: Structure, model: Any) -> str:
 
 
 def _private(reader: TensorReader, rank: int) -> dict[str, Any]:
-    """The per-rank tensors' values for a rank, by path."""
+    """The values of the per-rank tensors for ``rank``, by path: its own, or ones derived from rank 0's if the writing job had no such
+    rank."""
     structure, info = reader.structure, reader.info
     if not structure.per_rank:
         return {}
@@ -236,10 +248,10 @@ def _private(reader: TensorReader, rank: int) -> dict[str, Any]:
 
 
 def fold(value: np.ndarray, rank: int, number: int) -> np.ndarray:
-    """A value of ``value``'s shape and dtype for a rank that the writing job did not have: its own, and repeatable.
+    """A seed for a rank that the writing job did not have, derived from ``value``, rank 0's seed; same shape and dtype. Each rank and
+    each ``number`` (of the tensor among the per-rank tensors) gets another result, and always the same one.
 
-    ``number`` tells several tensors apart. Integers are drawn evenly from 0 to their maximum; others are returned as
-    they are.
+    Integers are drawn evenly from 0 to the dtype's maximum; a ``value`` of another dtype is returned as it is.
     """
     if value.dtype.kind not in "iu":
         return value

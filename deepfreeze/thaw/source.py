@@ -1,8 +1,8 @@
-"""The bytes of a model file: from the page cache where they are in it, else, if wanted, straight from the disk.
+"""Reads the bytes of a model file: from the page cache where they are in it, else, if the caller allows it, straight from the disk.
 
-Reading what is not cached through the page cache fills as much memory again, and on many machines fresh memory is slower
-than the disk. So a lone reader goes past it (O_DIRECT). Several ranks of a node that all read the same file share the cache
-instead: then the disk is read once.
+Bytes that are not cached can be read through the page cache, which takes as much memory again, and on many machines fresh memory is
+slower than the disk. So a lone reader reads them past the cache (O_DIRECT). Several ranks of a node that all read the same file do
+not: the first one fills the cache, the disk is read once.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ _libc = ctypes.CDLL(None)
 
 
 def scratch(nbytes: int) -> np.ndarray:
-    """A buffer for ``Source.fetch`` of at most ``nbytes``: aligned, and with room for what alignment adds."""
+    """A buffer, uint8, for ``Source.fill`` and ``Source.fetch`` of at most ``nbytes``. It begins on a page and is two pages longer,
+    because O_DIRECT reads whole pages."""
     data = np.empty(nbytes + 3 * PAGE, np.uint8)
     skip = -data.ctypes.data % PAGE
     return data[skip : skip + nbytes + 2 * PAGE]
 
 
 class Source:
-    """An open file of ``size`` bytes. May be used by several threads, each with a scratch buffer of its own."""
+    """An open file of ``size`` bytes; ``fd`` stays the caller's to close. Several threads may use it, each with a ``scratch`` buffer of
+    its own."""
 
     def __init__(self, fd: int, path: Path, size: int) -> None:
         self.path, self.size = path, size
@@ -51,14 +53,15 @@ class Source:
             self._address = np.frombuffer(self._map, np.uint8).ctypes.data
 
     def close(self) -> None:
-        """Lets go of what ``allow_direct`` took; the descriptor is the caller's."""
+        """Releases what ``allow_direct`` opened. May be called again."""
         direct, self._direct = self._direct, -1
         self._map = None
         if direct >= 0:
             os.close(direct)
 
     def fill(self, into: np.ndarray, offset: int, spare: np.ndarray) -> None:
-        """Reads ``len(into)`` bytes at ``offset``. At most the scratch's ``nbytes``."""
+        """Fills ``into``, uint8, with the file's bytes from ``offset`` on. ``spare``: a ``scratch`` of ``len(into)`` bytes or more.
+        CorruptError if the file ends before; RunError if it can't be read."""
         if not self.is_cold(offset, len(into)):
             self._buffered(into, offset)
             return
@@ -70,7 +73,8 @@ class Source:
             into[done:] = self.fetch(offset + done, offset + len(into), spare)
 
     def fetch(self, begin: int, end: int, spare: np.ndarray) -> np.ndarray:
-        """The bytes from ``begin`` to ``end``, in ``spare``."""
+        """The file's bytes from ``begin`` to ``end``, as a part of ``spare``, a ``scratch`` of ``end - begin`` bytes or more: the next
+        call overwrites them. Raises what ``fill`` does."""
         if self.is_cold(begin, end - begin):
             first = begin // PAGE * PAGE
             wanted = -(-end // PAGE) * PAGE - first
@@ -81,7 +85,8 @@ class Source:
         return spare[: end - begin]
 
     def _past_cache(self, into: np.ndarray, offset: int) -> int:
-        """How many bytes came; fewer than wanted if the file ends or this file system or disk won't."""
+        """Reads by O_DIRECT; returns how many bytes came. Fewer than ``into`` has where the file ends, or where the file system or the
+        disk refuses; the caller reads the rest through the page cache."""
         done = 0
         while done < len(into) and not done % PAGE:
             try:
@@ -106,7 +111,8 @@ class Source:
             done += n
 
     def is_cold(self, offset: int, nbytes: int) -> bool:
-        """Whether the page in the range's middle is not cached; one page tells, as they come and go in long runs."""
+        """Whether ``allow_direct`` was called and the page in the range's middle is not in the page cache. One page stands for the
+        range: the system caches and drops pages in long runs."""
         if self._map is None:
             return False
         page = (offset + nbytes // 2) // PAGE * PAGE

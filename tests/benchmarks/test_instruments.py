@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks import jobs
+import deepfreeze
+from benchmarks import jobs, restore
 from benchmarks.agreement_rank import step_function
 from benchmarks.paper_approaches import KerasDefault, Timed, VelocSharded, VelocSingle
 from benchmarks.paper_largest import Largest
@@ -78,3 +79,18 @@ def test_a_step_with_the_control_word_trains():
     step_function(weights, maximum)()
     assert (weights[0].numpy() != before).any()
     assert not word.agreed().stop
+
+
+def test_the_plain_restore_and_tensorflows_give_a_model_its_values(model, tmp_path):
+    """The yardsticks of a restore do all that one does: every tensor of the checkpoint comes back."""
+    run = tmp_path / "run"
+    fit(model, deepfreeze.Checkpoint(run, every=6))
+    by_tensorflow = restore.tensorflow(model, tmp_path)
+    file, places = deepfreeze.latest(run).path / "model.weights.h5", restore.placed(model, run)
+    for again in (lambda: restore.plain(file, places), by_tensorflow):
+        for _, variable in places:
+            variable.assign(tf.zeros_like(variable))
+        with pytest.raises(SystemExit):
+            restore.check(model, run)
+        again()
+        restore.check(model, run)

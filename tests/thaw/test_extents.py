@@ -118,6 +118,26 @@ def test_a_flipped_bit_in_any_wanted_extent_is_found_and_named(open_source, cont
         assert f"{touched[0].name} (bytes {offset} to {offset + nbytes})" in caught.value.expected
 
 
+def test_of_small_extents_read_together_each_wanted_one_is_checked(open_source, content, threads):
+    """Many small tensors with holes between them: damage names the first tensor of its extent, and in a hole it is nobody's."""
+    rng = random.Random(5)
+    table = cut(content, 3000, rng)
+    landings = sorted(scatter(300, rng)[:-1], key=lambda x: x.offset)
+    wanted, holes = [], []
+    for offset, nbytes, *_ in table.tolist():
+        touched = [x for x in landings if x.offset < offset + nbytes and x.end > offset]
+        (wanted if touched else holes).append((offset, nbytes, touched))
+    assert len(holes) > 100 and any(len(touched) > 1 for _, _, touched in wanted)
+    for offset, nbytes, touched in rng.sample(wanted, 25):
+        with pytest.raises(CorruptError) as caught:
+            Extents(table, open_source(change=offset + nbytes - 1)).read(landings)
+        assert f"{touched[0].name} (bytes {offset} to {offset + nbytes})" in caught.value.expected
+    damaged = np.array([offset for offset, _, _ in holes])
+    Extents(table, open_source(change=damaged)).read(landings)
+    for landing in landings:
+        assert np.array_equal(landing.data, content[landing.offset : landing.end])
+
+
 def test_what_is_not_cached_is_read_past_the_cache(open_source, content, monkeypatch):
     opened = open_source(direct=True)
     if not opened.is_cold(0, SIZE):
