@@ -3,7 +3,6 @@ Imports no framework."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib
 import mmap
@@ -64,6 +63,5 @@ def ask_for_huge_pages(data: np.ndarray) -> None:
     begin = -(-data.ctypes.data // PAGE) * PAGE
     nbytes = (data.ctypes.data + len(data) - begin) // PAGE * PAGE
     if advice is not None and nbytes:
-        # It is advice: a system that can't follow it says so, and all goes on with small pages.
-        with contextlib.suppress(OSError, AttributeError):
-            _libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(nbytes), advice)
+        # A kernel without huge pages refuses by a return value, which needs no answer: small pages are slower and hold the same bytes.
+        _libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(nbytes), advice)

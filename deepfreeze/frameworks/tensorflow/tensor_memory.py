@@ -15,23 +15,28 @@ import numpy as np
 import tensorflow as tf
 
 from deepfreeze.format.tensors import BFLOAT16, TensorSpec
-from deepfreeze.frameworks.memory import LARGE, PAGE, Room, ask_for_huge_pages
+from deepfreeze.frameworks.memory import LARGE, PAGE, Room, ask_for_huge_pages, numpy_room
 from deepfreeze.state.keras_objects import tf_variable
+
+# Elements of a tensor that is made as one dimension, with room for a page: the op's shapes are of int32.
+_MOST = 2**31 - 1 - PAGE
 
 
 def room(spec: TensorSpec) -> Room:
-    """A tensor of this dtype and shape, in host memory, whose bytes are not written yet; from 1 MiB on it begins on a page."""
+    """A tensor of this dtype and shape, in host memory, whose bytes are not written yet; from 1 MiB on it begins on a page. A numpy
+    array for more elements than one of TensorFlow's dimensions can count."""
+    nbytes, itemsize = spec.nbytes, spec.itemsize
+    count = nbytes // itemsize
+    if count > _MOST:
+        return numpy_room(spec)  # copied when it is assigned
     if spec.dtype == BFLOAT16:  # which has no buffer that Python could name; a bitcast shares it
         made = room(replace(spec, dtype="uint16"))
         return TensorRoom(tf.bitcast(made.value, tf.bfloat16), made.data)
-    nbytes = spec.nbytes
     # In host memory: reading needs its address. A variable elsewhere gets a copy when it is assigned.
     with tf.device("CPU:0"):
         if nbytes < LARGE:
             tensor = _empty(spec.shape, spec.dtype)
         else:
-            itemsize = spec.itemsize
-            count = nbytes // itemsize
             flat = _empty((count + PAGE // itemsize,), spec.dtype)
             # A slice that begins at an aligned address shares the buffer.
             skip = -_address(flat) % PAGE // itemsize
