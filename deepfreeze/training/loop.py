@@ -6,7 +6,7 @@ import os
 from types import TracebackType
 from typing import Any
 
-from deepfreeze.errors import OptionError
+from deepfreeze.errors import OptionError, RunError
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.keras_objects import is_optimizer, optimizers
 from deepfreeze.training.options import Options
@@ -62,7 +62,14 @@ class Loop:
 
     def step(self) -> bool:
         """To be called by every rank after each step, outside of any ``tf.function``. False if training should end now: a
-        SIGTERM came, and the step is committed."""
+        SIGTERM came, and the step is committed. ``RunError`` after ``finish`` or ``close``."""
+        if not self._training.underway:
+            raise RunError(
+                where="step()",
+                expected="a training that was neither finished nor closed",
+                found="one that was: its steps are not saved any more",
+                todo="call deepfreeze.capture again, which goes on from the newest checkpoint",
+            )
         return self._training.executed()
 
     def finish(self) -> None:

@@ -86,8 +86,14 @@ class Training:
                 opened, installation, self._policy, self._attachments, self._options, self.stats, self._saved
             )
 
+    @property
+    def underway(self) -> bool:
+        """Whether a training has begun that was neither ended nor closed."""
+        return self._session is not None
+
     def executed(self) -> bool:
-        """Hands over what the last execution captured, if it did. Whether training may go on. Nothing after ``close``."""
+        """Hands over what the last execution captured, if it did. Returns whether training may go on. After ``close`` it does nothing:
+        a callback may be closed while its ``fit`` goes on."""
         with self._closing_on_error():
             return self._session is None or self._session.executed()
 

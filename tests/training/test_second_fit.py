@@ -194,26 +194,29 @@ def threads():
     return len(os.listdir("/proc/self/task"))
 
 
-def taken():
-    """Descriptors, and files on the memory-backed local tier."""
+def taken(local):
+    """How many descriptors are open, and the files on the local tier."""
     gc.collect()
-    return len(os.listdir("/proc/self/fd")), sorted(os.listdir("/dev/shm"))
+    return len(os.listdir("/proc/self/fd")), sorted(local.rglob("*"))
 
 
 @pytest.mark.full
 def test_twenty_models_in_one_process_leave_nothing_behind(tmp_path):
+    local = tmp_path / "local"
+    local.mkdir()
+
     def one(number):
-        model, checkpoint = counted(), deepfreeze.Checkpoint(tmp_path / str(number), every=1)
+        model, checkpoint = counted(), deepfreeze.Checkpoint(tmp_path / str(number), every=1, local=local)
         for _ in range(2):
             fit(model, checkpoint, 2)
 
     for number in range(3):
         one(number)
-    before = taken()
+    before = taken(local)
     for number in range(3, 20):
         one(number)
         keras.backend.clear_session()
-    assert taken() == before
+    assert taken(local) == before
     assert sum(isinstance(thing, Installation) for thing in gc.get_objects()) <= 1
 
 
@@ -238,3 +241,11 @@ def test_a_loop_of_the_same_model_is_probed_once(tmp_path, monkeypatch):
                 model.train_on_batch(x, y)
                 checkpoint.step()
     assert len(probes) == 1 and saved(tmp_path / "run") == [3, 4]
+
+
+def test_a_step_after_the_end_of_a_loop_is_an_error(tmp_path):
+    model = trainings.dense(keras)
+    with deepfreeze.capture(model.optimizer, model, tmp_path / "run") as checkpoint:
+        pass
+    with pytest.raises(deepfreeze.RunError, match="not saved any more"):
+        checkpoint.step()
