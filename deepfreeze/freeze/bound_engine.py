@@ -158,8 +158,8 @@ class BoundEngine:
         return EngineError(where=self._where, expected=expected, found=str(fault), todo=todo)
 
     def close(self) -> None:
-        """Stops the engine and drops the owners of all memory. If the store hangs, the call gives up after at most a minute,
-        with a warning, and that memory stays until the process ends."""
+        """Stops the engine and drops the owners of all memory. If the store hangs, the call gives up after half a
+        minute, with a warning, and that memory stays until the process ends."""
         try:
             self._engine.close()
         except EngineFault as fault:
