@@ -1,5 +1,5 @@
-"""The protocol between ``freeze`` and a framework: how the captures of one model, on one rank, are asked for. ``frameworks/tensorflow``
-implements it. Imports no framework."""
+"""The protocol by which ``freeze`` asks a framework for the captures of one model on one rank. ``frameworks/tensorflow`` implements it.
+Imports no framework."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import veloc_bindings
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes ``start`` to ``stop`` of a flattened variable, which this rank captures. A piece is named by its number: its index in
+    """The bytes ``start`` to ``stop`` (exclusive) of a flattened variable, which this rank captures. A piece's number is its index in
     ``Capture.pieces``."""
 
     variable: Any
@@ -30,10 +30,11 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Captured:
-    """The bytes of one capture. ``addresses``: the address of each piece, uint64 of shape (pieces,).
+    """One capture: the bytes of this rank's pieces at one step. ``addresses``: the address of each piece, uint64 of shape (pieces,).
 
-    ``hold``: the object that owns the memory; the bytes stay as they are for as long as ``hold`` is referenced. None: the engine owns
-    the memory, and the bytes stay until the capture is handed over to it, or until the next capture is collected."""
+    ``hold``: the object that owns the memory. The bytes stay unchanged for as long as ``hold`` is referenced. None if the engine owns
+    the memory. The bytes then stay unchanged until the capture is handed over to the engine; a capture that is not handed over is
+    lost when the next one is collected."""
 
     addresses: np.ndarray
     hold: Any
@@ -44,36 +45,42 @@ class Captured:
 
 
 class EngineMemory(Protocol):
-    """The part of a capture that puts pieces straight into the engine's memory. The training thread calls ``place``, between two
-    executions of the train function."""
+    """The part of a ``Capture`` that copies pieces straight into the engine's memory. ``area``: the capture area, to which the caller
+    attaches an engine after ``place``."""
 
     area: veloc_bindings.Area
 
     def place(self, places: np.ndarray) -> None:
-        """From the next capture on, each piece goes to this byte offset in the engine's memory: int64 of shape (pieces,)."""
+        """Sets the place of each piece from the next capture on. ``places``: offsets in bytes within the memory of a capture, int64 of
+        shape (pieces,), in the order of ``Capture.pieces``. The training thread calls it once for each engine, between two executions of
+        the train function. A capture that was taken before and is not collected yet stays where it is."""
 
 
 class Capture(Protocol):
-    """Captures of one model's training state, from construction to ``close``. The training thread calls all methods, between two
-    executions of the train function."""
+    """The captures of one model's training state. The training thread calls all methods, between two executions of the train function, so
+    that no variable changes during a call."""
 
     @property
     def engine_memory(self) -> EngineMemory | None:
-        """None if this framework captures into memory of its own, which the engine then reads."""
+        """The part that places pieces in the engine's memory, the same object in every call. None if the framework captures into memory of
+        its own, which the engine then reads."""
 
     @property
     def pieces(self) -> Sequence[Piece]:
-        """This rank's pieces. The list is complete after the first execution, in which the last variables come into being."""
+        """This rank's pieces. Asked for after the model's first execution, in which Keras makes the last variables; from then on the list
+        stays the same."""
 
     def captures(self, variable: Any) -> bool:
-        """Whether a capture holds this variable, on this rank or on another one."""
+        """Whether a capture has the bytes of this variable, on this rank or on another one. Asked for after the first execution, once for
+        each variable that is to be saved."""
 
     def take(self) -> Captured:
-        """Captures the state as it is now. ``EngineFault`` if there is no memory for it."""
+        """Captures the state as it is now, in this call. ``EngineFault`` if there is no memory for the capture."""
 
     def collect(self, step: int) -> Captured:
-        """The capture that the graph took at ``step``. ``EngineError`` if the last captured step is another one, ``EngineFault`` if
-        there was no memory for it."""
+        """The capture that the train function took at ``step``. Called at most once for a step, after the execution in which the step
+        was. ``EngineError`` if the last captured step is another one, ``EngineFault`` if there was no memory for the capture."""
 
     def memory_of(self, variable: Any) -> np.ndarray:
-        """A variable's bytes as they are now, not copied: uint8 of shape (nbytes,)."""
+        """The variable's own memory, not a copy: uint8 of shape (bytes,). The caller only reads it, from any thread, and no longer than
+        until the next execution. Asked for once for each replicated variable of a checkpoint at which the ranks are compared."""

@@ -1,4 +1,4 @@
-"""What a Keras callback must have, without inheriting from either Keras: one class serves Keras 3 and tf_keras, and
+"""The methods that Keras calls on a callback. The class inherits from neither Keras, so that it serves both Keras 3 and tf_keras, and
 importing it imports neither."""
 
 from __future__ import annotations
@@ -7,9 +7,10 @@ from typing import Any
 
 
 class Hooks:
-    """Every hook of ``keras.callbacks.Callback``, doing nothing."""
+    """Every method of ``keras.callbacks.Callback``, each of which does nothing. Keras calls them from the thread that called ``fit``.
+    ``params``: what ``set_params`` was given last; ``model``: what ``set_model`` was given last."""
 
-    # tf_keras: logs may stay tensors, so the hooks cost no conversion.
+    # Read by tf_keras: with True it passes ``logs`` as tensors, and does not convert them to numbers in each step.
     _supports_tf_logs = True
     _chief_worker_only = False
 
@@ -19,11 +20,11 @@ class Hooks:
         self.validation_data = None
 
     def set_params(self, params: dict[str, Any]) -> None:
-        """Called by Keras with the arguments of ``fit``."""
+        """Called by Keras before training begins, with some arguments of ``fit``: {"epochs": 3, "steps": 100} for example."""
         self.params = params
 
     def set_model(self, model: Any) -> None:
-        """Called by Keras with the model being trained."""
+        """Called by Keras before training begins, with the model that ``fit`` trains."""
         self.model = model
 
     def _implements_train_batch_hooks(self) -> bool:
@@ -36,16 +37,16 @@ class Hooks:
         return False
 
     def _ignore(self, *args: Any, **kwargs: Any) -> None:
-        """Not of interest."""
+        """Does nothing."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """After each execution of the train function."""
+        """Called after each execution of the train function. ``batch``: the number of its last batch in the epoch, from 0."""
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Before the train function is traced."""
+        """Called once in each ``fit``, before the train function is traced."""
 
     def on_train_end(self, logs: Any = None) -> None:
-        """After the last epoch."""
+        """Called once in each ``fit``, after the last epoch. Not called if an exception ends training."""
 
     on_batch_begin = on_batch_end = on_epoch_begin = on_epoch_end = on_train_batch_begin = _ignore
     on_test_begin = on_test_end = on_test_batch_begin = on_test_batch_end = _ignore

@@ -1,4 +1,4 @@
-"""The structure of a training's checkpoints, laid out by rank 0 and the same on every rank."""
+"""The structure of a training's checkpoints. Rank 0 lays it out; every rank then has the same one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from deepfreeze.state.training_state import TrainingState
 
 @dataclass(frozen=True)
 class AgreedStructure:
-    """``structure``: of each checkpoint of a training; ``located``: this rank's variables of its tensors; ``extra``: the attachments'
-    tensor, if there are attachments; ``head``: the bytes of the model file before the first tensor, on rank 0 (b"" on the others)."""
+    """``structure``: the structure that all checkpoints of a training have; ``located``: this rank's variables, each with its dataset in
+    the model file; ``extra``: the attachments as one tensor, or empty without attachments; ``head``: the bytes of the model file
+    before the first tensor, on rank 0 alone (b"" on the other ranks)."""
 
     structure: Structure
     located: LocatedState
@@ -35,13 +36,16 @@ class AgreedStructure:
 def agree(
     state: TrainingState, attachments: Attachments, world: World, before: AgreedStructure | None = None
 ) -> AgreedStructure:
-    """Collective. ``before``: what was agreed on for an earlier ``fit`` of the same model; Keras is not asked again then, and the
-    structure stays, unless the attachments need more room now.
+    """Collective. Lays out the model file on rank 0, sends the structure to every rank, and checks that each rank has its tensors.
 
-    ``StructureError`` on every rank if a rank's tensors are not rank 0's; ``UnsupportedError`` as ``locate`` raises it."""
+    ``before``: the result for an earlier ``fit`` of the same model. Keras is then not asked again for the datasets of its variables. The
+    structure changes only if the attachments need more reserved than it has for them.
+
+    ``StructureError`` if the tensors of a rank differ from rank 0's; the errors of ``dataset_paths.locate``, ``skeleton.build`` and
+    ``Attachments``. A rank without an error of its own raises ``WorldError`` then."""
     needed = max(together(world, attachments.nbytes)) if attachments else 0
-    room = before.extra[0].nbytes if before is not None and before.extra else 0
-    extra = (attachments.spec(max(needed, room)),) if attachments else ()
+    reserved = before.extra[0].nbytes if before is not None and before.extra else 0
+    extra = (attachments.spec(max(needed, reserved)),) if attachments else ()
     if before is not None and before.extra == extra:
         return before
     located = before.located if before is not None else each(world, lambda: locate(state))
@@ -55,11 +59,12 @@ def agree(
         return structure.to_bytes()
 
     structure = Structure.from_bytes(on_rank_0(world, lay_out), "rank 0's structure")
-    each(world, lambda: _compare(located, structure, world.rank))
+    each(world, lambda: _require_same_tensors(located, structure, world.rank))
     return AgreedStructure(structure, located, extra, b"".join(heads))
 
 
-def _compare(located: LocatedState, structure: Structure, rank: int) -> None:
+def _require_same_tensors(located: LocatedState, structure: Structure, rank: int) -> None:
+    """``StructureError`` if this rank's variables have other datasets, shapes, dtypes or roles than rank 0's ``structure``."""
     mine = {one.path: (one.spec.shape, one.spec.dtype, one.spec.role) for one in located.tensors}
     theirs = {p.path: (p.spec.shape, p.spec.dtype, p.spec.role) for p in structure.tensors if p.path != EXTRA}
     differing = sorted(path for path in mine.keys() | theirs.keys() if mine.get(path) != theirs.get(path))
@@ -67,11 +72,12 @@ def _compare(located: LocatedState, structure: Structure, rank: int) -> None:
         path = differing[0]
         raise StructureError(
             where=f"rank {rank}",
-            expected=f"the same model as on rank 0, where {path} is {_text(theirs.get(path))}",
-            found=f"{_text(mine.get(path))} ({len(differing)} differ)",
+            expected=f"the same model as on rank 0, where {path} is {_description(theirs.get(path))}",
+            found=f"{_description(mine.get(path))} ({len(differing)} differ)",
             todo="build the same model, with the same optimizer, on every rank",
         )
 
 
-def _text(spec: tuple | None) -> str:
+def _description(spec: tuple | None) -> str:
+    """(shape, dtype, role) as text, "float32 of shape (3, 4) (replicated)" for example."""
     return "missing" if spec is None else f"{spec[1]} of shape {spec[0]} ({spec[2]})"

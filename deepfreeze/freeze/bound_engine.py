@@ -1,7 +1,7 @@
-"""Hands captured shards to the native engine, zero-copy, and keeps them alive until it lets go.
+"""Hands captured shards to the native engine without a copy, and keeps their memory alive until the engine no longer reads it.
 
-The engine reads TensorFlow's buffers where they lie. Python only holds the references: a step's tensors are dropped when the
-engine reports the step as released. Imports no TensorFlow: anything with a buffer at an address can be handed over.
+The engine reads a capture where it lies. Python holds a reference to the objects that own the memory, and drops the reference when
+the engine reports the step as released. Imports no TensorFlow: the engine takes addresses, whoever owns the memory.
 """
 
 from __future__ import annotations
@@ -22,25 +22,30 @@ from veloc_bindings import Area, EngineFault, LibraryError, Report
 
 log = logging.getLogger("deepfreeze")
 
-# Seconds that a call into the engine waits at a stretch.
+# The longest wait of one call into the engine, in seconds. Python handles Ctrl-C only between two calls.
 _SLICE = 1.0
 
 
 class BoundEngine:
-    """One rank's engine and the captured tensors it still reads."""
+    """One rank's engine, with the owners of the memory that the engine still reads. The training thread calls all methods.
+
+    The waits (``submit``, ``reserve``, ``wait``) end with a ``WaitError`` when no bytes have moved for the time-out, on this rank or on
+    a rank that it waits for. They may take longer while bytes move."""
 
     def __init__(self, where: str, timeout: float, **options: Any) -> None:
+        """``where``: the run, which the errors name; ``timeout``: in seconds; ``options``: those of ``veloc_bindings.Engine``.
+        ``EngineError`` if the engine can't be opened."""
         self._where = where
         self._timeout = timeout
-        self._held: dict[int, Any] = {}
+        self._owners: dict[int, Any] = {}  # step -> the object that owns the memory of its capture
         self._unfinished: set[int] = set()
         with self.translated("an engine"):
             self._engine = veloc_bindings.Engine(**options)
 
     @contextlib.contextmanager
     def translated(self, expected: str) -> Iterator[None]:
-        """The one boundary at which an engine's fault becomes an ``EngineError`` or, if a wait has ended, a ``WaitError``.
-        ``expected``: what the calls inside were to bring about."""
+        """Turns an ``EngineFault`` of the calls inside into an ``EngineError``, or into a ``WaitError`` if a wait has ended. No other place
+        does so. ``expected``: the part of the message after "expected", "memory for the next capture" for example."""
         try:
             yield
         except EngineFault as fault:
@@ -48,62 +53,68 @@ class BoundEngine:
 
     @property
     def unfinished(self) -> list[int]:
-        """Steps handed over that are neither committed nor failed, as of the last ``poll``."""
+        """The steps that were submitted and were neither committed nor failed at the last ``poll``, in ascending order."""
         return sorted(self._unfinished)
 
     def submit(self, step: int, regions: np.ndarray, private: bytes, hold: Any) -> None:
-        """Hands over one step; ``hold`` is, or contains, every object whose memory ``regions`` point to.
+        """Hands over the capture of one step, which the engine writes in the background. ``regions``: the rows of ``Regions.rows``;
+        ``private``: this rank's private bytes; ``hold``: the object, or a tuple of the objects, that own the memory of the regions.
 
-        Waits while as many checkpoints are in memory as may be. Raises ``WaitError`` when nothing has moved for the time-out.
+        Waits first while ``in_flight`` checkpoints are in memory already. Raises ``EngineError``, ``WaitError``.
         """
-        self._held[step] = hold
+        self._owners[step] = hold
         try:
             with self.translated(f"to take step {step}"):
-                self._patiently(lambda seconds: self._engine.submit(step, regions, private, seconds))
+                self._wait_in_slices(lambda seconds: self._engine.submit(step, regions, private, seconds))
         except EngineError:
-            del self._held[step]
+            del self._owners[step]
             raise
         self._unfinished.add(step)
 
     def plan(self, regions: np.ndarray, private_nbytes: int, side_nbytes: int) -> list[int]:
-        """Fixes the regions (rows as of ``Regions.rows``, addresses 0) of captures into the engine's memory; returns their
-        places in it, and at the end where the side bytes begin."""
+        """Tells the engine, once, which regions every capture into its own memory will have. ``regions``: the rows of ``Regions.rows`` with
+        0 for each address. ``private_nbytes``: private bytes of each checkpoint. ``side_nbytes``: bytes of a capture that belong to
+        no region. Returns byte offsets within the memory of a capture: one for each region, then that of the side bytes.
+        ``EngineError`` for wrong regions."""
         with self.translated("a plan of the engine's memory"):
             return self._engine.plan(regions, private_nbytes, side_nbytes)
 
     def attach(self, area: Area) -> None:
-        """From its next capture on, the area's memory is the engine's."""
+        """Gives ``area`` the engine's memory, from the area's next capture on. ``EngineError`` if nothing was planned."""
         with self.translated("captures into the engine's memory"):
             self._engine.attach(area, self._timeout)
 
     def room(self) -> int:
-        """How many more captures there would be memory for now; what is reserved is not counted."""
+        """The number of captures for which the engine has memory now, without the memory that is reserved already. Never waits."""
         with self.translated("how much memory is free"):
             return self._engine.room()
 
     def reserve(self) -> None:
-        """Waits until there is memory for the next capture. Raises ``WaitError`` or ``EngineError``."""
+        """Waits until there is memory for the next capture, and reserves that memory. Raises ``WaitError`` or ``EngineError``."""
         with self.translated("memory for the next capture"):
-            self._patiently(self._engine.reserve)
+            self._wait_in_slices(self._engine.reserve)
 
     def wait(self, step: int, level: int) -> None:
-        """Blocks until the step has reached the level. Raises ``WaitError`` or ``EngineError``."""
+        """Waits until the checkpoint of ``step`` has reached ``level`` (``veloc_bindings.LOCAL`` or ``EXTERNAL``). ``EngineError`` if the
+        checkpoint has failed, ``WaitError`` if the wait has ended."""
         with self.translated(f"step {step} to be protected"):
-            self._patiently(lambda seconds: self._engine.wait(step, level, seconds))
+            self._wait_in_slices(lambda seconds: self._engine.wait(step, level, seconds))
 
     def poll(self) -> list[Report]:
-        """What changed since the last poll; drops the tensors the engine has let go of. Never blocks."""
+        """The reports of the checkpoints that have changed since the last call. Drops the owners of the memory that the engine no longer
+        reads. Never waits."""
         with self.translated("reports of what is in flight"):
-            reports = self._engine.poll() if self._unfinished or self._held else []
+            reports = self._engine.poll() if self._unfinished or self._owners else []
         for report in reports:
             if report.released:
-                self._held.pop(report.step, None)
+                self._owners.pop(report.step, None)
             if report.code != veloc_bindings.OK or report.level == veloc_bindings.EXTERNAL:
                 self._unfinished.discard(report.step)
         return reports
 
     def drain(self, seconds: float) -> bool:
-        """Waits until everything handed over is committed or failed. False if it is not after ``seconds``."""
+        """Waits, for at most ``seconds``, until every submitted checkpoint is committed or failed. Returns whether that is so. The caller
+        repeats the call while it returns False, and ends the wait by ``stalled`` and ``give_up``. Raises ``EngineError``."""
         try:
             self._engine.drain(seconds)
         except EngineFault as fault:
@@ -114,31 +125,32 @@ class BoundEngine:
         return True
 
     def give_up(self) -> WaitError:
-        """The error to raise when ``drain`` has returned False for the last time; it names who is missing."""
+        """The error to raise when the caller no longer repeats ``drain``. It names the rank that the last call waited for. Only after a
+        ``drain`` that has returned False."""
         return self.error(self._last_wait, "everything in flight to be committed")  # type: ignore[return-value]
 
-    def _patiently(self, call: Callable[[float], None]) -> None:
-        """Makes a call that waits, in slices, so that an interrupt from the keyboard is heard between them, and for as long as
-        bytes move."""
+    def _wait_in_slices(self, call: Callable[[float], None]) -> None:
+        """Repeats ``call``, which waits for at most the given seconds, until it succeeds. Between two calls Python can handle Ctrl-C.
+        Raises the fault of the last call when no bytes have moved for the time-out."""
         begin = time.monotonic()
         while True:
             try:
-                return call(max(0.0, min(self._left(begin), _SLICE)))
+                return call(max(0.0, min(self._seconds_left(begin), _SLICE)))
             except EngineFault as fault:
                 if fault.code != veloc_bindings.TIMEOUT or self.stalled(begin):
                     raise
 
     def stalled(self, begin: float) -> bool:
         """Whether a wait has ended: it began at ``begin`` (``time.monotonic()``, seconds), and no bytes have moved for the time-out."""
-        return self._left(begin) <= 0
+        return self._seconds_left(begin) <= 0
 
-    def _left(self, begin: float) -> float:
-        """Seconds of a wait: the bound begins anew whenever bytes move."""
+    def _seconds_left(self, begin: float) -> float:
+        """Seconds for which a wait that began at ``begin`` may go on if no bytes move. Each movement of bytes starts the time-out anew."""
         waited = time.monotonic() - begin
         return self._timeout - (waited if waited < self._timeout else min(waited, self._engine.idle()))
 
     def error(self, fault: EngineFault, expected: str) -> EngineError:
-        """The error to raise for a call that failed."""
+        """The error to raise for ``fault``. ``expected``: as for ``translated``."""
         todo = _ADVICE.get(fault.code, _OTHERWISE)
         if fault.code == veloc_bindings.TIMEOUT:
             expected = f"{expected}, or bytes that move, within {self._timeout:g} s"
@@ -146,14 +158,16 @@ class BoundEngine:
         return EngineError(where=self._where, expected=expected, found=str(fault), todo=todo)
 
     def close(self) -> None:
-        """Stops the engine and drops every tensor; where the store hangs, in bounded time and with a warning."""
+        """Stops the engine and drops the owners of all memory. If the store hangs, the call gives up after half a
+        minute, with a warning, and that memory stays until the process ends."""
         try:
             self._engine.close()
         except EngineFault as fault:
             log.warning("%s: %s", self._where, fault)
-            # The engine's threads may yet read it, also while the process ends and modules lose what they refer to.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._held))
-        self._held = {}
+            # A thread of the engine may still read that memory, also while the interpreter ends and clears its modules. So the
+            # reference is never given back.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._owners))
+        self._owners = {}
 
 
 def load() -> None:

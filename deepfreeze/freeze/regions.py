@@ -1,4 +1,4 @@
-"""A rank's regions: which bytes of a capture it writes to which bytes of the model file."""
+"""A rank's regions: which bytes of a capture this rank writes to which bytes of the model file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from deepfreeze.plan.placement import UNIT
 from deepfreeze.state.dataset_paths import LocatedTensor
 from deepfreeze.state.keras_objects import tf_variable
 
-FIXED = -1  # in place of a piece's number: bytes that are the same in every checkpoint
+FIXED = -1  # in place of a piece's number: the region has bytes that are the same in every checkpoint
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Columns of one element per region, int64 of shape (n,), sorted by file offset.
+    """A table of n regions, sorted by file offset, with one array per column, int64 of shape (n,):
 
-    ``piece``: number of the captured piece whose bytes these are, or ``FIXED``; ``fixed_offset``: for ``FIXED``, byte offset in
-    ``fixed``; ``nbytes``; ``file_offset``: byte offset in the model file. ``fixed``: the bytes that no capture changes, uint8.
+    - ``piece``: the number of the captured piece that the region's bytes are from, or ``FIXED``.
+    - ``fixed_offset``: for ``FIXED``, where the region's bytes begin in ``fixed``; else without a meaning.
+    - ``nbytes``: size in bytes.
+    - ``file_offset``: offset in bytes within the model file.
+
+    ``fixed``: the bytes that no capture changes, uint8 of shape (bytes,).
     """
 
     piece: np.ndarray
@@ -34,14 +38,14 @@ class Regions:
 
     @classmethod
     def of_pieces(cls, piece: np.ndarray, nbytes: np.ndarray, file_offset: np.ndarray) -> Regions:
-        """Regions of whole pieces alone, in any order; int64 of shape (n,) each."""
+        """One region for each given piece, with all of the piece's bytes. The arguments are columns, int64 of shape (n,), in any order."""
         order = np.argsort(file_offset, kind="stable")
         nowhere = np.zeros(len(order), np.int64)
         return cls(piece[order], nowhere, nbytes[order], file_offset[order], np.zeros(0, np.uint8))
 
     def rows(self, addresses: np.ndarray) -> np.ndarray:
-        """The regions of a capture whose pieces lie at these addresses (uint64 of shape (pieces,)): uint64 of shape (n, 3), one row
-        of address, size and file offset each, as ``df_region`` lies in memory."""
+        """The regions of one capture, in the form that the engine takes: uint64 of shape (n, 3), with a row of address, bytes and file
+        offset for each region (``df_region`` of deepfreeze.h). ``addresses``: of the capture's pieces, uint64 of shape (pieces,)."""
         fixed = np.uint64(self.fixed.__array_interface__["data"][0]) + self.fixed_offset.astype(np.uint64)
         # The last element stands for FIXED, so that indexing needs no second case.
         captured = np.append(addresses, np.uint64(0))[self.piece]
@@ -52,8 +56,8 @@ class Regions:
         return rows
 
     def whole_pages(self, head: bytes, file_size: int) -> Regions:
-        """With the bytes that belong to no tensor, so that this rank writes every page whole that it writes to: the file's ``head``
-        (rank 0's; empty on the others), and zeros behind each tensor's end, up to the next page or the end of the file."""
+        """These regions, and others for the bytes that belong to no tensor, so that this rank writes whole pages alone. Added are the
+        file's ``head`` (empty on all ranks but rank 0), and zeros behind each tensor's end, up to the next page or the end of the file."""
         ends = self.file_offset + self.nbytes
         stops = np.minimum(-(-ends // UNIT) * UNIT, file_size)
         padded = stops > ends
@@ -62,7 +66,7 @@ class Regions:
         order = np.argsort(np.append(self.file_offset, offsets), kind="stable")
         return Regions(
             piece=np.append(self.piece, np.full(len(offsets), FIXED))[order],
-            # The head, then a page of zeros.
+            # ``fixed`` has the head, then a page of zeros, from which each padding is taken.
             fixed_offset=np.append(self.fixed_offset, np.where(offsets == 0, 0, len(head)))[order],
             nbytes=np.append(self.nbytes, sizes)[order],
             file_offset=np.append(self.file_offset, offsets)[order],
@@ -73,7 +77,8 @@ class Regions:
 def of_tensors(
     tensors: Sequence[LocatedTensor], structure: Structure, pieces: Sequence[Piece], rank: int
 ) -> tuple[Regions, list[int]]:
-    """The regions of this rank's pieces, and the pieces of the per-rank tensors in the structure's order (but for the attachments')."""
+    """The regions of this rank's pieces of tensors in the model file; and the numbers of the pieces of its per-rank tensors, in the
+    structure's order. The attachments are left out: they are bytes and no captured piece."""
     offsets = {placed.path: placed.offset for placed in structure.tensors}
     numbers: dict[int, list[int]] = {}
     for number, piece in enumerate(pieces):
@@ -93,7 +98,7 @@ def of_tensors(
 
 
 def require_captured(tensors: Sequence[LocatedTensor], capture: Capture) -> None:
-    """``UnsupportedError`` for a tensor that came into being after the captures were made, the same on every rank."""
+    """``UnsupportedError`` for a variable that no capture holds, because the first step has made it. Every rank finds the same variable."""
     for tensor in tensors:
         if tensor.spec.nbytes and not capture.captures(tensor.variable):
             raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""Hands a training's captures to the engine: turns captured pieces into regions of the model file, and waits for the engine."""
+"""Hands the captures of one ``fit`` to the engine: turns captured pieces into regions of the model file, and waits for the engine."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ from veloc_bindings import EXTERNAL, LOCAL, REFUSE_ALL, REFUSE_FIRST, REFUSE_NON
 
 log = logging.getLogger("deepfreeze")
 
-_PARTING = 5.0  # seconds
+# How many seconds ``close`` waits for checkpoints in flight. There are some only if an exception has ended training.
+_CLOSING_SECONDS = 5.0
 LEVELS = {"local": LOCAL, "external": EXTERNAL}
 _REFUSES = {"auto": REFUSE_FIRST, "warn": REFUSE_NONE, "raise": REFUSE_ALL}
 
 
 class Saver:
-    """Saves captured steps, from construction to ``close``. Construction is collective; ``capture`` has all its pieces then."""
+    """Saves captured steps, from construction to ``close``. The training thread calls all methods, between two executions of the train
+    function; each rank calls them by itself. ``nbytes``: bytes of this rank's regions in each checkpoint."""
 
     def __init__(
         self,
@@ -44,6 +46,11 @@ class Saver:
         world: World,
         settings: SaverSettings,
     ) -> None:
+        """Collective, and called only when ``capture`` has all its pieces, that is after the model's first execution. Stores the structure
+        in the run, chooses the local tier and opens the engine.
+
+        ``UnsupportedError`` for a variable that no capture holds, ``RunError`` if the structure can't be stored, ``OptionError`` for a
+        wrong ``local``, ``EngineError`` if the engine can't be opened. A rank without an error of its own raises ``WorldError`` then."""
         self._settings = settings
         self._capture = capture
         self._attachments = attachments
@@ -90,37 +97,41 @@ class Saver:
             local_dir=None if self._local is None else str(self._local),
         )
         self._closing.callback(self._engine.close)
-        self._closing.callback(self._part)
+        self._closing.callback(self._drain_at_close)
 
     def _capture_into(self, memory: EngineMemory) -> None:
-        """From the next capture on, each piece goes to the place of its region in the engine's memory."""
+        """Gives each piece the place of its region in the engine's memory, from the next capture on."""
         sizes = np.array([piece.nbytes for piece in self._capture.pieces], np.int64)
         private_nbytes = len(self._private_bytes(None, False)) + int(sizes[self._private].sum())
         memory.place(places(self._engine, self._regions, sizes, private_nbytes))
         self._engine.attach(memory.area)
 
     def collect(self, step: int) -> Captured:
-        """The graph's capture of ``step``. Raises ``EngineError``, ``WaitError``."""
+        """The capture that the train function took at ``step``. ``EngineError`` if it took none at this step, ``WaitError`` if there was no
+        memory for it in time."""
         with self._engine.translated(f"memory for the capture of step {step}"):
             return self._capture.collect(step)
 
     def take(self) -> Captured:
-        """Captures the state as it is now, between two executions. Raises as ``collect`` does."""
+        """Captures the state as it is now. ``EngineError``, ``WaitError`` if there was no memory for it in time."""
         with self._engine.translated("memory for a capture"):
             return self._capture.take()
 
     def reserve(self) -> None:
-        """Waits until there is memory for the next capture, so that the graph need not. Raises as ``collect`` does."""
+        """Waits until there is memory for the next capture: in the graph no Ctrl-C would end this wait. Without engine memory it returns at
+        once. Raises ``EngineError``, ``WaitError``."""
         if self._capture.engine_memory is not None:
             self._engine.reserve()
 
     def has_room(self, armed: bool) -> bool:
-        """Whether there is memory now for one capture more, beside the next one if that is ``armed``."""
+        """Whether the engine has memory for a capture in the execution after the next one. ``armed``: the next execution captures too, so
+        memory for two captures is needed. Never waits. Raises ``EngineError``."""
         return self._engine.room() > (1 if armed and self._capture.engine_memory is None else 0)
 
     def save(self, step: int, captured: Captured, compare: bool = False) -> None:
-        """Hands over a capture as the checkpoint of ``step``, and waits for the level that the settings ask for. ``compare``: with
-        checksums of all tensors that the ranks should hold alike, as they are now. Raises ``EngineError``, ``WaitError``."""
+        """Hands ``captured`` to the engine as the checkpoint of ``step``, and waits for the level that the setting ``wait_for`` names.
+        Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of the replicated
+        tensors' present values, by which rank 0 compares the ranks. Raises ``EngineError``, ``WaitError``."""
         private = self._private_bytes(captured, compare)
         rows = self._regions.rows(captured.addresses)
         self._engine.submit(step, rows, private, (captured.hold, self._regions.fixed))
@@ -128,7 +139,8 @@ class Saver:
             self._engine.wait(step, LEVELS[self._settings.wait_for])
 
     def _private_bytes(self, captured: Captured | None, compare: bool) -> bytes:
-        """This rank's private bytes, as the record has them; without a capture, all but the captured ones."""
+        """This rank's private bytes, in the order of its record: seeds, attachments, checksums of the replicated tensors. With ``None`` for
+        ``captured`` the seeds are left out, for a caller that asks for the size of the rest."""
         pieces = self._capture.pieces
         seeds = (
             [captured.read(number, pieces[number].nbytes) for number in self._private] if captured is not None else []
@@ -138,20 +150,20 @@ class Saver:
 
     @property
     def replicated(self) -> list[str]:
-        """Names of the tensors that the ranks should hold alike, in the order of their checksums."""
+        """The names of the replicated tensors, in the order of their checksums; empty in a job of one rank."""
         return self._replicas.names
 
     @property
     def unfinished(self) -> list[int]:
-        """Steps neither committed nor failed, as of the last ``poll``."""
+        """The steps that were saved and were neither committed nor failed at the last ``poll``, in ascending order."""
         return self._engine.unfinished
 
     def poll(self) -> list[Report]:
-        """The engine's reports since the last call. Never blocks."""
+        """The engine's reports since the last call. Never waits. Raises ``EngineError``."""
         return self._engine.poll()
 
     def drain(self, seconds: float) -> bool:
-        """Waits for all in flight; False if that is not over after ``seconds``."""
+        """Waits, for at most ``seconds``, until every saved checkpoint is committed or failed. Returns whether that is so."""
         return self._engine.drain(seconds)
 
     def stalled(self, begin: float) -> bool:
@@ -159,22 +171,24 @@ class Saver:
         return self._engine.stalled(begin)
 
     def give_up(self) -> Exception:
-        """The error that says whom the last ``drain`` waited for."""
+        """The error to raise when a caller no longer repeats ``drain``, which has returned False. It names the rank that is waited for."""
         return self._engine.give_up()
 
     def close(self) -> None:
-        """Stops the engine, and removes the local tier's directory if nothing has to stay there; each of both also where another part
-        of it fails. Safe to call twice."""
+        """Waits some seconds for checkpoints in flight, stops the engine, and removes the local tier's directory if no slot has to stay
+        there. Each of these is done also if the one before has failed. Safe to call twice."""
         self._closing.close()
 
-    def _part(self) -> None:
-        """Gives checkpoints in flight, because training ended by an exception, some seconds to be committed."""
+    def _drain_at_close(self) -> None:
+        """Waits for checkpoints that are in flight because an exception has ended training: they may be committed in time."""
         with contextlib.suppress(EngineError):
             self._engine.poll()
             if self._engine.unfinished:
-                self._engine.drain(_PARTING)
+                self._engine.drain(_CLOSING_SECONDS)
 
     def _local_tier(self, target: Target, world: World) -> Path | None:
+        """Collective. The base directory of the local tier; None if there is none. The ranks of a node share the room on it, so the need of
+        all of them is added up."""
         here = socket.gethostname()
         needs = world.gather((here, self.nbytes * self._settings.slots))
         need = sum(nbytes for node, nbytes in needs if node == here)

@@ -1,4 +1,4 @@
-"""The options of a training that concern its saver and its engine."""
+"""The options of ``deepfreeze.Checkpoint`` that the saver and its engine are given."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The weights file without its values: Keras's own groups, datasets and attributes at offsets known beforehand.
+"""The skeleton of the model file: Keras's own groups, datasets and attributes, with a known offset for each dataset and without values.
 
-Built with h5py from the template of ``state/dataset_paths``: contiguous datasets that are never filled. HDF5's metadata lies at
-the file's head; behind it every tensor begins a page of 4 KiB, in the order in which the placement deals the tensors out. Then
-every rank can write whole pages with plain ``pwrite``, and rank 0 writes the head once per checkpoint.
+h5py builds it from the template of ``state/dataset_paths``, with contiguous datasets that are never filled. HDF5's metadata lies at the
+file's head. Behind the head every tensor begins a page of 4 KiB, in the order in which the placement deals the tensors out. So every
+rank can write whole pages by plain ``pwrite``, without HDF5, and rank 0 writes the head once per checkpoint.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from deepfreeze.state.training_state import TrainingState
 def build(
     state: TrainingState, located: LocatedState, extra: Sequence[TensorSpec], framework: dict[str, str]
 ) -> tuple[Structure, bytes]:
-    """The structure of the assembled file, and the bytes of its head, before the first tensor.
+    """The structure of the model file, and the bytes of its head, which lie before the first tensor.
 
-    Tensors lie in the order in which the placement deals them out, which follows from their order in ``state``. ``extra``: the
-    attachments, if there are any (``state/attachments``). StructureError if HDF5 lays the file out in another way."""
-    number = {id(tensor.variable): n for n, tensor in enumerate(state.tensors)}
+    ``located``: the dataset of each variable, and the template; ``extra``: the attachments as a tensor, or empty without attachments;
+    ``framework``: the result of ``framework_of(model)``. ``StructureError`` if HDF5 has given a dataset another place than the one
+    that the placement counts on."""
+    order = {id(tensor.variable): n for n, tensor in enumerate(state.tensors)}
     in_file = [tensor for tensor in located.tensors if tensor.spec.role != PER_RANK]
-    in_file.sort(key=lambda tensor: (number[id(tensor.variable)], tensor.path))
+    in_file.sort(key=lambda tensor: (order[id(tensor.variable)], tensor.path))
     specs = {tensor.path: tensor.spec for tensor in in_file}
     allocated = [in_file[i].path for i in in_file_order([tensor.spec for tensor in in_file])]
     with tempfile.TemporaryDirectory(prefix="deepfreeze-") as folder:
@@ -42,7 +43,7 @@ def build(
         _create(template, file, specs)
         head = pages(os.path.getsize(file)) * UNIT
         offsets = _allocate(file, allocated)
-        _check(offsets, specs, head)
+        _require_offsets(offsets, specs, head)
         placed = [Placed(tensor.spec, tensor.path, offsets.get(tensor.path, 0)) for tensor in in_file]
         placed.sort(key=lambda p: (p.offset, p.path))
         placed += [Placed(one.spec, one.path, 0) for one in located.tensors if one.spec.role == PER_RANK]
@@ -53,7 +54,7 @@ def build(
 
 
 def _create(template: str, file: str, specs: Mapping[str, TensorSpec]) -> None:
-    """Writes the skeleton's metadata: no dataset has a place in the file yet."""
+    """Writes all groups, datasets and attributes to ``file``. HDF5 gives the datasets no place in it yet. ``specs``: by dataset."""
     target = h5py.File(file, "w")
 
     def copy(path: str, item: h5py.Group | h5py.Dataset) -> None:
@@ -63,7 +64,7 @@ def _create(template: str, file: str, specs: Mapping[str, TensorSpec]) -> None:
             _dataset(target, path, specs[path])
             made = target[path]
             if specs[path].dtype == BFLOAT16:
-                made.attrs["dtype"] = BFLOAT16  # Keras's mark: HDF5 readers may take the type for opaque bytes
+                made.attrs["dtype"] = BFLOAT16  # so does Keras: HDF5 has no such type, and readers may see opaque bytes
         for name, value in item.attrs.items():
             made.attrs[name] = value
 
@@ -86,7 +87,8 @@ def _dataset(target: h5py.File, path: str, spec: TensorSpec) -> None:
 
 
 def _allocate(file: str, paths: Sequence[str]) -> dict[str, int]:
-    """Gives each dataset its place, in this order, on a page of its own; returns the offsets."""
+    """Gives the datasets ``paths`` their places in ``file``, in this order, each from the beginning of a page. Returns the offset in bytes
+    of each."""
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     access.set_alignment(1, UNIT)
     access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
@@ -94,7 +96,7 @@ def _allocate(file: str, paths: Sequence[str]) -> dict[str, int]:
     with h5py.File(h5py.h5f.open(file.encode(), h5py.h5f.ACC_RDWR, fapl=access)) as target:
         for path in paths:
             dataset = target[path].id
-            # HDF5 finds room for all of a contiguous dataset when its first element is written.
+            # HDF5 gives a contiguous dataset all of its room when its first element is written.
             kind, chosen = dataset.get_type(), dataset.get_space()
             if chosen.get_simple_extent_ndims():
                 chosen.select_hyperslab((0,) * len(dataset.shape), (1,) * len(dataset.shape))
@@ -103,8 +105,9 @@ def _allocate(file: str, paths: Sequence[str]) -> dict[str, int]:
     return offsets
 
 
-def _check(offsets: Mapping[str, int], specs: Mapping[str, TensorSpec], head: int) -> None:
-    """Two ranks would write one page if HDF5 put a tensor, or metadata, anywhere else."""
+def _require_offsets(offsets: Mapping[str, int], specs: Mapping[str, TensorSpec], head: int) -> None:
+    """``StructureError`` unless each dataset begins where the pages of the one before end. Otherwise two ranks would write to one page, or
+    a rank over HDF5's metadata. ``head``: bytes of the head, in whole pages."""
     expected = head
     for path, offset in offsets.items():
         if offset != expected:

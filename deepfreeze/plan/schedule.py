@@ -13,10 +13,15 @@ from deepfreeze.plan.policy import NEVER, Policy
 
 @dataclass(frozen=True)
 class Execution:
-    """One execution of the train function. ``steps``: how many steps it ran; ``captured``: the step that it captured; ``skipped``: the
-    step that was due and that the ranks had agreed to skip; ``missed``: the first due step that was neither captured nor skipped.
-    Each of the last three is None if there was no such step. Example: with a checkpoint due every 2 steps, an execution of steps 1
-    to 5 has ``steps=5, captured=2, skipped=None, missed=4``."""
+    """One execution of the train function, after it has ended.
+
+    - ``steps``: the number of steps that it ran.
+    - ``captured``: the number of the step that it captured, None if it captured none.
+    - ``skipped``: the step that was due in it and that the ranks had agreed to skip, None if there was none.
+    - ``missed``: the first step that was due in it and was neither captured nor skipped, None if there was none.
+
+    Example: a checkpoint is due every 2 steps, and one execution ran steps 1 to 5. Then ``steps=5, captured=2, skipped=None, missed=4``.
+    """
 
     steps: int
     captured: int | None
@@ -59,7 +64,8 @@ class Schedule:
         return True
 
     def within(self, steps: int) -> bool:
-        """Whether the next execution will capture the target, if that execution runs ``steps`` steps."""
+        """Whether the target is a step of the next execution, so that this execution captures it. ``steps``: the number of steps that the
+        next execution runs, at least 1."""
         return self.target <= self.step + steps
 
     def after_next(self, steps: int) -> int | None:

@@ -20,7 +20,7 @@ class Sigterm:
         self.received = 0  # the signal's number once it has come, 0 before
         self._closed = threading.current_thread() is not threading.main_thread()
         if self._closed:
-            log.info("training in a thread: SIGTERM is not heard")
+            log.info("training runs outside of the main thread: SIGTERM saves no last checkpoint")
         else:
             self._before = signal.signal(signal.SIGTERM, self._hear)
 

@@ -84,7 +84,7 @@ class Attachments:
         if len(data) > self._capacity:
             raise EngineError(
                 where="extra=",
-                expected=f"states of at most {self._capacity} bytes, twice of what they had at the start and some",
+                expected=f"states of at most {self._capacity} bytes, twice their size at the start and 64 KiB more",
                 found=f"{len(data)} bytes",
                 todo="save what grows elsewhere, or start again: each start measures the states anew",
             )

@@ -75,14 +75,14 @@ def _own_folder(local_dir: str | os.PathLike[str]) -> Iterator[int | None]:
             except (FileNotFoundError, NotADirectoryError):
                 folder = None
             except OSError as error:
-                log.warning("%s is passed by: %s", path, error.strerror)
+                log.warning("%s is left alone: %s", path, error.strerror)
                 folder = None
             if folder is None:
                 break
             descriptors.callback(os.close, folder)
             status = os.fstat(folder)
             if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-                log.warning("%s is passed by: others than user %d may write there", path, os.geteuid())
+                log.warning("%s is left alone: users other than %d may write there", path, os.geteuid())
                 folder = None
                 break
         yield folder

@@ -1,20 +1,21 @@
-"""Warnings of what training survives, shown at the user's own line."""
+"""Warnings of failures that do not end training. Python shows each of them with the line of the user's program that called ``fit`` or
+``step``."""
 
 from __future__ import annotations
 
 import sys
 import warnings
 
-# Packages whose frames lie between this library and the user's call of ``fit`` or ``step``.
+# The packages whose functions lie on the stack between this module and the user's call of ``fit`` or ``step``.
 _BETWEEN = frozenset({"deepfreeze", "keras", "tf_keras", "tensorflow"})
 
 
 class CheckpointWarning(UserWarning):
-    """Something went wrong that training survives."""
+    """A failure that does not end training: a checkpoint was not committed, or ranks differ, for example."""
 
 
 def warn(message: object) -> None:
-    """Warns at the innermost line of the stack that is neither this library's nor a framework's."""
+    """Issues a ``CheckpointWarning`` for the innermost line of the stack that is neither in this library nor in a framework."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,4 @@
-"""What the engine reports about a checkpoint, told to the training's user: as figures, warnings, errors."""
+"""Turns the engine's reports about checkpoints into figures of ``Stats``, warnings and errors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _ALIKE = (
 )
 
 
-def note(report: Report, run: str, replicated: Sequence[str], stats: Stats) -> EngineError | None:
-    """Enters a report into ``stats`` and warns of what training survives; returns the error if the checkpoint failed.
+def enter_report(report: Report, run: str, replicated: Sequence[str], stats: Stats) -> EngineError | None:
+    """Enters a report into ``stats``, and warns if it is a notice or tells that the ranks differ. Returns an error if the checkpoint has
+    failed, else None.
 
-    ``replicated``: the tensors that the ranks should hold alike, in the order of the report's index.
+    ``run``: the run's path; ``replicated``: the names of the replicated tensors, to which ``report.diverged`` is an index.
     """
     if report.step < 0:
         warn(report.message)
@@ -47,7 +48,8 @@ def note(report: Report, run: str, replicated: Sequence[str], stats: Stats) -> E
 
 
 def _divergence(report: Report, where: str, replicated: Sequence[str]) -> EngineError:
-    """Rank 0 knows in what the ranks differ; the others quote its engine's message, which ends with the usual causes."""
+    """The error, or warning, of rank 0 if the ranks differ in a replicated tensor. Only rank 0 knows the tensor. The engine's message ends
+    with the usual causes, after "; ": they are left out, because ``todo`` names the remedy."""
     found, _, _ = report.message.partition("; ")
     return EngineError(
         where=where,
@@ -57,8 +59,8 @@ def _divergence(report: Report, where: str, replicated: Sequence[str]) -> Engine
     )
 
 
-def unlike(run: str, step: int, ranks: Sequence[int]) -> EngineError:
-    """What to warn of when ``ranks`` hold other weights than rank 0, before a checkpoint shows in which tensor."""
+def weights_differ(run: str, step: int, ranks: Sequence[int]) -> EngineError:
+    """The warning that ``ranks`` have other weights than rank 0 after ``step``. Which tensor differs is known at the first checkpoint."""
     found = f"others on rank {', '.join(map(str, ranks[:10]))} than on rank 0"
     return EngineError(
         where=os.path.join(run, f"step {step}"), expected="the same weights on all ranks", found=found, todo=_ALIKE

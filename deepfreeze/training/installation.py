@@ -1,5 +1,5 @@
-"""The captures that a training installs in a model. They stay with the model when the training ends, so that the next ``fit`` neither
-traces the model again nor asks Keras again for the layout of its file. Imports TensorFlow."""
+"""The captures that a training installs in a model. They stay with the model when the training ends. So the next ``fit`` does not trace the
+model again, and does not ask Keras again for the layout of the model file. Imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ _ATTRIBUTE = "_deepfreeze_installations"
 
 @dataclass(frozen=True)
 class Terms:
-    """The circumstances that captures are made for. Captures serve a later training if all of its circumstances are the same.
+    """The circumstances for which captures are made. Captures serve a later training only if all of its circumstances are the same.
 
-    ``in_graph``: captures are taken by the train function, not between its executions; ``own_memory``: by TensorFlow's own ops, into
-    TensorFlow's memory; ``optimizer``: its updates are the steps; ``state`` and ``placement``: the options of these names; ``rank``,
-    ``world_size``, ``communicator``: who trains together."""
+    - ``in_graph``: True if the train function takes the captures, False if they are taken between two executions of it.
+    - ``own_memory``: True if TensorFlow's own ops copy pieces into TensorFlow's memory, False if the engine's op copies them into the
+      engine's memory.
+    - ``optimizer``: the optimizer whose updates are the steps.
+    - ``state``, ``placement``: the options of these names.
+    - ``rank``, ``world_size``, ``communicator``: this process's rank, the number of ranks, and the option ``world``."""
 
     in_graph: bool
     own_memory: bool
@@ -35,20 +38,24 @@ class Terms:
 
 class Installation:
     """The captures of one model's training state, from the first training that uses them until ``close``, or for as long as the model
-    lives. ``agreed`` is None until the first execution, after which the structure of the model's checkpoints is known."""
+    lives. At most one training at a time uses an installation: from the constructor, or from ``take``, until ``rest``.
+
+    ``agreed``: the structure of the model's checkpoints, None until the model's first execution is over."""
 
     def __init__(self, terms: Terms, capture: TensorFlowCapture, maximum: TensorFlowMaximum | None) -> None:
+        """``maximum``: takes the control word's maximum in the train function; None if the ranks agree between two executions, or if there
+        is one rank. The model keeps the installation."""
         self.capture, self.maximum = capture, maximum
         self.agreed: AgreedStructure | None = None
         self._terms = terms
         self._in_use = True
-        self._of_model = _installations(capture.state.model)
-        self._of_model.append(self)
+        self._model_installations = _installations(capture.state.model)
+        self._model_installations.append(self)
 
     @classmethod
     def take(cls, model: Any, terms: Terms, world: World) -> Installation | None:
-        """Collective. The installation that an earlier training has left with the model, if it serves a training on these terms on
-        every rank. All others that no training uses are closed."""
+        """Collective. The installation that an earlier training has left with the model, if it serves a training on these terms on every
+        rank; else None. Closes all other installations of the model that no training uses."""
         idle = [one for one in _installations(model) if not one._in_use]
         fitting = [one for one in idle if one._serves(model, terms)]
         chosen = fitting[0] if fitting and all(world.gather(bool(fitting))) else None
@@ -65,7 +72,7 @@ class Installation:
         return self._terms.in_graph
 
     def rest(self) -> None:
-        """The training that used it has ended: nothing is captured until another one takes it."""
+        """To be called when the training that uses the installation has ended. Nothing is captured until another training takes it."""
         if self._in_use:
             self.capture.rest()
             self._in_use = False
@@ -73,8 +80,8 @@ class Installation:
     def close(self) -> None:
         """Takes the captures out of the model. Safe to call twice."""
         self._in_use = False
-        if self in self._of_model:
-            self._of_model.remove(self)
+        if self in self._model_installations:
+            self._model_installations.remove(self)
         self.capture.close()
 
     def _serves(self, model: Any, terms: Terms) -> bool:
@@ -85,7 +92,8 @@ class Installation:
 
 
 class _Installations(list[Installation]):
-    """A model's installations. A copy of the model has none of them."""
+    """The installations of one model, an attribute of the model. A copy of the model, or the model read back from a pickle, has an empty
+    list."""
 
     def __deepcopy__(self, memo: Any) -> _Installations:
         return _Installations()
@@ -95,5 +103,5 @@ class _Installations(list[Installation]):
 
 
 def _installations(model: Any) -> _Installations:
-    # Past the model's __setattr__, with which Keras tracks what a model is made of.
+    # Set in the model's __dict__: its __setattr__ would track the list as a part of the model.
     return vars(model).setdefault(_ATTRIBUTE, _Installations())

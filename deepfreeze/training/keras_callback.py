@@ -1,7 +1,4 @@
-"""The Keras callback: saves the training state as it trains, and resumes it. Imports TensorFlow.
-
-Keras's hooks, and nothing else: ``training`` does all of it.
-"""
+"""The Keras callback. It turns the calls of Keras's hooks into calls of ``Training``, which does the work. Imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -29,41 +26,44 @@ class Checkpoint(Hooks):
         local: node-local storage: "auto" (memory-backed or disk, by free space), a directory, or None for none.
         keep: how many of the newest committed checkpoints to keep. The newest checkpoint at which the ranks agreed is kept too,
             however old it is.
-        resume: "auto" restores the newest checkpoint if there is one, "required" insists on one, "off" starts from the model
-            as it is. One that is damaged is moved to ``damaged/`` in the run, with a warning, and the next older one taken.
-        wait_for: the level that training waits for at each checkpoint: "captured" (not at all), "local" (on node-local
-            storage), "external" (committed: the synchronous mode).
-        in_flight: checkpoints whose shards may be in memory at once; when more are due, training waits.
-        on_error: "raise" or "warn", at the next batch, when a checkpoint failed.
-        final: also save the last step, if it has no checkpoint when training ends.
-        on_sigterm: "checkpoint": a SIGTERM to any rank commits the step at hand, on all of them, and ends ``fit``;
-            ``stats.stopped`` then says so. "ignore" leaves the signal alone.
-        when_full: "wait", or "skip" a checkpoint for which there is no room in memory on some rank: all ranks skip it.
-        check_replicas: compare whole weights between the ranks at the first two checkpoints and at every k-th; 0: never.
+        resume: "auto" restores the newest checkpoint if there is one, "required" raises ``NotFoundError`` if there is none, "off" starts
+            from the model as it is. A damaged checkpoint is moved to ``damaged/`` in the run, with a warning, and the next older one
+            is restored.
+        wait_for: the level that training waits for at each checkpoint: "captured" (no wait), "local" (this rank's shards are on
+            node-local storage), "external" (the checkpoint is committed: the synchronous mode).
+        in_flight: how many checkpoints may have shards in this rank's memory at once; when another one is due, training waits.
+        on_error: "raise" or "warn", after the next batch, when a checkpoint has failed.
+        final: True: also save the last step, if it has no checkpoint when training ends.
+        on_sigterm: "checkpoint": a SIGTERM to any rank makes all ranks commit the current step and ends ``fit``, and ``stats.stopped`` is
+            "SIGTERM" then. "ignore": SIGTERM does what it did before.
+        when_full: "wait": training waits while there is no memory for another checkpoint. "skip": if some rank has no memory for a
+            checkpoint, all ranks skip it.
+        check_replicas: the ranks' whole weights are compared at the first two checkpoints and at every k-th one; 0: never.
         on_divergence: what to do when the ranks' weights differ: "warn" commits the checkpoint marked as diverged, and those after it
             until the ranks agree again; "raise" commits none of them and ends training; "auto" raises at the first two
             comparisons, where an optimizer that is not wrapped or a missing broadcast shows, and warns of a difference that comes
             later.
         state: "full" (weights, optimizer, seeds) or "weights".
-        slots: checkpoints per rank on the local tier (2).
-        writers: threads that write (8); a quarter of them, at least 2, may copy or checksum at a time.
-        chunk_bytes: what is copied and written at a time (4 MiB); a multiple of 4096.
-        nice: how far the engine's threads step back behind the training's (10), 0 to 19.
-        placement: "per_layer": each layer cut over the ranks; "contiguous": one range of the file per rank.
-        capture: "auto": into the engine's memory where TensorFlow lets the engine register its op; "graph": by TensorFlow's own
-            ops alone.
+        slots: how many checkpoints of each rank may lie on the local tier (2).
+        writers: how many threads of each rank write (8); a quarter of them, at least 2, may copy or checksum at a time.
+        chunk_bytes: how many bytes are copied and written at a time (4 MiB); a multiple of 4096.
+        nice: the niceness of the engine's threads, 0 to 19 (10): with a higher one they leave more of the processor to training.
+        placement: "per_layer": each layer is divided among the ranks; "contiguous": each rank writes one range of the file.
+        capture: "auto": captures are copied into the engine's memory if TensorFlow lets the engine register its op; "graph":
+            TensorFlow's own ops copy them into TensorFlow's memory.
         save_config: True: the model's configuration is stored with the run, so that ``export`` can write a ``.keras`` file.
-        optimizer: the one whose updates are the steps, for a model with several; by default the one given to ``compile``.
-        extra: a mapping of names to objects with ``state_dict()`` and ``load_state_dict()``, saved by each rank for itself.
-        rng: "all": also the states of Python's, numpy's, TensorFlow's and Keras's global random number generators, and TensorFlow's
-            seed (``tf.random.set_seed``). They are set where ``open`` restores, or else as ``fit`` begins. The order of
-            ``fit(shuffle=True)`` follows from that seed: call ``open`` first.
-        timeout: seconds after which a wait ends if nothing has moved meanwhile, here or on a rank that is waited for (600).
+        optimizer: the optimizer whose updates are the steps, for a model with several; by default the one given to ``compile``.
+        extra: a mapping of names to objects with ``state_dict()`` and ``load_state_dict()``, which each rank saves for itself.
+        rng: "all": also save the states of Python's, numpy's, TensorFlow's and Keras's global random number generators, and
+            TensorFlow's seed (``tf.random.set_seed``). They are restored by ``open``, or when ``fit`` begins if you don't call
+            ``open``. The order of ``fit(shuffle=True)`` follows from TensorFlow's seed: call ``open`` before ``fit`` then.
+        timeout: a wait ends when nothing has moved for so many seconds, on this rank and on each rank that it waits for (600).
         world: an mpi4py communicator in place of Horovod's ranks.
-        verbose: 1: a progress line while training's end waits for the last commit; 0: none.
+        verbose: 1: shows a progress line while the end of training waits for the last commit; 0: shows none.
 
-    Raises ``OptionError`` here; ``RunError``, ``LockedError``, ``UnsupportedError``, ``StructureError``, ``CorruptError`` when
-    training begins; ``EngineError``, ``WaitError`` while it goes on. After any of them nothing that was committed is lost.
+    Raises ``OptionError`` here. ``RunError``, ``LockedError``, ``NotFoundError``, ``UnsupportedError``, ``StructureError``,
+    ``CorruptError`` or ``WorldError`` when training begins; ``EngineError`` or ``WaitError`` while it goes on. After any of them every
+    committed checkpoint is still there.
     """
 
     def __init__(
@@ -105,19 +105,20 @@ class Checkpoint(Hooks):
 
     @property
     def stats(self) -> Stats:
-        """What it has done so far."""
+        """Figures of what the callback has done so far on this rank."""
         return self._training.stats
 
     def open(self, model: Any) -> int:
-        """Takes the run's lock, finishes or clears what a dead job left, and restores ``model``. Returns the step to go on
-        from (0 in a fresh run). ``fit`` does it if you don't; do it yourself to start the input at the right batch.
+        """Takes the run's lock, commits or clears the checkpoints that a dead job left unfinished, and restores ``model``. Returns the
+        step to go on from (0 in a fresh run). To be called by every rank. ``fit`` calls it if you don't. Call it yourself to begin the
+        input at the right batch.
 
-        A model that this callback has trained before goes on as it is. ``RunError`` if another job has committed a newer checkpoint
-        meanwhile."""
+        A model that this callback has trained before keeps its values. ``RunError`` if another job has committed a newer checkpoint
+        meanwhile. Raises what the class raises when training begins."""
         return self._training.open(model)
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Opens the run and puts the capture into the graph, before it is traced."""
+        """Opens the run, and puts the captures into the train function before Keras traces it."""
         model = self.model
         compiled, tuned = is_compiled_by_xla(model), getattr(model, "autotune_steps_per_execution", False)
         if compiled or tuned:
@@ -126,21 +127,23 @@ class Checkpoint(Hooks):
         self._training.begin(model, not (compiled or tuned), steps_per_execution(model))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Hands over what the last execution captured, if it did."""
+        """Hands the capture of the last execution to the engine, if there is one. Ends ``fit`` after a SIGTERM."""
         if not self._training.executed():
             self.model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Keeps the state of the last step: after the last epoch, Keras may replace weights by averages or by the best."""
+        """Keeps the state of the last step after the last epoch: other callbacks may then replace the weights, by averages or by the best
+        ones of the training."""
         self._training.epoch_ended()
         if epoch + 1 == self.params.get("epochs") or self.model.stop_training:
             self._training.keep()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Saves the last step, returns when everything in flight is committed, and gives the run back. The captures stay in the
-        model's graph for its next ``fit``; ``close`` takes them out."""
+        """Saves the last step, waits until every checkpoint is committed or failed, and gives the run's lock and the engine's memory back.
+        The captures stay in the model's train function for its next ``fit``; ``close`` takes them out."""
         self._training.end()
 
     def close(self) -> None:
-        """Stops the engine, takes the capture out of the model and gives the run's lock back. Safe to call twice."""
+        """Stops the engine, gives the run's lock back and takes the captures out of the model. Checkpoints in flight get some seconds to be
+        committed. Safe to call twice."""
         self._training.close()

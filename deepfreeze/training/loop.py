@@ -17,7 +17,8 @@ from deepfreeze.training.training import Training, absolute
 def capture(
     optimizer: Any, model: Any, run: str | os.PathLike, every: int | Policy = 15, *, final: bool = True, **options: Any
 ) -> Loop:
-    """Saves a training that has no ``fit``: restores ``model`` and ``optimizer`` now, and saves them as it goes on.
+    """Saves a training that has no ``fit``. Restores ``model`` and ``optimizer`` in this call, and saves them while the loop goes on. To be
+    called by every rank.
 
         with deepfreeze.capture(optimizer, model, "runs/mine", every=15) as checkpoint:
             for batch in data.skip(checkpoint.start):
@@ -26,11 +27,11 @@ def capture(
                     break
 
     Args:
-        optimizer: of Keras 3 or tf_keras; its updates are the steps. If the model has no attribute ``optimizer`` it becomes
-            that, as by ``compile``; a second optimizer should be an attribute of the model too, to be saved with it.
-        model: a built Keras model, or a ``tf.Module``, whose variables are saved under their attributes' names.
+        optimizer: of Keras 3 or tf_keras; its updates are the steps. It becomes the model's attribute ``optimizer`` if the model has
+            none. A second optimizer is saved if it is an attribute of the model too.
+        model: a built Keras model; or a ``tf.Module``, whose variables are saved under the names of their attributes.
         run, every, final, options: as for ``deepfreeze.Checkpoint``. Captures are taken between two steps, when nothing writes
-            to the variables, so that the loop may do what it likes; training waits for the copy of this rank's share.
+            to the variables, so a step may do anything. Training waits while this rank's share is copied.
 
     Raises what ``deepfreeze.Checkpoint`` raises when training begins.
     """
@@ -38,7 +39,8 @@ def capture(
 
 
 class Loop:
-    """One training, from ``deepfreeze.capture`` until it is left. ``start``: the step to go on from, 0 in a fresh run."""
+    """One training by a hand-written loop, from ``deepfreeze.capture`` until the ``with`` block is left. ``start``: the step to go on from,
+    0 in a fresh run. Every rank calls the methods, in the same order, from one thread."""
 
     def __init__(
         self, optimizer: Any, model: Any, run: str | os.PathLike, every: int | Policy, options: Options
@@ -57,12 +59,12 @@ class Loop:
 
     @property
     def stats(self) -> Stats:
-        """What it has done so far."""
+        """Figures of what has been done so far on this rank."""
         return self._training.stats
 
     def step(self) -> bool:
-        """To be called by every rank after each step, outside of any ``tf.function``. False if training should end now: a
-        SIGTERM came, and the step is committed. ``RunError`` after ``finish`` or ``close``."""
+        """To be called by every rank after each step, outside of any ``tf.function``. Returns False if training should end now, because a
+        SIGTERM came: the step is committed then. Raises ``EngineError``, ``WaitError``, and ``RunError`` after ``finish`` or ``close``."""
         if not self._training.underway:
             raise RunError(
                 where="step()",
@@ -73,11 +75,12 @@ class Loop:
         return self._training.executed()
 
     def finish(self) -> None:
-        """Saves the last step and returns when everything in flight is committed."""
+        """Saves the last step, waits until every checkpoint is committed or failed, and gives the run back. Raises ``EngineError``,
+        ``WaitError``."""
         self._training.end()
 
     def close(self) -> None:
-        """Stops without a last checkpoint. Safe to call twice."""
+        """Gives the run back without saving the last step. Safe to call twice."""
         self._training.close()
 
     def __enter__(self) -> Loop:

@@ -1,5 +1,5 @@
-"""One start of a job that trains a Keras model: ``start`` chooses the checkpoint, this module puts its values into the model.
-Imports TensorFlow."""
+"""The start of a job that trains a Keras model. ``start`` chooses the checkpoint, and this module puts the checkpoint's values into the
+model. Imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("deepfreeze")
 
 
 class Attempt(Start):
-    """A start that went on from a model."""
+    """The start of a job that trains a model. See ``Start``."""
 
     @classmethod
     def start(
@@ -36,14 +36,15 @@ class Attempt(Start):
         world: World,
         history: frozenset[str] | None = None,
     ) -> Attempt:
-        """Collective. With the ``history`` of an earlier start the model goes on as it is. Raises the errors of ``Start.begin`` and
-        ``StructureError``, on every rank; the lock is free again then."""
-        values = _Values(path, model, steps, attachments, world)
+        """Collective. Begins an attempt in the run at ``path`` and restores ``model``, or keeps the model's values if there is no
+        checkpoint or a ``history`` is given. ``history``: ``Attempt.history`` of this model's earlier start in the run. Raises the errors
+        of ``Start.begin``, and ``StructureError`` if the checkpoint is of another model; the run's lock is free again then."""
+        values = _ModelValues(path, model, steps, attachments, world)
         return cls.begin(path, values, world, options.resume, options.local, history)
 
 
-class _Values:
-    """A model's, and the user's own objects' (``extra=``)."""
+class _ModelValues:
+    """The values of a model, its optimizers and the attachments (``extra=``, ``rng=``). Implements ``start.Values``."""
 
     def __init__(self, path: str, model: Any, steps: Steps, attachments: Attachments, world: World) -> None:
         self._path, self._model, self._steps, self._attachments, self._world = path, model, steps, attachments, world
@@ -53,7 +54,7 @@ class _Values:
         return ExtentTable.read(Run.open(self._path), step)
 
     def read(self, step: int, table: ExtentTable) -> None:
-        self._ready = None  # or two checkpoints would be in memory at once
+        self._ready = None  # frees the checkpoint that was read before, so that two are never in memory at once
         self._ready = prepare(self._model, self._path, step, self._world.rank, self._world.size, table)
 
     def assign(self, step: int) -> None:
@@ -64,7 +65,7 @@ class _Values:
         info = ready.assign()
         log.info("restored step %d of %s", step, info.run)
         if info.state == "weights":
-            # The optimizer was not saved: only its count goes on, because checkpoints are named by it.
+            # The checkpoint has no optimizer. Its count of updates is set all the same, because checkpoints are named by it.
             self._steps.set(step)
 
     def now(self) -> int:
@@ -75,8 +76,12 @@ class _Values:
 
     def _load_attachments(self, ready: Ready) -> None:
         if ready.extra is None:
-            log.warning("step %d has no extra states: they stay as they are", ready.info.step)
+            log.warning(
+                "step %d has no extra states: the objects in extra= and the random number generators stay as they are",
+                ready.info.step,
+            )
             return
         rank = self._world.rank
+        # A rank that the writing job did not have takes rank 0's.
         own = rank if rank < ready.info.world_size else 0
         self._attachments.load(ready.extra, ready.info.path / names.record_file(own), None if own == rank else rank)

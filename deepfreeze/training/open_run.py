@@ -1,4 +1,4 @@
-"""A run as one training holds it. Imports TensorFlow."""
+"""The run that a training has open: the run's lock, and all that is given back with it. Imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from deepfreeze.training.model_start import Attempt
 
 
 class OpenRun:
-    """From the start of an attempt until ``close``, which gives everything back in the reverse order in which it was opened: the
-    engine reads what was captured, and the run's lock is the last to go."""
+    """A run that is open for the training of one model, from the start of an attempt until ``close``. ``steps``: the count of the model's
+    steps; ``closing``: to which each part that is opened later adds the function that closes it.
+
+    ``close`` closes the parts in the reverse order in which they were opened. So the engine stops before the memory that it reads is given
+    back, and the run's lock is given back last."""
 
     def __init__(self, attempt: Attempt, model: Any, steps: Steps) -> None:
         self.attempt, self.steps = attempt, steps
@@ -21,13 +24,13 @@ class OpenRun:
         self.closing.callback(attempt.close)
 
     def is_of(self, model: Any) -> bool:
-        """Whether it was opened for this model."""
+        """Whether the run was opened for ``model``."""
         return self._model() is model
 
     def is_as_opened(self, optimizer: Any) -> bool:
-        """Whether the attempt still fits: the same optimizer counts the steps, and stands where it stood."""
+        """Whether ``optimizer`` is the one whose updates were counted when the run was opened, and has made no update since."""
         return self.steps.counts(optimizer) and self.steps.now() == self.attempt.step
 
     def close(self) -> None:
-        """Closes all parts, also where the closing of one raises: the last error is raised then. Safe to call twice."""
+        """Closes all parts, also if closing one of them raises; raises the last error at the end. Safe to call twice."""
         self.closing.close()

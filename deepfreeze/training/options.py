@@ -1,4 +1,4 @@
-"""The callback's options, checked once, before anything is touched."""
+"""The options of ``deepfreeze.Checkpoint`` and ``deepfreeze.capture``. They are checked before a run or a model is touched."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deepfreeze.state.keras_objects import is_optimizer
 
 @dataclass(frozen=True)
 class Options:
-    """See ``deepfreeze.Checkpoint`` for what they mean."""
+    """The options, with their defaults. ``deepfreeze.Checkpoint`` describes them."""
 
     local: str | os.PathLike | None = "auto"
     keep: int = 2
@@ -46,46 +46,49 @@ class Options:
 
     @staticmethod
     def of(**given: Any) -> Options:
-        """Checks them; numbers become Python's own, and ``local`` absolute. Raises ``OptionError`` for an unknown name, naming
-        the nearest, and for a value that can't be meant."""
+        """The options with the values ``given``, by name. numpy's numbers become Python's own, and ``local`` becomes an absolute path.
+        ``OptionError`` for an unknown name (the message has the nearest known one) and for a value that an option can't have."""
         known = {field.name: field.default for field in fields(Options)}
         for name in given:
             if name not in known:
                 raise _unknown(name, ["every", *known])
         made: dict[str, Any] = known | given
-        for name, (low, high, step) in _WHOLE.items():
-            made[name] = _whole(name, made[name], low, high, step)
+        for name, (low, high, step) in _INTEGERS.items():
+            made[name] = _integer(name, made[name], low, high, step)
         for name, allowed in _CHOICES.items():
             _check(name, made[name], _is_one_of(made[name], allowed), "one of " + ", ".join(map(repr, allowed)))
         seconds = made["timeout"]
-        _check("timeout", seconds, _is(seconds, Real) and 0 < seconds < 1e9, "seconds, more than 0")
+        _check("timeout", seconds, _is_number(seconds, Real) and 0 < seconds < 1e9, "seconds, more than 0")
         made["timeout"] = float(seconds)
         _check("extra", made["extra"], _is_named(made["extra"]), "a mapping of names to objects")
         expected = "one of the model's own optimizers, model.generator_optimizer for example"
         _check("optimizer", made["optimizer"], made["optimizer"] is None or is_optimizer(made["optimizer"]), expected)
-        _check("local", made["local"], _is_place(made["local"]), '"auto", a directory or None')
+        _check("local", made["local"], _is_local(made["local"]), '"auto", a directory or None')
         if made["local"] not in (None, "auto"):
-            # Now: the program may change its directory before it trains, and while it does.
+            # Made absolute now, because the program may change its working directory later.
             made["local"] = os.path.abspath(made["local"])
         return Options(**made)
 
     def shared(self) -> dict[str, str]:
-        """What must be the same on all ranks, as text. A node may have a local tier of its own, and a rank objects of its own."""
-        found = {field.name: repr(getattr(self, field.name)) for field in fields(self) if field.name not in _OWN}
+        """The values that must be the same on all ranks, by name, as text. Of ``local`` only whether there is a local tier (its path may
+        differ between nodes), and of ``extra`` only the names of the objects."""
+        found = {field.name: repr(getattr(self, field.name)) for field in fields(self) if field.name not in _PER_RANK}
         return {**found, "local": "None" if self.local is None else "given", "extra": repr(sorted(self.extra or ()))}
 
     def saver(self) -> SaverSettings:
-        """Those that the saver and its engine are told."""
+        """The options that the saver and its engine are given."""
         return SaverSettings(**{field.name: getattr(self, field.name) for field in fields(SaverSettings)})
 
     def with_optimizer(self, optimizer: Any) -> Options:
-        """The same, with another optimizer counting the steps."""
+        """The same options, with ``optimizer`` as the one whose updates are the steps."""
         return replace(self, optimizer=optimizer)
 
 
-_OWN = frozenset({"local", "world", "optimizer", "extra", "verbose"})
-# (least, most, a multiple of). The engine counts in 32 bits, and would take 2**32 + 1 for 1.
-_WHOLE: dict[str, tuple[int, int, int]] = {
+# Options that may differ between ranks, or are objects without a text to compare.
+_PER_RANK = frozenset({"local", "world", "optimizer", "extra", "verbose"})
+# Name -> (least value, greatest value, a number that divides the value). The bounds keep a value within the engine's 32 bits, in which
+# 2**32 + 1 would become 1.
+_INTEGERS: dict[str, tuple[int, int, int]] = {
     "keep": (1, 2**31 - 1, 1),
     "in_flight": (1, 1024, 1),
     "slots": (1, 1024, 1),
@@ -109,8 +112,8 @@ _CHOICES: dict[str, tuple] = {
     "rng": (None, "all"),
     "save_config": (True, False),
 }
-# What others call these things, and what they are called here.
-_ELSEWHERE = {
+# Options of other libraries, and the advice for a user who passes one of them.
+_FOREIGN = {
     "memory": "memory is bounded by in_flight=, in the training process, and slots=, on the local tier",
     "save_freq": "did you mean every=",
     "max_to_keep": "did you mean keep=",
@@ -120,19 +123,19 @@ _ELSEWHERE = {
 def _unknown(name: str, known: list[str]) -> OptionError:
     near = difflib.get_close_matches(name, known, 1)
     todo = f"did you mean {near[0]}=" if near else f"the options are {', '.join(known)}"
-    todo = _ELSEWHERE.get(name, todo)
+    todo = _FOREIGN.get(name, todo)
     return OptionError(where=f"{name}=", expected="an option of Checkpoint", found="an unknown name", todo=todo)
 
 
-def _is(value: Any, kind: type) -> bool:
-    """Also one of numpy's; True and False are no numbers."""
+def _is_number(value: Any, kind: type) -> bool:
+    """Whether ``value`` is a number of this kind (``Integral`` or ``Real``), of Python or numpy. True and False are none."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
-def _whole(name: str, value: Any, low: int, high: int, step: int) -> int:
+def _integer(name: str, value: Any, low: int, high: int, step: int) -> int:
     expected = f"a whole number from {low} to {high}" + (f", a multiple of {step}" if step > 1 else "")
-    # Keras's own callbacks take True and False for verbose.
-    number = _is(value, Integral) or (name == "verbose" and isinstance(value, bool))
+    # Users of Keras are used to verbose=True and verbose=False.
+    number = _is_number(value, Integral) or (name == "verbose" and isinstance(value, bool))
     _check(name, value, number and low <= value <= high and value % step == 0, expected)
     return int(value)
 
@@ -145,8 +148,8 @@ def _is_named(value: Any) -> bool:
     return value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in value))
 
 
-def _is_place(value: Any) -> bool:
-    # The empty text, of a variable that is not set, would be the working directory.
+def _is_local(value: Any) -> bool:
+    # "" is refused: os.path.abspath would make the working directory of it, and the user's shell variable was probably not set.
     return value is None or (isinstance(value, (str, os.PathLike)) and os.fspath(value) not in ("", b""))
 
 

@@ -1,4 +1,4 @@
-"""A line on standard error while the end of training waits: only if it waits, and only on rank 0."""
+"""A line on standard error that shows how long the end of training has been waiting for commits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from types import TracebackType
 
 
 class Progress:
-    """``with Progress("committing", shown) as p: p.update("step 40")``; rewrites one line on a terminal, and adds one every
-    ten seconds elsewhere."""
+    """Shows a line such as "deepfreeze: committing step 40 (12 s)". On a terminal each ``update`` rewrites the line, and the end of the
+    ``with`` block clears it. Elsewhere, in a log file for example, a line is added every ten seconds. Example:
+
+        with Progress("committing", shown=True) as progress:
+            progress.update("step 40")
+    """
 
     def __init__(self, what: str, shown: bool) -> None:
         self._what = what
@@ -21,7 +25,7 @@ class Progress:
         return self
 
     def update(self, detail: str) -> None:
-        """Shows that it is still going on."""
+        """Shows the line with ``detail`` and the seconds since construction. To be called a few times per second."""
         if not self._shown:
             return
         now = time.monotonic()

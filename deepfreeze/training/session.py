@@ -1,4 +1,4 @@
-"""One ``fit``, or one hand-written loop, from its beginning to its end: captures the steps that are due and hands them to the engine."""
+"""One ``fit``, or one hand-written loop, from its beginning to its end: has the due steps captured and hands the captures to the engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deepfreeze.state.model_config import model_config
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.training.checkpoint_warning import warn
-from deepfreeze.training.engine_reports import note, unlike
+from deepfreeze.training.engine_reports import enter_report, weights_differ
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
@@ -30,16 +30,16 @@ from deepfreeze.training.stats import Newest, Stats
 
 log = logging.getLogger("deepfreeze")
 
-# The replicas are compared in the first checkpoints of a training.
-_FIRST = 2
-# Executions after which Horovod's own callback has made the ranks alike, wherever it stands in the list of callbacks.
-_SETTLED = 2
+# The ranks are compared at so many first checkpoints of a training, and then at every k-th one (check_replicas=).
+_FIRST_COMPARED = 2
+# After so many executions Horovod's own callback has made the ranks' weights equal, wherever it stands in the list of callbacks.
+_EXECUTIONS_UNTIL_EQUAL = 2
 
 
 class Session:
-    """From construction to ``end``. The training thread calls ``executed`` after every execution of the train function, on every rank.
-    An execution is one step, or several steps if captures are taken in the graph. After an exception the session can't go on, and
-    its run is to be closed."""
+    """One ``fit`` or one loop, from construction to ``end``. The training thread of every rank calls ``executed`` after every execution of
+    the train function. An execution runs one step, or several (``steps_per_execution``). A session that has raised can't go on: the
+    caller closes its run."""
 
     def __init__(
         self,
@@ -51,48 +51,54 @@ class Session:
         stats: Stats,
         saved: Newest[int],
     ) -> None:
-        """Collective. ``opened`` closes what this session opens; ``saved``: the model's steps that are saved already, to which this
-        session adds its own."""
+        """Collective. ``opened``: the open run, which closes what the session opens; ``stats`` and ``saved`` (the model's steps that are
+        saved already): the session adds to both. Raises the errors of ``Saver`` if the installation has served another session before."""
         self._opened, self._installation = opened, installation
         self._attachments, self._options = attachments, options
         self._stats, self._saved = stats, saved
         self._saves = 0
-        self._going_on = True  # there are steps to come, in which the ranks can agree
-        self._last: tuple[int, Captured] | None = None  # the state that ``keep`` was called for
+        self._going_on = True  # further steps will come, in which the ranks can agree
+        self._kept: tuple[int, Captured] | None = None  # the step and the capture that ``keep`` has taken
         self._saver: Saver | None = None
         world = opened.attempt.world
         self._agreement = Agreement(world, options.on_sigterm == "checkpoint", installation.maximum)
         opened.closing.callback(self._agreement.close)
-        alike = world.size == 1 or len(set(world.gather(installation.capture.fingerprint()))) == 1
-        self._unlike = 0 if alike else _SETTLED  # executions after which the ranks are compared once more
+        equal = world.size == 1 or len(set(world.gather(installation.capture.fingerprint()))) == 1
+        # The number of executions until the ranks' weights are compared once more; 0: no more comparison.
+        self._until_compared = 0 if equal else _EXECUTIONS_UNTIL_EQUAL
         if installation.agreed is not None:
             self._saver = self._open_saver()
-        # Horovod's own callback makes the ranks alike only after the first step; captured before that, they would be mixed.
-        self._schedule = Schedule(policy, opened.attempt.step, captures=alike, inside=installation.in_graph)
+        # Horovod's own callback makes the ranks' weights equal only after the first step. A checkpoint of that step would mix the weights
+        # of several models, so nothing is captured in the first execution.
+        self._schedule = Schedule(policy, opened.attempt.step, captures=equal, inside=installation.in_graph)
         installation.capture.arm(self._schedule.target)
 
     @property
     def saver(self) -> Saver:
-        """Opened when the model's variables are all known: after the first execution, or at once if an earlier session of the model
-        has left its installation."""
+        """The saver. It is opened when all of the model's variables exist: in the constructor if an earlier session of the model has left
+        its installation, else here, after the first execution. Collective when it is opened."""
         if self._saver is None:
             self._saver = self._first_saver()
         return self._saver
 
     def executed(self) -> bool:
-        """Hands over what the last execution captured, if it did. Whether training may go on."""
+        """To be called once after each execution, on every rank. Hands the capture of the execution to the engine, if there is one, and
+        settles with the other ranks what happens next. Returns False if training should end now.
+
+        Raises ``EngineError`` or ``WaitError`` if a checkpoint has failed on any rank (with ``on_error="warn"`` this rank's failures are
+        warnings), ``OptionError`` if two steps were due in the execution."""
         saver = self.saver
         begin = time.perf_counter()
         step = self._opened.steps.now()
-        self._hear()
+        self._take_reports()
         schedule = self._schedule
         done = schedule.ended(step)
         captured = done.captured
         if captured is not None:
             self._save(captured, lambda: saver.collect(captured))
-        self._note_passed(done)
-        if self._unlike:
-            self._look_again(step)
+        self._note_uncaptured(done)
+        if self._until_compared:
+            self._compare_weights_again(step)
         agreed = self._agreement.settle()
         steps = max(1, done.steps)
         if agreed.stop:
@@ -100,9 +106,9 @@ class Session:
         elif schedule.aim(agreed.skip):
             self._installation.capture.arm(schedule.target)
         if schedule.within(steps):
-            self._reserve()  # the next execution may capture: waiting here, an interrupt is heard
+            self._reserve()  # the next execution may capture; a wait here, unlike one in the graph, can be ended by Ctrl-C
         if self._options.when_full == "skip":
-            # All ranks must know before that execution begins.
+            # Proposed one execution ahead, because all ranks must know of it before the execution in which the step is due.
             due = schedule.after_next(steps)
             if due is not None and saver.has_room(schedule.within(steps)):
                 due = None
@@ -112,39 +118,42 @@ class Session:
         return self._going_on
 
     def epoch_ended(self) -> None:
-        """Keras finds the end of data of unknown size by one step more, which fails for want of a batch: but the step is counted.
-        Nothing captures in it, so if it is due it is taken now."""
+        """To be called at the end of each epoch, on every rank. Saves the last step if it is due and was counted without an execution.
+
+        With data of unknown size Keras begins one execution too many at the end of an epoch. It ends for want of a batch, without a call of
+        ``executed``, and the optimizer may have counted steps in it."""
         step, schedule = self._opened.steps.now(), self._schedule
         if self._saver is None or step == schedule.step:
             return
         done = schedule.ended(step)
         if done.captured is not None:
             self._save(step, self._saver.take)
-        self._note_passed(done)
+        self._note_uncaptured(done)
         if schedule.aim(0):
             self._installation.capture.arm(schedule.target)
 
     def keep(self) -> None:
-        """Keeps the state as it is for the final checkpoint, whatever happens to the model from now on."""
+        """Captures the present state for the final checkpoint, because the model may change before ``end``. Does nothing if the step is
+        saved already, or with ``final=False``."""
         step = self._opened.steps.now()
         if self._options.final and self._saver is not None and step not in self._saved:
-            self._last = (step, self._saver.take())
+            self._kept = (step, self._saver.take())
 
     def end(self) -> None:
-        """Saves the last step and returns when everything in flight is committed."""
+        """Saves the last step and waits until every checkpoint is committed or failed. Raises as ``executed`` does."""
         self._going_on = False
         if self._saver is None:
-            return  # there was no step
-        step, take, last = self._opened.steps.now(), self._saver.take, self._last
+            return  # training ended before its first step
+        step, take, kept = self._opened.steps.now(), self._saver.take, self._kept
         if self._options.final and step not in self._saved:
-            self._save(step, lambda: last[1] if last is not None and last[0] == step else take())
-        self._last = None
+            self._save(step, lambda: kept[1] if kept is not None and kept[0] == step else take())
+        self._kept = None
         self._drain()
-        if self._agreement.failure is not None:  # training ended before all ranks knew
+        if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
 
     def _first_saver(self) -> Saver:
-        """After the model's first execution with captures."""
+        """Collective. Opens the saver after the model's first execution with these captures."""
         world, installation = self._opened.attempt.world, self._installation
         capture = installation.capture
         worlds.each(world, capture.check_applied)
@@ -152,12 +161,13 @@ class Session:
         return self._open_saver()
 
     def _open_saver(self) -> Saver:
+        """Collective. Agrees on the structure of the checkpoints, unless the installation has it, and opens the engine."""
         attempt, installation = self._opened.attempt, self._installation
         target, world = attempt.target, attempt.world
         capture = installation.capture
         state = capture.state if installation.agreed is not None else capture.state.grown()
         if self._options.save_config:
-            # Before the attempt's first checkpoint, so that each of its checkpoints has it.
+            # Stored before the attempt's first checkpoint, so that every checkpoint of the attempt has a configuration.
             worlds.on_rank_0(world, lambda: _store_config(state.model, target))
         installation.agreed = agree(state, self._attachments, world, installation.agreed)
         saver = Saver(installation.agreed, capture, self._attachments, target, world, self._options.saver())
@@ -166,41 +176,42 @@ class Session:
         return saver
 
     def _save(self, step: int, collect: Callable[[], Captured]) -> None:
+        """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``."""
         begin = time.perf_counter()
         often, count = self._options.check_replicas, self._saves
         self._saves += 1
         try:
-            self.saver.save(step, collect(), compare=often > 0 and (count < _FIRST or count % often == 0))
+            self.saver.save(step, collect(), compare=often > 0 and (count < _FIRST_COMPARED or count % often == 0))
         except EngineError as error:
             self._fail(error)
             return
         self._saved.append(step)
         self._stats.note_capture(step, time.perf_counter() - begin)
 
-    def _note_passed(self, done: Execution) -> None:
-        """Notes a step that was due and not captured."""
+    def _note_uncaptured(self, done: Execution) -> None:
+        """Notes in log and figures the steps that were due in an execution and not captured."""
         if done.skipped is not None:
             log.info("no room for another checkpoint in memory: step %d was skipped", done.skipped)
             self._stats.skipped.append(done.skipped)
         if done.missed is not None:
             if done.captured is not None:
                 self._fail(too_often(done.captured, done.missed, done.steps))
-            log.warning("the ranks were not alike when training began: step %d is not saved", done.missed)
+            log.warning("the ranks had different weights when training began: step %d is not saved", done.missed)
 
-    def _look_again(self, step: int) -> None:
-        """Compares the ranks' weights once more after some executions, if the weights differed when training began. The first
-        checkpoint, which names the tensor that differs, may be many steps away; this warning comes at once."""
-        self._unlike -= 1
-        if self._unlike:
+    def _compare_weights_again(self, step: int) -> None:
+        """Counts an execution of a training that began with different weights. After the last counted one the ranks' weights are compared
+        again, and rank 0 warns if they still differ. The first checkpoint, which names the tensor, may be many steps away."""
+        self._until_compared -= 1
+        if self._until_compared:
             return
         attempt = self._opened.attempt
         prints = attempt.world.gather(self._installation.capture.fingerprint())
         others = [rank for rank, one in enumerate(prints) if one != prints[0]]
         if others and attempt.world.rank == 0:
-            warn(unlike(attempt.target.run, step, others))
+            warn(weights_differ(attempt.target.run, step, others))
 
     def _stop(self, step: int, number: int) -> None:
-        """All ranks, after the same step: commits it and ends training."""
+        """Commits ``step`` and ends training, because a rank has received the signal ``number``. All ranks call it after the same step."""
         self._going_on = False
         self._schedule.stop()
         self._stats.stopped = signal.Signals(number).name
@@ -210,48 +221,53 @@ class Session:
         self._drain()
 
     def _reserve(self) -> None:
+        """Waits until there is memory for the next capture."""
         try:
             self.saver.reserve()
         except EngineError as error:
             self._fail(error)
 
-    def _hear(self) -> None:
-        """Takes in the engine's reports."""
+    def _take_reports(self) -> None:
+        """Enters the engine's new reports into the figures, and handles the failures among them."""
         try:
             reports = self.saver.poll()
         except EngineError as failure:
             self._fail(failure)
             return
         for report in reports:
-            error = note(report, self._opened.attempt.target.run, self.saver.replicated, self._stats)
+            error = enter_report(report, self._opened.attempt.target.run, self.saver.replicated, self._stats)
             if error is not None:
                 self._fail(error)
 
     def _drain(self) -> None:
+        """Waits until every checkpoint is committed or failed, and shows the wait on rank 0. ``WaitError`` if nothing moves for the
+        time-out."""
         begin, saver = time.monotonic(), self.saver
         shown = bool(self._options.verbose) and self._opened.attempt.world.rank == 0
         with Progress("committing", shown) as progress:
             while not saver.drain(0.5):
                 if saver.stalled(begin):
                     raise saver.give_up()
-                self._hear()
+                self._take_reports()
                 progress.update(f"step {', '.join(map(str, saver.unfinished))}")
-        self._hear()
+        self._take_reports()
 
     def _fail(self, error: Error) -> None:
-        """Raises, warns, or tells the other ranks, as the option ``on_error`` says."""
+        """Handles a failure of this rank. With ``on_error="warn"`` warns. Otherwise proposes to the other ranks to end training, so that
+        all ranks raise after the same step; or raises at once if no further step will come."""
         if isinstance(error, OptionError):
-            raise error  # all ranks find it at this step
+            raise error  # every rank raises it, at the same step
         if self._options.on_error == "warn":
             warn(error)
         elif self._going_on and self._opened.attempt.world.size > 1:
             self._agreement.fail(error)
         else:
-            raise self._agreement.failure or error  # training may end before all ranks know of an earlier one
+            # An earlier failure comes first: training may have ended before the ranks agreed on it.
+            raise self._agreement.failure or error
 
 
 def too_often(first: int, second: int, steps: int) -> OptionError:
-    """The error for two steps that are due in one execution of ``steps`` steps, which can capture one."""
+    """The error for the due steps ``first`` and ``second`` in one execution of ``steps`` steps. An execution can capture one step."""
     return OptionError(
         where="every=",
         expected=f"at most one checkpoint per execution, which is {steps} steps here",

@@ -1,7 +1,8 @@
-"""A job's start in a run, but for the values themselves: lock, recovery of what a dead attempt left, the choice of a step.
+"""The start of a job in a run: takes the lock, finishes the checkpoints that dead attempts left, and chooses the step to go on from. What
+the values are, and where they are restored to, is the caller's part (``Values``).
 
-Rank 0 alone looks at the run and decides; the others learn it. All of it happens before training; none of it while training.
-Needs no TensorFlow, so the tests crash the very start that a job makes.
+Rank 0 alone looks at the run and decides, and sends the decision to the other ranks. All of this happens before training begins.
+Needs no TensorFlow, so that tests can crash the very code with which a job starts.
 """
 
 from __future__ import annotations
@@ -30,29 +31,41 @@ S = TypeVar("S", bound="Start")
 
 
 class Values(Protocol):
-    """What a start restores on one rank: the values that training goes on with."""
+    """The values of one rank with which training goes on: a model's, for example. The thread that calls ``Start.begin`` calls all methods,
+    one at a time, before training begins.
+
+    The order of the calls: for each checkpoint that is tried, from the newest down, ``table`` on rank 0 and then ``read`` on every rank.
+    When all ranks have read a checkpoint without damage, ``assign`` once on every rank. If no checkpoint is restored, ``now`` on every
+    rank. At the end ``parent`` on rank 0, if the run has no checkpoint."""
 
     def table(self, step: int) -> Any:
-        """On rank 0 alone: what all ranks need in order to read the checkpoint; it can be pickled. CorruptError if it is damaged."""
+        """Returns what every rank needs for reading the checkpoint of ``step``. The result can be pickled, and is sent to all ranks.
+        ``CorruptError`` if the checkpoint is damaged."""
 
     def read(self, step: int, table: Any) -> None:
-        """Reads and checks this rank's part of a checkpoint and changes nothing yet. CorruptError if it is damaged."""
+        """Reads and checks this rank's part of the checkpoint of ``step``, in place of what was read before. Changes no value yet.
+        ``table``: the result of ``table(step)`` on rank 0. ``CorruptError`` if the checkpoint is damaged; another error ends the start."""
 
     def assign(self, step: int) -> None:
-        """Takes over what was read last."""
+        """Sets the values to those that were read last, which are of ``step``."""
 
     def now(self) -> int:
-        """The step that training goes on from if nothing is restored."""
+        """Returns the step at which the present values are: 0 for a new model."""
 
     def parent(self) -> Parent | None:
-        """The checkpoint that the values are from, if they are from one."""
+        """Returns the checkpoint that the present values come from, None if they come from none. It is noted as the new run's origin."""
 
 
 @dataclass
 class Start:
-    """``target``: the run and the attempt to write to; ``step``: the step from which training goes on; ``resumed``: the step that was
-    restored, or None; ``finished``: the checkpoints of dead attempts that were committed or cleared; ``history``: ids of the attempts
-    that the values come from: this one, and the one that committed the newest checkpoint; ``lock``: held by rank 0, None on others."""
+    """A job that has started in a run, and holds the run's lock until ``close``.
+
+    - ``target``: the run and the new attempt, which training writes to.
+    - ``step``: the step from which training goes on; ``resumed``: the same if a checkpoint was restored, else None.
+    - ``finished``: the checkpoints of dead attempts that were committed or cleared.
+    - ``history``: the ids of the attempts that the values come from: this attempt, those of an earlier start whose ``history`` was
+      given, and the attempt that committed the newest checkpoint.
+    - ``lock``: the run's lock on rank 0, None on the other ranks."""
 
     target: Target
     world: World
@@ -73,46 +86,51 @@ class Start:
         history: frozenset[str] | None = None,
         node: str = "",
     ) -> S:
-        """Collective. With the ``history`` of an earlier start nothing is restored: the values go on as they are. ``node`` is the
-        host's name if empty. Raises ``RunError``, ``LockedError``, ``NotFoundError``, ``CorruptError`` or ``WorldError`` on every
-        rank, and the errors of ``values``; the lock is free again then. Another job's newer checkpoint than the ``history`` and the
-        values have is a ``RunError``."""
+        """Collective. Starts a job in the run at ``path``, which is made if it does not exist.
+
+        ``resume``, ``local``: the options of these names. ``history``: of an earlier start of the same values in this run; nothing is
+        restored then, and the values stay as they are. ``node``: a name for this node, "" for the host's name.
+
+        Raises on every rank: ``LockedError`` if another job holds the lock; ``NotFoundError`` if there is nothing to resume and
+        ``resume="required"``; ``CorruptError``; ``RunError`` if the run can't be used, or if another job has committed a newer checkpoint
+        since the ``history``; and the errors of ``values``. A rank without an error of its own raises ``WorldError``. The lock is free
+        again then."""
         locks: list[Lock] = []
-        search = Fallback(path)  # rank 0's is the one that is used
+        search = Fallback(path)  # only rank 0 searches with it
 
         def take() -> Target:
             if resume == "required" and _is_no_run(path):
-                raise _nothing_to_resume(path, "no run")  # and a mistyped path is not to become one
+                raise _nothing_to_resume(path, "no run")  # before a run is made at a path that may be mistyped
             run = WritableRun.open_or_make(path)
             locks.append(Lock.acquire(path, world.size))
             attempt = run.claim(names.new_id())
             run.clear_trash()
-            # Before anything is committed in their place, which would delete them.
+            # Moved away before a checkpoint of the same step is committed, which would delete them.
             search.quarantine_invalid()
             return Target(path, run.run_id, attempt)
 
         try:
             target = on_rank_0(world, take)
-            each(world, lambda: _shared(path, target.run_id))
+            each(world, lambda: _require_same_run(path, target.run_id))
             finished = _recover(target, local, world, node or socket.gethostname())
             resumed = _resume(values, search, resume, world) if history is None else None
             step = resumed if resumed is not None else values.now()
-            newest = on_rank_0(world, lambda: _begin(path, values, step, history))
+            newest = on_rank_0(world, lambda: _take_over(path, values, step, history))
         except BaseException:
             for lock in locks:
                 lock.release()
             raise
-        own = (history or frozenset()) | {target.attempt, *newest}
-        return cls(target, world, step, resumed, finished, own, locks[0] if locks else None)
+        attempts = (history or frozenset()) | {target.attempt, *newest}
+        return cls(target, world, step, resumed, finished, attempts, locks[0] if locks else None)
 
     def close(self) -> None:
-        """Gives the lock back."""
+        """Gives the run's lock back. Safe to call twice."""
         if self.lock is not None:
             self.lock.release()
 
 
-def _shared(path: str, run_id: str) -> None:
-    """Every rank: the run directory is the one that rank 0 has opened."""
+def _require_same_run(path: str, run_id: str) -> None:
+    """Called by every rank. ``RunError`` if the run at ``path`` is another one than rank 0's: the nodes do not share this directory."""
     found = Run.open(path).run_id
     if found != run_id:
         raise RunError(
@@ -124,18 +142,19 @@ def _shared(path: str, run_id: str) -> None:
 
 
 def _recover(target: Target, local: str | os.PathLike | None, world: World, node: str) -> rescue.Finished:
-    """Commits what a dead attempt left whole, on the run or on reachable local tiers, and clears the rest."""
-    leads = world.rank == world.gather(node).index(node)  # one rank a node speaks for its local tier
+    """Collective. Commits the checkpoints of dead attempts that are complete, in the run or on the local tiers of these nodes, and clears
+    the others."""
+    leads = world.rank == world.gather(node).index(node)  # the first rank of each node handles the node's local tier
 
     def places() -> list[Path]:
         return [local_tier.directory(base, target.run_id) for base in local_tier.candidates(local)]
 
     folders = each(world, places)
 
-    def look() -> list[tuple[str, recovery_plan.LeftoverSlot]]:
+    def find_slots() -> list[tuple[str, recovery_plan.LeftoverSlot]]:
         return [(node, slot) for folder in folders for slot in leftovers.leftover_slots(folder)] if leads else []
 
-    slots = [pair for rank in together(world, look) for pair in rank]
+    slots = [pair for rank in together(world, find_slots) for pair in rank]
     plan = on_rank_0(world, lambda: rescue.plan(Run.open(target.run), slots))
     each(world, lambda: rescue.copy_slots(plan, node, target.run) if leads else [])
     finished = on_rank_0(world, lambda: rescue.finish(plan, WritableRun.open(target.run)))
@@ -146,20 +165,20 @@ def _recover(target: Target, local: str | os.PathLike | None, world: World, node
 
 
 def _resume(values: Values, search: Fallback, resume: str, world: World) -> int | None:
-    """Collective: restores the newest checkpoint that is whole on every rank and returns its step; None if resuming is off
-    or there is none. No rank's values are changed before all ranks have read the same checkpoint without a fault."""
+    """Collective. Restores the newest checkpoint that every rank finds whole, and returns its step. None if there is none, or with
+    ``resume="off"``. No rank changes its values before all ranks have read the same checkpoint without damage."""
     if resume == "off":
         return None
     step: int | None = None
     errors: list[CorruptError | None] = []
 
-    def following() -> int | None:
+    def next_step() -> int | None:
         if step is not None:
             search.found(step, errors, ranks=world.size > 1)
         return search.next()
 
     try:
-        while (step := on_rank_0(world, following)) is not None:
+        while (step := on_rank_0(world, next_step)) is not None:
             errors = _read(values, step, world)
             if not any(errors):
                 break
@@ -167,14 +186,15 @@ def _resume(values: Values, search: Fallback, resume: str, world: World) -> int 
         search.report("left in place")
         raise
     chosen = step
-    on_rank_0(world, lambda: _set_aside(search, chosen, resume))
+    on_rank_0(world, lambda: _quarantine_damaged(search, chosen, resume))
     if chosen is not None:
         each(world, lambda: values.assign(chosen))
     return chosen
 
 
 def _read(values: Values, step: int, world: World) -> list[CorruptError | None]:
-    """Collective: by rank what was damaged. All other errors are raised, on every rank."""
+    """Collective. Reads the checkpoint of ``step`` on every rank. Returns for each rank the damage that it found, None if it found none.
+    An error that is no damage is raised, on every rank."""
 
     def table() -> Any:
         try:
@@ -190,18 +210,21 @@ def _read(values: Values, step: int, world: World) -> list[CorruptError | None]:
         try:
             values.read(step, found)
         except CorruptError as error:
-            return error.with_traceback(None)  # its frames hold what was read so far
+            # The frames of the traceback would keep in memory all that was read so far.
+            return error.with_traceback(None)
         return None
 
     return together(world, read)
 
 
-def _set_aside(search: Fallback, step: int | None, resume: str) -> None:
-    """Rank 0: moves damaged checkpoints away, when it is known where training goes on."""
+def _quarantine_damaged(search: Fallback, step: int | None, resume: str) -> None:
+    """On rank 0: moves the damaged checkpoints to ``damaged/``, when the ``step`` from which training goes on is known (None if there is no
+    checkpoint that is whole). ``NotFoundError`` if there is none and ``resume="required"``; ``CorruptError`` if there is none because the
+    structure's file is damaged."""
     lost = search.structure_lost()
     if step is None and lost is not None:
         search.report("left in place")
-        raise lost  # starting from scratch would throw away what one small file brings back
+        raise lost  # with a copy of this one small file the checkpoints can be read again, so training does not start from scratch
     search.quarantine()
     if step is not None:
         if search.damages:
@@ -213,10 +236,10 @@ def _set_aside(search: Fallback, step: int | None, resume: str) -> None:
         log.warning("no checkpoint of %s is whole: training starts from scratch", search.path)
 
 
-def _begin(path: str, values: Values, step: int, history: frozenset[str] | None) -> list[str]:
-    """Rank 0: moves checkpoints away that are newer than the step from which training goes on, because they belong to another
-    history. A run that begins here, because it has no other checkpoint, notes the checkpoint that the values come from. Returns the
-    id of the attempt that committed the newest checkpoint, if there is a checkpoint."""
+def _take_over(path: str, values: Values, step: int, history: frozenset[str] | None) -> list[str]:
+    """On rank 0: moves away the checkpoints that are newer than the ``step`` from which training goes on, because this training will make
+    other ones of the same steps. If no checkpoint is left, stores the checkpoint that the values come from as the run's parent. Returns
+    the id of the attempt that committed the newest checkpoint; an empty list if there is no checkpoint."""
     run = WritableRun.open(path)
     if history is not None:
         _require_nothing_newer(run, step, history)
@@ -226,7 +249,7 @@ def _begin(path: str, values: Values, step: int, history: frozenset[str] | None)
         except CorruptError:
             moved = run.quarantine(newer)
         except NotFoundError:
-            continue  # gone since it was listed
+            continue  # deleted since it was listed
         log.warning("going on from step %d: step %d moved to %s", step, newer, moved)
     newest = run.newest()
     if newest is not None:
@@ -238,8 +261,8 @@ def _begin(path: str, values: Values, step: int, history: frozenset[str] | None)
 
 
 def _require_nothing_newer(run: Run, step: int, history: frozenset[str]) -> None:
-    """Training goes on at ``step`` in a run that was free for a while. Checkpoints that another job has committed meanwhile would be
-    moved away as those of an abandoned history."""
+    """``RunError`` if another job has committed a checkpoint newer than ``step`` while the run's lock was free. Training goes on at
+    ``step``, so the caller would move that checkpoint away."""
     newest = run.newest()
     if newest is not None and newest > step and run.manifest(newest).attempt not in history:
         raise RunError(
@@ -251,17 +274,18 @@ def _require_nothing_newer(run: Run, step: int, history: frozenset[str]) -> None
 
 
 def _is_no_run(path: str) -> bool:
-    """Whether there is nothing, or a directory with neither an identity nor a checkpoint."""
+    """Whether ``path`` does not exist, or is a directory with neither a run.json nor a checkpoint."""
     try:
         found = os.listdir(path)
     except FileNotFoundError:
         return True
     except OSError:
-        return False  # whoever opens it says what it is
+        return False  # opening it as a run raises an error that says what it is
     return names.RUN_FILE not in found and not any(names.parse_step_dir(name) is not None for name in found)
 
 
 def _nothing_to_resume(path: str | os.PathLike[str], found: str) -> NotFoundError:
+    """The error for ``resume="required"``."""
     expected, todo = (
         'a checkpoint to resume from (resume="required")',
         'check the path, or start afresh with resume="auto"',

@@ -1,4 +1,4 @@
-"""What a checkpointed training has done so far, for its user to look at. Bounded: a training may take millions of checkpoints."""
+"""Figures of what a callback has done so far, for the user. Their size is bounded, because a training may take millions of checkpoints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-KEPT = 1000  # of each list and mapping, the newest
+KEPT = 1000  # how many of the newest entries each list and mapping keeps
 # Upper bounds of the histogram's bins, in seconds.
 BINS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, float("inf"))
 
@@ -17,7 +17,7 @@ class Newest(list[T]):
     """A list whose ``append`` keeps the newest ``KEPT`` elements."""
 
     def append(self, value: T) -> None:
-        """Adds an element, in place of the oldest if there are ``KEPT``."""
+        """Adds an element at the end, and removes the first one if there are more than ``KEPT``."""
         super().append(value)
         if len(self) > KEPT:
             del self[0]
@@ -34,41 +34,43 @@ class NewestByStep(dict[int, T]):
 
 @dataclass
 class Stats:
-    """What a ``Checkpoint`` has done so far on this rank. Lists and mappings have the newest 1000 entries, counts count all."""
+    """What a ``Checkpoint`` has done so far on this rank. Lists and mappings have the newest 1000 entries; the counts and the histogram are
+    of all checkpoints."""
 
-    #: the step that was restored
+    #: the step that was restored, None if none was
     resumed: int | None = None
     #: steps that were captured
     steps: list[int] = field(default_factory=Newest)
-    #: steps that were due, but some rank had no memory for them (when_full="skip")
+    #: steps that were due and were skipped, because some rank had no memory for them (when_full="skip")
     skipped: list[int] = field(default_factory=Newest)
-    #: the signal that ended training: "SIGTERM"
+    #: "SIGTERM" if this signal ended training, else None
     stopped: str | None = None
-    #: rank 0: step -> the first tensor that differs between ranks, or did when they were last compared
+    #: on rank 0: step -> name of the first tensor that differs between ranks, or differed when the ranks were last compared
     diverged: dict[int, str] = field(default_factory=NewestByStep)
-    #: seconds that each of ``steps`` held up training
+    #: for each of ``steps``, the seconds that its checkpoint held up training
     blocking: list[float] = field(default_factory=Newest)
-    #: step -> seconds from hand-over to commit
+    #: step -> seconds from the hand-over to the engine until the commit
     committed: dict[int, float] = field(default_factory=NewestByStep)
-    #: step -> seconds from hand-over to the local tier
+    #: step -> seconds from the hand-over to the engine until this rank's part was on the local tier
     local: dict[int, float] = field(default_factory=NewestByStep)
     #: bytes of this rank's part of one checkpoint
     nbytes: int = 0
     #: how many checkpoints were captured, and how many committed
     captures: int = 0
     commits: int = 0
-    #: upper bound in seconds -> how many captures held up training for less than that, and not less than the bound before
+    #: upper bound in seconds -> how many captures held up training for less than this bound, and for no less than the bound before
     histogram: dict[float, int] = field(default_factory=lambda: dict.fromkeys(BINS, 0))
 
     def note_capture(self, step: int, seconds: float) -> None:
-        """A capture that has held up training for ``seconds``."""
+        """Adds a capture of ``step``, which has held up training for ``seconds``."""
         self.steps.append(step)
         self.blocking.append(seconds)
         self.captures += 1
         self.histogram[_bin(seconds)] += 1
 
     def note_more_blocking(self, step: int, seconds: float) -> None:
-        """The last capture of ``step`` has held up training for ``seconds`` in all, which is more than was noted."""
+        """Corrects the time of the last capture of ``step``: it has held up training for ``seconds`` in all. The callback's other work
+        after the execution is done, and timed, only after ``note_capture``."""
         for n in range(len(self.steps) - 1, -1, -1):
             if self.steps[n] == step:
                 self.histogram[_bin(self.blocking[n])] -= 1
@@ -77,7 +79,7 @@ class Stats:
                 return
 
     def note_commit(self, step: int, seconds: float) -> None:
-        """A commit, ``seconds`` after the checkpoint was handed over."""
+        """Adds a commit of ``step``, ``seconds`` after the checkpoint was handed over."""
         if step not in self.committed:
             self.commits += 1
         self.committed[step] = seconds

@@ -1,8 +1,7 @@
-"""One training of one model with checkpoints: what the Keras callback and the hand-written loop have in common. Imports
-TensorFlow.
+"""The training of a model with checkpoints, as the Keras callback and the hand-written loop use it. Imports TensorFlow.
 
-The work is done by the parts below this file, which is their order: ``model_start`` takes the run and restores, ``installation``
-captures, ``session`` saves.
+``Training`` calls three modules, in this order: ``model_start`` takes the run and restores the model, ``installation`` puts the captures
+into the model, ``session`` saves.
 """
 
 from __future__ import annotations
@@ -43,15 +42,17 @@ log = logging.getLogger("deepfreeze")
 
 
 class Training:
-    """``open`` restores; then, for each ``fit`` or loop: ``begin``, ``executed`` after every execution of the train function, ``end``.
-    ``close`` at any time.
+    """The trainings of one callback, or of one loop. Every rank calls the methods in the same order, from the thread that trains.
 
-    ``end`` gives back the run's lock, the engine and its memory. The captures stay in the model's graph until ``close``, so that
-    another ``fit`` of the model is not traced again.
+    How it is used: ``open`` restores the model. Then come, for each ``fit`` or loop, ``begin``, ``executed`` after every execution of the
+    train function, and ``end``. ``close`` may be called at any time; a later ``open`` or ``begin`` opens the run again.
+
+    ``end`` gives back the run's lock, the engine and its memory. The captures stay in the model's train function until ``close``, so that
+    another ``fit`` of the model is not traced again. If a method raises, the training is closed. ``stats``: what was done so far.
     """
 
     def __init__(self, run: str, policy: Policy, options: Options, who: str = "deepfreeze.Checkpoint") -> None:
-        """``who``: the name under which the user called it, for messages."""
+        """``run``: an absolute path; ``who``: the name of the function that the user has called, for messages."""
         self._who = who
         self._run, self._policy, self._options = run, policy, options
         self._attachments = Attachments(options.extra, ProcessGenerators() if options.rng == "all" else None)
@@ -59,22 +60,25 @@ class Training:
         self._session: Session | None = None
         self._finalizer: weakref.finalize | None = None
         self._trained: Callable[[], Any] = lambda: None
-        self._installation: Callable[[], Installation | None] = lambda: None  # the model's, which owns it
-        self._history: frozenset[str] = frozenset()  # attempts that the model's values come from
-        self._saved: Newest[int] = Newest()  # steps of the model that was trained last
+        self._installation: Callable[[], Installation | None] = lambda: None  # a weak reference: the model owns it
+        self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
+        self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
         self.stats = Stats()
 
     def open(self, model: Any) -> int:
-        """Takes the run's lock, finishes or clears what a dead job left, and restores ``model``. Returns the step to go on
-        from (0 in a fresh run). A model that was trained here before, or changed since it was opened, goes on as it is."""
+        """Takes the run's lock, commits or clears the checkpoints that a dead job left unfinished, and restores ``model``. Returns the
+        step to go on from (0 in a fresh run). A model that was trained here before keeps its values, and so does a model that was
+        opened here and has made steps since. Raises ``OptionError``, ``UnsupportedError`` and the errors of ``Attempt.start``."""
         return self._open(model).attempt.step
 
     def begin(self, model: Any, in_graph: bool, steps_per_execution: int = 1) -> None:
-        """Opens the run and makes ready to capture: in the graph that is traced next, or between two executions."""
-        # What lives outside of the graph has a state between two executions only.
+        """Opens the run if it is not open, and prepares captures. ``in_graph``: True if the train function, which is traced next, takes the
+        captures, False if they are taken between two executions. ``steps_per_execution``: how many batches one execution runs.
+        Raises what ``open`` raises, and ``OptionError`` if two steps would be due in one execution."""
+        # Attachments are read by Python, between two executions. So the graph may capture only if an execution is one step.
         in_graph = in_graph and (steps_per_execution == 1 or not self._attachments)
         if self._session is not None:
-            self._give_back()  # the last training was interrupted
+            self._give_back()  # the last training was interrupted before its ``end``
         opened = self._open(model)
         world = opened.attempt.world
         with self._closing_on_error():
@@ -92,32 +96,35 @@ class Training:
         return self._session is not None
 
     def executed(self) -> bool:
-        """Hands over what the last execution captured, if it did. Returns whether training may go on. After ``close`` it does nothing:
-        a callback may be closed while its ``fit`` goes on."""
+        """Hands the capture of the last execution to the engine, if there is one. Returns False if training should end now, because a
+        SIGTERM came and the step is committed. Returns True and does nothing if no training is open, after ``close`` for example."""
         with self._closing_on_error():
             return self._session is None or self._session.executed()
 
     def epoch_ended(self) -> None:
-        """Saves a step that was due and that no execution could capture. See ``Session``."""
+        """See ``Session.epoch_ended``. Does nothing when no training is open."""
         if self._session is not None:
             with self._closing_on_error():
                 self._session.epoch_ended()
 
     def keep(self) -> None:
-        """Keeps the state as it is for the final checkpoint, whatever happens to the model from now on."""
+        """Captures the present state for the final checkpoint, because the model may change before ``end``. Does nothing when no training
+        is open."""
         if self._session is not None:
             with self._closing_on_error():
                 self._session.keep()
 
     def end(self) -> None:
-        """Saves the last step, returns when everything in flight is committed, and gives the run back."""
+        """Saves the last step, waits until every checkpoint is committed or failed, and gives back the run's lock and the engine's
+        memory. Raises ``EngineError``, ``WaitError``."""
         with self._closing_on_error():
             if self._session is not None:
                 self._session.end()
             self._give_back()
 
     def close(self) -> None:
-        """Stops the engine, gives the run's lock back, and takes the captures out of the model. Safe to call twice."""
+        """Stops the engine, gives the run's lock back, and takes the captures out of the model. Each part is done also if another one
+        raises. Safe to call twice."""
         installation, self._installation = self._installation(), lambda: None
         with contextlib.ExitStack() as closing:
             if installation is not None:
@@ -125,7 +132,7 @@ class Training:
             closing.callback(self._give_back)
 
     def _give_back(self) -> None:
-        """Gives back the engine, its memory and the run's lock."""
+        """Closes the open run: gives back the engine, its memory and the run's lock."""
         if self._finalizer is not None:
             self._finalizer.detach()
         opened, self._opened, self._session, self._finalizer = self._opened, None, None, None
@@ -133,6 +140,8 @@ class Training:
             opened.close()
 
     def _open(self, model: Any) -> OpenRun:
+        """Collective. The run as it is open, if it was opened for ``model`` and the model has made no step since on any rank. Else a new
+        attempt."""
         before = self._opened
         opened = before is not None and before.is_of(model)
         if before is not None:
@@ -150,10 +159,11 @@ class Training:
         self._history = attempt.history
         if not again:
             self.stats.resumed = attempt.resumed
-        # What is newer belongs to another history: its numbers come again (a new optimizer, an older step restored).
+        # Training goes on from an older step if the user has restored it, or has given the model a new optimizer. The steps after it are
+        # then trained, and saved, again.
         self._saved = Newest(step for step in self._saved if again and step <= attempt.step)
         self._opened = OpenRun(attempt, model, steps)
-        # If training dies of an exception, nobody calls end.
+        # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
         self._finalizer = weakref.finalize(self, self._opened.close)
         return self._opened
 
@@ -162,6 +172,7 @@ class Training:
         return self._options.optimizer or getattr(model, "optimizer", None)
 
     def _prepare(self, model: Any, averages_in_graph: bool) -> Steps:
+        """Refuses a model whose training can't be captured, loads the engine, and builds the optimizer, whose variables are restored."""
         optimizer = self._optimizer(model)
         refuse(model, optimizer, averages_in_graph, self._who)
         bound_engine.load()
@@ -170,10 +181,10 @@ class Training:
         return Steps(optimizer)
 
     def _install(self, opened: OpenRun, model: Any, in_graph: bool, steps_per_execution: int) -> Installation:
-        """Collective. The captures that an earlier ``fit`` has left in the model if they serve this one, else new ones."""
+        """Collective. The captures that an earlier ``fit`` has left in the model, if they serve this one; else new captures."""
         world, options = opened.attempt.world, self._options
-        # One path on all ranks: it shows in the graph, which must be the same everywhere.
-        against = "asked for" if options.capture == "graph" else engine_buffers.reason_against()
+        # All ranks capture in the same way, because all must trace the same graph: if one can't use the engine's op, none does.
+        against = 'capture="graph"' if options.capture == "graph" else engine_buffers.reason_against()
         reasons = [reason for reason in world.gather(against) if reason is not None]
         if reasons:
             log.info("capturing by TensorFlow's own ops: %s", reasons[0])
@@ -191,19 +202,20 @@ class Training:
             worlds.each(world, lambda: self._check_executions(opened.steps, steps_per_execution))
         kept = Installation.take(model, terms, world)
         if kept is not None:
-            self._hold(opened, kept)
+            self._keep_installation(opened, kept)
             return kept
         maximum = TensorFlowMaximum(world) if in_graph and world.in_graph else None
 
         def make() -> Installation:
-            emit = _nothing if maximum is None else maximum.emit
-            capture = self._capture(model, world, terms, emit if in_graph else None)
-            # Held before the other ranks are heard of: if one of them fails, this rank's hooks must go too.
-            return self._hold(opened, Installation(terms, capture, maximum))
+            every_step = _no_agreement if maximum is None else maximum.emit
+            capture = self._capture(model, world, terms, every_step if in_graph else None)
+            # Kept before it is known whether another rank has failed: ``close`` must then take this rank's hooks out too.
+            return self._keep_installation(opened, Installation(terms, capture, maximum))
 
         return worlds.each(world, make)
 
-    def _hold(self, opened: OpenRun, installation: Installation) -> Installation:
+    def _keep_installation(self, opened: OpenRun, installation: Installation) -> Installation:
+        """Notes the installation for ``close``, and lets it rest when the run is closed."""
         self._installation = weakref.ref(installation)
         opened.closing.callback(installation.rest)
         return installation
@@ -219,14 +231,16 @@ class Training:
         return TensorFlowCapture(state, ranges, world.rank, buffers, every_step, terms.optimizer)
 
     def _check_executions(self, steps: Steps, batches: int) -> None:
-        """One execution can capture one step."""
-        of_one = -(-batches // steps.batches_per_step)
+        """``OptionError`` if the first two due steps would be in one execution, which can capture one step. ``batches``: how many batches
+        one execution runs."""
+        per_execution = -(-batches // steps.batches_per_step)
         first = self._policy.next_step(0)
-        if (second := self._policy.next_step(first)) - first < of_one:
-            raise too_often(first, second, of_one)
+        if (second := self._policy.next_step(first)) - first < per_execution:
+            raise too_often(first, second, per_execution)
 
     @contextlib.contextmanager
     def _closing_on_error(self) -> Iterator[None]:
+        """Closes the training if the block raises."""
         try:
             yield
         except BaseException:
@@ -234,10 +248,11 @@ class Training:
             raise
 
 
-def _nothing() -> None:
-    """Adds nothing to the graph: a single rank has nobody to agree with."""
+def _no_agreement() -> None:
+    """Adds no op to the step: a single rank has no other rank to agree with, and ranks without Horovod agree between two executions."""
 
 
 def absolute(run: Any) -> str:
-    """The run's path, whatever directory the process changes to. ``OptionError`` if it is none."""
+    """The run's path as an absolute one, which stays right if the process changes its working directory. ``OptionError`` if ``run`` is no
+    path."""
     return os.path.abspath(directory(run))

@@ -10,7 +10,7 @@
 namespace deepfreeze {
 namespace {
 
-// Below this, the destination is likely to be read while it is still in a cache.
+// Bytes. A smaller destination is likely to be read while it is still in a cache, so it is written through the caches.
 constexpr size_t kWorthwhile = size_t{256} << 10;
 
 #if defined(__x86_64__)
@@ -24,7 +24,7 @@ __attribute__((target("avx2"))) void Stream(char* to, const char* from, size_t l
     _mm256_stream_si256(reinterpret_cast<__m256i*>(to), low);
     _mm256_stream_si256(reinterpret_cast<__m256i*>(to + kLine / 2), high);
   }
-  _mm_sfence();  // such stores are not ordered with those that tell others about them
+  _mm_sfence();  // else a later store, by which another thread learns of the copy, could become visible before it
 }
 
 bool HasAvx2() {

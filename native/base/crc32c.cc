@@ -63,8 +63,9 @@ DF_CRC_TARGET inline uint32_t Step8(uint32_t state, uint8_t byte) { return __crc
 bool HasInstruction() { return (getauxval(AT_HWCAP) & (1 << 7)) != 0; }  // HWCAP_CRC32
 #endif
 
-// The instruction has a latency of three and a throughput of one, so three independent streams run at once; the state
-// of a stream is then carried over the length of the next by a table: it is linear in the 32 bits of the state.
+// The instruction takes three cycles, and one can start in each cycle, so three independent streams are computed at
+// once. At the end a table advances the state of one stream over the bytes of the next: that is linear in the state's
+// 32 bits.
 constexpr size_t kStream = 4096;
 
 using ShiftTable = std::array<std::array<uint32_t, 256>, 4>;

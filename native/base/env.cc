@@ -66,13 +66,13 @@ Status ReplaceFile(Env* env, const std::string& path, const std::string& content
   std::unique_ptr<File> file;
   DF_RETURN_IF_ERROR(env->Open(temporary, OpenMode::kTruncate, &file));
   DF_RETURN_IF_ERROR(WriteFull(file.get(), 0, contents.data(), contents.size()));
-  // Without this a crash could leave the new name with no bytes behind it.
+  // Without this sync a loss of power could leave the new name on an empty file.
   if (sync) DF_RETURN_IF_ERROR(file->Sync());
   DF_RETURN_IF_ERROR(file->Close());
   may_be_there = true;
   Status renamed = env->Rename(temporary, path);
   if (renamed.ok()) return {};
-  // Without a fresh look the client may answer from what it remembers, and that may be wrong.
+  // Without a fresh look the client of a network file system may answer from its cache, which may be out of date.
   if (!env->Refresh(Parent(path)).ok()) return renamed;
   FileInfo left;
   if (!env->Stat(temporary, &left).ok()) return renamed;

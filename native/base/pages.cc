@@ -10,7 +10,7 @@ std::shared_ptr<Pages> Pages::Allocate(Env* env, uint64_t size) {
 Pages::Pages(Env* env, char* data, uint64_t size) : env_(env), process_(env->ProcessId()), data_(data), size_(size) {}
 
 Pages::~Pages() {
-  // A forked child does not have them: whatever lies there now is its own.
+  // A forked child does not have these pages (MADV_DONTFORK). Other memory of the child may lie at the address.
   if (env_->ProcessId() == process_) env_->FreePages(data_, size_);
 }
 

@@ -23,7 +23,7 @@ namespace {
 bool Failed(ssize_t result) { return result == -1; }
 bool Failed(const void* result) { return result == nullptr; }
 
-// A call that a signal interrupted did nothing and is made again.
+// Repeats a call that a signal has interrupted: it has done nothing.
 template <typename Call>
 auto Retry(Call call) {
   decltype(call()) result;
@@ -41,9 +41,9 @@ Status Result(int result, const char* operation, const std::string& path) {
   return result == 0 ? Status() : Status::FromErrno(errno, operation, path);
 }
 
-// Keeps it from forked children, asks for huge pages, then makes the system find memory for every page now. False:
-// there is none (errno says). A touched page is written to as it is, a fresh one is found and zeroed first, at a
-// seventh of the speed.
+// Keeps the memory from forked children, asks for huge pages, then makes the system find a page for every part of it
+// now. Returns false, with errno, if there is not enough memory. Before the first write to a fresh page the system has
+// to find and zero the page, which takes seven times as long as the write itself.
 bool Touch(char* data, uint64_t size) {
 #ifdef MADV_DONTFORK
   ::madvise(data, size, MADV_DONTFORK);
@@ -59,12 +59,12 @@ bool Touch(char* data, uint64_t size) {
 #endif
 }
 
-// No file or directory is ever writable for everybody, whatever the umask: batch systems and containers start jobs with
-// 000, and a checkpoint that anyone may change is nobody's. All else is left to the umask.
+// No file or directory is writable for everybody, also with a umask of 000, with which batch systems and containers
+// start jobs: nobody could trust such a checkpoint. All else is left to the umask.
 constexpr mode_t kFileMode = 0664, kNotForAll = ~mode_t{S_IWOTH};
 constexpr mode_t kPrivateMode = 0600;
 
-// What OpenMode::kPrivate promises of a regular file.
+// Checks what OpenMode::kPrivate promises of a regular file.
 Status CheckPrivate(int fd, const std::string& path) {
   struct stat info;
   DF_RETURN_IF_ERROR(Result(Retry([&] { return ::fstat(fd, &info); }), "fstat", path));
@@ -77,7 +77,7 @@ Status CheckPrivate(int fd, const std::string& path) {
   return Result(Retry([&] { return ::fchmod(fd, kPrivateMode); }), "fchmod", path);
 }
 
-// What is read must end, and have a size.
+// Refuses anything but a regular file where a file is read: a device or a FIFO has no size, and may never end.
 Status CheckRegular(int fd, const std::string& path, OpenMode mode) {
   struct stat info;
   DF_RETURN_IF_ERROR(Result(Retry([&] { return ::fstat(fd, &info); }), "fstat", path));
@@ -90,7 +90,7 @@ Status CheckRegular(int fd, const std::string& path, OpenMode mode) {
 class PosixFile final : public File {
  public:
   PosixFile(std::string path, bool direct) : File(std::move(path)), direct_(direct) {}
-  // From now on the descriptor is this object's.
+  // From now on this object owns the descriptor, and closes it.
   void Own(int fd) { fd_ = fd; }
   ~PosixFile() override {
     if (mapped_ != nullptr) ::munmap(mapped_, mapped_size_);
@@ -107,7 +107,7 @@ class PosixFile final : public File {
   Status PWrite(uint64_t offset, const void* data, size_t n, size_t* done) override {
     const auto write = [&] { return ::pwrite(fd_, data, n, static_cast<off_t>(offset)); };
     ssize_t put = Retry(write);
-    // A direct write that the file system does not take, or the odd rest of one that was cut short.
+    // The file system refuses this direct write, perhaps because an earlier write was cut short at an odd length.
     if (put < 0 && errno == EINVAL && LeaveDirect()) put = Retry(write);
     if (put < 0) return Status::FromErrno(errno, "pwrite", path());
     *done = static_cast<size_t>(put);
@@ -155,7 +155,7 @@ class PosixFile final : public File {
     mapped_size_ = size;
     *data = mapped_;
     if (Touch(mapped_, size)) return {};
-    // Where pages can't be touched beforehand (an old kernel), or are not all there: this says whether there is room.
+    // The pages can't be touched beforehand (an old kernel), or some are missing. Allocate tells whether there is room.
     return Allocate(size);
   }
 
@@ -172,8 +172,8 @@ class PosixFile final : public File {
   }
 
  private:
-  // Whether a write that was refused may be taken now. Several writers share the file, and it may be another one that
-  // has left direct writing since this one began.
+  // Changes the file to ordinary writes. Returns whether a refused write may succeed when it is repeated: also true if
+  // another of the threads that share the file has made the change since this write began.
   bool LeaveDirect() {
     if (!direct_) return false;
 #ifdef __linux__
@@ -186,7 +186,7 @@ class PosixFile final : public File {
   }
 
   int fd_ = -1;
-  const bool direct_;  // as it was opened
+  const bool direct_;  // whether the file was opened for direct writes
   std::atomic<bool> left_direct_{false};
   char* mapped_ = nullptr;
   uint64_t mapped_size_ = 0;
@@ -195,20 +195,22 @@ class PosixFile final : public File {
 class PosixEnv final : public Env {
  public:
   Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override {
-    // Not to wait: a FIFO that somebody put in a file's place would keep whoever opens it for ever.
+    // O_NONBLOCK: without it, opening a FIFO that somebody has put in the file's place would never return.
     int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     if (mode == OpenMode::kRead) flags |= O_RDONLY;
-    // Not to be read: of a descriptor that may read, a client of a network file system writes whole pages back, which
-    // it has read before, over what another one has written there. Of this one it sends the bytes that are written.
+    // Write-only: through a descriptor that may also read, the client of a network file system reads the rest of a page
+    // and writes the whole page back, over bytes that another node has written there. Through a write-only descriptor
+    // it sends the written bytes alone.
     if (mode == OpenMode::kUpdate) flags |= O_WRONLY | O_CREAT;
     if (mode == OpenMode::kTruncate) flags |= O_WRONLY | O_CREAT | O_TRUNC;
     if (mode == OpenMode::kDirect) flags |= O_WRONLY | O_CREAT | O_DIRECT;
     const bool is_private = mode == OpenMode::kPrivate;
     if (is_private) flags |= O_RDWR | O_CREAT;
-    auto opened = std::make_unique<PosixFile>(path, mode == OpenMode::kDirect);  // first: it may find no memory
+    // Made before the file is opened: if there is no memory for the object, there is no descriptor to close.
+    auto opened = std::make_unique<PosixFile>(path, mode == OpenMode::kDirect);
     const auto open = [&] { return ::open(path.c_str(), flags, is_private ? kPrivateMode : kFileMode); };
     int fd = Retry(open);
-    if (fd < 0 && errno == EWOULDBLOCK) {  // a regular file that another process has a lease on
+    if (fd < 0 && errno == EWOULDBLOCK) {  // another process holds a lease on this regular file: wait for it
       flags &= ~O_NONBLOCK;
       fd = Retry(open);
     }
@@ -240,7 +242,7 @@ class PosixEnv final : public Env {
     *exists = directory != nullptr;
     if (directory == nullptr) return errno == ENOENT ? Status() : Status::FromErrno(errno, "opendir", path);
     const auto next = [&] {
-      errno = 0;  // null is the end, too
+      errno = 0;  // readdir returns null at the end too, and then leaves errno as it is
       return ::readdir(directory.get());
     };
     while (const dirent* entry = Retry(next)) {
@@ -328,7 +330,7 @@ class PosixEnv final : public Env {
 }  // namespace
 
 Env* Env::Posix() {
-  // Never destroyed: threads of an engine that was not closed may still use it while the process exits.
+  // Never destroyed, because the threads of an engine that was not closed may still use it while the process exits.
   static Env* env = new PosixEnv;
   return env;
 }

@@ -7,9 +7,9 @@
 namespace deepfreeze {
 namespace {
 
-// EIO and ETIMEDOUT: the server was not heard, or gave up a client that it did not hear. ESTALE: it has forgotten the
-// file that was open; whoever begins anew opens it by its name. EAGAIN: it is busy. Others tell of what is, not of a
-// moment: no such name, no permission, no descriptors.
+// Whether an error may be gone a little later. EIO and ETIMEDOUT: server and client have lost contact. ESTALE: the
+// server no longer knows the open file, which can be opened again by its name. EAGAIN: the server is busy. Other errors
+// tell of a lasting state: no such name, no permission, no free descriptors.
 bool Passes(int error) { return error == EIO || error == ETIMEDOUT || error == ESTALE || error == EAGAIN; }
 
 bool MakesDurable(const char* operation) {

@@ -16,12 +16,12 @@ namespace deepfreeze {
 void BecomeBackgroundThread([[maybe_unused]] const char* name, [[maybe_unused]] int nice) {
 #ifdef __linux__
   pthread_setname_np(pthread_self(), name);
-  // Waking such a thread up does not take the core from the one that woke it: handing a checkpoint over must not cost
-  // the training a time slice (4 ms).
+  // A batch thread that is woken up does not take the core from the thread that woke it. So handing a checkpoint over
+  // never costs the training a time slice (4 ms).
   const sched_param plain = {};
   pthread_setschedparam(pthread_self(), SCHED_BATCH, &plain);
-  // On Linux this is the thread's own, and so far the one of the thread that started it: a job may have been started
-  // with nice(1). A refusal leaves the thread as fast as any other.
+  // On Linux each thread has a niceness of its own, which it inherits from the thread that started it: the job itself
+  // may have been started by nice(1). If the system refuses the new value, the thread keeps the old one.
   constexpr int kLast = 19;
   const id_t thread = static_cast<id_t>(syscall(SYS_gettid));
   errno = 0;

@@ -10,7 +10,7 @@ WorkerPool::WorkerPool(size_t threads, int nice) : nice_(nice) {
   threads_.reserve(threads);
   try {
     for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this, i] { Loop(i); });
-  } catch (...) {  // the system gives no more threads
+  } catch (...) {  // the system refuses another thread
     Stop();
     throw;
   }
@@ -36,7 +36,7 @@ void WorkerPool::Run(size_t n, size_t width, bool urgent, const Work& work) {
   } else {
     batches_.push_back(&batch);
   }
-  // No thread in vain: each that wakes may take a core from the training.
+  // Wakes no more threads than there is work for: each thread that wakes may take a core from the training.
   for (size_t i = std::min({n, width, threads_.size()}); i > 0; --i) work_ready_.notify_one();
   batch_done_.wait(lock, [&] { return batch.next == batch.size && batch.running == 0; });
 }
@@ -68,7 +68,7 @@ void WorkerPool::Loop(size_t worker) {
     if (--batch->running == 0 && batch->next == batch->size) {
       batch_done_.notify_all();
     } else if (batch->next < batch->size && Ready() != batch) {
-      work_ready_.notify_one();  // this thread goes on with another batch: its place in this one is free
+      work_ready_.notify_one();  // this thread goes on with another batch, so another thread may join this one
     }
   }
 }

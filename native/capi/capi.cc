@@ -16,8 +16,8 @@
 #include "store/commit.h"
 
 struct df_engine {
-  std::shared_ptr<deepfreeze::Engine> engine;  // areas have weak ones
-  int64_t process = 0;                         // that opened it
+  std::shared_ptr<deepfreeze::Engine> engine;  // areas hold weak pointers to it
+  int64_t process = 0;                         // the process that opened the engine
 };
 
 namespace {
@@ -31,7 +31,7 @@ static_assert(static_cast<int>(Code::kOk) == DF_OK && static_cast<int>(Code::kIn
               static_cast<int>(Code::kIncomplete) == DF_INCOMPLETE && static_cast<int>(Code::kClosed) == DF_CLOSED &&
               static_cast<int>(Code::kDiverged) == DF_DIVERGED && static_cast<int>(Code::kTaken) == DF_TAKEN);
 
-// How long closing waits for calls that are under way; a chunk takes no longer on any store that works.
+// How long closing waits for calls of the system that are under way. On a store that works no chunk takes longer.
 constexpr uint64_t kClosePatienceMs = 30000;
 
 thread_local std::string last_error;
@@ -40,11 +40,11 @@ void SetError(const char* message) noexcept {
   try {
     last_error = message;
   } catch (...) {
-    last_error.clear();  // no memory for the message: the code must do
+    last_error.clear();  // there is no memory for the message, so the caller gets the code alone
   }
 }
 
-// Runs a call's body, which returns a Status.
+// Runs the body of a call, which returns a Status. Turns the Status, or an exception, into a code and the last message.
 template <typename Body>
 int Guard(Body body) noexcept {
   try {
@@ -63,7 +63,8 @@ Status Invalid(const std::string& what) { return Status(Code::kInvalid, what); }
 
 bool Forked(const df_engine* engine) { return engine->process != deepfreeze::DefaultEnv()->ProcessId(); }
 
-// A forked child has a copy of the engine without its threads, its mutex perhaps locked for ever.
+// Refuses a null pointer, and a forked child's copy of an engine: the copy has no threads, and its mutex may have been
+// held at the fork.
 Status CheckEngine(const df_engine* engine, const char* call) {
   if (engine == nullptr) return Invalid(std::string(call) + ": a pointer is missing");
   return deepfreeze::CheckProcess(deepfreeze::DefaultEnv(), engine->process, call, "engine");
@@ -97,7 +98,7 @@ Status CheckOptions(const df_options* o) {
   for (const char* directory : {o->run_dir, o->local_dir}) {
     deepfreeze::FileInfo info;
     if (directory == nullptr) continue;
-    // With the slash a symbolic link to a directory is one too.
+    // With the slash at the end, Stat follows a symbolic link to a directory.
     DF_RETURN_IF_ERROR(deepfreeze::DefaultEnv()->Stat(std::string(directory) + "/", &info));
     if (!info.is_directory) {
       return Status::FourPart(Code::kInvalid, directory, "an existing directory",
@@ -137,7 +138,7 @@ std::vector<deepfreeze::Region> ToRegions(const df_region* regions, size_t n) {
   return copy;
 }
 
-// Calls work with the area of that number.
+// Calls `work` with the area of this number.
 template <typename Work>
 Status WithArea(const char* call, uint64_t number, Work work) {
   std::shared_ptr<deepfreeze::CaptureArea> area;
@@ -230,11 +231,11 @@ int df_engine_drain(df_engine* engine, uint64_t timeout_ms) {
 
 int df_engine_close(df_engine* engine) {
   return Guard([&]() -> Status {
-    if (engine == nullptr || Forked(engine)) return {};  // the copy's memory goes with the child
+    if (engine == nullptr || Forked(engine)) return {};  // a forked child's copy is freed when the child ends
     std::string where;
     const uint64_t patience_ms = std::min(engine->engine->options().commit_timeout_ms, kClosePatienceMs);
     if (!engine->engine->Stop(patience_ms, &where)) {
-      // Its threads still use it: it stays for as long as the process does.
+      // The engine's threads still use the object, so it stays until the process ends.
       return Status::FourPart(
           Code::kTimeout, "close", "the engine's threads to end",
           where + " in a call to the system that did not return for " + std::to_string(patience_ms) + " ms",
@@ -392,9 +393,10 @@ int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]) {
     request.run_dir = run_dir;
     request.step = step;
     std::memcpy(request.attempt.data(), attempt, 16);
-    // The attempt died, perhaps with its node: its files are worth one more reading.
+    // The attempt died, perhaps with its node. So its files are read and their checksums compared before the commit.
     request.verify = true;
-    // It may have been refused for that, and what goes on from it goes on from a mixture of models.
+    // The dead job may have refused this step because its ranks differed. A training that went on from it would go on
+    // from a mixture of models.
     request.refuse_diverged = true;
     deepfreeze::Env* env = deepfreeze::DefaultEnv();
     deepfreeze::Divergence known;
@@ -402,7 +404,7 @@ int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]) {
     request.known = &known;
     deepfreeze::CommitOutcome outcome;
     DF_RETURN_IF_ERROR(deepfreeze::Commit(env, request, &outcome));
-    return outcome.unsynced;  // of a start: it is refused, and the next one finds the step committed
+    return outcome.unsynced;  // an error ends this start of a job; the next start finds the step committed
   });
 }
 

@@ -19,7 +19,7 @@ Status CaptureMemory::Plan(const std::vector<Region>& regions, uint64_t private_
   CutExtents(&job, context_.options.chunk_bytes);
   const SlotLayout layout = LayOutSlot(job.extents, private_size);
   plan->places.clear();
-  size_t first = 0;  // extent of each region
+  size_t first = 0;  // the number of the region's first extent
   for (const Region& region : regions) {
     plan->places.push_back(region.size == 0 ? layout.data_offset : layout.places[first]);
     first += CountExtents(region.size, context_.options.chunk_bytes);
@@ -43,13 +43,14 @@ Status CaptureMemory::Plan(const std::vector<Region>& regions, uint64_t private_
 
 bool CaptureMemory::UsesSlots() const { return in_memory_ && context_.table->local_tier(); }
 
-// A failure shows again, and is handled, when the memory is reserved.
+// Writes to all memory of captures once, so that its pages exist. An error is ignored: the same error comes again when
+// the memory is reserved, and is handled there.
 void CaptureMemory::TouchAll() {
   const bool slots = UsesSlots();
   const uint32_t count = slots ? context_.options.slots : context_.options.in_flight;
   for (uint32_t i = 0; i < count && !context_.table->stopping(); ++i) {
     if (slots) {
-      if (!context_.table->local_tier()) return;  // its room was given back
+      if (!context_.table->local_tier()) return;  // it was dropped, and its slots are removed
       (void)context_.slots->Touch(i, size_).ok();
     } else {
       (void)Buffer(i);

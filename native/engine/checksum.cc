@@ -10,12 +10,13 @@ namespace deepfreeze {
 
 namespace {
 
-// Below this a write costs more than the copy that saves it.
+// Bytes. To write fewer bytes by themselves takes longer than to copy them behind their neighbour and write both at
+// once.
 constexpr uint64_t kSmall = uint64_t{64} << 10;
 
 void FindRuns(Job* job, uint64_t most) {
   uint64_t end = 0;
-  uint64_t size = 0;  // of the run so far; 0: it can't grow
+  uint64_t size = 0;  // bytes of the run so far; 0: no further extent may join it
   for (size_t i = 0; i < job->extents.size(); ++i) {
     const Extent& extent = job->extents[i];
     const bool small = extent.size < kSmall;
@@ -63,7 +64,7 @@ Status WriteExtent(const char* from, const Sink& to, uint64_t at, bool known, Ex
   for (uint64_t done = 0; done < extent->size;) {
     const bool past_cache = done < direct;
     const uint64_t left = (past_cache ? direct : extent->size) - done;
-    // A direct write takes as long as the device does: the fewer, the better.
+    // Each direct write waits for the device, so few large ones are faster than many small ones.
     const uint64_t most = !past_cache ? kBlockBytes : aligned ? left : to.block->size();
     const size_t n = static_cast<size_t>(std::min(most, left));
     const char* data = from + done;
@@ -76,7 +77,7 @@ Status WriteExtent(const char* from, const Sink& to, uint64_t at, bool known, Ex
     done += n;
   }
   if (!known) extent->crc = crc;
-  // The disk begins while other extents are still being copied; the sync at the end then waits for less.
+  // The disk begins to write while other extents are still being copied, so the sync at the end has less to wait for.
   if (direct < extent->size) to.file->StartWriteback(at + direct, extent->size - direct);
   return {};
 }

@@ -23,7 +23,8 @@ void Committer::Run() {
     Status status = Contained([&] { return Await(job, &look); });
     if (status.code() == Code::kClosed) return;
     if (!status.ok()) {
-      // Other ranks have published their records and wait for this verdict. They fail at once if they can be told.
+      // The other ranks have published their records and wait for rank 0's verdict. With a marker of the failure they
+      // need not wait until their time-out.
       if (decides() && look.doubt.ok()) {
         const Identity identity = context_.options.At(job->step);
         const std::string& run_dir = context_.options.run_dir;
@@ -47,7 +48,7 @@ Status Committer::Await(const JobRef& job, Look* look) {
   size_t seen = 0;
   Pulse pulse;
   for (;;) {
-    // Taken before the look, so that a look that comes late still counts.
+    // Taken before the look: a look that takes longer than the time-out must still be followed by another one.
     const uint64_t now_us = context_.env->NowMicros();
     Status status = LookAt(job, look);
     if (look->over) return status;
@@ -55,7 +56,8 @@ Status Committer::Await(const JobRef& job, Look* look) {
     BestEffort([&] {
       if (pulse.Moved(state)) Heard(now_us);
     });
-    // The bound is for how long nothing moves, here or, while an earlier step was waited for, elsewhere.
+    // The time-out counts from the last movement: of this rank's bytes, or of another rank, also of one that was seen
+    // while an earlier step was waited for.
     const uint64_t since_us = std::max(written_us, heard_us_);
     const uint64_t waited_ms = (std::max(now_us, since_us) - since_us) / 1000;
     const auto what = [&]() -> std::string {
@@ -66,17 +68,17 @@ Status Committer::Await(const JobRef& job, Look* look) {
     if (waited_ms >= options.commit_timeout_ms) {
       const uint64_t ms = options.commit_timeout_ms;
       const std::string bound = ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-      // Rank 0 decides that it has waited long enough. Another rank only knows that it has not heard of it.
+      // When rank 0 gives up, the step has failed. Another rank that gives up does not know what rank 0 has decided.
       const bool unknown = !decides() || !look->doubt.ok();
       return Status(Code::kIncomplete, where + ": " + what() + " after " + bound + (unknown ? kUnknown : ""));
     }
-    // Nothing is said of a step for want of memory.
+    // Without memory for the text, the step merely has none.
     BestEffort([&] { context_.table->SetWaitsFor(job, "waits for its commit (" + where + ": " + what() + ")"); });
     if (state.present.size() != seen) pause_ms = kFirstPauseMs;
     seen = state.present.size();
     context_.table->PauseCommit(std::min(pause_ms, options.commit_timeout_ms - waited_ms));
     if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
-    // A server that comes back is not to be met by whole commits that are tried again and again.
+    // After an error the pauses grow longer: a server that comes back must not be loaded with one commit after another.
     pause_ms = std::min(2 * pause_ms, status.transient() ? kLongestAfterErrorMs : kLongestPauseMs);
   }
 }
@@ -90,14 +92,16 @@ Status Committer::LookAt(const JobRef& job, Look* look) {
   look->state = PartialState();
   if (decides() && look->doubt.ok()) {
     const Status status = Contained([&] { return CommitIfWhole(job, look); });
-    // What rank 0 can't do has failed; what it might do a little later is looked at again. All of a commit may be made
-    // anew but a sync that failed, and that is no error that passes.
+    // An error of rank 0's commit fails the step, unless the error may pass or leaves open whether the step is
+    // committed. Then rank 0 looks again. It may repeat every part of a commit but a failed sync, whose error is never
+    // transient.
     look->over = look->over || (!status.ok() && !status.transient() && look->doubt.ok());
     return status;
   }
   DF_RETURN_IF_ERROR(Contained([&] { return Watch(job->step, look); }));
   if (!decides()) return {};
-  // Rank 0 sees now what its commit came to: the one name of the directory or the other.
+  // Rank 0 was in doubt. The directory's name, step-N or step-N.partial-ATTEMPT, now tells whether the step is
+  // committed.
   if (look->over) {
     SyncName(job->step, look);
     return {};
@@ -119,8 +123,8 @@ Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
   const int64_t step = job->step;
   const Options& options = context_.options;
   DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, options.identity.attempt, &look->state));
-  // This rank's record lies there, unless a rename that answered with an error was made a little later, or somebody has
-  // cleared it away.
+  // This rank has published its record in the partial directory. If the directory is missing, a rename that had
+  // returned an error was carried out later, or another process has removed the directory.
   if (!look->state.exists) {
     bool committed = false;
     DF_RETURN_IF_ERROR(IsCommitted(context_.env, options.run_dir, step, options.identity.attempt, &committed));
@@ -142,7 +146,7 @@ Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
   request.refuse_diverged = replicas_.Refuses(options.refuse_diverged);
   CommitOutcome outcome;
   const Status status = Contained([&] { return Commit(context_.env, request, &outcome); });
-  // Whatever becomes of these notes, the verdict stands.
+  // The verdict stands also if there is no memory for these notes.
   BestEffort([&] {
     replicas_.Note(step, outcome.divergence);
     if (outcome.divergence.tensors > 0) context_.table->SetDivergence(job, outcome.divergence);
@@ -167,7 +171,7 @@ Status Committer::Watch(int64_t step, Look* look) {
   DF_RETURN_IF_ERROR(IsCommitted(context_.env, options.run_dir, step, attempt, &look->over));
   if (look->over) return {};
   DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, attempt, &look->state));
-  // Committed since the look above, or replaced by a newer one and already removed.
+  // The step was committed after the look above; or it was committed, replaced by a newer one, and removed.
   if (!look->state.exists) return NewerCommitted(step, &look->over);
   const Status failure = FailureOfOther(step, look->state);
   look->over = !failure.ok();
@@ -192,12 +196,12 @@ Status Committer::FailureOfOther(int64_t step, const PartialState& state) {
   const Options& options = context_.options;
   const uint32_t rank = state.failed.front();
   const std::string text = ReadFailure(context_.env, options.run_dir, step, options.identity.attempt, rank);
-  // That rank may itself only have answered a third one's marker.
+  // The text of that rank's marker may itself quote a third rank's marker. It is then passed on as it is.
   const std::string lead = Join(options.run_dir, StepName(step)) + ": rank ";
   const bool answer = text.compare(0, lead.size(), lead) == 0 && text.find(" failed: ") != std::string::npos;
   const std::string message = answer ? text : lead + std::to_string(rank) + " failed: " + text;
-  // The answer: once every rank has given it, rank 0 may remove the directory, and with it what tells a failed step
-  // from one that was committed and replaced.
+  // This rank answers by a marker of its own. When every rank has left a marker, rank 0 may remove the directory. As
+  // long as it is there, a rank can tell a failed step from one that was committed, replaced and removed.
   (void)MarkFailed(context_.env, options.run_dir, options.At(step), message).ok();
   return Status(Code::kIncomplete, message);
 }

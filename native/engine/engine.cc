@@ -14,7 +14,8 @@ namespace {
 
 constexpr uint64_t kForEver = ~uint64_t{0};
 
-// While it lives, new threads are born with all signals blocked: the host's handlers belong to the host's threads.
+// While an object of this class lives, new threads begin with all signals blocked. So the handlers of the program that
+// uses the engine run on that program's threads.
 class BlockSignals {
  public:
   BlockSignals() {
@@ -51,7 +52,7 @@ Engine::Engine(const Options& options, Env* env)
     Start("df-transfer", transfer_.get());
     Start("df-publish", publisher_.get());
     Start("df-commit", committer_.get());
-  } catch (...) {  // the system gives no more threads
+  } catch (...) {  // the system refuses another thread
     Stop(kForEver, nullptr);
     throw;
   }
@@ -126,8 +127,8 @@ Status CheckRegions(const std::vector<Region>& regions, uint64_t file_size, cons
   return CheckWholePages(extents, file_size, where);
 }
 
-// That a record can hold this rank's part. What is not refused here would be written in full, published, and then read
-// by nobody. The bound of a record is one of the extents' count too, which has 32 bits in it.
+// Refuses a part that does not fit into a rank's record. Otherwise it would be written in full and published, and no
+// reader would accept the record. The largest record also bounds the number of extents, which has 32 bits.
 Status CheckRecord(const Options& options, const std::vector<Region>& regions, uint64_t private_size,
                    const std::string& where) {
   uint64_t extents = 0;
@@ -194,7 +195,8 @@ Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string pri
     }
     captured = captured || table_.InReserved(region.data);
   }
-  // Anywhere else than planned, one region's place in a slot might be where another one lies.
+  // A capture lies in the places of the plan. With other regions, the place of one region in the slot could overlap the
+  // bytes of another one.
   if (captured && !(SameRegions(regions, planned_) && private_data.size() == planned_private_)) {
     return Status::FourPart(Code::kInvalid, where, "the regions and private bytes that were planned", "others",
                             "Submit what was planned");

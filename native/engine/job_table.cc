@@ -25,7 +25,8 @@ JobRef JobTable::FindLocked(Phase phase) const {
   for (const auto& [step, job] : jobs_) {
     if (job->done()) continue;
     if (job->phase == phase && !job->running) return job;
-    // Steps keep their order: the commit of one lets retention clear what is below it.
+    // A stage takes the steps in their order, because after the commit of a step retention removes what older steps
+    // left.
     if (job->phase < phase) return nullptr;
   }
   return nullptr;
@@ -64,7 +65,7 @@ void JobTable::AwaitChecked(const JobRef& job) {
 
 int JobTable::AcquireSlot(const JobRef& job) {
   std::unique_lock<std::mutex> lock(mutex_);
-  if (job->slot >= 0) return job->slot;  // it was captured there
+  if (job->slot >= 0) return job->slot;  // the step was captured in this slot
   job->waits_for = "waits for a free slot on the local tier";
   changed_.wait(lock, [&] { return stopping_ || TakeSlotLocked(job) || SlotsWaitForLocked(*job); });
   job->waits_for.clear();
@@ -189,7 +190,7 @@ void JobTable::DropLocalTier(const std::string& notice) {
   const bool first = local_tier_;
   local_tier_ = false;
   changed_.notify_all();
-  if (first) notices_.push_back(notice);  // last: it may fail
+  if (first) notices_.push_back(notice);  // done last, because there may be no memory for it
 }
 
 bool JobTable::local_tier() const {
@@ -202,7 +203,7 @@ std::vector<uint32_t> JobTable::IdleSlots() const {
   std::vector<uint32_t> idle;
   for (size_t i = 0; i < slot_jobs_.size(); ++i) {
     const JobRef& job = slot_jobs_[i];
-    // What was captured in a slot is read from there until it is released.
+    // A step that was captured in a slot is read from the slot until its memory is released.
     const bool read = job != nullptr && job->home_is_slot && (job->checking || !job->released) && !stopping_;
     if (read) continue;
     if (job == nullptr || !job->on_slot || job->step <= newest_committed_) idle.push_back(static_cast<uint32_t>(i));
@@ -241,7 +242,7 @@ void JobTable::Notify(const std::string& notice) {
 }
 
 void JobTable::ReleaseLocked(Job* job) {
-  // The local writer reads from there what was captured elsewhere than in the slot.
+  // The local writer reads this memory while it checksums the step, or copies it to a slot.
   if (job->released || job->memory_users > 0 || job->checking) return;
   job->released = true;
   job->changed = true;
@@ -250,9 +251,10 @@ void JobTable::ReleaseLocked(Job* job) {
   job->buffer = -1;
 }
 
-// Takes the memory of the oldest checkpoints that are whole on the local tier, as many as submits wait for.
+// Releases the memory of checkpoints that are whole on the local tier, the oldest first: of as many as calls of Submit
+// wait for.
 void JobTable::ReleaseWantedLocked() {
-  uint32_t left = in_flight_;  // how many may stay
+  uint32_t left = in_flight_;  // how many checkpoints may stay in memory
   left -= std::min(left, memory_wanted_);
   uint32_t held = 0;
   for (const auto& [step, job] : jobs_) held += job->in_flight() && !job->give_up_memory ? 1 : 0;
@@ -268,8 +270,8 @@ void JobTable::ReleaseWantedLocked() {
 void JobTable::FreeSlotsLocked() {
   for (JobRef& owner : slot_jobs_) {
     if (owner == nullptr || owner->phase == Phase::kForCapture || owner->step > newest_committed_) continue;
-    if (owner->home_is_slot && !owner->done()) continue;  // its slot is all there is of it
-    // A transfer may still read from it; a committed one's retention does not.
+    if (owner->home_is_slot && !owner->done()) continue;  // the slot has the only copy of the step
+    // The local writer or the transfer may still read the slot. Retention, which runs for a committed step, does not.
     if (owner->checking || (owner->running && owner->phase != Phase::kCommitted)) continue;
     owner->slot = -1;
     owner->on_slot = false;

@@ -1,4 +1,4 @@
-// The caller's side of the table: everything that waits for a bounded time, and the reports.
+// The part of the table that the engine's caller uses: the calls that wait for a bounded time, and the reports.
 #include <algorithm>
 #include <chrono>
 
@@ -79,7 +79,7 @@ Status JobTable::Reserve(uint64_t timeout_ms, const std::function<bool(const Job
 Status JobTable::ReserveSlot(uint64_t timeout_ms, uint32_t* slot) {
   bool given_up = false;
   DF_RETURN_IF_ERROR(Reserve(timeout_ms, [&](const JobRef& job) {
-    // Idle slots are removed right after that: one that is taken from then on might be among them.
+    // The slots of a dropped local tier are removed right afterwards, so no capture may take one of them any more.
     given_up = !local_tier_;
     if (given_up || !TakeSlotLocked(job)) return given_up;
     job->home_is_slot = true;
@@ -110,7 +110,7 @@ uint32_t JobTable::Room(bool in_slots) const {
       return owner == nullptr || (owner->phase == Phase::kFailed && !owner->busy());
     }));
   }
-  // What is whole on the local tier gives its memory up when it is wanted.
+  // A checkpoint that is whole on the local tier is not counted: it gives its memory up when a capture needs it.
   uint32_t held = reserved_ != nullptr && reserved_->in_flight() ? 1 : 0;
   for (const auto& [step, job] : jobs_) held += job->in_flight() && !job->on_slot ? 1 : 0;
   return std::min(in_flight_ - std::min(in_flight_, held), BacklogRoomLocked());
@@ -162,7 +162,7 @@ Status JobTable::Drain(uint64_t timeout_ms) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto busy = [this] {
     for (const auto& [step, job] : jobs_) {
-      if (!job->done() || job->busy()) return job.get();  // running although done: retention
+      if (!job->done() || job->busy()) return job.get();  // done and busy: retention runs for the step
     }
     return static_cast<Job*>(nullptr);
   };
@@ -188,7 +188,7 @@ std::vector<Report> JobTable::Poll(size_t capacity) {
                                job.local_s, job.written_s, job.external_s,
                                job.failure.ok() ? job.divergence.text : job.failure.message()});
     }
-    // What is running is still used by a stage; its last report is already made.
+    // A stage may still use the job, although the last report about it is made.
     const bool over = job.done() && job.released && !job.busy();
     if (over) forgotten_[job.step] = job.failure;
     it = over ? jobs_.erase(it) : std::next(it);
@@ -208,7 +208,8 @@ void JobTable::Pause(uint64_t ms) {
   changed_.wait_until(lock, Deadline(ms), [&] { return stopping_.load(); });
 }
 
-// A caller that never polls must not make the table grow for ever.
+// Forgets the oldest jobs that are over, if there are too many: the table must not grow for ever if the caller never
+// calls Poll.
 void JobTable::ForgetLocked() {
   for (auto it = jobs_.begin(); jobs_.size() > kRemembered && it != jobs_.end();) {
     const Job& job = *it->second;

@@ -40,11 +40,11 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
     if (!job->home_is_slot || from != job->home + layout.places[i]) {
       return WriteExtent(from, to, layout.places[i], false, extent);
     }
-    extent->crc = Crc32c(0, from, extent->size);  // the capture put it into its place
+    extent->crc = Crc32c(0, from, extent->size);  // the capture has put the bytes into their place in the slot
     return Status();
   };
   if (job->home_is_slot) {
-    // By this thread alone: the writers keep the disk busy meanwhile.
+    // Only checksums are needed. This thread computes them alone, so that the writers can keep the disk busy.
     for (size_t i = 0; i < job->extents.size(); ++i) {
       if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
       DF_RETURN_IF_ERROR(write(0, i));
@@ -54,7 +54,7 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
   }
   DF_RETURN_IF_ERROR(
       context_.slots->Finish(slot, context_.options.At(job->step), job->extents, layout, job->private_data));
-  if (!job->home_is_slot) {  // else the transfer is on its way, and asks the table
+  if (!job->home_is_slot) {  // else the transfer has begun already, and waits for the checksums by AwaitChecked
     job->places = layout.places;
     job->checksummed = true;
   }

@@ -7,7 +7,8 @@
 namespace deepfreeze {
 namespace {
 
-// How many heartbeats fit into the bound of who waits: some may be late, or not seen at once.
+// How many heartbeats a rank writes within the time-out of the ranks that wait for it: some come late, or are seen
+// late.
 constexpr uint64_t kBeatsPerBound = 8;
 
 }  // namespace
@@ -15,13 +16,13 @@ constexpr uint64_t kBeatsPerBound = 8;
 void Progress::Moved(const JobRef& job) {
   table_->Moved();
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;  // another writer is at it
+  if (!lock.owns_lock()) return;  // another writer thread is just writing the heartbeat
   const uint64_t now_us = env_->NowMicros();
   const uint64_t last_us = std::max(job->submitted_us, job->beat_us);
-  // What is written soon costs no operation more.
+  // A step that is written within the first part of the time-out needs no heartbeat, and so no further file operation.
   if (now_us < last_us + options_.commit_timeout_ms * 1000 / kBeatsPerBound) return;
   job->beat_us = now_us;
-  // Memory may run out: what was written is written all the same.
+  // Without memory for the heartbeat the step goes on.
   BestEffort([&] {
     if (job->heartbeat == nullptr) {
       job->heartbeat = std::make_unique<Heartbeat>(options_.run_dir, options_.At(job->step));

@@ -11,7 +11,9 @@ void Publisher::Run() {
     if (status.ok()) context_.progress->Moved(job);
     if (status.ok()) status = PublishRecord(job, &perhaps);
     job->partial.reset();
-    // What rank 0 can't do has failed. Another rank whose record rank 0 may see can't say so: it learns the verdict.
+    // If rank 0 can't publish its record, the step has failed. If another rank's publishing has returned an error and
+    // rank 0 may see the record all the same, that rank does not know whether the step fails: it waits for rank 0's
+    // verdict.
     if (status.ok() || (perhaps && context_.options.identity.rank != 0)) {
       context_.table->Published(job);
     } else if (status.code() == Code::kClosed) {
@@ -26,11 +28,11 @@ Status Publisher::PublishRecord(const JobRef& job, bool* perhaps) {
   const Identity identity = context_.options.At(job->step);
   const auto publish = [&]() -> Status {
     Status status = job->partial->Publish(Record{identity, job->extents, job->private_data}, perhaps);
-    // A record that rank 0 may see is not written anew: the step may be committed, and its directory have another name.
+    // A record that rank 0 may see is not written again: the step may be committed already, under another name.
     return *perhaps && identity.rank != 0 ? Status() : std::move(status);
   };
   Status status = Patiently(context_, job, publish);
-  // A step that failed for want of room must not keep the next ones from finding any.
+  // Without room on the store, what failed steps have left there is removed first, and the record published again.
   if (status.code() == Code::kNoSpace && identity.rank == 0 && retention_->MakeRoom(job->step)) {
     status = Patiently(context_, job, publish);
   }

@@ -27,7 +27,7 @@ Status RescueSlot(Env* env, const std::string& path, const std::string& run_dir)
   Record record;
   if (ReadSmallFile(env, record_path, kMaxRecordSize, &bytes).ok() && DecodeRecord(bytes, record_path, &record).ok() &&
       record.identity.rank == identity.rank && record.identity.SameCheckpoint(identity)) {
-    return {};  // published before the attempt died: its ranges are durable
+    return {};  // the record was published before the attempt died, so the rank's bytes are durable
   }
   PartialWriter partial;
   DF_RETURN_IF_ERROR(partial.Open(env, run_dir, identity));

@@ -11,7 +11,7 @@ RetainRequest Retention::At(int64_t step) const {
 void Retention::Run(int64_t committed) {
   std::lock_guard<std::mutex> lock(mutex_);
   const Status status = Contained([&] { return Retain(context_.env, At(committed)); });
-  // Once per cause, not once per checkpoint.
+  // The user is told once for each cause, and not after each checkpoint.
   if (!status.ok() && status.message() != last_failure_) {
     context_.table->Notify(context_.options.run_dir + ": older checkpoints could not be removed (" + status.message() +
                            ")");

@@ -10,7 +10,7 @@ void Transfer::Run() {
   while (const JobRef job = context_.table->NextForTransfer()) {
     const auto move = [&] { return Move(job); };
     Status status = Patiently(context_, job, move);
-    // A step that failed for want of room must not keep the next ones from finding any.
+    // Without room on the store, what failed steps have left there is removed first, and the step written again.
     if (status.code() == Code::kNoSpace && context_.options.identity.rank == 0 && retention_->MakeRoom(job->step)) {
       status = Patiently(context_, job, move);
     }
@@ -28,7 +28,7 @@ Status Transfer::Move(const JobRef& job) {
   const Identity identity = context_.options.At(job->step);
   auto partial = std::make_unique<PartialWriter>();
   DF_RETURN_IF_ERROR(partial->Open(context_.env, context_.options.run_dir, identity));
-  // What goes through the page cache is copied there.
+  // Without direct writes every byte is copied to the page cache, so no more threads work than may copy at a time.
   const size_t width = partial->direct() != nullptr ? context_.pool->threads() : Copiers(context_.options);
   DF_RETURN_IF_ERROR(ForEachExtent(context_, job->runs.size() - 1, width, false, [&](size_t worker, size_t run) {
     return MoveRun(job, run, Sink{partial->file(), partial->direct(), &blocks_[worker]});
@@ -53,7 +53,7 @@ Status Transfer::TakeChecksums(const JobRef& job) {
   context_.table->AwaitChecked(job);
   if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
   if (job->on_slot) return {};
-  // The local tier failed, perhaps before it came to all of them.
+  // The local tier has failed, and its writer may not have computed all checksums.
   return ForEachExtent(context_, job->extents.size(), Copiers(context_.options), false, [&](size_t, size_t i) {
     job->extents[i].crc = Crc32c(0, job->sources[i], static_cast<size_t>(job->extents[i].size));
     return Status();
@@ -65,9 +65,10 @@ Status Transfer::MoveRun(const JobRef& job, size_t run, const Sink& to) {
   const size_t n = job->runs[run + 1] - first;
   Extent* extents = &job->extents[first];
   if (context_.table->BeginRead(job)) {
-    const Status status = Contained([&] {  // for EndRead must follow
+    const Status status = Contained([&] {  // no exception may keep EndRead from being called
       const char* const* from = &job->sources[first];
-      const bool known = job->home_is_slot || job->checksummed;  // the former's will be, when the local writer is done
+      // Of a step that was captured in its slot, the local writer computes the checksums meanwhile.
+      const bool known = job->home_is_slot || job->checksummed;
       return n > 1 ? WriteGathered(from, to, known, extents, n)
                    : WriteExtent(*from, to, extents->file_offset, known, extents);
     });

@@ -66,7 +66,7 @@ Status CheckWholePages(const std::vector<Extent>& extents, uint64_t file_size, c
         "a piece that " + std::string(verb) + " at byte " + std::to_string(at),
         "Give each page of the file to one rank");
   };
-  uint64_t end = 0;  // of the extents so far
+  uint64_t end = 0;  // where the extents so far end in the file
   for (const Extent& extent : extents) {
     if (extent.size == 0) continue;
     if (extent.file_offset != end && end % kPageSize != 0) return refuse("ends", end);

@@ -38,7 +38,8 @@ std::string Body(const Manifest& manifest) {
   return text + "  ],\n";
 }
 
-// What the numbers say together: the records are of sizes that records have, and their extents make up the file.
+// Whether the numbers fit together: each record has a size that a record can have, and the extents of all records add
+// up to the size of the file.
 bool Consistent(const Manifest& manifest) {
   const uint64_t file_size = manifest.identity.file_size;
   uint64_t left = file_size;
@@ -50,7 +51,7 @@ bool Consistent(const Manifest& manifest) {
   return left == 0 && file_size > 0 && file_size <= kMaxFileSize && manifest.records.size() == manifest.identity.world;
 }
 
-// Takes the text apart token by token; remembers whether all went well.
+// Reads the text token by token. `ok` is false after the first token that was not there.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : rest_(text) {}
@@ -145,7 +146,7 @@ Status DecodeManifest(const std::string& bytes, const std::string& where, Manife
     if (!scan.ok() || r.rank != manifest->records.size()) break;
     manifest->records.push_back(r);
   }
-  // Encoding again and comparing checks everything that was not looked at above, the checksum included.
+  // The manifest is encoded again and compared. This checks all that was not checked above, the checksum too.
   if (!scan.ok() || !Consistent(*manifest) || EncodeManifest(*manifest) != bytes) {
     return Malformed(where, "a manifest of format version 1 with a right checksum", "other bytes");
   }

@@ -18,7 +18,7 @@ std::string Padded(const char* prefix, int digits, long long value, const char* 
 bool ParseRanked(const std::string& name, std::string (*make)(uint32_t), uint32_t* rank) {
   if (name.compare(0, 5, "rank-") != 0) return false;
   *rank = static_cast<uint32_t>(std::strtoul(name.c_str() + 5, nullptr, 10));
-  return make(*rank) == name;  // refuses signs, blanks, other paddings and endings
+  return make(*rank) == name;  // refuses signs, blanks, other numbers of digits, and bytes behind the name
 }
 
 }  // namespace

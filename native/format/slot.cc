@@ -81,7 +81,8 @@ Status DecodeSlotHeader(const std::string& bytes, uint64_t slot_size, const std:
   header->private_crc = Get32(from + 156);
   bool zero = true;
   for (size_t i = 160; i < kSlotHeaderSize - 4; ++i) zero = zero && from[i] == 0;
-  // Its record must be one that can be read: bounds what a reader of a sparse file allocates, too.
+  // Refuses a slot whose record would be too large to be read. This also bounds how much memory the reader of a sparse
+  // file with wrong sizes allocates.
   uint64_t record_size = 0;
   const bool fits = RecordSize(header->extents, header->private_size, &record_size) &&
                     uint64_t{header->identity.hashes} * 4 <= header->private_size && header->data_size <= slot_size &&

@@ -9,11 +9,12 @@
 namespace deepfreeze {
 namespace {
 
-// The areas of one process. A forked child begins anew: its copy of the parent's may be locked for ever.
+// The areas of one process. A forked child makes a registry of its own, because the lock of its copy of the parent's
+// may have been held at the fork, and would then never be free.
 struct Registry {
   Env* const env;
   const int64_t process;
-  const int64_t parent;  // areas before `first` are this process's
+  const int64_t parent;  // the process that this one was forked from: it made the areas with numbers below `first`
   const uint64_t first;
   std::mutex mutex;
   std::atomic<uint64_t> next{first};
@@ -22,7 +23,8 @@ struct Registry {
 
 std::atomic<Registry*> current{nullptr};  // never destroyed: a graph may still run while the process exits
 
-// This process's. Without an env null if neither it nor one that it was forked from has had an area.
+// The registry of this process, which is made if there is none. Without `env` the result is null if neither this
+// process nor one that it was forked from has had an area.
 Registry* TheRegistry(Env* env = nullptr) {
   Registry* registry = current;
   if (registry != nullptr) env = registry->env;

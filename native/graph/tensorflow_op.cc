@@ -8,7 +8,7 @@
 
 #include "graph/capture_area.h"
 
-// TensorFlow's types, opaque here as they are in its own headers (tensorflow/c/ops.h, kernels.h, tf_tensor.h).
+// TensorFlow's types, only declared, as in TensorFlow's own headers (tensorflow/c/ops.h, kernels.h, tf_tensor.h).
 struct TF_Status;
 struct TF_Tensor;
 struct TF_OpDefinitionBuilder;
@@ -50,7 +50,7 @@ struct Tensorflow {
 Tensorflow tensorflow;
 
 Status Load() {
-  // By its soname: only if the process has it loaded already, whatever folder it came from.
+  // With RTLD_NOLOAD and the bare soname dlopen finds the library only if the process has loaded it, from any folder.
   void* library = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return Status(Code::kInvalid, "this process has not loaded TensorFlow 2");
   std::string missing;
@@ -121,7 +121,7 @@ void* Create(TF_OpKernelConstruction* construction) {
 
 void Delete(void* kernel) { delete static_cast<Kernel*>(kernel); }
 
-// The inputs of one execution. They are TensorFlow's own buffers, referenced while this lives.
+// The inputs of one execution of the op: TensorFlow's own buffers, which are referenced while this object lives.
 class Inputs {
  public:
   Inputs(TF_OpKernelContext* context, TfStatus* status) {
@@ -177,7 +177,7 @@ Status Register() {
   tensorflow.OpDefinitionBuilderAddAttr(op, "area: int");
   tensorflow.OpDefinitionBuilderAddAttr(op, "group: int");
   tensorflow.OpDefinitionBuilderAddInput(op, "tensors: T");
-  // It has an effect and no outputs, so nothing may take it for needless.
+  // The op has no outputs. Declared stateful, it is not removed by TensorFlow's optimizer as useless.
   tensorflow.OpDefinitionBuilderSetIsStateful(op, true);
   TfStatus status;
   tensorflow.RegisterOpDefinition(op, status.get());
@@ -194,7 +194,7 @@ Status RegisterTensorflowOp() {
   static bool tried = false;
   static Status result;
   std::lock_guard<std::mutex> lock(mutex);
-  // Without TensorFlow nothing was tried: it may be imported yet.
+  // Without TensorFlow nothing is tried, and the next call tries: TensorFlow may be imported until then.
   if (!tried) {
     result = Register();
     tried = result.ok() || tensorflow.NewStatus != nullptr;

@@ -24,7 +24,7 @@ std::string SlotStore::path(uint32_t slot) const { return Join(directory_, SlotN
 Status SlotStore::MakeDirectory() {
   for (const std::string& directory : {user_dir_, directory_}) {
     DF_RETURN_IF_ERROR(env_->MakeDir(directory, 0700));
-    // Node-local storage is shared with other users, who could have made the name first, also as a symbolic link.
+    // Other users share the node-local storage. One of them could have made the directory first, or a symbolic link.
     FileInfo info;
     DF_RETURN_IF_ERROR(env_->Stat(directory, &info));
     std::string found;
@@ -51,7 +51,7 @@ Status SlotStore::Open(uint32_t slot) {
   return file == nullptr ? env_->Open(path(slot), OpenMode::kPrivate, &file) : Status();
 }
 
-// From here until Finish a reader must see that the slot is not whole.
+// Marks the slot as half-written, which a reader sees until Finish.
 Status SlotStore::MarkNotWhole(uint32_t slot) {
   const std::string zeros(kSlotHeaderSize, '\0');
   return WriteFull(file(slot), 0, zeros.data(), zeros.size());
@@ -111,7 +111,7 @@ void SlotStore::Remove(uint32_t slot) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (slots_[slot].file == nullptr) return;
   slots_[slot] = Slot();
-  // A file that can't be removed holds nothing that anybody needs, and its next use begins with zeros.
+  // An error is ignored: nobody needs the slot's content, and the next use of the file begins by marking it not whole.
   (void)env_->Unlink(path(slot)).ok();
 }
 

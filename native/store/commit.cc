@@ -17,12 +17,12 @@ namespace {
 
 constexpr uint64_t kMaxManifest = uint64_t{64} << 20;
 constexpr size_t kBlock = size_t{1} << 20;
-// Said to every rank: the other ones quote rank 0's message.
+// The end of the message when ranks differ. Every rank shows it, because the other ranks quote rank 0's message.
 constexpr char kUsualCauses[] =
     "; usual causes: an optimizer that is not wrapped (DistributedOptimizer), an initial state that is not broadcast "
     "(BroadcastState)";
 
-// Compares the checksums of all ranks, as they come.
+// Compares the replica checksums of all ranks with rank 0's, one rank after the other.
 class Comparison {
  public:
   void Add(const Record& record) {
@@ -44,7 +44,7 @@ class Comparison {
     const auto& [number, ranks] = *differ_.begin();
     result.tensors = static_cast<uint32_t>(differ_.size());
     result.first = static_cast<int32_t>(number);
-    // Most are right.
+    // The majority is taken to be right. If most ranks differ from rank 0, rank 0 is the one that is named.
     const bool others = 2 * ranks.size() > ranks_;
     result.text = std::to_string(differ_.size()) + (differ_.size() == 1 ? " tensor differs" : " tensors differ") +
                   " between the ranks, the first on " + (others ? "rank 0" : NameRanks(ranks));
@@ -54,16 +54,16 @@ class Comparison {
  private:
   size_t ranks_ = 0;
   bool taken_ = false;
-  std::string first_;                               // rank 0's
-  std::map<size_t, std::vector<uint32_t>> differ_;  // by number: the ranks whose checksum is not rank 0's
+  std::string first_;                               // rank 0's checksums
+  std::map<size_t, std::vector<uint32_t>> differ_;  // number of the checksum -> the ranks that differ from rank 0
 };
 
-// Of the records that are there and whole. Some that agree say nothing of the ranks whose records are missing.
+// Compares the ranks whose records are there and whole. That they agree says nothing about the other ranks.
 Status CompareRecords(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, Divergence* found) {
   Comparison comparison;
   PartialState state;
   DF_RETURN_IF_ERROR(ScanPartial(env, run_dir, step, attempt, &state));
-  uint32_t missing = 1;  // no record says how many ranks there are
+  uint32_t missing = 1;  // until a record tells how many ranks there are
   for (const uint32_t rank : state.present) {
     const std::string path = Join(PartialPath(run_dir, step, attempt), RecordName(rank));
     std::string bytes;
@@ -80,7 +80,7 @@ Status CompareRecords(Env* env, const std::string& run_dir, int64_t step, const 
   return {};
 }
 
-// Reads all records; fills the manifest and the extents of all ranks.
+// Reads the records of all ranks. Fills in the manifest, and the extents of all ranks.
 Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& request, const PartialState& state,
                    Manifest* manifest, std::vector<Extent>* extents, Divergence* divergence) {
   Comparison comparison;
@@ -134,7 +134,7 @@ Status SyncModel(Env* env, const std::string& directory, const CommitRequest& re
   std::unique_ptr<File> model;
   const std::string path = Join(directory, kModelName);
   const Status opened = env->Open(path, OpenMode::kRead, &model);
-  // A loss of power may have kept the record's name and not this one's.
+  // After a loss of power the record's name may be there, and the model file's name may be lost.
   if (opened.error() == ENOENT) return Malformed(path, "the file that the records describe", "none");
   DF_RETURN_IF_ERROR(opened);
   uint64_t size = 0;
@@ -147,7 +147,7 @@ Status SyncModel(Env* env, const std::string& directory, const CommitRequest& re
   return model->Close();
 }
 
-// Frees RUN/step-N for the rename, since a directory can't be renamed onto one that is not empty.
+// Moves RUN/step-N away before the rename: a directory can't be renamed to the name of one that is not empty.
 Status MakeWay(Env* env, const CommitRequest& request) {
   const std::string target = Join(request.run_dir, StepName(request.step));
   FileInfo info;
@@ -161,20 +161,22 @@ Status MakeWay(Env* env, const CommitRequest& request) {
                             "one committed by attempt " + Hex(old.identity.attempt),
                             "Keep that one, or move it away first");
   }
-  // Until the new one has that name only its partial directory holds the step: its name must be durable before the old
-  // one's goes.
+  // From here until the rename only the partial directory has the step. So the partial directory's name is made durable
+  // before the name of the old directory goes.
   DF_RETURN_IF_ERROR(env->SyncDir(request.run_dir));
   return MoveToTrash(env, request.run_dir, StepName(request.step), request.step, counts ? old.identity.attempt : Id{});
 }
 
-// Whether an answer to opening a manifest says that there is none. What is damaged is none, nor is what is no file.
+// Whether the error of opening or decoding a manifest means that there is no manifest. A damaged manifest counts as
+// none, and so does a name that is no regular file.
 bool SaysAbsent(const Status& status) {
   return status.code() == Code::kCorrupt || status.error() == ENOENT || status.error() == ENOTDIR ||
          status.error() == ELOOP || status.error() == ENXIO;
 }
 
-// The act itself. Only what is seen afterwards tells whether it was done, if the call answers with an error: a network
-// file system that has lost the first reply repeats the request and answers ENOENT.
+// The rename that commits. If it returns an error, only a look at the names tells whether it was carried out: the
+// client of a network file system that has lost the first reply sends the request again, and the second answer is
+// ENOENT.
 Status GiveFinalName(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
   outcome->in_doubt = true;
   Status renamed = env->Rename(PartialPath(request.run_dir, request.step, request.attempt),
@@ -185,7 +187,7 @@ Status GiveFinalName(Env* env, const CommitRequest& request, CommitOutcome* outc
     outcome->in_doubt = committed;
     if (!committed) return renamed;
   }
-  // Not to be repeated: what a sync that failed was to keep may be gone, and the next one would succeed without it.
+  // A failed sync is not repeated: the data that it should have kept may be lost, and the second sync would succeed.
   outcome->unsynced = env->SyncDir(request.run_dir);
   outcome->in_doubt = false;
   return {};
@@ -202,7 +204,8 @@ Divergence NotComparedSince(int64_t step, const Divergence& found) {
 
 Status ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest, bool* counts) {
   const std::string path = Join(Join(run_dir, StepName(step)), kManifestName);
-  // An earlier look may be remembered. Without this one nothing is known; of a run that is gone the next line says it.
+  // The client of a network file system may answer from an earlier look. If the fresh look fails, nothing is known.
+  // That the run's directory is missing is found by the next line.
   Status anew = env->Refresh(run_dir);
   if (!anew.ok() && anew.error() != ENOENT) return anew;
   std::string bytes;
@@ -238,7 +241,7 @@ Status KnownBefore(Env* env, const std::string& run_dir, int64_t step, const Id&
       bool counts = false;
       DF_RETURN_IF_ERROR(ReadCommitted(env, run_dir, entry.step, &manifest, &counts));
       if (!counts || manifest.identity.attempt != attempt) continue;
-      found.compared = true;  // at that step or at an earlier one: marks go on
+      found.compared = true;  // at that step, or at an earlier one whose result that step's manifest has taken over
       found.tensors = manifest.diverged;
       found.text = std::to_string(manifest.diverged) + " tensors differ between the ranks";
     }
@@ -255,7 +258,7 @@ Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
   bool committed = false;
   DF_RETURN_IF_ERROR(IsCommitted(env, request.run_dir, request.step, request.attempt, &committed));
   if (committed) {
-    outcome->unsynced = env->SyncDir(request.run_dir);  // an earlier call may have died before its own
+    outcome->unsynced = env->SyncDir(request.run_dir);  // the process that renamed it may have died before this sync
     return {};
   }
   DF_RETURN_IF_ERROR(CheckPartial(env, directory));
@@ -285,7 +288,8 @@ Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
   }
   manifest.created = env->WallSeconds();
   DF_RETURN_IF_ERROR(ReplaceFile(env, Join(directory, kManifestName), EncodeManifest(manifest), true));
-  // The manifest's name must be durable before the directory's: a directory that has its final name is whole.
+  // The manifest's name is made durable before the directory's final name, because a directory with its final name is
+  // taken to be whole.
   DF_RETURN_IF_ERROR(env->SyncDir(directory));
   if (request.own) DF_RETURN_IF_ERROR(CheckOwner(env, request.run_dir, request.attempt));
   DF_RETURN_IF_ERROR(MakeWay(env, request));

@@ -33,7 +33,7 @@ Status PartialWriter::Open(Env* env, const std::string& run_dir, const Identity&
   DF_RETURN_IF_ERROR(env->Open(Join(directory_, kModelName), OpenMode::kUpdate, &file_));
   uint64_t size = 0;
   DF_RETURN_IF_ERROR(file_->Size(&size));
-  // A longer file is another structure's, which has the same name only by mistake.
+  // A longer file was written with another structure, under this name by mistake.
   if (size > identity.file_size) DF_RETURN_IF_ERROR(file_->Truncate(identity.file_size));
   DF_RETURN_IF_ERROR(file_->Allocate(identity.file_size));
   direct_opened_ = env->Open(Join(directory_, kModelName), OpenMode::kDirect, &direct_);
@@ -47,7 +47,7 @@ std::string PartialWriter::CachedBecause() const {
 }
 
 Status PartialWriter::Sync() {
-  DF_RETURN_IF_ERROR(file_->DataSync());  // what went through `direct` is flushed with it
+  DF_RETURN_IF_ERROR(file_->DataSync());  // also flushes what was written through `direct_`: it is the same file
   if (direct_ != nullptr) DF_RETURN_IF_ERROR(direct_->Close());
   direct_.reset();
   DF_RETURN_IF_ERROR(file_->Close());
@@ -58,10 +58,11 @@ Status PartialWriter::Sync() {
 Status PartialWriter::Publish(const Record& record, bool* perhaps) {
   const std::string path = Join(directory_, RecordName(record.identity.rank));
   DF_RETURN_IF_ERROR(ReplaceFile(env_, path, EncodeRecord(record), true, perhaps));
-  // Makes the names durable: the record's, and the model file's if this rank made it. The commit does not rely on it:
-  // rank 0 syncs this directory once more before it renames it. A second sync is not blind to what the first one lost,
-  // as that of a file's pages is: names are in the file system's journal, and a journal that fails stays failed. So
-  // an error here, as of a directory that rank 0 has renamed or even removed meanwhile, says nothing of the step.
+  // Makes the names durable: the record's, and the model file's if this rank made it. The commit does not rely on this
+  // sync: rank 0 syncs the directory once more before it renames it. A second sync of a file's pages may succeed
+  // although the first one has lost them; a second sync of names does not, because names are in the file system's
+  // journal, and a journal that has failed stays failed. So an error here does not fail the step. It may also come from
+  // a directory that rank 0 has renamed or removed meanwhile.
   return env_->SyncDir(directory_);
 }
 
@@ -70,7 +71,7 @@ Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity
   const std::string path = Join(directory, FailedName(identity.rank));
   DF_RETURN_IF_ERROR(CheckPartial(env, directory));
   if (ReplaceFile(env, path, message.substr(0, kMaxFailure - 1) + "\n", false).ok()) return {};
-  // A full disk may still have room for a name, and it is the name that the others look for.
+  // A full disk may still have room for the name of an empty file, and the other ranks look for the name alone.
   std::unique_ptr<File> empty;
   return env->Open(path, OpenMode::kUpdate, &empty);
 }

@@ -13,7 +13,7 @@
 namespace deepfreeze {
 
 Status RemoveTree(Env* env, const std::string& path) {
-  // A symbolic link is removed, never followed: what it leads to is not the run's.
+  // A symbolic link is removed and not followed, because it leads to files outside of the run.
   FileInfo top;
   DF_RETURN_IF_ERROR(env->Stat(path, &top));
   if (top.exists && !top.is_directory) return env->Unlink(path);
@@ -38,12 +38,12 @@ Status MoveToTrash(Env* env, const std::string& run_dir, const std::string& name
 
 namespace {
 
-// The first failure of several attempts, each of which is made.
+// Keeps the first failure of several calls, all of which are made.
 void Keep(Status status, Status* first) {
   if (first->ok()) *first = std::move(status);
 }
 
-// Whether every rank has left its marker there.
+// Whether every rank has left a marker of the failure in the step's partial directory.
 Status AllKnow(Env* env, const RetainRequest& request, int64_t step, bool* all_know) {
   PartialState state;
   DF_RETURN_IF_ERROR(ScanPartial(env, request.run_dir, step, request.attempt, &state));
@@ -51,7 +51,8 @@ Status AllKnow(Env* env, const RetainRequest& request, int64_t step, bool* all_k
   return {};
 }
 
-// The new names must be durable before their contents go, or a crash could bring the old name back half-empty.
+// Empties the directories that were renamed to trash. Their new names are made durable first: otherwise a loss of power
+// could bring the old name back, of a directory that is half empty.
 Status EmptyTrash(Env* env, const std::string& run_dir, const std::vector<std::string>& trash) {
   if (trash.empty()) return {};
   DF_RETURN_IF_ERROR(env->SyncDir(run_dir));
@@ -60,9 +61,9 @@ Status EmptyTrash(Env* env, const std::string& run_dir, const std::vector<std::s
   return first;
 }
 
-// Which of the committed checkpoints stay, asked from the newest one down: the newest `keep`, and the newest at which
-// the ranks did not differ. Those after it are mixtures of several models, and a run must not be left with nothing
-// else.
+// Decides which committed checkpoints stay. It is asked for each, from the newest one down. The newest `keep` stay, and
+// the newest at which the ranks did not differ: all newer ones are mixtures of several models, and a run must have
+// another one beside them.
 class Keeper {
  public:
   explicit Keeper(uint32_t keep) : keep_(keep) {}
@@ -79,7 +80,7 @@ class Keeper {
   bool alike_ = false;
 };
 
-// This attempt's, below the step, newest first.
+// The steps of this attempt's partial directories that are older than the request's step, the newest first.
 std::vector<int64_t> OldPartials(const std::vector<std::string>& names, const RetainRequest& request) {
   std::vector<int64_t> steps;
   for (const std::string& name : names) {
@@ -117,16 +118,17 @@ Status Retain(Env* env, const RetainRequest& request) {
   for (const int64_t old : OldPartials(names, request)) {
     bool all_know = false;
     DF_RETURN_IF_ERROR(AllKnow(env, request, old, &all_know));
-    // Steps are committed in order, so this one has failed, whether or not that could be marked. A rank that does not
-    // know yet would take it for one that was committed and replaced. Only as many as that rank can have unfinished: a
-    // marker that can't be written must not let directories pile up.
+    // Steps are committed in order, so this older step has failed. A rank that has not seen the failure yet would take
+    // a missing directory for a step that was committed and replaced. So the directory stays until every rank has left
+    // a marker. At most `backlog` directories stay, as many as a rank can have unfinished: they must not pile up when a
+    // marker can't be written.
     if (!all_know && ++awaited <= request.backlog) continue;
     remove(PartialName(old, request.attempt), old, request.attempt);
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
   Keeper keeper(request.keep);
   for (const int64_t old : steps) {
-    // A directory without a valid manifest is no checkpoint, and not this function's to judge.
+    // A directory without a valid manifest is no checkpoint, and is left to the next start of a job.
     Manifest manifest;
     bool counts = false;
     Keep(ReadCommitted(env, run_dir, old, &manifest, &counts), &first);

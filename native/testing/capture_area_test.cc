@@ -1,5 +1,5 @@
-// Captures into the engine's memory: that what was captured is what is committed, whichever memory it was, and that
-// memory in use is not given away.
+// Captures into the engine's memory: the captured bytes are the committed ones, in whichever memory the capture was,
+// and memory that is in use is not given to another capture.
 #include "graph/capture_area.h"
 
 #include <thread>
@@ -121,7 +121,7 @@ void WhatIsCapturedIsCommitted(const std::string& local) {
   CHECK_EQ(training.Committed(39), training.Expected());
 }
 
-// Another rank never comes, so nothing is committed: once `room` captures are held there is no place for the next.
+// The other rank never writes, so nothing is committed. After `room` captures there is no memory for another one.
 void ACaptureWithoutMemoryIsToldAndDoesNotFailTheGraph(const std::string& local, int64_t room) {
   Training training(2, local);
   training.Attach(room > 2 ? 2000 : 30);  // the first slots are written meanwhile
@@ -175,7 +175,7 @@ void AnAreaIsFoundUntilItIsForgotten() {
   CHECK(area == nullptr);
 }
 
-// A graph that runs on after the engine is gone.
+// The graph goes on running after the engine is closed.
 void WithoutItsEngineACaptureIsLostAndNothingElse() {
   Training training(1, "");
   training.Attach(kLong);

@@ -9,7 +9,7 @@
 namespace deepfreeze {
 namespace {
 
-// Around the sizes and alignments at which the copy changes its way.
+// Tries the sizes and alignments around those at which the copy changes from one method to the other.
 void EveryByteArrivesAndNoOther() {
   const size_t big = size_t{256} << 10;
   std::string from(big + 4096, '\0');

@@ -32,7 +32,7 @@ Options ForRank(uint32_t rank, uint32_t world, const std::string& run, const std
   return options;
 }
 
-// The rank's half or whole of the file, in two regions.
+// The regions of a rank's share of the file: the whole file or half of it, in two regions.
 std::vector<Region> Share(const std::string& data, uint32_t rank, uint32_t world) {
   const uint64_t share = kSize / 4096 / world * 4096;
   const uint64_t begin = share * rank;
@@ -104,7 +104,7 @@ void WrongRegionsAreRefused() {
   CHECK(engine.Submit(-1, {}, "", 0).code() == Code::kInvalid);
 }
 
-// Two clients of a network file system that write to one page may lose bytes of it.
+// If two clients of a network file system write to one page, bytes of the page may be lost.
 void APartOfAPageIsRefusedBeforeAnythingIsWritten() {
   TemporaryDir run;
   const std::string data(kSize, 'z');  // outlives the engine, which reads it until it has closed
@@ -121,7 +121,7 @@ void APartOfAPageIsRefusedBeforeAnythingIsWritten() {
   refused({{data.data(), 4096, 0}, {data.data(), 4096, 8193}}, "found a piece that begins at byte 8193");
   refused({{data.data(), 4000, 0}, {data.data(), 4096, 8192}}, "found a piece that ends at byte 4000");
   refused({{data.data(), 16, kSize - 16}}, "found a piece that begins at byte " + std::to_string(kSize - 16));
-  // Pieces that follow each other are one, and the file's end is a page's.
+  // Regions that follow each other count as one, and the end of the file counts as the end of a page.
   const uint64_t last = kSize - 17;
   CHECK_OK(engine.Submit(1, {{data.data(), 5000, 0}, {data.data(), 3192, 5000}, {data.data(), 17, last}}, "", kLong));
 }
@@ -136,7 +136,7 @@ void AGapInTheFileFailsTheStepAndOnlyIt() {
   CHECK_OK(engine.Wait(2, DF_EXTERNAL, kLong));
 }
 
-// Private bytes of two ranks with three checksums each, of which the second one's last is another.
+// Two ranks have private bytes with three checksums each. Their last checksums differ.
 void RanksThatDifferAreNamedAndMarked() {
   for (const bool refuse : {false, true}) {
     TemporaryDir run;
@@ -182,7 +182,7 @@ class TwoRanks {
     }
   }
 
-  // Whether it was committed, and rank 0's report. No hashes: they were not taken.
+  // Runs one step. Returns whether it was committed, and rank 0's report. Empty checksums: the ranks are not compared.
   bool Step(int64_t step, const std::string& first, const std::string& second, Report* report) {
     const std::string none(12, '\0');
     for (uint32_t rank = 0; rank < 2; ++rank) {
@@ -244,7 +244,7 @@ void ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree() {
   CHECK(!ranks.Step(4, "", "", &report));
   CHECK(!ranks.Step(5, a, b, &report));
   CHECK(ranks.Step(6, a, a, &report));
-  // What comes about later is marked.
+  // A difference that comes later is marked, and the checkpoint committed.
   CHECK(ranks.Step(7, a, b, &report));
   CHECK(ranks.Step(8, "", "", &report));
   CHECK_EQ(MarkOf(run.path(), 6), 0U);

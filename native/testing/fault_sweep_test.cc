@@ -1,5 +1,5 @@
-// Every system call of a job fails once, in every way that calls fail. Whatever it is: every wait comes back, what
-// counts as a checkpoint is right, and the next one after the fault succeeds.
+// Every system call of a job fails once, in every way in which it can fail. Each time every wait returns, whatever
+// counts as a checkpoint has the right bytes, and a checkpoint after the fault succeeds.
 #include <cstdio>
 #include <cstring>
 
@@ -16,9 +16,10 @@ namespace deepfreeze {
 namespace {
 
 constexpr uint64_t kLong = 60000;
-constexpr uint64_t kShort = 50;  // how long a commit is waited for where something is broken for good, or slow
+constexpr uint64_t kShort =
+    50;  // milliseconds; the time-out of commits in a job where something stays broken, or is slow
 constexpr char kShortText[] = " after 50 ms";
-constexpr uint64_t kPatient = 200;  // how long a rank is waited for that can't even say that it failed
+constexpr uint64_t kPatient = 200;  // milliseconds; the time-out for a rank that can't even write that it has failed
 constexpr uint64_t kSize = 20 * 4096 + 17;
 constexpr int64_t kSteps = 4;
 constexpr int64_t kTries = 20;  // of the step after the fault is gone
@@ -114,8 +115,8 @@ struct Job {
     }
   }
 
-  // Whether it was committed, as all ranks say. What any rank says to be committed is, and none says the opposite of
-  // what is committed.
+  // Returns whether the step was committed. Checks that it is there if any rank says that it is committed, and that no
+  // two ranks say the opposite of each other.
   bool Ended(int64_t step) {
     bool committed = true;
     for (auto& engine : engines) {
@@ -141,7 +142,8 @@ struct Job {
   }
 };
 
-// What a job calls, and how often, if nothing goes wrong: a sweep over all calls comes by all of it.
+// Counts the calls of each kind in a job without faults, and checks that each kind comes up: the sweep covers all of
+// them.
 void EveryKindOfCallIsSweptOver(const Shape& shape) {
   std::printf("operations of %s:", shape.Name().c_str());
   for (const char* operation : kOperations) {
@@ -246,7 +248,8 @@ void EveryCallMayTakeLongerThanIsWaited(uint32_t victim) {
   std::printf("delay=150, bound 50, %s: %d calls, %d failed a step\n", shape.Name().c_str(), points, failures);
 }
 
-// What a failed sync was to make durable may be gone, though the next sync succeeds: nothing that relied on it counts.
+// The data of a failed sync may be lost although the next sync succeeds. So no step that relied on that data is
+// committed.
 void AFailedSyncIsTakenForLostData(const Shape& shape) {
   int points = 0;
   for (const char* error : {"lose=EIO", "lose=ENOSPC"}) {
@@ -268,8 +271,8 @@ void AFailedSyncIsTakenForLostData(const Shape& shape) {
   std::printf("lose, %s: %d calls\n", shape.Name().c_str(), points);
 }
 
-// From some write on a step's directory is full, perhaps so full that not even the name of a failure's marker fits in,
-// while the next steps are on their way: no rank takes the step for one that was committed.
+// From some write on the directory of a step is full, perhaps too full for the marker of a failure, while the next
+// steps are on their way. No rank takes the step for one that was committed.
 void AFailureThatNobodyCanBeToldOfIsNoCommit(uint32_t victim) {
   const Shape shape{3, victim, false, kPatient, kSteps};
   int points = 0;

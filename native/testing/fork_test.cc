@@ -1,5 +1,5 @@
-// A forked child has none of the engine's memory: what it had in common with its parent would be copied, page by page,
-// when the parent writes to it next, and a disk that reads it meanwhile would read one or the other.
+// A forked child has none of the engine's memory. Pages that parent and child share would be copied, one by one, at the
+// parent's next write to them, and a disk that reads such a page meanwhile might read either copy.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>

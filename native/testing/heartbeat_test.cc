@@ -1,4 +1,4 @@
-// What a rank that takes long shows the others, and what they make of it.
+// The heartbeats of a rank that takes long, and what the other ranks conclude from them.
 #include "store/heartbeat.h"
 
 #include "format/names.h"

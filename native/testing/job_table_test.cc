@@ -1,4 +1,4 @@
-// The table of jobs: that no two of them wait for each other, and what is released when.
+// The table of jobs: no two jobs wait for each other, and memory and slots are released at the right time.
 #include "engine/job_table.h"
 
 #include <thread>
@@ -92,7 +92,7 @@ void ALocalTierThatIsGivenUpTakesNoCaptures() {
   CHECK_OK(table.ReserveBuffer(0, &number));
 }
 
-// What was captured elsewhere than in the slot is read by the local writer, also when the step has failed meanwhile.
+// Memory outside of slots is not released while the local writer reads it, also if the step has failed meanwhile.
 void WhatTheLocalWriterReadsIsNotReleased() {
   for (const bool whole : {true, false}) {
     JobTable table(Env::Posix(), 2, 2, true);

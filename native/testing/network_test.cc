@@ -28,7 +28,7 @@ std::string Model(const std::string& directory) {
   return bytes;
 }
 
-// As an older version placed them, and as whoever finishes such a checkpoint still writes them.
+// An older version placed tensors in this way, and a start that finishes such a checkpoint still writes them so.
 void TwoRanksThatWritePartsOfOnePageLoseNothing() {
   TemporaryDir run;
   Identity identity;
@@ -94,8 +94,8 @@ class Ranks {
   std::vector<std::unique_ptr<Engine>> engines_;
 };
 
-// A record of another version's placement, or of one that is wrong. A later start finishes such a step all the same:
-// what is lost shows in the checksums, which it reads.
+// The records are those of an older version's placement, or of a wrong one. A later start finishes such a step all the
+// same, because it reads the file: lost bytes show in the checksums.
 void AStepOfWhichTwoRanksWroteOnePageIsNotCommittedByTheEngineAndFinishedByALaterStart() {
   TemporaryDir run;
   const std::string data(3 * kPage, 'd');

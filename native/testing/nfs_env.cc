@@ -27,7 +27,7 @@ Status PathOf(int directory, const std::string& called, std::string* path) {
   return {};
 }
 
-// What was to be removed is not there.
+// Takes the error that a name to be removed is not there for success.
 Status Gone(const Status& status) { return status.error() == ENOENT ? Status() : status; }
 
 std::string Parent(const std::string& path) { return path.substr(0, path.rfind('/')); }

@@ -1,5 +1,5 @@
-// Memory runs out at any allocation on any thread of the engine, once or for good: nothing leaves a thread, every wait
-// comes back, and when there is memory again the next checkpoint is committed.
+// Memory runs out at any allocation on any thread of the engine, once or for good. No exception leaves a thread, every
+// wait returns, and when there is memory again the next checkpoint is committed.
 #include <pthread.h>
 
 #include <atomic>
@@ -67,7 +67,7 @@ constexpr Shape kShapes[] = {{"handed over", "", false},
                              {"a failed step", "fail=EIO:fdatasync:model:1", false},
                              {"a failed removal", "fail=EACCES:rename:.trash:1", false}};
 
-// Of this process that are open.
+// The number of descriptors that this process has open.
 size_t Descriptors() {
   std::vector<std::string> names;
   bool exists = false;

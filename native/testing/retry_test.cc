@@ -1,5 +1,5 @@
-// A store that answers with an error that passes, as one does whose server restarts, costs no checkpoint; one whose
-// sync failed does at once, for what the sync was to keep may be gone.
+// An error of the store that passes, as while its server restarts, fails no checkpoint. A failed sync fails its
+// checkpoint at once, because the data of that sync may be lost.
 #include <cstring>
 #include <thread>
 
@@ -82,7 +82,8 @@ void OtherErrorsFailAtOnce() {
   }
 }
 
-// What the next checkpoint takes while the store is away is read from the slot when it is back.
+// While the store is away, the next checkpoint takes the memory of the first one. When the store is back, the first one
+// is read from its slot.
 void MemoryIsGivenUpMeanwhile() {
   const std::string second(kSize, 'e');  // outlives the engine, which reads it until it has closed
   Job job("fail=EIO:pwrite:model:1+");

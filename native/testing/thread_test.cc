@@ -1,4 +1,4 @@
-// How far the engine's threads step back: from where the job stands, which may have been started with nice(1) itself.
+// The niceness of the engine's threads: the option is added to the job's own, which may have been started by nice(1).
 #include "base/thread.h"
 
 #include <sys/resource.h>
@@ -18,7 +18,7 @@ int Nice() {
   return nice;
 }
 
-// Of a background thread that a thread of that niceness starts.
+// Returns the niceness of a background thread that a thread of niceness `host` starts.
 int Background(int host, int nice) {
   int found = 0;
   std::thread([&] {

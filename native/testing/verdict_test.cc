@@ -111,7 +111,7 @@ void AnOlderCheckpointThatWasMovedAwayDoesNotFailTheCommit() {
   later.AllCommit(1);
 }
 
-// The newer checkpoint's name may go with the power, so the older one stays until a later sync has succeeded.
+// A loss of power may take the newer checkpoint's name, so the older checkpoint stays until a later sync has succeeded.
 void ACommitWhoseNameIsNotKnownToBeDurableCountsAndNothingIsDeletedForIt() {
   TemporaryDir run;
   // Of the directories that rank 0 syncs for a step the run's is the third.
@@ -128,7 +128,8 @@ void ACommitWhoseNameIsNotKnownToBeDurableCountsAndNothingIsDeletedForIt() {
   CHECK(!ranks.Exists(StepName(1)) && !ranks.Exists(StepName(2)));
 }
 
-// Rank 0 may commit the step as soon as the record has its name, so a rank that can't say whether it has is silent.
+// Rank 0 may commit the step as soon as the record has its name. So a rank that does not know whether its record has it
+// writes no marker of a failure.
 void ARankWhoseRecordIsThereOrMayBeWaitsForTheVerdict() {
   const std::string record = "rename:rank-00001.record:1";
   const std::string blind = ",fail=EIO:stat:rank-00001.record.tmp:1";

@@ -146,7 +146,7 @@ def is_passed_by(place, where, caplog) -> bool:
     assert len(os.listdir("/proc/self/fd")) == before
     if found or not os.path.exists(slot):
         return False
-    assert len(caplog.records) == 2 and caplog.records[0].message.startswith(f"{place} is passed by: "), caplog.text
+    assert len(caplog.records) == 2 and caplog.records[0].message.startswith(f"{place} is left alone: "), caplog.text
     return True
 
 
@@ -155,7 +155,7 @@ def is_passed_by(place, where, caplog) -> bool:
 def test_slots_where_others_may_write_are_passed_by(tier, engine, caplog, mode, above):
     (tier.parent if above else tier).chmod(mode)
     assert is_passed_by(tier, tier, caplog) == (mode != 0o755)
-    assert mode == 0o755 or f"others than user {os.geteuid()} may write there" in caplog.text
+    assert mode == 0o755 or f"users other than {os.geteuid()} may write there" in caplog.text
 
 
 @pytest.mark.parametrize("above", [False, True], ids=["the-run-s", "the-user-s"])
@@ -190,7 +190,7 @@ def test_a_directory_that_can_not_be_opened_is_passed_by_and_named(tier, engine,
 
     monkeypatch.setattr(os, "open", refuse)
     assert leftovers.leftover_slots(tier) == []
-    assert [record.message for record in caplog.records] == [f"{tier} is passed by: Permission denied"]
+    assert [record.message for record in caplog.records] == [f"{tier} is left alone: Permission denied"]
 
 
 def test_what_is_no_directory_has_no_slots(tmp_path, engine, caplog):

@@ -261,7 +261,7 @@ def test_a_state_that_outgrows_its_room_fails_that_checkpoint(tmp_path):
 
     reader = Growing()
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, extra={"growing": reader})
-    with pytest.raises(deepfreeze.EngineError, match="twice of what they had"):
+    with pytest.raises(deepfreeze.EngineError, match="twice their size at the start"):
         trainings.dense(keras3).fit(trainings.data(9), verbose=0, callbacks=[Draw(reader), checkpoint])
 
 

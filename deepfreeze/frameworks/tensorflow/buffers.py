@@ -1,5 +1,5 @@
-"""The memory that captured pieces are copied to. Two implementations: ``engine_buffers`` (the engine's memory) and ``graph_buffers``
-(TensorFlow's own)."""
+"""The protocol of the memory to which captured pieces are copied. It has two implementations: ``engine_buffers`` (the engine's memory) and
+``graph_buffers`` (TensorFlow's own memory)."""
 
 from __future__ import annotations
 
@@ -10,24 +10,30 @@ from deepfreeze.frameworks.framework import Captured, EngineMemory, Piece
 
 
 class Buffers(Protocol):
-    """Groups of pieces. A piece's number counts the pieces of all groups, in the order in which the groups were added. The training
-    thread calls all methods: ``write`` while a function is traced, the others outside of any graph."""
+    """Memory for captures, in groups of pieces. A capture consists of all groups. A piece's number counts the pieces of all groups, in the
+    order in which the groups were added.
+
+    The training thread calls all methods. ``add`` and ``write`` are also called while Keras traces the train function; the other methods
+    are called between two executions, when no capture is under way."""
 
     @property
     def engine_memory(self) -> EngineMemory | None:
-        """How pieces get places in the engine's memory; None if they lie in TensorFlow's."""
+        """The object that gives pieces their places in the engine's memory. None if pieces are copied to TensorFlow's own memory."""
 
     def add(self, pieces: Sequence[Piece]) -> int:
-        """A new group; returns its number, counted from 0."""
+        """Adds a group and returns its number, counted from 0. All groups are added before the first ``collect``; none is ever removed."""
 
     def write(self, group: int) -> None:
-        """In the function being traced: copies the group's pieces."""
+        """Adds ops to the graph that is being traced, which copy the group's pieces when they run. Called once for each group, after
+        ``add``. In a captured step the ops may run twice: the second copy, after the last write to the variables, is the one that
+        counts. The caller guarantees that nothing writes to the variables while the ops run."""
 
     def collect(self) -> Captured:
-        """Ends a capture. ``EngineFault`` if there was no memory for it."""
+        """Ends a capture and returns it. Called once for each captured step, after the ops of all groups have run. ``EngineFault`` if there
+        was no memory for the capture."""
 
     def discard(self) -> None:
-        """Forgets a capture that will not be collected, and frees its memory."""
+        """Forgets a capture that will not be collected, and frees its memory. Does nothing if there is none."""
 
     def close(self) -> None:
-        """Gives everything back. Safe to call twice."""
+        """Gives all memory back, except what a ``Captured`` still holds. Nothing is captured afterwards. Safe to call twice."""

@@ -1,4 +1,5 @@
-"""Captures a model's training state in TensorFlow's graph: each tensor's shard behind the tensor's own last write. Imports TensorFlow."""
+"""Captures a model's training state in TensorFlow's graph: each tensor's shard is copied right after the last write to the tensor in the
+step. Imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from deepfreeze.frameworks.tensorflow.hooks import Patch
 from deepfreeze.state.keras_objects import optimizers, tf_variable
 from deepfreeze.state.training_state import SEED, StateTensor, TrainingState
 
-# Ops on a variable that leave it as it is.
+# The types of ops that take a variable and do not change it.
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
 
 
 class Range(NamedTuple):
-    """Bytes ``start`` to ``stop`` of a flattened tensor."""
+    """The bytes ``start`` to ``stop`` (exclusive) of a flattened tensor of the training state."""
 
     tensor: StateTensor
     start: int
@@ -33,7 +34,8 @@ class Range(NamedTuple):
 
 
 class TensorFlowCapture:
-    """The capture ops of one model on one rank, installed from construction to ``close``. See ``frameworks.framework.Capture``."""
+    """The captures of one model on one rank. From construction to ``close`` the model's train function has the capture ops. Implements
+    ``frameworks.framework.Capture``; ``state``: the captured training state."""
 
     def __init__(
         self,
@@ -44,12 +46,13 @@ class TensorFlowCapture:
         every_step: Callable[[], None] | None,
         optimizer: Any = None,
     ) -> None:
-        """``ranges``: the bytes that the placement has dealt to this rank. Those of replicated tensors are captured behind the
+        """``ranges``: the bytes that the placement has dealt to this rank. Those of replicated tensors are captured after the optimizer's
         update. At the end of the step rank 0 captures all other tensors, and each other rank its own seeds.
 
-        ``every_step`` is called as the end of ``train_step`` is traced; None: nothing goes into a graph, and captures are taken
-        between two executions. ``optimizer``: the optimizer whose updates are the steps, if it is not the model's."""
-        self.state = state  # grows with the first execution
+        ``every_step`` is called each time that the end of ``train_step`` is traced, to add ops to each step. If it is None, the train
+        function gets no ops, and captures are taken between two executions. ``optimizer``: the optimizer whose updates are the steps, if
+        it is another one than ``model.optimizer``."""
+        self.state = state  # replaced in the first execution, in which Keras makes the last variables
         self._buffers = buffers
         self._model = state.model
         self._rank = rank
@@ -60,7 +63,7 @@ class TensorFlowCapture:
         self._replicated = [tf_variable(tensor.variable) for tensor in replicated]
         mine = [one for one in ranges if one.tensor.spec.role == REPLICATED]
         pieces = [Piece(tf_variable(one.tensor.variable), one.start, one.stop) for one in mine]
-        # Back-propagation ends with the first layer; an optimizer's slots follow their weights.
+        # In the order of the updates: back-propagation ends with the first layer, and the slots are updated with their weights.
         self._groups = capture_groups.group(self._replicated[::-1], pieces, buffers)
         self._captured = {id(variable) for variable in self._replicated}
         self._updated = len(self._groups)  # the groups after these are captured at the end of the step
@@ -95,7 +98,7 @@ class TensorFlowCapture:
         return as_bytes(tf_variable(variable).read_value())
 
     def fingerprint(self) -> int:
-        """A checksum of the replicated variables' values, read where they lie: the same on ranks that are alike."""
+        """One CRC32C over the values of all replicated variables. Ranks with equal values have the same one."""
         crc = 0
         for variable in self._replicated:
             crc = veloc_bindings.crc32c(as_bytes(variable.read_value()), crc)
@@ -106,8 +109,8 @@ class TensorFlowCapture:
         self._flag.arm(step)
 
     def forget_unfinished(self) -> None:
-        """After the first execution, before the pieces get other places: forgets what was captured for a step that did not come
-        about, because its update was skipped."""
+        """Frees the memory of a capture whose step did not come about, because the optimizer skipped the update (a loss scale that
+        overflowed). To be called after the first execution, before the pieces get places in the engine's memory."""
         if self._flag.captured < 0:
             self._buffers.discard()
 
@@ -132,7 +135,8 @@ class TensorFlowCapture:
         return self._buffers.collect()
 
     def check_applied(self) -> None:
-        """After the first execution: ``UnsupportedError`` if the optimizer that counts the steps had no part in it."""
+        """``UnsupportedError`` if ``train_step`` does not apply the optimizer whose updates are the steps. To be called after the first
+        execution."""
         if self._patch is None or self._applied:
             return
         others = ", ".join(name for name in optimizers(self._model) if name != "optimizer")
@@ -145,16 +149,16 @@ class TensorFlowCapture:
 
     @property
     def in_place(self) -> bool:
-        """Whether the train function, when it is traced anew, still takes the captures."""
+        """Whether the train function would still take the captures if Keras traced it anew. A user may have replaced ``train_step``."""
         return self._patch is None or self._patch.in_place
 
     def rest(self) -> None:
-        """Captures nothing until the next ``arm``, and frees the memory of the last capture."""
+        """Ends captures until the next ``arm``, and frees the memory of the last one. The ops stay in the train function."""
         self._flag.clear()
         self._buffers.discard()
 
     def close(self) -> None:
-        """Takes the capture out of the model again."""
+        """Takes the capture ops out of the model. Safe to call twice."""
         if self._patch is not None:
             self._patch.close()
         self._buffers.close()
@@ -162,7 +166,7 @@ class TensorFlowCapture:
     def _after_update(self, step: tf.Tensor) -> None:
         self._applied = True
         if tf.executing_eagerly():
-            return  # all of it is captured at the end of the step
+            return  # run_eagerly=True: everything is captured at the end of the step
         hit = self._flag.hit(step)
         for group in self._groups[: self._updated]:
             group.emit(hit)
@@ -173,7 +177,7 @@ class TensorFlowCapture:
         assert self._every_step is not None
         with tf.init_scope():
             self._capture_local()
-        # A skipped update leaves the step as it is: what was captured once is not captured again.
+        # The optimizer may skip an update, and the count of steps stays. A step that was captured already is not captured again.
         hit = tf.logical_and(self._flag.hit(step), tf.not_equal(self._flag.last(), step))
         for group in [*self._written_later(), *self._groups[self._updated :]]:
             group.emit(hit)
@@ -181,8 +185,8 @@ class TensorFlowCapture:
         self._every_step()
 
     def _written_later(self) -> list[Group]:
-        """Groups with a variable that ``train_step`` writes to after the optimizer's update (a clipped critic, a moving
-        average): captured once more, at the end, which overwrites the first capture."""
+        """The groups with a variable that ``train_step`` uses after the optimizer's update in an op that may write to it (a critic whose
+        weights are clipped, a moving average). They are captured once more at the end of the step, over their first capture."""
         groups = self._groups[: self._updated]
         graph = tf.compat.v1.get_default_graph()
         if tf.executing_eagerly() or self._update_traced is None or self._update_traced[0] is not graph:
@@ -192,8 +196,8 @@ class TensorFlowCapture:
         return [g for g in groups if any(graph.capture(v.handle).name in touched for v in g.variables)]
 
     def _capture_local(self) -> None:
-        """Adds the group of the variables that no gradient changes. Keras 2 makes its metrics' variables in the first step, so
-        only then are all of them known."""
+        """Adds the last group, once: that of the rank-local and per-rank variables. Not before the first step is traced, in which Keras 2
+        makes the variables of its metrics."""
         if len(self._groups) > self._updated:
             return
         self.state = self.state.grown()

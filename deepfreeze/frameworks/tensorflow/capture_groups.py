@@ -1,16 +1,16 @@
-"""The capture ops: slices taken inside TensorFlow's execution graph. Imports TensorFlow.
+"""The ops of the train function that capture. Imports TensorFlow.
 
-Tensors whose last writes come about together (neighbouring layers) share one conditional op, so a step that captures nothing
-pays for a dozen ops, not for thousands. An ``If`` op used directly is a kernel that runs its branch only when taken;
-``tf.cond`` would be lowered to a switch per tensor (640 tensors in 16 groups: 0.2 against 0.9 ms a step that captures
-nothing).
+Tensors that are updated at about the same time (neighbouring layers) form a group, and one conditional op captures the group. So a step
+that captures nothing pays for about 16 ops instead of thousands. The op is TensorFlow's raw ``If``, a kernel that runs its branch only
+when the condition is true. ``tf.cond`` would be lowered to a switch per tensor: 640 tensors in 16 groups then take 0.9 instead of 0.2 ms
+in a step that captures nothing.
 
-All ranks trace the same graph: a group's op takes the same variables on every rank, and which bytes of them a rank copies is
-hidden in the op's branch. TensorFlow merges equal allreduces (the gradients of parallel branches) and keeps one name; ranks
-with different graphs keep different ones, and Horovod, which matches by name, would wait for ever.
+The condition compares the flag (an int64 variable with the step to capture) with the current step, inside the graph. So it is right also
+if one execution runs several steps.
 
-The condition compares the flag, the int64 step to capture, with the step at hand, inside the graph: right also when one
-execution runs several steps.
+Every rank traces the same graph. A group's op takes the same variables on every rank; only the op's branch knows which bytes of them
+this rank copies. The reason: TensorFlow merges equal allreduces (the gradients of parallel branches are equal) and keeps the name of
+one of them. In different graphs it would keep different names, and Horovod, which matches allreduces by name, would wait for ever.
 """
 
 from __future__ import annotations
@@ -23,16 +23,14 @@ import tensorflow as tf
 from deepfreeze.frameworks.framework import Piece
 from deepfreeze.frameworks.tensorflow.buffers import Buffers
 
-# About as many conditional ops per capture; enough for the upper layers not to wait for the lower ones.
+# About how many conditional ops a capture has: few enough to cost nothing, enough for upper layers not to wait for lower ones.
 _GROUPS = 16
 _NO_STEP = -1
 
 
 class Group:
-    """Pieces that are captured by one op, into one of the buffers' groups.
-
-    ``variables`` are those of the group on any rank, in one order for all; this rank's ``pieces`` are of some of them.
-    """
+    """The variables that one op captures. ``variables``: the same, in the same order, on every rank; ``pieces``: the bytes of them that
+    this rank copies, which may be of a few of the variables, or none."""
 
     def __init__(self, variables: Sequence[Any], pieces: Sequence[Piece], buffers: Buffers) -> None:
         self.variables = tuple(variables)
@@ -42,23 +40,29 @@ class Group:
         with tf.init_scope(), tf.device("CPU:0"):
             self._take = tf.function(self._copy, autograph=False).get_concrete_function()
             handles = [tf.TensorSpec((), tf.resource)] * len(self._take.captured_inputs)
-            self._leave = tf.function(_leave, handles, autograph=False).get_concrete_function()
+            self._capture_nothing = tf.function(_capture_nothing, handles, autograph=False).get_concrete_function()
 
     def emit(self, hit: tf.Tensor) -> None:
-        """Adds the capture to the graph being traced (or does it, when executing eagerly): taken if ``hit`` is true.
+        """Adds the op to the graph that is being traced. The op captures if ``hit``, a bool scalar of the graph, is true. When TensorFlow
+        executes eagerly, the capture is taken in this call.
 
-        Automatic control dependencies put it behind every write to its variables traced so far, and behind nothing else.
+        TensorFlow's automatic control dependencies run the op after every write to the group's variables that is traced so far, and make
+        it wait for nothing else.
         """
         if tf.executing_eagerly():
             if bool(hit):
                 self.take()
             return
         tf.raw_ops.If(
-            cond=hit, input=self._take.captured_inputs, Tout=[], then_branch=self._take, else_branch=self._leave
+            cond=hit,
+            input=self._take.captured_inputs,
+            Tout=[],
+            then_branch=self._take,
+            else_branch=self._capture_nothing,
         )
 
     def take(self) -> None:
-        """Captures now, outside any graph."""
+        """Captures the group in this call. To be called outside of any graph."""
         self._take()
 
     def _copy(self) -> None:
@@ -68,14 +72,13 @@ class Group:
         self._buffers.write(self._number)
 
 
-def _leave(*handles: tf.Tensor) -> None:
+def _capture_nothing(*handles: tf.Tensor) -> None:
     """The branch of a step that captures nothing."""
 
 
 def group(variables: Sequence[Any], pieces: Sequence[Piece], buffers: Buffers) -> list[Group]:
-    """Groups variables (the same on every rank) in the order given, which should be the order of their last writes.
-
-    ``pieces`` are this rank's.
+    """Divides ``variables`` into about 16 groups of neighbours, of about the same number of bytes. ``variables``: the same on every rank,
+    in the order in which a step updates them; ``pieces``: this rank's pieces of them.
     """
     mine: dict[int, list[Piece]] = {}
     for piece in pieces:
@@ -97,7 +100,8 @@ def group(variables: Sequence[Any], pieces: Sequence[Piece], buffers: Buffers) -
 
 
 class Flag:
-    """The step to capture, and the step that was captured last (-1: none), as int64 variables the graph reads and writes."""
+    """The step to capture, and the step that was captured last: two int64 scalar variables, -1 for no step. The graph reads the first and
+    writes the second."""
 
     def __init__(self) -> None:
         with tf.device("CPU:0"):
@@ -109,23 +113,23 @@ class Flag:
         self._target.assign(step)
 
     def clear(self) -> None:
-        """No step to capture, and none captured."""
+        """Sets both to no step."""
         self._target.assign(_NO_STEP)
         self._captured.assign(_NO_STEP)
 
     def hit(self, step: tf.Tensor) -> tf.Tensor:
-        """Whether ``step`` (int64 scalar) is the one to capture."""
+        """In the graph: whether ``step``, an int64 scalar, is the step to capture. A bool scalar."""
         return tf.equal(step, self._target.read_value())
 
     def last(self) -> tf.Tensor:
-        """The step captured last."""
+        """In the graph: the step that was captured last, an int64 scalar."""
         return self._captured.read_value()
 
     def mark(self, step: tf.Tensor, hit: tf.Tensor) -> None:
-        """In the graph: notes that ``step`` is captured, if ``hit``."""
+        """In the graph: notes that ``step`` is captured, if ``hit`` (a bool scalar) is true."""
         self._captured.assign(tf.where(hit, step, self._captured.read_value()))
 
     @property
     def captured(self) -> int:
-        """The step captured last."""
+        """Outside of any graph: the step that was captured last, -1 for none."""
         return int(self._captured.numpy())

@@ -1,5 +1,5 @@
-"""Data-parallel training of Keras 3 models under Horovod, whose own Keras module fails on Keras 3. Imports TensorFlow and
-Horovod when used.
+"""Data-parallel training under Horovod: an optimizer that averages its gradients, for Keras 3, on which Horovod's own fails; and a callback
+that makes the ranks' variables equal. Imports TensorFlow, and Horovod when it is used.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from deepfreeze.state.training_state import COUNT, SLOT, STATISTIC, WEIGHT, Trai
 
 
 def DistributedOptimizer(optimizer: Any) -> Any:  # named as Horovod names its own
-    """The same optimizer, averaging its gradients over all ranks before each update.
+    """Returns an optimizer that averages the gradients over all ranks before each update, and is otherwise like ``optimizer``.
 
-    One allreduce per tensor, so that each weight is updated, and captured, as soon as its own gradient is there; Horovod fuses
-    small ones by itself. (A grouped allreduce would end only with the last gradient.)
+    There is one allreduce per tensor, so that each weight is updated, and captured, as soon as its own gradient is averaged. Horovod
+    fuses small allreduces by itself. (One grouped allreduce would end only with the last gradient.)
 
     Args:
-        optimizer: a Keras 3 optimizer that has not been built.
+        optimizer: a Keras 3 optimizer that is not built yet: wrap it before ``model.compile``.
 
     Returns:
-        an optimizer of a subclass of its class, made from its config.
+        a new optimizer, made from the configuration of ``optimizer``. Its class is a subclass of the class of ``optimizer``, with the
+        same name.
 
     Raises:
-        UnsupportedError: for an optimizer that is not Keras 3's on TensorFlow (for Keras 2 there is Horovod's own), or is built
-            already.
+        UnsupportedError: if ``optimizer`` is not one of Keras 3 on TensorFlow (with tf_keras use Horovod's own
+            ``horovod.tensorflow.keras.DistributedOptimizer``), or is built already, or if Horovod is not installed.
     """
     require_supported("deepfreeze.DistributedOptimizer", optimizer=optimizer)
     hvd = _horovod("deepfreeze.DistributedOptimizer")
@@ -42,7 +43,7 @@ def DistributedOptimizer(optimizer: Any) -> Any:  # named as Horovod names its o
         raise _unsupported("an optimizer without state", "one that is built", "wrap it before model.compile")
 
     class Distributed(base):  # type: ignore[valid-type, misc]
-        """Averages gradients, then does what its base does."""
+        """Averages the gradients over all ranks, then updates as its base class does."""
 
         averages_gradients = True
 
@@ -58,10 +59,11 @@ def DistributedOptimizer(optimizer: Any) -> Any:  # named as Horovod names its o
 
 
 class BroadcastState(Hooks):
-    """Callback: when training begins, every rank takes the state of rank ``root_rank``.
+    """Keras callback: when training begins, every rank takes the state of rank ``root_rank``.
 
-    Weights, other saved variables and optimizer slots; not the random seeds, which should differ. Keras 3 and tf_keras. Put it
-    before or after ``Checkpoint``: a restored state is the same on all ranks anyway.
+    The state is the model's weights and the optimizers' variables, without metrics, and without random seeds, which should differ between
+    ranks. Works with Keras 3 and tf_keras. It may come before or after ``Checkpoint`` in the list of callbacks, because a state that
+    ``Checkpoint`` has restored is the same on all ranks.
     """
 
     def __init__(self, root_rank: int = 0) -> None:
@@ -69,7 +71,8 @@ class BroadcastState(Hooks):
         self._root = root_rank
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Broadcasts. ``StructureError`` on every rank if they don't have the same model."""
+        """Broadcasts the state. Collective. ``StructureError`` on every rank if the ranks have different models, ``UnsupportedError`` if
+        Horovod is not installed."""
         require_supported("deepfreeze.BroadcastState", self.model)
         hvd = _horovod("deepfreeze.BroadcastState")
         if hvd.size() == 1:
@@ -77,7 +80,7 @@ class BroadcastState(Hooks):
         build_optimizer(self.model)
         state = TrainingState.of(self.model)
         require_same_model(HorovodWorld(hvd), state.description(), named=True)
-        # Metrics begin anew, and one rank may have some already where the others don't.
+        # Without metrics: they begin anew, and their variables may exist on one rank and not yet on another.
         tensors = state.of_kind(WEIGHT, SLOT, COUNT, STATISTIC)
         hvd.broadcast_variables([tf_variable(tensor.variable) for tensor in tensors], self._root)
 

@@ -1,9 +1,9 @@
-"""Captures put straight into the engine's memory, by an op that the engine registers with TensorFlow. Imports TensorFlow.
+"""Captures that lie in the engine's memory. An op, which the engine registers with TensorFlow, copies them there. Imports TensorFlow.
 
-The op reads TensorFlow's own buffers and copies this rank's bytes of them to memory that is used again and again: one copy,
-no allocation, no fresh page. On a memory-backed local tier the op writes the slot itself.
+The op reads TensorFlow's own buffers and copies this rank's bytes of them to memory that the engine uses again and again. So a byte is
+copied once, and nothing is allocated. On a memory-backed local tier that memory is the slot itself.
 
-Until there is an engine (the model file's layout is known after the first step only), captures go to memory of the area's own.
+The engine is opened after the first step, when the layout of the model file is known. Until then captures lie in the area's own memory.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import veloc_bindings
 from deepfreeze.frameworks.framework import Captured, Piece
 from veloc_bindings import EngineFault
 
-# Whole cache lines, so that no two groups share one.
-_ALIGN = 64
+# Bytes of a cache line. Each group begins one, because several threads copy groups at the same time.
+_CACHE_LINE = 64
 
 
 def reason_against() -> str | None:
-    """Why this process can't use the op; None if it can."""
+    """The reason why this process can't use the op, as text for the log. None if it can. Registers the op in the first call."""
     try:
         veloc_bindings.register_tensorflow()
     except EngineFault as fault:
@@ -33,36 +33,37 @@ def reason_against() -> str | None:
 
 
 class EngineBuffers:
-    """A capture area and its groups. Implements ``buffers.Buffers`` and ``framework.EngineMemory``."""
+    """A capture area (``veloc_bindings.Area``) and its groups. Implements ``buffers.Buffers`` and ``framework.EngineMemory``."""
 
     def __init__(self) -> None:
         self.area = veloc_bindings.Area()
         self._groups: list[Sequence[Piece]] = []
-        self._own: list[int] = []  # each piece's byte offset in the area's own memory
-        self._own_size = 0
-        self._placed: np.ndarray | None = None  # each piece's byte offset in the engine's memory
-        # A callback may be dropped without close().
-        self._closer = weakref.finalize(self, self.area.close)
+        # Each piece's offset in bytes, within the area's own memory and within the engine's memory of a capture.
+        self._area_places: list[int] = []
+        self._area_nbytes = 0
+        self._engine_places: np.ndarray | None = None
+        # The user may drop the callback, and with it this object, without close().
+        self._finalizer = weakref.finalize(self, self.area.close)
 
     @property
     def engine_memory(self) -> EngineBuffers:
-        """Itself."""
+        """This object."""
         return self
 
     def add(self, pieces: Sequence[Piece]) -> int:
-        """A new group; returns its number."""
-        first = len(self._own)
-        at = self._own_size
+        """See ``buffers.Buffers``. The pieces get places in the area's own memory."""
+        first = len(self._area_places)
+        at = self._area_nbytes
         for piece in pieces:
-            self._own.append(at)
+            self._area_places.append(at)
             at += piece.nbytes
-        self._own_size = -(-at // _ALIGN) * _ALIGN
+        self._area_nbytes = -(-at // _CACHE_LINE) * _CACHE_LINE
         self._groups.append(pieces)
-        self._set(len(self._groups) - 1, self._own[first:])
+        self._set_group(len(self._groups) - 1, self._area_places[first:])
         return len(self._groups) - 1
 
     def write(self, group: int) -> None:
-        """Adds the op to the graph."""
+        """See ``buffers.Buffers``. Adds one op, ``DeepfreezeCapture``."""
         tensors = [variable.read_value() for variable in _variables(self._groups[group])]
         value = tf.compat.v1.AttrValue
         attributes = {
@@ -75,29 +76,29 @@ class EngineBuffers:
 
     def place(self, places: np.ndarray) -> None:
         """See ``framework.EngineMemory``."""
-        self._placed = places
+        self._engine_places = places
         first = 0
         for group, pieces in enumerate(self._groups):
-            self._set(group, places[first : first + len(pieces)].tolist())
+            self._set_group(group, places[first : first + len(pieces)].tolist())
             first += len(pieces)
 
     def collect(self) -> Captured:
-        """The last capture. ``EngineFault`` if there was no memory for it."""
+        """See ``buffers.Buffers``."""
         base, own = self.area.collect()
-        places = self._own if own or self._placed is None else self._placed
-        return Captured(np.uint64(base) + np.asarray(places, np.uint64), _Own(self.area) if own else None)
+        places = self._area_places if own or self._engine_places is None else self._engine_places
+        return Captured(np.uint64(base) + np.asarray(places, np.uint64), _AreaMemory(self.area) if own else None)
 
     def discard(self) -> None:
         """See ``buffers.Buffers``."""
-        with contextlib.suppress(EngineFault):  # nothing was captured
+        with contextlib.suppress(EngineFault):  # raised if there is no capture
             self.area.collect()
         self.area.drop()
 
     def close(self) -> None:
-        """Forgets the area."""
-        self._closer()
+        """Closes the area."""
+        self._finalizer()
 
-    def _set(self, group: int, places: Sequence[int]) -> None:
+    def _set_group(self, group: int, places: Sequence[int]) -> None:
         pieces = self._groups[group]
         number = {id(variable): i for i, variable in enumerate(_variables(pieces))}
         rows = [
@@ -107,17 +108,18 @@ class EngineBuffers:
         self.area.set_group(group, rows)
 
 
-class _Own:
-    """Keeps the area's own memory while it is referenced."""
+class _AreaMemory:
+    """The owner of a capture in the area's own memory: the memory is freed when nothing references this object any more."""
 
     def __init__(self, area: veloc_bindings.Area) -> None:
-        weakref.finalize(self, _drop, area)
+        weakref.finalize(self, _free, area)
 
 
-def _drop(area: veloc_bindings.Area) -> None:
-    with contextlib.suppress(EngineFault):  # closed already, and the memory with it
+def _free(area: veloc_bindings.Area) -> None:
+    with contextlib.suppress(EngineFault):  # raised if the area is closed, which has freed the memory
         area.drop()
 
 
 def _variables(pieces: Sequence[Piece]) -> list:
+    """The variables of the pieces, each once. A variable's index in the list is its number within the group."""
     return list({id(piece.variable): piece.variable for piece in pieces}.values())

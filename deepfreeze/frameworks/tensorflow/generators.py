@@ -1,4 +1,4 @@
-"""The random number generators of Python, numpy, TensorFlow and Keras 3. Imports TensorFlow."""
+"""The global random number generators of Python, numpy, TensorFlow and Keras 3. Imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import tensorflow as tf
 
 from deepfreeze.state import private_api
 
-# The key of what tf.random.set_seed sets, beside the generators' own.
+# The key of TensorFlow's global seed (tf.random.set_seed) among the states. The other keys are the generators' names.
 _SEED = "tensorflow_seed"
 
 
 class ProcessGenerators:
-    """The global generators of this process. See ``state.attachments.Generators``."""
+    """The global generators of this process. Implements ``state.attachments.Generators``."""
 
     def states(self) -> dict[str, Any]:
-        """The states, by kind; of frameworks those that exist."""
+        """See ``Generators``. The keys: "python", "numpy", and "tensorflow", "keras" and "tensorflow_seed" if these exist."""
         kind, keys, place, has_gauss, gauss = np.random.get_state(legacy=True)
         found: dict[str, Any] = {"python": random.getstate(), "numpy": (kind, keys, place, has_gauss, gauss)}
         for name, variable in _of_frameworks().items():
@@ -32,7 +32,7 @@ class ProcessGenerators:
 
     def set(self, states: dict[str, Any]) -> None:
         """See ``Generators``."""
-        _make(states)
+        _make_missing(states)
         random.setstate(states["python"])
         np.random.set_state(states["numpy"])
         for name, variable in _of_frameworks().items():
@@ -64,11 +64,11 @@ def _of_frameworks() -> dict[str, Any]:
     return {name: variable for name, variable in found.items() if variable is not None}
 
 
-def _make(names: Iterable[str]) -> None:
-    """Makes the generators that had a state when it was saved and don't exist yet; the state that they begin with does not matter."""
+def _make_missing(names: Iterable[str]) -> None:
+    """Makes those generators of ``names`` that don't exist yet. Their first state does not matter: the caller sets another one."""
     missing = set(names) - _of_frameworks().keys()
     if "tensorflow" in missing:
         tf.random.set_global_generator(tf.random.Generator.from_seed(0))
     if "keras" in missing and "keras" in sys.modules:
-        # An unseeded draw makes it.
+        # Keras makes its global generator when a function without a seed draws from it for the first time.
         sys.modules["keras"].random.uniform(())

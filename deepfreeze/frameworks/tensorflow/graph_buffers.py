@@ -1,7 +1,8 @@
-"""Captures kept in TensorFlow's own memory: the path that needs nothing but TensorFlow's ops. Imports TensorFlow.
+"""Captures that lie in TensorFlow's own memory. TensorFlow's ops alone copy them there, so this works with every TensorFlow. Imports
+TensorFlow.
 
-Each group's pieces are sliced, packed and assigned to a variable of bytes. TensorFlow finds fresh memory for every such
-buffer, which costs several times as much as a copy onto memory that is used again: ``engine_buffers`` is the fast path.
+The ops slice a group's pieces, concatenate them and assign the result to a variable of bytes. TensorFlow allocates fresh memory for each
+capture, which takes several times as long as a copy to memory that is used again: ``engine_buffers`` is the fast way.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class GraphBuffers:
         self._offsets: list[np.ndarray] = []  # of each group's pieces in its variable
 
     def add(self, pieces: Sequence[Piece]) -> int:
-        """A new group; returns its number."""
+        """See ``buffers.Buffers``."""
         with tf.init_scope(), tf.device("CPU:0"):
             self._variables.append(tf.Variable(_empty(), shape=[None], trainable=False, name="deepfreeze_shard"))
         ends = np.cumsum([0, *(piece.nbytes for piece in pieces)], dtype=np.uint64)
@@ -35,14 +36,14 @@ class GraphBuffers:
         return len(self._groups) - 1
 
     def write(self, group: int) -> None:
-        """Adds the ops that copy a group's pieces to the graph."""
+        """See ``buffers.Buffers``."""
         parts = [_bytes(piece) for piece in self._groups[group]] or [_empty()]
-        # A slice that is assigned may alias the whole variable, whose next update would pay for it.
+        # Without DeepCopy a single slice may share its variable's buffer. The next update of that variable would have to copy it.
         packed = tf.concat(parts, 0) if len(parts) > 1 else tf.raw_ops.DeepCopy(x=parts[0])
         self._variables[group].assign(packed)
 
     def collect(self) -> Captured:
-        """The last capture. Its buffers are TensorFlow's own; a later capture goes to others."""
+        """See ``buffers.Buffers``. The capture holds TensorFlow's buffers; the next capture is written to other buffers."""
         tensors = [variable.read_value() for variable in self._variables]
         found = [np.uint64(address(tensor)) + offsets for tensor, offsets in zip(tensors, self._offsets, strict=True)]
         return Captured(np.concatenate([np.empty(0, np.uint64), *found]), tensors)
@@ -53,7 +54,7 @@ class GraphBuffers:
             variable.assign(_empty())
 
     def close(self) -> None:
-        """Nothing to do: the variables go with the graph."""
+        """Does nothing: TensorFlow frees the variables with the graph."""
 
 
 def _empty() -> tf.Tensor:
@@ -66,17 +67,18 @@ def address(tensor: tf.Tensor) -> int:
 
 
 def as_bytes(tensor: tf.Tensor) -> np.ndarray:
-    """An eager tensor's memory as a uint8 array that aliases it."""
-    if tensor.dtype == tf.bfloat16:  # Python has no name for its elements; a bitcast shares the buffer
+    """The memory of an eager tensor, not a copy: uint8 of shape (bytes,)."""
+    if tensor.dtype == tf.bfloat16:  # memoryview has no format for its elements; the bitcast shares the buffer
         tensor = tf.bitcast(tensor, tf.uint16)
     return np.frombuffer(memoryview(tensor), np.uint8) if tensor.shape.num_elements() else np.zeros(0, np.uint8)
 
 
 def _bytes(piece: Piece) -> tf.Tensor:
+    """In a graph: the bytes of a piece, uint8 of shape (bytes,)."""
     flat = tf.reshape(piece.variable.read_value(), [-1])
     size = flat.dtype.size
     if (piece.start, piece.stop) != (0, int(flat.shape[0]) * size):
         flat = flat[tf.constant(piece.start // size, tf.int64) : tf.constant(piece.stop // size, tf.int64)]
     if flat.dtype == tf.bool:
-        return tf.cast(flat, tf.uint8)  # a byte each, 0 or 1: bitcast takes numbers alone
+        return tf.cast(flat, tf.uint8)  # one byte per element, 0 or 1, as in memory; bitcast does not take bool
     return flat if flat.dtype == tf.uint8 else tf.reshape(tf.bitcast(flat, tf.uint8), [-1])

@@ -10,10 +10,11 @@ from deepfreeze.ranks.world import World
 
 
 class TensorFlowMaximum:
-    """Two int64 variables of shape (fields,): what this rank proposes, and what all ranks agreed on last."""
+    """Two int64 variables of shape ``(len(Field),)``: this rank's proposals, and the maximum over all ranks in the last step. Implements
+    ``ranks.control_word.GraphMaximum``."""
 
     def __init__(self, world: World) -> None:
-        """``world``: one whose ``maximum`` works in a graph (``in_graph``)."""
+        """``world``: has ``in_graph``, so its ``maximum`` takes a tensor of the graph."""
         self._world = world
         zeros = np.zeros(len(Field), np.int64)
         with tf.init_scope(), tf.device("CPU:0"):
@@ -21,7 +22,8 @@ class TensorFlowMaximum:
             self._agreed = tf.Variable(zeros, trainable=False, name="deepfreeze_agreed")
 
     def emit(self) -> None:
-        """Adds the maximum to the graph being traced (or takes it, when executing eagerly)."""
+        """Adds the maximum to the graph that is being traced. When TensorFlow executes eagerly, the maximum is taken in this call.
+        Collective: every rank traces, or executes, the same."""
         self._agreed.assign(self._world.maximum(self._proposed.read_value()))
 
     def propose(self, values: np.ndarray) -> None:

@@ -1,9 +1,8 @@
-"""Puts the capture behind the optimizer's update, on this one optimizer and this one model: nothing global is patched.
-Imports TensorFlow.
+"""Hooks on one optimizer and one model, through which captures get into the train function. Nothing global is patched. Imports TensorFlow.
 
-Two places. Behind ``apply`` (Keras 3) or ``apply_gradients`` (Keras 2, tf_keras): what the optimizer writes, so that the
-upper layers are captured while back-propagation of the lower ones goes on. At the end of ``train_step``: what only lies still
-then (BatchNorm statistics, metrics, seeds).
+There are two hooks. The first is called after ``apply`` (Keras 3) or ``apply_gradients`` (tf_keras), to capture the variables that the
+optimizer writes: so upper layers are captured while back-propagation of lower layers goes on. The second is called at the end of
+``train_step``, to capture the variables that may change until then (BatchNorm statistics, metrics, seeds).
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ from deepfreeze.state.shadow import shadowed
 
 
 class Patch:
-    """From construction to ``close``, the model's train function calls ``after_update(step)`` and ``after_step(step)`` as it
-    is traced; ``step`` is an int64 scalar in the graph: the step that is done then."""
+    """The hooks of one model, from construction to ``close``. While Keras traces the train function, they call ``after_update(step)``
+    behind the optimizer's update and ``after_step(step)`` at the end of ``train_step``. ``step`` is an int64 scalar of the graph: the
+    number of the step that has just been done. With ``run_eagerly=True`` the calls come in every step."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Patch:
         def apply(*args: Any, **kwargs: Any) -> Any:
             if not self._active:
                 return applied(*args, **kwargs)
-            # Read before the update: waiting for the increment, which comes last, would hold up every capture.
+            # Read before the update, plus 1. The optimizer increments its count last, and every capture would wait for that.
             batches = steps.batches() + 1
             result = applied(*args, **kwargs)
             after_update(steps.ended_by(batches))
@@ -51,7 +51,8 @@ class Patch:
                 after_step(steps.ended_by(steps.batches()))
             return result
 
-        self._active = True  # whoever has put something over these goes on calling them
+        # False after close. Another library that has wrapped these hooks goes on calling them then.
+        self._active = True
         self._shadows = contextlib.ExitStack()
         for owner, attribute, hook, covered in (
             (optimizer, name, apply, applied),
@@ -64,19 +65,19 @@ class Patch:
 
     @property
     def in_place(self) -> bool:
-        """Whether the model and the optimizer still have these hooks, at most covered by those of another ``Patch``. A user may have
-        put another ``train_step`` in their place."""
+        """Whether the model and the optimizer still have these hooks, perhaps below the hooks of another ``Patch``. A user may have put
+        another ``train_step`` in their place."""
         return self._active and all(hook in _covered(vars(owner).get(name)) for owner, name, hook in self._hooks)
 
     def close(self) -> None:
-        """Takes the calls out again."""
+        """Takes the hooks out, and lets the model build its train function anew. Safe to call twice."""
         self._active = False
         self._shadows.close()
         _retrace(self._model)
 
 
 def _covered(method: Any) -> list[Any]:
-    """A method of an instance, and the methods that hooks have covered with it."""
+    """``method``; and, if it is a hook, the method that the hook has replaced, and so on downwards."""
     found = []
     while method is not None:
         found.append(method)
@@ -85,7 +86,7 @@ def _covered(method: Any) -> list[Any]:
 
 
 def _retrace(model: Any) -> None:
-    """Makes the model build its train function anew: the old one was traced with, or without, the capture."""
+    """Makes the model build its train function anew, because the old one was traced with other hooks."""
     made = model.make_train_function(force=True)
     if made is not None:
         model.train_function = made

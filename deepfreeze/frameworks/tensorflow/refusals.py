@@ -18,8 +18,9 @@ _NO_STRATEGY = frozenset({"NoneType", "_DefaultDistributionStrategy"})
 def refuse(
     model: Any, optimizer: Any = None, averages_in_graph: bool = False, where: str = "deepfreeze.Checkpoint"
 ) -> None:
-    """Raises ``UnsupportedError`` for what can't be captured, with the reason. ``averages_in_graph``: the train function has
-    Horovod's ops in it. ``where``: what the user has called."""
+    """``UnsupportedError``, with the reason, if the training of ``model`` can't be captured. ``optimizer``: the optimizer whose updates are
+    the steps, None for the one given to ``compile``; ``averages_in_graph``: Horovod's ops are part of the train function; ``where``: the
+    name of what the user has called, for the message."""
     require_supported(where, model, optimizer)
     require_fixed_world(where)
     refused = partial(_unsupported, where=where)
@@ -62,9 +63,10 @@ def refuse(
 
 
 def is_compiled_by_xla(model: Any) -> bool:
-    """Whether ``fit`` compiles its train function with XLA, which compiles none of the ops that capture. What ``compile`` was
-    told is not asked: Keras 3 has made True or False of "auto" by then, and Keras 2 takes it, as anything else, for True."""
-    # Keras 3 would decide for a model that is in no fit, too.
+    """Whether ``fit`` compiles its train function with XLA, which can't compile the ops that capture. The model's attribute
+    ``jit_compile`` is read, not the argument of ``compile``: Keras 3 has turned "auto" into True or False there, and Keras 2 takes any
+    text for True."""
+    # A model that is not compiled is not asked: in Keras 3 reading the attribute would make it decide.
     return bool(getattr(model, "compiled", True) and getattr(model, "jit_compile", False))
 
 

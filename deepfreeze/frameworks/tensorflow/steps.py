@@ -1,7 +1,7 @@
-"""How many updates an optimizer has done: the step that names a checkpoint. Imports TensorFlow.
+"""Counts an optimizer's updates. The count is the step, after which a checkpoint is named. Imports TensorFlow.
 
-With gradient accumulation (Keras 3's ``gradient_accumulation_steps``, Horovod's ``backward_passes_per_step``) only every k-th
-batch ends with an update. Between two of them there is no state that could be named, so nothing is captured there.
+With gradient accumulation (Keras 3's ``gradient_accumulation_steps``, Horovod's ``backward_passes_per_step``) only every k-th batch ends
+with an update. The batches in between have no step number, so nothing is captured after them.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from deepfreeze.errors import UnsupportedError
 from deepfreeze.state import private_api
 from deepfreeze.state.keras_objects import tf_variable
 
-# No step: what the flag is compared with while gradients are being accumulated.
+# In place of a step while gradients are being accumulated: no step to capture is equal to it.
 _PENDING = -2
 
 
 class Steps:
-    """The count of one optimizer's updates, outside graphs and inside of them."""
+    """The count of one optimizer's updates, in a graph and outside of graphs. ``batches_per_step``: k of gradient accumulation, else 1."""
 
     def __init__(self, optimizer: Any) -> None:
+        """``UnsupportedError`` for an optimizer that accumulates gradients in a way that this version does not know."""
         self._optimizer = inner = optimizer
         while getattr(inner, "inner_optimizer", None) is not None:
             inner = inner.inner_optimizer
-        # Horovod keeps its sums, and how many they are, beside the optimizer.
+        # Horovod keeps the sums of gradients, and the number of batches in them, in an object beside the optimizer.
         self._horovod = private_api.horovods_accumulator(inner)
         own = getattr(inner, "gradient_accumulation_steps", None) or 1
-        # Keras 3 gives the count of updates as a quotient; the variable behind it counts batches.
+        # With accumulation Keras 3 computes ``iterations`` from a variable that counts batches. That variable is needed here.
         counter = optimizer.iterations if own == 1 else private_api.batch_counter(inner)
         if counter is None:
             raise UnsupportedError(
@@ -41,24 +42,24 @@ class Steps:
         self.batches_per_step = int(own if self._horovod is None else self._horovod.backward_passes_per_step)
 
     def counts(self, optimizer: Any) -> bool:
-        """Whether it is this optimizer's updates."""
+        """Whether the updates that are counted are those of ``optimizer``."""
         return optimizer is self._optimizer
 
     def now(self) -> int:
-        """Updates done so far."""
+        """The number of updates so far. To be called outside of any graph."""
         return int(self._batches.numpy()) // self.batches_per_step
 
     def set(self, step: int) -> None:
-        """As if ``step`` updates had been done."""
+        """Sets the number of updates so far. To be called outside of any graph."""
         self._batches.assign(step * self.batches_per_step)
 
     def batches(self) -> tf.Tensor:
-        """In a graph, or eagerly: batches so far, an int64 scalar."""
+        """In a graph, or eagerly: the number of batches so far, an int64 scalar."""
         return tf.cast(self._batches.read_value(), tf.int64)
 
     def ended_by(self, batches: tf.Tensor) -> tf.Tensor:
-        """In a graph: the step that ends with this number of batches; one that is never asked for if none does. To be called
-        behind the update."""
+        """In a graph: the step that ends with batch number ``batches`` (an int64 scalar, from 1), as an int64 scalar. -2 if no step ends
+        there, because gradients are still being accumulated. To be called after the update is traced."""
         if self.batches_per_step == 1:
             return batches
         if self._horovod is not None:
