@@ -102,7 +102,9 @@ class TensorFlowCapture:
         return crc
 
     def arm(self, step: int) -> None:
-        """Sets the step to capture."""
+        """Sets the step to capture. Ends a rest."""
+        if self._patch is not None:
+            self._patch.resting = False
         self._flag.arm(step)
 
     def forget_unfinished(self) -> None:
@@ -149,9 +151,13 @@ class TensorFlowCapture:
         return self._patch is None or self._patch.in_place
 
     def rest(self) -> None:
-        """Captures nothing until the next ``arm``, and frees the memory of the last capture."""
-        self._flag.clear()
-        self._buffers.discard()
+        """Captures nothing until the next ``arm``, and frees the memory of the last capture. Also called when a training is found to be
+        forgotten, which may be while any function is traced."""
+        if self._patch is not None:
+            self._patch.resting = True
+        with tf.init_scope():  # now, not each time that the function is executed
+            self._flag.clear()
+            self._buffers.discard()
 
     def close(self) -> None:
         """Takes the capture out of the model again."""

@@ -20,7 +20,10 @@ from deepfreeze.state.shadow import shadowed
 
 class Patch:
     """From construction to ``close``, the model's train function calls ``after_update(step)`` and ``after_step(step)`` as it
-    is traced; ``step`` is an int64 scalar in the graph: the step that is done then."""
+    is traced; ``step`` is an int64 scalar in the graph: the step that is done then.
+
+    While ``resting`` is true, nothing is called: a function that is traced then, after a ``compile`` for example, has no captures.
+    Rank 0 may train it alone, and XLA may compile it."""
 
     def __init__(
         self,
@@ -34,10 +37,10 @@ class Patch:
 
         name = "apply" if hasattr(optimizer, "apply") else "apply_gradients"
         applied, stepped = getattr(optimizer, name), model.train_step
-        self._hooks: list[tuple[Any, str, Any]] = []
+        self._hooks: list[tuple[Any, str, Any, contextlib.ExitStack]] = []
 
         def apply(*args: Any, **kwargs: Any) -> Any:
-            if not self._active:
+            if not self._calls():
                 return applied(*args, **kwargs)
             # Read before the update: waiting for the increment, which comes last, would hold up every capture.
             batches = steps.batches() + 1
@@ -47,32 +50,53 @@ class Patch:
 
         def train_step(*args: Any, **kwargs: Any) -> Any:
             result = stepped(*args, **kwargs)
-            if self._active:
+            if self._calls():
                 after_step(steps.ended_by(steps.batches()))
             return result
 
         self._active = True  # whoever has put something over these goes on calling them
-        self._shadows = contextlib.ExitStack()
+        self.resting = False
+        self._missed = False  # a function was traced while resting
         for owner, attribute, hook, covered in (
             (optimizer, name, apply, applied),
             (model, "train_step", train_step, stepped),
         ):
-            hook.covered = covered  # type: ignore[attr-defined]
-            self._hooks.append((owner, attribute, hook))
-            self._shadows.enter_context(shadowed(owner, attribute, hook))
+            hook.covered, hook.patch = covered, self  # type: ignore[attr-defined]
+            shadow = contextlib.ExitStack()
+            self._hooks.append((owner, attribute, hook, shadow))
+            shadow.enter_context(shadowed(owner, attribute, hook))
         _retrace(model)
 
     @property
     def in_place(self) -> bool:
-        """Whether the model and the optimizer still have these hooks, at most covered by those of another ``Patch``. A user may have
-        put another ``train_step`` in their place."""
-        return self._active and all(hook in _covered(vars(owner).get(name)) for owner, name, hook in self._hooks)
+        """Whether the model and the optimizer still have these hooks, at most covered by those of another ``Patch``, and no train function
+        was traced without them. A user may have put another ``train_step`` in their place."""
+        placed = all(hook in _covered(vars(owner).get(name)) for owner, name, hook, _ in self._hooks)
+        return placed and self._active and not self._missed
 
     def close(self) -> None:
         """Takes the calls out again."""
         self._active = False
-        self._shadows.close()
+        for owner, name, _, _ in self._hooks:
+            # Those of closed ones that this one covered until now are taken out too.
+            while (shadow := _closed(vars(owner).get(name))) is not None:
+                shadow.close()
         _retrace(self._model)
+
+    def _shadow(self, hook: Any) -> contextlib.ExitStack | None:
+        """What takes ``hook`` out, if this patch is closed and has put it there."""
+        return next((shadow for *_, own, shadow in self._hooks if own is hook and not self._active), None)
+
+    def _calls(self) -> bool:
+        if self._active and self.resting and not tf.executing_eagerly():
+            self._missed = True
+        return self._active and not self.resting
+
+
+def _closed(method: Any) -> contextlib.ExitStack | None:
+    """What takes out the hook that ``method`` is; None if it is no hook, or that of a ``Patch`` that is not closed."""
+    patch = getattr(method, "patch", None)  # functools.wraps copies it to a user's own
+    return patch._shadow(method) if isinstance(patch, Patch) else None
 
 
 def _covered(method: Any) -> list[Any]:
