@@ -219,6 +219,16 @@ def test_a_forgotten_training_rests_also_while_a_function_is_traced(tmp_path):
     assert not traced.graph.get_operations()
 
 
+@pytest.mark.full
+def test_the_former_checkpoint_closes_no_captures_that_the_next_one_uses(tmp_path):
+    model, former = counted(), deepfreeze.Checkpoint(tmp_path / "a", every=2)
+    fit(model, former, 2)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "b", every=2, keep=10)
+    close = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: former.close())
+    model.fit(trainings.data(5), verbose=0, callbacks=[close, checkpoint])
+    assert saved(tmp_path / "b") == [4, 6, 7]
+
+
 def test_close_takes_the_captures_out_of_the_model(tmp_path):
     model, checkpoint = counted(), deepfreeze.Checkpoint(tmp_path / "run", every=2)
     fit(model, checkpoint, 2)
