@@ -58,6 +58,7 @@ class Session:
         self._stats, self._saved = stats, saved
         self._saves = 0
         self._going_on = True  # there are steps to come, in which the ranks can agree
+        self._began = False  # there was a step
         self._last: tuple[int, Captured] | None = None  # the state that ``keep`` was called for
         self._saver: Saver | None = None
         world = opened.attempt.world
@@ -81,7 +82,7 @@ class Session:
 
     def executed(self) -> bool:
         """Hands over what the last execution captured, if it did. Whether training may go on."""
-        saver = self.saver
+        saver, self._began = self.saver, True
         begin = time.perf_counter()
         step = self._opened.steps.now()
         self._hear()
@@ -133,7 +134,7 @@ class Session:
     def end(self) -> None:
         """Saves the last step and returns when everything in flight is committed."""
         self._going_on = False
-        if self._saver is None:
+        if self._saver is None or not self._began:
             return  # there was no step
         step, take, last = self._opened.steps.now(), self._saver.take, self._last
         if self._options.final and step not in self._saved:

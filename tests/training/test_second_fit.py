@@ -229,6 +229,16 @@ def test_the_former_checkpoint_closes_no_captures_that_the_next_one_uses(tmp_pat
     assert saved(tmp_path / "b") == [4, 6, 7]
 
 
+def test_a_fit_without_a_step_saves_nothing(tmp_path):
+    model, run = counted(), tmp_path / "run"
+    fit(model, deepfreeze.Checkpoint(run, every=2, keep=10), 3)
+    before = deepfreeze.latest(run).path.stat().st_ino
+    fit(model, deepfreeze.Checkpoint(run, every=2, keep=10), 3, epochs=1, initial_epoch=1)
+    fit(model, deepfreeze.Checkpoint(tmp_path / "other"), 3, epochs=1, initial_epoch=1)
+    assert saved(run) == [2, 3] and deepfreeze.latest(run).path.stat().st_ino == before, "not written again"
+    assert not saved(tmp_path / "other")
+
+
 def test_close_takes_the_captures_out_of_the_model(tmp_path):
     model, checkpoint = counted(), deepfreeze.Checkpoint(tmp_path / "run", every=2)
     fit(model, checkpoint, 2)
