@@ -54,17 +54,27 @@ class Installation:
 
     @classmethod
     def take(cls, model: Any, terms: Terms, world: World) -> Installation | None:
-        """Collective. The installation that an earlier training has left with the model, if it serves a training on these terms on every
-        rank; else None. Closes all other installations of the model that no training uses."""
-        idle = [one for one in _installations(model) if not one._in_use]
-        fitting = [one for one in idle if one._serves(model, terms)]
-        chosen = fitting[0] if fitting and all(world.gather(bool(fitting))) else None
-        for one in idle:
-            if one is not chosen:
-                one.close()
+        """Collective. The installation that an earlier training has left with the model, if it serves a training on these terms on
+        every rank. Idle installations on other terms stay too, because two ``Checkpoint`` of one ``fit`` have one each; but where
+        the model is traced anew, all idle ones are closed."""
+        found = [(one, one.in_use, one._serves(model)) for one in _installations(model)]
+        rows = [(in_use, serves, one._terms == terms) for one, in_use, serves in found]
+        # Ranks that keep different ones would have different graphs.
+        alike = all(theirs == rows for theirs in world.gather(rows))
+        idle = [(one, serves) for one, in_use, serves in found if not in_use]
+        chosen = next((one for one, serves in idle if alike and serves and one._terms == terms), None)
+        if chosen is None or not all(serves for _, serves in idle):
+            for one, _ in idle:
+                if one is not chosen:
+                    one.close()
         if chosen is not None:
             chosen._in_use = True
         return chosen
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a training uses it now."""
+        return self._in_use
 
     @property
     def in_graph(self) -> bool:
@@ -74,8 +84,8 @@ class Installation:
     def rest(self) -> None:
         """To be called when the training that uses the installation has ended. Nothing is captured until another training takes it."""
         if self._in_use:
-            self.capture.rest()
             self._in_use = False
+            self.capture.rest()
 
     def close(self) -> None:
         """Takes the captures out of the model. Safe to call twice."""
@@ -84,11 +94,11 @@ class Installation:
             self._model_installations.remove(self)
         self.capture.close()
 
-    def _serves(self, model: Any, terms: Terms) -> bool:
+    def _serves(self, model: Any) -> bool:
+        """Whether it captures the model as the model is now."""
         if self.agreed is None:
             return False  # the training that installed it ended before its first step
-        same = terms == self._terms and self.capture.state.same_as(TrainingState.of(model, terms.state))
-        return same and self.capture.in_place
+        return self.capture.state.same_as(TrainingState.of(model, self._terms.state)) and self.capture.in_place
 
 
 class _Installations(list[Installation]):

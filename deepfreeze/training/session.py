@@ -58,6 +58,7 @@ class Session:
         self._stats, self._saved = stats, saved
         self._saves = 0
         self._going_on = True  # further steps will come, in which the ranks can agree
+        self._began = False  # there was an execution
         self._kept: tuple[int, Captured] | None = None  # the step and the capture that ``keep`` has taken
         self._saver: Saver | None = None
         world = opened.attempt.world
@@ -87,7 +88,7 @@ class Session:
 
         Raises ``EngineError`` or ``WaitError`` if a checkpoint has failed on any rank (with ``on_error="warn"`` this rank's failures are
         warnings), ``OptionError`` if two steps were due in the execution."""
-        saver = self.saver
+        saver, self._began = self.saver, True
         begin = time.perf_counter()
         step = self._opened.steps.now()
         self._take_reports()
@@ -142,7 +143,7 @@ class Session:
     def end(self) -> None:
         """Saves the last step and waits until every checkpoint is committed or failed. Raises as ``executed`` does."""
         self._going_on = False
-        if self._saver is None:
+        if self._saver is None or not self._began:
             return  # training ended before its first step
         step, take, kept = self._opened.steps.now(), self._saver.take, self._kept
         if self._options.final and step not in self._saved:

@@ -123,12 +123,16 @@ class Training:
             self._give_back()
 
     def close(self) -> None:
-        """Stops the engine, gives the run's lock back, and takes the captures out of the model. Each part is done also if another one
-        raises. Safe to call twice."""
+        """Stops the engine, gives the run's lock back, and takes the captures out of the model, unless another training uses them by
+        now. Safe to call twice."""
         installation, self._installation = self._installation(), lambda: None
+
+        def take_out() -> None:
+            if installation is not None and not installation.in_use:
+                installation.close()
+
         with contextlib.ExitStack() as closing:
-            if installation is not None:
-                closing.callback(installation.close)
+            closing.callback(take_out)
             closing.callback(self._give_back)
 
     def _give_back(self) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import deepfreeze
-from tests.support import jobs, kerases
+from tests.support import h5, jobs, kerases
 from tests.support.horovod import case as launch
 from tests.support.refusals import PARTS
 
@@ -224,3 +224,13 @@ def test_a_communicator_of_another_size_than_horovods_is_refused(two, tmp_path):
     assert_all_ranks_are_told(
         tmp_path, "open:none:comm=self", "OptionError", where="world=", expected=expected, found="one of 1", todo=todo
     )
+
+
+@pytest.mark.parametrize(
+    "api", [kerases.NAMES[0], *(pytest.param(api, marks=pytest.mark.full) for api in kerases.NAMES[1:])]
+)
+def test_ranks_whose_captures_differ_after_a_fit_go_on_together(two, api, tmp_path):
+    first, second = two.run("again", api=api, folder=tmp_path)
+    assert (first, second) == (2, 6), "rank 0 went on alone, with a new optimizer"
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [2, 3, 4, 6]
+    h5.assert_same(deepfreeze.latest(tmp_path / "run").path / "model.weights.h5", tmp_path / "6.weights.h5")

@@ -7,6 +7,7 @@ import os
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import deepfreeze
 from deepfreeze.freeze import agreed_structure
@@ -16,6 +17,8 @@ from tests.support import h5, kerases, trainings
 
 pytestmark = pytest.mark.tensorflow
 keras = pytest.importorskip("keras")
+
+HOOKS = {"apply", "apply_gradients", "train_step"}
 
 
 class Traced(keras.Sequential):
@@ -158,12 +161,90 @@ def test_an_interrupted_fit_leaves_the_captures_to_the_next(tmp_path):
     assert_newest_is(model, tmp_path / "run", tmp_path)
 
 
+def test_two_checkpoints_of_one_fit_keep_their_captures(tmp_path):
+    model = counted()
+    both = [deepfreeze.Checkpoint(tmp_path / name, every=2, keep=10, state=name) for name in ("full", "weights")]
+    for checkpoints in (both, both, both[1:]):
+        model.fit(trainings.data(3), verbose=0, shuffle=False, callbacks=checkpoints)
+    assert model.traces == 1
+    assert saved(tmp_path / "full") == [2, 3, 4, 6] and saved(tmp_path / "weights") == [2, 3, 4, 6, 8, 9]
+    for checkpoint in both:
+        checkpoint.close()
+    assert not HOOKS & {*vars(model), *vars(model.optimizer)}
+
+
+@pytest.mark.full
+def test_captures_that_a_new_trace_left_out_serve_no_more(tmp_path):
+    model = counted()
+    both = [deepfreeze.Checkpoint(tmp_path / name, every=2, keep=10, state=name) for name in ("full", "weights")]
+    third = deepfreeze.Checkpoint(tmp_path / "third", every=2, keep=10, placement="contiguous")
+    model.fit(trainings.data(1), verbose=0, callbacks=both)
+    for checkpoint in (third, third, *both):
+        fit(model, checkpoint, 1)
+    assert model.traces == 4
+    assert saved(tmp_path / "third") == [2, 3] and saved(tmp_path / "full") == [1, 4]
+    assert saved(tmp_path / "weights") == [1, 5]
+
+
+@pytest.mark.full
+def test_what_is_traced_without_a_checkpoint_has_no_captures(tmp_path):
+    """XLA compiles none of our ops; and rank 0 may go on alone, where an allreduce would wait for ever."""
+    model, checkpoint = counted(), deepfreeze.Checkpoint(tmp_path / "run", every=2, keep=10)
+    fit(model, checkpoint, 3)
+    model.compile(model.optimizer, "mse", jit_compile=True)
+    model.fit(trainings.data(2), verbose=0)
+    fit(model, checkpoint, 2)
+    assert saved(tmp_path / "run") == [2, 3, 6, 7]
+    assert_newest_is(model, tmp_path / "run", tmp_path)
+
+
+def test_another_shape_that_is_traced_without_a_checkpoint_is_captured(tmp_path):
+    model, checkpoint = counted(), deepfreeze.Checkpoint(tmp_path / "run", every=1, keep=10)
+    fit(model, checkpoint, 2)
+    x, y = np.ones((4, trainings.FEATURES), np.float64), np.ones((4, 1), np.float64)
+    model.fit(x, y, batch_size=4, verbose=0)
+    model.fit(x, y, batch_size=4, verbose=0, callbacks=[checkpoint])
+    assert saved(tmp_path / "run") == [1, 2, 4]
+    assert_newest_is(model, tmp_path / "run", tmp_path)
+
+
+@pytest.mark.full
+def test_a_forgotten_training_rests_also_while_a_function_is_traced(tmp_path):
+    """The garbage collector finds it at any time."""
+    model, checkpoint = counted(), deepfreeze.Checkpoint(tmp_path / "run", every=1)
+    fit(model, checkpoint, 1)
+    (installation,) = vars(model)["_deepfreeze_installations"]
+    installation.capture.arm(7)
+    traced = tf.function(lambda: installation.capture.rest()).get_concrete_function()
+    assert not traced.graph.get_operations()
+
+
+@pytest.mark.full
+def test_the_former_checkpoint_closes_no_captures_that_the_next_one_uses(tmp_path):
+    model, former = counted(), deepfreeze.Checkpoint(tmp_path / "a", every=2)
+    fit(model, former, 2)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "b", every=2, keep=10)
+    close = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: former.close())
+    model.fit(trainings.data(5), verbose=0, callbacks=[close, checkpoint])
+    assert saved(tmp_path / "b") == [4, 6, 7]
+
+
+def test_a_fit_without_a_step_saves_nothing(tmp_path):
+    model, run = counted(), tmp_path / "run"
+    fit(model, deepfreeze.Checkpoint(run, every=2, keep=10), 3)
+    before = deepfreeze.latest(run).path.stat().st_ino
+    fit(model, deepfreeze.Checkpoint(run, every=2, keep=10), 3, epochs=1, initial_epoch=1)
+    fit(model, deepfreeze.Checkpoint(tmp_path / "other"), 3, epochs=1, initial_epoch=1)
+    assert saved(run) == [2, 3] and deepfreeze.latest(run).path.stat().st_ino == before, "not written again"
+    assert not saved(tmp_path / "other")
+
+
 def test_close_takes_the_captures_out_of_the_model(tmp_path):
     model, checkpoint = counted(), deepfreeze.Checkpoint(tmp_path / "run", every=2)
     fit(model, checkpoint, 2)
     assert "train_step" in vars(model)
     checkpoint.close()
-    assert not {"apply", "apply_gradients", "train_step"} & {*vars(model), *vars(model.optimizer)}
+    assert not HOOKS & {*vars(model), *vars(model.optimizer)}
     fit(model, checkpoint, 2)
     assert_newest_is(model, tmp_path / "run", tmp_path)
 

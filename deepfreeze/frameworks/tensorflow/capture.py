@@ -105,7 +105,9 @@ class TensorFlowCapture:
         return crc
 
     def arm(self, step: int) -> None:
-        """Sets the step to capture."""
+        """Sets the step to capture. Ends a rest."""
+        if self._patch is not None:
+            self._patch.resting = False
         self._flag.arm(step)
 
     def forget_unfinished(self) -> None:
@@ -153,9 +155,13 @@ class TensorFlowCapture:
         return self._patch is None or self._patch.in_place
 
     def rest(self) -> None:
-        """Ends captures until the next ``arm``, and frees the memory of the last one. The ops stay in the train function."""
-        self._flag.clear()
-        self._buffers.discard()
+        """Ends captures until the next ``arm``, and frees the memory of the last one. The ops stay in the train function. May be called
+        while any function is traced, because the garbage collector may find a forgotten training then."""
+        if self._patch is not None:
+            self._patch.resting = True
+        with tf.init_scope():  # now, not each time that the function is executed
+            self._flag.clear()
+            self._buffers.discard()
 
     def close(self) -> None:
         """Takes the capture ops out of the model. Safe to call twice."""

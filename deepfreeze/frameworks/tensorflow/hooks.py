@@ -20,7 +20,10 @@ from deepfreeze.state.shadow import shadowed
 class Patch:
     """The hooks of one model, from construction to ``close``. While Keras traces the train function, they call ``after_update(step)``
     behind the optimizer's update and ``after_step(step)`` at the end of ``train_step``. ``step`` is an int64 scalar of the graph: the
-    number of the step that has just been done. With ``run_eagerly=True`` the calls come in every step."""
+    number of the step that has just been done. With ``run_eagerly=True`` the calls come in every step.
+
+    While ``resting`` is true the hooks call nothing: a function that is traced then, after a ``compile`` for example, has no captures.
+    So rank 0 may train it alone, and XLA may compile it."""
 
     def __init__(
         self,
@@ -34,10 +37,10 @@ class Patch:
 
         name = "apply" if hasattr(optimizer, "apply") else "apply_gradients"
         applied, stepped = getattr(optimizer, name), model.train_step
-        self._hooks: list[tuple[Any, str, Any]] = []
+        self._hooks: list[tuple[Any, str, Any, contextlib.ExitStack]] = []
 
         def apply(*args: Any, **kwargs: Any) -> Any:
-            if not self._active:
+            if not self._calls():
                 return applied(*args, **kwargs)
             # Read before the update, plus 1. The optimizer increments its count last, and every capture would wait for that.
             batches = steps.batches() + 1
@@ -47,33 +50,54 @@ class Patch:
 
         def train_step(*args: Any, **kwargs: Any) -> Any:
             result = stepped(*args, **kwargs)
-            if self._active:
+            if self._calls():
                 after_step(steps.ended_by(steps.batches()))
             return result
 
         # False after close. Another library that has wrapped these hooks goes on calling them then.
         self._active = True
-        self._shadows = contextlib.ExitStack()
+        self.resting = False
+        self._missed = False  # a function was traced while resting
         for owner, attribute, hook, covered in (
             (optimizer, name, apply, applied),
             (model, "train_step", train_step, stepped),
         ):
-            hook.covered = covered  # type: ignore[attr-defined]
-            self._hooks.append((owner, attribute, hook))
-            self._shadows.enter_context(shadowed(owner, attribute, hook))
+            hook.covered, hook.patch = covered, self  # type: ignore[attr-defined]
+            shadow = contextlib.ExitStack()
+            self._hooks.append((owner, attribute, hook, shadow))
+            shadow.enter_context(shadowed(owner, attribute, hook))
         _retrace(model)
 
     @property
     def in_place(self) -> bool:
-        """Whether the model and the optimizer still have these hooks, perhaps below the hooks of another ``Patch``. A user may have put
-        another ``train_step`` in their place."""
-        return self._active and all(hook in _covered(vars(owner).get(name)) for owner, name, hook in self._hooks)
+        """Whether the model and the optimizer still have these hooks, perhaps below the hooks of another ``Patch``, and no train
+        function was traced without them. A user may have put another ``train_step`` in their place."""
+        placed = all(hook in _covered(vars(owner).get(name)) for owner, name, hook, _ in self._hooks)
+        return placed and self._active and not self._missed
 
     def close(self) -> None:
         """Takes the hooks out, and lets the model build its train function anew. Safe to call twice."""
         self._active = False
-        self._shadows.close()
+        for owner, name, _, _ in self._hooks:
+            # Those of closed ones that this one covered until now are taken out too.
+            while (shadow := _closed(vars(owner).get(name))) is not None:
+                shadow.close()
         _retrace(self._model)
+
+    def _shadow(self, hook: Any) -> contextlib.ExitStack | None:
+        """What takes ``hook`` out, if this patch is closed and has put it there."""
+        return next((shadow for *_, own, shadow in self._hooks if own is hook and not self._active), None)
+
+    def _calls(self) -> bool:
+        if self._active and self.resting and not tf.executing_eagerly():
+            self._missed = True
+        return self._active and not self.resting
+
+
+def _closed(method: Any) -> contextlib.ExitStack | None:
+    """What takes out the hook that ``method`` is; None if it is no hook, or that of a ``Patch`` that is not closed."""
+    patch = getattr(method, "patch", None)  # functools.wraps copies it to a user's own
+    return patch._shadow(method) if isinstance(patch, Patch) else None
 
 
 def _covered(method: Any) -> list[Any]:
