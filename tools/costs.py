@@ -51,9 +51,22 @@ def defined():
     }
 
 
+def always_full():
+    """Those of them that a decorator makes tests of `make test-all` alone, in all their cases."""
+    return {
+        f"{path.relative_to(ROOT)}::{node.name}"
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and "pytest.mark.full" in map(ast.unparse, node.decorator_list)
+    }
+
+
 def take(rows):
     """The rows with the measured figures in place of those that differ by more than noise; without rows of tests that are gone."""
     there, measured = defined(), set()
+    for test in always_full():
+        if row := rows.pop((test, "test"), None):
+            rows.setdefault((test, "full"), row)
     for file in sorted(MEASURED.glob("*.json"), key=lambda file: file.stat().st_mtime):
         for key, row in json.loads(file.read_text()).items():
             test, tier = key.split("\t")

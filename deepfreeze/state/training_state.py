@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from deepfreeze.errors import UnsupportedError
@@ -53,8 +54,6 @@ class TrainingState:
         """``of`` makes the state of a model; the constructor takes its tensors as they are given."""
         self.model, self.what = model, what
         self.tensors = tuple(tensors)
-        self._of = {id(tensor.variable): tensor for tensor in self.tensors}
-        self._of |= {id(tf_variable(tensor.variable)): tensor for tensor in self.tensors}
 
     @classmethod
     def of(cls, model: Any, what: str = "full") -> TrainingState:
@@ -89,6 +88,12 @@ class TrainingState:
     def find(self, variable: Any) -> StateTensor | None:
         """The tensor of a variable: of a Keras variable, or of the ``tf.Variable`` inside of it. None if the state has no such variable."""
         return self._of.get(id(variable))
+
+    @cached_property
+    def _of(self) -> dict[int, StateTensor]:
+        """The tensors by the ``id()`` of the model's variable, and of the ``tf.Variable`` inside of it."""
+        keras_variables = {id(tensor.variable): tensor for tensor in self.tensors}
+        return keras_variables | {id(tf_variable(tensor.variable)): tensor for tensor in self.tensors}
 
     def description(self) -> list[tuple[str, str]]:
         """The model's weights and its optimizers as rows for ``ranks.same_model``: ("float32 of shape (3, 4)", "dense/kernel") for a

@@ -56,6 +56,7 @@ class Session:
         self._opened, self._installation = opened, installation
         self._attachments, self._options = attachments, options
         self._stats, self._saved = stats, saved
+        stats.stopped = None  # an earlier training's
         self._saves = 0
         self._going_on = True  # further steps will come, in which the ranks can agree
         self._began = False  # there was an execution

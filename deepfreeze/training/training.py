@@ -19,7 +19,7 @@ from deepfreeze.frameworks.tensorflow.engine_buffers import EngineBuffers
 from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
 from deepfreeze.frameworks.tensorflow.graph_buffers import GraphBuffers
 from deepfreeze.frameworks.tensorflow.graph_maximum import TensorFlowMaximum
-from deepfreeze.frameworks.tensorflow.refusals import refuse
+from deepfreeze.frameworks.tensorflow.refusals import refuse, refuse_devices
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.freeze import bound_engine
 from deepfreeze.plan.placement import PLACEMENTS
@@ -156,8 +156,8 @@ class Training:
         self._give_back()
         world = worlds.current(self._options.world)
         require_same_options(world, {"run": self._run, "every": str(self._policy), **self._options.shared()})
-        steps = worlds.each(world, lambda: self._prepare(model, world.in_graph))
-        require_same_model(world, TrainingState.of(model).description())
+        steps, state = worlds.each(world, lambda: self._prepare(model, world.in_graph))
+        require_same_model(world, state.description())
         history = self._history if again else None
         attempt = Attempt.start(self._run, model, steps, self._attachments, self._options, world, history)
         self._history = attempt.history
@@ -175,14 +175,16 @@ class Training:
         """The optimizer whose updates are the steps."""
         return self._options.optimizer or getattr(model, "optimizer", None)
 
-    def _prepare(self, model: Any, averages_in_graph: bool) -> Steps:
+    def _prepare(self, model: Any, averages_in_graph: bool) -> tuple[Steps, TrainingState]:
         """Refuses a model whose training can't be captured, loads the engine, and builds the optimizer, whose variables are restored."""
         optimizer = self._optimizer(model)
         refuse(model, optimizer, averages_in_graph, self._who)
         bound_engine.load()
         if optimizer is getattr(model, "optimizer", None):
             build_optimizer(model)
-        return Steps(optimizer)
+        state = TrainingState.of(model)
+        refuse_devices(state, self._who)
+        return Steps(optimizer), state
 
     def _install(self, opened: OpenRun, model: Any, in_graph: bool, steps_per_execution: int) -> Installation:
         """Collective. The captures that an earlier ``fit`` has left in the model, if they serve this one; else new captures."""

@@ -24,6 +24,7 @@ def test_one_rank_jobs_under_one_mpirun_in_one_run_are_refused(tmp_path):
     assert "hvd.init()" in refused, "and what to do about it"
 
 
+@pytest.mark.full
 def test_an_error_at_the_start_ends_every_rank_and_the_job_with_it(tmp_path):
     launch = case("ranks", api="keras", folder=tmp_path / "missing", steps=4, every=2)
     with jobs.job(*launch, ranks=2) as job:
@@ -87,6 +88,7 @@ def assert_finishes_and_resumes(job, options):
     assert not list(options["local"].rglob("*.slot")), "the local tier is cleared"
 
 
+@pytest.mark.full
 def test_what_was_whole_on_the_local_tier_is_finished_and_resumed(two, tmp_path, testing_library):
     options = killed_with_both_slots_written(tmp_path, testing_library)
     assert_finishes_and_resumes(two, options)

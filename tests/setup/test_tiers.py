@@ -62,10 +62,12 @@ def ran(output):
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        (["--tier", "check"], ["test_quick", "test_some[1]", "test_sweep"]),
+        pytest.param(["--tier", "check"], ["test_quick", "test_some[1]", "test_sweep"], marks=pytest.mark.full),
         (["--tier", "test"], ["test_quick", "test_slow", "test_some[1]", "test_sweep"]),
-        (["--tier", "full"], ["test_some[2]", "test_sweep"]),
-        ([], ["test_quick", "test_slow", "test_some[1]", "test_some[2]", "test_sweep"]),
+        pytest.param(["--tier", "full"], ["test_some[2]", "test_sweep"], marks=pytest.mark.full),
+        pytest.param(
+            [], ["test_quick", "test_slow", "test_some[1]", "test_some[2]", "test_sweep"], marks=pytest.mark.full
+        ),
     ],
     ids=["check", "test", "full", "none"],
 )

@@ -462,6 +462,7 @@ def test_with_resume_required_every_rank_hears_that_nothing_is_left(run):
     assert "step 4 is damaged (found by rank 1)" in str(outcome[1])
 
 
+@pytest.mark.full
 @pytest.mark.ranks
 @pytest.mark.tensorflow
 def test_two_horovod_ranks_fall_back_together(two, tmp_path):

@@ -80,7 +80,7 @@ def test_every_kind_of_input_trains_and_is_saved(keras, name, tmp_path):
     assert steps == list(range(1, count + 1))
 
 
-@pytest.mark.parametrize("capture", ["auto", "graph"])
+@pytest.mark.parametrize("capture", ["auto", pytest.param("graph", marks=pytest.mark.full)])
 def test_a_due_step_that_keras_counts_without_a_batch_is_saved(keras, capture, tmp_path):
     """A due step that Keras counts without a batch is saved, and training goes on."""
 
@@ -134,7 +134,7 @@ def test_fit_in_a_loop_of_epochs_is_one_training(keras, tmp_path):
     trainings.assert_run_is(tmp_path / "run", tmp_path, [5, 10])
 
 
-@kerases.cases(["itself", "sigterm", "averages"], both=("itself",), name="ends")
+@kerases.cases(["itself", "sigterm", "averages"], often=("itself",), name="ends")
 def test_a_new_optimizer_counts_from_zero_and_is_saved_again(keras, ends, tmp_path):
     """Frozen, then thawed: one model, one callback, one run. The second training ends at a step that the first had saved."""
 

@@ -277,7 +277,9 @@ def sees_a_gpu(monkeypatch):
 
 @kerases.one_will_do
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
-@pytest.mark.parametrize("told", [{}, {"jit_compile": "auto"}], ids=["default", "auto"])
+@pytest.mark.parametrize(
+    "told", [{}, pytest.param({"jit_compile": "auto"}, marks=pytest.mark.full)], ids=["default", "auto"]
+)
 def test_what_keras_makes_of_its_default_is_saved_and_xla_is_told(keras, told, gpu, tmp_path, monkeypatch, caplog):
     """Whatever keras makes of its default is saved and the log tells of xla."""
     if kerases.is_2(keras) and gpu:
@@ -334,6 +336,7 @@ def test_more_than_one_checkpoint_per_execution_is_refused_before_training(keras
     assert trainings.count(model.optimizer) == 0
 
 
+@kerases.one_will_do
 @pytest.mark.parametrize("variables", [400, pytest.param(MANY, marks=pytest.mark.full)], ids=["few", "many"])
 def test_very_many_variables_are_saved(keras, variables, tmp_path):
     class Many(keras.layers.Layer):

@@ -47,6 +47,8 @@ def test_the_step_at_hand_is_committed_and_fit_returns(keras, tmp_path, heard, s
     trainings.assert_run_is(run, tmp_path, [8])
     assert sorted(checkpoint.stats.committed) == [8]
     assert heard == []
+    model.fit(trainings.data(4), verbose=0, shuffle=False, callbacks=[checkpoint])
+    assert checkpoint.stats.stopped is None, "this fit has ended by itself"
 
 
 def test_a_hand_written_loop_is_told_to_end_when_the_step_is_committed(keras, tmp_path, heard):

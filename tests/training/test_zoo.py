@@ -60,8 +60,9 @@ def test_every_application_is_saved_as_keras_saves_it_and_restored(name, tmp_pat
     h5.assert_same(tmp_path / "again.weights.h5", tmp_path / "stock.weights.h5")
 
 
+@pytest.mark.full
 @pytest.mark.slow
-@pytest.mark.parametrize("layers", [20, pytest.param(None, marks=pytest.mark.full)], ids=["part", "whole"])
+@pytest.mark.parametrize("layers", [20, None], ids=["part", "whole"])
 def test_an_application_is_captured_in_the_graph_as_it_trains(layers, tmp_path):
     """The whole of MobileNet, or its first layers with the same loss behind them."""
     side, options = APPLICATIONS["MobileNet"]

@@ -32,9 +32,13 @@ NAMES = {
     "tilde": "~tilde",
     "dot": "dot.",
 }
+FEW = {"unicode", "bytes", "long", "newline"}  # in `make test`
 
 
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, id=key, marks=[] if key in FEW else pytest.mark.full) for key, name in NAMES.items()],
+)
 def test_a_run_may_have_any_name_that_a_directory_may_have(name, tmp_path, save):
     run = os.path.join(os.fsencode(tmp_path), name) if isinstance(name, bytes) else tmp_path / name
     save(run)

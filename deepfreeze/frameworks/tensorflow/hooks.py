@@ -16,14 +16,17 @@ import tensorflow as tf
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.state.shadow import shadowed
 
+# To be called before a method is called; returns the function to be called after it.
+Around = Callable[[], Callable[[], None]]
+
 
 class Patch:
-    """The hooks of one model, from construction to ``close``. While Keras traces the train function, they call ``after_update(step)``
-    behind the optimizer's update and ``after_step(step)`` at the end of ``train_step``. ``step`` is an int64 scalar of the graph: the
-    number of the step that has just been done. With ``run_eagerly=True`` the calls come in every step.
+    """The calls into one model's training, from construction to ``close``. While Keras traces the train function, ``after_update(step)``
+    is called behind the optimizer's update and ``after_step(step)`` at the end of ``train_step``. ``step`` is an int64 scalar of the
+    graph: the number of the step that has just been done. With ``run_eagerly=True`` the calls come in every step.
 
-    While ``resting`` is true the hooks call nothing: a function that is traced then, after a ``compile`` for example, has no captures.
-    So rank 0 may train it alone, and XLA may compile it."""
+    While ``resting`` is true nothing is called: a function that is traced then, after a ``compile`` for example, has no captures. So
+    rank 0 may train it alone, and XLA may compile it."""
 
     def __init__(
         self,
@@ -32,85 +35,96 @@ class Patch:
         after_update: Callable[[tf.Tensor], None],
         after_step: Callable[[tf.Tensor], None],
     ) -> None:
+        self.resting = False
+        self._missed = False  # a function was traced while resting
         self._model = model
         steps = Steps(optimizer)
 
-        name = "apply" if hasattr(optimizer, "apply") else "apply_gradients"
-        applied, stepped = getattr(optimizer, name), model.train_step
-        self._hooks: list[tuple[Any, str, Any, contextlib.ExitStack]] = []
-
-        def apply(*args: Any, **kwargs: Any) -> Any:
-            if not self._calls():
-                return applied(*args, **kwargs)
+        def around_update() -> Callable[[], None]:
             # Read before the update, plus 1. The optimizer increments its count last, and every capture would wait for that.
             batches = steps.batches() + 1
-            result = applied(*args, **kwargs)
-            after_update(steps.ended_by(batches))
-            return result
+            return lambda: after_update(steps.ended_by(batches))
 
-        def train_step(*args: Any, **kwargs: Any) -> Any:
-            result = stepped(*args, **kwargs)
-            if self._calls():
-                after_step(steps.ended_by(steps.batches()))
-            return result
+        def around_step() -> Callable[[], None]:
+            return lambda: after_step(steps.ended_by(steps.batches()))
 
-        # False after close. Another library that has wrapped these hooks goes on calling them then.
-        self._active = True
-        self.resting = False
-        self._missed = False  # a function was traced while resting
-        for owner, attribute, hook, covered in (
-            (optimizer, name, apply, applied),
-            (model, "train_step", train_step, stepped),
-        ):
-            hook.covered, hook.patch = covered, self  # type: ignore[attr-defined]
-            shadow = contextlib.ExitStack()
-            self._hooks.append((owner, attribute, hook, shadow))
-            shadow.enter_context(shadowed(owner, attribute, hook))
+        apply = "apply" if hasattr(optimizer, "apply") else "apply_gradients"
+        self._hooks = [
+            (_Hook.on(optimizer, apply), self._unless_resting(around_update)),
+            (_Hook.on(model, "train_step"), self._unless_resting(around_step)),
+        ]
+        for hook, around in self._hooks:
+            hook.calls.append(around)
         _retrace(model)
 
     @property
     def in_place(self) -> bool:
-        """Whether the model and the optimizer still have these hooks, perhaps below the hooks of another ``Patch``, and no train
-        function was traced without them. A user may have put another ``train_step`` in their place."""
-        placed = all(hook in _covered(vars(owner).get(name)) for owner, name, hook, _ in self._hooks)
-        return placed and self._active and not self._missed
+        """Whether the next train function that is traced makes the calls, and so did all that were traced until now. A user may have put
+        another ``train_step`` in place of the hook."""
+        return not self._missed and all(hook.in_place and around in hook.calls for hook, around in self._hooks)
 
     def close(self) -> None:
-        """Takes the hooks out, and lets the model build its train function anew. Safe to call twice."""
-        self._active = False
-        for owner, name, _, _ in self._hooks:
-            # Those of closed ones that this one covered until now are taken out too.
-            while (shadow := _closed(vars(owner).get(name))) is not None:
-                shadow.close()
+        """Ends the calls, and lets the model build its train function anew. Safe to call twice."""
+        for hook, around in self._hooks:
+            hook.remove(around)
         _retrace(self._model)
 
-    def _shadow(self, hook: Any) -> contextlib.ExitStack | None:
-        """What takes ``hook`` out, if this patch is closed and has put it there."""
-        return next((shadow for *_, own, shadow in self._hooks if own is hook and not self._active), None)
+    def _unless_resting(self, around: Around) -> Around:
+        def call() -> Callable[[], None]:
+            if not self.resting:
+                return around()
+            self._missed = self._missed or not tf.executing_eagerly()
+            return _nothing
 
-    def _calls(self) -> bool:
-        if self._active and self.resting and not tf.executing_eagerly():
-            self._missed = True
-        return self._active and not self.resting
-
-
-def _closed(method: Any) -> contextlib.ExitStack | None:
-    """What takes out the hook that ``method`` is; None if it is no hook, or that of a ``Patch`` that is not closed."""
-    patch = getattr(method, "patch", None)  # functools.wraps copies it to a user's own
-    return patch._shadow(method) if isinstance(patch, Patch) else None
+        return call
 
 
-def _covered(method: Any) -> list[Any]:
-    """``method``; and, if it is a hook, the method that the hook has replaced, and so on downwards."""
-    found = []
-    while method is not None:
-        found.append(method)
-        method = getattr(method, "covered", None)
-    return found
+class _Hook:
+    """A function in place of one method of one instance: it calls the method, and ``calls`` around it. One hook serves all patches of the
+    instance. It is taken out with its last call."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.calls: list[Around] = []
+        self._owner, self._name = owner, name
+        method = getattr(owner, name)
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            behind = [around() for around in self.calls]
+            result = method(*args, **kwargs)
+            for call in behind:
+                call()
+            return result
+
+        function.hook = self  # type: ignore[attr-defined]
+        self._function = function
+        self._shadow = contextlib.ExitStack()
+        self._shadow.enter_context(shadowed(owner, name, function))
+
+    @classmethod
+    def on(cls, owner: Any, name: str) -> _Hook:
+        """The hook of this method; a new one if there is none, or if a user has covered it by a method of their own."""
+        hook = getattr(vars(owner).get(name), "hook", None)
+        return hook if isinstance(hook, _Hook) and hook.in_place else cls(owner, name)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the instance's method is this hook."""
+        return vars(self._owner).get(self._name) is self._function
+
+    def remove(self, around: Around) -> None:
+        """Ends these calls. A method that a user has put over the hook stays, and may go on calling the hook."""
+        if around in self.calls:
+            self.calls.remove(around)
+        if not self.calls:
+            self._shadow.close()
+
+
+def _nothing() -> None:
+    """Behind a method that is called while a patch rests."""
 
 
 def _retrace(model: Any) -> None:
-    """Makes the model build its train function anew, because the old one was traced with other hooks."""
+    """Makes the model build its train function anew, because the old one was traced with other calls."""
     made = model.make_train_function(force=True)
     if made is not None:
         model.train_function = made

@@ -55,11 +55,16 @@ def refuse(
         )
         todo = "say jit_compile=False in model.compile"
         raise refused("a train function that Horovod's ops can be in", found, todo)
-    for tensor in TrainingState.of(model).tensors:
+
+
+def refuse_devices(state: TrainingState, where: str) -> None:
+    """``UnsupportedError`` if a variable of the state is not in host memory; ``where``: as for ``refuse``."""
+    for tensor in state.tensors:
         device = str(getattr(tf_variable(tensor.variable), "device", ""))
         if device and "CPU" not in device:
             found = f"{tensor.spec.name} on {device.rpartition('device:')[2]}"
-            raise refused("variables in host memory", found, "train on the CPU: CUDA_VISIBLE_DEVICES=-1 hides the GPUs")
+            todo = "train on the CPU: CUDA_VISIBLE_DEVICES=-1 hides the GPUs"
+            raise _unsupported("variables in host memory", found, todo, where)
 
 
 def is_compiled_by_xla(model: Any) -> bool:
