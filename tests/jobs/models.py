@@ -10,14 +10,21 @@ BATCH = 4
 KINDS = ("dense", "conv", "lstm", "attention")
 
 
+def use_few_threads():
+    """One thread in each op, and two ops at a time. TensorFlow takes other numbers only before it runs its first op."""
+    import tensorflow as tf
+
+    tf.config.threading.set_inter_op_parallelism_threads(2)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+
+
 def framework(api: str):
     """Imports Keras 3 (``"keras"``) or tf_keras, with one thread per pool and deterministic ops."""
     if api == "tf_keras":
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
     import tensorflow as tf
 
-    tf.config.threading.set_inter_op_parallelism_threads(2)
-    tf.config.threading.set_intra_op_parallelism_threads(1)
+    use_few_threads()
     tf.config.experimental.enable_op_determinism()
     if api == "tf_keras":
         import tf_keras as keras
