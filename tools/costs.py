@@ -52,7 +52,7 @@ def defined():
 
 
 def always_full():
-    """Those of them that a decorator makes tests of `make test-all` alone, in all their cases."""
+    """The test functions that a decorator gives to `make test-all` alone, in all their cases."""
     return {
         f"{path.relative_to(ROOT)}::{node.name}"
         for path in (ROOT / "tests").rglob("test_*.py")

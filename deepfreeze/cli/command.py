@@ -1,4 +1,4 @@
-"""What all subcommands have in common: the form of their help, ``--json``, types of arguments."""
+"""The parts that all subcommands share: the form of their help, ``--json``, types of arguments."""
 
 from __future__ import annotations
 

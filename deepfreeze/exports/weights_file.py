@@ -9,7 +9,6 @@ from typing import BinaryIO
 import numpy as np
 
 from deepfreeze.format import crc32c
-from deepfreeze.format.structure import Structure
 from deepfreeze.inspect.verify import OnProgress
 from deepfreeze.store.durable import unreadable
 from deepfreeze.store.run import Run
@@ -44,7 +43,7 @@ def checked_chunks(run: Run, step: int, progress: OnProgress) -> Iterator[memory
                 yield chunk.data
             if crc != wanted:
                 raise file.error(
-                    f"CRC32C {wanted:08x} for {_region(file.table.structure, offset, nbytes)}", f"{crc:08x}"
+                    f"CRC32C {wanted:08x} for {file.table.structure.describe(offset, nbytes)}", f"{crc:08x}"
                 )
             progress(offset + nbytes, file.nbytes)
     finally:
@@ -62,10 +61,3 @@ def _read(file: ModelFile, begin: int, end: int, buffer: np.ndarray) -> Iterator
             raise file.error(f"at least {end} bytes", f"the end at byte {begin}")
         yield buffer[:n]
         begin += n
-
-
-def _region(structure: Structure, offset: int, nbytes: int) -> str:
-    """A range of the model file, as text that names its tensors."""
-    tensors = structure.within(offset, nbytes) or ["HDF5's own bytes"]
-    more = f" and {len(tensors) - 3} more" if len(tensors) > 3 else ""
-    return f"bytes {offset} to {offset + nbytes} ({', '.join(tensors[:3])}{more})"

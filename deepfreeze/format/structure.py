@@ -176,6 +176,12 @@ class Structure:
         end = offset + nbytes
         return [t.spec.name for t in self.tensors if t.nbytes and t.offset < end and t.end > offset]
 
+    def describe(self, offset: int, nbytes: int) -> str:
+        """The range [offset, offset + nbytes) of the model file as text for messages, with the names of its first three tensors."""
+        tensors = self.within(offset, nbytes) or ["HDF5's own metadata"]
+        more = f" and {len(tensors) - 3} more" if len(tensors) > 3 else ""
+        return f"bytes {offset} to {offset + nbytes} ({', '.join(tensors[:3])}{more})"
+
     def _problem(self) -> tuple[str, str] | None:
         """(expected, found) of the first thing that is wrong, for an error; None if nothing is."""
         if set(self.framework) != {"api", "keras", "tensorflow"} or self.framework["api"] not in APIS:

@@ -67,12 +67,12 @@ class Capture(Protocol):
 
     @property
     def pieces(self) -> Sequence[Piece]:
-        """This rank's pieces. Asked for after the model's first execution, in which Keras makes the last variables; from then on the list
-        stays the same."""
+        """This rank's pieces. The saver asks for them after the model's first execution, in which Keras makes the last variables; from
+        then on the list stays the same."""
 
     def captures(self, variable: Any) -> bool:
-        """Whether a capture has the bytes of this variable, on this rank or on another one. Asked for after the first execution, once for
-        each variable that is to be saved."""
+        """Whether a capture has the bytes of this variable, on this rank or on another one. The saver asks after the first execution,
+        once for each variable that is to be saved."""
 
     def take(self) -> Captured:
         """Captures the state as it is now, in this call. ``EngineFault`` if there is no memory for the capture."""
@@ -83,4 +83,4 @@ class Capture(Protocol):
 
     def memory_of(self, variable: Any) -> np.ndarray:
         """The variable's own memory, not a copy: uint8 of shape (bytes,). The caller only reads it, from any thread, and no longer than
-        until the next execution. Asked for once for each replicated variable of a checkpoint at which the ranks are compared."""
+        until the next execution. The saver asks once for each replicated variable of a checkpoint at which the ranks are compared."""

@@ -245,12 +245,5 @@ class _Check:
 
 
 def _region(structure: Structure | None, offset: int, nbytes: int) -> str:
-    """A range of the model file, as text that names its tensors if the structure is known."""
-    text = f"bytes {offset} to {offset + nbytes}"
-    if structure is None:
-        return text
-    tensors = structure.within(offset, nbytes)
-    if not tensors:
-        return f"{text} (HDF5's own metadata)"
-    more = f" and {len(tensors) - 3} more" if len(tensors) > 3 else ""
-    return f"{text} ({', '.join(tensors[:3])}{more})"
+    """A range of the model file as text, which names the range's tensors if the structure is known."""
+    return f"bytes {offset} to {offset + nbytes}" if structure is None else structure.describe(offset, nbytes)

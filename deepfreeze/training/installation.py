@@ -40,7 +40,8 @@ class Installation:
     """The captures of one model's training state, from the first training that uses them until ``close``, or for as long as the model
     lives. At most one training at a time uses an installation: from the constructor, or from ``take``, until ``rest``.
 
-    ``agreed``: the structure of the model's checkpoints, None until the model's first execution is over."""
+    ``agreed``: the structure of the model's checkpoints, None until the model's first execution is over; ``in_use``: whether a training
+    uses the installation now."""
 
     def __init__(self, terms: Terms, capture: TensorFlowCapture, maximum: TensorFlowMaximum | None) -> None:
         """``maximum``: takes the control word's maximum in the train function; None if the ranks agree between two executions, or if there
@@ -48,7 +49,7 @@ class Installation:
         self.capture, self.maximum = capture, maximum
         self.agreed: AgreedStructure | None = None
         self._terms = terms
-        self._in_use = True
+        self.in_use = True
         self._model_installations = _installations(capture.state.model)
         self._model_installations.append(self)
 
@@ -57,24 +58,21 @@ class Installation:
         """Collective. The installation that an earlier training has left with the model, if it serves a training on these terms on
         every rank. Idle installations on other terms stay too, because two ``Checkpoint`` of one ``fit`` have one each; but where
         the model is traced anew, all idle ones are closed."""
-        found = [(one, one.in_use, one._serves(model)) for one in _installations(model)]
-        rows = [(in_use, serves, one._terms == terms) for one, in_use, serves in found]
-        # Ranks that keep different ones would have different graphs.
-        alike = all(theirs == rows for theirs in world.gather(rows))
-        idle = [(one, serves) for one, in_use, serves in found if not in_use]
-        chosen = next((one for one, serves in idle if alike and serves and one._terms == terms), None)
-        if chosen is None or not all(serves for _, serves in idle):
-            for one, _ in idle:
+        found = list(_installations(model))
+        idle = [one for one in found if not one.in_use]
+        serving = [one for one in idle if one._serves(model)]
+        fitting = [one for one in serving if one._terms == terms]
+        # If two ranks kept different installations, their graphs would differ.
+        rows = [(one in idle, one in serving, one in fitting) for one in found]
+        same = all(row == rows for row in world.gather(rows))
+        chosen = fitting[0] if same and fitting else None
+        if chosen is None or len(serving) < len(idle):
+            for one in idle:
                 if one is not chosen:
                     one.close()
         if chosen is not None:
-            chosen._in_use = True
+            chosen.in_use = True
         return chosen
-
-    @property
-    def in_use(self) -> bool:
-        """Whether a training uses it now."""
-        return self._in_use
 
     @property
     def in_graph(self) -> bool:
@@ -83,13 +81,13 @@ class Installation:
 
     def rest(self) -> None:
         """To be called when the training that uses the installation has ended. Nothing is captured until another training takes it."""
-        if self._in_use:
-            self._in_use = False
+        if self.in_use:
+            self.in_use = False
             self.capture.rest()
 
     def close(self) -> None:
         """Takes the captures out of the model. Safe to call twice."""
-        self._in_use = False
+        self.in_use = False
         if self in self._model_installations:
             self._model_installations.remove(self)
         self.capture.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
 
@@ -19,7 +20,6 @@ PAGE = 4096
 
 @pytest.fixture(scope="module")
 def model():
-    keras = pytest.importorskip("keras")
     made = keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10)
     made.compile(keras.optimizers.SGD(0.01, momentum=0.9), "sparse_categorical_crossentropy")
     made.optimizer.build(made.trainable_variables)

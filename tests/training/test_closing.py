@@ -1,5 +1,6 @@
 """Whatever part of closing fails, no hook stays in the model and the run's lock is free."""
 
+import keras
 import pytest
 
 import deepfreeze
@@ -12,7 +13,6 @@ from tests.support import trainings
 from veloc_bindings import INVALID, Engine, EngineFault
 
 pytestmark = pytest.mark.tensorflow
-keras = pytest.importorskip("keras")
 
 
 def assert_nothing_stays(model, run):

@@ -5,6 +5,7 @@ import copy
 import gc
 import os
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,7 +17,6 @@ from deepfreeze.training.installation import Installation
 from tests.support import h5, kerases, trainings
 
 pytestmark = pytest.mark.tensorflow
-keras = pytest.importorskip("keras")
 
 HOOKS = {"apply", "apply_gradients", "train_step"}
 
