@@ -3,7 +3,7 @@
 The control word: three integers, max-reduced by Horovod in the step's graph. Two functions take turns in one job of 2 ranks, step
 by step: a forward and backward pass of 12 dense layers with one allreduce per gradient, and the same with the word. Beside them,
 the callback's reading of the word after each step. Replicas: the checksum of all weights, read where they lie, which the ranks
-take at the first two checkpoints and then at every 100th.
+take at the first two checkpoints.
 """
 
 from __future__ import annotations

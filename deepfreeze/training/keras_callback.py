@@ -38,7 +38,7 @@ class Checkpoint(Hooks):
             "SIGTERM" then. "ignore": SIGTERM does what it did before.
         when_full: "wait": training waits while there is no memory for another checkpoint. "skip": if some rank has no memory for a
             checkpoint, all ranks skip it.
-        check_replicas: the ranks' whole weights are compared at the first two checkpoints and at every k-th one; 0: never.
+        check_replicas: the ranks' whole weights are compared at the first two checkpoints; k: also at every k-th one; None: never.
         on_divergence: what to do when the ranks' weights differ: "warn" commits the checkpoint marked as diverged, and those after it
             until the ranks agree again; "raise" commits none of them and ends training; "auto" raises at the first two
             comparisons, where an optimizer that is not wrapped or a missing broadcast shows, and warns of a difference that comes
@@ -81,7 +81,7 @@ class Checkpoint(Hooks):
         state: str = "full",
         on_sigterm: str = "checkpoint",
         when_full: str = "wait",
-        check_replicas: int = 100,
+        check_replicas: int | None = 0,
         on_divergence: str = "auto",
         **more: Any,
     ) -> None:

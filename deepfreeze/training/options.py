@@ -28,7 +28,7 @@ class Options:
     state: str = "full"
     on_sigterm: str = "checkpoint"
     when_full: str = "wait"
-    check_replicas: int = 100
+    check_replicas: int | None = 0
     on_divergence: str = "auto"
     slots: int = 2
     writers: int = 8
@@ -57,6 +57,8 @@ class Options:
             made[name] = _integer(name, made[name], low, high, step)
         for name, allowed in _CHOICES.items():
             _check(name, made[name], _is_one_of(made[name], allowed), "one of " + ", ".join(map(repr, allowed)))
+        if made["check_replicas"] is not None:
+            made["check_replicas"] = _integer("check_replicas", made["check_replicas"], 0, 2**31 - 1, 1, " or None")
         seconds = made["timeout"]
         _check("timeout", seconds, _is_number(seconds, Real) and 0 < seconds < 1e9, "seconds, more than 0")
         made["timeout"] = float(seconds)
@@ -95,7 +97,6 @@ _INTEGERS: dict[str, tuple[int, int, int]] = {
     "writers": (1, 256, 1),
     "chunk_bytes": (4096, 1 << 30, 4096),
     "nice": (0, 19, 1),
-    "check_replicas": (0, 2**31 - 1, 1),
     "verbose": (0, 1, 1),
 }
 _CHOICES: dict[str, tuple] = {
@@ -132,8 +133,9 @@ def _is_number(value: Any, kind: type) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
-def _integer(name: str, value: Any, low: int, high: int, step: int) -> int:
-    expected = f"a whole number from {low} to {high}" + (f", a multiple of {step}" if step > 1 else "")
+def _integer(name: str, value: Any, low: int, high: int, step: int, otherwise: str = "") -> int:
+    """``value`` as Python's own int. ``otherwise``: text for the error, what the option may be instead of a number."""
+    expected = f"a whole number from {low} to {high}" + (f", a multiple of {step}" if step > 1 else "") + otherwise
     # Users of Keras are used to verbose=True and verbose=False.
     number = _is_number(value, Integral) or (name == "verbose" and isinstance(value, bool))
     _check(name, value, number and low <= value <= high and value % step == 0, expected)

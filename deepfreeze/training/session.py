@@ -30,7 +30,7 @@ from deepfreeze.training.stats import Newest, Stats
 
 log = logging.getLogger("deepfreeze")
 
-# The ranks are compared at so many first checkpoints of a training, and then at every k-th one (check_replicas=).
+# The ranks are compared at so many first checkpoints of a training; check_replicas=k adds every k-th one.
 _FIRST_COMPARED = 2
 # After so many executions Horovod's own callback has made the ranks' weights equal, wherever it stands in the list of callbacks.
 _EXECUTIONS_UNTIL_EQUAL = 2
@@ -180,15 +180,22 @@ class Session:
     def _save(self, step: int, collect: Callable[[], Captured]) -> None:
         """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``."""
         begin = time.perf_counter()
-        often, count = self._options.check_replicas, self._saves
+        compare = self._compares(self._saves)
         self._saves += 1
         try:
-            self.saver.save(step, collect(), compare=often > 0 and (count < _FIRST_COMPARED or count % often == 0))
+            self.saver.save(step, collect(), compare)
         except EngineError as error:
             self._fail(error)
             return
         self._saved.append(step)
         self._stats.note_capture(step, time.perf_counter() - begin)
+
+    def _compares(self, earlier: int) -> bool:
+        """Whether the ranks are compared at a checkpoint before which the session has saved ``earlier`` checkpoints."""
+        often = self._options.check_replicas
+        if often is None:
+            return False
+        return earlier < _FIRST_COMPARED or (often > 0 and earlier % often == 0)
 
     def _note_uncaptured(self, done: Execution) -> None:
         """Notes in log and figures the steps that were due in an execution and not captured."""

@@ -30,7 +30,7 @@ def one_model():
         *[("writers", value, "a whole number from 1 to 256") for value in COUNTS],
         *[("chunk_bytes", value, "a multiple of 4096") for value in (0, 1000, -4096, 4096.0, 2**70)],
         *[("nice", value, "a whole number from 0 to 19") for value in (-1, 20, True, "10", None)],
-        *[("check_replicas", value, "a whole number from 0 to") for value in (-1, 1.5, None, False)],
+        *[("check_replicas", value, "a whole number from 0 to 2147483647 or None") for value in (-1, 1.5, "2", False)],
         *[
             ("timeout", value, "seconds, more than 0")
             for value in (0, -1, float("nan"), float("inf"), "600", None, True)
