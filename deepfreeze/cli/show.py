@@ -17,12 +17,12 @@ from deepfreeze.cli.output import line, table
 from deepfreeze.cli.target import target
 from deepfreeze.format.structure import KERAS_H5, PLAIN_H5, Placed
 from deepfreeze.format.tensors import PER_RANK
-from deepfreeze.inspect.writers import Share, Shares
+from deepfreeze.inspect.writers import ShardTable, WrittenShard
 from deepfreeze.store.catalog import CheckpointInfo, choose, describe
 from deepfreeze.store.run import Run
 
 _LISTED = 50  # the most tensors that are listed one by one, unless --tensor is given
-_RANKS = 4  # the most shares of a tensor that a cell names
+_RANKS = 4  # the most shards of a tensor that a cell names
 _LAYOUTS = {
     KERAS_H5: f"{KERAS_H5}, which stock Keras loads",
     PLAIN_H5: f"{PLAIN_H5}, every variable as it is: deepfreeze.restore loads it, stock Keras can't",
@@ -58,17 +58,17 @@ def run(arguments: argparse.Namespace) -> int:
     path, step = arguments.target
     opened_run = Run.open(path)
     chosen = choose(opened_run, step)
-    info, shares = describe(opened_run, chosen), Shares(opened_run, chosen)
+    info, shards = describe(opened_run, chosen), ShardTable(opened_run, chosen)
     pattern = "*" if arguments.tensor is None else arguments.tensor
-    tensors = [t for t in shares.structure.tensors if fnmatch.fnmatchcase(t.spec.name, pattern)]
+    tensors = [t for t in shards.structure.tensors if fnmatch.fnmatchcase(t.spec.name, pattern)]
     if arguments.json:
-        print(json.dumps(_as_json(opened_run, info, shares, tensors), indent=2))
+        print(json.dumps(_as_json(opened_run, info, shards, tensors), indent=2))
     else:
-        _print(opened_run, info, shares, tensors, arguments.tensor)
+        _print(opened_run, info, shards, tensors, arguments.tensor)
     return 0 if tensors or arguments.tensor is None else 1
 
 
-def _as_json(opened_run: Run, info: CheckpointInfo, shares: Shares, tensors: Sequence[Placed]) -> dict[str, Any]:
+def _as_json(opened_run: Run, info: CheckpointInfo, shards: ShardTable, tensors: Sequence[Placed]) -> dict[str, Any]:
     return {
         "run": {
             "path": str(opened_run.path),
@@ -76,8 +76,8 @@ def _as_json(opened_run: Run, info: CheckpointInfo, shares: Shares, tensors: Seq
             "created": opened_run.created,
             "parent": None if opened_run.parent is None else opened_run.parent.to_json(),
         },
-        "checkpoint": {**as_json(info), "file_size": shares.file_size},
-        "ranks": [asdict(rank) for rank in shares.ranks],
+        "checkpoint": {**as_json(info), "file_size": shards.file_size},
+        "ranks": [asdict(rank) for rank in shards.ranks],
         "tensors": [
             {
                 "name": placed.spec.name,
@@ -87,7 +87,7 @@ def _as_json(opened_run: Run, info: CheckpointInfo, shares: Shares, tensors: Seq
                 "nbytes": placed.spec.nbytes,
                 "path": placed.path,
                 "offset": None if placed.spec.role == PER_RANK else placed.offset,
-                "written_by": [asdict(share) for share in shares.of(placed)],
+                "written_by": [asdict(shard) for shard in shards.of(placed)],
             }
             for placed in tensors
         ],
@@ -95,7 +95,7 @@ def _as_json(opened_run: Run, info: CheckpointInfo, shares: Shares, tensors: Seq
 
 
 def _print(
-    opened_run: Run, info: CheckpointInfo, shares: Shares, tensors: Sequence[Placed], pattern: str | None
+    opened_run: Run, info: CheckpointInfo, shards: ShardTable, tensors: Sequence[Placed], pattern: str | None
 ) -> None:
     seeded = [] if opened_run.parent is None else [("seeded from", str(opened_run.parent))]
     facts = [
@@ -103,7 +103,7 @@ def _print(
         *seeded,
         ("step", str(info.step)),
         ("committed", f"{_time(info.created)} by attempt {info.attempt}"),
-        ("model file", f"{shares.path}, {decimal(shares.file_size)}"),
+        ("model file", f"{shards.path}, {decimal(shards.file_size)}"),
         ("layout", _LAYOUTS.get(info.layout, info.layout)),
         ("state", info.state),
         ("written by", " ".join(f"{key} {value}" for key, value in _framework(info))),
@@ -116,7 +116,7 @@ def _print(
     line("")
     table(
         (">rank", ">wrote", ">ranges", ">its own"),
-        [(str(r.rank), decimal(r.nbytes), str(r.extents), decimal(r.private)) for r in shares.ranks],
+        [(str(r.rank), decimal(r.nbytes), str(r.extents), decimal(r.private)) for r in shards.ranks],
     )
     line("")
     if not tensors:
@@ -124,20 +124,20 @@ def _print(
     elif pattern is None and len(tensors) > _LISTED:
         _summary(tensors)
     else:
-        rows = [_row(shares, placed) for placed in tensors]
+        rows = [_row(shards, placed) for placed in tensors]
         table(("tensor", "dtype", "shape", "role", ">size", "written by rank[bytes]"), rows)
 
 
-def _row(shares: Shares, placed: Placed) -> tuple[str, ...]:
+def _row(shards: ShardTable, placed: Placed) -> tuple[str, ...]:
     spec = placed.spec
     shape = "x".join(map(str, spec.shape)) or "scalar"
-    writers = "each rank its own" if spec.role == PER_RANK else _writers(shares.of(placed))
+    writers = "each rank its own" if spec.role == PER_RANK else _writers(shards.of(placed))
     return (spec.name, spec.dtype, shape, spec.role, decimal(spec.nbytes), writers)
 
 
-def _writers(shares: Sequence[Share]) -> str:
-    named = " ".join(f"{share.rank}[{share.start}:{share.stop}]" for share in shares[:_RANKS])
-    return f"{named} and {len(shares) - _RANKS} more" if len(shares) > _RANKS else named or "-"
+def _writers(shards: Sequence[WrittenShard]) -> str:
+    named = " ".join(f"{shard.rank}[{shard.start}:{shard.stop}]" for shard in shards[:_RANKS])
+    return f"{named} and {len(shards) - _RANKS} more" if len(shards) > _RANKS else named or "-"
 
 
 def _summary(tensors: Sequence[Placed]) -> None:

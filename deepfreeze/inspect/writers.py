@@ -14,7 +14,7 @@ from deepfreeze.thaw.extent_table import read_record
 
 
 @dataclass(frozen=True)
-class Share:
+class WrittenShard:
     """The bytes ``start`` to ``stop`` (exclusive) of a tensor, which ``rank`` wrote."""
 
     rank: int
@@ -33,9 +33,9 @@ class Written:
     private: int
 
 
-class Shares:
-    """The shares of all ranks in a checkpoint. ``structure``: the checkpoint's; ``file_size`` and ``path``: the model file's size in bytes
-    and its path; ``ranks``: one ``Written`` per rank."""
+class ShardTable:
+    """Which rank wrote which bytes of a checkpoint. ``structure``: the checkpoint's; ``file_size`` and ``path``: the model file's size in
+    bytes and its path; ``ranks``: one ``Written`` per rank."""
 
     def __init__(self, run: Run, step: int) -> None:
         """Reads manifest, structure and all records, and no byte of the model file. NotFoundError if there is no such checkpoint,
@@ -54,19 +54,19 @@ class Shares:
         table = np.concatenate(tables)
         self._begins, self._ends, self._ranks = table[np.argsort(table[:, 0], kind="stable")].T.copy()
 
-    def of(self, placed: Placed) -> list[Share]:
-        """The shares of a tensor, in the order of its bytes. Of a per-rank tensor every rank wrote all bytes, each its own."""
+    def of(self, placed: Placed) -> list[WrittenShard]:
+        """The shards of a tensor, in the order of its bytes. Of a per-rank tensor every rank wrote all bytes, each its own."""
         if placed.spec.role == PER_RANK:
-            return [Share(written.rank, 0, placed.spec.nbytes) for written in self.ranks]
-        shares: list[Share] = []
+            return [WrittenShard(written.rank, 0, placed.spec.nbytes) for written in self.ranks]
+        shards: list[WrittenShard] = []
         number = max(0, int(np.searchsorted(self._begins, placed.offset, "right")) - 1)
         while placed.nbytes and number < len(self._begins) and self._begins[number] < placed.end:
             start = max(int(self._begins[number]), placed.offset) - placed.offset
             stop = min(int(self._ends[number]), placed.end) - placed.offset
             rank = int(self._ranks[number])
-            if shares and shares[-1].rank == rank and shares[-1].stop == start:
-                shares[-1] = Share(rank, shares[-1].start, stop)
+            if shards and shards[-1].rank == rank and shards[-1].stop == start:
+                shards[-1] = WrittenShard(rank, shards[-1].start, stop)
             elif stop > start:
-                shares.append(Share(rank, start, stop))
+                shards.append(WrittenShard(rank, start, stop))
             number += 1
-        return shares
+        return shards

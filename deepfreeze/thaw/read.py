@@ -107,17 +107,17 @@ def read(run: str | os.PathLike[str], step: int | None = None) -> TensorReader:
     numpy has no bfloat16 of its own. Where the package ml_dtypes is installed (it comes with TensorFlow), such a tensor has its
     dtype; where it is not, the array has the elements' bits, as uint16: ``(bits.astype("u4") << 16).view("f4")`` are their values.
     """
-    opened = Run.open(run)
-    return use(opened, step, lambda chosen: TensorReader(opened, chosen))
+    opened_run = Run.open(run)
+    return use(opened_run, step, lambda chosen: TensorReader(opened_run, chosen))
 
 
 def read_private(run: str | os.PathLike[str], step: int | None = None, rank: int = 0) -> dict[str, np.ndarray]:
     """The per-rank tensors by name, read-only, as ``rank`` of the job that wrote the checkpoint (the newest for ``step=None``) saved
     them. NotFoundError if that job had no such rank, or there is no such run or checkpoint; CorruptError if a file is damaged."""
-    opened = Run.open(run)
-    chosen = choose(opened, step)
-    manifest = opened.manifest(chosen)
-    folder = opened.step_path(chosen)
+    opened_run = Run.open(run)
+    chosen = choose(opened_run, step)
+    manifest = opened_run.manifest(chosen)
+    folder = opened_run.step_path(chosen)
     if not 0 <= rank < manifest.world_size:
         raise NotFoundError(
             where=folder,
@@ -125,7 +125,7 @@ def read_private(run: str | os.PathLike[str], step: int | None = None, rank: int
             found=f"rank {rank}",
             todo="choose a rank of the job that wrote the checkpoint",
         )
-    structure = opened.structure(manifest.structure)
+    structure = opened_run.structure(manifest.structure)
     record = read_record(folder, manifest, rank)
     return split_private(structure, record.private, folder / names.record_file(rank))
 

@@ -43,7 +43,7 @@ class Session:
 
     def __init__(
         self,
-        opened: OpenRun,
+        open_run: OpenRun,
         installation: Installation,
         policy: Policy,
         attachments: Attachments,
@@ -51,9 +51,9 @@ class Session:
         stats: Stats,
         saved: Newest[int],
     ) -> None:
-        """Collective. ``opened``: the open run, which closes what the session opens; ``stats`` and ``saved`` (the model's steps that are
+        """Collective. ``open_run``: the open run, which closes what the session opens; ``stats`` and ``saved`` (the model's steps that are
         saved already): the session adds to both. Raises the errors of ``Saver`` if the installation has served another session before."""
-        self._opened, self._installation = opened, installation
+        self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
         self._stats, self._saved = stats, saved
         stats.stopped = None  # an earlier training's
@@ -62,9 +62,9 @@ class Session:
         self._began = False  # there was an execution
         self._kept: tuple[int, Captured] | None = None  # the step and the capture that ``keep`` has taken
         self._saver: Saver | None = None
-        world = opened.attempt.world
+        world = open_run.attempt.world
         self._agreement = Agreement(world, options.on_sigterm == "checkpoint", installation.maximum)
-        opened.closing.callback(self._agreement.close)
+        open_run.closing.callback(self._agreement.close)
         equal = world.size == 1 or len(set(world.gather(installation.capture.fingerprint()))) == 1
         # The number of executions until the ranks' weights are compared once more; 0: no more comparison.
         self._until_compared = 0 if equal else _EXECUTIONS_UNTIL_EQUAL
@@ -72,7 +72,7 @@ class Session:
             self._saver = self._open_saver()
         # Horovod's own callback makes the ranks' weights equal only after the first step. A checkpoint of that step would mix the weights
         # of several models, so nothing is captured in the first execution.
-        self._schedule = Schedule(policy, opened.attempt.step, captures=equal, inside=installation.in_graph)
+        self._schedule = Schedule(policy, open_run.attempt.step, captures=equal, inside=installation.in_graph)
         installation.capture.arm(self._schedule.target)
 
     @property
@@ -91,7 +91,7 @@ class Session:
         warnings), ``OptionError`` if two steps were due in the execution."""
         saver, self._began = self.saver, True
         begin = time.perf_counter()
-        step = self._opened.steps.now()
+        step = self._open_run.steps.now()
         self._take_reports()
         schedule = self._schedule
         done = schedule.ended(step)
@@ -124,7 +124,7 @@ class Session:
 
         With data of unknown size Keras begins one execution too many at the end of an epoch. It ends for want of a batch, without a call of
         ``executed``, and the optimizer may have counted steps in it."""
-        step, schedule = self._opened.steps.now(), self._schedule
+        step, schedule = self._open_run.steps.now(), self._schedule
         if self._saver is None or step == schedule.step:
             return
         done = schedule.ended(step)
@@ -137,7 +137,7 @@ class Session:
     def keep(self) -> None:
         """Captures the present state for the final checkpoint, because the model may change before ``end``. Does nothing if the step is
         saved already, or with ``final=False``."""
-        step = self._opened.steps.now()
+        step = self._open_run.steps.now()
         if self._options.final and self._saver is not None and step not in self._saved:
             self._kept = (step, self._saver.take())
 
@@ -146,7 +146,7 @@ class Session:
         self._going_on = False
         if self._saver is None or not self._began:
             return  # training ended before its first step
-        step, take, kept = self._opened.steps.now(), self._saver.take, self._kept
+        step, take, kept = self._open_run.steps.now(), self._saver.take, self._kept
         if self._options.final and step not in self._saved:
             self._save(step, lambda: kept[1] if kept is not None and kept[0] == step else take())
         self._kept = None
@@ -156,7 +156,7 @@ class Session:
 
     def _first_saver(self) -> Saver:
         """Collective. Opens the saver after the model's first execution with these captures."""
-        world, installation = self._opened.attempt.world, self._installation
+        world, installation = self._open_run.attempt.world, self._installation
         capture = installation.capture
         worlds.each(world, capture.check_applied)
         capture.forget_unfinished()
@@ -164,7 +164,7 @@ class Session:
 
     def _open_saver(self) -> Saver:
         """Collective. Agrees on the structure of the checkpoints, unless the installation has it, and opens the engine."""
-        attempt, installation = self._opened.attempt, self._installation
+        attempt, installation = self._open_run.attempt, self._installation
         target, world = attempt.target, attempt.world
         capture = installation.capture
         state = capture.state if installation.agreed is not None else capture.state.grown()
@@ -173,7 +173,7 @@ class Session:
             worlds.on_rank_0(world, lambda: _store_config(state.model, target))
         installation.agreed = agree(state, self._attachments, world, installation.agreed)
         saver = Saver(installation.agreed, capture, self._attachments, target, world, self._options.saver())
-        self._opened.closing.callback(saver.close)
+        self._open_run.closing.callback(saver.close)
         self._stats.nbytes = saver.nbytes
         return saver
 
@@ -213,7 +213,7 @@ class Session:
         self._until_compared -= 1
         if self._until_compared:
             return
-        attempt = self._opened.attempt
+        attempt = self._open_run.attempt
         prints = attempt.world.gather(self._installation.capture.fingerprint())
         others = [rank for rank, one in enumerate(prints) if one != prints[0]]
         if others and attempt.world.rank == 0:
@@ -244,7 +244,7 @@ class Session:
             self._fail(failure)
             return
         for report in reports:
-            error = enter_report(report, self._opened.attempt.target.run, self.saver.replicated, self._stats)
+            error = enter_report(report, self._open_run.attempt.target.run, self.saver.replicated, self._stats)
             if error is not None:
                 self._fail(error)
 
@@ -252,7 +252,7 @@ class Session:
         """Waits until every checkpoint is committed or failed, and shows the wait on rank 0. ``WaitError`` if nothing moves for the
         time-out."""
         begin, saver = time.monotonic(), self.saver
-        shown = bool(self._options.verbose) and self._opened.attempt.world.rank == 0
+        shown = bool(self._options.verbose) and self._open_run.attempt.world.rank == 0
         with Progress("committing", shown) as progress:
             while not saver.drain(0.5):
                 if saver.stalled(begin):
@@ -268,7 +268,7 @@ class Session:
             raise error  # every rank raises it, at the same step
         if self._options.on_error == "warn":
             warn(error)
-        elif self._going_on and self._opened.attempt.world.size > 1:
+        elif self._going_on and self._open_run.attempt.world.size > 1:
             self._agreement.fail(error)
         else:
             # An earlier failure comes first: training may have ended before the ranks agreed on it.

@@ -56,7 +56,7 @@ class Training:
         self._who = who
         self._run, self._policy, self._options = run, policy, options
         self._attachments = Attachments(options.extra, ProcessGenerators() if options.rng == "all" else None)
-        self._opened: OpenRun | None = None
+        self._open_run: OpenRun | None = None
         self._session: Session | None = None
         self._finalizer: weakref.finalize | None = None
         self._trained: Callable[[], Any] = lambda: None
@@ -79,15 +79,15 @@ class Training:
         in_graph = in_graph and (steps_per_execution == 1 or not self._attachments)
         if self._session is not None:
             self._give_back()  # the last training was interrupted before its ``end``
-        opened = self._open(model)
-        world = opened.attempt.world
+        open_run = self._open(model)
+        world = open_run.attempt.world
         with self._closing_on_error():
             if in_graph and world.in_graph:
                 require_same_model(world, TrainingState.of(model).description(), named=True)
             self._trained = weakref.ref(model)
-            installation = self._install(opened, model, in_graph, steps_per_execution)
+            installation = self._install(open_run, model, in_graph, steps_per_execution)
             self._session = Session(
-                opened, installation, self._policy, self._attachments, self._options, self.stats, self._saved
+                open_run, installation, self._policy, self._attachments, self._options, self.stats, self._saved
             )
 
     @property
@@ -139,20 +139,20 @@ class Training:
         """Closes the open run: gives back the engine, its memory and the run's lock."""
         if self._finalizer is not None:
             self._finalizer.detach()
-        opened, self._opened, self._session, self._finalizer = self._opened, None, None, None
-        if opened is not None:
-            opened.close()
+        open_run, self._open_run, self._session, self._finalizer = self._open_run, None, None, None
+        if open_run is not None:
+            open_run.close()
 
     def _open(self, model: Any) -> OpenRun:
         """Collective. The run as it is open, if it was opened for ``model`` and the model has made no step since on any rank. Else a new
         attempt."""
-        before = self._opened
-        opened = before is not None and before.is_of(model)
+        before = self._open_run
+        same_model = before is not None and before.is_of(model)
         if before is not None:
-            unchanged = opened and before.is_as_opened(self._optimizer(model))
+            unchanged = same_model and before.is_as_opened(self._optimizer(model))
             if all(before.attempt.world.gather(unchanged)):
                 return before
-        again = opened or self._trained() is model
+        again = same_model or self._trained() is model
         self._give_back()
         world = worlds.current(self._options.world)
         require_same_options(world, {"run": self._run, "every": str(self._policy), **self._options.shared()})
@@ -166,10 +166,10 @@ class Training:
         # Training goes on from an older step if the user has restored it, or has given the model a new optimizer. The steps after it are
         # then trained, and saved, again.
         self._saved = Newest(step for step in self._saved if again and step <= attempt.step)
-        self._opened = OpenRun(attempt, model, steps)
+        self._open_run = OpenRun(attempt, model, steps)
         # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
-        self._finalizer = weakref.finalize(self, self._opened.close)
-        return self._opened
+        self._finalizer = weakref.finalize(self, self._open_run.close)
+        return self._open_run
 
     def _optimizer(self, model: Any) -> Any:
         """The optimizer whose updates are the steps."""
@@ -186,9 +186,9 @@ class Training:
         refuse_devices(state, self._who)
         return Steps(optimizer), state
 
-    def _install(self, opened: OpenRun, model: Any, in_graph: bool, steps_per_execution: int) -> Installation:
+    def _install(self, open_run: OpenRun, model: Any, in_graph: bool, steps_per_execution: int) -> Installation:
         """Collective. The captures that an earlier ``fit`` has left in the model, if they serve this one; else new captures."""
-        world, options = opened.attempt.world, self._options
+        world, options = open_run.attempt.world, self._options
         # All ranks capture in the same way, because all must trace the same graph: if one can't use the engine's op, none does.
         against = 'capture="graph"' if options.capture == "graph" else engine_buffers.reason_against()
         reasons = [reason for reason in world.gather(against) if reason is not None]
@@ -205,10 +205,10 @@ class Training:
             communicator=options.world,
         )
         if in_graph:
-            worlds.each(world, lambda: self._check_executions(opened.steps, steps_per_execution))
+            worlds.each(world, lambda: self._check_executions(open_run.steps, steps_per_execution))
         kept = Installation.take(model, terms, world)
         if kept is not None:
-            self._keep_installation(opened, kept)
+            self._keep_installation(open_run, kept)
             return kept
         maximum = TensorFlowMaximum(world) if in_graph and world.in_graph else None
 
@@ -216,14 +216,14 @@ class Training:
             every_step = _no_agreement if maximum is None else maximum.emit
             capture = self._capture(model, world, terms, every_step if in_graph else None)
             # Kept before it is known whether another rank has failed: ``close`` must then take this rank's hooks out too.
-            return self._keep_installation(opened, Installation(terms, capture, maximum))
+            return self._keep_installation(open_run, Installation(terms, capture, maximum))
 
         return worlds.each(world, make)
 
-    def _keep_installation(self, opened: OpenRun, installation: Installation) -> Installation:
+    def _keep_installation(self, open_run: OpenRun, installation: Installation) -> Installation:
         """Notes the installation for ``close``, and lets it rest when the run is closed."""
         self._installation = weakref.ref(installation)
-        opened.closing.callback(installation.rest)
+        open_run.closing.callback(installation.rest)
         return installation
 
     def _capture(

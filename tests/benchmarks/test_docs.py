@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import types
 
@@ -10,6 +9,7 @@ import pytest
 
 from benchmarks import docs
 from benchmarks.report import ROOT, Report, span
+from tests.support import processes
 
 BEFORE = "# Figures\n\n<!-- begin fast -->\nold\n<!-- end fast -->\n\nBetween.\n\n<!-- begin slow -->\n<!-- end slow -->\nEnd.\n"
 AFTER = BEFORE.replace("\nold\n", "\n\n2.0\n\n").replace("begin slow -->\n", "begin slow -->\n\n30.0\n\n")
@@ -104,5 +104,5 @@ def test_the_document_is_made_without_tensorflow():
         "for name in names | {'scaling'}: __import__(f'benchmarks.{name}')\n"
         "print(sorted({'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = processes.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr

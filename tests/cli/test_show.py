@@ -6,7 +6,7 @@ import pytest
 
 from deepfreeze.cli import show
 from deepfreeze.cli.main import main
-from deepfreeze.inspect.writers import Share, Shares
+from deepfreeze.inspect.writers import ShardTable, WrittenShard
 from deepfreeze.store.run import Run
 from tests.support import files
 
@@ -66,11 +66,11 @@ def test_every_byte_of_a_tensor_has_one_writer_and_it_is_the_right_one(tmp_path,
     made = files.sample(world, extent)
     files.write_checkpoint(run, 40, made)
     writer = {at + i: rank for rank, cuts in enumerate(made.extents) for at, n in cuts for i in range(n)}
-    shares = Shares(Run.open(run), 40)
-    for placed in shares.structure.tensors[:-1]:
-        found = [share.rank for share in shares.of(placed) for _ in range(share.start, share.stop)]
+    shards = ShardTable(Run.open(run), 40)
+    for placed in shards.structure.tensors[:-1]:
+        found = [shard.rank for shard in shards.of(placed) for _ in range(shard.start, shard.stop)]
         assert found == [writer[at] for at in range(placed.offset, placed.end)]
-    assert shares.of(shares.structure.tensors[-1]) == [Share(rank, 0, 16) for rank in range(world)]
+    assert shards.of(shards.structure.tensors[-1]) == [WrittenShard(rank, 0, 16) for rank in range(world)]
 
 
 def test_a_pattern_picks_tensors_by_name(run, capsys):

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import shutil
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from deepfreeze.format import names
 from deepfreeze.format.run_file import Parent
 from deepfreeze.store.writable_run import WritableRun
 from tests.crash.test_every_operation import SCENARIOS, counted, folder, record, roots
-from tests.support import files, killed, page_cache, restart
+from tests.support import files, killed, page_cache, processes, restart
 from tests.support.ranks import slots
 
 pytestmark = pytest.mark.crash
@@ -120,8 +119,8 @@ def test_a_start_with_everything_to_do_killed_anywhere_loses_nothing(
         disk.apply(op)
     state, there = disk.killed(), folder / "there"
     run = there / "run"
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
+    with processes.child([sys.executable, "-S", "-c", ""]) as dead:
+        dead.wait()
     holder = {"host": socket.gethostname(), "pid": dead.pid, "since": files.CREATED}
 
     def anew():

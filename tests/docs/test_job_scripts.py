@@ -3,14 +3,15 @@ put the job back into the queue, and what a signal does."""
 
 from __future__ import annotations
 
-import os
+import contextlib
 import re
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
+
+from tests.support import processes
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "guide" / "cluster.md").read_text()
@@ -46,9 +47,10 @@ def submit(tmp_path):
         env = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(home), "LOG": str(tmp_path / "log")}
         env |= {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "4711", "SLURM_CPUS_PER_TASK": "8"}
         env |= {"PBS_O_WORKDIR": str(tmp_path), **{name: str(value) for name, value in more.items()}}
-        return subprocess.Popen(["bash", "-c", SCRIPTS[script]], env=env, cwd="/", start_new_session=True)
+        return started.enter_context(processes.child(["bash", "-c", SCRIPTS[script]], env=env, cwd="/"))
 
-    return submit
+    with contextlib.ExitStack() as started:
+        yield submit
 
 
 def log(folder):
@@ -88,15 +90,11 @@ def traps(pid, number):
 def test_a_signal_to_the_pbs_script_reaches_the_ranks_and_requeues(submit, tmp_path):
     """A signal to the PBS script reaches the ranks, and the job goes back into the queue."""
     job = submit("train.pbs", TENTHS=600, CODE=3)
-    try:
-        end = time.monotonic() + 60
-        while (len(log(tmp_path)) < 2 or not traps(job.pid, signal.SIGUSR1)) and time.monotonic() < end:
-            time.sleep(0.05)
-        job.send_signal(signal.SIGUSR1)
-        assert job.wait(60) == 75, "the trap ended the first wait, with 138"
-    finally:
-        if job.poll() is None:
-            os.killpg(job.pid, signal.SIGKILL)
+    end = time.monotonic() + 60
+    while (len(log(tmp_path)) < 2 or not traps(job.pid, signal.SIGUSR1)) and time.monotonic() < end:
+        time.sleep(0.05)
+    job.send_signal(signal.SIGUSR1)
+    assert job.wait(60) == 75, "the trap ended the first wait, with 138"
     assert log(tmp_path)[2:] == ["heard", f"qsub {tmp_path}/train.pbs"]
 
 

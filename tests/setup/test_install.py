@@ -4,13 +4,12 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import files
+from tests.support import files, processes
 from veloc_bindings import _library
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,9 +51,7 @@ def installed(line, source, folder, **env):
         env[name] = value
     command = [sys.executable, "-m", *words, *OFFLINE, "--target", folder]
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        list(map(str, command)), cwd=source, env=inherited | env, capture_output=True, text=True, timeout=300
-    )
+    done = processes.run(command, timeout=300, cwd=source, env=inherited | env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
@@ -85,7 +82,7 @@ def test_what_is_installed_reads_checkpoints(line, source, tmp_path):
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     env.pop("DEEPFREEZE_LIBRARY", None)
     command = [sys.executable, "-c", READ, str(tmp_path / "site"), str(run)]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    done = processes.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     read, engine = done.stdout.splitlines()
     assert read == "5 [40]"
@@ -95,5 +92,5 @@ def test_what_is_installed_reads_checkpoints(line, source, tmp_path):
 def test_another_word_for_the_engine_is_refused_with_those_there_are(source):
     command = [sys.executable, "setup.py", "--version"]
     env = {**os.environ, "DEEPFREEZE_ENGINE": "no"}
-    done = subprocess.run(command, cwd=source, env=env, capture_output=True, text=True)
+    done = processes.run(command, cwd=source, env=env, capture_output=True, text=True)
     assert done.returncode == 1 and "expected build or none; found 'no'" in done.stderr

@@ -1,6 +1,7 @@
 """The tests' children: none outlives its test, and who fails or hangs is shown with what it printed."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,6 +45,17 @@ def test_a_child_dies_with_the_process_that_started_it():
         until(lambda: b"sleep" in open(f"/proc/{inner}/cmdline", "rb").read().split(b"\0")[0])
         os.kill(process.pid, signal.SIGKILL)
         until(lambda: not lives(inner))
+
+
+def test_no_test_starts_a_process_that_may_outlive_it():
+    """Tests start processes by tests/support alone, which kills the whole family at a test's end, and sets a limit of time."""
+    starts = re.compile(
+        r"^(?!inner = ).*\b(subprocess\.(run|call|check_call|check_output|Popen)|os\.(system|popen|spawn\w*))\(", re.M
+    )
+    support = jobs.ROOT / "tests" / "support"
+    files = [file for file in (jobs.ROOT / "tests").rglob("*.py") if support not in file.parents]
+    assert len(files) > 100
+    assert [str(file) for file in files if starts.search(file.read_text())] == []
 
 
 def test_a_command_that_hangs_is_ended_when_its_time_is_over():

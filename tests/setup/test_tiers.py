@@ -4,12 +4,12 @@ import itertools
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import processes
 from tests.support.tiers import EVERY, Points
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,9 +48,7 @@ def run(folder, *options, **env):
     plugins = ["-p", "tests.support.tiers", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
     command = [sys.executable, "-m", "pytest", "-s", "-v", "-c", os.devnull, "--rootdir", folder, *plugins, *options]
     env = {**os.environ, "PYTHONPATH": str(ROOT), **env}
-    done = subprocess.run(
-        [*map(str, command), str(folder)], env=env, cwd=folder, capture_output=True, text=True, timeout=120
-    )
+    done = processes.run([*command, folder], env=env, cwd=folder, capture_output=True, text=True)
     return done.stdout + done.stderr, done.returncode
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -9,28 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import processes
+
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ["help", "setup", "demo", "check", "test", "test-all", "test-tf215", "bench", "lint", "analyse", "costs"]
 TARGETS += ["docs", "fuzz", "soak", "clean", "distclean"]
 
 
 def run(*command, **env):
-    return subprocess.run(
-        list(map(str, command)),
-        cwd=ROOT,
-        env={**os.environ, **env},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    return processes.run(command, cwd=ROOT, env={**os.environ, **env}, **options)
 
 
 def path_with(folder, *programs):
     """A PATH that holds these programs and nothing else."""
     for program in programs:
-        found = subprocess.run(["which", program], capture_output=True, text=True, check=True).stdout.strip()
-        (folder / program).symlink_to(found)
+        (folder / program).symlink_to(shutil.which(program))
     return str(folder)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import deepfreeze
-from tests.support import configs, files, jobs, readme
+from tests.support import configs, files, jobs, processes, readme
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "tools" / "requirements.lock"
@@ -38,9 +38,7 @@ def execute(*words, cwd: Path, **env) -> str:
     """What a program says, in an environment that knows nothing of the checkout."""
     own = {name: value for name, value in jobs.environment(**env).items() if name != "DEEPFREEZE_LIBRARY"}
     own["PYTHONPATH"] = env.get("PYTHONPATH", "")
-    done = subprocess.run(
-        list(map(str, words)), cwd=cwd, env=own, stdin=subprocess.DEVNULL, capture_output=True, text=True
-    )
+    done = processes.run(words, timeout=600, cwd=cwd, env=own, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 0, f"{words}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 

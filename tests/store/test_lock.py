@@ -1,10 +1,10 @@
 """The lock of a run directory, with real processes."""
 
+import contextlib
 import errno
 import fcntl
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +13,7 @@ import pytest
 
 from deepfreeze.errors import LockedError, RunError
 from deepfreeze.store.lock import Lock
+from tests.support import processes
 
 pytestmark = pytest.mark.timing
 
@@ -41,22 +42,15 @@ def launched_by_nobody(monkeypatch):
 @pytest.fixture
 def holder(tmp_path):
     """Starts a process that holds the lock; (process, its forked child's pid or 0)."""
-    started, children = [], []
+    with contextlib.ExitStack() as started:
 
-    def start(*arguments):
-        command = [sys.executable, "-c", HOLD, str(tmp_path), *arguments]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        child = int(process.stdout.readline())
-        children.extend([child] if child else [])
-        return process, child
+        def start(*arguments):
+            command = [sys.executable, "-c", HOLD, tmp_path, *arguments]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            process = started.enter_context(processes.child(command, **pipes))
+            return process, int(process.stdout.readline())
 
-    yield start
-    for child in children:
-        os.kill(child, signal.SIGKILL)
-    for process in started:
-        process.kill()
-        process.communicate()
+        yield start
 
 
 def test_a_second_job_is_refused_and_told_who_holds_it(tmp_path, holder):
@@ -94,7 +88,7 @@ def test_one_process_cannot_take_it_twice_and_does_not_lose_it_by_trying(tmp_pat
     with pytest.raises(LockedError, match="this process itself"):
         Lock.acquire(tmp_path / ".")
     code = "import sys; from deepfreeze.store.lock import Lock; Lock.acquire(sys.argv[1])"
-    other = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    other = processes.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True)
     assert "LockedError" in other.stderr
     lock.release()
     lock.release()
@@ -172,8 +166,8 @@ def test_without_file_locks_a_living_holder_is_respected(tmp_path, no_locks):
 
 
 def test_without_file_locks_a_dead_holder_is_taken_over(tmp_path, no_locks):
-    gone = subprocess.Popen(["true"])
-    gone.wait()
+    with processes.child(["true"]) as gone:
+        gone.wait()
     write_holder(tmp_path, pid=gone.pid)
     Lock.acquire(tmp_path).release()
 

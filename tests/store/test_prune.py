@@ -15,7 +15,7 @@ from deepfreeze.store import durable, writable_run
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.prune import plan, prune
 from deepfreeze.store.writable_run import WritableRun
-from tests.support import files, killed, restart
+from tests.support import files, killed, processes, restart
 
 STEPS = (5, 10, 15, 20, 25)
 
@@ -92,12 +92,13 @@ def test_a_run_that_a_job_holds_is_refused_and_the_holder_named(run):
         "lock = Lock.acquire(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", code, str(run)], **pipes) as holder:
+    with processes.child([sys.executable, "-c", code, run], **pipes) as holder:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(LockedError, match=f"held by pid {holder.pid} on"):
             prune(run, 1)
         assert steps(run) == list(STEPS)
         holder.stdin.close()
+        holder.wait()
     assert len(prune(run, 1).removals) == 4
 
 

@@ -1,5 +1,6 @@
 """The run directory: made once, read by anybody, changed by renames."""
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -11,7 +12,7 @@ from deepfreeze.errors import CorruptError, NotFoundError, RunError
 from deepfreeze.format import names
 from deepfreeze.format.structure import Structure
 from deepfreeze.store.writable_run import WritableRun
-from tests.support import files
+from tests.support import files, processes
 
 
 def test_a_run_keeps_its_id(tmp_path):
@@ -23,8 +24,9 @@ def test_a_run_keeps_its_id(tmp_path):
 def test_jobs_that_make_one_run_at_once_agree_on_its_id(tmp_path):
     code = "import sys; from deepfreeze.store.writable_run import WritableRun; print(WritableRun.open_or_make(sys.argv[1]).run_id)"
     command = [sys.executable, "-c", code, str(tmp_path / "run")]
-    jobs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    assert len({job.communicate()[0] for job in jobs}) == 1
+    with contextlib.ExitStack() as started:
+        jobs = [started.enter_context(processes.child(command, stdout=subprocess.PIPE, text=True)) for _ in range(4)]
+        assert len({job.communicate(timeout=processes.LIMIT_S)[0] for job in jobs}) == 1
     assert os.listdir(tmp_path / "run") == ["run.json"]
 
 

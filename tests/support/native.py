@@ -19,7 +19,7 @@ def _is_old(folder: Path) -> bool:
     ninja = Path(sys.executable).with_name("ninja")
     if not (folder / "build.ninja").exists() or not ninja.exists():
         return False
-    done = subprocess.run([ninja, "-C", folder, "-n"], capture_output=True, text=True)
+    done = subprocess.run([ninja, "-C", folder, "-n"], capture_output=True, text=True, timeout=60)
     return "no work to do" not in done.stdout
 
 

@@ -283,8 +283,8 @@ def test_a_file_in_place_of_the_run_is_refused_and_kept(tmp_path):
 def test_a_run_that_another_living_job_holds_is_refused_with_host_and_pid(run):
     code = f"from deepfreeze.store.lock import Lock; l = Lock.acquire({str(run)!r}); print('held', flush=True); input()"
     run.mkdir()
-    other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with processes.child([sys.executable, "-c", code], **pipes) as other:
         assert other.stdout.readline() == "held\n"
         _where, _, found, _todo = refused(run, deepfreeze.LockedError)
         assert str(other.pid) in found and os.uname().nodename in found
@@ -293,9 +293,6 @@ def test_a_run_that_another_living_job_holds_is_refused_with_host_and_pid(run):
         checkpoint = deepfreeze.Checkpoint(run)
         assert checkpoint.open(make()) == 0, "a dead holder's lock is taken over"
         checkpoint.close()
-    finally:
-        other.kill()
-        other.communicate()
 
 
 def test_a_job_whose_run_was_taken_is_told_to_end_and_changes_nothing(run):
