@@ -5,6 +5,8 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -88,6 +90,8 @@ def test_a_job_that_hangs_shows_each_ranks_own_last_lines(tmp_path):
         with pytest.raises(AssertionError) as failed:
             job.wait(0.1)
         pids = [job.pid(rank) for rank in range(2)]
+        launcher = job.process.pid
+    assert not Path(tempfile.gettempdir(), f"ompi.{launcher}").exists(), "a later job of this PID would not start"
     text = str(failed.value)
     assert [text.index(f"--- rank-{rank} ") < text.index(f"waits: {rank}") for rank in range(2)] == [True, True]
     until(lambda: not any(map(lives, pids)))

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -30,16 +31,18 @@ def wrapped(command: Sequence[object], parent: int = 0, output: object = "") -> 
 def child(command: Sequence[object], env: dict[str, str] | None = None, **options: Any) -> Iterator[subprocess.Popen]:
     """``subprocess.Popen`` in a process group of its own. At the end of the block the process and all its descendants are killed."""
     mark = uuid.uuid4().hex
-    own = {**(os.environ if env is None else env), MARK: mark}
-    process = subprocess.Popen(wrapped(command, os.getpid()), env=own, start_new_session=True, **options)
-    try:
-        yield process
-    finally:
-        _kill(process, mark)
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            with contextlib.suppress(OSError):  # what the dead can't be told any more
-                if pipe is not None:
-                    pipe.close()
+    # Open MPI keeps a folder ompi.PID per job. A killed job leaves it, and a later job of the same PID would not start.
+    with tempfile.TemporaryDirectory(prefix="deepfreeze-test-", ignore_cleanup_errors=True) as sessions:
+        own = {**(os.environ if env is None else env), MARK: mark, "PRTE_MCA_prte_tmpdir_base": sessions}
+        process = subprocess.Popen(wrapped(command, os.getpid()), env=own, start_new_session=True, **options)
+        try:
+            yield process
+        finally:
+            _kill(process, mark)
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                with contextlib.suppress(OSError):  # what the dead can't be told any more
+                    if pipe is not None:
+                        pipe.close()
 
 
 def run(
