@@ -164,8 +164,14 @@ else:
 area.drop()
 area.close()
 
+def name(task):
+    try:
+        return (task / "comm").read_text()
+    except OSError:  # the thread has ended since its folder was listed
+        return ""
+
 def alive():
-    return [name for task in Path("/proc/self/task").iterdir() if (name := (task / "comm").read_text()) == "df-local\\n"]
+    return [task for task in Path("/proc/self/task").iterdir() if name(task) == "df-local\\n"]
 
 assert alive()
 while alive():
