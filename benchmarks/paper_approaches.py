@@ -17,7 +17,7 @@ import numpy as np
 import deepfreeze
 from deepfreeze.format.tensors import RANK_LOCAL, REPLICATED, TensorSpec
 from deepfreeze.plan.placement import UNIT, per_layer
-from veloc_bindings import LOCAL, Engine
+from veloc_bindings import LOCAL, EmbeddedEngine
 
 PATIENCE = 120.0  # seconds for any wait
 Took = tuple[float | None, float]
@@ -56,7 +56,7 @@ class Raw:
         self._sizes = [*sizes[rank], padding[rank]]
         self._offsets = (int(starts[rank]) + np.cumsum([0, *self._sizes])[:-1]).tolist()
         self._held: Sequence[np.ndarray] = ()
-        self._engine = Engine(
+        self._engine = EmbeddedEngine(
             run_dir=place["run"],
             local_dir=place["local"],
             run_id=bytes.fromhex(place["run_id"]),

@@ -161,7 +161,7 @@ class Experiment:
         kind = training.removeprefix("placement ")
         levels = {turn.step: LEVELS.get(turn.approach, "local") for turn in plan if turn.approach not in self._savers}
         run = Path(place["external"]) / f"run-{kind}"
-        return Timed(run, levels, placement=kind, local=place["local"])
+        return Timed(run, levels, capture=deepfreeze.Capture(placement=kind), local=place["local"])
 
 
 def measure(params: dict[str, Any]) -> list[dict[str, Any]]:

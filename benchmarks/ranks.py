@@ -163,7 +163,7 @@ class Ranks:
         self.end()
 
     def open(self, shards: Sequence[Regions], folder: Path, local: Path | None, **options: Any) -> Job:
-        """Opens an engine on each rank, over a new run directory below ``folder``. options: as of ``veloc_bindings.Engine``."""
+        """Opens an engine on each rank, over a new run directory below ``folder``. options: as of ``veloc_bindings.EmbeddedEngine``."""
         if len(shards) != self.world:
             raise ValueError(f"shards of {len(shards)} ranks for {self.world} processes")
         number = next(self._numbers)

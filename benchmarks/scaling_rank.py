@@ -32,7 +32,7 @@ class Rank:
         for at in range(0, len(self._memory), _BLOCK):
             self._memory[at : at + _BLOCK] = block[: len(self._memory) - at]
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self._jobs: dict[int, tuple[vb.Engine, Any, int]] = {}
+        self._jobs: dict[int, tuple[vb.EmbeddedEngine, Any, int]] = {}
 
     def open(self, job: int, regions: list[list[int]], options: dict[str, Any]) -> None:
         """Opens an engine for regions (nbytes, file offset), which follow one another in memory, each on a new page."""
@@ -43,7 +43,7 @@ class Rank:
         if at > len(self._memory):
             raise ValueError(f"the regions take {at} bytes; there are {len(self._memory)}")
         run_id = bytes.fromhex(options.pop("run_id"))
-        engine = vb.Engine(run_id=run_id, attempt=run_id, structure=bytes(32), commit_timeout=LIMIT, **options)
+        engine = vb.EmbeddedEngine(run_id=run_id, attempt=run_id, structure=bytes(32), commit_timeout=LIMIT, **options)
         # The array is built once, as a training job does: submit is timed without it.
         self._jobs[job] = engine, vb.region_array(rows), sum(nbytes for nbytes, _ in regions)
 
@@ -82,7 +82,7 @@ class Rank:
             self.close(job)
 
     @staticmethod
-    def _reports(engine: vb.Engine) -> dict[int, vb.Report]:
+    def _reports(engine: vb.EmbeddedEngine) -> dict[int, vb.Report]:
         """Each step's last report. A failure or a notice would make the figures mean something else: neither is passed over."""
         reports = {report.step: report for report in engine.poll()}
         for report in reports.values():

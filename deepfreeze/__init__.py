@@ -34,9 +34,11 @@ from deepfreeze.thaw.restore import restore
 
 if TYPE_CHECKING:
     from deepfreeze.frameworks.tensorflow.distributed import BroadcastState, DistributedOptimizer
+    from deepfreeze.freeze.settings import Engine, Replicas
     from deepfreeze.training.checkpoint_warning import CheckpointWarning
     from deepfreeze.training.keras_callback import Checkpoint
     from deepfreeze.training.loop import capture
+    from deepfreeze.training.options import Capture
     from deepfreeze.training.stats import Stats
 
 __version__ = "0.1.0"
@@ -45,6 +47,9 @@ __version__ = "0.1.0"
 _LAZY = {
     "Checkpoint": "deepfreeze.training.keras_callback",
     "capture": "deepfreeze.training.loop",
+    "Capture": "deepfreeze.training.options",
+    "Engine": "deepfreeze.freeze.settings",
+    "Replicas": "deepfreeze.freeze.settings",
     "CheckpointWarning": "deepfreeze.training.checkpoint_warning",
     "Stats": "deepfreeze.training.stats",
     "BroadcastState": "deepfreeze.frameworks.tensorflow.distributed",
@@ -53,17 +58,20 @@ _LAZY = {
 
 __all__ = [
     "BroadcastState",
+    "Capture",
     "Checkpoint",
     "CheckpointInfo",
     "CheckpointWarning",
     "CorruptError",
     "DistributedOptimizer",
+    "Engine",
     "EngineError",
     "Error",
     "LockedError",
     "NotFoundError",
     "OptionError",
     "Parent",
+    "Replicas",
     "RunError",
     "Stats",
     "StructureError",

@@ -23,7 +23,7 @@ from ._table import (
 )
 from .area import Area, register_tensorflow
 from .engine import (
-    Engine,
+    EmbeddedEngine,
     Report,
     SlotInfo,
     commit,
@@ -52,7 +52,7 @@ __all__ = [
     "TAKEN",
     "TIMEOUT",
     "Area",
-    "Engine",
+    "EmbeddedEngine",
     "EngineFault",
     "LibraryError",
     "Report",

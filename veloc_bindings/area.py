@@ -14,7 +14,7 @@ from ._library import library
 
 class AreaCapture(NamedTuple):
     """The memory in which a finished capture lies. ``base``: its address. ``own``: True if it is the area's own memory, which stays as it
-    is until ``drop``; False if it is the engine's, and the next ``Engine.submit`` must be of regions in it."""
+    is until ``drop``; False if it is the engine's, and the next ``EmbeddedEngine.submit`` must be of regions in it."""
 
     base: int
     own: bool
@@ -22,7 +22,7 @@ class AreaCapture(NamedTuple):
 
 class Area:
     """One capture area. ``number``: the area's number, an attribute of the ops that capture into it. Captures lie in the area's own memory
-    until ``Engine.attach`` gives it the engine's.
+    until ``EmbeddedEngine.attach`` gives it the engine's.
 
     For each captured step ``capture`` is called once for every group, from any thread (TensorFlow's threads, through the op), then
     ``collect`` once. The other methods are called between two captures."""

@@ -1,7 +1,7 @@
 """The engine as Python objects. Every call releases the GIL while it is in the library.
 
-``Engine`` keeps no reference to the memory that it is given. The caller of ``submit`` keeps addresses and buffers alive and unchanged
-until ``poll`` reports the step as released, or ``close`` has returned without an error.
+``EmbeddedEngine`` keeps no reference to the memory that it is given. The caller of ``submit`` keeps addresses and buffers alive and
+unchanged until ``poll`` reports the step as released, or ``close`` has returned without an error.
 
 All timeouts are in seconds; None means to wait without a bound. A call that reaches its timeout raises ``EngineFault`` with the code
 ``TIMEOUT``, and may be made again.
@@ -115,7 +115,7 @@ def region_array(regions: Any) -> c.Array:
     return (_table.Region * len(entries))(*entries)
 
 
-class Engine:
+class EmbeddedEngine:
     """One rank's engine (``df_engine_*`` in ``native/include/deepfreeze/deepfreeze.h``). Every method may be called from any thread, also
     while another call is under way, except ``close``, which comes last. After ``close`` the methods raise ``EngineFault`` with the code
     ``CLOSED``.
@@ -174,7 +174,7 @@ class Engine:
         _check(self._library.df_engine_open(c.byref(options), c.byref(self._handle)))
 
     @classmethod
-    def open(cls, **options: Any) -> Engine:
+    def open(cls, **options: Any) -> EmbeddedEngine:
         """A new engine, with the options of the constructor. ``EngineFault`` if it can't be opened."""
         return cls(**options)
 
@@ -282,7 +282,7 @@ class Engine:
         if handle:
             _check(self._library.df_engine_close(handle))
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> EmbeddedEngine:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,7 +16,7 @@ import veloc_bindings
 @dataclass(frozen=True)
 class Piece:
     """The bytes ``start`` to ``stop`` (exclusive) of a flattened variable, which this rank captures. A piece's number is its index in
-    ``Capture.pieces``."""
+    ``StateCapture.pieces``."""
 
     variable: Any
     start: int
@@ -45,18 +45,18 @@ class Captured:
 
 
 class EngineMemory(Protocol):
-    """The part of a ``Capture`` that copies pieces straight into the engine's memory. ``area``: the capture area, to which the caller
+    """The part of a ``StateCapture`` that copies pieces straight into the engine's memory. ``area``: the capture area, to which the caller
     attaches an engine after ``place``."""
 
     area: veloc_bindings.Area
 
     def place(self, places: np.ndarray) -> None:
         """Sets the place of each piece from the next capture on. ``places``: offsets in bytes within the memory of a capture, int64 of
-        shape (pieces,), in the order of ``Capture.pieces``. The training thread calls it once for each engine, between two executions of
-        the train function. A capture that was taken before and is not collected yet stays where it is."""
+        shape (pieces,), in the order of ``StateCapture.pieces``. The training thread calls it once for each engine, between two
+        executions of the train function. A capture that was taken before and is not collected yet stays where it is."""
 
 
-class Capture(Protocol):
+class StateCapture(Protocol):
     """The captures of one model's training state. The training thread calls all methods, between two executions of the train function, so
     that no variable changes during a call."""
 

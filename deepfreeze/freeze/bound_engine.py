@@ -33,14 +33,14 @@ class BoundEngine:
     a rank that it waits for. They may take longer while bytes move."""
 
     def __init__(self, where: str, timeout: float, **options: Any) -> None:
-        """``where``: the run, which the errors name; ``timeout``: in seconds; ``options``: those of ``veloc_bindings.Engine``.
+        """``where``: the run, which the errors name; ``timeout``: in seconds; ``options``: those of ``veloc_bindings.EmbeddedEngine``.
         ``EngineError`` if the engine can't be opened."""
         self._where = where
         self._timeout = timeout
         self._owners: dict[int, Any] = {}  # step -> the object that owns the memory of its capture
         self._unfinished: set[int] = set()
         with self.translated("an engine"):
-            self._engine = veloc_bindings.Engine(**options)
+            self._engine = veloc_bindings.EmbeddedEngine(**options)
 
     @contextlib.contextmanager
     def translated(self, expected: str) -> Iterator[None]:

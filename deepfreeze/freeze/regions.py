@@ -10,7 +10,7 @@ import numpy as np
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.format.structure import Structure
 from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL
-from deepfreeze.frameworks.framework import Capture, Piece
+from deepfreeze.frameworks.framework import Piece, StateCapture
 from deepfreeze.plan.placement import UNIT
 from deepfreeze.state.dataset_paths import LocatedTensor
 from deepfreeze.state.keras_objects import tf_variable
@@ -97,7 +97,7 @@ def of_tensors(
     return Regions.of_pieces(*table.T), [private[path] for path in order if path in private]
 
 
-def require_captured(tensors: Sequence[LocatedTensor], capture: Capture) -> None:
+def require_captured(tensors: Sequence[LocatedTensor], capture: StateCapture) -> None:
     """``UnsupportedError`` for a variable that no capture holds, because the first step has made it. Every rank finds the same variable."""
     for tensor in tensors:
         if tensor.spec.nbytes and not capture.captures(tensor.variable):

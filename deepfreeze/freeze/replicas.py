@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from deepfreeze.format.structure import Structure
-from deepfreeze.frameworks.framework import Capture
+from deepfreeze.frameworks.framework import StateCapture
 from deepfreeze.state.dataset_paths import LocatedTensor
 from veloc_bindings import crc32c
 
@@ -20,7 +20,7 @@ class ReplicaChecksums:
     compare with, so it has no checksums and no names."""
 
     def __init__(
-        self, capture: Capture, tensors: Sequence[LocatedTensor], structure: Structure, world_size: int
+        self, capture: StateCapture, tensors: Sequence[LocatedTensor], structure: Structure, world_size: int
     ) -> None:
         variables = {tensor.path: tensor.variable for tensor in tensors}
         placed = structure.replicated if world_size > 1 else []

@@ -11,7 +11,7 @@ import numpy as np
 
 from deepfreeze.errors import EngineError
 from deepfreeze.format.structure import Structure
-from deepfreeze.frameworks.framework import Capture, Captured, EngineMemory
+from deepfreeze.frameworks.framework import Captured, EngineMemory, StateCapture
 from deepfreeze.freeze import regions as rank_regions
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.bound_engine import BoundEngine
@@ -40,7 +40,7 @@ class Saver:
     def __init__(
         self,
         agreed: AgreedStructure,
-        capture: Capture,
+        capture: StateCapture,
         attachments: Attachments,
         target: Target,
         world: World,
@@ -72,7 +72,7 @@ class Saver:
             on_error.pop_all()
 
     def _open_engine(self, structure: Structure, target: Target, world: World) -> None:
-        settings = self._settings
+        settings, engine = self._settings, self._settings.engine
         if self._local is not None:
             self._closing.callback(local_tier.discard, local_tier.directory(self._local, target.run_id))
         self._engine = BoundEngine(
@@ -80,14 +80,14 @@ class Saver:
             settings.timeout,
             rank=world.rank,
             world=world.size,
-            in_flight=settings.in_flight,
-            slots=settings.slots,
-            writers=settings.writers,
+            in_flight=engine.in_flight,
+            slots=engine.slots,
+            writers=engine.writers,
             keep=settings.keep,
             hashes=len(self._replicas.names),
-            refuse_diverged=_REFUSES[settings.on_divergence],
-            nice=settings.nice,
-            chunk_bytes=settings.chunk_bytes,
+            refuse_diverged=_REFUSES[settings.replicas.on_divergence],
+            nice=engine.nice,
+            chunk_bytes=engine.chunk_bytes,
             file_size=structure.file_size,
             commit_timeout=settings.timeout,
             run_id=bytes.fromhex(target.run_id),
@@ -190,7 +190,7 @@ class Saver:
         """Collective. The base directory of the local tier; None if there is none. The ranks of a node share the room on it, so the need of
         all of them is added up."""
         here = socket.gethostname()
-        needs = world.gather((here, self.nbytes * self._settings.slots))
+        needs = world.gather((here, self.nbytes * self._settings.engine.slots))
         need = sum(nbytes for node, nbytes in needs if node == here)
         chosen = each(world, lambda: local_tier.choose(self._settings.local, need))
         if chosen is None and self._settings.local is not None:

@@ -5,20 +5,84 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from deepfreeze import arguments
+
+# Name -> (least value, greatest value, a number that divides the value). The bounds keep a value within the engine's 32 bits, in which
+# 2**32 + 1 would become 1.
+_ENGINE_NUMBERS: dict[str, tuple[int, int, int]] = {
+    "in_flight": (1, 1024, 1),
+    "slots": (1, 1024, 1),
+    "writers": (1, 256, 1),
+    "chunk_bytes": (4096, 1 << 30, 4096),
+    "nice": (0, 19, 1),
+}
+
+
+@arguments.suggesting
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """How each rank's engine works: ``Checkpoint(..., engine=deepfreeze.Engine(writers=4))``.
+
+    Args:
+        in_flight: how many checkpoints may have shards in this rank's memory at once; when another one is due, training waits.
+        slots: how many checkpoints of each rank may lie on the local tier.
+        writers: how many threads of each rank write; a quarter of them, at least 2, may copy or checksum at a time.
+        chunk_bytes: how many bytes are copied and written at a time; a multiple of 4096.
+        nice: the niceness of the engine's threads, 0 to 19: with a higher one they leave more of the processor to training.
+        when_full: "wait": training waits while there is no memory for another checkpoint. "skip": if some rank has no memory for a
+            checkpoint, all ranks skip it.
+
+    Raises ``OptionError``.
+    """
+
+    in_flight: int = 2
+    slots: int = 2
+    writers: int = 8
+    chunk_bytes: int = 4 << 20
+    nice: int = 10
+    when_full: str = "wait"
+
+    def __post_init__(self) -> None:
+        for name, (low, high, multiple_of) in _ENGINE_NUMBERS.items():
+            value = arguments.whole_number(f"Engine({name}=)", getattr(self, name), low, high, multiple_of)
+            object.__setattr__(self, name, value)  # an int also where numpy's number was passed
+        arguments.one_of("Engine(when_full=)", self.when_full, ("wait", "skip"))
+
+
+@arguments.suggesting
+@dataclass(frozen=True, kw_only=True)
+class Replicas:
+    """How the ranks' weights are compared: ``Checkpoint(..., replicas=deepfreeze.Replicas(every=100))``.
+
+    Args:
+        every: the ranks' whole weights are compared at the first two checkpoints; k: also at every k-th one; 0: at the first two alone;
+            None: never. Training waits while a rank reads its weights.
+        on_divergence: what to do when the ranks' weights differ: "warn" commits the checkpoint marked as diverged, and those after it
+            until the ranks agree again; "raise" commits none of them and ends training; "auto" raises at the first two
+            comparisons, where an optimizer that is not wrapped or a missing broadcast shows, and warns of a difference that comes
+            later.
+
+    Raises ``OptionError``.
+    """
+
+    every: int | None = 0
+    on_divergence: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.every is not None:
+            every = arguments.whole_number("Replicas(every=)", self.every, 0, 2**31 - 1, otherwise=" or None")
+            object.__setattr__(self, "every", every)
+        arguments.one_of("Replicas(on_divergence=)", self.on_divergence, ("auto", "warn", "raise"))
+
 
 @dataclass(frozen=True)
 class SaverSettings:
     """``local``: "auto", a directory or None; ``wait_for``: the level that ``save`` waits for ("captured", "local", "external");
-    ``timeout`` in seconds; ``chunk_bytes`` in bytes; ``on_divergence``: "auto", "warn" or "raise". The others are counts, as
-    ``deepfreeze.Checkpoint`` describes them."""
+    ``timeout`` in seconds; ``keep``: how many of the newest checkpoints stay."""
 
     local: str | os.PathLike | None
     wait_for: str
     timeout: float
-    in_flight: int
-    slots: int
-    writers: int
     keep: int
-    nice: int
-    chunk_bytes: int
-    on_divergence: str
+    engine: Engine
+    replicas: Replicas

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from deepfreeze.frameworks.keras_hooks import Hooks
 from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
+from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.private_api import steps_per_execution
-from deepfreeze.training.options import Options
+from deepfreeze.training.options import Capture, Options
 from deepfreeze.training.stats import Stats
 from deepfreeze.training.training import Training, absolute
 
@@ -23,43 +25,31 @@ class Checkpoint(Hooks):
     Args:
         run: directory of this training job on storage that all ranks share; made if its parent exists.
         every: steps between checkpoints, or a policy from ``deepfreeze.plan``.
-        local: node-local storage: "auto" (memory-backed or disk, by free space), a directory, or None for none.
-        keep: how many of the newest committed checkpoints to keep. The newest checkpoint at which the ranks agreed is kept too,
-            however old it is.
         resume: "auto" restores the newest checkpoint if there is one, "required" raises ``NotFoundError`` if there is none, "off" starts
             from the model as it is. A damaged checkpoint is moved to ``damaged/`` in the run, with a warning, and the next older one
             is restored.
+        keep: how many of the newest committed checkpoints to keep. The newest checkpoint at which the ranks agreed is kept too,
+            however old it is.
         wait_for: the level that training waits for at each checkpoint: "captured" (no wait), "local" (this rank's shards are on
             node-local storage), "external" (the checkpoint is committed: the synchronous mode).
-        in_flight: how many checkpoints may have shards in this rank's memory at once; when another one is due, training waits.
+        local: node-local storage: "auto" (memory-backed or disk, by free space), a directory, or None for none.
         on_error: "raise" or "warn", after the next batch, when a checkpoint has failed.
         final: True: also save the last step, if it has no checkpoint when training ends.
-        on_sigterm: "checkpoint": a SIGTERM to any rank makes all ranks commit the current step and ends ``fit``, and ``stats.stopped`` is
-            "SIGTERM" then. "ignore": SIGTERM does what it did before.
-        when_full: "wait": training waits while there is no memory for another checkpoint. "skip": if some rank has no memory for a
-            checkpoint, all ranks skip it.
-        check_replicas: the ranks' whole weights are compared at the first two checkpoints; k: also at every k-th one; None: never.
-        on_divergence: what to do when the ranks' weights differ: "warn" commits the checkpoint marked as diverged, and those after it
-            until the ranks agree again; "raise" commits none of them and ends training; "auto" raises at the first two
-            comparisons, where an optimizer that is not wrapped or a missing broadcast shows, and warns of a difference that comes
-            later.
         state: "full" (weights, optimizer, seeds) or "weights".
-        slots: how many checkpoints of each rank may lie on the local tier (2).
-        writers: how many threads of each rank write (8); a quarter of them, at least 2, may copy or checksum at a time.
-        chunk_bytes: how many bytes are copied and written at a time (4 MiB); a multiple of 4096.
-        nice: the niceness of the engine's threads, 0 to 19 (10): with a higher one they leave more of the processor to training.
-        placement: "per_layer": each layer is divided among the ranks; "contiguous": each rank writes one range of the file.
-        capture: "auto": captures are copied into the engine's memory if TensorFlow lets the engine register its op; "graph":
-            TensorFlow's own ops copy them into TensorFlow's memory.
-        save_config: True: the model's configuration is stored with the run, so that ``export`` can write a ``.keras`` file.
-        optimizer: the optimizer whose updates are the steps, for a model with several; by default the one given to ``compile``.
         extra: a mapping of names to objects with ``state_dict()`` and ``load_state_dict()``, which each rank saves for itself.
         rng: "all": also save the states of Python's, numpy's, TensorFlow's and Keras's global random number generators, and
             TensorFlow's seed (``tf.random.set_seed``). They are restored by ``open``, or when ``fit`` begins if you don't call
             ``open``. The order of ``fit(shuffle=True)`` follows from TensorFlow's seed: call ``open`` before ``fit`` then.
-        timeout: a wait ends when nothing has moved for so many seconds, on this rank and on each rank that it waits for (600).
-        world: an mpi4py communicator in place of Horovod's ranks.
+        optimizer: the optimizer whose updates are the steps, for a model with several; by default the one given to ``compile``.
+        save_config: True: the model's configuration is stored with the run, so that ``export`` can write a ``.keras`` file.
+        on_sigterm: "checkpoint": a SIGTERM to any rank makes all ranks commit the current step and ends ``fit``, and ``stats.stopped`` is
+            "SIGTERM" then. "ignore": SIGTERM does what it did before.
         verbose: 1: shows a progress line while the end of training waits for the last commit; 0: shows none.
+        timeout: a wait ends when nothing has moved for so many seconds, on this rank and on each rank that it waits for.
+        engine: how each rank's engine works: ``deepfreeze.Engine``.
+        replicas: how the ranks' weights are compared: ``deepfreeze.Replicas``.
+        capture: how the state is captured: ``deepfreeze.Capture``.
+        world: an mpi4py communicator in place of Horovod's ranks.
 
     Raises ``OptionError`` here. ``RunError``, ``LockedError``, ``NotFoundError``, ``UnsupportedError``, ``StructureError``,
     ``CorruptError`` or ``WorldError`` when training begins; ``EngineError`` or ``WaitError`` while it goes on. After any of them every
@@ -71,37 +61,49 @@ class Checkpoint(Hooks):
         run: str | os.PathLike,
         every: int | Policy = 15,
         *,
-        local: str | os.PathLike | None = "auto",
-        keep: int = 2,
         resume: str = "auto",
+        keep: int = 2,
         wait_for: str = "captured",
-        in_flight: int = 2,
+        local: str | os.PathLike | None = "auto",
         on_error: str = "raise",
         final: bool = True,
         state: str = "full",
+        extra: Mapping[str, Any] | None = None,
+        rng: str | None = None,
+        optimizer: Any = None,
+        save_config: bool = False,
         on_sigterm: str = "checkpoint",
-        when_full: str = "wait",
-        check_replicas: int | None = 0,
-        on_divergence: str = "auto",
-        **more: Any,
+        verbose: int = 1,
+        timeout: float = 600.0,
+        engine: Engine = Engine(),
+        replicas: Replicas = Replicas(),
+        capture: Capture = Capture(),
+        world: Any = None,
+        **unknown: NoReturn,
     ) -> None:
         super().__init__()
-        self._options = Options.of(
-            local=local,
-            keep=keep,
+        options = Options.of(
             resume=resume,
+            keep=keep,
             wait_for=wait_for,
-            in_flight=in_flight,
+            local=local,
             on_error=on_error,
             final=final,
             state=state,
+            extra=extra,
+            rng=rng,
+            optimizer=optimizer,
+            save_config=save_config,
             on_sigterm=on_sigterm,
-            when_full=when_full,
-            check_replicas=check_replicas,
-            on_divergence=on_divergence,
-            **more,
+            verbose=verbose,
+            timeout=timeout,
+            engine=engine,
+            replicas=replicas,
+            capture=capture,
+            world=world,
+            **unknown,
         )
-        self._training = Training(absolute(run), as_policy(every), self._options)
+        self._training = Training(absolute(run), as_policy(every), options)
 
     @property
     def stats(self) -> Stats:

@@ -3,19 +3,43 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from deepfreeze.errors import OptionError, RunError
+from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.keras_objects import is_optimizer, optimizers
-from deepfreeze.training.options import Options
+from deepfreeze.training.options import Capture, Options
 from deepfreeze.training.stats import Stats
 from deepfreeze.training.training import Training, absolute
 
 
 def capture(
-    optimizer: Any, model: Any, run: str | os.PathLike, every: int | Policy = 15, *, final: bool = True, **options: Any
+    optimizer: Any,
+    model: Any,
+    run: str | os.PathLike,
+    every: int | Policy = 15,
+    *,
+    resume: str = "auto",
+    keep: int = 2,
+    wait_for: str = "captured",
+    local: str | os.PathLike | None = "auto",
+    on_error: str = "raise",
+    final: bool = True,
+    state: str = "full",
+    extra: Mapping[str, Any] | None = None,
+    rng: str | None = None,
+    save_config: bool = False,
+    on_sigterm: str = "checkpoint",
+    verbose: int = 1,
+    timeout: float = 600.0,
+    engine: Engine = Engine(),
+    replicas: Replicas = Replicas(),
+    capture: Capture = Capture(),
+    world: Any = None,
+    **unknown: NoReturn,
 ) -> Loop:
     """Saves a training that has no ``fit``. Restores ``model`` and ``optimizer`` in this call, and saves them while the loop goes on. To be
     called by every rank.
@@ -30,12 +54,32 @@ def capture(
         optimizer: of Keras 3 or tf_keras; its updates are the steps. It becomes the model's attribute ``optimizer`` if the model has
             none. A second optimizer is saved if it is an attribute of the model too.
         model: a built Keras model; or a ``tf.Module``, whose variables are saved under the names of their attributes.
-        run, every, final, options: as for ``deepfreeze.Checkpoint``. Captures are taken between two steps, when nothing writes
+        run, every and the other options: as for ``deepfreeze.Checkpoint``. Captures are taken between two steps, when nothing writes
             to the variables, so a step may do anything. Training waits while this rank's share is copied.
 
     Raises what ``deepfreeze.Checkpoint`` raises when training begins.
     """
-    return Loop(optimizer, model, run, every, Options.of(final=final, **options))
+    options = Options.of(
+        resume=resume,
+        keep=keep,
+        wait_for=wait_for,
+        local=local,
+        on_error=on_error,
+        final=final,
+        state=state,
+        extra=extra,
+        rng=rng,
+        save_config=save_config,
+        on_sigterm=on_sigterm,
+        verbose=verbose,
+        timeout=timeout,
+        engine=engine,
+        replicas=replicas,
+        capture=capture,
+        world=world,
+        **unknown,
+    )
+    return Loop(optimizer, model, run, every, options)
 
 
 class Loop:

@@ -5,44 +5,59 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from numbers import Integral, Real
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from deepfreeze import arguments
 from deepfreeze.errors import OptionError
-from deepfreeze.freeze.settings import SaverSettings
+from deepfreeze.freeze.settings import Engine, Replicas, SaverSettings
+from deepfreeze.plan.placement import PLACEMENTS
 from deepfreeze.state.keras_objects import is_optimizer
+
+
+@arguments.suggesting
+@dataclass(frozen=True, kw_only=True)
+class Capture:
+    """How the training state is captured: ``Checkpoint(..., capture=deepfreeze.Capture(path="graph"))``.
+
+    Args:
+        path: "auto": captures are copied into the engine's memory if TensorFlow lets the engine register its op; "graph": TensorFlow's
+            own ops copy them into TensorFlow's memory.
+        placement: "per_layer": each layer is divided among the ranks; "contiguous": each rank writes one range of the file.
+
+    Raises ``OptionError``.
+    """
+
+    path: str = "auto"
+    placement: str = "per_layer"
+
+    def __post_init__(self) -> None:
+        arguments.one_of("Capture(path=)", self.path, ("auto", "graph"))
+        arguments.one_of("Capture(placement=)", self.placement, PLACEMENTS)
 
 
 @dataclass(frozen=True)
 class Options:
     """The options, with their defaults. ``deepfreeze.Checkpoint`` describes them."""
 
-    local: str | os.PathLike | None = "auto"
-    keep: int = 2
     resume: str = "auto"
+    keep: int = 2
     wait_for: str = "captured"
-    in_flight: int = 2
+    local: str | os.PathLike | None = "auto"
     on_error: str = "raise"
     final: bool = True
     state: str = "full"
-    on_sigterm: str = "checkpoint"
-    when_full: str = "wait"
-    check_replicas: int | None = 0
-    on_divergence: str = "auto"
-    slots: int = 2
-    writers: int = 8
-    chunk_bytes: int = 4 << 20
-    nice: int = 10
-    placement: str = "per_layer"
-    capture: str = "auto"
-    save_config: bool = False
-    optimizer: Any = None
     extra: Any = None
     rng: str | None = None
-    timeout: float = 600.0
-    world: Any = None
+    optimizer: Any = None
+    save_config: bool = False
+    on_sigterm: str = "checkpoint"
     verbose: int = 1
+    timeout: float = 600.0
+    engine: Engine = Engine()
+    replicas: Replicas = Replicas()
+    capture: Capture = Capture()
+    world: Any = None
 
     @staticmethod
     def of(**given: Any) -> Options:
@@ -53,29 +68,39 @@ class Options:
             if name not in known:
                 raise _unknown(name, ["every", *known])
         made: dict[str, Any] = known | given
-        for name, (low, high, step) in _INTEGERS.items():
-            made[name] = _integer(name, made[name], low, high, step)
         for name, allowed in _CHOICES.items():
-            _check(name, made[name], _is_one_of(made[name], allowed), "one of " + ", ".join(map(repr, allowed)))
-        if made["check_replicas"] is not None:
-            made["check_replicas"] = _integer("check_replicas", made["check_replicas"], 0, 2**31 - 1, 1, " or None")
-        seconds = made["timeout"]
-        _check("timeout", seconds, _is_number(seconds, Real) and 0 < seconds < 1e9, "seconds, more than 0")
-        made["timeout"] = float(seconds)
-        _check("extra", made["extra"], _is_named(made["extra"]), "a mapping of names to objects")
+            arguments.one_of(f"{name}=", made[name], allowed)
+        for name, kind in _GROUPS.items():
+            expected = (
+                f"a deepfreeze.{kind.__name__}, for example deepfreeze.{kind.__name__}({fields(kind)[0].name}=...)"
+            )
+            arguments.require(f"{name}=", made[name], isinstance(made[name], kind), expected)
+        made["keep"] = arguments.whole_number("keep=", made["keep"], 1, 2**31 - 1)
+        # Users of Keras are used to verbose=True and verbose=False.
+        verbose = int(made["verbose"]) if isinstance(made["verbose"], bool) else made["verbose"]
+        made["verbose"] = arguments.whole_number("verbose=", verbose, 0, 1)
+        made["timeout"] = arguments.seconds("timeout=", made["timeout"])
+        arguments.require("extra=", made["extra"], _is_named(made["extra"]), "a mapping of names to objects")
         expected = "one of the model's own optimizers, model.generator_optimizer for example"
-        _check("optimizer", made["optimizer"], made["optimizer"] is None or is_optimizer(made["optimizer"]), expected)
-        _check("local", made["local"], _is_local(made["local"]), '"auto", a directory or None')
+        good = made["optimizer"] is None or is_optimizer(made["optimizer"])
+        arguments.require("optimizer=", made["optimizer"], good, expected)
+        arguments.require("local=", made["local"], _is_local(made["local"]), '"auto", a directory or None')
         if made["local"] not in (None, "auto"):
             # Made absolute now, because the program may change its working directory later.
             made["local"] = os.path.abspath(made["local"])
         return Options(**made)
 
     def shared(self) -> dict[str, str]:
-        """The values that must be the same on all ranks, by name, as text. Of ``local`` only whether there is a local tier (its path may
-        differ between nodes), and of ``extra`` only the names of the objects."""
-        found = {field.name: repr(getattr(self, field.name)) for field in fields(self) if field.name not in _PER_RANK}
-        return {**found, "local": "None" if self.local is None else "given", "extra": repr(sorted(self.extra or ()))}
+        """The values that must be the same on all ranks, by name ("keep", "engine.slots"), as text. Of ``local`` only whether there is a
+        local tier (its path may differ between nodes), and of ``extra`` only the names of the objects."""
+        found = {"local": "None" if self.local is None else "given", "extra": repr(sorted(self.extra or ()))}
+        for name in (field.name for field in fields(self) if field.name not in _PER_RANK):
+            value = getattr(self, name)
+            if is_dataclass(value):
+                found |= {f"{name}.{field.name}": repr(getattr(value, field.name)) for field in fields(value)}
+            else:
+                found[name] = repr(value)
+        return found
 
     def saver(self) -> SaverSettings:
         """The options that the saver and its engine are given."""
@@ -88,17 +113,7 @@ class Options:
 
 # Options that may differ between ranks, or are objects without a text to compare.
 _PER_RANK = frozenset({"local", "world", "optimizer", "extra", "verbose"})
-# Name -> (least value, greatest value, a number that divides the value). The bounds keep a value within the engine's 32 bits, in which
-# 2**32 + 1 would become 1.
-_INTEGERS: dict[str, tuple[int, int, int]] = {
-    "keep": (1, 2**31 - 1, 1),
-    "in_flight": (1, 1024, 1),
-    "slots": (1, 1024, 1),
-    "writers": (1, 256, 1),
-    "chunk_bytes": (4096, 1 << 30, 4096),
-    "nice": (0, 19, 1),
-    "verbose": (0, 1, 1),
-}
+_GROUPS: dict[str, Any] = {"engine": Engine, "replicas": Replicas, "capture": Capture}
 _CHOICES: dict[str, tuple] = {
     "resume": ("auto", "required", "off"),
     "wait_for": ("captured", "local", "external"),
@@ -106,44 +121,31 @@ _CHOICES: dict[str, tuple] = {
     "final": (True, False),
     "state": ("full", "weights"),
     "on_sigterm": ("checkpoint", "ignore"),
-    "when_full": ("wait", "skip"),
-    "on_divergence": ("auto", "warn", "raise"),
-    "placement": ("per_layer", "contiguous"),
-    "capture": ("auto", "graph"),
     "rng": (None, "all"),
     "save_config": (True, False),
 }
-# Options of other libraries, and the advice for a user who passes one of them.
-_FOREIGN = {
-    "memory": "memory is bounded by in_flight=, in the training process, and slots=, on the local tier",
+# Advice for a user who passes an option of a group by itself, or an option of another library.
+_ADVICE = {
+    field.name: f"pass {name}=deepfreeze.{kind.__name__}({field.name}=...)"
+    for name, kind in _GROUPS.items()
+    for field in fields(kind)
+    if field.name != "every"
+} | {
+    "filepath": "did you mean run=",
+    "path": "did you mean run=",
+    "memory": (
+        "memory is bounded by engine=deepfreeze.Engine(in_flight=...), in the training process, and Engine(slots=...), "
+        "on the local tier"
+    ),
     "save_freq": "did you mean every=",
     "max_to_keep": "did you mean keep=",
 }
 
 
 def _unknown(name: str, known: list[str]) -> OptionError:
-    near = difflib.get_close_matches(name, known, 1)
-    todo = f"did you mean {near[0]}=" if near else f"the options are {', '.join(known)}"
-    todo = _FOREIGN.get(name, todo)
-    return OptionError(where=f"{name}=", expected="an option of Checkpoint", found="an unknown name", todo=todo)
-
-
-def _is_number(value: Any, kind: type) -> bool:
-    """Whether ``value`` is a number of this kind (``Integral`` or ``Real``), of Python or numpy. True and False are none."""
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def _integer(name: str, value: Any, low: int, high: int, step: int, otherwise: str = "") -> int:
-    """``value`` as Python's own int. ``otherwise``: text for the error, what the option may be instead of a number."""
-    expected = f"a whole number from {low} to {high}" + (f", a multiple of {step}" if step > 1 else "") + otherwise
-    # Users of Keras are used to verbose=True and verbose=False.
-    number = _is_number(value, Integral) or (name == "verbose" and isinstance(value, bool))
-    _check(name, value, number and low <= value <= high and value % step == 0, expected)
-    return int(value)
-
-
-def _is_one_of(value: Any, allowed: tuple) -> bool:
-    return any(type(value) is type(one) and value == one for one in allowed)  # 1 is not True
+    near = difflib.get_close_matches(name, [*known, *_ADVICE], 1)
+    todo = _ADVICE.get(name) or (_ADVICE.get(near[0]) if near else None)
+    return arguments.unknown(f"{name}=", "Checkpoint", known, todo)
 
 
 def _is_named(value: Any) -> bool:
@@ -153,9 +155,3 @@ def _is_named(value: Any) -> bool:
 def _is_local(value: Any) -> bool:
     # "" is refused: os.path.abspath would make the working directory of it, and the user's shell variable was probably not set.
     return value is None or (isinstance(value, (str, os.PathLike)) and os.fspath(value) not in ("", b""))
-
-
-def _check(name: str, value: Any, good: bool, expected: str) -> None:
-    if not good:
-        found, todo = repr(value)[:200], f"pass {name}= as described"
-        raise OptionError(where=f"{name}=", expected=expected, found=found, todo=todo)

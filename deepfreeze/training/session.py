@@ -30,7 +30,7 @@ from deepfreeze.training.stats import Newest, Stats
 
 log = logging.getLogger("deepfreeze")
 
-# The ranks are compared at so many first checkpoints of a training; check_replicas=k adds every k-th one.
+# The ranks are compared at so many first checkpoints of a training; Replicas(every=k) adds every k-th one.
 _FIRST_COMPARED = 2
 # After so many executions Horovod's own callback has made the ranks' weights equal, wherever it stands in the list of callbacks.
 _EXECUTIONS_UNTIL_EQUAL = 2
@@ -109,7 +109,7 @@ class Session:
             self._installation.capture.arm(schedule.target)
         if schedule.within(steps):
             self._reserve()  # the next execution may capture; a wait here, unlike one in the graph, can be ended by Ctrl-C
-        if self._options.when_full == "skip":
+        if self._options.engine.when_full == "skip":
             # Proposed one execution ahead, because all ranks must know of it before the execution in which the step is due.
             due = schedule.after_next(steps)
             if due is not None and saver.has_room(schedule.within(steps)):
@@ -192,7 +192,7 @@ class Session:
 
     def _compares(self, earlier: int) -> bool:
         """Whether the ranks are compared at a checkpoint before which the session has saved ``earlier`` checkpoints."""
-        often = self._options.check_replicas
+        often = self._options.replicas.every
         if often is None:
             return False
         return earlier < _FIRST_COMPARED or (often > 0 and earlier % often == 0)

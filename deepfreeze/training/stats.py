@@ -41,7 +41,7 @@ class Stats:
     resumed: int | None = None
     #: steps that were captured
     steps: list[int] = field(default_factory=Newest)
-    #: steps that were due and were skipped, because some rank had no memory for them (when_full="skip")
+    #: steps that were due and were skipped, because some rank had no memory for them (Engine(when_full="skip"))
     skipped: list[int] = field(default_factory=Newest)
     #: "SIGTERM" if this signal ended training, else None
     stopped: str | None = None

@@ -190,7 +190,7 @@ class Training:
         """Collective. The captures that an earlier ``fit`` has left in the model, if they serve this one; else new captures."""
         world, options = open_run.attempt.world, self._options
         # All ranks capture in the same way, because all must trace the same graph: if one can't use the engine's op, none does.
-        against = 'capture="graph"' if options.capture == "graph" else engine_buffers.reason_against()
+        against = 'Capture(path="graph")' if options.capture.path == "graph" else engine_buffers.reason_against()
         reasons = [reason for reason in world.gather(against) if reason is not None]
         if reasons:
             log.info("capturing by TensorFlow's own ops: %s", reasons[0])
@@ -199,7 +199,7 @@ class Training:
             own_memory=bool(reasons),
             optimizer=self._optimizer(model),
             state=options.state,
-            placement=options.placement,
+            placement=options.capture.placement,
             rank=world.rank,
             world_size=world.size,
             communicator=options.world,

@@ -18,10 +18,10 @@ pytestmark = pytest.mark.usefixtures("library")
 SIZE = 300_000
 
 
-def opened(tmp_path, **more) -> vb.Engine:
+def opened(tmp_path, **more) -> vb.EmbeddedEngine:
     own = options(tmp_path, file_size=SIZE, **more)
     attempt = content.attempt_id(own.pop("attempt"))
-    return vb.Engine.open(run_id=content.RUN_ID, attempt=attempt, structure=content.STRUCTURE, **own)
+    return vb.EmbeddedEngine.open(run_id=content.RUN_ID, attempt=attempt, structure=content.STRUCTURE, **own)
 
 
 def captured(area: vb.Area, data: ctypes.Array) -> tuple[int, bool]:
@@ -144,7 +144,7 @@ from tests.support import content
 
 run, local, log = sys.argv[1:]
 size = 3 << 20
-engine = vb.Engine.open(run_id=content.RUN_ID, attempt=bytes(16), structure=content.STRUCTURE, run_dir=run,
+engine = vb.EmbeddedEngine.open(run_id=content.RUN_ID, attempt=bytes(16), structure=content.STRUCTURE, run_dir=run,
                         local_dir=local, file_size=size, commit_timeout=0.2)
 area = vb.Area()
 area.set_group(0, [(0, 0, size, 0)])

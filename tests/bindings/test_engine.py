@@ -14,10 +14,10 @@ from tests.support.ranks import committed, options, slots
 pytestmark = pytest.mark.usefixtures("library")
 
 
-def opened(tmp_path, **more) -> vb.Engine:
+def opened(tmp_path, **more) -> vb.EmbeddedEngine:
     own = options(tmp_path, **more)
     attempt = content.attempt_id(own.pop("attempt"))
-    return vb.Engine.open(run_id=content.RUN_ID, attempt=attempt, structure=content.STRUCTURE, **own)
+    return vb.EmbeddedEngine.open(run_id=content.RUN_ID, attempt=attempt, structure=content.STRUCTURE, **own)
 
 
 def test_crc32c_agrees_with_google_s_and_can_be_continued():

@@ -112,7 +112,10 @@ def test_python_s_files_honour_the_umask_and_are_never_world_writable(tmp_path, 
         run.store_structure(Structure.from_bytes(files.sample().structure, "here"))
         run = WritableRun.open(path)
         fixed = {"run_id": bytes.fromhex(run.run_id), "attempt": content.attempt_id(1), "structure": content.STRUCTURE}
-        with Lock.acquire(path), vb.Engine.open(run_dir=path, local_dir=None, file_size=4096, **fixed) as engine:
+        with (
+            Lock.acquire(path),
+            vb.EmbeddedEngine.open(run_dir=path, local_dir=None, file_size=4096, **fixed) as engine,
+        ):
             data = memoryview(content.model_bytes(1, 10, 4096))
             engine.submit(10, [(data, 4096, 0)], b"", 60)
             engine.wait(10, vb.EXTERNAL, 60)

@@ -93,7 +93,7 @@ class Job:
         run.store_structure(Structure.from_bytes(model(0, 0).structure, "a sample"))
         run.store_config(ModelConfig(run.run_id, target.attempt, {"class_name": "Sequential"}))
         held = []
-        with vb.Engine.open(
+        with vb.EmbeddedEngine.open(
             run_id=bytes.fromhex(run.run_id),
             attempt=bytes.fromhex(target.attempt),
             structure=bytes.fromhex(model(0, 0).hash),

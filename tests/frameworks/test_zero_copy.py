@@ -38,13 +38,13 @@ class Submitted:
 
     def __init__(self, monkeypatch):
         self.regions = []
-        original = veloc_bindings.Engine.submit
+        original = veloc_bindings.EmbeddedEngine.submit
 
         def submit(engine, step, regions, *args, **kwargs):
             self.regions.append(np.array(regions))
             return original(engine, step, regions, *args, **kwargs)
 
-        monkeypatch.setattr(veloc_bindings.Engine, "submit", submit)
+        monkeypatch.setattr(veloc_bindings.EmbeddedEngine, "submit", submit)
 
 
 @pytest.mark.parametrize("capture", ["auto", "graph"])
@@ -70,7 +70,7 @@ def test_no_full_variable_is_fetched_while_steps_are_captured(keras, tmp_path, m
 
         monkeypatch.setattr(BaseResourceVariable, name, spy)
     model = make(keras)
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, capture=capture)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, capture=deepfreeze.Capture(path=capture))
 
     class Forget(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
@@ -103,7 +103,7 @@ def test_captures_by_the_graph_are_read_where_tensorflow_keeps_them(keras, tmp_p
 
     monkeypatch.setattr(graph_buffers, "address", address)
     model = make(keras)
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, capture="graph")
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, capture=deepfreeze.Capture(path="graph"))
     model.fit(data(4), verbose=0, shuffle=False, callbacks=[checkpoint])
     assert len(submitted.regions) == 2
     for regions in submitted.regions:
@@ -116,7 +116,7 @@ def test_captures_by_the_graph_are_read_where_tensorflow_keeps_them(keras, tmp_p
 @pytest.mark.parametrize("local", ["auto", None])
 def test_the_engine_s_memory_is_used_again_and_again(keras, tmp_path, monkeypatch, local):
     submitted = Submitted(monkeypatch)
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, local=local, in_flight=2, slots=2)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, local=local)
     make(keras).fit(data(24), verbose=0, shuffle=False, callbacks=[checkpoint])
     assert len(submitted.regions) == 12
     largest = [int(regions[np.argmax(regions[:, 1]), 0]) for regions in submitted.regions]
@@ -159,7 +159,13 @@ def test_a_checkpoint_does_not_change_while_training_goes_on(keras, tmp_path, ca
             model.save_weights(tmp_path / f"{step}.weights.h5")
             saved[step] = tmp_path / f"{step}.weights.h5"
 
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, keep=100, in_flight=4, capture=capture)
+    checkpoint = deepfreeze.Checkpoint(
+        tmp_path / "run",
+        every=1,
+        keep=100,
+        engine=deepfreeze.Engine(in_flight=4),
+        capture=deepfreeze.Capture(path=capture),
+    )
     model.fit(data(12), verbose=0, shuffle=False, callbacks=[checkpoint, Keep()])
     found = deepfreeze.checkpoints(tmp_path / "run")
     assert [info.step for info in found] == list(range(1, 13))
@@ -180,7 +186,7 @@ def test_all_that_the_engine_reads_is_held_for_it(keras, tmp_path, monkeypatch):
         return original(engine, step, regions, private, hold)
 
     monkeypatch.setattr(BoundEngine, "submit", submit)
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, capture="graph")
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, capture=deepfreeze.Capture(path="graph"))
     make(keras).fit(data(4), verbose=0, shuffle=False, callbacks=[checkpoint])
     assert checkpoint.stats.steps == [2, 4]
     assert not loose

@@ -101,7 +101,7 @@ class Engine:
 class Memory:
     def __del__(self): print("freed")
 
-veloc_bindings.Engine = Engine
+veloc_bindings.EmbeddedEngine = Engine
 engine = BoundEngine("runs/nt3", 1.0)
 engine.submit(10, None, b"", Memory())
 engine.close()

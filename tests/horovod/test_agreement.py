@@ -85,7 +85,7 @@ def test_a_failure_of_one_rank_is_raised_by_all_after_the_same_step(two, tmp_pat
 
 def test_a_flipped_bit_on_one_rank_is_named_and_the_checkpoint_is_marked(two, tmp_path):
     """Of seven captures those are compared that are due: the first two, and every third from the first on."""
-    options = {**ALL, "flip": 3, "check_replicas": 3, "on_divergence": "warn"}
+    options = {**ALL, "flip": 3, "compare_every": 3, "on_divergence": "warn"}
     first, second = two.run("agreement", folder=tmp_path, steps=14, every=2, **options)
     infos = {info.step: info.diverged for info in deepfreeze.checkpoints(tmp_path / "run")}
     assert infos == {2: 0, 4: 1, 6: 1, 8: 1, 10: 1, 12: 1, 14: 1}
@@ -100,7 +100,7 @@ def test_a_flipped_bit_on_one_rank_is_named_and_the_checkpoint_is_marked(two, tm
 
 def test_what_diverges_later_leaves_the_newest_whose_ranks_agreed(two, tmp_path):
     """With the default options but for keep=1; compared are the first two captures, steps 2 and 4, and step 8."""
-    options = {"local": None, "final": False, "keep": 1, "check_replicas": 3, "flip": 7}
+    options = {"local": None, "final": False, "keep": 1, "compare_every": 3, "flip": 7}
     first, second = two.run("agreement", folder=tmp_path, steps=12, every=2, **options)
     assert first["error"] is second["error"] is None and first["last"] == second["last"] == 12
     assert {info.step: info.diverged for info in deepfreeze.checkpoints(tmp_path / "run")} == {6: 0, 12: 1}
@@ -109,7 +109,7 @@ def test_what_diverges_later_leaves_the_newest_whose_ranks_agreed(two, tmp_path)
 
 
 def test_a_refused_divergence_is_not_committed_and_ends_all_ranks(two, tmp_path):
-    options = {**ALL, "flip": 3, "check_replicas": 1, "on_divergence": "raise", "pause": 0.05}
+    options = {**ALL, "flip": 3, "compare_every": 1, "on_divergence": "raise", "pause": 0.05}
     first, second = two.run("agreement", folder=tmp_path, steps=400, every=2, **options)
     assert first["last"] == second["last"] < 400
     assert "1 tensor differs between the ranks, the first on rank 1" in first["error"] and "kernel" in first["error"]

@@ -12,6 +12,7 @@ import models
 import numpy as np
 
 import deepfreeze
+from tests.support.options import grouped
 
 
 def run(folder, steps, every, pause=0, flip=None, steps_per_execution=1, **options):
@@ -22,7 +23,7 @@ def run(folder, steps, every, pause=0, flip=None, steps_per_execution=1, **optio
     rank = hvd.rank()
     optimizer = models.averaging(keras, keras.optimizers.SGD(1e-3))
     model = models.build(keras, "dense", steps_per_execution, optimizer=optimizer)
-    checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=every, verbose=0, **options)
+    checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=every, verbose=0, **grouped(options))
     begun = []
 
     class Beside(keras.callbacks.Callback):

@@ -13,7 +13,9 @@ def main() -> None:
     keras = models.framework(api)
     for kind in models.KINDS:
         model = models.build(keras, kind, per_execution)
-        checkpoint = deepfreeze.Checkpoint(f"{folder}/{kind}-{per_execution}", every=every, keep=100, capture=capture)
+        checkpoint = deepfreeze.Checkpoint(
+            f"{folder}/{kind}-{per_execution}", every=every, keep=100, capture=deepfreeze.Capture(path=capture)
+        )
         model.fit(models.batches(steps), verbose=0, shuffle=False, callbacks=[checkpoint])
 
 

@@ -6,6 +6,7 @@ import models
 import numpy as np
 
 import deepfreeze
+from tests.support.options import grouped
 
 LAYERS = 8
 
@@ -38,7 +39,7 @@ def run(folder, optimizer, **options):
     averaging = deepfreeze.DistributedOptimizer(keras.optimizers.SGD(0.1, **optimizer))
     model.compile(averaging, "mse", jit_compile=False)
     graphs, data = Graphs(), np.ones((2, 64), np.float32)
-    checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=1, local=None, **options)
+    checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=1, local=None, **grouped(options))
     callbacks = [deepfreeze.BroadcastState(), checkpoint, graphs]
     model.fit(data, data, batch_size=1, verbose=0, callbacks=callbacks)
     parts = [part for found in graphs.found for part in found.partition_graphs]

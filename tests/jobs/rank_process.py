@@ -19,7 +19,7 @@ from tests.support.child import die_with_parent
 
 class Process:
     def __init__(self) -> None:
-        self.engine: vb.Engine | None = None
+        self.engine: vb.EmbeddedEngine | None = None
         self.held: dict[int, bytearray] = {}
 
     def open(self, attempt: int, captured: bool = False, first: int = 10, **options):
@@ -27,7 +27,7 @@ class Process:
         for what is private has its place too."""
         self.attempt, self.options = attempt, options
         self.area = vb.Area() if captured else None
-        self.engine = vb.Engine.open(
+        self.engine = vb.EmbeddedEngine.open(
             run_id=content.RUN_ID, attempt=content.attempt_id(attempt), structure=content.STRUCTURE, **options
         )
         if self.area is not None:

@@ -12,6 +12,7 @@ import models
 import numpy as np
 
 import deepfreeze
+from tests.support.options import grouped
 
 
 def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None, **options):
@@ -32,7 +33,7 @@ def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None
     model = models.build(keras, kind, optimizer=optimizer, seed=1 + rank)
     if rank == bad_rank:
         model.optimizer = None  # refused
-    checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=every, **options)
+    checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=every, **grouped(options))
 
     class Pause(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):

@@ -25,7 +25,7 @@ KEEP = 2
 def main(folder: Path, world: int, attempt: int, run_id: str, plan: list) -> None:
     log = os.open(os.environ["DEEPFREEZE_RECORD"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     engines = [
-        vb.Engine.open(
+        vb.EmbeddedEngine.open(
             run_id=bytes.fromhex(run_id),
             attempt=content.attempt_id(attempt),
             structure=content.STRUCTURE,
@@ -59,7 +59,7 @@ def main(folder: Path, world: int, attempt: int, run_id: str, plan: list) -> Non
         engine.close()
 
 
-def reached(engine: vb.Engine, step: int, level: int) -> bool:
+def reached(engine: vb.EmbeddedEngine, step: int, level: int) -> bool:
     """Whether the engine promises that level; not where it says that a committed step's name may go with the power."""
     try:
         engine.wait(step, level, 60)

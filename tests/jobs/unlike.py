@@ -3,6 +3,7 @@
 import models
 
 import deepfreeze
+from tests.support.options import grouped
 
 
 def run(folder, option, other):
@@ -11,7 +12,7 @@ def run(folder, option, other):
 
     hvd.init()
     model = models.build(keras, "dense", optimizer=models.averaging(keras, keras.optimizers.Adam(1e-3)))
-    own = {option: other} if hvd.rank() == 1 else {}
+    own = grouped({option: other}) if hvd.rank() == 1 else {}
     try:
         deepfreeze.Checkpoint(**{"run": f"{folder}/run", "timeout": 60, **own}).open(model)
     except deepfreeze.Error as error:

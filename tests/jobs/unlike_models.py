@@ -18,6 +18,7 @@ import models
 import numpy as np
 
 import deepfreeze
+from tests.support.options import grouped
 
 
 def value(text):
@@ -80,6 +81,7 @@ def report(case, keras, folder, rank, comm, averaging):
         options[own] = 7
     if comm is not None:
         options["world"] = comm.Split(rank) if alone else comm
+    options = grouped(options)
     model = build(keras, difference, rank, averaging and options.pop("wrap", True))
     before, begun = [np.array(v) for v in model.weights], time.monotonic()
     error = held = None

@@ -106,11 +106,11 @@ def go_on(there: Path, steps: tuple[int, ...], file_size: int, keep: int, world:
     claim(there, attempt)
     fixed = {"run_id": bytes.fromhex(run.run_id), "attempt": content.attempt_id(attempt), "keep": keep}
     fixed |= {"structure": content.STRUCTURE, "run_dir": str(run.path), "file_size": file_size, "world": world}
-    engines: list[vb.Engine] = []
+    engines: list[vb.EmbeddedEngine] = []
     try:
         for rank in range(world):
             (there / f"local-{rank}").mkdir(exist_ok=True)
-            engines.append(vb.Engine.open(rank=rank, local_dir=str(there / f"local-{rank}"), **fixed))
+            engines.append(vb.EmbeddedEngine.open(rank=rank, local_dir=str(there / f"local-{rank}"), **fixed))
         for step in steps:
             data = memoryview(content.model_bytes(attempt, step, file_size))
             for rank, engine in enumerate(engines):

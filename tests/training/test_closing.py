@@ -10,7 +10,7 @@ from deepfreeze.freeze.saver import Saver
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.store.lock import Lock
 from tests.support import trainings
-from veloc_bindings import INVALID, Engine, EngineFault
+from veloc_bindings import INVALID, EmbeddedEngine, EngineFault
 
 pytestmark = pytest.mark.tensorflow
 
@@ -43,7 +43,7 @@ def test_a_fault_of_the_engine_becomes_an_error_of_this_library(tmp_path, monkey
         raise EngineFault(INVALID, "a fault of the engine")
 
     model, checkpoint = trainings.dense(keras), deepfreeze.Checkpoint(tmp_path / "run", every=1)
-    monkeypatch.setattr(Engine, "poll", fails)
+    monkeypatch.setattr(EmbeddedEngine, "poll", fails)
     with pytest.raises(deepfreeze.EngineError, match="a fault of the engine"):
         model.fit(trainings.data(4), verbose=0, callbacks=[checkpoint])
     monkeypatch.undo()
@@ -56,7 +56,7 @@ def test_a_rank_whose_engine_does_not_open_leaves_nothing(tmp_path, monkeypatch)
         raise EngineFault(INVALID, "it does not attach")
 
     model = trainings.dense(keras)
-    monkeypatch.setattr(Engine, "attach", fails)
+    monkeypatch.setattr(EmbeddedEngine, "attach", fails)
     with pytest.raises(deepfreeze.EngineError, match="it does not attach"):
         model.fit(trainings.data(2), verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=1)])
     monkeypatch.undo()

@@ -89,7 +89,7 @@ def test_a_due_step_that_keras_counts_without_a_batch_is_saved(keras, capture, t
 
     fitting = {"epochs": 3, "verbose": 0}
     trainings.train_undisturbed(keras, make, tmp_path, of_unknown_size(), **fitting)
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=4, keep=9, capture=capture)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=4, keep=9, capture=deepfreeze.Capture(path=capture))
     trainings.alike(keras, make).fit(of_unknown_size(), callbacks=[checkpoint], **fitting)
     trainings.assert_run_is(tmp_path / "run", tmp_path, [4, 8, 10] if kerases.is_2(keras) else [4, 8, 12])
 

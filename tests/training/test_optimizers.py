@@ -193,7 +193,7 @@ def test_an_update_skipped_under_float16_leaves_checkpoints_right(
     inputs = overflowing(6, skipped)
     trainings.train_undisturbed(keras, lambda: scaled(keras), tmp_path, inputs)
     model = trainings.alike(keras, lambda: scaled(keras, steps_per_execution=per_execution))
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=every, keep=9, capture=capture)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=every, keep=9, capture=deepfreeze.Capture(path=capture))
     model.fit(inputs, verbose=0, shuffle=False, callbacks=[checkpoint])
     last = 6 if kerases.is_2(keras) else 6 - len(skipped)
     assert trainings.stock_steps(tmp_path) == list(range(1, last + 1))

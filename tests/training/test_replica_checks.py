@@ -14,9 +14,9 @@ pytestmark = pytest.mark.tensorflow
     ("options", "captures", "compared"),
     [
         ({}, 5, [1, 2]),
-        ({"check_replicas": 3}, 8, [1, 2, 4, 7]),
-        pytest.param({"check_replicas": 1}, 3, [1, 2, 3], marks=pytest.mark.full),
-        ({"check_replicas": None}, 3, []),
+        ({"every": 3}, 8, [1, 2, 4, 7]),
+        pytest.param({"every": 1}, 3, [1, 2, 3], marks=pytest.mark.full),
+        ({"every": None}, 3, []),
     ],
 )
 def test_replicas_are_compared_at_two_captures_and_every_kth_or_never(
@@ -30,7 +30,7 @@ def test_replicas_are_compared_at_two_captures_and_every_kth_or_never(
         save(self, step, captured, compare)
 
     monkeypatch.setattr(Saver, "save", noted)
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, **options)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, replicas=deepfreeze.Replicas(**options))
     trainings.dense(keras).fit(trainings.data(captures), verbose=0, shuffle=False, callbacks=[checkpoint])
     assert len(asked) == captures
     assert [number for number, compare in enumerate(asked, 1) if compare] == compared

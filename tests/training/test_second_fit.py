@@ -53,7 +53,7 @@ def test_a_second_fit_is_not_traced_again(tmp_path, monkeypatch, capture):
     probes, locate = [], agreed_structure.locate
     monkeypatch.setattr(agreed_structure, "locate", lambda state: probes.append(1) or locate(state))
     model, run = counted(), tmp_path / "run"
-    checkpoint = deepfreeze.Checkpoint(run, every=3, keep=10, capture=capture)
+    checkpoint = deepfreeze.Checkpoint(run, every=3, keep=10, capture=deepfreeze.Capture(path=capture))
     fit(model, checkpoint, 4)
     first = model.traces
     fit(model, checkpoint, 4)
@@ -177,7 +177,9 @@ def test_two_checkpoints_of_one_fit_keep_their_captures(tmp_path):
 def test_captures_that_a_new_trace_left_out_serve_no_more(tmp_path):
     model = counted()
     both = [deepfreeze.Checkpoint(tmp_path / name, every=2, keep=10, state=name) for name in ("full", "weights")]
-    third = deepfreeze.Checkpoint(tmp_path / "third", every=2, keep=10, placement="contiguous")
+    third = deepfreeze.Checkpoint(
+        tmp_path / "third", every=2, keep=10, capture=deepfreeze.Capture(placement="contiguous")
+    )
     model.fit(trainings.data(1), verbose=0, callbacks=both)
     for checkpoint in (third, third, *both):
         fit(model, checkpoint, 1)

@@ -7,11 +7,12 @@ import pytest
 
 import deepfreeze
 from tests.support import trainings
+from tests.support.options import grouped
 
 
 def train_in(run, steps=4, model=None, **options):
     """Trains a model (a new one unless given) with checkpoints; options are Checkpoint's."""
-    checkpoint = deepfreeze.Checkpoint(run, **{"every": 2, **options})
+    checkpoint = deepfreeze.Checkpoint(run, **{"every": 2, **grouped(options)})
     model = model or trainings.dense(keras)
     model.fit(trainings.data(steps), verbose=0, shuffle=False, callbacks=[checkpoint])
     return checkpoint

@@ -1,5 +1,8 @@
 """Options of the wrong name, type, sign or size: refused before there is a run."""
 
+import dataclasses
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -8,11 +11,18 @@ import deepfreeze
 from deepfreeze.errors import OptionError
 from deepfreeze.training.options import Options
 from tests.support import trainings
+from tests.support.options import GROUPS, MEMBERS
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.tensorflow
 
 COUNTS = [0, -1, True, 2.0, "2", None, 2**31, 2**32, 2**32 + 1, 2**70]
+
+
+def where(option):
+    """How an error names the option: "keep=" or "Engine(slots=)"."""
+    group, name = MEMBERS.get(option, (None, option))
+    return f"{GROUPS[group].__name__}({name}=)" if group else f"{name}="
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +40,7 @@ def one_model():
         *[("writers", value, "a whole number from 1 to 256") for value in COUNTS],
         *[("chunk_bytes", value, "a multiple of 4096") for value in (0, 1000, -4096, 4096.0, 2**70)],
         *[("nice", value, "a whole number from 0 to 19") for value in (-1, 20, True, "10", None)],
-        *[("check_replicas", value, "a whole number from 0 to 2147483647 or None") for value in (-1, 1.5, "2", False)],
+        *[("compare_every", value, "a whole number from 0 to 2147483647 or None") for value in (-1, 1.5, "2", False)],
         *[
             ("timeout", value, "seconds, more than 0")
             for value in (0, -1, float("nan"), float("inf"), "600", None, True)
@@ -46,7 +56,7 @@ def one_model():
         ("on_divergence", None, "one of 'auto', 'warn', 'raise'"),
         ("state", "all", "one of 'full', 'weights'"),
         ("placement", ["per_layer"], "one of 'per_layer', 'contiguous'"),
-        ("capture", "op", "one of 'auto', 'graph'"),
+        ("path", "op", "one of 'auto', 'graph'"),
         ("rng", "some", "one of None, 'all'"),
         *[("optimizer", value, "one of the model's own optimizers") for value in ("adam", 5, keras.optimizers.Adam)],
         *[("extra", value, "a mapping of names to objects") for value in ([1], {1: 2}, {1: 2, "b": 3})],
@@ -54,6 +64,9 @@ def one_model():
         ("local", "", '"auto", a directory or None'),
         ("local", b"/tmp", '"auto", a directory or None'),
         ("world", "COMM_WORLD", "an mpi4py communicator"),
+        ("engine", {"writers": 4}, "a deepfreeze.Engine, for example deepfreeze.Engine(in_flight=...)"),
+        ("replicas", None, "a deepfreeze.Replicas"),
+        ("capture", "graph", "a deepfreeze.Capture"),
     ],
 )
 def test_a_value_that_can_not_be_meant_is_refused_with_what_can(option, value, expected, tmp_path, train, one_model):
@@ -61,7 +74,7 @@ def test_a_value_that_can_not_be_meant_is_refused_with_what_can(option, value, e
         train(tmp_path / "run", model=one_model, **{option: value})
 
     found = "" if isinstance(value, float) and value != value else repr(value)
-    refused(action, OptionError, where=f"{option}=", expected=expected, found=found, folder=tmp_path, model=one_model)
+    refused(action, OptionError, where=where(option), expected=expected, found=found, folder=tmp_path, model=one_model)
 
 
 @pytest.mark.parametrize(
@@ -69,12 +82,18 @@ def test_a_value_that_can_not_be_meant_is_refused_with_what_can(option, value, e
     [
         ("evry", "did you mean every="),
         ("keeps", "did you mean keep="),
-        ("inflight", "did you mean in_flight="),
+        ("inflight", "pass engine=deepfreeze.Engine(in_flight=...)"),
+        ("writers", "pass engine=deepfreeze.Engine(writers=...)"),
+        ("on_divergance", "pass replicas=deepfreeze.Replicas(on_divergence=...)"),
+        ("filepath", "did you mean run="),
         ("resme", "did you mean resume="),
-        ("memory", "memory is bounded by in_flight=, in the training process, and slots="),
+        (
+            "memory",
+            "memory is bounded by engine=deepfreeze.Engine(in_flight=...), in the training process, and Engine(slots=...)",
+        ),
         ("save_freq", "did you mean every="),
         ("max_to_keep", "did you mean keep="),
-        ("qqq", "the options are every, local, keep"),
+        ("qqq", "the options are every, resume, keep"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest(wrong, todo, tmp_path):
@@ -84,10 +103,41 @@ def test_an_unknown_option_is_refused_with_the_nearest(wrong, todo, tmp_path):
     refused(action, OptionError, where=f"{wrong}=", found="an unknown name", todo=todo, folder=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("group", "wrong", "todo"),
+    [
+        (deepfreeze.Engine, "inflight", "did you mean in_flight="),
+        (deepfreeze.Replicas, "evry", "did you mean every="),
+        (deepfreeze.Capture, "keep", "the options are path, placement"),
+    ],
+)
+def test_an_unknown_option_of_a_group_is_refused_with_the_nearest(group, wrong, todo, tmp_path):
+    refused(
+        lambda: group(**{wrong: 1}), OptionError, where=f"{wrong}=", found="an unknown name", todo=todo, folder=tmp_path
+    )
+
+
+def test_every_option_is_in_the_signatures():
+    """Completion, ``help`` and type checkers see each option, with its default."""
+    options = {field.name: field.default for field in dataclasses.fields(Options)}
+    for taker, own in (
+        (deepfreeze.Checkpoint, {"run", "every"}),
+        (deepfreeze.capture, {"optimizer", "model", "run", "every"}),
+    ):
+        shown = {
+            name: one.default
+            for name, one in inspect.signature(taker).parameters.items()
+            if one.kind is not one.VAR_KEYWORD
+        }
+        wanted = options if "optimizer" not in own else {name: options[name] for name in options if name != "optimizer"}
+        assert {name: default for name, default in shown.items() if name not in own} == wanted
+
+
 def test_numbers_of_numpy_are_numbers():
-    made = Options.of(keep=np.int64(3), writers=np.uint8(1), nice=np.int32(0), timeout=np.float32(2), verbose=True)
-    assert (made.keep, made.writers, made.nice, made.timeout, made.verbose) == (3, 1, 0, 2.0, 1)
-    assert all(type(one) is int for one in (made.keep, made.writers, made.nice, made.verbose))
+    engine = deepfreeze.Engine(writers=np.uint8(1), nice=np.int32(0))
+    made = Options.of(keep=np.int64(3), timeout=np.float32(2), verbose=True, engine=engine)
+    assert (made.keep, engine.writers, engine.nice, made.timeout, made.verbose) == (3, 1, 0, 2.0, 1)
+    assert all(type(one) is int for one in (made.keep, engine.writers, engine.nice, made.verbose))
 
 
 @pytest.mark.parametrize("option", ["keep", "in_flight", "slots"])

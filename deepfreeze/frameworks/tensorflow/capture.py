@@ -35,7 +35,7 @@ class Range(NamedTuple):
 
 class TensorFlowCapture:
     """The captures of one model on one rank. From construction to ``close`` the model's train function has the capture ops. Implements
-    ``frameworks.framework.Capture``; ``state``: the captured training state."""
+    ``frameworks.framework.StateCapture``; ``state``: the captured training state."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class TensorFlowCapture:
 
     @property
     def engine_memory(self) -> EngineMemory | None:
-        """See ``Capture``."""
+        """See ``StateCapture``."""
         return self._buffers.engine_memory
 
     @property
@@ -84,17 +84,17 @@ class TensorFlowCapture:
 
     @property
     def pieces(self) -> list[Piece]:
-        """See ``Capture``."""
+        """See ``StateCapture``."""
         self._capture_local()
         return [piece for group in self._groups for piece in group.pieces]
 
     def captures(self, variable: Any) -> bool:
-        """See ``Capture``."""
+        """See ``StateCapture``."""
         self._capture_local()
         return id(tf_variable(variable)) in self._captured
 
     def memory_of(self, variable: Any) -> np.ndarray:
-        """See ``Capture``."""
+        """See ``StateCapture``."""
         return as_bytes(tf_variable(variable).read_value())
 
     def fingerprint(self) -> int:
@@ -117,14 +117,14 @@ class TensorFlowCapture:
             self._buffers.discard()
 
     def take(self) -> Captured:
-        """See ``Capture``."""
+        """See ``StateCapture``."""
         self._capture_local()
         for group in self._groups:
             group.take()
         return self._buffers.collect()
 
     def collect(self, step: int) -> Captured:
-        """See ``Capture``."""
+        """See ``StateCapture``."""
         if self._patch is None:
             return self.take()
         if self._flag.captured != step:
