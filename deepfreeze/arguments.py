@@ -69,5 +69,5 @@ def suggesting(cls: type[T]) -> type[T]:
                 raise unknown(f"{name}=", f"deepfreeze.{cls.__name__}", names)
         plain(self, *args, **given)
 
-    cls.__init__ = init  # type: ignore[method-assign, assignment]
+    cls.__init__ = init  # type: ignore[method-assign]
     return cls

@@ -146,15 +146,23 @@ def test_every_name_of_ours_exists():
 
 
 def test_the_table_has_every_option_of_checkpoint_and_its_default():
-    rows = re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", TEXT, re.MULTILINE)
+    rows = re.findall(r"^\| `(?:(\w+)\()?(\w+)(?:=\))?` \| `?([^`|]+?)`? \|", TEXT, re.MULTILINE)
     from deepfreeze.training.options import Options
 
-    assert sorted(option for option, _ in rows) == sorted(["every", *Options.__dataclass_fields__]), (
+    groups = {
+        "": Options(),
+        "Engine": deepfreeze.Engine(),
+        "Replicas": deepfreeze.Replicas(),
+        "Capture": deepfreeze.Capture(),
+    }
+    wanted = [(group, name) for group, made in groups.items() for name in made.__dataclass_fields__]
+    assert sorted((group, option) for group, option, _ in rows) == sorted([("", "every"), *wanted]), (
         "every option is there"
     )
-    for option, default in rows:
-        if option != "every":
-            assert ast.literal_eval(default) == getattr(Options(), option), option
+    for group, option, default in rows:
+        if (group, option) != ("", "every"):
+            shown = groups[default[:-2]] if default.endswith("()") else ast.literal_eval(default)
+            assert shown == getattr(groups[group], option), option
 
 
 @pytest.mark.parametrize("document", DOCS, ids=lambda path: path.name)
