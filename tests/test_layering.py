@@ -25,6 +25,7 @@ ALLOWED = {
     "format": {"errors"},
     "store": {"errors", "format"},
     "tiers": READ | {"veloc_bindings"},
+    "events": {"errors", "format"},
     "ranks": {"errors"},
     "plan": {"errors", "format"},
     "state": {"errors", "format"},
@@ -39,6 +40,7 @@ ALLOWED = {
     "training": STATE
     | {
         "arguments",
+        "events",
         "frameworks",
         "frameworks.tensorflow",
         "freeze",
@@ -48,7 +50,7 @@ ALLOWED = {
         "tiers",
         "veloc_bindings",
     },
-    "cli": READ | {"exports", "inspect", "thaw"},
+    "cli": READ | {"events", "exports", "inspect", "thaw"},
     # The package itself: what it loads late, __getattr__ loads by name from a table.
     "__init__": READ | {"exports", "reuse", "thaw"},
     "__main__": {"cli"},

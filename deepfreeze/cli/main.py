@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from deepfreeze.errors import Error
 
 try:
-    from deepfreeze.cli import diff, export, ls, prune, show, verify
+    from deepfreeze.cli import diff, export, log, ls, prune, show, verify
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "rich":
         raise
@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
 
 _EPILOG = """\
 RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40);
-where only RUN is given, its newest checkpoint is meant (ls and verify: all). Each command has its own --help.
+where only RUN is given, its newest checkpoint is meant (ls, log and verify: all). Each command has its own --help.
 
 exit codes:
   0  all is well
@@ -37,6 +37,7 @@ If the program that reads the output ends before it has read all (| head), the e
 examples:
   deepfreeze ls runs/nt3                                which checkpoints are there?
   deepfreeze show runs/nt3@40                           what is in it, and which rank wrote it?
+  deepfreeze log runs/nt3 --follow                      what has happened, and what happens now?
   deepfreeze verify runs/nt3                            is every byte right?
   deepfreeze diff runs/nt3@30 runs/nt3@40               what have ten steps changed?
   deepfreeze export runs/nt3@40 nt3.safetensors         write a file for other programs
@@ -54,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (ls, show, verify, diff, export, prune):
+    for module in (ls, show, log, verify, diff, export, prune):
         module.add_parser(commands)
     return top
 

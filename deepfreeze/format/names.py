@@ -16,6 +16,7 @@ LOCK_FILE = "lock"
 OWNER_FILE = "owner"
 STRUCTURES_DIR = "structures"
 CONFIGS_DIR = "configs"
+EVENTS_DIR = "events"
 ABANDONED_DIR = "abandoned"
 DAMAGED_DIR = "damaged"
 TRASH_PREFIX = ".trash-"
@@ -30,6 +31,7 @@ _PARTIAL = re.compile(r"step-([0-9]{10,19})\.partial-([0-9a-f]{32})\Z")
 _ASIDE = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32})\Z")
 _DAMAGED = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32}|unknown)(?:\.([0-9]{1,9}))?\Z")
 _RECORD = re.compile(r"rank-([0-9]{5,10})\.record\Z")
+_EVENTS = re.compile(r"([0-9a-f]{32})(?:\.rank-([0-9]{5,10}))?\.jsonl\Z")
 _SLOT = re.compile(r"rank-([0-9]{5,10})-(?:([0-9a-f]{32})-)?([0-9]{1,10})\.slot\Z")
 
 
@@ -149,6 +151,21 @@ def structure_file(structure_hash: str) -> str:
 def config_file(attempt: str) -> str:
     """The name, below ``configs/``, of the file with the configuration of an attempt's model. ValueError if ``attempt`` is no id."""
     return f"{_check_id(attempt)}.json"
+
+
+def events_file(attempt: str, rank: int = 0) -> str:
+    """The name, below ``events/``, of the file with an attempt's events: ``ATTEMPT.jsonl``; of those that only one of the other ranks
+    knows: ``ATTEMPT.rank-00003.jsonl``. ValueError if ``attempt`` is no id or ``rank`` is not within 0..MAX_RANK."""
+    return f"{_check_id(attempt)}{f'.rank-{_check_rank(rank):05d}' if rank else ''}.jsonl"
+
+
+def parse_events_file(name: str) -> tuple[str, int] | None:
+    """The (attempt, rank) in the name of a file with events."""
+    match = _EVENTS.match(name)
+    if match is None:
+        return None
+    rank = 0 if match[2] is None else _rank(match[2])
+    return None if rank is None or (match[2] is not None and rank == 0) else (match[1], rank)
 
 
 def local_dir(uid: int, run_id: str) -> str:

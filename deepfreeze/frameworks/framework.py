@@ -29,7 +29,7 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Captured:
+class CapturedState:
     """One capture: the bytes of this rank's pieces at one step. ``addresses``: the address of each piece, uint64 of shape (pieces,).
 
     ``hold``: the object that owns the memory. The bytes stay unchanged for as long as ``hold`` is referenced. None if the engine owns
@@ -74,10 +74,10 @@ class StateCapture(Protocol):
         """Whether a capture has the bytes of this variable, on this rank or on another one. The saver asks after the first execution,
         once for each variable that is to be saved."""
 
-    def take(self) -> Captured:
+    def take(self) -> CapturedState:
         """Captures the state as it is now, in this call. ``EngineFault`` if there is no memory for the capture."""
 
-    def collect(self, step: int) -> Captured:
+    def collect(self, step: int) -> CapturedState:
         """The capture that the train function took at ``step``. Called at most once for a step, after the execution in which the step
         was. ``EngineError`` if the last captured step is another one, ``EngineFault`` if there was no memory for the capture."""
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from deepfreeze.errors import EngineError
 from deepfreeze.format.structure import Structure
-from deepfreeze.frameworks.framework import Captured, EngineMemory, StateCapture
+from deepfreeze.frameworks.framework import CapturedState, EngineMemory, StateCapture
 from deepfreeze.freeze import regions as rank_regions
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.bound_engine import BoundEngine
@@ -106,13 +106,13 @@ class Saver:
         memory.place(places(self._engine, self._regions, sizes, private_nbytes))
         self._engine.attach(memory.area)
 
-    def collect(self, step: int) -> Captured:
+    def collect(self, step: int) -> CapturedState:
         """The capture that the train function took at ``step``. ``EngineError`` if it took none at this step, ``WaitError`` if there was no
         memory for it in time."""
         with self._engine.translated(f"memory for the capture of step {step}"):
             return self._capture.collect(step)
 
-    def take(self) -> Captured:
+    def take(self) -> CapturedState:
         """Captures the state as it is now. ``EngineError``, ``WaitError`` if there was no memory for it in time."""
         with self._engine.translated("memory for a capture"):
             return self._capture.take()
@@ -128,7 +128,7 @@ class Saver:
         memory for two captures is needed. Never waits. Raises ``EngineError``."""
         return self._engine.room() > (1 if armed and self._capture.engine_memory is None else 0)
 
-    def save(self, step: int, captured: Captured, compare: bool = False) -> None:
+    def save(self, step: int, captured: CapturedState, compare: bool = False) -> None:
         """Hands ``captured`` to the engine as the checkpoint of ``step``, and waits for the level that the setting ``wait_for`` names.
         Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of the replicated
         tensors' present values, by which rank 0 compares the ranks. Raises ``EngineError``, ``WaitError``."""
@@ -138,7 +138,7 @@ class Saver:
         if self._settings.wait_for in LEVELS:
             self._engine.wait(step, LEVELS[self._settings.wait_for])
 
-    def _private_bytes(self, captured: Captured | None, compare: bool) -> bytes:
+    def _private_bytes(self, captured: CapturedState | None, compare: bool) -> bytes:
         """This rank's private bytes, in the order of its record: seeds, attachments, checksums of the replicated tensors. With ``None`` for
         ``captured`` the seeds are left out, for a caller that asks for the size of the rest."""
         pieces = self._capture.pieces

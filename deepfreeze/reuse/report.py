@@ -37,7 +37,7 @@ class Matched:
 
 
 @dataclass(frozen=True)
-class Skipped:
+class NotCopied:
     """A weight of the checkpoint that was not copied. ``reason``: "excluded" or "not included" (by the options ``exclude`` and
     ``include``), or "not in the model"."""
 
@@ -67,7 +67,7 @@ class TransferReport:
     dry_run: bool
     loaded: tuple[Matched, ...]
     mismatched: tuple[Matched, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[NotCopied, ...]
     missing: tuple[str, ...]
     untouched: tuple[str, ...]
 

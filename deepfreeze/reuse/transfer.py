@@ -22,7 +22,7 @@ from deepfreeze.frameworks import memory
 from deepfreeze.ranks.world import current
 from deepfreeze.reuse.match import Matches
 from deepfreeze.reuse.names import Names, Patterns, Rename, Renaming
-from deepfreeze.reuse.report import Matched, Skipped, TransferReport, listed
+from deepfreeze.reuse.report import Matched, NotCopied, TransferReport, listed
 from deepfreeze.reuse.weights import NamedWeight, of_checkpoint, of_model, pair
 from deepfreeze.state import lineage
 from deepfreeze.state.supported import require_working_optimizers
@@ -144,12 +144,12 @@ class _Plan:
 
         self._copies: list[_Copy] = []
         self._mismatched: list[Matched] = []
-        self._skipped: list[Skipped] = []
+        self._skipped: list[NotCopied] = []
         for weight in saved:
             spec, target = weight.spec, partners.get(weight.spec.name)
             reason = patterns.reason_to_skip(*weight.names) or (None if target else "not in the model")
             if target is None or reason is not None:
-                self._skipped.append(Skipped(spec.name, spec.dtype, spec.shape, spec.nbytes, reason or ""))
+                self._skipped.append(NotCopied(spec.name, spec.dtype, spec.shape, spec.nbytes, reason or ""))
                 continue
             matched = Matched(spec.name, spec.dtype, spec.shape, spec.nbytes, target.name, target.dtype, target.shape)
             if _fits(matched):

@@ -1,4 +1,4 @@
-"""Turns the engine's reports about checkpoints into figures of ``Stats``, warnings and errors."""
+"""Turns the engine's reports about checkpoints into events and errors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 from collections.abc import Sequence
 
 from deepfreeze.errors import EngineError
+from deepfreeze.events.event import Diverged, External, Local, Notice
+from deepfreeze.events.events import Events
 from deepfreeze.store.run import END_THIS_JOB
-from deepfreeze.training.checkpoint_warning import warn
-from deepfreeze.training.stats import Stats
+from deepfreeze.training.stats import NewestByStep
 from veloc_bindings import DIVERGED, EXTERNAL, OK, TAKEN, Report
 
 _MEND = "mend what the message names; older checkpoints are untouched and training can go on"
@@ -18,33 +19,46 @@ _ALIKE = (
 )
 
 
-def enter_report(report: Report, run: str, replicated: Sequence[str], stats: Stats) -> EngineError | None:
-    """Enters a report into ``stats``, and warns if it is a notice or tells that the ranks differ. Returns an error if the checkpoint has
-    failed, else None.
+class EngineReports:
+    """Turns the engine's reports into events. The engine reports the whole state of a checkpoint each time it changes; an event comes
+    once."""
 
-    ``run``: the run's path; ``replicated``: the names of the replicated tensors, to which ``report.diverged`` is an index.
-    """
-    if report.step < 0:
-        warn(report.message)
+    def __init__(self, run: str, replicated: Sequence[str], events: Events) -> None:
+        """``run``: the run's path; ``replicated``: the names of the replicated tensors, to which ``Report.diverged`` is an index."""
+        self._run, self._replicated, self._events = run, replicated, events
+        self._told: NewestByStep[frozenset[str]] = NewestByStep()  # step -> kinds of the events that were emitted
+
+    def enter(self, report: Report) -> EngineError | None:
+        """Emits what is new in ``report``. Returns an error if the checkpoint has failed, else None; the caller emits the failure, because
+        it knows whether the error is raised."""
+        if report.step < 0:
+            self._events.emit(Notice(message=report.message, level="warning"))
+            return None
+        step, where = report.step, os.path.join(self._run, f"step {report.step}")
+        if report.code == DIVERGED:
+            return _divergence(report, where, self._replicated)
+        if report.code != OK:
+            return EngineError(
+                where=where,
+                expected="the checkpoint to be committed",
+                found=report.message.rstrip("."),
+                todo=END_THIS_JOB if report.code == TAKEN else _MEND,
+            )
+        if report.diverged >= 0 and self._is_new(step, "diverged"):
+            message = str(_divergence(report, where, self._replicated))
+            self._events.emit(Diverged(step=step, message=message, tensor=self._replicated[report.diverged]))
+        if report.local_s >= 0 and self._is_new(step, "local"):
+            self._events.emit(Local(step=step, seconds=report.local_s))
+        if report.level == EXTERNAL and self._is_new(step, "external"):
+            self._events.emit(External(step=step, seconds=report.external_s, written=report.written_s))
         return None
-    where = os.path.join(run, f"step {report.step}")
-    if report.code == DIVERGED:
-        return _divergence(report, where, replicated)
-    if report.code != OK:
-        return EngineError(
-            where=where,
-            expected="the checkpoint to be committed",
-            found=report.message.rstrip("."),
-            todo=END_THIS_JOB if report.code == TAKEN else _MEND,
-        )
-    if report.diverged >= 0 and report.step not in stats.diverged:
-        stats.diverged[report.step] = replicated[report.diverged]
-        warn(_divergence(report, where, replicated))
-    if report.local_s >= 0:
-        stats.local[report.step] = report.local_s
-    if report.level == EXTERNAL:
-        stats.note_commit(report.step, report.external_s)
-    return None
+
+    def _is_new(self, step: int, kind: str) -> bool:
+        told = self._told.get(step, frozenset())
+        if kind in told:
+            return False
+        self._told[step] = told | {kind}
+        return True
 
 
 def _divergence(report: Report, where: str, replicated: Sequence[str]) -> EngineError:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from deepfreeze.frameworks.keras_hooks import Hooks
@@ -12,11 +11,10 @@ from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.private_api import steps_per_execution
+from deepfreeze.training.keras_logs import KerasLogs
 from deepfreeze.training.options import Capture, Options
 from deepfreeze.training.stats import Stats
 from deepfreeze.training.training import Training, absolute
-
-log = logging.getLogger("deepfreeze")
 
 
 class Checkpoint(Hooks):
@@ -49,7 +47,12 @@ class Checkpoint(Hooks):
         engine: how each rank's engine works: ``deepfreeze.Engine``.
         replicas: how the ranks' weights are compared: ``deepfreeze.Replicas``.
         capture: how the state is captured: ``deepfreeze.Capture``.
+        listeners: functions that are called with each event of the training (``deepfreeze.events``), or objects with a method
+            ``on(event)``. Each has a thread of its own, which is not training's; an exception of theirs is one warning.
         world: an mpi4py communicator in place of Horovod's ranks.
+
+    ``fit`` has three more figures in each epoch's ``logs``: ``deepfreeze_checkpoints`` (captured in the epoch), ``deepfreeze_blocking``
+    (seconds that they held up training in the callback) and ``deepfreeze_committed`` (the newest committed step, 0 if there is none).
 
     Raises ``OptionError`` here. ``RunError``, ``LockedError``, ``NotFoundError``, ``UnsupportedError``, ``StructureError``,
     ``CorruptError`` or ``WorldError`` when training begins; ``EngineError`` or ``WaitError`` while it goes on. After any of them every
@@ -78,6 +81,7 @@ class Checkpoint(Hooks):
         engine: Engine = Engine(),
         replicas: Replicas = Replicas(),
         capture: Capture = Capture(),
+        listeners: Sequence[Any] = (),
         world: Any = None,
         **unknown: NoReturn,
     ) -> None:
@@ -100,10 +104,12 @@ class Checkpoint(Hooks):
             engine=engine,
             replicas=replicas,
             capture=capture,
+            listeners=listeners,
             world=world,
             **unknown,
         )
-        self._training = Training(absolute(run), as_policy(every), options)
+        self._logs = KerasLogs()
+        self._training = Training(absolute(run), as_policy(every), options, listener=self._logs)
 
     @property
     def stats(self) -> Stats:
@@ -122,11 +128,12 @@ class Checkpoint(Hooks):
     def on_train_begin(self, logs: Any = None) -> None:
         """Opens the run, and puts the captures into the train function before Keras traces it."""
         model = self.model
-        compiled, tuned = is_compiled_by_xla(model), getattr(model, "autotune_steps_per_execution", False)
-        if compiled or tuned:
-            why = "it is compiled by XLA (jit_compile)" if compiled else "Keras tunes its steps_per_execution"
-            log.info("captures are taken between two executions of the training: %s", why)
-        self._training.begin(model, not (compiled or tuned), steps_per_execution(model))
+        against = ""
+        if is_compiled_by_xla(model):
+            against = "it is compiled by XLA (jit_compile)"
+        elif getattr(model, "autotune_steps_per_execution", False):
+            against = "Keras tunes its steps_per_execution"
+        self._training.begin(model, against, steps_per_execution(model))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Hands the capture of the last execution to the engine, if there is one. Ends ``fit`` after a SIGTERM."""
@@ -137,6 +144,8 @@ class Checkpoint(Hooks):
         """Keeps the state of the last step after the last epoch: other callbacks may then replace the weights, by averages or by the best
         ones of the training."""
         self._training.epoch_ended()
+        if isinstance(logs, dict):
+            self._logs.enter(logs)
         if epoch + 1 == self.params.get("epochs") or self.model.stop_training:
             self._training.keep()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -38,6 +38,7 @@ def capture(
     engine: Engine = Engine(),
     replicas: Replicas = Replicas(),
     capture: Capture = Capture(),
+    listeners: Sequence[Any] = (),
     world: Any = None,
     **unknown: NoReturn,
 ) -> Loop:
@@ -76,6 +77,7 @@ def capture(
         engine=engine,
         replicas=replicas,
         capture=capture,
+        listeners=listeners,
         world=world,
         **unknown,
     )
@@ -96,10 +98,10 @@ class Loop:
             model.optimizer = optimizer
         if optimizer is not optimizers(model).get("optimizer"):
             options = options.with_optimizer(optimizer)
-        self._training = Training(absolute(run), as_policy(every), options, "deepfreeze.capture")
+        self._training = Training(absolute(run), as_policy(every), options, who="deepfreeze.capture")
         self._model = model
         self.start = self._training.open(model)
-        self._training.begin(model, in_graph=False)
+        self._training.begin(model, "its loop is written by hand")
 
     @property
     def stats(self) -> Stats:

@@ -22,7 +22,7 @@ from deepfreeze.training.start import Start
 log = logging.getLogger("deepfreeze")
 
 
-class Attempt(Start):
+class ModelStart(Start):
     """The start of a job that trains a model. See ``Start``."""
 
     @classmethod
@@ -35,10 +35,10 @@ class Attempt(Start):
         options: Options,
         world: World,
         history: frozenset[str] | None = None,
-    ) -> Attempt:
+    ) -> ModelStart:
         """Collective. Begins an attempt in the run at ``path`` and restores ``model``, or keeps the model's values if there is no
-        checkpoint or a ``history`` is given. ``history``: ``Attempt.history`` of this model's earlier start in the run. Raises the errors
-        of ``Start.begin``, and ``StructureError`` if the checkpoint is of another model; the run's lock is free again then."""
+        checkpoint or a ``history`` is given. ``history``: ``ModelStart.history`` of this model's earlier start in the run. Raises the
+        errors of ``Start.begin``, and ``StructureError`` if the checkpoint is of another model; the run's lock is free again then."""
         values = _ModelValues(path, model, steps, attachments, world)
         return cls.begin(path, values, world, options.resume, options.local, history)
 

@@ -7,21 +7,23 @@ import weakref
 from typing import Any
 
 from deepfreeze.frameworks.tensorflow.steps import Steps
-from deepfreeze.training.model_start import Attempt
+from deepfreeze.training.model_start import ModelStart
 
 
 class OpenRun:
     """A run that is open for the training of one model, from the start of an attempt until ``close``. ``steps``: the count of the model's
-    steps; ``closing``: to which each part that is opened later adds the function that closes it.
+    steps; ``finished``: whether the training has come to its end; ``closing``: to which each part that is opened later adds the function
+    that closes it.
 
     ``close`` closes the parts in the reverse order in which they were opened. So the engine stops before the memory that it reads is given
     back, and the run's lock is given back last."""
 
-    def __init__(self, attempt: Attempt, model: Any, steps: Steps) -> None:
+    def __init__(self, attempt: ModelStart, model: Any, steps: Steps) -> None:
         self.attempt, self.steps = attempt, steps
         self._model = weakref.ref(model)
         self.closing = contextlib.ExitStack()
         self.closing.callback(attempt.close)
+        self.finished = False
 
     def is_of(self, model: Any) -> bool:
         """Whether the run was opened for ``model``."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from deepfreeze import arguments
 from deepfreeze.errors import OptionError
+from deepfreeze.events.events import Listener, as_listener
 from deepfreeze.freeze.settings import Engine, Replicas, SaverSettings
 from deepfreeze.plan.placement import PLACEMENTS
 from deepfreeze.state.keras_objects import is_optimizer
@@ -57,6 +58,7 @@ class Options:
     engine: Engine = Engine()
     replicas: Replicas = Replicas()
     capture: Capture = Capture()
+    listeners: Sequence[Any] = ()
     world: Any = None
 
     @staticmethod
@@ -80,6 +82,7 @@ class Options:
         verbose = int(made["verbose"]) if isinstance(made["verbose"], bool) else made["verbose"]
         made["verbose"] = arguments.whole_number("verbose=", verbose, 0, 1)
         made["timeout"] = arguments.seconds("timeout=", made["timeout"])
+        made["listeners"] = _listeners(made["listeners"])
         arguments.require("extra=", made["extra"], _is_named(made["extra"]), "a mapping of names to objects")
         expected = "one of the model's own optimizers, model.generator_optimizer for example"
         good = made["optimizer"] is None or is_optimizer(made["optimizer"])
@@ -112,7 +115,7 @@ class Options:
 
 
 # Options that may differ between ranks, or are objects without a text to compare.
-_PER_RANK = frozenset({"local", "world", "optimizer", "extra", "verbose"})
+_PER_RANK = frozenset({"local", "world", "optimizer", "extra", "verbose", "listeners"})
 _GROUPS: dict[str, Any] = {"engine": Engine, "replicas": Replicas, "capture": Capture}
 _CHOICES: dict[str, tuple] = {
     "resume": ("auto", "required", "off"),
@@ -150,6 +153,13 @@ def _unknown(name: str, known: list[str]) -> OptionError:
 
 def _is_named(value: Any) -> bool:
     return value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in value))
+
+
+def _listeners(value: Any) -> tuple[Listener, ...]:
+    found = [as_listener(one) for one in value] if isinstance(value, Sequence) else [None]
+    expected = "a list of functions of an event, or of objects with a method on(event)"
+    arguments.require("listeners=", value, all(one is not None for one in found), expected)
+    return tuple(one for one in found if one is not None)
 
 
 def _is_local(value: Any) -> bool:

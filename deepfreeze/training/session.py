@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import time
 from collections.abc import Callable
 from typing import Any
 
 from deepfreeze.errors import EngineError, Error, OptionError
-from deepfreeze.frameworks.framework import Captured
+from deepfreeze.events.event import Blocked, Captured, Diverged, Failed, Skipped, Stop
+from deepfreeze.events.events import Events
+from deepfreeze.frameworks.framework import CapturedState
 from deepfreeze.freeze.agreed_structure import agree
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.policy import Policy
@@ -20,15 +21,12 @@ from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.model_config import model_config
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
-from deepfreeze.training.checkpoint_warning import warn
-from deepfreeze.training.engine_reports import enter_report, weights_differ
+from deepfreeze.training.engine_reports import EngineReports, weights_differ
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.progress import Progress
-from deepfreeze.training.stats import Newest, Stats
-
-log = logging.getLogger("deepfreeze")
+from deepfreeze.training.stats import Newest
 
 # The ranks are compared at so many first checkpoints of a training; Replicas(every=k) adds every k-th one.
 _FIRST_COMPARED = 2
@@ -48,19 +46,19 @@ class Session:
         policy: Policy,
         attachments: Attachments,
         options: Options,
-        stats: Stats,
+        events: Events,
         saved: Newest[int],
     ) -> None:
-        """Collective. ``open_run``: the open run, which closes what the session opens; ``stats`` and ``saved`` (the model's steps that are
-        saved already): the session adds to both. Raises the errors of ``Saver`` if the installation has served another session before."""
+        """Collective. ``open_run``: the open run, which closes what the session opens; ``saved``: the model's steps that are saved already,
+        to which the session adds its own. Raises the errors of ``Saver`` if the installation has served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
-        self._stats, self._saved = stats, saved
-        stats.stopped = None  # an earlier training's
+        self._events, self._saved = events, saved
+        self._reports: EngineReports | None = None  # made with the saver
         self._saves = 0
         self._going_on = True  # further steps will come, in which the ranks can agree
         self._began = False  # there was an execution
-        self._kept: tuple[int, Captured] | None = None  # the step and the capture that ``keep`` has taken
+        self._kept: tuple[int, CapturedState] | None = None  # the step and the capture that ``keep`` has taken
         self._saver: Saver | None = None
         world = open_run.attempt.world
         self._agreement = Agreement(world, options.on_sigterm == "checkpoint", installation.maximum)
@@ -96,8 +94,7 @@ class Session:
         schedule = self._schedule
         done = schedule.ended(step)
         captured = done.captured
-        if captured is not None:
-            self._save(captured, lambda: saver.collect(captured))
+        saved = captured is not None and self._save(captured, lambda: saver.collect(captured))
         self._note_uncaptured(done)
         if self._until_compared:
             self._compare_weights_again(step)
@@ -115,8 +112,8 @@ class Session:
             if due is not None and saver.has_room(schedule.within(steps)):
                 due = None
             self._agreement.skip(due or 0)
-        if captured is not None:
-            self._stats.note_more_blocking(captured, time.perf_counter() - begin)
+        if saved:
+            self._events.emit(Blocked(step=captured, seconds=time.perf_counter() - begin))
         return self._going_on
 
     def epoch_ended(self) -> None:
@@ -129,7 +126,7 @@ class Session:
             return
         done = schedule.ended(step)
         if done.captured is not None:
-            self._save(step, self._saver.take)
+            self._save_now(step, self._saver.take)
         self._note_uncaptured(done)
         if schedule.aim(0):
             self._installation.capture.arm(schedule.target)
@@ -148,7 +145,7 @@ class Session:
             return  # training ended before its first step
         step, take, kept = self._open_run.steps.now(), self._saver.take, self._kept
         if self._options.final and step not in self._saved:
-            self._save(step, lambda: kept[1] if kept is not None and kept[0] == step else take())
+            self._save_now(step, lambda: kept[1] if kept is not None and kept[0] == step else take())
         self._kept = None
         self._drain()
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
@@ -174,21 +171,27 @@ class Session:
         installation.agreed = agree(state, self._attachments, world, installation.agreed)
         saver = Saver(installation.agreed, capture, self._attachments, target, world, self._options.saver())
         self._open_run.closing.callback(saver.close)
-        self._stats.nbytes = saver.nbytes
+        self._reports = EngineReports(target.run, saver.replicated, self._events)
         return saver
 
-    def _save(self, step: int, collect: Callable[[], Captured]) -> None:
-        """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``."""
+    def _save_now(self, step: int, collect: Callable[[], CapturedState]) -> None:
+        """Saves ``step`` where training waits for nothing else."""
         begin = time.perf_counter()
+        if self._save(step, collect):
+            self._events.emit(Blocked(step=step, seconds=time.perf_counter() - begin))
+
+    def _save(self, step: int, collect: Callable[[], CapturedState]) -> bool:
+        """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``. Returns whether the engine has it."""
         compare = self._compares(self._saves)
         self._saves += 1
         try:
             self.saver.save(step, collect(), compare)
         except EngineError as error:
-            self._fail(error)
-            return
+            self._fail(error, step)
+            return False
         self._saved.append(step)
-        self._stats.note_capture(step, time.perf_counter() - begin)
+        self._events.emit(Captured(step=step, nbytes=self.saver.nbytes))
+        return True
 
     def _compares(self, earlier: int) -> bool:
         """Whether the ranks are compared at a checkpoint before which the session has saved ``earlier`` checkpoints."""
@@ -198,14 +201,13 @@ class Session:
         return earlier < _FIRST_COMPARED or (often > 0 and earlier % often == 0)
 
     def _note_uncaptured(self, done: Execution) -> None:
-        """Notes in log and figures the steps that were due in an execution and not captured."""
+        """Tells of the steps that were due in an execution and not captured."""
         if done.skipped is not None:
-            log.info("no room for another checkpoint in memory: step %d was skipped", done.skipped)
-            self._stats.skipped.append(done.skipped)
+            self._events.emit(Skipped(step=done.skipped, why="full"))
         if done.missed is not None:
             if done.captured is not None:
                 self._fail(too_often(done.captured, done.missed, done.steps))
-            log.warning("the ranks had different weights when training began: step %d is not saved", done.missed)
+            self._events.emit(Skipped(step=done.missed, why="unequal"))
 
     def _compare_weights_again(self, step: int) -> None:
         """Counts an execution of a training that began with different weights. After the last counted one the ranks' weights are compared
@@ -217,16 +219,15 @@ class Session:
         prints = attempt.world.gather(self._installation.capture.fingerprint())
         others = [rank for rank, one in enumerate(prints) if one != prints[0]]
         if others and attempt.world.rank == 0:
-            warn(weights_differ(attempt.target.run, step, others))
+            self._events.emit(Diverged(step=step, message=str(weights_differ(attempt.target.run, step, others))))
 
     def _stop(self, step: int, number: int) -> None:
         """Commits ``step`` and ends training, because a rank has received the signal ``number``. All ranks call it after the same step."""
         self._going_on = False
         self._schedule.stop()
-        self._stats.stopped = signal.Signals(number).name
-        log.warning("%s: committing step %d, then training ends", self._stats.stopped, step)
+        self._events.emit(Stop(step=step, signal=signal.Signals(number).name))
         if step not in self._saved:
-            self._save(step, self.saver.take)
+            self._save_now(step, self.saver.take)
         self._drain()
 
     def _reserve(self) -> None:
@@ -243,10 +244,11 @@ class Session:
         except EngineError as failure:
             self._fail(failure)
             return
+        assert self._reports is not None  # made with the saver
         for report in reports:
-            error = enter_report(report, self._open_run.attempt.target.run, self.saver.replicated, self._stats)
+            error = self._reports.enter(report)
             if error is not None:
-                self._fail(error)
+                self._fail(error, report.step)
 
     def _drain(self) -> None:
         """Waits until every checkpoint is committed or failed, and shows the wait on rank 0. ``WaitError`` if nothing moves for the
@@ -261,14 +263,16 @@ class Session:
                 progress.update(f"step {', '.join(map(str, saver.unfinished))}")
         self._take_reports()
 
-    def _fail(self, error: Error) -> None:
-        """Handles a failure of this rank. With ``on_error="warn"`` warns. Otherwise proposes to the other ranks to end training, so that
-        all ranks raise after the same step; or raises at once if no further step will come."""
+    def _fail(self, error: Error, step: int | None = None) -> None:
+        """Handles a failure of this rank. With ``on_error="warn"`` a warning tells of it. Otherwise proposes to the other ranks to end
+        training, so that all ranks raise after the same step; or raises at once if no further step will come."""
         if isinstance(error, OptionError):
             raise error  # every rank raises it, at the same step
-        if self._options.on_error == "warn":
-            warn(error)
-        elif self._going_on and self._open_run.attempt.world.size > 1:
+        raised = self._options.on_error != "warn"
+        self._events.emit(Failed(step=step, message=str(error), raised=raised))
+        if not raised:
+            return
+        if self._going_on and self._open_run.attempt.world.size > 1:
             self._agreement.fail(error)
         else:
             # An earlier failure comes first: training may have ended before the ranks agreed on it.

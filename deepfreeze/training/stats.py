@@ -1,10 +1,13 @@
-"""Figures of what a callback has done so far, for the user. Their size is bounded, because a training may take millions of checkpoints."""
+"""Figures of what a callback has done so far, for the user: a listener that counts the events of the training. Their size is bounded,
+because a training may take millions of checkpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from deepfreeze.events.event import Attempt, Blocked, Captured, Diverged, Event, External, Local, Skipped, Stop
 
 T = TypeVar("T")
 
@@ -61,28 +64,67 @@ class Stats:
     #: upper bound in seconds -> how many captures held up training for less than this bound, and for no less than the bound before
     histogram: dict[float, int] = field(default_factory=lambda: dict.fromkeys(BINS, 0))
 
-    def note_capture(self, step: int, seconds: float) -> None:
-        """Adds a capture of ``step``, which has held up training for ``seconds``."""
-        self.steps.append(step)
-        self.blocking.append(seconds)
-        self.captures += 1
-        self.histogram[_bin(seconds)] += 1
+    def on(self, event: Event) -> None:
+        """Enters an event of the training. The training thread calls it."""
+        enter = _ENTER.get(type(event))
+        if enter is not None:
+            enter(self, event)
 
-    def note_more_blocking(self, step: int, seconds: float) -> None:
-        """Corrects the time of the last capture of ``step``: it has held up training for ``seconds`` in all. The callback's other work
-        after the execution is done, and timed, only after ``note_capture``."""
+    def _attempt(self, event: Attempt) -> None:
+        self.stopped = None  # an earlier training's
+        if not event.again:
+            self.resumed = event.resumed
+
+    def _captured(self, event: Captured) -> None:
+        assert event.step is not None
+        self.steps.append(event.step)
+        self.blocking.append(0.0)
+        self.captures += 1
+        self.nbytes = event.nbytes
+        self.histogram[BINS[0]] += 1
+
+    def _blocked(self, event: Blocked) -> None:
+        # The callback's other work after the execution is done, and timed, only after the capture.
         for n in range(len(self.steps) - 1, -1, -1):
-            if self.steps[n] == step:
+            if self.steps[n] == event.step:
                 self.histogram[_bin(self.blocking[n])] -= 1
-                self.blocking[n] = seconds
-                self.histogram[_bin(seconds)] += 1
+                self.blocking[n] = event.seconds
+                self.histogram[_bin(event.seconds)] += 1
                 return
 
-    def note_commit(self, step: int, seconds: float) -> None:
-        """Adds a commit of ``step``, ``seconds`` after the checkpoint was handed over."""
-        if step not in self.committed:
-            self.commits += 1
-        self.committed[step] = seconds
+    def _skipped(self, event: Skipped) -> None:
+        if event.why == "full":
+            assert event.step is not None
+            self.skipped.append(event.step)
+
+    def _local(self, event: Local) -> None:
+        assert event.step is not None
+        self.local[event.step] = event.seconds
+
+    def _external(self, event: External) -> None:
+        assert event.step is not None
+        self.commits += 1
+        self.committed[event.step] = event.seconds
+
+    def _diverged(self, event: Diverged) -> None:
+        if event.tensor is not None:
+            assert event.step is not None
+            self.diverged[event.step] = event.tensor
+
+    def _stop(self, event: Stop) -> None:
+        self.stopped = event.signal
+
+
+_ENTER: dict[type[Event], Callable[[Stats, Any], None]] = {
+    Attempt: Stats._attempt,
+    Captured: Stats._captured,
+    Blocked: Stats._blocked,
+    Skipped: Stats._skipped,
+    Local: Stats._local,
+    External: Stats._external,
+    Diverged: Stats._diverged,
+    Stop: Stats._stop,
+}
 
 
 def _bin(seconds: float, bounds: Iterable[float] = BINS) -> float:

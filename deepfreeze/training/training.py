@@ -7,12 +7,17 @@ into the model, ``session`` saves.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
+import socket
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+from deepfreeze.events.event import Attempt, End, Event, Failed, Notice
+from deepfreeze.events.events import Events, Listener
+from deepfreeze.events.journal import Journal
+from deepfreeze.format import names
 from deepfreeze.frameworks.tensorflow import engine_buffers
 from deepfreeze.frameworks.tensorflow.capture import Range, TensorFlowCapture
 from deepfreeze.frameworks.tensorflow.engine_buffers import EngineBuffers
@@ -32,13 +37,15 @@ from deepfreeze.state.keras_objects import build_optimizer
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.run import directory
 from deepfreeze.training.installation import Installation, Terms
-from deepfreeze.training.model_start import Attempt
+from deepfreeze.training.messages import Messages
+from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.session import Session, too_often
 from deepfreeze.training.stats import Newest, Stats
 
-log = logging.getLogger("deepfreeze")
+# How many seconds the end of an attempt waits for a listener to be told of all events. The file of events may be on a store that hangs.
+_LISTENERS_SECONDS = 5.0
 
 
 class Training:
@@ -51,8 +58,16 @@ class Training:
     another ``fit`` of the model is not traced again. If a method raises, the training is closed. ``stats``: what was done so far.
     """
 
-    def __init__(self, run: str, policy: Policy, options: Options, who: str = "deepfreeze.Checkpoint") -> None:
-        """``run``: an absolute path; ``who``: the name of the function that the user has called, for messages."""
+    def __init__(
+        self,
+        run: str,
+        policy: Policy,
+        options: Options,
+        who: str = "deepfreeze.Checkpoint",
+        listener: Listener | None = None,
+    ) -> None:
+        """``run``: an absolute path; ``who``: the name of the function that the user has called, for messages; ``listener``: is told of
+        every event at once, on the training thread."""
         self._who = who
         self._run, self._policy, self._options = run, policy, options
         self._attachments = Attachments(options.extra, ProcessGenerators() if options.rng == "all" else None)
@@ -64,19 +79,22 @@ class Training:
         self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
         self.stats = Stats()
+        self._events = Events(self.stats, Messages(), *([listener] if listener is not None else []))
 
     def open(self, model: Any) -> int:
         """Takes the run's lock, commits or clears the checkpoints that a dead job left unfinished, and restores ``model``. Returns the
         step to go on from (0 in a fresh run). A model that was trained here before keeps its values, and so does a model that was
-        opened here and has made steps since. Raises ``OptionError``, ``UnsupportedError`` and the errors of ``Attempt.start``."""
+        opened here and has made steps since. Raises ``OptionError``, ``UnsupportedError`` and the errors of ``ModelStart.start``."""
         return self._open(model).attempt.step
 
-    def begin(self, model: Any, in_graph: bool, steps_per_execution: int = 1) -> None:
-        """Opens the run if it is not open, and prepares captures. ``in_graph``: True if the train function, which is traced next, takes the
-        captures, False if they are taken between two executions. ``steps_per_execution``: how many batches one execution runs.
-        Raises what ``open`` raises, and ``OptionError`` if two steps would be due in one execution."""
+    def begin(self, model: Any, against: str = "", steps_per_execution: int = 1) -> None:
+        """Opens the run if it is not open, and prepares captures. ``against``: the reason why the train function, which is traced next,
+        can't take the captures, so that they are taken between two executions; "" if it can. ``steps_per_execution``: how many batches
+        one execution runs. Raises what ``open`` raises, and ``OptionError`` if two steps would be due in one execution."""
         # Attachments are read by Python, between two executions. So the graph may capture only if an execution is one step.
-        in_graph = in_graph and (steps_per_execution == 1 or not self._attachments)
+        if not against and steps_per_execution > 1 and self._attachments:
+            against = "extra= and rng= are read between two executions"
+        in_graph = not against
         if self._session is not None:
             self._give_back()  # the last training was interrupted before its ``end``
         open_run = self._open(model)
@@ -86,8 +104,11 @@ class Training:
                 require_same_model(world, TrainingState.of(model).description(), named=True)
             self._trained = weakref.ref(model)
             installation = self._install(open_run, model, in_graph, steps_per_execution)
+            if against:
+                message = f"captures are taken between two executions of the training: {against}"
+                self._events.emit(Notice(message=message, level="info"))
             self._session = Session(
-                open_run, installation, self._policy, self._attachments, self._options, self.stats, self._saved
+                open_run, installation, self._policy, self._attachments, self._options, self._events, self._saved
             )
 
     @property
@@ -118,8 +139,9 @@ class Training:
         """Saves the last step, waits until every checkpoint is committed or failed, and gives back the run's lock and the engine's
         memory. Raises ``EngineError``, ``WaitError``."""
         with self._closing_on_error():
-            if self._session is not None:
+            if self._session is not None and self._open_run is not None:
                 self._session.end()
+                self._open_run.finished = True
             self._give_back()
 
     def close(self) -> None:
@@ -159,17 +181,44 @@ class Training:
         steps, state = worlds.each(world, lambda: self._prepare(model, world.in_graph))
         require_same_model(world, state.description())
         history = self._history if again else None
-        attempt = Attempt.start(self._run, model, steps, self._attachments, self._options, world, history)
+        attempt = ModelStart.start(self._run, model, steps, self._attachments, self._options, world, history)
         self._history = attempt.history
-        if not again:
-            self.stats.resumed = attempt.resumed
         # Training goes on from an older step if the user has restored it, or has given the model a new optimizer. The steps after it are
         # then trained, and saved, again.
         self._saved = Newest(step for step in self._saved if again and step <= attempt.step)
         self._open_run = OpenRun(attempt, model, steps)
+        self._begin_events(self._open_run, again)
         # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
         self._finalizer = weakref.finalize(self, self._open_run.close)
         return self._open_run
+
+    def _begin_events(self, open_run: OpenRun, again: bool) -> None:
+        """Starts the threads of the listeners that have one, and tells every listener that an attempt has begun. They hear of all that
+        happens until ``open_run`` is closed."""
+        attempt = open_run.attempt
+        target, rank = attempt.target, attempt.world.rank
+        begun = Attempt(
+            step=attempt.step,
+            run_id=target.run_id,
+            attempt=target.attempt,
+            ranks=attempt.world.size,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            resumed=attempt.resumed,
+            again=again,
+        )
+        # Rank 0 knows of every commit. The others write down only what it can't know, so few of them make a file.
+        kinds = (Event,) if rank == 0 else (Failed, Notice)
+        path = Path(target.run) / names.EVENTS_DIR / names.events_file(target.attempt, rank)
+        events = self._events
+        events.start([Journal(path, begun.m, kinds), *self._options.listeners])
+
+        def end() -> None:
+            events.emit(End(finished=open_run.finished))
+            events.stop(_LISTENERS_SECONDS)
+
+        open_run.closing.callback(end)
+        events.emit(begun)
 
     def _optimizer(self, model: Any) -> Any:
         """The optimizer whose updates are the steps."""
@@ -193,7 +242,7 @@ class Training:
         against = 'Capture(path="graph")' if options.capture.path == "graph" else engine_buffers.reason_against()
         reasons = [reason for reason in world.gather(against) if reason is not None]
         if reasons:
-            log.info("capturing by TensorFlow's own ops: %s", reasons[0])
+            self._events.emit(Notice(message=f"capturing by TensorFlow's own ops: {reasons[0]}", level="info"))
         terms = Terms(
             in_graph=in_graph,
             own_memory=bool(reasons),

@@ -87,7 +87,8 @@ def test_python_compiles_and_its_names_exist(page):
     for _, body in blocks(GUIDE[page], "python"):
         ast.parse(body)
         used = set(re.findall(r"\bdeepfreeze\.([A-Za-z_]+)", body))
-        assert used <= set(deepfreeze.__all__), page
+        rooms = {name for name in used if importlib.util.find_spec(f"deepfreeze.{name}") is not None}
+        assert used - rooms <= set(deepfreeze.__all__), page
 
 
 @pytest.mark.parametrize("page", GUIDE)

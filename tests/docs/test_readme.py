@@ -20,6 +20,9 @@ import tomllib
 
 import deepfreeze
 from deepfreeze.cli.main import main, parser
+from deepfreeze.events.event import Captured
+from deepfreeze.events.journal import Journal
+from deepfreeze.format import names
 from tests.support import configs, files, jobs, processes, readme
 from tests.support.readme import ALONE, BLOCKS, INLINE, LAUNCHED, NT3, ROOT, SNIPPETS, TEXT, starting
 
@@ -58,9 +61,10 @@ def test_every_command_line_of_ours_works_on_such_a_run(tmp_path, monkeypatch, c
     for step, seed in ((20, 0), (30, 1), (40, 2), (50, 3)):
         files.write_checkpoint(run, step, files.sample(seed=seed))
     configs.write_config(run)
+    Journal(run / names.EVENTS_DIR / names.events_file(files.ATTEMPT), 0.0).on(Captured(step=20, nbytes=1))
     monkeypatch.chdir(tmp_path)
     commands = starting("deepfreeze")
-    assert {command[1] for command in commands} == {"ls", "show", "verify", "diff", "export", "prune"}
+    assert {command[1] for command in commands} == {"ls", "log", "show", "verify", "diff", "export", "prune"}
     for command in commands:
         assert main(command[1:]) == 0, command
         assert capsys.readouterr().out, command
@@ -161,7 +165,7 @@ def test_the_table_has_every_option_of_checkpoint_and_its_default():
     )
     for group, option, default in rows:
         if (group, option) != ("", "every"):
-            shown = groups[default[:-2]] if default.endswith("()") else ast.literal_eval(default)
+            shown = groups[default[:-2]] if re.match(r"\w+\(\)", default) else ast.literal_eval(default)
             assert shown == getattr(groups[group], option), option
 
 

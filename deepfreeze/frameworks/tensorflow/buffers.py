@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from deepfreeze.frameworks.framework import Captured, EngineMemory, Piece
+from deepfreeze.frameworks.framework import CapturedState, EngineMemory, Piece
 
 
 class Buffers(Protocol):
@@ -28,7 +28,7 @@ class Buffers(Protocol):
         ``add``. In a captured step the ops may run twice: the second copy, after the last write to the variables, is the one that
         counts. The caller guarantees that nothing writes to the variables while the ops run."""
 
-    def collect(self) -> Captured:
+    def collect(self) -> CapturedState:
         """Ends a capture and returns it. Called once for each captured step, after the ops of all groups have run. ``EngineFault`` if there
         was no memory for the capture."""
 
@@ -36,4 +36,4 @@ class Buffers(Protocol):
         """Forgets a capture that will not be collected, and frees its memory. Does nothing if there is none."""
 
     def close(self) -> None:
-        """Gives all memory back, except what a ``Captured`` still holds. Nothing is captured afterwards. Safe to call twice."""
+        """Gives all memory back, except what a ``CapturedState`` still holds. Nothing is captured afterwards. Safe to call twice."""

@@ -12,7 +12,7 @@ import tensorflow as tf
 import veloc_bindings
 from deepfreeze.errors import EngineError, UnsupportedError
 from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL, REPLICATED
-from deepfreeze.frameworks.framework import Captured, EngineMemory, Piece
+from deepfreeze.frameworks.framework import CapturedState, EngineMemory, Piece
 from deepfreeze.frameworks.tensorflow import capture_groups
 from deepfreeze.frameworks.tensorflow.buffers import Buffers
 from deepfreeze.frameworks.tensorflow.capture_groups import Flag, Group
@@ -116,14 +116,14 @@ class TensorFlowCapture:
         if self._flag.captured < 0:
             self._buffers.discard()
 
-    def take(self) -> Captured:
+    def take(self) -> CapturedState:
         """See ``StateCapture``."""
         self._capture_local()
         for group in self._groups:
             group.take()
         return self._buffers.collect()
 
-    def collect(self, step: int) -> Captured:
+    def collect(self, step: int) -> CapturedState:
         """See ``StateCapture``."""
         if self._patch is None:
             return self.take()

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 import veloc_bindings
-from deepfreeze.frameworks.framework import Captured, Piece
+from deepfreeze.frameworks.framework import CapturedState, Piece
 from veloc_bindings import EngineFault
 
 # Bytes of a cache line. Each group begins one, because several threads copy groups at the same time.
@@ -82,11 +82,11 @@ class EngineBuffers:
             self._set_group(group, places[first : first + len(pieces)].tolist())
             first += len(pieces)
 
-    def collect(self) -> Captured:
+    def collect(self) -> CapturedState:
         """See ``buffers.Buffers``."""
         base, own = self.area.collect()
         places = self._area_places if own or self._engine_places is None else self._engine_places
-        return Captured(np.uint64(base) + np.asarray(places, np.uint64), _AreaMemory(self.area) if own else None)
+        return CapturedState(np.uint64(base) + np.asarray(places, np.uint64), _AreaMemory(self.area) if own else None)
 
     def discard(self) -> None:
         """See ``buffers.Buffers``."""

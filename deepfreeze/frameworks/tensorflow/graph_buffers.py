@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from deepfreeze.frameworks.framework import Captured, Piece
+from deepfreeze.frameworks.framework import CapturedState, Piece
 
 
 class GraphBuffers:
@@ -42,11 +42,11 @@ class GraphBuffers:
         packed = tf.concat(parts, 0) if len(parts) > 1 else tf.raw_ops.DeepCopy(x=parts[0])
         self._variables[group].assign(packed)
 
-    def collect(self) -> Captured:
+    def collect(self) -> CapturedState:
         """See ``buffers.Buffers``. The capture holds TensorFlow's buffers; the next capture is written to other buffers."""
         tensors = [variable.read_value() for variable in self._variables]
         found = [np.uint64(address(tensor)) + offsets for tensor, offsets in zip(tensors, self._offsets, strict=True)]
-        return Captured(np.concatenate([np.empty(0, np.uint64), *found]), tensors)
+        return CapturedState(np.concatenate([np.empty(0, np.uint64), *found]), tensors)
 
     def discard(self) -> None:
         """See ``buffers.Buffers``."""

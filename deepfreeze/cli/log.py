@@ -1,0 +1,83 @@
+"""``deepfreeze log``: prints the events of a run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from datetime import datetime, timezone
+from typing import Any
+
+from deepfreeze.cli import command
+from deepfreeze.cli.output import line
+from deepfreeze.cli.target import target
+from deepfreeze.events.event_files import EventFiles
+from deepfreeze.format.strict_json import is_printable
+from deepfreeze.store.run import Run
+
+_LOOKS_EVERY = 0.5  # seconds between two looks with --follow
+_MORE = """
+Each line has the time (UTC), the seconds since the attempt began, the step, the kind of the event,
+and the event's own figures. docs/format.md, "Events", describes them.
+
+exit codes:
+  0  there are events
+  1  there are none, or no such run
+  2  the command line is wrong
+
+examples:
+  deepfreeze log runs/nt3                         what has happened in all attempts?
+  deepfreeze log runs/nt3@40                      what has happened to the checkpoint of step 40?
+  deepfreeze log runs/nt3 --follow                the same, and what happens from now on, until Ctrl-C
+  deepfreeze log runs/nt3 --json                  one JSON object a line, as it stands in the files
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the subcommand to argparse's ``commands``."""
+    text = """Prints what has happened in a run: when each attempt began, when checkpoints were captured and committed, how long they
+    held up training, and what failed. A running job may be watched."""
+    parser = command.add(commands, "log", run, short="print what has happened in a run", text=text, more=_MORE)
+    parser.add_argument("target", metavar="RUN[@STEP]", type=target, help="a run, or one of its checkpoints")
+    parser.add_argument("--follow", action="store_true", help="go on until Ctrl-C, and print new events")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the events. Returns the exit code, 1 if there is no event."""
+    path, step = arguments.target
+    Run.open(path)  # an error names what is wrong with the path
+    files, any_event = EventFiles(path), False
+    while True:
+        for event in files.new():
+            if step is None or event.get("step") == step:
+                any_event = True
+                _print(event, arguments.json)
+        sys.stdout.flush()
+        if not arguments.follow:
+            break
+        time.sleep(_LOOKS_EVERY)
+    if not any_event and not arguments.json:
+        line(f"{path}: no events")
+    return 0 if any_event else 1
+
+
+def _print(event: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(event))
+        return
+    seconds, rest = divmod(event["t"], 10**9)
+    try:
+        when = datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        when = "?"  # a time that no calendar has
+    step = event.get("step")
+    own = {name: value for name, value in event.items() if name not in ("v", "t", "m", "kind", "step")}
+    figures = "  ".join(f"{_text(name)}={_text(value)}" for name, value in own.items())
+    at = f"step {_text(step)}" if step is not None else ""
+    line(f"{when}.{rest // 10**6:03d}  {event['m']:10.3f} s  {at:<12}  {_text(event['kind']):<9}  {figures}".rstrip())
+
+
+def _text(value: Any) -> str:
+    """A value as text for a terminal: a string without control characters as it is, anything else as JSON."""
+    return value if isinstance(value, str) and is_printable(value) else json.dumps(value)

@@ -1,0 +1,125 @@
+"""The events of a training. Each is a frozen record; docs/format.md ("Events") has the same table for the file that keeps them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that happened on this rank. ``step``: the checkpoint's step, or the step of the training; None if the event has none.
+    ``t``: nanoseconds since 1970, UTC; ``m``: seconds on the process's monotonic clock, for differences between events."""
+
+    step: int | None = None
+    t: int = field(default_factory=time.time_ns)
+    m: float = field(default_factory=time.monotonic)
+
+    @property
+    def kind(self) -> str:
+        """The class's name in lower case."""
+        return type(self).__name__.lower()
+
+    def to_json(self, began: float) -> dict[str, Any]:
+        """The event as plain JSON values, without members that are None. ``began``: the value of ``m`` that the file calls 0."""
+        found: dict[str, Any] = {"v": VERSION, "t": self.t, "m": round(self.m - began, 6), "kind": self.kind}
+        for name in (own.name for own in fields(self) if own.name not in found):
+            value = getattr(self, name)
+            if value is not None:
+                found[name] = value
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt(Event):
+    """A job has started in a run. ``step``: the step from which training goes on; ``resumed``: the same if a checkpoint was restored.
+    ``again``: the model has been trained by this ``Checkpoint`` before. ``run_id`` and ``attempt``: 32 hexadecimal digits; ``ranks``: the
+    world's size; ``host`` and ``pid``: of this rank."""
+
+    run_id: str
+    attempt: str
+    ranks: int
+    host: str
+    pid: int
+    resumed: int | None = None
+    again: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captured(Event):
+    """The state of ``step`` was captured and handed to the engine. ``nbytes``: bytes of this rank's part."""
+
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocked(Event):
+    """The checkpoint of ``step`` has held up training for ``seconds``, on this rank, in the callback."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped(Event):
+    """``step`` was due and is not saved. ``why``: "full" (some rank had no memory for it) or "unequal" (the ranks' weights differed when
+    training began)."""
+
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local(Event):
+    """This rank's part of the checkpoint is whole on the local tier, ``seconds`` after the hand-over to the engine."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class External(Event):
+    """The checkpoint is committed, ``seconds`` after the hand-over. ``written``: seconds from the hand-over until this rank's bytes were
+    durable on the external store."""
+
+    seconds: float
+    written: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diverged(Event):
+    """The ranks' weights differ. ``tensor``: the name of the first tensor that differs, None if only the ranks are known."""
+
+    message: str
+    tensor: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed(Event):
+    """A checkpoint was not committed, or the engine has failed. ``raised``: an exception says it too, so no warning is needed."""
+
+    message: str
+    raised: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notice(Event):
+    """Something that a user may want to know. ``level``: "warning" or "info"."""
+
+    message: str
+    level: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop(Event):
+    """The ranks have agreed to commit ``step`` and to end training, because a rank has received ``signal`` ("SIGTERM")."""
+
+    signal: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class End(Event):
+    """The attempt has ended. ``finished``: training came to its end and every checkpoint was committed or has failed; else an exception
+    or a call of ``close`` ended it."""
+
+    finished: bool

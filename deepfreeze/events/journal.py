@@ -1,0 +1,36 @@
+"""The file that keeps an attempt's events: ``RUN/events/ATTEMPT.jsonl``, one JSON object a line (docs/format.md, "Events")."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from deepfreeze.events.event import Event
+
+
+class Journal:
+    """A listener that appends events to a new file, without fsync: a loss of power may take the newest lines, and a kill may tear the last
+    one. The file is made with the first event. All calls come from one thread, which is not training's."""
+
+    def __init__(self, path: Path, began: float, kinds: tuple[type[Event], ...] = (Event,)) -> None:
+        """``path``: of the file, whose folder's parent exists; ``began``: the value of an event's ``m`` that the file calls 0; ``kinds``:
+        events of other classes are left out."""
+        self._path, self._began, self._kinds = path, began, kinds
+        self._file: int | None = None
+
+    def on(self, event: Event) -> None:
+        """Appends the event in one write. OSError if the file can't be made or written."""
+        if not isinstance(event, self._kinds):
+            return
+        if self._file is None:
+            self._path.parent.mkdir(exist_ok=True)
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        line = json.dumps(event.to_json(self._began), separators=(",", ":")) + "\n"
+        os.write(self._file, line.encode())
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

@@ -1,0 +1,34 @@
+"""Figures of checkpoints in Keras's ``logs``, beside the loss and the metrics of each epoch. A listener."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deepfreeze.events.event import Blocked, Captured, Event, External
+
+
+class KerasLogs:
+    """Counts events until the end of an epoch. The training thread calls all methods.
+
+    - ``deepfreeze_checkpoints``: how many checkpoints were captured in the epoch.
+    - ``deepfreeze_blocking``: seconds that they held up training in the callback, on this rank.
+    - ``deepfreeze_committed``: the newest committed step, 0 if there is none. It may be of an earlier epoch."""
+
+    def __init__(self) -> None:
+        self._captures, self._seconds, self._committed = 0, 0.0, 0
+
+    def on(self, event: Event) -> None:
+        """Counts the event."""
+        if isinstance(event, Captured):
+            self._captures += 1
+        elif isinstance(event, Blocked):
+            self._seconds += event.seconds
+        elif isinstance(event, External):
+            self._committed = max(self._committed, event.step or 0)
+
+    def enter(self, logs: dict[str, Any]) -> None:
+        """Adds the figures to the ``logs`` of an epoch, and begins the next epoch."""
+        logs["deepfreeze_checkpoints"] = float(self._captures)
+        logs["deepfreeze_blocking"] = self._seconds
+        logs["deepfreeze_committed"] = float(self._committed)
+        self._captures, self._seconds = 0, 0.0

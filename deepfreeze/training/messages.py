@@ -1,0 +1,59 @@
+"""Shows events to people: as lines of the logger ``deepfreeze``, and as warnings. A listener."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from deepfreeze.events.event import Diverged, Event, Failed, Notice, Skipped, Stop
+from deepfreeze.training.checkpoint_warning import warn
+
+log = logging.getLogger("deepfreeze")
+
+
+class Messages:
+    """Logs and warns of events. The training thread calls it: Python shows a warning with the line of the user's program that called
+    ``fit`` or ``step``, and finds this line on the thread's stack."""
+
+    def on(self, event: Event) -> None:
+        """Shows ``event``, if it is of a kind that people should hear of."""
+        show = _SHOW.get(type(event))
+        if show is not None:
+            show(event)
+
+
+def _skipped(event: Skipped) -> None:
+    if event.why == "full":
+        log.info("no room for another checkpoint in memory: step %d was skipped", event.step)
+    else:
+        log.warning("the ranks had different weights when training began: step %d is not saved", event.step)
+
+
+def _failed(event: Failed) -> None:
+    if not event.raised:
+        warn(event.message)
+
+
+def _diverged(event: Diverged) -> None:
+    warn(event.message)
+
+
+def _notice(event: Notice) -> None:
+    if event.level == "warning":
+        warn(event.message)
+    else:
+        log.info("%s", event.message)
+
+
+def _stop(event: Stop) -> None:
+    log.warning("%s: committing step %d, then training ends", event.signal, event.step)
+
+
+_SHOW: dict[type[Event], Callable[[Any], None]] = {
+    Skipped: _skipped,
+    Failed: _failed,
+    Diverged: _diverged,
+    Notice: _notice,
+    Stop: _stop,
+}

@@ -1,0 +1,109 @@
+"""The events of real trainings: the file has them, ``stats`` and Keras's logs are made of them, and listeners are told."""
+
+import threading
+
+import keras
+import pytest
+
+import deepfreeze
+from deepfreeze.events import Blocked, Captured, End, External
+from deepfreeze.events.event_files import EventFiles
+from tests.support import trainings
+
+pytestmark = pytest.mark.tensorflow
+
+
+def fit(run, steps=6, epochs=1, **options):
+    checkpoint = deepfreeze.Checkpoint(run, **{"every": 2, **options})
+    history = trainings.dense(keras).fit(
+        trainings.data(steps), epochs=epochs, verbose=0, shuffle=False, callbacks=[checkpoint]
+    )
+    return checkpoint, history.history
+
+
+def test_the_file_tells_what_happened_to_each_checkpoint(tmp_path):
+    checkpoint, _ = fit(tmp_path / "run")
+    events = EventFiles(tmp_path / "run").new()
+    begun, end = events[0], events[-1]
+    assert begun["kind"] == "attempt" and begun["step"] == 0 and begun["ranks"] == 1 and "resumed" not in begun
+    assert begun["attempt"] in {deepfreeze.latest(tmp_path / "run").attempt} and begun["m"] == 0.0
+    assert end["kind"] == "end" and end["finished"] is True and end["m"] > 0
+    for step in (2, 4, 6):
+        own = {event["kind"]: event for event in events if event.get("step") == step}
+        assert own.keys() >= {"captured", "blocked", "external"}
+        assert own["external"]["seconds"] == checkpoint.stats.committed[step]
+        assert own["captured"]["nbytes"] == checkpoint.stats.nbytes > 0
+    seconds = [event["seconds"] for event in events if event["kind"] == "blocked"]
+    assert seconds == checkpoint.stats.blocking and len(seconds) == 3, "once for each checkpoint"
+    assert sorted(events, key=lambda event: event["m"]) == events
+
+
+def test_a_resumed_attempt_has_a_file_of_its_own(tmp_path):
+    fit(tmp_path / "run")
+    fit(tmp_path / "run", steps=2)
+    begun = [event for event in EventFiles(tmp_path / "run").new() if event["kind"] == "attempt"]
+    assert [event.get("resumed") for event in begun] == [None, 6]
+    assert len({event["attempt"] for event in begun}) == 2
+
+
+def test_a_listener_hears_all_in_order_on_another_thread(tmp_path):
+    heard, threads = [], set()
+
+    def listen(event):
+        heard.append(event)
+        threads.add(threading.current_thread())
+
+    fit(tmp_path / "run", listeners=[listen])
+    kinds = [type(event) for event in heard]
+    assert kinds[-1] is End and kinds.count(Captured) == kinds.count(Blocked) == kinds.count(External) == 3
+    assert threads and threading.main_thread() not in threads
+    assert not any(thread.name == "deepfreeze-events" for thread in threading.enumerate())
+    assert [event.to_json(heard[0].m) for event in heard] == EventFiles(tmp_path / "run").new()
+
+
+def test_a_listener_that_raises_is_one_warning_and_training_goes_on(tmp_path):
+    def fails(event):
+        raise RuntimeError("no dashboard")
+
+    with pytest.warns(deepfreeze.CheckpointWarning, match="fails has failed: RuntimeError") as caught:
+        checkpoint, _ = fit(tmp_path / "run", listeners=[fails])
+    assert len([w for w in caught if "has failed" in str(w.message)]) == 1
+    assert sorted(checkpoint.stats.committed) == [2, 4, 6]
+
+
+def test_events_that_can_not_be_written_are_one_warning(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "events").write_text("a file in the way")
+    with pytest.warns(deepfreeze.CheckpointWarning, match="the listener Journal has failed") as caught:
+        checkpoint, _ = fit(tmp_path / "run")
+    assert len(caught) == 1 and sorted(checkpoint.stats.committed) == [2, 4, 6]
+
+
+def test_keras_s_logs_have_three_figures_in_every_epoch(tmp_path):
+    _, history = fit(tmp_path / "run", steps=4, epochs=3, wait_for="external")
+    assert history["deepfreeze_checkpoints"] == [2.0, 2.0, 2.0]
+    assert history["deepfreeze_committed"][-1] >= 10.0 and len(history["deepfreeze_committed"]) == 3
+    assert all(seconds > 0 for seconds in history["deepfreeze_blocking"])
+
+
+def test_an_interrupted_training_ends_unfinished(tmp_path):
+    class Stops(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 3:
+                raise ValueError("mine")
+
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2)
+    with pytest.raises(ValueError, match="mine"):
+        trainings.dense(keras).fit(trainings.data(6), verbose=0, callbacks=[checkpoint, Stops()])
+    checkpoint.close()
+    assert EventFiles(tmp_path / "run").new()[-1] == {
+        **EventFiles(tmp_path / "run").new()[-1],
+        "kind": "end",
+        "finished": False,
+    }
+
+
+@pytest.mark.parametrize("given", [5, "listen", [5], {"f": print}])
+def test_what_is_no_list_of_listeners_is_refused(tmp_path, given):
+    with pytest.raises(deepfreeze.OptionError, match="a list of functions of an event"):
+        deepfreeze.Checkpoint(tmp_path / "run", listeners=given)
