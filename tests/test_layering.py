@@ -25,7 +25,7 @@ ALLOWED = {
     "format": {"errors"},
     "store": {"errors", "format"},
     "tiers": READ | {"veloc_bindings"},
-    "events": {"errors", "format"},
+    "events": {"errors", "format", "store"},
     "ranks": {"errors"},
     "plan": {"errors", "format"},
     "state": {"errors", "format"},

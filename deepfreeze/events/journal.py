@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
 
 from deepfreeze.events.event import Event
+from deepfreeze.store.durable import DIRECTORY_MODE, FILE_MODE
 
 
 class Journal:
@@ -18,16 +20,22 @@ class Journal:
         events of other classes are left out."""
         self._path, self._began, self._kinds = path, began, kinds
         self._file: int | None = None
+        self._torn = False  # the last line has no end, because the store was full
 
     def on(self, event: Event) -> None:
         """Appends the event in one write. OSError if the file can't be made or written."""
         if not isinstance(event, self._kinds):
             return
         if self._file is None:
-            self._path.parent.mkdir(exist_ok=True)
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            self._path.parent.mkdir(DIRECTORY_MODE, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._file = os.open(self._path, flags, FILE_MODE)
         line = json.dumps(event.to_json(self._began), separators=(",", ":")) + "\n"
-        os.write(self._file, line.encode())
+        data = ("\n" + line if self._torn else line).encode()
+        written = os.write(self._file, data)
+        self._torn = written < len(data)
+        if self._torn:
+            raise OSError(errno.ENOSPC, "a part of a line was written", os.fspath(self._path))
 
     def close(self) -> None:
         """Closes the file."""

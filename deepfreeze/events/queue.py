@@ -45,15 +45,15 @@ class Queue:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        ending = False
+        ending, told = False, 0  # told: how many of the dropped events the listener was told of
         while not ending:
             ending = self._closing.wait(
                 _LOOKS_EVERY
             )  # read before the queue is emptied, so that no event is left in it
             while self._waiting:
                 self._call(self._listener.on, self._waiting.popleft())
-            if self._dropped:
-                dropped, self._dropped = self._dropped, 0
+            if (dropped := self._dropped - told) > 0:
+                told += dropped
                 self._call(self._listener.on, Notice(message=f"{dropped} events were dropped here", level="info"))
         self._call(getattr(self._listener, "close", lambda: None))
 

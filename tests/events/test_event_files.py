@@ -63,6 +63,18 @@ def test_only_kinds_that_rank_0_can_not_know_make_a_file_of_another_rank(tmp_pat
     assert [event["kind"] for event in EventFiles(tmp_path).new()] == ["failed"]
 
 
+def test_after_a_line_that_a_full_store_cut_the_next_one_is_whole(tmp_path, monkeypatch):
+    journal = Journal(tmp_path / names.EVENTS_DIR / names.events_file(ATTEMPT), BEGUN.m)
+    journal.on(EVENTS[0])
+    write_all = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write_all(fd, data[:20]))
+    with pytest.raises(OSError, match="a part of a line"):
+        journal.on(EVENTS[1])
+    monkeypatch.undo()
+    journal.on(EVENTS[2])
+    assert [event["kind"] for event in EventFiles(tmp_path).new()] == ["attempt", "end"]
+
+
 def test_a_file_is_never_written_twice(tmp_path):
     write(tmp_path, EVENTS)
     with pytest.raises(FileExistsError):
