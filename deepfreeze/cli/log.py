@@ -30,7 +30,7 @@ examples:
   deepfreeze log runs/nt3                         what has happened in all attempts?
   deepfreeze log runs/nt3@40                      what has happened to the checkpoint of step 40?
   deepfreeze log runs/nt3 --follow                the same, and what happens from now on, until Ctrl-C
-  deepfreeze log runs/nt3 --json                  one JSON object a line, as it stands in the files
+  deepfreeze log runs/nt3 --json                  one JSON object a line
 """
 
 

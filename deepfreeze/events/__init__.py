@@ -1,4 +1,4 @@
-"""What happens in a training, as frozen records (events), and those who are told of it (listeners).
+"""Events are frozen records of what happens in a training. Listeners are told of each event.
 
 def show(event):
     print(event.kind, event.step)

@@ -11,7 +11,7 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened on this rank. ``step``: the checkpoint's step, or the step of the training; None if the event has none.
+    """An event of one training, on this rank. ``step``: the checkpoint's step, or the step of the training; None if the event has none.
     ``t``: nanoseconds since 1970, UTC; ``m``: seconds on the process's monotonic clock, for differences between events."""
 
     step: int | None = None
@@ -88,23 +88,27 @@ class External(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Diverged(Event):
-    """The ranks' weights differ. ``tensor``: the name of the first tensor that differs, None if only the ranks are known."""
+    """The ranks' weights differ. ``tensor``: the name of the first tensor that differs, None if only the ranks are known. ``refused``: the
+    checkpoint is not committed for it, which a ``Failed`` tells too."""
 
     message: str
     tensor: str | None = None
+    refused: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failed(Event):
-    """A checkpoint was not committed, or the engine has failed. ``raised``: an exception says it too, so no warning is needed."""
+    """A checkpoint was not committed, or the engine has failed. ``raised``: an exception says it too, so no warning is needed.
+    ``reported``: the engine has reported it, so rank 0 knows of it; False for the failure of a call on this rank."""
 
     message: str
     raised: bool
+    reported: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Notice(Event):
-    """Something that a user may want to know. ``level``: "warning" or "info"."""
+    """A message for the user that is no failure of a checkpoint. ``level``: "warning" or "info"."""
 
     message: str
     level: str
@@ -120,6 +124,7 @@ class Stop(Event):
 @dataclass(frozen=True, kw_only=True)
 class End(Event):
     """The attempt has ended. ``finished``: training came to its end and every checkpoint was committed or has failed; else an exception
-    or a call of ``close`` ended it."""
+    or a call of ``close`` ended it. ``error``: the exception, if DeepFreeze has raised it."""
 
     finished: bool
+    error: str | None = None

@@ -10,6 +10,8 @@ from typing import Any
 from deepfreeze.errors import RunError
 from deepfreeze.format import names
 
+_MOST_SECONDS = 1e12
+
 
 class EventFiles:
     """The events of all attempts in a run, as far as they were not returned yet."""
@@ -23,10 +25,13 @@ class EventFiles:
         """The events that were written since the last call, in the order of their times; the first call returns all that there are. Each
         is a JSON object, with members that this version may not know. A line without its end is left for the next call; lines that are
         no events are left out. ``RunError`` if a file can't be read."""
-        found: list[dict[str, Any]] = []
+        found: list[tuple[int, dict[str, Any]]] = []
         for name in self._files():
-            found += self._read(name)
-        return sorted(found, key=lambda event: event["t"])  # stable: the events of one file stay in their order
+            latest = 0  # the events of one file stay in their order, also where the clock was set back
+            for event in self._read(name):
+                latest = max(latest, event["t"])
+                found.append((latest, event))
+        return [event for _, event in sorted(found, key=lambda pair: pair[0])]
 
     def _files(self) -> list[str]:
         try:
@@ -60,8 +65,12 @@ def parse(line: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(event, dict) or not isinstance(event.get("kind"), str):
         return None
-    good = type(event.get("v")) is int and type(event.get("t")) is int and type(event.get("m")) in (int, float)
-    return event if good else None
+    version, time, seconds = event.get("v"), event.get("t"), event.get("m")
+    if type(version) is not int or type(time) is not int or isinstance(seconds, bool):
+        return None
+    if not isinstance(seconds, (int, float)) or not abs(seconds) < _MOST_SECONDS:  # as NaN is not either
+        return None
+    return event
 
 
 def _unreadable(path: Path, error: OSError) -> RunError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -21,11 +22,14 @@ class _Function:
 
     def __init__(self, function: Callable[[Event], Any]) -> None:
         self.on = function
-        self.name = getattr(function, "__qualname__", repr(function))
+        self.name = f"the listener {getattr(function, '__qualname__', repr(function))}"
 
 
 def as_listener(given: Any) -> Listener | None:
-    """``given`` itself if it has a method ``on``; a listener that calls it if it is a function of an event; None if it is neither."""
+    """``given`` itself if it has a method ``on``; a listener that calls it if it is a function of an event; None if it is neither, or is a
+    class instead of an object."""
+    if isinstance(given, type):
+        return None
     if callable(getattr(given, "on", None)):
         return given
     return _Function(given) if callable(given) else None
@@ -34,36 +38,48 @@ def as_listener(given: Any) -> Listener | None:
 class Events:
     """The listeners of one training. The training thread calls all methods."""
 
-    def __init__(self, *at_once: Listener) -> None:
+    def __init__(self, at_once: Sequence[Listener] = (), threaded: Sequence[Listener] = ()) -> None:
         """``at_once``: listeners that ``emit`` calls itself, in this order. Training waits for them, so a call takes microseconds; an
-        exception of theirs is one of the training."""
+        exception of theirs is one of the training. ``threaded``: listeners with a thread each, between ``start`` and ``stop``."""
         self._at_once = at_once
-        self._queues: list[Queue] = []
+        self._threaded = [Queue(listener) for listener in threaded]
+        self._queues: list[Queue] = []  # those with a thread now
+        self._reported: set[str] = set()  # names of the listeners whose failure was reported
 
     def emit(self, event: Event) -> None:
         """Tells every listener of ``event``. Never waits for a listener with a thread of its own."""
+        for queue in self._queues:
+            queue.put(event)
         for listener in self._at_once:
             listener.on(event)
         for queue in self._queues:
-            queue.put(event)
             if queue.failure is not None:
                 self._report(queue)
 
-    def start(self, listeners: Sequence[Listener]) -> None:
-        """Starts a thread for each of the ``listeners``, which it tells of every event from now on, until ``stop``."""
-        self._queues += [Queue(listener) for listener in listeners]
+    def start(self, journal: Queue) -> None:
+        """Starts the threads of the ``threaded`` listeners, and of ``journal``. They are told of every event from now on, until
+        ``stop``."""
+        for queue in [journal, *self._threaded]:
+            queue.start()
+            self._queues.append(queue)
 
     def stop(self, seconds: float) -> None:
-        """Ends the threads of ``start`` when they have told of all events, or after ``seconds``. Safe to call twice."""
+        """Ends the threads of ``start`` when they have told of all events, or after ``seconds`` in all. Safe to call twice."""
         queues, self._queues = self._queues, []
         for queue in queues:
-            queue.close(seconds)
+            queue.close()
+        end = time.monotonic() + seconds
+        late = [queue for queue in queues if not queue.join(max(0.0, end - time.monotonic()))]
+        for queue in queues:
+            if queue in late:
+                queue.failure = queue.failure or TimeoutError(f"it has not heard of all events within {seconds:g} s")
             if queue.failure is not None:
                 self._report(queue)
 
     def _report(self, queue: Queue) -> None:
-        """Emits a warning of the first failure of a queue's listener."""
+        """Emits a warning of a listener's first failure."""
         error, queue.failure = queue.failure, None
-        if not queue.reported:
-            queue.reported = True
-            self.emit(Notice(message=f"the listener {queue.name} has failed: {error!r}", level="warning"))
+        if queue.name not in self._reported:
+            self._reported.add(queue.name)
+            message = f"{queue.name} has failed: {error!r}. Training and its checkpoints go on."
+            self.emit(Notice(message=message, level="warning"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from deepfreeze.events.event import Event
@@ -15,16 +16,17 @@ class Journal:
     """A listener that appends events to a new file, without fsync: a loss of power may take the newest lines, and a kill may tear the last
     one. The file is made with the first event. All calls come from one thread, which is not training's."""
 
-    def __init__(self, path: Path, began: float, kinds: tuple[type[Event], ...] = (Event,)) -> None:
-        """``path``: of the file, whose folder's parent exists; ``began``: the value of an event's ``m`` that the file calls 0; ``kinds``:
-        events of other classes are left out."""
-        self._path, self._began, self._kinds = path, began, kinds
+    def __init__(self, path: Path, began: float, wanted: Callable[[Event], bool] = lambda event: True) -> None:
+        """``path``: of the file, whose folder's parent exists; ``began``: the value of an event's ``m`` that the file calls 0; ``wanted``:
+        whether an event is written."""
+        self.name = f"the file of events {path}"
+        self._path, self._began, self._wanted = path, began, wanted
         self._file: int | None = None
         self._torn = False  # the last line has no end, because the store was full
 
     def on(self, event: Event) -> None:
         """Appends the event in one write. OSError if the file can't be made or written."""
-        if not isinstance(event, self._kinds):
+        if not self._wanted(event):
             return
         if self._file is None:
             self._path.parent.mkdir(DIRECTORY_MODE, exist_ok=True)

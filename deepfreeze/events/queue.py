@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from deepfreeze.events.event import Event, Notice
@@ -14,23 +15,37 @@ _LOOKS_EVERY = 0.2
 
 
 class Queue:
-    """Events that wait for one listener, and the thread that calls it. The training thread calls ``put`` and ``close``.
+    """Events that wait for one listener, and the thread that calls it. The training thread calls all methods.
 
-    ``name``: of the listener, for messages. ``failure``: an exception of the listener that was not reported yet; it is told of the next
-    events all the same. ``reported``: whether one was reported."""
+    ``name``: of the listener, for messages. ``failure``: an exception of the listener that was not reported yet. After an exception the
+    listener is told of the next events all the same."""
 
-    def __init__(self, listener: Any) -> None:
-        """``listener``: has a method ``on(event)``, and may have a method ``close()``, which the thread calls at the end."""
-        self.name: str = getattr(listener, "name", type(listener).__name__)
+    def __init__(self, listener: Any, at_end: Callable[[], None] = lambda: None) -> None:
+        """``listener``: has a method ``on(event)``; ``at_end``: what the thread calls last."""
+        self.name: str = getattr(listener, "name", f"the listener {type(listener).__name__}")
         self.failure: Exception | None = None
-        self.reported = False
-        self._listener = listener
+        self._listener, self._at_end = listener, at_end
         self._waiting: deque[Event] = deque()
         self._dropped = 0
+        self._told = 0  # how many of the dropped events the listener was told of
         self._closing = threading.Event()
-        # A daemon: a listener that hangs must not keep the process from ending.
-        self._thread = threading.Thread(target=self._run, name="deepfreeze-events", daemon=True)
-        self._thread.start()
+        self._lock = threading.Lock()  # of the thread's beginning and end
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Starts the thread. If the thread of an earlier start still calls the listener, that thread goes on instead, so that the listener
+        never hears of two events at once. A thread that can't be started is a failure of the listener."""
+        with self._lock:
+            self._closing.clear()
+            if self._thread is None:
+                # A daemon: a listener that hangs must not keep the process from ending.
+                thread = threading.Thread(target=self._run, name="deepfreeze-events", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # no room for another thread
+                    self.failure = self.failure or error
+                else:
+                    self._thread = thread
 
     def put(self, event: Event) -> None:
         """Adds an event. Takes about a microsecond, and never waits. With ``CAPACITY`` events waiting, the event is dropped and counted."""
@@ -39,23 +54,34 @@ class Queue:
         else:
             self._waiting.append(event)
 
-    def close(self, seconds: float) -> None:
-        """Ends the thread when it has told of all events; waits for at most ``seconds``."""
+    def close(self) -> None:
+        """Has the thread end when it has told of all events."""
         self._closing.set()
-        self._thread.join(seconds)
+
+    def join(self, seconds: float) -> bool:
+        """Waits for the end of the thread, for at most ``seconds``. Returns whether it has ended."""
+        thread = self._thread
+        if thread is None:
+            return True
+        if thread is threading.current_thread():
+            return False  # Python frees a forgotten training on any thread
+        thread.join(seconds)
+        return not thread.is_alive()
 
     def _run(self) -> None:
-        ending, told = False, 0  # told: how many of the dropped events the listener was told of
-        while not ending:
-            ending = self._closing.wait(
-                _LOOKS_EVERY
-            )  # read before the queue is emptied, so that no event is left in it
+        while True:
+            self._closing.wait(_LOOKS_EVERY)
             while self._waiting:
                 self._call(self._listener.on, self._waiting.popleft())
-            if (dropped := self._dropped - told) > 0:
-                told += dropped
-                self._call(self._listener.on, Notice(message=f"{dropped} events were dropped here", level="info"))
-        self._call(getattr(self._listener, "close", lambda: None))
+            if (dropped := self._dropped - self._told) > 0:
+                self._told += dropped
+                message = f"{dropped} events before this one were dropped, because the listener was too slow"
+                self._call(self._listener.on, Notice(message=message, level="info"))
+            with self._lock:
+                if self._closing.is_set() and not self._waiting:
+                    self._call(self._at_end)
+                    self._thread = None
+                    return
 
     def _call(self, function: Any, *arguments: Any) -> None:
         try:

@@ -35,7 +35,8 @@ _REFUSES = {"auto": REFUSE_FIRST, "warn": REFUSE_NONE, "raise": REFUSE_ALL}
 
 class Saver:
     """Saves captured steps, from construction to ``close``. The training thread calls all methods, between two executions of the train
-    function; each rank calls them by itself. ``nbytes``: bytes of this rank's regions in each checkpoint."""
+    function; each rank calls them by itself. ``nbytes``: bytes of this rank's regions in each checkpoint; ``last_reports``: the engine's
+    reports that ``close`` has taken, when nobody asked any more."""
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class Saver:
         self.nbytes = int(self._regions.nbytes.sum())
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
         self._local = self._local_tier(target, world)
+        self.last_reports: list[Report] = []
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
@@ -182,9 +184,10 @@ class Saver:
     def _drain_at_close(self) -> None:
         """Waits for checkpoints that are in flight because an exception has ended training: they may be committed in time."""
         with contextlib.suppress(EngineError):
-            self._engine.poll()
+            self.last_reports += self._engine.poll()
             if self._engine.unfinished:
                 self._engine.drain(_CLOSING_SECONDS)
+                self.last_reports += self._engine.poll()
 
     def _local_tier(self, target: Target, world: World) -> Path | None:
         """Collective. The base directory of the local tier; None if there is none. The ranks of a node share the room on it, so the need of

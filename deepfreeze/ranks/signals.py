@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
@@ -38,7 +39,9 @@ class Sigterm:
 
     def close(self) -> None:
         """Puts the handler back that was there before, unless another library has replaced this one since. May be called twice."""
-        if not self._closed and signal.getsignal(signal.SIGTERM) == self._hear:
-            # None stands for a handler that was not installed from Python: Python can't put it back.
-            signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)
-        self._closed = True
+        closed, self._closed = self._closed, True
+        if not closed and signal.getsignal(signal.SIGTERM) == self._hear:
+            # A forgotten training may be freed on any thread, and only the main thread can put the handler back. A handler that is
+            # closed passes the signal on. None stands for a handler that was not installed from Python: Python can't put it back.
+            with contextlib.suppress(ValueError):
+                signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)

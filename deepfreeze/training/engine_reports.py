@@ -35,6 +35,9 @@ class EngineReports:
             self._events.emit(Notice(message=report.message, level="warning"))
             return None
         step, where = report.step, os.path.join(self._run, f"step {report.step}")
+        if report.diverged >= 0 and report.code in (OK, DIVERGED) and self._is_new(step, "diverged"):
+            message, tensor = str(_divergence(report, where, self._replicated)), self._replicated[report.diverged]
+            self._events.emit(Diverged(step=step, message=message, tensor=tensor, refused=report.code == DIVERGED))
         if report.code == DIVERGED:
             return _divergence(report, where, self._replicated)
         if report.code != OK:
@@ -44,9 +47,6 @@ class EngineReports:
                 found=report.message.rstrip("."),
                 todo=END_THIS_JOB if report.code == TAKEN else _MEND,
             )
-        if report.diverged >= 0 and self._is_new(step, "diverged"):
-            message = str(_divergence(report, where, self._replicated))
-            self._events.emit(Diverged(step=step, message=message, tensor=self._replicated[report.diverged]))
         if report.local_s >= 0 and self._is_new(step, "local"):
             self._events.emit(Local(step=step, seconds=report.local_s))
         if report.level == EXTERNAL and self._is_new(step, "external"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepfreeze.events.event import Blocked, Captured, Event, External
+from deepfreeze.events.event import Attempt, Blocked, Captured, Event, External
 
 
 class KerasLogs:
@@ -19,7 +19,11 @@ class KerasLogs:
 
     def on(self, event: Event) -> None:
         """Counts the event."""
-        if isinstance(event, Captured):
+        if isinstance(event, Attempt):
+            self._captures, self._seconds = 0, 0.0
+            if not event.again:
+                self._committed = event.resumed or 0
+        elif isinstance(event, Captured):
             self._captures += 1
         elif isinstance(event, Blocked):
             self._seconds += event.seconds

@@ -36,7 +36,8 @@ def _failed(event: Failed) -> None:
 
 
 def _diverged(event: Diverged) -> None:
-    warn(event.message)
+    if not event.refused:
+        warn(event.message)
 
 
 def _notice(event: Notice) -> None:

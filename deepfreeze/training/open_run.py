@@ -12,8 +12,8 @@ from deepfreeze.training.model_start import ModelStart
 
 class OpenRun:
     """A run that is open for the training of one model, from the start of an attempt until ``close``. ``steps``: the count of the model's
-    steps; ``finished``: whether the training has come to its end; ``closing``: to which each part that is opened later adds the function
-    that closes it.
+    steps; ``finished``: whether the training has come to its end; ``error``: the error that ended it, as text; ``closing``: to which each
+    part that is opened later adds the function that closes it.
 
     ``close`` closes the parts in the reverse order in which they were opened. So the engine stops before the memory that it reads is given
     back, and the run's lock is given back last."""
@@ -24,6 +24,7 @@ class OpenRun:
         self.closing = contextlib.ExitStack()
         self.closing.callback(attempt.close)
         self.finished = False
+        self.error: str | None = None
 
     def is_of(self, model: Any) -> bool:
         """Whether the run was opened for ``model``."""

@@ -55,6 +55,7 @@ class Session:
         self._attachments, self._options = attachments, options
         self._events, self._saved = events, saved
         self._reports: EngineReports | None = None  # made with the saver
+        self._failed: Newest[int] = Newest()  # steps whose failure was told
         self._saves = 0
         self._going_on = True  # further steps will come, in which the ranks can agree
         self._began = False  # there was an execution
@@ -95,14 +96,27 @@ class Session:
         done = schedule.ended(step)
         captured = done.captured
         saved = captured is not None and self._save(captured, lambda: saver.collect(captured))
+        try:
+            stop = self._settle(step, done)
+        finally:
+            if saved:
+                self._events.emit(Blocked(step=captured, seconds=time.perf_counter() - begin))
+        if stop:
+            self._stop(step, stop)
+        return self._going_on
+
+    def _settle(self, step: int, done: Execution) -> int:
+        """Settles with the other ranks what comes after the execution ``done``, which ended at ``step``, and prepares the next one. Returns
+        the number of a signal after which training ends, 0 if there is none."""
+        saver, schedule = self.saver, self._schedule
         self._note_uncaptured(done)
         if self._until_compared:
             self._compare_weights_again(step)
         agreed = self._agreement.settle()
         steps = max(1, done.steps)
         if agreed.stop:
-            self._stop(step, agreed.stop)
-        elif schedule.aim(agreed.skip):
+            return agreed.stop
+        if schedule.aim(agreed.skip):
             self._installation.capture.arm(schedule.target)
         if schedule.within(steps):
             self._reserve()  # the next execution may capture; a wait here, unlike one in the graph, can be ended by Ctrl-C
@@ -112,9 +126,7 @@ class Session:
             if due is not None and saver.has_room(schedule.within(steps)):
                 due = None
             self._agreement.skip(due or 0)
-        if saved:
-            self._events.emit(Blocked(step=captured, seconds=time.perf_counter() - begin))
-        return self._going_on
+        return 0
 
     def epoch_ended(self) -> None:
         """To be called at the end of each epoch, on every rank. Saves the last step if it is due and was counted without an execution.
@@ -170,6 +182,7 @@ class Session:
             worlds.on_rank_0(world, lambda: _store_config(state.model, target))
         installation.agreed = agree(state, self._attachments, world, installation.agreed)
         saver = Saver(installation.agreed, capture, self._attachments, target, world, self._options.saver())
+        self._open_run.closing.callback(self._take_last_reports, saver)
         self._open_run.closing.callback(saver.close)
         self._reports = EngineReports(target.run, saver.replicated, self._events)
         return saver
@@ -238,17 +251,25 @@ class Session:
             self._fail(error)
 
     def _take_reports(self) -> None:
-        """Enters the engine's new reports into the figures, and handles the failures among them."""
+        """Tells of the engine's new reports, and handles the failures among them."""
         try:
             reports = self.saver.poll()
         except EngineError as failure:
             self._fail(failure)
             return
         assert self._reports is not None  # made with the saver
+        # All of them before the first failure, which may raise.
+        failures = [(error, report.step) for report in reports if (error := self._reports.enter(report)) is not None]
+        for error, step in failures:
+            self._fail(error, step, reported=True)
+
+    def _take_last_reports(self, saver: Saver) -> None:
+        """Tells of the checkpoints that were committed, or have failed, while the saver was closed."""
+        reports, saver.last_reports = saver.last_reports, []
         for report in reports:
-            error = self._reports.enter(report)
+            error = self._reports.enter(report) if self._reports is not None else None
             if error is not None:
-                self._fail(error, report.step)
+                self._events.emit(Failed(step=report.step, message=str(error), raised=True, reported=True))
 
     def _drain(self) -> None:
         """Waits until every checkpoint is committed or failed, and shows the wait on rank 0. ``WaitError`` if nothing moves for the
@@ -263,13 +284,18 @@ class Session:
                 progress.update(f"step {', '.join(map(str, saver.unfinished))}")
         self._take_reports()
 
-    def _fail(self, error: Error, step: int | None = None) -> None:
+    def _fail(self, error: Error, step: int | None = None, reported: bool = False) -> None:
         """Handles a failure of this rank. With ``on_error="warn"`` a warning tells of it. Otherwise proposes to the other ranks to end
         training, so that all ranks raise after the same step; or raises at once if no further step will come."""
         if isinstance(error, OptionError):
             raise error  # every rank raises it, at the same step
         raised = self._options.on_error != "warn"
-        self._events.emit(Failed(step=step, message=str(error), raised=raised))
+        if (
+            step is None or step not in self._failed
+        ):  # a wait for a checkpoint may fail before the engine reports the checkpoint
+            self._events.emit(Failed(step=step, message=str(error), raised=raised, reported=reported))
+        if step is not None:
+            self._failed.append(step)
         if not raised:
             return
         if self._going_on and self._open_run.attempt.world.size > 1:

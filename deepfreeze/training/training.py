@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from deepfreeze.events.event import Attempt, End, Event, Failed, Notice
+from deepfreeze.errors import Error
+from deepfreeze.events.event import Notice
 from deepfreeze.events.events import Events, Listener
-from deepfreeze.events.journal import Journal
-from deepfreeze.format import names
 from deepfreeze.frameworks.tensorflow import engine_buffers
 from deepfreeze.frameworks.tensorflow.capture import Range, TensorFlowCapture
 from deepfreeze.frameworks.tensorflow.engine_buffers import EngineBuffers
@@ -36,6 +33,7 @@ from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.keras_objects import build_optimizer
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.run import directory
+from deepfreeze.training import attempt_events
 from deepfreeze.training.installation import Installation, Terms
 from deepfreeze.training.messages import Messages
 from deepfreeze.training.model_start import ModelStart
@@ -43,9 +41,6 @@ from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.session import Session, too_often
 from deepfreeze.training.stats import Newest, Stats
-
-# How many seconds the end of an attempt waits for a listener to be told of all events. The file of events may be on a store that hangs.
-_LISTENERS_SECONDS = 5.0
 
 
 class Training:
@@ -79,7 +74,8 @@ class Training:
         self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
         self.stats = Stats()
-        self._events = Events(self.stats, Messages(), *([listener] if listener is not None else []))
+        at_once: list[Listener] = [self.stats, Messages(), *([listener] if listener is not None else [])]
+        self._events = Events(at_once, options.listeners)
 
     def open(self, model: Any) -> int:
         """Takes the run's lock, commits or clears the checkpoints that a dead job left unfinished, and restores ``model``. Returns the
@@ -105,8 +101,7 @@ class Training:
             self._trained = weakref.ref(model)
             installation = self._install(open_run, model, in_graph, steps_per_execution)
             if against:
-                message = f"captures are taken between two executions of the training: {against}"
-                self._events.emit(Notice(message=message, level="info"))
+                self._notice(world, f"captures are taken between two executions of the training: {against}")
             self._session = Session(
                 open_run, installation, self._policy, self._attachments, self._options, self._events, self._saved
             )
@@ -187,38 +182,16 @@ class Training:
         # then trained, and saved, again.
         self._saved = Newest(step for step in self._saved if again and step <= attempt.step)
         self._open_run = OpenRun(attempt, model, steps)
-        self._begin_events(self._open_run, again)
         # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
         self._finalizer = weakref.finalize(self, self._open_run.close)
+        with self._closing_on_error():
+            attempt_events.begin(self._events, self._open_run, again)
         return self._open_run
 
-    def _begin_events(self, open_run: OpenRun, again: bool) -> None:
-        """Starts the threads of the listeners that have one, and tells every listener that an attempt has begun. They hear of all that
-        happens until ``open_run`` is closed."""
-        attempt = open_run.attempt
-        target, rank = attempt.target, attempt.world.rank
-        begun = Attempt(
-            step=attempt.step,
-            run_id=target.run_id,
-            attempt=target.attempt,
-            ranks=attempt.world.size,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            resumed=attempt.resumed,
-            again=again,
-        )
-        # Rank 0 knows of every commit. The others write down only what it can't know, so few of them make a file.
-        kinds = (Event,) if rank == 0 else (Failed, Notice)
-        path = Path(target.run) / names.EVENTS_DIR / names.events_file(target.attempt, rank)
-        events = self._events
-        events.start([Journal(path, begun.m, kinds), *self._options.listeners])
-
-        def end() -> None:
-            events.emit(End(finished=open_run.finished))
-            events.stop(_LISTENERS_SECONDS)
-
-        open_run.closing.callback(end)
-        events.emit(begun)
+    def _notice(self, world: World, message: str) -> None:
+        """Tells the user of ``message``, which is the same on all ranks."""
+        if world.rank == 0:
+            self._events.emit(Notice(message=message, level="info"))
 
     def _optimizer(self, model: Any) -> Any:
         """The optimizer whose updates are the steps."""
@@ -242,7 +215,7 @@ class Training:
         against = 'Capture(path="graph")' if options.capture.path == "graph" else engine_buffers.reason_against()
         reasons = [reason for reason in world.gather(against) if reason is not None]
         if reasons:
-            self._events.emit(Notice(message=f"capturing by TensorFlow's own ops: {reasons[0]}", level="info"))
+            self._notice(world, f"capturing by TensorFlow's own ops: {reasons[0]}")
         terms = Terms(
             in_graph=in_graph,
             own_memory=bool(reasons),
@@ -298,7 +271,9 @@ class Training:
         """Closes the training if the block raises."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
+            if self._open_run is not None and isinstance(error, Error):
+                self._open_run.error = str(error)
             self.close()
             raise
 

@@ -19,7 +19,7 @@ NOON = 1_700_000_000_000_000_000  # 2023-11-14 22:13:20
 def journal(tmp_path):
     made = Journal(files.write_run(tmp_path / "nt3") / names.EVENTS_DIR / names.events_file(files.ATTEMPT), 10.0)
     made.on(Captured(step=5, nbytes=620, t=NOON + 5_000_000, m=12.5))
-    made.on(Failed(step=40, message="no space\x1b[2J", raised=True, t=NOON + 10**9, m=13.5))
+    made.on(Failed(step=40, message="no space\x1b[2J", raised=True, reported=False, t=NOON + 10**9, m=13.5))
     yield made
     made.close()
 
@@ -33,7 +33,7 @@ def test_each_event_is_a_line_and_nothing_reaches_the_terminal_raw(run, capsys):
     assert main(["log", run]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "2023-11-14 22:13:20.005       2.500 s  step 5        captured   nbytes=620",
-        '2023-11-14 22:13:21.000       3.500 s  step 40       failed     message="no space\\u001b[2J"  raised=true',
+        '2023-11-14 22:13:21.000       3.500 s  step 40       failed     message="no space\\u001b[2J"  raised=true  reported=false',
     ]
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from deepfreeze.errors import RunError
-from deepfreeze.events.event import Attempt, Captured, End, External, Failed, Notice
+from deepfreeze.events.event import Attempt, Captured, End, External, Failed
 from deepfreeze.events.event_files import EventFiles, parse
 from deepfreeze.events.journal import Journal
 from deepfreeze.format import names
@@ -18,6 +18,10 @@ BEGUN = Attempt(
     step=0, run_id="cd" * 16, attempt=ATTEMPT, ranks=2, host="node", pid=7, t=1_700_000_000_000_000_000, m=100.0
 )
 EVENTS = [BEGUN, Captured(step=5, nbytes=10, t=BEGUN.t + 1, m=101.5), End(finished=True, t=BEGUN.t + 2, m=102.25)]
+
+
+def is_failure(event):
+    return isinstance(event, Failed)
 
 
 def write(run, events, attempt=ATTEMPT, rank=0, **options):
@@ -55,10 +59,21 @@ def test_new_events_come_once_while_files_grow_and_come(tmp_path):
     assert files.new() == []
 
 
+def test_events_of_one_file_stay_in_order_if_the_clock_is_set_back(tmp_path):
+    back = End(finished=True, t=BEGUN.t - 10**12, m=103.0)
+    write(tmp_path, [*EVENTS[:2], back])
+    assert [event["kind"] for event in EventFiles(tmp_path).new()] == ["attempt", "captured", "end"]
+
+
 def test_only_kinds_that_rank_0_can_not_know_make_a_file_of_another_rank(tmp_path):
-    write(tmp_path, EVENTS, rank=3, kinds=(Failed, Notice))
+    write(tmp_path, EVENTS, rank=3, wanted=is_failure)
     assert not (tmp_path / names.EVENTS_DIR).exists()
-    write(tmp_path, [*EVENTS, Failed(step=5, message="no space", raised=True)], rank=3, kinds=(Failed, Notice))
+    write(
+        tmp_path,
+        [*EVENTS, Failed(step=5, message="no space", raised=True, reported=False)],
+        rank=3,
+        wanted=is_failure,
+    )
     assert os.listdir(tmp_path / names.EVENTS_DIR) == [f"{ATTEMPT}.rank-00003.jsonl"]
     assert [event["kind"] for event in EventFiles(tmp_path).new()] == ["failed"]
 
@@ -86,8 +101,9 @@ def test_a_file_is_never_written_twice(tmp_path):
     [
         b"", b"{}", b"5", b"[]", b"not json", b'{"kind":"end"}', b'{"v":1,"t":"now","m":0,"kind":"end"}',
         b'{"v":1,"t":1,"m":0,"kind":5}', b'{"v":1,"t":1,"m":true,"kind":"end"}', b"\xff\xfe", b"[" * 100_000,
+        b'{"v":1,"t":1,"m":1' + b"0" * 400 + b',"kind":"end"}', b'{"v":1,"t":1,"m":NaN,"kind":"end"}',
     ],
-    ids=range(11),
+    ids=range(13),
 )  # fmt: skip
 def test_a_line_that_is_no_event_is_left_out(line):
     assert parse(line) is None

@@ -67,6 +67,7 @@ def test_each_rank_writes_its_share_and_the_file_is_what_the_ranks_held(two_rank
     assert verify(folder / "run").ok
     assert second["nbytes"] > 0.4 * (first["nbytes"] + second["nbytes"]), "both ranks write"
     assert first["committed"] == second["committed"] == [3, 6]
+    assert len(list((folder / "run" / "events").iterdir())) == 1, "rank 0 alone keeps the events"
 
 
 def test_no_two_ranks_write_bytes_of_one_page(two_ranks):

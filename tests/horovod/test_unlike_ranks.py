@@ -185,6 +185,7 @@ def test_the_ranks_of_a_communicator_save_one_checkpoint_together(mpi):
             assert report["error"] is None and not report["warnings"] and report["step"] == step, (case, report)
     assert [(i.step, i.world_size) for i in deepfreeze.checkpoints(mpi / "alike")] == [(7, 2), (8, 2)]
     assert [(i.step, i.world_size) for i in deepfreeze.checkpoints(mpi / "loop:none")] == [(3, 2), (4, 2)]
+    assert len(list((mpi / "loop:none" / "events").iterdir())) == 1, "rank 0 alone keeps the events"
 
 
 @pytest.mark.full

@@ -1,0 +1,53 @@
+"""The first and the last event of an attempt, and the file that keeps its events."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from deepfreeze.events.event import Attempt, End, Event, Failed, Notice
+from deepfreeze.events.events import Events
+from deepfreeze.events.journal import Journal
+from deepfreeze.events.queue import Queue
+from deepfreeze.format import names
+from deepfreeze.training.open_run import OpenRun
+
+# How many seconds the end of an attempt waits for all listeners. The file of events may be on a store that hangs.
+_LISTENERS_SECONDS = 5.0
+
+
+def begin(events: Events, open_run: OpenRun, again: bool) -> None:
+    """Starts the threads of the listeners that have one, and tells every listener that an attempt has begun. They are told of all events
+    until ``open_run`` is closed; the last one says how the attempt ended. ``again``: the model has been trained here before."""
+    start = open_run.attempt
+    target, rank = start.target, start.world.rank
+    begun = Attempt(
+        step=start.step,
+        run_id=target.run_id,
+        attempt=target.attempt,
+        ranks=start.world.size,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        resumed=start.resumed,
+        again=again,
+    )
+    path = Path(target.run) / names.EVENTS_DIR / names.events_file(target.attempt, rank)
+    journal = Journal(path, begun.m, (lambda event: True) if rank == 0 else _is_known_here_alone)
+
+    def end() -> None:
+        try:
+            events.emit(End(finished=open_run.finished, error=open_run.error))
+        finally:
+            events.stop(_LISTENERS_SECONDS)
+
+    open_run.closing.callback(end)
+    events.start(Queue(journal, at_end=journal.close))
+    events.emit(begun)
+
+
+def _is_known_here_alone(event: Event) -> bool:
+    """Whether rank 0 can't know of an event of another rank. Few ranks have such events, so few make a file."""
+    return (isinstance(event, Notice) and event.level == "warning") or (
+        isinstance(event, Failed) and not event.reported
+    )
