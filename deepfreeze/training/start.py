@@ -101,7 +101,9 @@ class Start:
         def take() -> Target:
             if resume == "required" and _is_no_run(path):
                 raise _nothing_to_resume(path, "no run")  # before a run is made at a path that may be mistyped
-            run = WritableRun.open_or_make(path)
+            # An earlier start of these values has tried whether the store can do what commits need, which costs several syncs.
+            tried = history is not None and not _is_no_run(path)
+            run = WritableRun.open(path) if tried else WritableRun.open_or_make(path)
             locks.append(Lock.acquire(path, world.size))
             attempt = run.claim(names.new_id())
             run.clear_trash()
