@@ -30,14 +30,15 @@ class Queue:
         self._told = 0  # how many of the dropped events the listener was told of
         self._closing = threading.Event()
         self._lock = threading.Lock()  # of the thread's beginning and end
-        self._thread: threading.Thread | None = None
+        self._running = False  # a thread is there, and will look at the queue again
+        self._thread: threading.Thread | None = None  # the last one
 
     def start(self) -> None:
         """Starts the thread. If the thread of an earlier start still calls the listener, that thread goes on instead, so that the listener
         never hears of two events at once. A thread that can't be started is a failure of the listener."""
         with self._lock:
             self._closing.clear()
-            if self._thread is None:
+            if not self._running:
                 # A daemon: a listener that hangs must not keep the process from ending.
                 thread = threading.Thread(target=self._run, name="deepfreeze-events", daemon=True)
                 try:
@@ -45,7 +46,7 @@ class Queue:
                 except RuntimeError as error:  # no room for another thread
                     self.failure = self.failure or error
                 else:
-                    self._thread = thread
+                    self._thread, self._running = thread, True
 
     def put(self, event: Event) -> None:
         """Adds an event. Takes about a microsecond, and never waits. With ``CAPACITY`` events waiting, the event is dropped and counted."""
@@ -80,7 +81,7 @@ class Queue:
             with self._lock:
                 if self._closing.is_set() and not self._waiting:
                     self._call(self._at_end)
-                    self._thread = None
+                    self._running = False
                     return
 
     def _call(self, function: Any, *arguments: Any) -> None:

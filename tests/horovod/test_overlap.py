@@ -52,7 +52,7 @@ def gradients(two, folder, optimizer, **options) -> list[tuple[str, set[str], se
 @pytest.mark.parametrize("capture", ["auto", "graph"])
 def test_a_layer_is_captured_without_waiting_for_another_gradient(two, tmp_path, capture):
     """Each capture waits for the gradient that its own update waits for, and for no other."""
-    found = gradients(two, tmp_path, {}, capture=capture)
+    found = gradients(two, tmp_path, {}, path=capture)
     assert all(updated == captured and len(captured) == 1 for _, updated, captured in found), found
 
 
