@@ -20,9 +20,6 @@ import tomllib
 
 import deepfreeze
 from deepfreeze.cli.main import main, parser
-from deepfreeze.events.event import Captured
-from deepfreeze.events.journal import Journal
-from deepfreeze.format import names
 from tests.support import configs, files, jobs, processes, readme
 from tests.support.readme import ALONE, BLOCKS, INLINE, LAUNCHED, NT3, ROOT, SNIPPETS, TEXT, starting
 
@@ -61,7 +58,7 @@ def test_every_command_line_of_ours_works_on_such_a_run(tmp_path, monkeypatch, c
     for step, seed in ((20, 0), (30, 1), (40, 2), (50, 3)):
         files.write_checkpoint(run, step, files.sample(seed=seed))
     configs.write_config(run)
-    Journal(run / names.EVENTS_DIR / names.events_file(files.ATTEMPT), 0.0).on(Captured(step=20, nbytes=1))
+    files.write_events(run)
     monkeypatch.chdir(tmp_path)
     commands = starting("deepfreeze")
     assert {command[1] for command in commands} == {"ls", "log", "show", "verify", "diff", "export", "prune"}

@@ -94,6 +94,7 @@ def test_another_number_of_ranks_restores_it_bit_exactly(two_ranks, tmp_path):
         assert_restored(job, folder / "run", 6, tmp_path / "out", api=api)
 
 
+@pytest.mark.full
 @kerases.needs_keras_3
 def test_every_rank_keeps_its_own_seeds_and_a_third_gets_others(two, tmp_path):
     run = tmp_path / "run"

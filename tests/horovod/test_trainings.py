@@ -37,9 +37,11 @@ def test_a_resumed_job_that_accumulates_gradients_equals_a_whole_one(two, api, t
     ("option", "value", "expected"),
     [
         ("every", 7, "rank 1: expected every=15, as on rank 0; found every=7"),
-        ("keep", 5, "rank 1: expected keep=2, as on rank 0; found keep=5"),
+        pytest.param(
+            "slots", 5, "rank 1: expected engine.slots=2, as on rank 0; found engine.slots=5", marks=pytest.mark.full
+        ),
     ],
-    ids=["every", "keep"],
+    ids=["every", "slots"],
 )
 def test_ranks_that_disagree_are_all_told_which_rank_and_what(two, option, value, expected, tmp_path):
     for told in two.run("unlike", folder=tmp_path, option=option, other=value):

@@ -139,6 +139,7 @@ def test_readme_s_commands_run_in_a_bare_environment(bare, tmp_path):
     for step, seed in ((20, 0), (30, 1), (40, 2), (50, 3)):
         files.write_checkpoint(run, step, files.sample(seed=seed))
     configs.write_config(run)
+    files.write_events(run)
     ours = readme.starting("deepfreeze")
     for words in ours:
         assert execute(bare / words[0], *words[1:], cwd=tmp_path), words

@@ -155,6 +155,13 @@ def sample(world: int = 2, extent: int = 3000, state: str = "full", seed: int = 
     )
 
 
+def write_events(run: Path) -> None:
+    """Writes a file of events: that step 20 was captured."""
+    (run / "events").mkdir()
+    event = {"v": 1, "t": 1_700_000_000_000_000_000, "m": 2.5, "kind": "captured", "step": 20, "nbytes": 1}
+    (run / "events" / f"{ATTEMPT}.jsonl").write_text(json.dumps(event) + "\n")
+
+
 def write_run(path: Path, signed: bool = False) -> Path:
     """Makes a run without checkpoints. ``signed``: whether run.json has a checksum; the first versions wrote none."""
     path.mkdir(exist_ok=True)

@@ -81,7 +81,7 @@ TWISTS = {
 
 
 # The Kerases keep averages and schedules in different variables.
-@kerases.cases(TWISTS, both=("ema_overwrites", "schedule"), often=("momentum", "global_clipnorm", "ema"))
+@kerases.cases(TWISTS, both=("ema_overwrites", "schedule"), often=("global_clipnorm", "ema"))
 def test_clipping_decay_averages_and_schedules_are_saved_as_they_are(keras, name, tmp_path):
     def make():
         return trainings.dense(keras, TWISTS[name](keras))
