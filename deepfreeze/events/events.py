@@ -1,4 +1,4 @@
-"""Tells listeners of events: some at once, on the thread on which the event happened, others on threads of their own."""
+"""Tells listeners of events. Some listeners are told at once, on the thread that emits the event; others have threads of their own."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def begin(events: Events, open_run: OpenRun, again: bool) -> None:
 
 
 def _is_known_here_alone(event: Event) -> bool:
-    """Whether rank 0 can't know of an event of another rank. Few ranks have such events, so few make a file."""
+    """True for an event of another rank that rank 0 can't know of. Few ranks have such events, so few ranks make a file."""
     return (isinstance(event, Notice) and event.level == "warning") or (
         isinstance(event, Failed) and not event.reported
     )

@@ -17,7 +17,7 @@ class Messages:
     ``fit`` or ``step``, and finds this line on the thread's stack."""
 
     def on(self, event: Event) -> None:
-        """Shows ``event``, if it is of a kind that people should hear of."""
+        """Shows ``event`` if it is of a kind in ``_SHOW``. The other kinds, such as ``Captured``, come too often to be shown."""
         show = _SHOW.get(type(event))
         if show is not None:
             show(event)

@@ -56,7 +56,7 @@ class Stats:
     committed: dict[int, float] = field(default_factory=NewestByStep)
     #: step -> seconds from the hand-over to the engine until this rank's part was on the local tier
     local: dict[int, float] = field(default_factory=NewestByStep)
-    #: bytes of this rank's part of one checkpoint
+    #: bytes of this rank's part of one checkpoint, 0 before the first capture
     nbytes: int = 0
     #: how many checkpoints were captured, and how many committed
     captures: int = 0
