@@ -79,6 +79,10 @@ class Structure:
 
     def to_bytes(self) -> bytes:
         """The structure file's bytes: canonical JSON."""
+        return self._canonical
+
+    @cached_property
+    def _canonical(self) -> bytes:
         value = {
             "file": names.MODEL_FILE,
             "file_size": self.file_size,

@@ -11,6 +11,7 @@ from deepfreeze.errors import UnsupportedError
 from deepfreeze.format.structure import Structure
 from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL
 from deepfreeze.frameworks.framework import Piece, StateCapture
+from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.plan.placement import UNIT
 from deepfreeze.state.dataset_paths import LocatedTensor
 from deepfreeze.state.keras_objects import tf_variable
@@ -74,7 +75,23 @@ class Regions:
         )
 
 
-def of_tensors(
+@dataclass(frozen=True, eq=False)
+class RankRegions:
+    """The bytes of each capture that one rank saves. ``regions``: those that it writes to the model file, in whole pages; ``private``: the
+    numbers of the pieces of its per-rank tensors, in the structure's order, which go into the rank's record."""
+
+    regions: Regions
+    private: tuple[int, ...]
+
+    @classmethod
+    def of(cls, agreed: AgreedStructure, capture: StateCapture, rank: int) -> RankRegions:
+        """The same for every ``fit`` that uses ``capture`` and ``agreed``. ``UnsupportedError`` for a variable that no capture holds."""
+        _require_captured(agreed.tensors, capture)
+        regions, private = _of_tensors(agreed.tensors, agreed.structure, capture.pieces, rank)
+        return cls(regions.whole_pages(agreed.head, agreed.structure.file_size), tuple(private))
+
+
+def _of_tensors(
     tensors: Sequence[LocatedTensor], structure: Structure, pieces: Sequence[Piece], rank: int
 ) -> tuple[Regions, list[int]]:
     """The regions of this rank's pieces of tensors in the model file; and the numbers of the pieces of its per-rank tensors, in the
@@ -97,7 +114,7 @@ def of_tensors(
     return Regions.of_pieces(*table.T), [private[path] for path in order if path in private]
 
 
-def require_captured(tensors: Sequence[LocatedTensor], capture: StateCapture) -> None:
+def _require_captured(tensors: Sequence[LocatedTensor], capture: StateCapture) -> None:
     """``UnsupportedError`` for a variable that no capture holds, because the first step has made it. Every rank finds the same variable."""
     for tensor in tensors:
         if tensor.spec.nbytes and not capture.captures(tensor.variable):

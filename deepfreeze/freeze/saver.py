@@ -12,10 +12,10 @@ import numpy as np
 from deepfreeze.errors import EngineError
 from deepfreeze.format.structure import Structure
 from deepfreeze.frameworks.framework import CapturedState, EngineMemory, StateCapture
-from deepfreeze.freeze import regions as rank_regions
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.bound_engine import BoundEngine
 from deepfreeze.freeze.engine_places import places
+from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.replicas import ReplicaChecksums
 from deepfreeze.freeze.settings import SaverSettings
 from deepfreeze.ranks.world import World, each, on_rank_0
@@ -41,25 +41,24 @@ class Saver:
     def __init__(
         self,
         agreed: AgreedStructure,
+        mine: RankRegions,
         capture: StateCapture,
         attachments: Attachments,
         target: Target,
         world: World,
         settings: SaverSettings,
     ) -> None:
-        """Collective, and called only when ``capture`` has all its pieces, that is after the model's first execution. Stores the structure
-        in the run, chooses the local tier and opens the engine.
+        """Collective. ``mine``: this rank's regions of each capture. Stores the structure in the run, chooses the local tier and opens the
+        engine.
 
-        ``UnsupportedError`` for a variable that no capture holds, ``RunError`` if the structure can't be stored, ``OptionError`` for a
-        wrong ``local``, ``EngineError`` if the engine can't be opened. A rank without an error of its own raises ``WorldError`` then."""
+        ``RunError`` if the structure can't be stored, ``OptionError`` for a wrong ``local``, ``EngineError`` if the engine can't be
+        opened. A rank without an error of its own raises ``WorldError`` then."""
         self._settings = settings
         self._capture = capture
         self._attachments = attachments
         structure = agreed.structure
-        each(world, lambda: rank_regions.require_captured(agreed.tensors, capture))
         on_rank_0(world, lambda: _store(structure, target))
-        tensors, self._private = rank_regions.of_tensors(agreed.tensors, structure, capture.pieces, world.rank)
-        self._regions = tensors.whole_pages(agreed.head, structure.file_size)
+        self._regions, self._private = mine.regions, list(mine.private)
         self.nbytes = int(self._regions.nbytes.sum())
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
         self._local = self._local_tier(target, world)

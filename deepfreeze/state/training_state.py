@@ -66,6 +66,12 @@ class TrainingState:
         taken. Keras 2 makes the variables of its metrics in the first step."""
         return TrainingState(self.model, self.what, [*self.tensors, *_tensors(self.model, self.what, self.tensors)])
 
+    def only(self, what: str) -> TrainingState:
+        """The same state without the optimizers' variables if ``what`` is "weights"."""
+        if what == self.what:
+            return self
+        return TrainingState(self.model, what, [tensor for tensor in self.tensors if not tensor.optimizer])
+
     def same_as(self, other: TrainingState) -> bool:
         """Whether both have the same variables, each of the same kind. Toggling ``layer.trainable``, for example, changes kinds."""
         return {(id(one.variable), one.kind) for one in self.tensors} == {
@@ -130,7 +136,7 @@ def _variables(model: Any, what: str) -> Iterator[tuple[Any, str, str, str]]:
         for variable in optimizer_variables(optimizer):
             of_optimizers.add(id(variable))
             if what == "full":
-                yield variable, SLOT if len(tf_variable(variable).shape) else COUNT, owner, variable_name(variable)
+                yield variable, SLOT if len(variable.shape) else COUNT, owner, variable_name(variable)
     metrics = [variable for metric in getattr(model, "metrics", ()) for variable in metric.variables]
     own_seeds = seeds(model)
     others = of_optimizers | {id(variable) for variable in metrics} | {id(variable) for _, variable in own_seeds}

@@ -9,6 +9,7 @@ from typing import Any
 from deepfreeze.frameworks.tensorflow.capture import TensorFlowCapture
 from deepfreeze.frameworks.tensorflow.graph_maximum import TensorFlowMaximum
 from deepfreeze.freeze.agreed_structure import AgreedStructure
+from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.ranks.world import World
 from deepfreeze.state.training_state import TrainingState
 
@@ -40,27 +41,28 @@ class Installation:
     """The captures of one model's training state, from the first training that uses them until ``close``, or for as long as the model
     lives. At most one training at a time uses an installation: from the constructor, or from ``take``, until ``rest``.
 
-    ``agreed``: the structure of the model's checkpoints, None until the model's first execution is over; ``in_use``: whether a training
-    uses the installation now."""
+    ``agreed``: the structure of the model's checkpoints; ``regions``: this rank's regions of each capture. Both are None until the model's
+    first execution is over. ``in_use``: whether a training uses the installation now."""
 
     def __init__(self, terms: Terms, capture: TensorFlowCapture, maximum: TensorFlowMaximum | None) -> None:
         """``maximum``: takes the control word's maximum in the train function; None if the ranks agree between two executions, or if there
         is one rank. The model keeps the installation."""
         self.capture, self.maximum = capture, maximum
         self.agreed: AgreedStructure | None = None
+        self.regions: RankRegions | None = None
         self._terms = terms
         self.in_use = True
         self._model_installations = _installations(capture.state.model)
         self._model_installations.append(self)
 
     @classmethod
-    def take(cls, model: Any, terms: Terms, world: World) -> Installation | None:
-        """Collective. The installation that an earlier training has left with the model, if it serves a training on these terms on
-        every rank. Idle installations on other terms stay too, because two ``Checkpoint`` of one ``fit`` have one each; but where
+    def take(cls, state: TrainingState, terms: Terms, world: World) -> Installation | None:
+        """Collective. The installation that an earlier training has left with the model of ``state``, if it serves a training on these
+        terms on every rank. Idle installations on other terms stay too, because two ``Checkpoint`` of one ``fit`` have one each; but where
         the model is traced anew, all idle ones are closed."""
-        found = list(_installations(model))
+        found = list(_installations(state.model))
         idle = [one for one in found if not one.in_use]
-        serving = [one for one in idle if one._serves(model)]
+        serving = [one for one in idle if one._serves(state)]
         fitting = [one for one in serving if one._terms == terms]
         # If two ranks kept different installations, their graphs would differ.
         rows = [(one in idle, one in serving, one in fitting) for one in found]
@@ -92,11 +94,11 @@ class Installation:
             self._model_installations.remove(self)
         self.capture.close()
 
-    def _serves(self, model: Any) -> bool:
-        """Whether it captures the model as the model is now."""
+    def _serves(self, state: TrainingState) -> bool:
+        """Whether it captures the model as the model is now. ``state``: the model's full state."""
         if self.agreed is None:
             return False  # the training that installed it ended before its first step
-        return self.capture.state.same_as(TrainingState.of(model, self._terms.state)) and self.capture.in_place
+        return self.capture.state.same_as(state.only(self._terms.state)) and self.capture.in_place
 
 
 class _Installations(list[Installation]):

@@ -12,6 +12,7 @@ from deepfreeze.events.event import Blocked, Captured, Diverged, Failed, Skipped
 from deepfreeze.events.events import Events
 from deepfreeze.frameworks.framework import CapturedState
 from deepfreeze.freeze.agreed_structure import agree
+from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.policy import Policy
 from deepfreeze.plan.schedule import Execution, Schedule
@@ -180,8 +181,12 @@ class Session:
         if self._options.save_config:
             # Stored before the attempt's first checkpoint, so that every checkpoint of the attempt has a configuration.
             worlds.on_rank_0(world, lambda: _store_config(state.model, target))
-        installation.agreed = agree(state, self._attachments, world, installation.agreed)
-        saver = Saver(installation.agreed, capture, self._attachments, target, world, self._options.saver())
+        agreed = agree(state, self._attachments, world, installation.agreed)
+        regions = installation.regions
+        if regions is None or agreed is not installation.agreed:
+            regions = worlds.each(world, lambda: RankRegions.of(agreed, capture, world.rank))
+        installation.agreed, installation.regions = agreed, regions
+        saver = Saver(agreed, regions, capture, self._attachments, target, world, self._options.saver())
         self._open_run.closing.callback(self._take_last_reports, saver)
         self._open_run.closing.callback(saver.close)
         self._reports = EngineReports(target.run, saver.replicated, self._events)

@@ -81,7 +81,8 @@ class Training:
         """Takes the run's lock, commits or clears the checkpoints that a dead job left unfinished, and restores ``model``. Returns the
         step to go on from (0 in a fresh run). A model that was trained here before keeps its values, and so does a model that was
         opened here and has made steps since. Raises ``OptionError``, ``UnsupportedError`` and the errors of ``ModelStart.start``."""
-        return self._open(model).attempt.step
+        open_run, _ = self._open(model)
+        return open_run.attempt.step
 
     def begin(self, model: Any, against: str = "", steps_per_execution: int = 1) -> None:
         """Opens the run if it is not open, and prepares captures. ``against``: the reason why the train function, which is traced next,
@@ -93,13 +94,13 @@ class Training:
         in_graph = not against
         if self._session is not None:
             self._give_back()  # the last training was interrupted before its ``end``
-        open_run = self._open(model)
+        open_run, state = self._open(model)
         world = open_run.attempt.world
         with self._closing_on_error():
             if in_graph and world.in_graph:
-                require_same_model(world, TrainingState.of(model).description(), named=True)
+                require_same_model(world, state.description(), named=True)
             self._trained = weakref.ref(model)
-            installation = self._install(open_run, model, in_graph, steps_per_execution)
+            installation = self._install(open_run, state, in_graph, steps_per_execution)
             if against:
                 self._notice(world, f"captures are taken between two executions of the training: {against}")
             self._session = Session(
@@ -160,15 +161,15 @@ class Training:
         if open_run is not None:
             open_run.close()
 
-    def _open(self, model: Any) -> OpenRun:
+    def _open(self, model: Any) -> tuple[OpenRun, TrainingState]:
         """Collective. The run as it is open, if it was opened for ``model`` and the model has made no step since on any rank. Else a new
-        attempt."""
+        attempt. And the model's full training state."""
         before = self._open_run
         same_model = before is not None and before.is_of(model)
         if before is not None:
             unchanged = same_model and before.is_as_opened(self._optimizer(model))
             if all(before.attempt.world.gather(unchanged)):
-                return before
+                return before, TrainingState.of(model)
         again = same_model or self._trained() is model
         self._give_back()
         world = worlds.current(self._options.world)
@@ -186,7 +187,7 @@ class Training:
         self._finalizer = weakref.finalize(self, self._open_run.close)
         with self._closing_on_error():
             attempt_events.begin(self._events, self._open_run, again)
-        return self._open_run
+        return self._open_run, state
 
     def _notice(self, world: World, message: str) -> None:
         """Tells the user of ``message``, which is the same on all ranks."""
@@ -208,8 +209,11 @@ class Training:
         refuse_devices(state, self._who)
         return Steps(optimizer), state
 
-    def _install(self, open_run: OpenRun, model: Any, in_graph: bool, steps_per_execution: int) -> Installation:
-        """Collective. The captures that an earlier ``fit`` has left in the model, if they serve this one; else new captures."""
+    def _install(
+        self, open_run: OpenRun, state: TrainingState, in_graph: bool, steps_per_execution: int
+    ) -> Installation:
+        """Collective. The captures that an earlier ``fit`` has left in the model, if they serve this one; else new captures. ``state``: the
+        model's full training state."""
         world, options = open_run.attempt.world, self._options
         # All ranks capture in the same way, because all must trace the same graph: if one can't use the engine's op, none does.
         against = 'Capture(path="graph")' if options.capture.path == "graph" else engine_buffers.reason_against()
@@ -219,7 +223,7 @@ class Training:
         terms = Terms(
             in_graph=in_graph,
             own_memory=bool(reasons),
-            optimizer=self._optimizer(model),
+            optimizer=self._optimizer(state.model),
             state=options.state,
             placement=options.capture.placement,
             rank=world.rank,
@@ -228,7 +232,7 @@ class Training:
         )
         if in_graph:
             worlds.each(world, lambda: self._check_executions(open_run.steps, steps_per_execution))
-        kept = Installation.take(model, terms, world)
+        kept = Installation.take(state, terms, world)
         if kept is not None:
             self._keep_installation(open_run, kept)
             return kept
@@ -236,7 +240,7 @@ class Training:
 
         def make() -> Installation:
             every_step = _no_agreement if maximum is None else maximum.emit
-            capture = self._capture(model, world, terms, every_step if in_graph else None)
+            capture = self._capture(state.only(terms.state), world, terms, every_step if in_graph else None)
             # Kept before it is known whether another rank has failed: ``close`` must then take this rank's hooks out too.
             return self._keep_installation(open_run, Installation(terms, capture, maximum))
 
@@ -249,9 +253,8 @@ class Training:
         return installation
 
     def _capture(
-        self, model: Any, world: World, terms: Terms, every_step: Callable[[], None] | None
+        self, state: TrainingState, world: World, terms: Terms, every_step: Callable[[], None] | None
     ) -> TensorFlowCapture:
-        state = TrainingState.of(model, terms.state)
         placed = state.placed()
         shards = PLACEMENTS[terms.placement]([tensor.spec for tensor in placed], world.size)[world.rank]
         ranges = [Range(placed[s.tensor], s.start, s.stop) for s in shards]
