@@ -39,10 +39,10 @@ def measure(args: argparse.Namespace) -> Report:
         events.start(Queue(journal, at_end=journal.close))
         reports = EngineReports(str(disk), [], events)
         took, nothing = [], []
-        for step in range(steps):
+        for step in range(1, steps + 1):
             news = [
                 EngineReport(step, LOCAL, OK, False, -1, 1, 0.01, -1.0, -1.0, ""),
-                EngineReport(step - 1, EXTERNAL, OK, True, -1, 1, 0.01, 0.02, 0.03, ""),
+                EngineReport(step - 1 or 1, EXTERNAL, OK, True, -1, 1, 0.01, 0.02, 0.03, ""),
             ]
             time.sleep(STEP_S)
             begun = time.perf_counter()
