@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from deepfreeze.errors import EngineError
+from deepfreeze.format.levels import LEVELS, Level
 from deepfreeze.format.structure import Structure
 from deepfreeze.frameworks.framework import CapturedState, EngineMemory, StateCapture
 from deepfreeze.freeze.agreed_structure import AgreedStructure
@@ -23,13 +24,12 @@ from deepfreeze.state.attachments import Attachments
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import local_tier
-from veloc_bindings import EXTERNAL, LOCAL, REFUSE_ALL, REFUSE_FIRST, REFUSE_NONE, Report
+from veloc_bindings import REFUSE_ALL, REFUSE_FIRST, REFUSE_NONE, Report
 
 log = logging.getLogger("deepfreeze")
 
 # How many seconds ``close`` waits for checkpoints in flight. There are some only if an exception has ended training.
 _CLOSING_SECONDS = 5.0
-LEVELS = {"local": LOCAL, "external": EXTERNAL}
 _REFUSES = {"auto": REFUSE_FIRST, "warn": REFUSE_NONE, "raise": REFUSE_ALL}
 
 
@@ -136,8 +136,9 @@ class Saver:
         private = self._private_bytes(captured, compare)
         rows = self._regions.rows(captured.addresses)
         self._engine.submit(step, rows, private, (captured.hold, self._regions.fixed))
-        if self._settings.wait_for in LEVELS:
-            self._engine.wait(step, LEVELS[self._settings.wait_for])
+        level = LEVELS[self._settings.wait_for]
+        if level > Level.CAPTURED:
+            self._engine.wait(step, level)
 
     def _private_bytes(self, captured: CapturedState | None, compare: bool) -> bytes:
         """This rank's private bytes, in the order of its record: seeds, attachments, checksums of the replicated tensors. With ``None`` for

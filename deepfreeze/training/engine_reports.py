@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from deepfreeze.errors import EngineError
 from deepfreeze.events.event import Diverged, External, Local, Notice
 from deepfreeze.events.events import Events
+from deepfreeze.format.levels import Level
 from deepfreeze.store.run import END_THIS_JOB
 from deepfreeze.training.stats import NewestByStep
-from veloc_bindings import DIVERGED, EXTERNAL, OK, TAKEN, Report
+from veloc_bindings import DIVERGED, OK, TAKEN, Report
 
 _MEND = "mend what the message names; older checkpoints are untouched and training can go on"
 _ALIKE = (
@@ -47,9 +48,9 @@ class EngineReports:
                 found=report.message.rstrip("."),
                 todo=END_THIS_JOB if report.code == TAKEN else _MEND,
             )
-        if report.local_s >= 0 and self._is_new(step, "local"):
+        if report.local_s >= 0 and self._is_new(step, Level.LOCAL.label):
             self._events.emit(Local(step=step, seconds=report.local_s))
-        if report.level == EXTERNAL and self._is_new(step, "external"):
+        if report.level == Level.EXTERNAL and self._is_new(step, Level.EXTERNAL.label):
             self._events.emit(External(step=step, seconds=report.external_s, written=report.written_s))
         return None
 
