@@ -94,7 +94,7 @@ class Saver:
         self._closing.callback(self._drain_at_close)
 
     def _plan(self) -> None:
-        """Tells the backend which regions each capture will have. If captures lie in the backend's memory, gives each piece its place in it,
+        """Tells the backend which regions each capture will have. If captures lie in the backend's memory, gives each piece its place there
         from the next capture on."""
         sizes = np.array([piece.nbytes for piece in self._capture.pieces], np.int64)
         private_nbytes = len(self._private_bytes(None, False)) + int(sizes[self._private].sum())
