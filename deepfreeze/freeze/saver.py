@@ -25,7 +25,8 @@ from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
-from deepfreeze.tiers import local_tier
+from deepfreeze.tiers import tiers
+from deepfreeze.tiers.tier import Tier
 from veloc_bindings import Report
 
 log = logging.getLogger("deepfreeze")
@@ -74,14 +75,15 @@ class Saver:
     def _open_backend(self, structure: Structure, target: Target, world: World) -> None:
         settings = self._settings
         if self._local is not None:
-            self._closing.callback(local_tier.discard, local_tier.directory(self._local, target.run_id))
+            tier, _ = self._local
+            self._closing.callback(tier.discard, target.run_id)
         opening = Opening(
             target=target,
             structure=structure.digest,
             file_size=structure.file_size,
             rank=world.rank,
             world=world.size,
-            local=self._local,
+            local=None if self._local is None else self._local[1],
             in_memory=self._capture.engine_memory is not None,
             hashes=len(self._replicas.names),
             on_divergence=settings.replicas.on_divergence,
@@ -186,13 +188,13 @@ class Saver:
                 self._backend.drain(_CLOSING_SECONDS)
                 self.last_reports += self._backend.poll()
 
-    def _local_tier(self, target: Target, world: World) -> Path | None:
-        """Collective. The base directory of the local tier; None if there is none. The ranks of a node share the room on it, so the need of
-        all of them is added up."""
+    def _local_tier(self, target: Target, world: World) -> tuple[Tier, Path] | None:
+        """Collective. The tier for this node's slots, and the directory below which they are made; None if there is none. The ranks of a
+        node share the room on it, so the need of all of them is added up."""
         here = socket.gethostname()
         needs = world.gather((here, self.nbytes * self._settings.engine.slots))
         need = sum(nbytes for node, nbytes in needs if node == here)
-        chosen = each(world, lambda: local_tier.choose(self._settings.local, need))
+        chosen = each(world, lambda: tiers.choose(self._settings.local, need))
         if chosen is None and self._settings.local is not None:
             log.warning("no room for %d bytes on a local tier of %s: writing to %s directly", need, here, target.run)
         return chosen
