@@ -1,4 +1,4 @@
-"""Hands the captures of one ``fit`` to the engine: turns captured pieces into regions of the model file, and waits for the engine."""
+"""Hands the captures of one ``fit`` to a backend: turns captured pieces into regions of the model file, and waits for the backend."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from deepfreeze.errors import EngineError
+from deepfreeze.format.levels import LEVELS, Level
 from deepfreeze.format.structure import Structure
-from deepfreeze.frameworks.framework import CapturedState, EngineMemory, StateCapture
+from deepfreeze.frameworks.framework import CapturedState, StateCapture
+from deepfreeze.freeze import backends
 from deepfreeze.freeze.agreed_structure import AgreedStructure
-from deepfreeze.freeze.bound_engine import BoundEngine
-from deepfreeze.freeze.engine_places import places
+from deepfreeze.freeze.backend import Opening
+from deepfreeze.freeze.bound_backend import BoundBackend
+from deepfreeze.freeze.capture_places import places
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.replicas import ReplicaChecksums
 from deepfreeze.freeze.settings import SaverSettings
@@ -22,20 +25,19 @@ from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
-from deepfreeze.tiers import local_tier
-from veloc_bindings import EXTERNAL, LOCAL, REFUSE_ALL, REFUSE_FIRST, REFUSE_NONE, Report
+from deepfreeze.tiers import tiers
+from deepfreeze.tiers.tier import Tier
+from veloc_bindings import Report
 
 log = logging.getLogger("deepfreeze")
 
 # How many seconds ``close`` waits for checkpoints in flight. There are some only if an exception has ended training.
 _CLOSING_SECONDS = 5.0
-LEVELS = {"local": LOCAL, "external": EXTERNAL}
-_REFUSES = {"auto": REFUSE_FIRST, "warn": REFUSE_NONE, "raise": REFUSE_ALL}
 
 
 class Saver:
     """Saves captured steps, from construction to ``close``. The training thread calls all methods, between two executions of the train
-    function; each rank calls them by itself. ``nbytes``: bytes of this rank's regions in each checkpoint; ``last_reports``: the engine's
+    function; each rank calls them by itself. ``nbytes``: bytes of this rank's regions in each checkpoint; ``last_reports``: the backend's
     reports that ``close`` has taken, when nobody asked any more."""
 
     def __init__(
@@ -49,9 +51,9 @@ class Saver:
         settings: SaverSettings,
     ) -> None:
         """Collective. ``mine``: this rank's regions of each capture. Stores the structure in the run, chooses the local tier and opens the
-        engine.
+        backend.
 
-        ``RunError`` if the structure can't be stored, ``OptionError`` for a wrong ``local``, ``EngineError`` if the engine can't be
+        ``RunError`` if the structure can't be stored, ``OptionError`` for a wrong ``local``, ``EngineError`` if the backend can't be
         opened. A rank without an error of its own raises ``WorldError`` then."""
         self._settings = settings
         self._capture = capture
@@ -66,78 +68,76 @@ class Saver:
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
-            each(world, lambda: self._open_engine(structure, target, world))
-            memory = capture.engine_memory
-            if memory is not None:
-                each(world, lambda: self._capture_into(memory))
+            each(world, lambda: self._open_backend(structure, target, world))
+            each(world, self._plan)
             on_error.pop_all()
 
-    def _open_engine(self, structure: Structure, target: Target, world: World) -> None:
-        settings, engine = self._settings, self._settings.engine
+    def _open_backend(self, structure: Structure, target: Target, world: World) -> None:
+        settings = self._settings
         if self._local is not None:
-            self._closing.callback(local_tier.discard, local_tier.directory(self._local, target.run_id))
-        self._engine = BoundEngine(
-            target.run,
-            settings.timeout,
+            tier, _ = self._local
+            self._closing.callback(tier.discard, target.run_id)
+        opening = Opening(
+            target=target,
+            structure=structure.digest,
+            file_size=structure.file_size,
             rank=world.rank,
             world=world.size,
-            in_flight=engine.in_flight,
-            slots=engine.slots,
-            writers=engine.writers,
-            keep=settings.keep,
+            local=None if self._local is None else self._local[1],
+            in_memory=self._capture.engine_memory is not None,
             hashes=len(self._replicas.names),
-            refuse_diverged=_REFUSES[settings.replicas.on_divergence],
-            nice=engine.nice,
-            chunk_bytes=engine.chunk_bytes,
-            file_size=structure.file_size,
-            commit_timeout=settings.timeout,
-            run_id=bytes.fromhex(target.run_id),
-            attempt=bytes.fromhex(target.attempt),
-            structure=structure.digest,
-            run_dir=target.run,
-            local_dir=None if self._local is None else str(self._local),
+            on_divergence=settings.replicas.on_divergence,
+            keep=settings.keep,
+            timeout=settings.timeout,
+            engine=settings.engine,
         )
-        self._closing.callback(self._engine.close)
+        self._backend = BoundBackend(backends.chosen(), opening)
+        self._closing.callback(self._backend.close)
         self._closing.callback(self._drain_at_close)
 
-    def _capture_into(self, memory: EngineMemory) -> None:
-        """Gives each piece the place of its region in the engine's memory, from the next capture on."""
+    def _plan(self) -> None:
+        """Tells the backend which regions each capture will have. If captures lie in the backend's memory, gives each piece its place there
+        from the next capture on."""
         sizes = np.array([piece.nbytes for piece in self._capture.pieces], np.int64)
         private_nbytes = len(self._private_bytes(None, False)) + int(sizes[self._private].sum())
-        memory.place(places(self._engine, self._regions, sizes, private_nbytes))
-        self._engine.attach(memory.area)
+        found = places(self._backend, self._regions, sizes, private_nbytes)
+        memory = self._capture.engine_memory
+        if memory is not None and found is not None:
+            memory.place(found)
+            self._backend.attach(memory.area)
 
     def collect(self, step: int) -> CapturedState:
         """The capture that the train function took at ``step``. ``EngineError`` if it took none at this step, ``WaitError`` if there was no
         memory for it in time."""
-        with self._engine.translated(f"memory for the capture of step {step}"):
+        with self._backend.translated(f"memory for the capture of step {step}"):
             return self._capture.collect(step)
 
     def take(self) -> CapturedState:
         """Captures the state as it is now. ``EngineError``, ``WaitError`` if there was no memory for it in time."""
-        with self._engine.translated("memory for a capture"):
+        with self._backend.translated("memory for a capture"):
             return self._capture.take()
 
     def reserve(self) -> None:
         """Waits until there is memory for the next capture: in the graph no Ctrl-C would end this wait. Without engine memory it returns at
         once. Raises ``EngineError``, ``WaitError``."""
         if self._capture.engine_memory is not None:
-            self._engine.reserve()
+            self._backend.reserve()
 
     def has_room(self, armed: bool) -> bool:
-        """Whether the engine has memory for a capture in the execution after the next one. ``armed``: the next execution captures too, so
+        """Whether the backend has memory for a capture in the execution after the next one. ``armed``: the next execution captures too, so
         memory for two captures is needed. Never waits. Raises ``EngineError``."""
-        return self._engine.room() > (1 if armed and self._capture.engine_memory is None else 0)
+        return self._backend.room() > (1 if armed and self._capture.engine_memory is None else 0)
 
     def save(self, step: int, captured: CapturedState, compare: bool = False) -> None:
-        """Hands ``captured`` to the engine as the checkpoint of ``step``, and waits for the level that the setting ``wait_for`` names.
+        """Hands ``captured`` to the backend as the checkpoint of ``step``, and waits for the level that the setting ``wait_for`` names.
         Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of the replicated
         tensors' present values, by which rank 0 compares the ranks. Raises ``EngineError``, ``WaitError``."""
         private = self._private_bytes(captured, compare)
         rows = self._regions.rows(captured.addresses)
-        self._engine.submit(step, rows, private, (captured.hold, self._regions.fixed))
-        if self._settings.wait_for in LEVELS:
-            self._engine.wait(step, LEVELS[self._settings.wait_for])
+        self._backend.submit(step, rows, private, (captured.hold, self._regions.fixed))
+        level = LEVELS[self._settings.wait_for]
+        if level > Level.CAPTURED:
+            self._backend.wait(step, level)
 
     def _private_bytes(self, captured: CapturedState | None, compare: bool) -> bytes:
         """This rank's private bytes, in the order of its record: seeds, attachments, checksums of the replicated tensors. With ``None`` for
@@ -157,44 +157,44 @@ class Saver:
     @property
     def unfinished(self) -> list[int]:
         """The steps that were saved and were neither committed nor failed at the last ``poll``, in ascending order."""
-        return self._engine.unfinished
+        return self._backend.unfinished
 
     def poll(self) -> list[Report]:
-        """The engine's reports since the last call. Never waits. Raises ``EngineError``."""
-        return self._engine.poll()
+        """The backend's reports since the last call. Never waits. Raises ``EngineError``."""
+        return self._backend.poll()
 
     def drain(self, seconds: float) -> bool:
         """Waits, for at most ``seconds``, until every saved checkpoint is committed or failed. Returns whether that is so."""
-        return self._engine.drain(seconds)
+        return self._backend.drain(seconds)
 
     def stalled(self, begin: float) -> bool:
         """Whether a wait has ended: it began at ``begin`` (``time.monotonic()``, seconds), and no bytes have moved for the time-out."""
-        return self._engine.stalled(begin)
+        return self._backend.stalled(begin)
 
     def give_up(self) -> Exception:
         """The error to raise when a caller no longer repeats ``drain``, which has returned False. It names the rank that is waited for."""
-        return self._engine.give_up()
+        return self._backend.give_up()
 
     def close(self) -> None:
-        """Waits some seconds for checkpoints in flight, stops the engine, and removes the local tier's directory if no slot has to stay
+        """Waits some seconds for checkpoints in flight, stops the backend, and removes the local tier's directory if no slot has to stay
         there. Each of these is done also if the one before has failed. Safe to call twice."""
         self._closing.close()
 
     def _drain_at_close(self) -> None:
         """Waits for checkpoints that are in flight because an exception has ended training: they may be committed in time."""
         with contextlib.suppress(EngineError):
-            self.last_reports += self._engine.poll()
-            if self._engine.unfinished:
-                self._engine.drain(_CLOSING_SECONDS)
-                self.last_reports += self._engine.poll()
+            self.last_reports += self._backend.poll()
+            if self._backend.unfinished:
+                self._backend.drain(_CLOSING_SECONDS)
+                self.last_reports += self._backend.poll()
 
-    def _local_tier(self, target: Target, world: World) -> Path | None:
-        """Collective. The base directory of the local tier; None if there is none. The ranks of a node share the room on it, so the need of
-        all of them is added up."""
+    def _local_tier(self, target: Target, world: World) -> tuple[Tier, Path] | None:
+        """Collective. The tier for this node's slots, and the directory below which they are made; None if there is none. The ranks of a
+        node share the room on it, so the need of all of them is added up."""
         here = socket.gethostname()
         needs = world.gather((here, self.nbytes * self._settings.engine.slots))
         need = sum(nbytes for node, nbytes in needs if node == here)
-        chosen = each(world, lambda: local_tier.choose(self._settings.local, need))
+        chosen = each(world, lambda: tiers.choose(self._settings.local, need))
         if chosen is None and self._settings.local is not None:
             log.warning("no room for %d bytes on a local tier of %s: writing to %s directly", need, here, target.run)
         return chosen

@@ -77,7 +77,7 @@ class Replicas:
 
 @dataclass(frozen=True)
 class SaverSettings:
-    """``local``: "auto", a directory or None; ``wait_for``: the level that ``save`` waits for ("captured", "local", "external");
+    """``local``: "auto", a directory or None; ``wait_for``: the label of the level that ``save`` waits for (``format/levels``);
     ``timeout`` in seconds; ``keep``: how many of the newest checkpoints stay."""
 
     local: str | os.PathLike | None

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from deepfreeze.errors import CorruptError, Error, NotFoundError
+from deepfreeze.format.levels import Level
 from deepfreeze.format.run_file import Parent
 from deepfreeze.format.structure import Structure
 from deepfreeze.store.run import Run
 
-EXTERNAL = "external"
 # How often ``use`` tries again when a job's retention has deleted the checkpoint that was just chosen. Retention deletes a checkpoint
 # only after a newer one is committed, so there is another one to choose.
 _ATTEMPTS = 10
@@ -90,7 +90,7 @@ def describe(run: Run, step: int, structures: dict[str, Structure | None] | None
     return CheckpointInfo(
         run=run.path,
         step=step,
-        level=EXTERNAL,
+        level=Level.EXTERNAL.label,
         nbytes=manifest.file_size + manifest.private,
         world_size=manifest.world_size,
         created=manifest.created,

@@ -1,69 +1,60 @@
-"""Chooses the directory in which a node keeps its shards until they are external: memory-backed if there is enough memory, else on the
-local disk if there is enough room, else none."""
+"""A directory on the node, in memory or on a disk, as a tier."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
-import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-from deepfreeze.errors import OptionError
+import veloc_bindings
 from deepfreeze.format import names
-from deepfreeze.tiers import node_memory
-
-# The greatest part of the free bytes that slots may take with local="auto". The rest is left to the training.
-_SHARE = 0.5
+from deepfreeze.tiers import leftovers, node_memory
+from deepfreeze.tiers.recovery_plan import LeftoverSlot
 
 
-def candidates(local: str | os.PathLike | None) -> list[Path]:
-    """The base directories that the option ``local`` allows, the best one first. ``local="auto"``: /dev/shm and the directory for
-    temporary files; a path: that directory; None: no directory. OptionError if the path is no existing directory."""
-    if local is None:
-        return []
-    if local == "auto":
-        shm = Path("/dev/shm")
-        bases = [shm] if shm.is_dir() and os.access(shm, os.W_OK) else []
-        return [*bases, Path(tempfile.gettempdir())]
-    path = Path(local)
-    if not path.is_dir():
-        raise OptionError(
-            where=f"local={os.fspath(local)!r}",
-            expected='an existing directory on node-local storage, "auto" or None',
-            found="no such directory",
-            todo="create it on every node, or pass local=None to write to the external store alone",
-        )
-    return [path]
+@dataclass(frozen=True)
+class LocalTier:
+    """The directory ``base``. Implements ``tier.Tier``, which explains the methods. ``share``: the greatest part of the free bytes that
+    slots may take; None for a directory that the user has named, which is not asked for its free bytes: the engine says when it is
+    full."""
 
+    base: Path
+    share: float | None
 
-def directory(base: Path, run_id: str) -> Path:
-    """The directory of this user's run below a base directory. The engine makes it."""
-    return base / names.local_dir(os.geteuid(), run_id)
+    def need(self, nbytes: int) -> Path | None:
+        """``base``, if slots of ``nbytes`` bytes leave enough of it free."""
+        return self.base if self.share is None or nbytes <= self.share * _free(self.base) else None
 
+    def leftovers(self, run_id: str) -> list[LeftoverSlot]:
+        """See ``leftovers.leftover_slots``."""
+        return leftovers.leftover_slots(self._folder(run_id))
 
-def choose(local: str | os.PathLike | None, nbytes: int) -> Path | None:
-    """The base directory for the slots of all ranks of this node, ``nbytes`` bytes together. None if ``local`` is None, or if it is
-    "auto" and no base directory has room. A directory that the user named is not asked for its free bytes: the engine logs it when
-    it is full. The memory limit over this process counts for all ranks of the node together, which may choose the disk without need,
-    but never too much memory."""
-    for base in candidates(local):
-        if local == "auto" and nbytes > _SHARE * _free(base):
-            continue
-        return base
-    return None
+    def rescue(self, path: str, run_dir: str | os.PathLike[str]) -> None:
+        """Has the engine copy the slot."""
+        veloc_bindings.slot_transfer(path, os.fspath(run_dir))
 
+    def clear(self, run_id: str) -> None:
+        """Deletes the slots, and then the directories that are empty."""
+        leftovers.clear_slots(self._folder(run_id))
+        self.discard(run_id)
 
-def discard(folder: Path) -> None:
-    """Removes a run's ``directory`` if it is empty, and then the user's directory above it if that is empty. Symbolic links are not
-    followed."""
-    with contextlib.suppress(OSError):
-        user = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            os.rmdir(folder.name, dir_fd=user)
-        finally:
-            os.close(user)
-        folder.parent.rmdir()
+    def discard(self, run_id: str) -> None:
+        """Removes the run's directory if it is empty, and then the user's directory above it if that is empty. Symbolic links are not
+        followed."""
+        folder = self._folder(run_id)
+        with contextlib.suppress(OSError):
+            user = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                os.rmdir(folder.name, dir_fd=user)
+            finally:
+                os.close(user)
+            folder.parent.rmdir()
+
+    def _folder(self, run_id: str) -> Path:
+        """The directory of this user's run. The engine makes it."""
+        return self.base / names.local_dir(os.geteuid(), run_id)
 
 
 def _free(base: Path) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import veloc_bindings
@@ -14,6 +14,7 @@ from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers.leftovers import partial_states
 from deepfreeze.tiers.recovery_plan import HostSlot, LeftoverSlot, RecoveryPlan, plan_recovery
+from deepfreeze.tiers.tier import Tier
 
 log = logging.getLogger("deepfreeze")
 
@@ -35,16 +36,18 @@ def plan(run: Run, slots: Iterable[tuple[str, LeftoverSlot]]) -> RecoveryPlan:
     return plan_recovery(run.newest(), partial_states(run), own_slots)
 
 
-def copy_slots(recovery: RecoveryPlan, host: str, run_dir: str | os.PathLike[str]) -> list[str]:
-    """Copies this host's slots of the plan into the run's partial directories. Returns the paths of the slots that turned out to be
-    damaged.
+def copy_slots(
+    recovery: RecoveryPlan, host: str, run_dir: str | os.PathLike[str], tiers: Mapping[str, Tier]
+) -> list[str]:
+    """Copies this host's slots of the plan into the run's partial directories. ``tiers``: by the path of each slot, the tier that has it.
+    Returns the paths of the slots that turned out to be damaged.
 
     EngineError if the engine or the store fails. The caller must not clear anything then, so that the next start can try again.
     """
     damaged = []
     for path in recovery.transfer.get(host, []):
         try:
-            veloc_bindings.slot_transfer(path, os.fspath(run_dir))
+            tiers[path].rescue(path, run_dir)
         except veloc_bindings.EngineFault as fault:
             if fault.code != veloc_bindings.CORRUPT:
                 raise _failed(path, "to copy a slot to the external store", fault) from fault

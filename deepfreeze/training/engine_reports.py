@@ -9,8 +9,9 @@ from deepfreeze.errors import EngineError
 from deepfreeze.events.event import Diverged, Event, External, Local, Notice
 from deepfreeze.events.events import Events
 from deepfreeze.events.stats import NewestByStep
+from deepfreeze.format.levels import Level
 from deepfreeze.store.run import END_THIS_JOB
-from veloc_bindings import DIVERGED, EXTERNAL, OK, TAKEN, Report
+from veloc_bindings import DIVERGED, OK, TAKEN, Report
 
 _MEND = "mend what the message names; older checkpoints are untouched and training can go on"
 _ALIKE = (
@@ -65,9 +66,9 @@ class EngineReports:
     def _progress(self, t: int, m: float, reports: Sequence[Report]) -> Iterator[Event]:
         """The events of the levels that the checkpoints have reached since their last reports."""
         for report in reports:
-            if report.local_s >= 0 and self._is_new(report.step, "local"):
+            if report.local_s >= 0 and self._is_new(report.step, Level.LOCAL.label):
                 yield Local(t=t, m=m, step=report.step, seconds=report.local_s)
-            if report.level == EXTERNAL and self._is_new(report.step, "external"):
+            if report.level == Level.EXTERNAL and self._is_new(report.step, Level.EXTERNAL.label):
                 yield External(t=t, m=m, step=report.step, seconds=report.external_s, written=report.written_s)
 
     def _is_new(self, step: int, kind: str) -> bool:

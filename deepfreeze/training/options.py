@@ -11,6 +11,7 @@ from typing import Any
 from deepfreeze import arguments
 from deepfreeze.errors import OptionError
 from deepfreeze.events.events import Listener, as_listener
+from deepfreeze.format.levels import LEVELS
 from deepfreeze.freeze.settings import Engine, Replicas, SaverSettings
 from deepfreeze.plan.placement import PLACEMENTS
 from deepfreeze.state.keras_objects import is_optimizer
@@ -119,7 +120,7 @@ _PER_RANK = frozenset({"local", "world", "optimizer", "extra", "verbose", "liste
 _GROUPS: dict[str, Any] = {"engine": Engine, "replicas": Replicas, "capture": Capture}
 _CHOICES: dict[str, tuple] = {
     "resume": ("auto", "required", "off"),
-    "wait_for": ("captured", "local", "external"),
+    "wait_for": tuple(LEVELS),
     "on_error": ("raise", "warn"),
     "final": (True, False),
     "state": ("full", "weights"),

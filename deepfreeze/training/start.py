@@ -23,7 +23,8 @@ from deepfreeze.store.quarantine import Fallback
 from deepfreeze.store.run import Run
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
-from deepfreeze.tiers import leftovers, local_tier, recovery_plan, rescue
+from deepfreeze.tiers import recovery_plan, rescue, tiers
+from deepfreeze.tiers.tier import Tier
 
 log = logging.getLogger("deepfreeze")
 
@@ -146,23 +147,21 @@ def _require_same_run(path: str, run_id: str) -> None:
 def _recover(target: Target, local: str | os.PathLike | None, world: World, node: str) -> rescue.Finished:
     """Collective. Commits the checkpoints of dead attempts that are complete, in the run or on the local tiers of these nodes, and clears
     the others."""
-    leads = world.rank == world.gather(node).index(node)  # the first rank of each node handles the node's local tier
-
-    def places() -> list[Path]:
-        return [local_tier.directory(base, target.run_id) for base in local_tier.candidates(local)]
-
-    folders = each(world, places)
+    leads = world.rank == world.gather(node).index(node)  # the first rank of each node handles the node's tiers
+    mine = each(world, lambda: tiers.of(local))
+    holders: dict[str, Tier] = {}  # by the path of each slot that this rank has found
 
     def find_slots() -> list[tuple[str, recovery_plan.LeftoverSlot]]:
-        return [(node, slot) for folder in folders for slot in leftovers.leftover_slots(folder)] if leads else []
+        found = [(tier, slot) for tier in mine for slot in tier.leftovers(target.run_id)] if leads else []
+        holders.update({slot.path: tier for tier, slot in found})
+        return [(node, slot) for _, slot in found]
 
     slots = [pair for rank in together(world, find_slots) for pair in rank]
     plan = on_rank_0(world, lambda: rescue.plan(Run.open(target.run), slots))
-    each(world, lambda: rescue.copy_slots(plan, node, target.run) if leads else [])
+    each(world, lambda: rescue.copy_slots(plan, node, target.run, holders) if leads else [])
     finished = on_rank_0(world, lambda: rescue.finish(plan, WritableRun.open(target.run)))
-    for folder in folders if leads else ():
-        leftovers.clear_slots(folder)
-        local_tier.discard(folder)
+    for tier in mine if leads else ():
+        tier.clear(target.run_id)
     return finished
 
 

@@ -25,7 +25,7 @@ from deepfreeze.frameworks.tensorflow.graph_buffers import GraphBuffers
 from deepfreeze.frameworks.tensorflow.graph_maximum import TensorFlowMaximum
 from deepfreeze.frameworks.tensorflow.refusals import refuse, refuse_devices
 from deepfreeze.frameworks.tensorflow.steps import Steps
-from deepfreeze.freeze import bound_engine
+from deepfreeze.freeze import backends
 from deepfreeze.plan.placement import PLACEMENTS
 from deepfreeze.plan.policy import Policy
 from deepfreeze.ranks import world as worlds
@@ -226,7 +226,7 @@ class Training:
         """Refuses a model whose training can't be captured, loads the engine, and builds the optimizer, whose variables are restored."""
         optimizer = self._optimizer(model)
         refuse(model, optimizer, averages_in_graph, self._who)
-        bound_engine.load()
+        backends.chosen().load()
         if optimizer is getattr(model, "optimizer", None):
             build_optimizer(model)
         state = TrainingState.of(model)
@@ -240,8 +240,7 @@ class Training:
         model's full training state; ``fields``: of the control word."""
         world, options = open_run.attempt.world, self._options
         # All ranks capture in the same way, because all must trace the same graph: if one can't use the engine's op, none does.
-        against = 'Capture(path="graph")' if options.capture.path == "graph" else engine_buffers.reason_against()
-        reasons = [reason for reason in world.gather(against) if reason is not None]
+        reasons = [reason for reason in world.gather(self._against_engine_memory()) if reason is not None]
         if reasons:
             self._notice(world, f"capturing by TensorFlow's own ops: {reasons[0]}")
         terms = Terms(
@@ -268,6 +267,14 @@ class Training:
             return self._keep_installation(open_run, Installation(terms, capture, maximum))
 
         return worlds.each(world, make)
+
+    def _against_engine_memory(self) -> str | None:
+        """The reason why this rank's captures can't lie in the backend's memory, as text for the log. None if they can."""
+        if self._options.capture.path == "graph":
+            return 'Capture(path="graph")'
+        if not backends.chosen().has_memory:
+            return "the backend has no memory for captures"
+        return engine_buffers.reason_against()
 
     def _keep_installation(self, open_run: OpenRun, installation: Installation) -> Installation:
         """Notes the installation for ``close``, and lets it rest when the run is closed."""

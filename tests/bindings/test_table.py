@@ -61,6 +61,12 @@ def functions() -> dict[str, tuple[type, list[type]]]:
     return found
 
 
+def enum(name: str) -> dict[str, int]:
+    """The constants of an enum of the header, with their numbers."""
+    (body,) = re.findall(rf"typedef enum {name} \{{(.*?)\}}", TEXT, re.S)
+    return {constant: int(value) for constant, value in re.findall(r"\b(DF_[A-Z_]+) = (\d+)", body)}
+
+
 def test_every_function_is_in_the_table_with_its_types():
     assert functions() == _table.FUNCTIONS
     assert len(re.findall(r"\bdf_\w+\(", TEXT)) == len(_table.FUNCTIONS)

@@ -7,10 +7,13 @@ import numpy as np
 import deepfreeze
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
-from deepfreeze.freeze.bound_engine import BoundEngine
+from deepfreeze.freeze.backend import Opening
+from deepfreeze.freeze.bound_backend import BoundBackend
+from deepfreeze.freeze.embedded_backend import EmbeddedBackend
 from deepfreeze.freeze.regions import Regions
 from deepfreeze.plan.placement import UNIT, in_file_order, pages, per_layer
 from deepfreeze.store.run import Run
+from deepfreeze.store.target import Target
 from deepfreeze.thaw.read import read_private
 
 STEP, ATTEMPT, HEAD = 7, "ab" * 16, 4096  # HEAD: bytes of the file before the first tensor
@@ -48,19 +51,16 @@ def write(path: str, rank: int, world: int) -> None:
     head = bytes(range(256)) * (HEAD // 256) if rank == 0 else b""
     regions = Regions.of_pieces(*np.array(rows, np.int64).reshape(-1, 3).T).whole_pages(head, layout.file_size)
     addresses = [arrays[one.tensor].__array_interface__["data"][0] + one.start for one in shards]
-    engine = BoundEngine(
-        path,
-        60.0,
+    opening = Opening(
+        target=Target(path, run.run_id, ATTEMPT),
+        structure=layout.digest,
+        file_size=layout.file_size,
         rank=rank,
         world=world,
-        file_size=layout.file_size,
-        run_id=bytes.fromhex(run.run_id),
-        attempt=bytes.fromhex(ATTEMPT),
-        structure=layout.digest,
-        run_dir=path,
-        local_dir=None,
-        chunk_bytes=65536,
+        timeout=60.0,
+        engine=deepfreeze.Engine(chunk_bytes=65536),
     )
+    engine = BoundBackend(EmbeddedBackend, opening)
     engine.submit(
         STEP, regions.rows(np.array(addresses, np.uint64)), value(SPECS[-1], rank).tobytes(), (arrays, regions)
     )

@@ -19,13 +19,13 @@ WITHOUT = "DEEPFREEZE_ENGINE=none"
 OFFLINE = ["--no-deps", "--no-build-isolation", "--no-index"]
 READ = """
 import sys, deepfreeze
-from deepfreeze.freeze import bound_engine
+from deepfreeze.freeze import backends
 
 assert deepfreeze.__file__.startswith(sys.argv[1]), deepfreeze.__file__
 with deepfreeze.read(sys.argv[2]) as tensors:
     print(len(dict(tensors)), [info.step for info in deepfreeze.checkpoints(sys.argv[2])])
 try:
-    print(bound_engine.load())
+    print(backends.chosen().load())
 except deepfreeze.EngineError as error:
     print(error)
 """

@@ -8,6 +8,7 @@ from deepfreeze.inspect.verify import verify
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.read import read, read_private
 from deepfreeze.tiers import leftovers, rescue
+from deepfreeze.tiers.local_tier import LocalTier
 from tests.support import files
 
 
@@ -28,8 +29,9 @@ def write_slot(folder, step, made, rank):
 
 def recover_all(run, folder):
     opened = WritableRun.open(run)
-    plan = rescue.plan(opened, [("n0", slot) for slot in leftovers.leftover_slots(folder)])
-    rescue.copy_slots(plan, "n0", run)
+    found = leftovers.leftover_slots(folder)
+    plan = rescue.plan(opened, [("n0", slot) for slot in found])
+    rescue.copy_slots(plan, "n0", run, {slot.path: LocalTier(folder, None) for slot in found})
     return rescue.finish(plan, opened)
 
 

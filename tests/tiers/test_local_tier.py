@@ -41,7 +41,7 @@ def cgroup(limit: int):
 
 def chosen(need: int, joins: Path | None = None) -> str:
     """What a process chooses that keeps ``need`` bytes, in that control group."""
-    code = f"from deepfreeze.tiers import local_tier; print(local_tier.choose('auto', {need}))"
+    code = f"from deepfreeze.tiers import tiers; print(tiers.choose('auto', {need})[1])"
     first = f"echo $$ > {joins} && " if joins is not None else ""
     command = ["sh", "-c", first + 'exec "$0" -c "$1"', sys.executable, code]
     return processes.run(command, check=True, capture_output=True, text=True).stdout.strip()

@@ -3,17 +3,20 @@
 import errno
 import os
 import types
+from pathlib import Path
 
 import pytest
 
 from deepfreeze.errors import EngineError, RunError
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import leftovers, rescue
+from deepfreeze.tiers.local_tier import LocalTier
 from deepfreeze.tiers.recovery_plan import HostSlot, LeftoverSlot, PartialState, RecoveryPlan, plan_recovery
 from tests.support import files
 from tests.support.refusals import assert_four_parts
 
 A, B = "a" * 32, "b" * 32
+TIER = LocalTier(Path("/nowhere"), None)
 
 
 def partial(step, ranks, attempt=A, world=3, size=100, structure="s"):
@@ -288,15 +291,16 @@ def test_nothing_is_cleared_while_the_store_fails(tmp_path, engine):
     assert len(run.partials()) == 2
     engine.answers["/x.slot"] = 2
     with pytest.raises(EngineError):
-        rescue.copy_slots(RecoveryPlan(transfer={"n0": ["/x.slot"]}), "n0", tmp_path)
+        rescue.copy_slots(RecoveryPlan(transfer={"n0": ["/x.slot"]}), "n0", tmp_path, {"/x.slot": TIER})
 
 
 def test_each_host_copies_its_own_slots_and_names_the_damaged(engine):
     engine.answers["/b"] = 5
     decided = RecoveryPlan(transfer={"n0": ["/a", "/b"], "n1": ["/c"]})
-    assert rescue.copy_slots(decided, "n0", "/run") == ["/b"]
+    holders = dict.fromkeys(["/a", "/b", "/c"], TIER)
+    assert rescue.copy_slots(decided, "n0", "/run", holders) == ["/b"]
     assert [call[1] for call in engine.calls] == ["/a", "/b"]
-    assert rescue.copy_slots(decided, "n2", "/run") == []
+    assert rescue.copy_slots(decided, "n2", "/run", {}) == []
 
 
 def test_clearing_slots_touches_nothing_else(tmp_path):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from deepfreeze.format import names
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import leftovers, rescue
+from deepfreeze.tiers.local_tier import LocalTier
 from deepfreeze.tiers.recovery_plan import HostSlot, LeftoverSlot, PartialState, plan_recovery
 from tests.support import files
 from tests.support.properties import holds
@@ -143,8 +144,9 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 def _start(run: WritableRun, local: Path) -> rescue.Finished:
     """What a start of one host does, in its order."""
-    plan = rescue.plan(run, [("n0", slot) for slot in leftovers.leftover_slots(local)])
-    assert rescue.copy_slots(plan, "n0", run.path) == []
+    found = leftovers.leftover_slots(local)
+    plan = rescue.plan(run, [("n0", slot) for slot in found])
+    assert rescue.copy_slots(plan, "n0", run.path, {slot.path: LocalTier(local, None) for slot in found}) == []
     done = rescue.finish(plan, run)
     leftovers.clear_slots(local)
     return done

@@ -5,7 +5,7 @@ import pytest
 
 import deepfreeze
 from deepfreeze.frameworks.tensorflow.capture import TensorFlowCapture
-from deepfreeze.freeze.bound_engine import BoundEngine
+from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.store.lock import Lock
@@ -21,7 +21,7 @@ def assert_nothing_stays(model, run):
     model.fit(trainings.data(2), verbose=0, callbacks=[deepfreeze.Checkpoint(run, every=1)])
 
 
-@pytest.mark.parametrize("part", [Saver, TensorFlowCapture, Agreement, BoundEngine], ids=lambda part: part.__name__)
+@pytest.mark.parametrize("part", [Saver, TensorFlowCapture, Agreement, BoundBackend], ids=lambda part: part.__name__)
 def test_a_part_that_fails_to_close_keeps_no_other_from_it(tmp_path, monkeypatch, part):
     model, close = trainings.dense(keras), part.close
 

@@ -15,7 +15,10 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
+from deepfreeze.format.levels import LEVELS
+from deepfreeze.tiers import tiers
 from tests.support import h5, jobs, processes, trainings
+from tests.support.second_directory import SecondDirectory
 
 pytestmark = pytest.mark.tensorflow
 
@@ -55,7 +58,7 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-LEVELS, LOCALS = ("captured", "local", "external"), ("auto", None, "given")
+LOCALS = ("auto", None, "given")
 DIAGONAL = set(zip(LEVELS, LOCALS))  # each level and each local tier once; the others in `make test-all`
 
 # What it saves, and when
@@ -109,6 +112,22 @@ def test_every_level_and_every_kind_of_local_tier_commits(run, tmp_path, wait_fo
     assert steps(run) == [2, 4, 6]
     if local not in ("auto", None):
         assert not list(local.iterdir()), "nothing is left on the local tier"
+
+
+def test_a_training_keeps_its_slots_where_the_chosen_tier_says(run, tmp_path, monkeypatch):
+    second = SecondDirectory(tmp_path / "first", tmp_path / "second")
+    second.first.mkdir()
+    monkeypatch.setattr(tiers, "TIERS", {"second": lambda: second})
+    seen = set()
+
+    class Look(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            seen.update(slot.name for slot in second.first.rglob("*.slot"))
+
+    checkpoint = deepfreeze.Checkpoint(run, every=2, engine=deepfreeze.Engine(slots=3))
+    make().fit(data(6), verbose=0, shuffle=False, callbacks=[checkpoint, Look()])
+    assert seen and second.needed == 3 * checkpoint.stats.nbytes
+    assert second.calls == ["leftovers", "clear", "need", "discard"]
 
 
 def test_with_wait_for_external_each_step_is_committed_at_once(run):

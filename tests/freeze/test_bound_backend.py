@@ -1,4 +1,4 @@
-"""What the engine refuses becomes an error of ours with something to do."""
+"""What a backend refuses becomes an error of ours with something to do; and no wait is without a bound."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 import veloc_bindings
 from deepfreeze.errors import EngineError, WaitError
-from deepfreeze.freeze.bound_engine import BoundEngine
+from deepfreeze.freeze.bound_backend import BoundBackend
 from tests.support import jobs, processes
 from tests.support.refusals import assert_four_parts
 from veloc_bindings import EngineFault
@@ -19,13 +19,17 @@ CODES = ("INVALID", "IO", "NO_SPACE", "TIMEOUT", "CORRUPT", "INCOMPLETE", "CLOSE
 MOVING = """
 import sys, time
 import numpy as np
-from deepfreeze.freeze.bound_engine import BoundEngine
+import deepfreeze
+from deepfreeze.freeze.backend import Opening
+from deepfreeze.freeze.bound_backend import BoundBackend
+from deepfreeze.freeze.embedded_backend import EmbeddedBackend
+from deepfreeze.store.target import Target
 run, waits = sys.argv[1:]
 data = np.arange(200_000, dtype=np.uint8)
 rows = np.array([[data.ctypes.data, data.nbytes, 0]], np.uint64)
-ids = {"run_id": bytes(16), "attempt": bytes(16), "structure": bytes(32)}
-engine = BoundEngine(run, 2.0, run_dir=run, local_dir=None, file_size=data.nbytes, writers=1, chunk_bytes=8192, in_flight=1,
-                  commit_timeout=2.0, **ids)
+opening = Opening(target=Target(run, 32 * "0", 32 * "0"), structure=bytes(32), file_size=data.nbytes, timeout=2.0,
+                  engine=deepfreeze.Engine(writers=1, chunk_bytes=8192, in_flight=1, nice=0))
+engine = BoundBackend(EmbeddedBackend, opening)
 begin = time.monotonic()
 engine.submit(1, rows, b"", [data])
 if waits == "memory":
@@ -81,7 +85,7 @@ def test_a_wait_ends_when_nothing_has_moved_for_its_bound(ended, waits):
 
 @pytest.mark.parametrize("code", [*(getattr(veloc_bindings, name) for name in CODES), 99], ids=[*CODES, "unknown"])
 def test_every_code_of_the_engine_has_its_advice(code):
-    engine = BoundEngine.__new__(BoundEngine)
+    engine = BoundBackend.__new__(BoundBackend)
     engine._where, engine._timeout = "runs/nt3", 600.0
     error = engine.error(EngineFault(code, "rename runs/nt3/x: no"), "to take step 15")
     assert type(error) is (WaitError if code == veloc_bindings.TIMEOUT else EngineError)
@@ -91,18 +95,21 @@ def test_every_code_of_the_engine_has_its_advice(code):
 
 _LEFT_BEHIND = """
 import veloc_bindings
-from deepfreeze.freeze.bound_engine import BoundEngine
+from deepfreeze.freeze.backend import Opening
+from deepfreeze.freeze.bound_backend import BoundBackend
+from deepfreeze.store.target import Target
 
-class Engine:
-    def __init__(self, **options): pass
+class Backend:
+    @classmethod
+    def open(cls, opening): return cls()
     def submit(self, *args): pass
     def close(self): raise veloc_bindings.EngineFault(veloc_bindings.TIMEOUT, "the store hangs")
 
 class Memory:
     def __del__(self): print("freed")
 
-veloc_bindings.EmbeddedEngine = Engine
-engine = BoundEngine("runs/nt3", 1.0)
+target = Target("runs/nt3", 32 * "0", 32 * "0")
+engine = BoundBackend(Backend, Opening(target=target, structure=bytes(32), file_size=1, timeout=1.0))
 engine.submit(10, None, b"", Memory())
 engine.close()
 del engine

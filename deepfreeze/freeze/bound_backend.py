@@ -1,7 +1,8 @@
-"""Hands captured shards to the native engine without a copy, and keeps their memory alive until the engine no longer reads it.
+"""Hands captured shards to a backend without a copy, and keeps their memory alive until the backend no longer reads it. Here is all that
+is the same for every backend.
 
-The engine reads a capture where it lies. Python holds a reference to the objects that own the memory, and drops the reference when
-the engine reports the step as released. Imports no TensorFlow: the engine takes addresses, whoever owns the memory.
+A backend reads a capture where it lies. Python holds a reference to the objects that own the memory, and drops the reference when
+the backend reports the step as released. Imports no TensorFlow: a backend takes addresses, whoever owns the memory.
 """
 
 from __future__ import annotations
@@ -17,30 +18,31 @@ import numpy as np
 
 import veloc_bindings
 from deepfreeze.errors import EngineError, WaitError
+from deepfreeze.format.levels import Level
+from deepfreeze.freeze.backend import Backend, Opening
 from deepfreeze.store.run import END_THIS_JOB
-from veloc_bindings import Area, EngineFault, LibraryError, Report
+from veloc_bindings import Area, EngineFault, Report
 
 log = logging.getLogger("deepfreeze")
 
-# The longest wait of one call into the engine, in seconds. Python handles Ctrl-C only between two calls.
+# The longest wait of one call of a backend, in seconds. Python handles Ctrl-C only between two calls.
 _SLICE = 1.0
 
 
-class BoundEngine:
-    """One rank's engine, with the owners of the memory that the engine still reads. The training thread calls all methods.
+class BoundBackend:
+    """One rank's backend, with the owners of the memory that it still reads. The training thread calls all methods.
 
     The waits (``submit``, ``reserve``, ``wait``) end with a ``WaitError`` when no bytes have moved for the time-out, on this rank or on
     a rank that it waits for. They may take longer while bytes move."""
 
-    def __init__(self, where: str, timeout: float, **options: Any) -> None:
-        """``where``: the run, which the errors name; ``timeout``: in seconds; ``options``: those of ``veloc_bindings.EmbeddedEngine``.
-        ``EngineError`` if the engine can't be opened."""
-        self._where = where
-        self._timeout = timeout
+    def __init__(self, kind: type[Backend], opening: Opening) -> None:
+        """Opens a backend of this ``kind``. ``EngineError`` if it can't be opened."""
+        self._where = opening.target.run
+        self._timeout = opening.timeout
         self._owners: dict[int, Any] = {}  # step -> the object that owns the memory of its capture
         self._unfinished: set[int] = set()
         with self.translated("an engine"):
-            self._engine = veloc_bindings.EmbeddedEngine(**options)
+            self._backend = kind.open(opening)
 
     @contextlib.contextmanager
     def translated(self, expected: str) -> Iterator[None]:
@@ -57,7 +59,7 @@ class BoundEngine:
         return sorted(self._unfinished)
 
     def submit(self, step: int, regions: np.ndarray, private: bytes, hold: Any) -> None:
-        """Hands over the capture of one step, which the engine writes in the background. ``regions``: the rows of ``Regions.rows``;
+        """Hands over the capture of one step, which the backend writes in the background. ``regions``: the rows of ``Regions.rows``;
         ``private``: this rank's private bytes; ``hold``: the object, or a tuple of the objects, that own the memory of the regions.
 
         Waits first while ``in_flight`` checkpoints are in memory already. Raises ``EngineError``, ``WaitError``.
@@ -65,50 +67,50 @@ class BoundEngine:
         self._owners[step] = hold
         try:
             with self.translated(f"to take step {step}"):
-                self._wait_in_slices(lambda seconds: self._engine.submit(step, regions, private, seconds))
+                self._wait_in_slices(lambda seconds: self._backend.submit(step, regions, private, seconds))
         except EngineError:
             del self._owners[step]
             raise
         self._unfinished.add(step)
 
     def plan(self, regions: np.ndarray, private_nbytes: int, side_nbytes: int) -> list[int]:
-        """Tells the engine, once, which regions every capture into its own memory will have. ``regions``: the rows of ``Regions.rows`` with
-        0 for each address. ``private_nbytes``: private bytes of each checkpoint. ``side_nbytes``: bytes of a capture that belong to
-        no region. Returns byte offsets within the memory of a capture: one for each region, then that of the side bytes.
-        ``EngineError`` for wrong regions."""
+        """See ``Backend.plan``. ``EngineError`` for wrong regions."""
         with self.translated("a plan of the engine's memory"):
-            return self._engine.plan(regions, private_nbytes, side_nbytes)
+            return self._backend.plan(regions, private_nbytes, side_nbytes)
 
     def attach(self, area: Area) -> None:
-        """Gives ``area`` the engine's memory, from the area's next capture on. ``EngineError`` if nothing was planned."""
+        """Gives ``area`` the backend's memory, from the area's next capture on. Only after ``plan``, and only if the backend has memory.
+        ``EngineError`` if the backend refuses."""
+        memory = self._backend.memory()
+        assert memory is not None  # the class of the backend has said so, before the train function was traced
         with self.translated("captures into the engine's memory"):
-            self._engine.attach(area, self._timeout)
+            memory.attach(area, self._timeout)
 
     def room(self) -> int:
-        """The number of captures for which the engine has memory now, without the memory that is reserved already. Never waits."""
+        """The number of captures for which the backend has memory now, without the memory that is reserved already. Never waits."""
         with self.translated("how much memory is free"):
-            return self._engine.room()
+            return self._backend.room()
 
     def reserve(self) -> None:
         """Waits until there is memory for the next capture, and reserves that memory. Raises ``WaitError`` or ``EngineError``."""
         with self.translated("memory for the next capture"):
-            self._wait_in_slices(self._engine.reserve)
+            self._wait_in_slices(self._backend.reserve)
 
     def wait(self, step: int, level: int) -> None:
-        """Waits until the checkpoint of ``step`` has reached ``level`` (``veloc_bindings.LOCAL`` or ``EXTERNAL``). ``EngineError`` if the
+        """Waits until the checkpoint of ``step`` has reached ``level`` (``format/levels``). ``EngineError`` if the
         checkpoint has failed, ``WaitError`` if the wait has ended."""
         with self.translated(f"step {step} to be protected"):
-            self._wait_in_slices(lambda seconds: self._engine.wait(step, level, seconds))
+            self._wait_in_slices(lambda seconds: self._backend.wait(step, level, seconds))
 
     def poll(self) -> list[Report]:
-        """The reports of the checkpoints that have changed since the last call. Drops the owners of the memory that the engine no longer
+        """The reports of the checkpoints that have changed since the last call. Drops the owners of the memory that the backend no longer
         reads. Never waits."""
         with self.translated("reports of what is in flight"):
-            reports = self._engine.poll() if self._unfinished or self._owners else []
+            reports = self._backend.poll() if self._unfinished or self._owners else []
         for report in reports:
             if report.released:
                 self._owners.pop(report.step, None)
-            if report.code != veloc_bindings.OK or report.level == veloc_bindings.EXTERNAL:
+            if report.code != veloc_bindings.OK or report.level == Level.EXTERNAL:
                 self._unfinished.discard(report.step)
         return reports
 
@@ -116,7 +118,7 @@ class BoundEngine:
         """Waits, for at most ``seconds``, until every submitted checkpoint is committed or failed. Returns whether that is so. The caller
         repeats the call while it returns False, and ends the wait by ``stalled`` and ``give_up``. Raises ``EngineError``."""
         try:
-            self._engine.drain(seconds)
+            self._backend.drain(seconds)
         except EngineFault as fault:
             if fault.code == veloc_bindings.TIMEOUT:
                 self._last_wait = fault
@@ -147,7 +149,7 @@ class BoundEngine:
     def _seconds_left(self, begin: float) -> float:
         """Seconds for which a wait that began at ``begin`` may go on if no bytes move. Each movement of bytes starts the time-out anew."""
         waited = time.monotonic() - begin
-        return self._timeout - (waited if waited < self._timeout else min(waited, self._engine.idle()))
+        return self._timeout - (waited if waited < self._timeout else min(waited, self._backend.idle()))
 
     def error(self, fault: EngineFault, expected: str) -> EngineError:
         """The error to raise for ``fault``. ``expected``: as for ``translated``."""
@@ -158,24 +160,16 @@ class BoundEngine:
         return EngineError(where=self._where, expected=expected, found=str(fault), todo=todo)
 
     def close(self) -> None:
-        """Stops the engine and drops the owners of all memory. If the store hangs, the call gives up after half a
+        """Stops the backend and drops the owners of all memory. If the store hangs, the call gives up after half a
         minute, with a warning, and that memory stays until the process ends."""
         try:
-            self._engine.close()
+            self._backend.close()
         except EngineFault as fault:
             log.warning("%s: %s", self._where, fault)
-            # A thread of the engine may still read that memory, also while the interpreter ends and clears its modules. So the
+            # A thread of the backend may still read that memory, also while the interpreter ends and clears its modules. So the
             # reference is never given back.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._owners))
         self._owners = {}
-
-
-def load() -> None:
-    """Loads the native engine. Raises ``EngineError`` if it is missing or of another version."""
-    try:
-        veloc_bindings.version()
-    except LibraryError as error:
-        raise EngineError(where=error.where, expected=error.expected, found=error.found, todo=error.todo) from error
 
 
 _OTHERWISE = "report it, with this message: older checkpoints are untouched, and the job can be started again"

@@ -1,0 +1,137 @@
+"""The protocol of a backend: the part that takes one rank's captures and makes them durable, in the background.
+
+``embedded_backend`` (the engine in the training process) implements it; a daemon, or VELOC, can be another one. ``BoundBackend`` calls a
+backend, and does for every backend alike: it keeps memory alive, turns faults into errors, and cuts waits so that Ctrl-C ends them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from deepfreeze.freeze.settings import Engine
+from deepfreeze.store.target import Target
+from veloc_bindings import Area, Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """The facts about one rank of one attempt that a backend is opened with. They stay the same until it is closed.
+
+    - ``target``: the run and the attempt. ``structure``: the SHA-256 of the structure, 32 bytes; the run has the structure's file.
+    - ``file_size``: bytes of the model file, to which the regions of all ranks add up.
+    - ``rank``, ``world``: this rank's number, and the number of ranks.
+    - ``local``: an existing directory on the local tier, None if there is none.
+    - ``in_memory``: True if captures will lie in the backend's own memory (``Backend.memory``). False if ``submit`` will be given
+      memory of the framework's, or of the tests'.
+    - ``hashes``: how many replica checksums (u32 each) end the private bytes. All ranks should have the same ones, except where they are
+      all zero. ``on_divergence``: what to do where they differ, "auto", "warn" or "raise" as in ``Replicas``.
+    - ``keep``: how many of the newest committed checkpoints stay. ``timeout``: how many seconds a checkpoint may wait for another rank
+      that does not move.
+    - ``engine``: the options of this name. A backend ignores those that mean nothing to it."""
+
+    target: Target
+    structure: bytes
+    file_size: int
+    rank: int = 0
+    world: int = 1
+    local: Path | None = None
+    in_memory: bool = False
+    hashes: int = 0
+    on_divergence: str = "warn"
+    keep: int = 2
+    timeout: float = 600.0
+    engine: Engine = Engine()
+
+
+class CaptureMemory(Protocol):
+    """A backend's own memory, into which the op of a training's graph copies captured pieces."""
+
+    def attach(self, area: Area, seconds: float) -> None:
+        """Gives ``area`` this memory, from the area's next capture on. Called once, after ``Backend.plan``, between two executions. A
+        capture for which there is no memory waits in the graph; it fails when no bytes have moved for ``seconds``."""
+
+
+class Backend(Protocol):
+    """One rank's backend, from ``open`` to ``close``. The training thread calls all methods, one at a time, between two executions of the
+    train function; so no method needs a lock against another one, and the backend's own threads never call back.
+
+    The order of the calls: ``load`` and ``open`` (of the class); ``memory`` and ``plan`` once; then ``reserve``, ``room``, ``submit``,
+    ``wait``, ``poll`` and ``drain`` any number of times; ``close`` last, also after an error, once.
+
+    *Faults.* Every method raises ``veloc_bindings.EngineFault`` alone, with a code and a message that names the file and the system's
+    error. ``BoundBackend`` makes an ``EngineError`` of it, whose advice follows from the code. A backend never prints, exits or ends
+    another thread. The failure of a checkpoint is no fault: ``poll`` reports it, and ``wait`` for that checkpoint raises it.
+
+    *Waits.* ``reserve``, ``submit``, ``wait`` and ``drain`` return or raise within ``seconds`` (0: at once; the caller passes 1 at most),
+    because Python handles Ctrl-C only between two calls. At the end of that time they raise the code ``TIMEOUT``, with a message that
+    names the rank and the thing that they wait for; nothing has changed then, and the caller may repeat the call. The caller goes on
+    for as long as ``idle`` says that something moves.
+
+    Two methods are to come, and will be optional: ``tune``, with figures by which a backend may choose its own numbers, and ``schedule``,
+    with the steps that will be captured next."""
+
+    #: Whether ``memory`` of an open backend is one. Asked of the class before the train function is traced, when no backend is open yet.
+    has_memory: ClassVar[bool]
+
+    @classmethod
+    def load(cls) -> None:
+        """Loads the libraries that the backend needs. Called on every rank, before a run is touched. ``EngineError`` if one is missing or
+        of another version. Called again it does nothing."""
+
+    @classmethod
+    def open(cls, opening: Opening) -> Backend:
+        """A backend for one rank of one attempt. The run's directory and its structure file exist; no checkpoint of this attempt does. A
+        backend of an earlier attempt of this process is closed by now."""
+
+    def memory(self) -> CaptureMemory | None:
+        """The memory that captures may lie in; None if the backend reads captures where the framework has them. Never waits."""
+
+    def plan(self, regions: np.ndarray, private_nbytes: int, side_nbytes: int) -> list[int]:
+        """Tells, once and before the first capture, which regions every capture will have, so that the backend can prepare memory.
+
+        ``regions``: uint64 of shape (n, 3), with a row of 0, bytes and file offset for each region; sorted by file offset, not
+        overlapping, in whole pages of 4096 bytes or up to the end of the file. ``private_nbytes``: private bytes of each checkpoint.
+        ``side_nbytes``: bytes of a capture that are in no region.
+
+        Returns, where captures lie in the backend's memory, n + 1 offsets in bytes within the memory of one capture: of each region,
+        and of the side bytes. Elsewhere an empty list."""
+
+    def reserve(self, seconds: float) -> None:
+        """Waits until the next capture, or the next ``submit``, will not have to wait, and keeps that memory for it. Called before each
+        execution that may capture, and only where captures lie in the backend's memory. May be called again before a capture."""
+
+    def room(self) -> int:
+        """For how many captures there is memory now, without the memory that is reserved. Never waits."""
+
+    def submit(self, step: int, regions: np.ndarray, private: bytes, seconds: float) -> None:
+        """Hands over one capture, as the checkpoint of ``step``. Called at most once for a step, in ascending order. Waits while
+        ``Engine(in_flight=)`` checkpoints are in memory; after ``TIMEOUT`` the backend has taken nothing.
+
+        ``regions``: as for ``plan``, with the address of each region's bytes instead of 0. The caller guarantees that these bytes stay
+        as they are until a report of the step is ``released``, or until ``close`` has returned. ``private``: this rank's private bytes,
+        which the backend copies. Returns as soon as the checkpoint is taken."""
+
+    def wait(self, step: int, level: int, seconds: float) -> None:
+        """Waits until the checkpoint of ``step`` has reached ``level`` (``format/levels``). Raises the fault of a checkpoint that has
+        failed. ``step`` was submitted."""
+
+    def poll(self) -> list[Report]:
+        """The reports of the checkpoints that have changed since the last call, in the order of their steps; reports with step -1 are
+        notices for the user. Called after every execution, so it costs microseconds if nothing has changed. Never waits.
+
+        Every checkpoint is reported as ``released`` in the end, and either as ``EXTERNAL`` (it can be restored after the loss of all
+        nodes' power) or with the code of its failure."""
+
+    def drain(self, seconds: float) -> None:
+        """Waits until every submitted checkpoint is external or failed."""
+
+    def idle(self) -> float:
+        """For how many seconds nothing has moved: no bytes of this rank, and no sign of a rank that it waits for. Never waits."""
+
+    def close(self) -> None:
+        """Stops the work at the next occasion, ends the backend's threads and frees its memory. The code ``TIMEOUT`` if a thread can't be
+        ended, because a store hangs: the caller then never frees the memory of captures that are not released."""

@@ -1,0 +1,100 @@
+"""The engine in the training process (``native/``) as a backend."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+import veloc_bindings
+from deepfreeze.errors import EngineError
+from deepfreeze.freeze.backend import CaptureMemory, Opening
+from veloc_bindings import REFUSE_ALL, REFUSE_FIRST, REFUSE_NONE, Area, LibraryError, Report
+
+_REFUSES = {"auto": REFUSE_FIRST, "warn": REFUSE_NONE, "raise": REFUSE_ALL}
+
+
+class EmbeddedBackend:
+    """One rank's embedded engine. Implements ``backend.Backend`` and ``backend.CaptureMemory``, which explain the methods."""
+
+    has_memory: ClassVar[bool] = True
+
+    def __init__(self, opening: Opening) -> None:
+        target, engine = opening.target, opening.engine
+        self._in_memory = opening.in_memory
+        self._engine = veloc_bindings.EmbeddedEngine(
+            rank=opening.rank,
+            world=opening.world,
+            in_flight=engine.in_flight,
+            slots=engine.slots,
+            writers=engine.writers,
+            keep=opening.keep,
+            hashes=opening.hashes,
+            refuse_diverged=_REFUSES[opening.on_divergence],
+            nice=engine.nice,
+            chunk_bytes=engine.chunk_bytes,
+            file_size=opening.file_size,
+            commit_timeout=opening.timeout,
+            run_id=bytes.fromhex(target.run_id),
+            attempt=bytes.fromhex(target.attempt),
+            structure=opening.structure,
+            run_dir=target.run,
+            local_dir=opening.local,
+        )
+
+    @classmethod
+    def load(cls) -> None:
+        """Loads the engine's library."""
+        try:
+            veloc_bindings.version()
+        except LibraryError as error:
+            raise EngineError(where=error.where, expected=error.expected, found=error.found, todo=error.todo) from error
+
+    @classmethod
+    def open(cls, opening: Opening) -> EmbeddedBackend:
+        """Starts the engine's threads."""
+        return cls(opening)
+
+    def memory(self) -> CaptureMemory:
+        """The engine's memory; on a local tier that is memory it is the slots."""
+        return self
+
+    def attach(self, area: Area, seconds: float) -> None:
+        """See ``backend.CaptureMemory``."""
+        self._engine.attach(area, seconds)
+
+    def plan(self, regions: np.ndarray, private_nbytes: int, side_nbytes: int) -> list[int]:
+        """Has the engine make its memory, if captures will lie there."""
+        return self._engine.plan(regions, private_nbytes, side_nbytes) if self._in_memory else []
+
+    def reserve(self, seconds: float) -> None:
+        """Reserves memory of the engine's."""
+        self._engine.reserve(seconds)
+
+    def room(self) -> int:
+        """See ``backend.Backend``."""
+        return self._engine.room()
+
+    def submit(self, step: int, regions: np.ndarray, private: bytes, seconds: float) -> None:
+        """See ``backend.Backend``."""
+        self._engine.submit(step, regions, private, seconds)
+
+    def wait(self, step: int, level: int, seconds: float) -> None:
+        """See ``backend.Backend``."""
+        self._engine.wait(step, level, seconds)
+
+    def poll(self) -> list[Report]:
+        """See ``backend.Backend``."""
+        return self._engine.poll()
+
+    def drain(self, seconds: float) -> None:
+        """See ``backend.Backend``."""
+        self._engine.drain(seconds)
+
+    def idle(self) -> float:
+        """See ``backend.Backend``."""
+        return self._engine.idle()
+
+    def close(self) -> None:
+        """Ends the engine's threads."""
+        self._engine.close()

@@ -1,0 +1,18 @@
+"""Case: the training of ranks.py, whose checkpoints VELOC has. ``library``: the path of VELOC's client; ``configuration``: of its file."""
+
+from pathlib import Path
+
+import ranks
+
+from deepfreeze.freeze import backends
+from tests.support import veloc
+
+
+def run(library, configuration, **training):
+    before, backends.DEFAULT = backends.DEFAULT, "veloc"
+    backends.BACKENDS["veloc"] = veloc.backend(Path(library), Path(configuration))
+    try:
+        return ranks.run(**training)
+    finally:
+        backends.DEFAULT = before
+        del backends.BACKENDS["veloc"]

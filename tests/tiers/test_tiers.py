@@ -1,0 +1,63 @@
+"""The table of tiers, and which of them a job takes."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from deepfreeze.errors import OptionError
+from deepfreeze.tiers import local_tier, tiers
+from deepfreeze.tiers.local_tier import LocalTier
+from tests.support.second_directory import SecondDirectory
+
+RUN_ID = 32 * "a"
+
+
+def test_memory_and_disk_are_two_rows_and_memory_comes_first(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    assert list(tiers.TIERS) == ["memory", "disk"]
+    assert [tier.base for tier in tiers.of("auto")] == [Path("/dev/shm"), tmp_path]
+    assert all(tier.share == 0.5 for tier in tiers.of("auto"))
+
+
+def test_a_directory_that_the_user_names_is_the_only_tier(tmp_path):
+    assert tiers.of(tmp_path) == [LocalTier(tmp_path, None)] and tiers.of(None) == []
+    with pytest.raises(OptionError, match="an existing directory on node-local storage"):
+        tiers.of(tmp_path / "none")
+
+
+def test_the_first_tier_with_room_is_taken(monkeypatch, tmp_path):
+    full, second = LocalTier(tmp_path, 0.0), SecondDirectory(tmp_path / "first", tmp_path / "second")
+    monkeypatch.setattr(tiers, "TIERS", {"none": lambda: None, "full": lambda: full, "second": lambda: second})
+    assert tiers.choose("auto", 1000) == (second, tmp_path / "first") and second.needed == 1000
+    monkeypatch.setattr(tiers, "TIERS", {"full": lambda: full})
+    assert tiers.choose("auto", 1000) is None
+
+
+def test_a_tier_lets_slots_take_its_share_of_what_is_free(monkeypatch, tmp_path):
+    monkeypatch.setattr(local_tier, "_free", lambda base: 1000)
+    tier = LocalTier(tmp_path, 0.5)
+    assert tier.need(500) == tmp_path and tier.need(501) is None
+    assert LocalTier(tmp_path, None).need(10**18) == tmp_path, "a named directory is not asked"
+
+
+def test_discarding_removes_what_is_empty_and_no_slot(tmp_path):
+    tier = LocalTier(tmp_path, None)
+    place = tmp_path / f"deepfreeze-{os.geteuid()}" / RUN_ID
+    place.mkdir(parents=True, mode=0o700)
+    (place / "rank-00000-0.slot").write_text("")
+    tier.discard(RUN_ID)
+    assert os.listdir(place) == ["rank-00000-0.slot"]
+    tier.clear(RUN_ID)
+    assert os.listdir(tmp_path) == []
+    tier.discard(RUN_ID)
+
+
+def test_another_runs_slots_stay(tmp_path):
+    tier = LocalTier(tmp_path, None)
+    for run_id in (RUN_ID, 32 * "b"):
+        place = tmp_path / f"deepfreeze-{os.geteuid()}" / run_id
+        place.mkdir(parents=True, mode=0o700)
+        (place / "rank-00000-0.slot").write_text("")
+    tier.clear(RUN_ID)
+    assert [path.parent.name for path in tmp_path.rglob("*.slot")] == [32 * "b"]
