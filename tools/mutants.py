@@ -25,6 +25,7 @@ _POWER = ["crash/test_power_loss.py::test_what_python_has_made_survives_a_loss_o
 MODULES = {
     "store/durable.py": ["store/test_durable.py", *_POWER],
     "tiers/leftovers.py": ["tiers/test_recovery.py", "thaw/test_newer_versions.py", "tiers/test_recovery_plan.py"],
+    "tiers/local_tier.py": ["tiers/test_tiers.py", "crash/test_lost_node.py", "tiers/test_recovery_plan.py"],
     "tiers/recovery_plan.py": ["tiers/test_recovery.py", "tiers/test_recovery_plan.py", "thaw/test_newer_versions.py"],
     "tiers/rescue.py": ["tiers/test_recovery.py", "thaw/test_newer_versions.py", "tiers/test_recovery_plan.py"],
     "store/run.py": [

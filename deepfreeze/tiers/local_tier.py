@@ -45,7 +45,7 @@ class LocalTier:
         followed."""
         folder = self._folder(run_id)
         with contextlib.suppress(OSError):
-            user = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            user = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 os.rmdir(folder.name, dir_fd=user)
             finally:

@@ -30,7 +30,7 @@ def restored(stub, configured, file):
     return veloc.assemble(images, file), images[0].header["step"]
 
 
-@pytest.mark.parametrize("lost", ["nothing", "scratch"])
+@pytest.mark.parametrize("lost", [pytest.param("nothing", marks=pytest.mark.full), "scratch"])
 def test_a_training_goes_on_bit_exactly_from_velocs_files(keras, tmp_path, stub, configured, lost):
     def make():
         return trainings.dense(keras)

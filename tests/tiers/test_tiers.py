@@ -1,12 +1,13 @@
 """The table of tiers, and which of them a job takes."""
 
 import os
+import types
 from pathlib import Path
 
 import pytest
 
 from deepfreeze.errors import OptionError
-from deepfreeze.tiers import local_tier, tiers
+from deepfreeze.tiers import local_tier, node_memory, tiers
 from deepfreeze.tiers.local_tier import LocalTier
 from tests.support.second_directory import SecondDirectory
 
@@ -61,3 +62,39 @@ def test_another_runs_slots_stay(tmp_path):
         (place / "rank-00000-0.slot").write_text("")
     tier.clear(RUN_ID)
     assert [path.parent.name for path in tmp_path.rglob("*.slot")] == [32 * "b"]
+
+
+@pytest.mark.parametrize(("memory", "free"), [(True, 300), (False, 1000)])
+def test_memory_has_no_more_room_than_the_process_may_take(monkeypatch, tmp_path, memory, free):
+    monkeypatch.setattr("shutil.disk_usage", lambda base: types.SimpleNamespace(free=1000))
+    monkeypatch.setattr(node_memory, "available", lambda: 300)
+    monkeypatch.setattr(node_memory, "is_memory", lambda base: memory)
+    assert LocalTier(tmp_path, 1.0).need(free) == tmp_path and LocalTier(tmp_path, 1.0).need(free + 1) is None
+
+
+def user_folder(tmp_path):
+    return tmp_path / f"deepfreeze-{os.geteuid()}"
+
+
+@pytest.mark.parametrize("name", [[], ["rank-00000-0.slot"]], ids=["empty", "a-slot"])
+def test_discarding_leaves_no_descriptor_open(tmp_path, name):
+    place = user_folder(tmp_path) / RUN_ID
+    place.mkdir(parents=True)
+    for slot in name:
+        (place / slot).write_text("")
+    before = len(os.listdir("/proc/self/fd"))
+    LocalTier(tmp_path, None).discard(RUN_ID)
+    assert len(os.listdir("/proc/self/fd")) == before and place.exists() == bool(name)
+
+
+def test_discarding_follows_no_link(tmp_path):
+    (tmp_path / "elsewhere" / RUN_ID).mkdir(parents=True)
+    user_folder(tmp_path).symlink_to(tmp_path / "elsewhere")
+    LocalTier(tmp_path, None).discard(RUN_ID)
+    assert (tmp_path / "elsewhere" / RUN_ID).exists()
+
+
+def test_discarding_waits_for_nothing_that_is_no_directory(tmp_path):
+    os.mkfifo(user_folder(tmp_path))
+    LocalTier(tmp_path, None).discard(RUN_ID)
+    assert os.listdir(tmp_path) == [user_folder(tmp_path).name]

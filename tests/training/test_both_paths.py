@@ -15,7 +15,7 @@ from deepfreeze.format.levels import Level
 from deepfreeze.freeze import backends
 from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.freeze.embedded_backend import EmbeddedBackend
-from tests.support import h5, trainings
+from tests.support import trainings
 
 pytestmark = pytest.mark.tensorflow
 
@@ -144,17 +144,6 @@ def waiting_for_a_level_ends_when_it_is_reached(folder, path, monkeypatch):
     assert seen == [[], [2], [2], [2, 4]]
 
 
-def no_capture_is_shared_by_two_steps(folder, path, monkeypatch):
-    """The bytes of a checkpoint are those of its step, although the variables and the memory go on changing."""
-    model, run = make(), folder / "run"
-    fit(model, trainings.data(8), checkpoint(folder, path, every=1, engine=deepfreeze.Engine(in_flight=4)))
-    kernels = []
-    for info in deepfreeze.checkpoints(run):
-        values = h5.datasets(info.path / "model.weights.h5")
-        kernels.append(next(array for name, array in sorted(values.items()) if array.ndim == 2).tobytes())
-    assert len(set(kernels)) == 8
-
-
 #: promise -> whether the engine is made to keep memory
 PROMISES = {
     every_step_is_as_stock_keras_saves_it: False,
@@ -163,7 +152,6 @@ PROMISES = {
     memory_lives_until_it_is_released: True,
     a_step_without_room_is_skipped: True,
     waiting_for_a_level_ends_when_it_is_reached: False,
-    no_capture_is_shared_by_two_steps: False,
 }
 
 
