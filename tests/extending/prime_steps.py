@@ -15,11 +15,13 @@ class PrimeSteps:
 
     def __init__(self, n: int = 1, overhead: float = 0.03, commit_seconds: float = 60.0, most: int = 1024) -> None:
         self.overhead, self.commit_seconds, self.most = overhead, commit_seconds, most
-        self.agreed = [(0, n)]  # from which step on each n counts: by it next_step gives the same for an earlier step as before
-        self._wish = 0  # never falls, because the greatest of the present wishes counts
+        self.agreed = [(0, n)]  # from which step on each n counts: of earlier steps next_step says what it said before
+        self._wish, self._captures = 0, 0  # the wish never falls, because the greatest of the present wishes counts
         self._primes: list[int] = []
         self._seconds = self._blocking = 0.0  # since the last capture
-        self._captures = 0
+
+    def __str__(self) -> str:
+        return f"prime steps, n={self.agreed}"  # which must be the same on all ranks
 
     def next_step(self, step: int) -> int:
         """The first prime after ``step`` whose number is a multiple of n."""
@@ -53,8 +55,6 @@ class PrimeSteps:
     def _extend(self) -> None:
         """Finds the primes up to twice the largest number that was looked at."""
         sieve = np.ones(max(1024, 2 * (self._primes or [0])[-1]), bool)
-        sieve[:2] = False
         for i in range(2, int(len(sieve) ** 0.5) + 1):
-            if sieve[i]:
-                sieve[i * i :: i] = False
-        self._primes = np.flatnonzero(sieve).tolist()
+            sieve[i * i :: i] = False
+        self._primes = np.flatnonzero(sieve)[2:].tolist()

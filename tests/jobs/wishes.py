@@ -23,7 +23,9 @@ class Wishing:
         return "wishing"
 
     def next_step(self, step):
-        return self.begin + ((max(step, self.begin) - self.begin) // self.interval + 1) * self.interval
+        if step < self.begin:
+            return self.begin
+        return self.begin + ((step - self.begin) // self.interval + 1) * self.interval
 
     def observe(self, observation):
         self.seen.append(observation)
