@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from veloc_bindings import EXTERNAL, LOCAL, REFUSE_ALL, REFUSE_FIRST, REFUSE_NON
 
 log = logging.getLogger("deepfreeze")
 
-# How many seconds ``close`` waits for checkpoints in flight. There are some only if an exception has ended training.
+# How many seconds ``last_reports`` waits for checkpoints in flight. There are some only if an exception has ended training.
 _CLOSING_SECONDS = 5.0
 LEVELS = {"local": LOCAL, "external": EXTERNAL}
 _REFUSES = {"auto": REFUSE_FIRST, "warn": REFUSE_NONE, "raise": REFUSE_ALL}
@@ -35,8 +36,7 @@ _REFUSES = {"auto": REFUSE_FIRST, "warn": REFUSE_NONE, "raise": REFUSE_ALL}
 
 class Saver:
     """Saves captured steps, from construction to ``close``. The training thread calls all methods, between two executions of the train
-    function; each rank calls them by itself. ``nbytes``: bytes of this rank's regions in each checkpoint; ``last_reports``: the engine's
-    reports that ``close`` has taken, when nobody asked any more."""
+    function; each rank calls them by itself. ``nbytes``: bytes of this rank's regions in each checkpoint."""
 
     def __init__(
         self,
@@ -62,7 +62,6 @@ class Saver:
         self.nbytes = int(self._regions.nbytes.sum())
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
         self._local = self._local_tier(target, world)
-        self.last_reports: list[Report] = []
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
@@ -84,7 +83,6 @@ class Saver:
             in_flight=engine.in_flight,
             slots=engine.slots,
             writers=engine.writers,
-            keep=settings.keep,
             hashes=len(self._replicas.names),
             refuse_diverged=_REFUSES[settings.replicas.on_divergence],
             nice=engine.nice,
@@ -98,7 +96,6 @@ class Saver:
             local_dir=None if self._local is None else str(self._local),
         )
         self._closing.callback(self._engine.close)
-        self._closing.callback(self._drain_at_close)
 
     def _capture_into(self, memory: EngineMemory) -> None:
         """Gives each piece the place of its region in the engine's memory, from the next capture on."""
@@ -175,18 +172,26 @@ class Saver:
         """The error to raise when a caller no longer repeats ``drain``, which has returned False. It names the rank that is waited for."""
         return self._engine.give_up()
 
-    def close(self) -> None:
-        """Waits some seconds for checkpoints in flight, stops the engine, and removes the local tier's directory if no slot has to stay
-        there. Each of these is done also if the one before has failed. Safe to call twice."""
-        self._closing.close()
+    def remove(self, steps: Iterable[int]) -> None:
+        """Has the committed checkpoints of these steps removed, in the background. Rank 0 alone calls it, from any thread. Raises
+        ``EngineError``."""
+        self._engine.remove(steps)
 
-    def _drain_at_close(self) -> None:
-        """Waits for checkpoints that are in flight because an exception has ended training: they may be committed in time."""
+    def last_reports(self) -> list[Report]:
+        """To be called before ``close``: the engine's last reports. Waits some seconds for checkpoints that are in flight because an
+        exception has ended training: they may be committed in time."""
+        reports: list[Report] = []
         with contextlib.suppress(EngineError):
-            self.last_reports += self._engine.poll()
+            reports += self._engine.poll()
             if self._engine.unfinished:
                 self._engine.drain(_CLOSING_SECONDS)
-                self.last_reports += self._engine.poll()
+                reports += self._engine.poll()
+        return reports
+
+    def close(self) -> None:
+        """Stops the engine, which first finishes removals, and removes the local tier's directory if no slot has to stay there. The latter
+        is done also if the former has failed. Safe to call twice."""
+        self._closing.close()
 
     def _local_tier(self, target: Target, world: World) -> Path | None:
         """Collective. The base directory of the local tier; None if there is none. The ranks of a node share the room on it, so the need of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from deepfreeze.errors import EngineError, Error, OptionError
-from deepfreeze.events.event import Blocked, Captured, Diverged, Failed, Skipped, Stop
+from deepfreeze.events.event import Blocked, Captured, Diverged, Failed, Notice, Skipped, Stop
 from deepfreeze.events.events import Events
 from deepfreeze.frameworks.framework import CapturedState
 from deepfreeze.freeze.agreed_structure import agree
@@ -24,6 +24,7 @@ from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.training.engine_reports import EngineReports, weights_differ
 from deepfreeze.training.installation import Installation
+from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.progress import Progress
@@ -33,6 +34,8 @@ from deepfreeze.training.stats import Newest
 _FIRST_COMPARED = 2
 # After so many executions Horovod's own callback has made the ranks' weights equal, wherever it stands in the list of callbacks.
 _EXECUTIONS_UNTIL_EQUAL = 2
+# How many seconds the end of a training waits for retention to judge its last commits. The store may hang.
+_RETENTION_SECONDS = 5.0
 
 
 class Session:
@@ -49,16 +52,19 @@ class Session:
         options: Options,
         events: Events,
         saved: Newest[int],
+        keeper: Keeper,
     ) -> None:
         """Collective. ``open_run``: the open run, which closes what the session opens; ``saved``: the model's steps that are saved already,
-        to which the session adds its own. Raises the errors of ``Saver`` if the installation has served another session before."""
+        to which the session adds its own; ``keeper``: retention, a listener of ``events``. Raises the errors of ``Saver`` if the
+        installation has served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
-        self._events, self._saved = events, saved
+        self._events, self._saved, self._keeper = events, saved, keeper
         self._reports: EngineReports | None = None  # made with the saver
         self._failed: Newest[int] = Newest()  # steps whose failure was told
         self._saves = 0
         self._going_on = True  # further steps will come, in which the ranks can agree
+        self._stopped = False  # a signal ended training
         self._began = False  # there was an execution
         self._kept: tuple[int, CapturedState] | None = None  # the step and the capture that ``keep`` has taken
         self._saver: Saver | None = None
@@ -163,6 +169,8 @@ class Session:
         self._drain()
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
+        if not self._stopped:
+            self._keeper.require_metrics()
 
     def _first_saver(self) -> Saver:
         """Collective. Opens the saver after the model's first execution with these captures."""
@@ -187,8 +195,10 @@ class Session:
             regions = worlds.each(world, lambda: RankRegions.of(agreed, capture, world.rank))
         installation.agreed, installation.regions = agreed, regions
         saver = Saver(agreed, regions, capture, self._attachments, target, world, self._options.saver())
-        self._open_run.closing.callback(self._take_last_reports, saver)
         self._open_run.closing.callback(saver.close)
+        self._open_run.closing.callback(self._take_last_reports, saver)
+        if world.rank == 0:
+            self._keeper.open(target, attempt.step, saver.remove)
         self._reports = EngineReports(target.run, saver.replicated, self._events)
         return saver
 
@@ -241,7 +251,7 @@ class Session:
 
     def _stop(self, step: int, number: int) -> None:
         """Commits ``step`` and ends training, because a rank has received the signal ``number``. All ranks call it after the same step."""
-        self._going_on = False
+        self._going_on, self._stopped = False, True
         self._schedule.stop()
         self._events.emit(Stop(step=step, signal=signal.Signals(number).name))
         if step not in self._saved:
@@ -265,29 +275,47 @@ class Session:
         assert self._reports is not None  # made with the saver
         # All of them before the first failure, which may raise.
         failures = [(error, report.step) for report in reports if (error := self._reports.enter(report)) is not None]
+        self._tell_notices()
         for error, step in failures:
             self._fail(error, step, reported=True)
 
+    def _tell_notices(self) -> None:
+        for message in self._keeper.notices():
+            self._events.emit(Notice(message=message, level="warning"))
+
     def _take_last_reports(self, saver: Saver) -> None:
-        """Tells of the checkpoints that were committed, or have failed, while the saver was closed."""
-        reports, saver.last_reports = saver.last_reports, []
-        for report in reports:
+        """Before the saver is closed: tells of the checkpoints that were committed, or have failed, since the last look, and ends
+        retention."""
+        for report in saver.last_reports():
             error = self._reports.enter(report) if self._reports is not None else None
             if error is not None:
                 self._events.emit(Failed(step=report.step, message=str(error), raised=True, reported=True))
+        self._keeper.close(_RETENTION_SECONDS)
 
     def _drain(self) -> None:
-        """Waits until every checkpoint is committed or failed, and shows the wait on rank 0. ``WaitError`` if nothing moves for the
-        time-out."""
-        begin, saver = time.monotonic(), self.saver
+        """Waits until every checkpoint is committed or failed, and those that go are removed. Shows the wait on rank 0. ``WaitError`` if
+        nothing moves for the time-out."""
         shown = bool(self._options.verbose) and self._open_run.attempt.world.rank == 0
         with Progress("committing", shown) as progress:
-            while not saver.drain(0.5):
-                if saver.stalled(begin):
-                    raise saver.give_up()
-                self._take_reports()
-                progress.update(f"step {', '.join(map(str, saver.unfinished))}")
+            self._wait_for_engine(progress)
+            if self._keeper.finish(_RETENTION_SECONDS):
+                self._wait_for_engine(progress)
+
+    def _wait_for_engine(self, progress: Progress) -> None:
+        begin, saver = time.monotonic(), self.saver
+        while not saver.drain(0.5):
+            if saver.stalled(begin):
+                raise saver.give_up()
+            self._take_reports()
+            progress.update(f"step {', '.join(map(str, saver.unfinished))}")
         self._take_reports()
+
+    def measured(self, values: Mapping[str, Any], step: int | None = None, epoch: int | None = None) -> None:
+        """Gives metrics to retention. ``step``: at which they were taken, None for the present one; ``epoch``: the number of epochs done,
+        at the end of one."""
+        warning = self._keeper.measured(self._open_run.steps.now() if step is None else step, values, epoch)
+        if warning is not None:
+            self._events.emit(Notice(message=warning, level="warning"))
 
     def _fail(self, error: Error, step: int | None = None, reported: bool = False) -> None:
         """Handles a failure of this rank. With ``on_error="warn"`` a warning tells of it. Otherwise proposes to the other ranks to end

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from deepfreeze.errors import Error
@@ -35,6 +35,7 @@ from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.run import directory
 from deepfreeze.training import attempt_events
 from deepfreeze.training.installation import Installation, Terms
+from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.messages import Messages
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
@@ -60,9 +61,10 @@ class Training:
         options: Options,
         who: str = "deepfreeze.Checkpoint",
         listener: Listener | None = None,
+        loop: bool = False,
     ) -> None:
         """``run``: an absolute path; ``who``: the name of the function that the user has called, for messages; ``listener``: is told of
-        every event at once, on the training thread."""
+        every event at once, on the training thread; ``loop``: the training is a hand-written loop, which has no epochs."""
         self._who = who
         self._run, self._policy, self._options = run, policy, options
         self._attachments = Attachments(options.extra, ProcessGenerators() if options.rng == "all" else None)
@@ -74,7 +76,8 @@ class Training:
         self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
         self.stats = Stats()
-        at_once: list[Listener] = [self.stats, Messages(), *([listener] if listener is not None else [])]
+        self._keeper = Keeper(options.keep, options.keep_pending, loop)
+        at_once: list[Listener] = [self.stats, Messages(), self._keeper, *([listener] if listener is not None else [])]
         self._events = Events(at_once, options.listeners)
 
     def open(self, model: Any) -> int:
@@ -104,7 +107,14 @@ class Training:
             if against:
                 self._notice(world, f"captures are taken between two executions of the training: {against}")
             self._session = Session(
-                open_run, installation, self._policy, self._attachments, self._options, self._events, self._saved
+                open_run,
+                installation,
+                self._policy,
+                self._attachments,
+                self._options,
+                self._events,
+                self._saved,
+                self._keeper,
             )
 
     @property
@@ -123,6 +133,12 @@ class Training:
         if self._session is not None:
             with self._closing_on_error():
                 self._session.epoch_ended()
+
+    def measured(self, values: Mapping[str, Any], step: int | None = None, epoch: int | None = None) -> None:
+        """See ``Session.measured``. Does nothing when no training is open."""
+        if self._session is not None:
+            with self._closing_on_error():
+                self._session.measured(values, step, epoch)
 
     def keep(self) -> None:
         """Captures the present state for the final checkpoint, because the model may change before ``end``. Does nothing when no training

@@ -104,7 +104,6 @@ def test_a_forked_child_leaves_its_parent_s_engine_alone(tmp_path):
         ({"rank": 2, "world": 2}, "rank 2 is not below world 2"),
         ({"chunk_bytes": 5000}, "multiple of 4096"),
         ({"file_size": 0}, "file_size"),
-        ({"keep": 0}, "keep"),
         ({"run_dir": "/nonexistent/run"}, "expected an existing directory"),
     ],
 )
