@@ -3,7 +3,7 @@
     keep=Latest(2) | Spaced(steps=1000) | Best("val_loss", "min") | Tagged()
 
 A checkpoint stays if any rule wants it. A rule is any object with a method ``wants(history)``, which returns the wanted steps with a reason
-each, as text for people. The rules of this module are the usual ones; docs/guide/retention.md shows how to write another.
+each, as text for people. The rules of this module are the usual ones; docs/guide/options.md shows how to write another.
 """
 
 from __future__ import annotations
@@ -86,8 +86,7 @@ class Rule:
         return AnyOf.of(other, self)
 
     def __repr__(self) -> str:
-        given = ((own.name, getattr(self, own.name)) for own in fields(self) if own.repr)  # type: ignore[arg-type]
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given if value is not None)})"
+        return f"{type(self).__name__}({', '.join(repr(getattr(self, own.name)) for own in fields(self))})"  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,6 +150,9 @@ class Spaced(Rule):
             good = isinstance(self.seconds, Real) and not isinstance(self.seconds, bool) and 1 <= self.seconds < 1e9
             _require("Spaced(seconds=)", self.seconds, good, "seconds, 1 or more")
             object.__setattr__(self, "seconds", float(self.seconds))  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        return f"Spaced(steps={self.steps})" if self.steps is not None else f"Spaced(seconds={self.seconds:g})"
 
     def wants(self, history: History) -> Mapping[int, str]:
         """See ``Wants.wants``."""

@@ -243,7 +243,21 @@ def test_help_is_enough_to_use_it(capsys):
         main(["--help"])
     assert caught.value.code == 0
     out = capsys.readouterr().out
-    words = ("ls", "show", "verify", "diff", "export", "tag", "untag", "prune", "RUN@STEP", "RUN@NAME", "exit codes", "examples", "no TensorFlow")
+    words = (
+        "ls",
+        "show",
+        "verify",
+        "diff",
+        "export",
+        "tag",
+        "untag",
+        "prune",
+        "RUN@STEP",
+        "RUN@NAME",
+        "exit codes",
+        "examples",
+        "no TensorFlow",
+    )
     words += ("  0  ", "  1  ", "  2  ", "  3  ", "  130  ", "| head")
     for word in words:
         assert word in out

@@ -109,7 +109,7 @@ def test_what_goes_is_said_before_it_goes_and_each_kept_one_has_its_reason(run):
     marks.measured(Measurement(10, {"loss": 0.25}))
     assert retain(marks, Latest(1) | Best("loss", "min")) == (20,)
     found = written(run)
-    assert found["removing"] == [20] and found["rule"] == "Latest(n=1) | Best(metric='loss', mode='min', n=1)"
+    assert found["removing"] == [20] and found["rule"] == "Latest(1) | Best('loss', 'min', 1)"
     assert {one["step"]: one.get("reason") for one in found["checkpoints"]} == {
         10: "best loss 0.25",
         20: None,
@@ -198,10 +198,10 @@ def test_epochs_keeps_what_epochs_have_ended_with(run):
 
 def test_the_files_bytes_are_read_as_they_were_written():
     mark = Mark(40, files.ATTEMPT, 1_700_000_000, True, 3, 45, {"val_loss": 0.125, "nan": float("nan")}, "epoch 3")
-    made = MarksFile(files.RUN_ID, "Latest(n=2)", (10, 20), (Mark(30, files.ATTEMPT, 5), mark))
+    made = MarksFile(files.RUN_ID, "Latest(2)", (10, 20), (Mark(30, files.ATTEMPT, 5), mark))
     found = MarksFile.from_bytes(made.to_bytes(), "x")
     assert found.marks[1].metrics == {"val_loss": 0.125} and found.marks[0] == made.marks[0]
-    assert (found.removing, found.rule, found.marks[1].reason) == ((10, 20), "Latest(n=2)", "epoch 3")
+    assert (found.removing, found.rule, found.marks[1].reason) == ((10, 20), "Latest(2)", "epoch 3")
     assert MarksFile.from_bytes(found.to_bytes(), "x") == found
 
 

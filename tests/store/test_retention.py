@@ -113,8 +113,7 @@ def test_a_rule_of_the_users_own_joins_the_others():
 def test_a_rule_is_the_same_text_on_every_rank():
     rule = Latest(2) | Spaced(steps=1000) | Spaced(seconds=3600) | Epochs(5) | Best("val_loss", "min", 3) | Tagged()
     assert text_of(rule) == (
-        "Latest(n=2) | Spaced(steps=1000) | Spaced(seconds=3600.0) | Epochs(n=5) | "
-        "Best(metric='val_loss', mode='min', n=3) | Tagged()"
+        "Latest(2) | Spaced(steps=1000) | Spaced(seconds=3600) | Epochs(5) | Best('val_loss', 'min', 3) | Tagged()"
     )
 
 
