@@ -266,8 +266,8 @@ class EmbeddedEngine:
         _check(self._library.df_engine_remove(self._open_handle(), array, len(chosen)))
 
     def drain(self, timeout: float | None = None) -> None:
-        """Waits until every submitted checkpoint is committed or failed, and what ``remove`` was told of is removed. ``EngineFault`` with ``TIMEOUT``, naming the rank that it still
-        waits for, after ``timeout`` seconds."""
+        """Waits until every submitted checkpoint is committed or failed, and what ``remove`` was told of is removed. ``EngineFault`` with
+        ``TIMEOUT``, naming the rank that it still waits for, after ``timeout`` seconds."""
         _check(self._library.df_engine_drain(self._open_handle(), _milliseconds(timeout)))
 
     def idle(self) -> float:

@@ -104,8 +104,8 @@ class JobTable {
   void Settle(const JobRef& job);
   void Fail(const JobRef& job, Status failure);
 
-  // Work for retention, which has a thread of its own; Drain waits for it. After the commit of a step: cleans up; or, if
-  // the step's name is not known to be durable, holds all work back until a later commit is. Allocates no memory.
+  // Work for retention, which has a thread of its own; Drain waits for it. After the commit of a step: cleans up; or,
+  // if the step's name is not known to be durable, holds all work back until a later commit is. Allocates no memory.
   void AskCleanUp(int64_t committed, bool durable);
   void AskRemoval(std::vector<int64_t> steps);
   // Waits for such work. False: the engine is stopping, and all that was asked for is done.

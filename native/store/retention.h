@@ -1,6 +1,6 @@
-// Deletes committed checkpoints that the caller no longer keeps, the partial directories of failed steps, and what is in
-// the trash. Only rank 0's engine calls it, one call at a time. If another attempt has taken the run, CleanUp, RemoveSteps
-// and RemoveFailed do nothing and return kTaken.
+// Deletes committed checkpoints that the caller no longer keeps, the partial directories of failed steps, and what is
+// in the trash. Only rank 0's engine calls it, one call at a time. If another attempt has taken the run, CleanUp,
+// RemoveSteps and RemoveFailed do nothing and return kTaken.
 //
 // A directory is renamed to .trash-* before anything in it is deleted. So neither a reader nor a start after a crash
 // finds a checkpoint that lacks files.

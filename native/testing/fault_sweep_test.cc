@@ -46,7 +46,7 @@ struct Shape {
   uint32_t victim = 0;    // the rank whose calls go wrong
   bool captured = false;  // steps are captured into slots in memory, as a graph does it; else handed over
   uint64_t commit_timeout_ms = kLong;
-  int64_t keep = 2;  // after a commit rank 0 is told to remove the step that is so many steps older
+  int64_t keep = 2;      // after a commit rank 0 is told to remove the step that is so many steps older
   bool network = false;  // the run is on a network file system that loses the first reply to each change of a name
 
   std::string Name() const {

@@ -195,9 +195,9 @@ DF_API int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, si
 
 /* Has the committed checkpoints of n steps removed, in the background and apart from commits. The caller decides which
  * ones: the engine removes no committed checkpoint of its own accord, except one of the same step that a commit
- * replaces. Each is renamed to trash before anything in it is deleted, and none is if another attempt has taken the run.
- * A step that has no committed checkpoint is passed over; a removal that fails is reported as a notice. Returns at once.
- * DF_INVALID: not rank 0's engine. */
+ * replaces. Each is renamed to trash before anything in it is deleted, and none is if another attempt has taken the
+ * run. A step that has no committed checkpoint is passed over; a removal that fails is reported as a notice. Returns at
+ * once. DF_INVALID: not rank 0's engine. */
 DF_API int df_engine_remove(df_engine* engine, const int64_t* steps, size_t n);
 
 /* Waits, at most timeout_ms, until every submitted checkpoint is external or failed, and all that df_engine_remove was
@@ -209,11 +209,11 @@ DF_API int df_engine_drain(df_engine* engine, uint64_t timeout_ms);
  * blocks. */
 DF_API int df_engine_idle(df_engine* engine, uint64_t* ms);
 
-/* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; removals are finished. Whole slots of checkpoints
- * that are not committed stay, for df_slot_transfer at the next start; the other slots are deleted. NULL is allowed.
- * DF_TIMEOUT: a call to the system has not returned for 30 s (or commit_timeout_ms, if that is less), because the store
- * hangs. The handle must not be used any more, but the threads are left behind, and the caller's memory that they read
- * must stay as it is until the process ends. */
+/* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; removals are finished.
+ * Whole slots of checkpoints that are not committed stay, for df_slot_transfer at the next start; the other slots are
+ * deleted. NULL is allowed. DF_TIMEOUT: a call to the system has not returned for 30 s (or commit_timeout_ms, if that
+ * is less), because the store hangs. The handle must not be used any more, but the threads are left behind, and the
+ * caller's memory that they read must stay as it is until the process ends. */
 DF_API int df_engine_close(df_engine* engine);
 
 /* Capture areas. The ops of a training's graph copy tensors into a capture area: a buffer that is filled group by group
