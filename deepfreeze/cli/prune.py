@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from deepfreeze.cli import command
 from deepfreeze.cli.output import bar, line, table
 from deepfreeze.store.prune import Pruning, Removal, plan, prune
-from deepfreeze.store.retention import AnyOf, Best, Epochs, Latest, Spaced
+from deepfreeze.store.rules import AnyOf, Best, Epochs, Latest, Spaced
 
 _MORE = """
 Without --yes nothing is changed, and the command lists what it would delete. With --yes it takes

@@ -1,5 +1,5 @@
 """Where checkpoints are, and who may change them. The retention rules are public names of this room."""
 
-from deepfreeze.store.retention import Best, Epochs, Latest, Spaced, Tagged
+from deepfreeze.store.rules import Best, Epochs, Latest, Spaced, Tagged
 
 __all__ = ["Best", "Epochs", "Latest", "Spaced", "Tagged"]

@@ -10,7 +10,8 @@ from pathlib import Path
 from deepfreeze.format import names
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.marks import Marks, store
-from deepfreeze.store.retention import Wants, as_rule, with_tagged
+from deepfreeze.store.retention import Wants
+from deepfreeze.store.rules import as_rule, with_tagged
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 

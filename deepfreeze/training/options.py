@@ -14,7 +14,8 @@ from deepfreeze.events.events import Listener, as_listener
 from deepfreeze.freeze.settings import Engine, Replicas, SaverSettings
 from deepfreeze.plan.placement import PLACEMENTS
 from deepfreeze.state.keras_objects import is_optimizer
-from deepfreeze.store.retention import as_rule, text_of
+from deepfreeze.store.retention import text_of
+from deepfreeze.store.rules import as_rule
 
 
 @arguments.suggesting

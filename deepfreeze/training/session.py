@@ -286,11 +286,13 @@ class Session:
     def _take_last_reports(self, saver: Saver) -> None:
         """Before the saver is closed: tells of the checkpoints that were committed, or have failed, since the last look, and ends
         retention."""
-        for report in saver.last_reports():
-            error = self._reports.enter(report) if self._reports is not None else None
-            if error is not None:
-                self._events.emit(Failed(step=report.step, message=str(error), raised=True, reported=True))
-        self._keeper.close(_RETENTION_SECONDS)
+        try:
+            for report in saver.last_reports():
+                error = self._reports.enter(report) if self._reports is not None else None
+                if error is not None:
+                    self._events.emit(Failed(step=report.step, message=str(error), raised=True, reported=True))
+        finally:
+            self._keeper.close(_RETENTION_SECONDS)  # from now on nobody calls the engine
 
     def _drain(self) -> None:
         """Waits until every checkpoint is committed or failed, and those that go are removed. Shows the wait on rank 0. ``WaitError`` if

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from deepfreeze.errors import OptionError
 from deepfreeze.store import Best, Epochs, Latest, Spaced, Tagged
-from deepfreeze.store.retention import Committed, History, as_rule, judge, metrics_of, text_of
+from deepfreeze.store.retention import Committed, History, judge, metrics_of, text_of
+from deepfreeze.store.rules import as_rule
 from tests.support.properties import TIMES, holds
 
 
