@@ -14,7 +14,8 @@ from deepfreeze.store import durable
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.prune import prune
 from deepfreeze.store.run import Run
-from deepfreeze.store.tags import TagFile, tag, tagged_step, tags, untag
+from deepfreeze.store.tags import TagFile, read_marks, tag, tagged_step, tags, untag
+from deepfreeze.store.writable_run import WritableRun
 from tests.support import files
 
 
@@ -120,3 +121,20 @@ def test_an_empty_tag_is_none_yet_and_a_damaged_one_is_damage(run):
 def test_prune_keeps_what_has_a_tag(run):
     tag(run, 5, "first")
     assert prune(run.path, 1).keep == {5: "tag first", 40: "newest"}
+
+
+def test_prune_says_what_goes_before_it_goes(run, monkeypatch):
+    """So no tag can be put on it from then on."""
+    said = []
+
+    def discard(self, folder, step, real=WritableRun.discard):
+        said.append((step, read_marks(run).removing))
+        with pytest.raises(NotFoundError, match="is removing it at this moment"):
+            tag(run, step, "late")
+        return real(self, folder, step)
+
+    monkeypatch.setattr(WritableRun, "discard", discard)
+    tag(run, 5, "first")
+    files.write_checkpoint(run.path, 50)
+    prune(run.path, 1)
+    assert said == [(10, (10, 40)), (40, (10, 40))] and list(tags(run)) == ["first"]
