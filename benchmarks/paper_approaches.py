@@ -56,6 +56,7 @@ class Raw:
         self._sizes = [*sizes[rank], padding[rank]]
         self._offsets = (int(starts[rank]) + np.cumsum([0, *self._sizes])[:-1]).tolist()
         self._held: Sequence[np.ndarray] = ()
+        self._rank, self._saved = rank, list[int]()
         self._engine = EmbeddedEngine(
             run_dir=place["run"],
             local_dir=place["local"],
@@ -65,7 +66,6 @@ class Raw:
             file_size=int(starts[-1]),
             rank=rank,
             world=world,
-            keep=1,
         )
 
     def save(self, step: int, arrays: Sequence[np.ndarray]) -> None:
@@ -74,10 +74,15 @@ class Raw:
         rows = zip([*arrays, self._padding], self._sizes, self._offsets, strict=True)
         self._engine.submit(step, [(array, size, offset) for array, size, offset in rows if size], timeout=PATIENCE)
         self._engine.wait(step, LOCAL, PATIENCE)
+        self._saved.append(step)
 
     def settle(self) -> None:
-        """Waits for the commit."""
+        """Waits for the commit, and has rank 0 remove the checkpoints before."""
         self._engine.drain(PATIENCE)
+        if self._rank == 0:
+            self._engine.remove(self._saved[:-1])
+            self._engine.drain(PATIENCE)
+        self._saved = self._saved[-1:]
         for report in self._engine.poll():
             if report.code:
                 raise RuntimeError(report.message)

@@ -174,7 +174,6 @@ class Ranks:
             "run_id": os.urandom(16).hex(),
             "file_size": sum(nbytes for regions in shards for nbytes, _ in regions),
             "world": self.world,
-            "keep": 1,
             **options,
         }
         each = [{"regions": list(regions), "options": {**common, "rank": rank}} for rank, regions in enumerate(shards)]

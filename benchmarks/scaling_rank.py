@@ -46,6 +46,7 @@ class Rank:
         engine = vb.EmbeddedEngine(run_id=run_id, attempt=run_id, structure=bytes(32), commit_timeout=LIMIT, **options)
         # The array is built once, as a training job does: submit is timed without it.
         self._jobs[job] = engine, vb.region_array(rows), sum(nbytes for nbytes, _ in regions)
+        self._decides = options["rank"] == 0
 
     def save(self, job: int, step: int, count: int = 1) -> dict[str, Any]:
         """One checkpoint from submit to the end of all work on it."""
@@ -56,6 +57,7 @@ class Rank:
         engine.drain(LIMIT)
         cpu, calls = time.process_time() - cpu, _calls() - calls
         report = self._reports(engine)[step]
+        self._remove_before(engine, step)
         times = {"submit": submit, "local": report.local_s, "written": report.written_s, "external": report.external_s}
         return {**times, "cpu": cpu, "calls": calls, "nbytes": nbytes}
 
@@ -69,7 +71,8 @@ class Rank:
             submits.append(time.perf_counter() - asked)
         engine.drain(LIMIT)
         seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
-        self._reports(engine)
+        for done in self._reports(engine):
+            self._remove_before(engine, done)
         return {"seconds": seconds, "submits": submits, "cpu": cpu, "nbytes": count * nbytes}
 
     def close(self, job: int) -> None:
@@ -80,6 +83,12 @@ class Rank:
         """Ends what is still open."""
         for job in list(self._jobs):
             self.close(job)
+
+    def _remove_before(self, engine: vb.EmbeddedEngine, step: int) -> None:
+        """Has the checkpoint before ``step`` removed, as a job with keep=1 does. Waits for it, so that it is in no figure."""
+        if self._decides and step > 0:
+            engine.remove([step - 1])
+            engine.drain(LIMIT)
 
     @staticmethod
     def _reports(engine: vb.EmbeddedEngine) -> dict[int, vb.Report]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes as c
 from typing import Any
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 # df_code
 OK, INVALID, IO, NO_SPACE, TIMEOUT, CORRUPT, INCOMPLETE, CLOSED, DIVERGED, TAKEN = range(10)
@@ -50,7 +50,6 @@ class COptions(c.Structure):
         ("in_flight", c.c_uint32),
         ("slots", c.c_uint32),
         ("writers", c.c_uint32),
-        ("keep", c.c_uint32),
         ("hashes", c.c_uint32),
         ("refuse_diverged", c.c_uint32),
         ("nice", c.c_uint32),
@@ -126,6 +125,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_engine_room": (c.c_int, [_engine, c.POINTER(c.c_uint32)]),
     "df_engine_wait": (c.c_int, [_engine, c.c_int64, c.c_int, c.c_uint64]),
     "df_engine_poll": (c.c_int, [_engine, c.POINTER(CReport), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "df_engine_remove": (c.c_int, [_engine, c.POINTER(c.c_int64), c.c_size_t]),
     "df_engine_drain": (c.c_int, [_engine, c.c_uint64]),
     "df_engine_idle": (c.c_int, [_engine, c.POINTER(c.c_uint64)]),
     "df_engine_close": (c.c_int, [_engine]),

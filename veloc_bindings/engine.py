@@ -121,8 +121,8 @@ class EmbeddedEngine:
     ``CLOSED``.
 
     The options of the constructor are the fields of ``df_options``: ``run_id`` and ``attempt`` are 16 bytes each, ``structure`` (the
-    structure's hash) 32; ``file_size`` (of the model file) and ``chunk_bytes`` (the largest extent) are in bytes; ``in_flight``, ``slots``
-    and ``keep`` count checkpoints, ``writers`` threads, ``hashes`` the replica checksums at the end of the private bytes; ``nice`` is from
+    structure's hash) 32; ``file_size`` (of the model file) and ``chunk_bytes`` (the largest extent) are in bytes; ``in_flight`` and
+    ``slots`` count checkpoints, ``writers`` threads, ``hashes`` the replica checksums at the end of the private bytes; ``nice`` is from
     0 to 19; ``refuse_diverged`` is one of ``REFUSE_NONE``, ``REFUSE_ALL`` and ``REFUSE_FIRST``; ``commit_timeout`` is how many seconds a
     checkpoint may wait for another rank that does not move. ``run_dir`` and ``local_dir`` are existing directories;
     ``local_dir`` is None without a local tier.
@@ -142,7 +142,6 @@ class EmbeddedEngine:
         in_flight: int = 2,
         slots: int = 2,
         writers: int = 8,
-        keep: int = 2,
         hashes: int = 0,
         refuse_diverged: int = _table.REFUSE_NONE,
         nice: int = 0,
@@ -158,7 +157,6 @@ class EmbeddedEngine:
             in_flight=in_flight,
             slots=slots,
             writers=writers,
-            keep=keep,
             hashes=hashes,
             refuse_diverged=refuse_diverged,
             nice=nice,
@@ -260,9 +258,16 @@ class EmbeddedEngine:
                 )
         return reports
 
+    def remove(self, steps: Iterable[int]) -> None:
+        """Has the committed checkpoints of these steps removed, in the background. A step without one is passed over; a removal that fails
+        becomes a notice of ``poll``. Returns at once. ``EngineFault`` with ``INVALID`` on other ranks than rank 0."""
+        chosen = list(steps)
+        array = (c.c_int64 * len(chosen))(*chosen)
+        _check(self._library.df_engine_remove(self._open_handle(), array, len(chosen)))
+
     def drain(self, timeout: float | None = None) -> None:
-        """Waits until every submitted checkpoint is committed or failed. ``EngineFault`` with ``TIMEOUT``, naming the rank that it still
-        waits for, after ``timeout`` seconds."""
+        """Waits until every submitted checkpoint is committed or failed, and what ``remove`` was told of is removed. ``EngineFault`` with
+        ``TIMEOUT``, naming the rank that it still waits for, after ``timeout`` seconds."""
         _check(self._library.df_engine_drain(self._open_handle(), _milliseconds(timeout)))
 
     def idle(self) -> float:

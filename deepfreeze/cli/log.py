@@ -11,7 +11,7 @@ from typing import Any
 
 from deepfreeze.cli import command
 from deepfreeze.cli.output import line
-from deepfreeze.cli.target import target
+from deepfreeze.cli.target import step_of, target
 from deepfreeze.events.event_files import EventFiles
 from deepfreeze.format.strict_json import is_printable
 from deepfreeze.store.run import Run
@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the events. Returns the exit code, 1 if there is no event."""
-    path, step = arguments.target
+    path, step = arguments.target[0], step_of(arguments.target)
     Run.open(path)  # an error names what is wrong with the path
     files, any_event = EventFiles(path), False
     while True:

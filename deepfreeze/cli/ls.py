@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.filesize import decimal
 
 from deepfreeze.cli import command
 from deepfreeze.cli.output import line, table
-from deepfreeze.cli.target import target
+from deepfreeze.cli.target import step_of, target
+from deepfreeze.errors import Error
 from deepfreeze.format import names
+from deepfreeze.format.marks import Mark
 from deepfreeze.store.catalog import CheckpointInfo, checkpoints, choose, describe
 from deepfreeze.store.run import Run
+from deepfreeze.store.tags import by_checkpoint, read_marks, tags
 
 _MOVED = f"damaged, moved to {names.DAMAGED_DIR}/"
 _MORE = f"""
+"stays because" is what the rules of the last job (keep=) have said of a checkpoint after the last
+commit. "metrics" has the last epoch's or those that were logged, and how many steps later than the
+checkpoint they were taken.
+
 Below the table stand the steps that can't be restored: those without a valid manifest, those that
 were moved to {names.DAMAGED_DIR}/, and unfinished ones. ls reads no tensors; `deepfreeze verify` checks them.
 
@@ -43,14 +52,21 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the list. Returns the exit code, 1 if there is no checkpoint."""
-    path, step = arguments.target
+    path, step = arguments.target[0], step_of(arguments.target)
     opened_run = Run.open(path)
     infos = checkpoints(path) if step is None else [describe(opened_run, choose(opened_run, step))]
+    marks, tagged = _marks(opened_run), _tags(opened_run)
+    notes = [_Notes.of(info, marks, tagged) for info in infos]
     if arguments.json:
-        print(json.dumps([as_json(info) for info in infos], indent=2))
+        both = zip(infos, notes, strict=True)
+        print(json.dumps([{**as_json(info), **asdict(own)} for info, own in both], indent=2))
         return 0 if infos else 1
     if infos:
-        table((">step", ">size", ">ranks", "state", "committed (UTC)", "written by"), list(map(_row, infos)))
+        head = [">step", ">size", ">ranks", "state", "committed (UTC)", "written by"]
+        columns = {"stays because": [own.because for own in notes], "metrics": [own.measures for own in notes]}
+        shown = {name: cells for name, cells in columns.items() if any(cells)}
+        rows = [(*_row(info), *(cells[n] for cells in shown.values())) for n, info in enumerate(infos)]
+        table((*head, *shown), rows)
     else:
         line(f"{path}: no checkpoint yet")
     if opened_run.parent is not None:
@@ -62,6 +78,54 @@ def run(arguments: argparse.Namespace) -> int:
         if steps:
             line(f"{kind}: step {', '.join(map(str, steps))}")
     return 0 if infos else 1
+
+
+@dataclass(frozen=True)
+class _Notes:
+    """What the run knows of a checkpoint beside its manifest; the fields are those of ``--json``."""
+
+    tags: tuple[str, ...] = ()
+    reason: str = ""
+    epoch: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    steps_between: int | None = None  # from the checkpoint to the metrics
+
+    @classmethod
+    def of(cls, info: CheckpointInfo, marks: dict[int, Mark], tagged: dict[tuple[int, str], tuple[str, ...]]) -> _Notes:
+        own, mark = tagged.get((info.step, info.attempt), ()), marks.get(info.step)
+        if mark is None or mark.attempt != info.attempt:
+            return cls(own)
+        between = None if mark.measured is None else mark.measured - info.step
+        return cls(own, mark.reason, mark.epoch, mark.metrics, between)
+
+    @property
+    def because(self) -> str:
+        said = self.reason.split("; ") if self.reason else []
+        return "; ".join([*said, *(f"tag {name}" for name in self.tags if f"tag {name}" not in self.reason)])
+
+    @property
+    def measures(self) -> str:
+        parts = [f"epoch {self.epoch}"] if self.epoch is not None else []
+        parts += [f"{self.steps_between} steps later"] if self.steps_between else []
+        values = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
+        return ": ".join(filter(None, [", ".join(parts), values]))
+
+
+def _marks(run: Run) -> dict[int, Mark]:
+    try:
+        found = read_marks(run)
+    except Error as error:
+        print(f"deepfreeze: {error}", file=sys.stderr)
+        return {}
+    return {} if found is None else {mark.step: mark for mark in found.marks}
+
+
+def _tags(run: Run) -> dict[tuple[int, str], tuple[str, ...]]:
+    try:
+        return by_checkpoint(tags(run))
+    except Error as error:
+        print(f"deepfreeze: {error}", file=sys.stderr)
+        return {}
 
 
 def as_json(info: CheckpointInfo) -> dict[str, Any]:

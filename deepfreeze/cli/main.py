@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from deepfreeze.errors import Error
 
 try:
-    from deepfreeze.cli import diff, export, log, ls, prune, show, verify
+    from deepfreeze.cli import diff, export, log, ls, prune, show, tag, verify
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "rich":
         raise
@@ -22,7 +22,8 @@ except ModuleNotFoundError as error:
     ) from None
 
 _EPILOG = """\
-RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40);
+RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40),
+RUN@NAME one that has a tag (runs/nt3@paper);
 where only RUN is given, its newest checkpoint is meant (ls, log and verify: all). Each command has its own --help.
 
 exit codes:
@@ -41,6 +42,7 @@ examples:
   deepfreeze verify runs/nt3                            is every byte right?
   deepfreeze diff runs/nt3@30 runs/nt3@40               what have ten steps changed?
   deepfreeze export runs/nt3@40 nt3.safetensors         write a file for other programs
+  deepfreeze tag runs/nt3@40 paper                      call it runs/nt3@paper
   deepfreeze prune runs/nt3 --keep 2                    what would be deleted? --yes deletes it
 """
 
@@ -49,13 +51,13 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     top = argparse.ArgumentParser(
         prog="deepfreeze",
-        description="Inspects the checkpoints of training runs. Needs no TensorFlow. Only export, prune --yes and\n"
-        "verify --quarantine write or delete files.",
+        description="Inspects the checkpoints of training runs. Needs no TensorFlow. Only export, tag, untag,\n"
+        "prune --yes and verify --quarantine write or delete files.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (ls, show, log, verify, diff, export, prune):
+    for module in (ls, show, log, verify, diff, export, tag, prune):
         module.add_parser(commands)
     return top
 

@@ -11,7 +11,7 @@ from rich.filesize import decimal
 
 from deepfreeze.cli import command
 from deepfreeze.cli.output import bar, line
-from deepfreeze.cli.target import target
+from deepfreeze.cli.target import step_of, target
 from deepfreeze.errors import NotFoundError
 from deepfreeze.format import names
 from deepfreeze.inspect.verify import Verification, quarantine, verify
@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks and prints. Returns the exit code: 1 if a checkpoint is damaged, else 4 if the ranks differed at one."""
-    path, step = arguments.target
+    path, step = arguments.target[0], step_of(arguments.target)
     opened_run = Run.open(path)
     reports = []
     # The lock is held from the check to the move, so that no job puts another checkpoint in the place of a damaged one.

@@ -25,13 +25,14 @@ SUFFIXES = (".weights.h5", ".safetensors", ".keras")
 def export(
     run: str | os.PathLike[str],
     path: str | os.PathLike[str],
-    step: int | None = None,
+    step: int | str | None = None,
     *,
     overwrite: bool = False,
     optimizer: bool = False,
     progress: OnProgress | None = None,
 ) -> CheckpointInfo:
-    """Writes a checkpoint to the file ``path``, and returns the checkpoint's description. ``step=None`` means the newest checkpoint.
+    """Writes a checkpoint to the file ``path``, and returns the checkpoint's description. ``step``: its step or its
+    tag, None for the newest.
 
     The suffix of ``path`` chooses the format:
 

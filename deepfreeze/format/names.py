@@ -14,9 +14,11 @@ MANIFEST_FILE = "manifest.json"
 RUN_FILE = "run.json"
 LOCK_FILE = "lock"
 OWNER_FILE = "owner"
+MARKS_FILE = "marks.json"
 STRUCTURES_DIR = "structures"
 CONFIGS_DIR = "configs"
 EVENTS_DIR = "events"
+TAGS_DIR = "tags"
 ABANDONED_DIR = "abandoned"
 DAMAGED_DIR = "damaged"
 TRASH_PREFIX = ".trash-"
@@ -32,6 +34,7 @@ _ASIDE = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32})\Z")
 _DAMAGED = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32}|unknown)(?:\.([0-9]{1,9}))?\Z")
 _RECORD = re.compile(r"rank-([0-9]{5,10})\.record\Z")
 _EVENTS = re.compile(r"([0-9a-f]{32})(?:\.rank-([0-9]{5,10}))?\.jsonl\Z")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+.-]{0,199}\Z")
 _SLOT = re.compile(r"rank-([0-9]{5,10})-(?:([0-9a-f]{32})-)?([0-9]{1,10})\.slot\Z")
 
 
@@ -166,6 +169,12 @@ def parse_events_file(name: str) -> tuple[str, int] | None:
         return None
     rank = 0 if match[2] is None else _rank(match[2])
     return None if rank is None or (match[2] is not None and rank == 0) else (match[1], rank)
+
+
+def is_tag(name: object) -> bool:
+    """Whether ``name`` can be a tag, which is a file's name below ``tags/``: at most 200 letters, digits, "_", "-", "+" and "." of ASCII,
+    a letter, digit or "_" first, and not of digits alone (RUN@40 is a step)."""
+    return isinstance(name, str) and _TAG.match(name) is not None and not name.isdigit()
 
 
 def local_dir(uid: int, run_id: str) -> str:

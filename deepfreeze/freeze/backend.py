@@ -6,6 +6,7 @@ backend, and does for every backend alike: it keeps memory alive, turns faults i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -29,7 +30,7 @@ class Opening:
       memory of the framework's, or of the tests'.
     - ``hashes``: how many replica checksums (u32 each) end the private bytes. All ranks should have the same ones, except where they are
       all zero. ``on_divergence``: what to do where they differ, "auto", "warn" or "raise" as in ``Replicas``.
-    - ``keep``: how many of the newest committed checkpoints stay. ``timeout``: how many seconds a checkpoint may wait for another rank
+    - ``timeout``: how many seconds a checkpoint may wait for another rank
       that does not move.
     - ``engine``: the options of this name. A backend ignores those that mean nothing to it."""
 
@@ -42,7 +43,6 @@ class Opening:
     in_memory: bool = False
     hashes: int = 0
     on_divergence: str = "warn"
-    keep: int = 2
     timeout: float = 600.0
     engine: Engine = Engine()
 
@@ -56,8 +56,8 @@ class CaptureMemory(Protocol):
 
 
 class Backend(Protocol):
-    """One rank's backend, from ``open`` to ``close``. The training thread calls all methods, one at a time, between two executions of the
-    train function; so no method needs a lock against another one, and the backend's own threads never call back.
+    """One rank's backend, from ``open`` to ``close``. The training thread calls all methods but ``remove``, one at a time, between two
+    executions of the train function; so no method needs a lock against another one, and the backend's own threads never call back.
 
     The order of the calls: ``load`` and ``open`` (of the class); ``memory`` and ``plan`` once; then ``reserve``, ``room``, ``submit``,
     ``wait``, ``poll`` and ``drain`` any number of times; ``close`` last, also after an error, once.
@@ -126,8 +126,14 @@ class Backend(Protocol):
         Every checkpoint is reported as ``released`` in the end, and either as ``EXTERNAL`` (it can be restored after the loss of all
         nodes' power) or with the code of its failure."""
 
+    def remove(self, steps: Iterable[int]) -> None:
+        """Has the committed checkpoints of these steps removed, in the background: never one that a reader could then find half-deleted.
+        Called on rank 0 alone, for steps that are committed and that retention no longer wants. It is the one method that another thread
+        than training's calls, one call at a time, while training may be in any other method but ``close``. A step without a checkpoint
+        is passed over; a removal that fails becomes a notice of ``poll``. Never waits."""
+
     def drain(self, seconds: float) -> None:
-        """Waits until every submitted checkpoint is external or failed."""
+        """Waits until every submitted checkpoint is external or failed, and what ``remove`` was told of is removed."""
 
     def idle(self) -> float:
         """For how many seconds nothing has moved: no bytes of this rank, and no sign of a rank that it waits for. Never waits."""

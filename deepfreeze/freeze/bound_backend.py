@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ class BoundBackend:
         self._timeout = opening.timeout
         self._owners: dict[int, Any] = {}  # step -> the object that owns the memory of its capture
         self._unfinished: set[int] = set()
+        self._drained = False  # since the last poll: there may be notices of removals, though nothing is in flight
         with self.translated("an engine"):
             self._backend = kind.open(opening)
 
@@ -106,7 +107,8 @@ class BoundBackend:
         """The reports of the checkpoints that have changed since the last call. Drops the owners of the memory that the backend no longer
         reads. Never waits."""
         with self.translated("reports of what is in flight"):
-            reports = self._backend.poll() if self._unfinished or self._owners else []
+            reports = self._backend.poll() if self._unfinished or self._owners or self._drained else []
+        self._drained = False
         for report in reports:
             if report.released:
                 self._owners.pop(report.step, None)
@@ -124,7 +126,14 @@ class BoundBackend:
                 self._last_wait = fault
                 return False
             raise self.error(fault, "everything in flight to be committed") from fault
+        self._drained = True
         return True
+
+    def remove(self, steps: Iterable[int]) -> None:
+        """Has the committed checkpoints of these steps removed, in the background. Rank 0 alone calls it, from any thread. A removal that
+        fails becomes a notice of ``poll``; ``drain`` waits for removals. Raises ``EngineError``."""
+        with self.translated("older checkpoints to be removed"):
+            self._backend.remove(steps)
 
     def give_up(self) -> WaitError:
         """The error to raise when the caller no longer repeats ``drain``. It names the rank that the last call waited for. Only after a

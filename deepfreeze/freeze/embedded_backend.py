@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
@@ -28,7 +29,6 @@ class EmbeddedBackend:
             in_flight=engine.in_flight,
             slots=engine.slots,
             writers=engine.writers,
-            keep=opening.keep,
             hashes=opening.hashes,
             refuse_diverged=_REFUSES[opening.on_divergence],
             nice=engine.nice,
@@ -86,6 +86,10 @@ class EmbeddedBackend:
     def poll(self) -> list[Report]:
         """See ``backend.Backend``."""
         return self._engine.poll()
+
+    def remove(self, steps: Iterable[int]) -> None:
+        """See ``backend.Backend``."""
+        self._engine.remove(steps)
 
     def drain(self, seconds: float) -> None:
         """See ``backend.Backend``."""

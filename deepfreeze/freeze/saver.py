@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +32,13 @@ from veloc_bindings import Report
 
 log = logging.getLogger("deepfreeze")
 
-# How many seconds ``close`` waits for checkpoints in flight. There are some only if an exception has ended training.
+# How many seconds ``last_reports`` waits for checkpoints in flight. There are some only if an exception has ended training.
 _CLOSING_SECONDS = 5.0
 
 
 class Saver:
     """Saves captured steps, from construction to ``close``. The training thread calls all methods, between two executions of the train
-    function; each rank calls them by itself. ``nbytes``: bytes of this rank's regions in each checkpoint; ``last_reports``: the backend's
-    reports that ``close`` has taken, when nobody asked any more."""
+    function; each rank calls them by itself. ``nbytes``: bytes of this rank's regions in each checkpoint."""
 
     def __init__(
         self,
@@ -64,7 +64,6 @@ class Saver:
         self.nbytes = int(self._regions.nbytes.sum())
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
         self._local = self._local_tier(target, world)
-        self.last_reports: list[Report] = []
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
@@ -87,13 +86,11 @@ class Saver:
             in_memory=self._capture.engine_memory is not None,
             hashes=len(self._replicas.names),
             on_divergence=settings.replicas.on_divergence,
-            keep=settings.keep,
             timeout=settings.timeout,
             engine=settings.engine,
         )
         self._backend = BoundBackend(backends.chosen(), opening)
         self._closing.callback(self._backend.close)
-        self._closing.callback(self._drain_at_close)
 
     def _plan(self) -> None:
         """Tells the backend which regions each capture will have. If captures lie in the backend's memory, gives each piece its place there
@@ -175,18 +172,26 @@ class Saver:
         """The error to raise when a caller no longer repeats ``drain``, which has returned False. It names the rank that is waited for."""
         return self._backend.give_up()
 
-    def close(self) -> None:
-        """Waits some seconds for checkpoints in flight, stops the backend, and removes the local tier's directory if no slot has to stay
-        there. Each of these is done also if the one before has failed. Safe to call twice."""
-        self._closing.close()
+    def remove(self, steps: Iterable[int]) -> None:
+        """Has the committed checkpoints of these steps removed, in the background. Rank 0 alone calls it, from any thread. Raises
+        ``EngineError``."""
+        self._backend.remove(steps)
 
-    def _drain_at_close(self) -> None:
-        """Waits for checkpoints that are in flight because an exception has ended training: they may be committed in time."""
+    def last_reports(self) -> list[Report]:
+        """To be called before ``close``: the backend's last reports. Waits some seconds for checkpoints that are in flight because an
+        exception has ended training: they may be committed in time."""
+        reports: list[Report] = []
         with contextlib.suppress(EngineError):
-            self.last_reports += self._backend.poll()
+            reports += self._backend.poll()
             if self._backend.unfinished:
                 self._backend.drain(_CLOSING_SECONDS)
-                self.last_reports += self._backend.poll()
+                reports += self._backend.poll()
+        return reports
+
+    def close(self) -> None:
+        """Stops the backend, which first finishes removals, and removes the local tier's directory if no slot has to stay there. The latter
+        is done also if the former has failed. Safe to call twice."""
+        self._closing.close()
 
     def _local_tier(self, target: Target, world: World) -> tuple[Tier, Path] | None:
         """Collective. The tier for this node's slots, and the directory below which they are made; None if there is none. The ranks of a

@@ -78,11 +78,10 @@ class Replicas:
 @dataclass(frozen=True)
 class SaverSettings:
     """``local``: "auto", a directory or None; ``wait_for``: the label of the level that ``save`` waits for (``format/levels``);
-    ``timeout`` in seconds; ``keep``: how many of the newest checkpoints stay."""
+    ``timeout`` in seconds."""
 
     local: str | os.PathLike | None
     wait_for: str
     timeout: float
-    keep: int
     engine: Engine
     replicas: Replicas

@@ -67,11 +67,11 @@ class Comparison:
 
 
 def diff(
-    first: tuple[str | os.PathLike[str], int | None],
-    second: tuple[str | os.PathLike[str], int | None],
+    first: tuple[str | os.PathLike[str], int | str | None],
+    second: tuple[str | os.PathLike[str], int | str | None],
     progress: OnProgress | None = None,
 ) -> Comparison:
-    """Compares two checkpoints, each given as (run, step); step None means the newest. Tensors are matched by name. Of per-rank tensors
+    """Compares two checkpoints, each given as (run, step or tag); None means the newest. Tensors are matched by name. Of per-rank tensors
     rank 0's values are compared. ``progress`` is called with (bytes read so far, bytes to read in all), of both checkpoints together.
 
     Raises NotFoundError if there is no such run or checkpoint, CorruptError if a file of one is damaged.

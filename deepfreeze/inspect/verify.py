@@ -16,7 +16,7 @@ from deepfreeze.format import crc32c, names
 from deepfreeze.format.manifest import Manifest
 from deepfreeze.format.record import Record
 from deepfreeze.format.structure import Structure
-from deepfreeze.store.catalog import choose
+from deepfreeze.store.catalog import choose, numbered
 from deepfreeze.store.durable import has_lost
 from deepfreeze.store.files import open_file
 from deepfreeze.store.run import Run
@@ -73,13 +73,16 @@ class Verification:
         return {"ok": self.ok, **asdict(self)}
 
 
-def verify(run: str | os.PathLike[str], step: int | None = None, progress: OnProgress | None = None) -> Verification:
-    """Checks one checkpoint; ``step=None`` means the newest step directory, even if it has no valid manifest. ``progress`` is called with
-    (bytes of the model file checked so far, size of the model file). NotFoundError if there is no such checkpoint or run, CorruptError
-    if run.json is damaged, RunError if the run can't be read. All other damage is reported in the result."""
+def verify(
+    run: str | os.PathLike[str], step: int | str | None = None, progress: OnProgress | None = None
+) -> Verification:
+    """Checks one checkpoint. ``step``: its step or its tag; None for the newest step directory, even if it has no valid manifest.
+    ``progress`` is called with (bytes of the model file checked so far, size of the model file). NotFoundError if there is no such
+    checkpoint or run, CorruptError if run.json is damaged, RunError if the run can't be read. All other damage is reported in the
+    result."""
     opened_run = Run.open(run)
     steps = opened_run.step_dirs()
-    chosen = steps[-1] if step is None and steps else step
+    chosen = steps[-1] if step is None and steps else numbered(opened_run, step)
     if chosen is None or chosen not in steps:
         chosen = choose(opened_run, chosen)  # raises, naming the steps that exist
     check = _Check(opened_run, chosen, progress or (lambda done, total: None))

@@ -42,7 +42,7 @@ log = logging.getLogger("deepfreeze")
 def transfer(
     model: Any,
     run: str | os.PathLike[str],
-    step: int | None = None,
+    step: int | str | None = None,
     *,
     include: Names = None,
     exclude: Names = None,
@@ -51,7 +51,8 @@ def transfer(
     on_mismatch: str = "error",
     verbose: int = 1,
 ) -> TransferReport:
-    """Copies weights of a checkpoint into the variables of ``model`` that have the same names. ``step=None`` means the newest checkpoint.
+    """Copies weights of a checkpoint into the variables of ``model`` that have the same names. ``step``: the
+    checkpoint's step or its tag, None for the newest.
 
     Only weights are copied, trainable or not (BatchNorm statistics are weights); never an optimizer's variables, metrics or seeds.
     The model must be built, and need not be compiled. Weights that only one of both sides has are left alone, and the report names them.

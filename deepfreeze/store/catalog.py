@@ -13,6 +13,7 @@ from deepfreeze.format.levels import Level
 from deepfreeze.format.run_file import Parent
 from deepfreeze.format.structure import Structure
 from deepfreeze.store.run import Run
+from deepfreeze.store.tags import tagged_step
 
 # How often ``use`` tries again when a job's retention has deleted the checkpoint that was just chosen. Retention deletes a checkpoint
 # only after a newer one is committed, so there is another one to choose.
@@ -119,9 +120,15 @@ def parent_of(info: CheckpointInfo) -> Parent:
     return Parent.at(info.run, info.run_id, info.step, info.attempt)
 
 
-def choose(run: Run, step: int | None) -> int:
-    """``step``, or for None the newest step with a valid manifest. NotFoundError, naming the steps that exist, if there is no such
-    checkpoint; CorruptError if the manifest of ``step`` is not valid."""
+def numbered(run: Run, step: int | str | None) -> int | None:
+    """``step`` with the step's number in place of a tag. NotFoundError if there is no such tag, or its checkpoint is gone."""
+    return tagged_step(run, step) if isinstance(step, str) else step
+
+
+def choose(run: Run, step: int | str | None) -> int:
+    """``step``; of a tag its checkpoint's step; or for None the newest step with a valid manifest. NotFoundError, naming the steps that
+    exist, if there is no such checkpoint; CorruptError if the manifest of ``step`` is not valid."""
+    step = numbered(run, step)
     if step is not None:
         run.manifest(step)
         return step
@@ -131,9 +138,10 @@ def choose(run: Run, step: int | None) -> int:
     return newest
 
 
-def use(run: Run, step: int | None, action: Callable[[int], T]) -> T:
-    """Returns ``action(step)``; for ``step=None`` the action gets the newest step. If a job's retention deletes that checkpoint before
-    the action is done, the action is called again with a newer one. Raises what ``choose`` and ``action`` raise."""
+def use(run: Run, step: int | str | None, action: Callable[[int], T]) -> T:
+    """Returns ``action(step)``; for ``step=None`` the action gets the newest step, for a tag its step. If a job's retention deletes the
+    newest checkpoint before the action is done, the action is called again with a newer one. Raises what ``choose`` and ``action``
+    raise."""
     for attempt in range(_ATTEMPTS):
         chosen = choose(run, step)
         try:

@@ -105,6 +105,11 @@ def refused(path: Path, error: OSError) -> RunError:
     return RunError(where=path, expected="a directory that can be read and written", found=found, todo=todo)
 
 
+def is_full(error: object) -> bool:
+    """Whether the system has refused a change because there is no space, or no quota."""
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
 def has_lost(error: OSError) -> bool:
     """Whether a file system reports by this error that it has lost bytes of the file. Other errors may be temporary, or may have nothing
     to do with the file's bytes."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deepfreeze.errors import OptionError
 from deepfreeze.format import names
-from deepfreeze.store.catalog import checkpoints
 from deepfreeze.store.lock import Lock
+from deepfreeze.store.marks import Marks, store
+from deepfreeze.store.retention import Wants
+from deepfreeze.store.rules import as_rule, with_tagged
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 
@@ -30,15 +31,15 @@ class Removal:
 
 @dataclass(frozen=True)
 class Pruning:
-    """``keep``: the steps of the committed checkpoints that stay, sorted. ``removals``: the directories to delete, committed checkpoints
-    first, each kind sorted by step.
+    """``keep``: the reason for each committed checkpoint that stays, sorted by step. ``removals``: the directories to delete, committed
+    checkpoints first, each kind sorted by step.
 
     ``done``: False for a plan, True once the directories are deleted. ``left``: those of the removals that still have files which
     could not be deleted; the next start of a job in the run, and the next ``prune``, try again.
     """
 
     run: Path
-    keep: tuple[int, ...]
+    keep: Mapping[int, str]
     removals: tuple[Removal, ...]
     done: bool = False
     left: tuple[Removal, ...] = ()
@@ -51,46 +52,36 @@ class Pruning:
 
 def plan(
     run: str | os.PathLike[str],
-    keep: int,
-    every: int | None = None,
+    keep: int | Wants,
     *,
     damaged: bool = False,
     abandoned: bool = False,
 ) -> Pruning:
     """What ``prune`` would do now, with the same arguments. Changes nothing and takes no lock. Raises OptionError for a wrong argument,
-    NotFoundError if there is no such run, CorruptError if its run.json is damaged."""
-    for name, value in (("keep", keep), ("every", every if every is not None else 1)):
-        if type(value) is not int or value < 1:
-            todo = f"pass {name}= as described: the newest checkpoint always stays"
-            raise OptionError(where=f"{name}=", expected="a whole number, 1 or more", found=repr(value), todo=todo)
+    NotFoundError if there is no such run, CorruptError if its run.json or a tag is damaged."""
     opened_run = Run.open(run)
-    committed = checkpoints(run)
-    steps = [info.step for info in committed]
-    stay = set(steps[-keep:]) | {step for step in steps if every is not None and step % every == 0}
-    # The newest checkpoint whose ranks agreed stays too: each newer one is a mixture of several models.
-    stay |= set([info.step for info in committed if not info.diverged][-1:])
-    removals = [_removal(CHECKPOINT, step, opened_run.step_path(step)) for step in steps if step not in stay]
+    verdict = Marks.read(opened_run).judge(with_tagged(as_rule(keep)))
+    removals = [_removal(CHECKPOINT, step, opened_run.step_path(step)) for step in verdict.remove]
     for wanted, kind, folder, parse in (
         (damaged, DAMAGED, names.DAMAGED_DIR, names.parse_damaged_dir),
         (abandoned, ABANDONED, names.ABANDONED_DIR, names.parse_abandoned_dir),
     ):
         if wanted:
             removals += [_removal(kind, step, path) for step, path in _moved_to(opened_run.path / folder, parse)]
-    return Pruning(opened_run.path, tuple(sorted(stay)), tuple(removals))
+    return Pruning(opened_run.path, verdict.keep, tuple(removals))
 
 
 def prune(
     run: str | os.PathLike[str],
-    keep: int,
-    every: int | None = None,
+    keep: int | Wants,
     *,
     damaged: bool = False,
     abandoned: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Pruning:
-    """Deletes committed checkpoints of a run. Three kinds stay: the newest ``keep``, the newest one whose ranks agreed
-    (``diverged=0``), and those whose step is a multiple of ``every``. With ``damaged`` and ``abandoned`` the checkpoints below these
-    folders of the run are deleted too. Step directories without a valid manifest are left alone.
+    """Deletes committed checkpoints of a run. Those stay that ``keep`` wants, which is a number of the newest or a rule of
+    ``deepfreeze.store``; and those that have a tag, the newest, and the newest whose ranks agreed. With ``damaged`` and ``abandoned`` the
+    checkpoints below these folders of the run are deleted too. Step directories without a valid manifest are left alone.
 
     Takes the run's lock: no job writes to the run meanwhile, or starts from it. Each checkpoint is first renamed to a name that no
     reader takes for a checkpoint's, then its files are deleted. A program that has the files open can go on reading them.
@@ -100,11 +91,15 @@ def prune(
     CorruptError if run.json is damaged, RunError if a directory can't be renamed: the directories before it are deleted then, and the
     others are as they were.
     """
-    plan(run, keep, every)  # refuses wrong arguments before the lock's file is made
+    plan(run, keep)  # refuses wrong arguments before the lock's file is made
     with Lock.acquire(run):
         opened_run = WritableRun.open(run)
         opened_run.clear_trash()
-        pruning = plan(run, keep, every, damaged=damaged, abandoned=abandoned)
+        known, rule = Marks.read(opened_run), with_tagged(as_rule(keep))
+        if known.judge(rule).remove:
+            # Says which steps go, before the tags are read once more; see store/tags.
+            known.retain(rule, 0, False, lambda data: store(opened_run, data))
+        pruning = plan(run, keep, damaged=damaged, abandoned=abandoned)
         left = []
         done, total = 0, pruning.freed
         for removal in pruning.removals:

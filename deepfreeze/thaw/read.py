@@ -98,8 +98,8 @@ class TensorReader(Mapping[str, np.ndarray]):
         self.close()
 
 
-def read(run: str | os.PathLike[str], step: int | None = None) -> TensorReader:
-    """Opens a checkpoint (the newest for ``step=None``) as a mapping of names to arrays, read when accessed.
+def read(run: str | os.PathLike[str], step: int | str | None = None) -> TensorReader:
+    """Opens a checkpoint (``step``: its step or its tag, None for the newest) as a mapping of names to arrays, read when accessed.
 
     NotFoundError if there is no such run or checkpoint, CorruptError if a file of it is damaged; accessing a damaged
     tensor raises CorruptError naming the file, the tensor and the range. Close it, or use it in a ``with``.
@@ -111,7 +111,7 @@ def read(run: str | os.PathLike[str], step: int | None = None) -> TensorReader:
     return use(opened_run, step, lambda chosen: TensorReader(opened_run, chosen))
 
 
-def read_private(run: str | os.PathLike[str], step: int | None = None, rank: int = 0) -> dict[str, np.ndarray]:
+def read_private(run: str | os.PathLike[str], step: int | str | None = None, rank: int = 0) -> dict[str, np.ndarray]:
     """The per-rank tensors by name, read-only, as ``rank`` of the job that wrote the checkpoint (the newest for ``step=None``) saved
     them. NotFoundError if that job had no such rank, or there is no such run or checkpoint; CorruptError if a file is damaged."""
     opened_run = Run.open(run)

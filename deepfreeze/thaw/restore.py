@@ -27,6 +27,7 @@ from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.catalog import CheckpointInfo, parent_of
 from deepfreeze.store.quarantine import Fallback
 from deepfreeze.store.run import Run
+from deepfreeze.store.tags import tagged_step
 from deepfreeze.thaw import by_name
 from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.read import TensorReader, read_private
@@ -58,12 +59,13 @@ class Ready:
 def restore(
     model: Any,
     run: str | os.PathLike[str],
-    step: int | None = None,
+    step: int | str | None = None,
     *,
     rank: int | None = None,
     world_size: int | None = None,
 ) -> CheckpointInfo:
-    """Restores ``model`` from a checkpoint (for ``step=None`` the newest that is whole), written by any number of ranks.
+    """Restores ``model`` from a checkpoint (``step``: its step or its tag, None for the newest that is whole), written by any
+    number of ranks.
 
     The model must be built; its optimizer is built here if need be. A checkpoint of state "weights" restores the
     weights and leaves the optimizer and seeds alone; so does any checkpoint for a model that was not compiled.
@@ -92,7 +94,8 @@ def restore(
         raise OptionError(where="restore", expected="0 <= rank < world_size", found=found, todo=todo)
     require_built(model)
     if step is not None:
-        return prepare(model, run, step, rank, world_size).assign()
+        number = tagged_step(Run.open(run), step) if isinstance(step, str) else step
+        return prepare(model, run, number, rank, world_size).assign()
     search = Fallback(run)
     ready = _newest(search, model, rank, world_size)
     search.report(_LEFT)

@@ -13,6 +13,7 @@ from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.private_api import steps_per_execution
+from deepfreeze.store.retention import Wants
 from deepfreeze.training.options import Capture, Options
 from deepfreeze.training.training import Training, absolute
 
@@ -26,8 +27,10 @@ class Checkpoint(Hooks):
         resume: "auto" restores the newest checkpoint if there is one, "required" raises ``NotFoundError`` if there is none, "off" starts
             from the model as it is. A damaged checkpoint is moved to ``damaged/`` in the run, with a warning, and the next older one
             is restored.
-        keep: how many of the newest committed checkpoints to keep. The newest checkpoint at which the ranks agreed is kept too,
-            however old it is.
+        keep: which committed checkpoints stay: so many of the newest, or rules of ``deepfreeze.store`` joined by "|", such as
+            ``Latest(2) | Best("val_loss", "min") | Tagged()``. The newest one stays in any case, so does the newest at which the ranks
+            agreed, and the one from which training has resumed until there are two newer ones.
+        keep_pending: how many checkpoints wait at most for metrics that a rule asks for.
         wait_for: the level that training waits for at each checkpoint: "captured" (no wait), "local" (this rank's shards are on
             node-local storage), "external" (the checkpoint is committed: the synchronous mode).
         local: node-local storage: "auto" (memory-backed or disk, by free space), a directory, or None for none.
@@ -65,7 +68,8 @@ class Checkpoint(Hooks):
         every: int | Policy = 15,
         *,
         resume: str = "auto",
-        keep: int = 2,
+        keep: int | Wants = 2,
+        keep_pending: int = 4,
         wait_for: str = "captured",
         local: str | os.PathLike | None = "auto",
         on_error: str = "raise",
@@ -89,6 +93,7 @@ class Checkpoint(Hooks):
         options = Options.of(
             resume=resume,
             keep=keep,
+            keep_pending=keep_pending,
             wait_for=wait_for,
             local=local,
             on_error=on_error,
@@ -144,6 +149,7 @@ class Checkpoint(Hooks):
         """Keeps the state of the last step after the last epoch: other callbacks may then replace the weights, by averages or by the best
         ones of the training."""
         self._training.epoch_ended()
+        self._training.measured(logs or {}, epoch=epoch + 1)
         if isinstance(logs, dict):
             self._training.flush_events()
             self._logs.enter(logs)

@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, NoReturn
 
+from deepfreeze import arguments
 from deepfreeze.errors import OptionError, RunError
 from deepfreeze.events.stats import Stats
+from deepfreeze.format.names import MAX_STEP
 from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.keras_objects import is_optimizer, optimizers
+from deepfreeze.store.retention import Wants
 from deepfreeze.training.options import Capture, Options
 from deepfreeze.training.training import Training, absolute
 
@@ -23,7 +26,8 @@ def capture(
     every: int | Policy = 15,
     *,
     resume: str = "auto",
-    keep: int = 2,
+    keep: int | Wants = 2,
+    keep_pending: int = 4,
     wait_for: str = "captured",
     local: str | os.PathLike | None = "auto",
     on_error: str = "raise",
@@ -63,6 +67,7 @@ def capture(
     options = Options.of(
         resume=resume,
         keep=keep,
+        keep_pending=keep_pending,
         wait_for=wait_for,
         local=local,
         on_error=on_error,
@@ -98,7 +103,7 @@ class Loop:
             model.optimizer = optimizer
         if optimizer is not optimizers(model).get("optimizer"):
             options = options.with_optimizer(optimizer)
-        self._training = Training(absolute(run), as_policy(every), options, who="deepfreeze.capture")
+        self._training = Training(absolute(run), as_policy(every), options, who="deepfreeze.capture", loop=True)
         self._model = model
         self.start = self._training.open(model)
         self._training.begin(model, "its loop is written by hand")
@@ -119,6 +124,15 @@ class Loop:
                 todo="call deepfreeze.capture again, which goes on from the newest checkpoint",
             )
         return self._training.executed()
+
+    def log(self, step: int, **values: float) -> None:
+        """Tells retention (``keep=``) the values of metrics at ``step``: ``checkpoint.log(40, val_loss=0.31)``. They belong to the newest
+        checkpoint up to that step, and may come after later steps. Rank 0's values count; other ranks may call it too. ``OptionError`` for
+        a step that is no whole number, or a value that is no number."""
+        step = arguments.whole_number("log(step)", step, 0, MAX_STEP)
+        for name, value in values.items():
+            arguments.require(f"log({name}=)", value, hasattr(value, "__float__"), "a number")
+        self._training.measured(values, step)
 
     def finish(self) -> None:
         """Saves the last step, waits until every checkpoint is committed or failed, and gives the run back. Raises ``EngineError``,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from deepfreeze import arguments
@@ -15,6 +15,8 @@ from deepfreeze.format.levels import LEVELS
 from deepfreeze.freeze.settings import Engine, Replicas, SaverSettings
 from deepfreeze.plan.placement import PLACEMENTS
 from deepfreeze.state.keras_objects import is_optimizer
+from deepfreeze.store.retention import text_of
+from deepfreeze.store.rules import as_rule
 
 
 @arguments.suggesting
@@ -40,10 +42,11 @@ class Capture:
 
 @dataclass(frozen=True)
 class Options:
-    """The options, with their defaults. ``deepfreeze.Checkpoint`` describes them."""
+    """The options, with their defaults. ``deepfreeze.Checkpoint`` describes them. ``of`` makes a rule of ``keep``."""
 
     resume: str = "auto"
-    keep: int = 2
+    keep: Any = 2
+    keep_pending: int = 4
     wait_for: str = "captured"
     local: str | os.PathLike | None = "auto"
     on_error: str = "raise"
@@ -78,7 +81,8 @@ class Options:
                 f"a deepfreeze.{kind.__name__}, for example deepfreeze.{kind.__name__}({fields(kind)[0].name}=...)"
             )
             arguments.require(f"{name}=", made[name], isinstance(made[name], kind), expected)
-        made["keep"] = arguments.whole_number("keep=", made["keep"], 1, 2**31 - 1)
+        made["keep"] = as_rule(made["keep"])
+        made["keep_pending"] = arguments.whole_number("keep_pending=", made["keep_pending"], 0, 1024)
         # Users of Keras are used to verbose=True and verbose=False.
         verbose = int(made["verbose"]) if isinstance(made["verbose"], bool) else made["verbose"]
         made["verbose"] = arguments.whole_number("verbose=", verbose, 0, 1)
@@ -100,10 +104,10 @@ class Options:
         found = {"local": "None" if self.local is None else "given", "extra": repr(sorted(self.extra or ()))}
         for name in (field.name for field in fields(self) if field.name not in _PER_RANK):
             value = getattr(self, name)
-            if is_dataclass(value):
+            if name in _GROUPS:
                 found |= {f"{name}.{field.name}": repr(getattr(value, field.name)) for field in fields(value)}
             else:
-                found[name] = repr(value)
+                found[name] = text_of(value) if name == "keep" else repr(value)
         return found
 
     def saver(self) -> SaverSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from deepfreeze.errors import EngineError, Error, OptionError
@@ -26,6 +26,7 @@ from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.training.engine_reports import EngineReports
 from deepfreeze.training.first_weights import FirstWeights
 from deepfreeze.training.installation import Installation
+from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.progress import Progress
@@ -33,6 +34,8 @@ from deepfreeze.training.wishes import Wishes
 
 # The ranks are compared at so many first checkpoints of a training; Replicas(every=k) adds every k-th one.
 _FIRST_COMPARED = 2
+# How many seconds the end of a training waits for retention to judge its last commits. The store may hang.
+_RETENTION_SECONDS = 5.0
 
 
 class Session:
@@ -51,17 +54,20 @@ class Session:
         options: Options,
         events: Events,
         saved: Newest[int],
+        keeper: Keeper,
     ) -> None:
         """Collective. ``open_run``: the open run, which closes what the session opens; ``agreement``: connected to the installation;
-        ``saved``: the model's steps that are saved already, to which the session adds its own. Raises the errors of ``Saver`` if the
+        ``saved``: the model's steps that are saved already, to which the session adds its own; ``keeper``: retention, a listener of
+        ``events``. Raises the errors of ``Saver`` if the
         installation has served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
-        self._events, self._saved = events, saved
+        self._events, self._saved, self._keeper = events, saved, keeper
         self._reports: EngineReports | None = None  # made with the saver
         self._failed: Newest[int] = Newest()  # steps whose failure was told
         self._saves = 0
         self._going_on = True  # further steps will come, in which the ranks can agree
+        self._stopped = False  # a signal ended training
         self._began = False  # there was an execution
         self._kept: tuple[int, CapturedState] | None = None  # the step and the capture that ``keep`` has taken
         self._saver: Saver | None = None
@@ -165,6 +171,8 @@ class Session:
         self._drain()
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
+        if not self._stopped:
+            self._keeper.require_metrics()
 
     def _first_saver(self) -> Saver:
         """Collective. Opens the saver after the model's first execution with these captures."""
@@ -189,8 +197,10 @@ class Session:
             regions = worlds.each(world, lambda: RankRegions.of(agreed, capture, world.rank))
         installation.agreed, installation.regions = agreed, regions
         saver = Saver(agreed, regions, capture, self._attachments, target, world, self._options.saver())
-        self._open_run.closing.callback(self._take_last_reports, saver)
         self._open_run.closing.callback(saver.close)
+        self._open_run.closing.callback(self._take_last_reports, saver)
+        if world.rank == 0:
+            self._keeper.open(target, attempt.step, saver.remove)
         self._reports = EngineReports(target.run, saver.replicated, self._events)
         return saver
 
@@ -254,7 +264,7 @@ class Session:
 
     def _stop(self, step: int, number: int) -> None:
         """Commits ``step`` and ends training, because a rank has received the signal ``number``. All ranks call it after the same step."""
-        self._going_on = False
+        self._going_on, self._stopped = False, True
         self._schedule.stop()
         self._events.emit(Stop(step=step, signal=signal.Signals(number).name))
         if step not in self._saved:
@@ -278,27 +288,51 @@ class Session:
         assert self._reports is not None  # made with the saver
         self._wishes.enter(reports)
         # All reports are told of before the first failure, which may raise.
-        for step, error in self._reports.enter(reports):
+        failures = self._reports.enter(reports)
+        self._tell_notices()
+        for step, error in failures:
             self._fail(error, step, reported=True)
 
+    def _tell_notices(self) -> None:
+        for message in self._keeper.notices():
+            self._events.emit(Notice(message=message, level="warning"))
+
     def _take_last_reports(self, saver: Saver) -> None:
-        """Tells of the checkpoints that were committed, or have failed, while the saver was closed."""
-        reports, saver.last_reports = saver.last_reports, []
-        for step, error in self._reports.enter(reports) if self._reports is not None else ():
-            self._events.emit(Failed(step=step, message=str(error), raised=True, reported=True))
+        """Before the saver is closed: tells of the checkpoints that were committed, or have failed, since the last look, and ends
+        retention."""
+        try:
+            for step, error in self._reports.enter(saver.last_reports()) if self._reports is not None else ():
+                self._events.emit(Failed(step=step, message=str(error), raised=True, reported=True))
+        finally:
+            self._events.flush()  # retention hears of the last commits
+            self._keeper.close(_RETENTION_SECONDS)  # from now on nobody calls the engine
 
     def _drain(self) -> None:
-        """Waits until every checkpoint is committed or failed, and shows the wait on rank 0. ``WaitError`` if nothing moves for the
-        time-out."""
-        begin, saver = time.monotonic(), self.saver
+        """Waits until every checkpoint is committed or failed, and those that go are removed. Shows the wait on rank 0. ``WaitError`` if
+        nothing moves for the time-out."""
         shown = bool(self._options.verbose) and self._open_run.attempt.world.rank == 0
         with Progress("committing", shown) as progress:
-            while not saver.drain(0.5):
-                if saver.stalled(begin):
-                    raise saver.give_up()
-                self._take_reports()
-                progress.update(f"step {', '.join(map(str, saver.unfinished))}")
+            self._wait_for_engine(progress)
+            self._events.flush()  # retention hears of the last commits
+            if self._keeper.finish(_RETENTION_SECONDS):
+                self._wait_for_engine(progress)
+
+    def _wait_for_engine(self, progress: Progress) -> None:
+        begin, saver = time.monotonic(), self.saver
+        while not saver.drain(0.5):
+            if saver.stalled(begin):
+                raise saver.give_up()
+            self._take_reports()
+            progress.update(f"step {', '.join(map(str, saver.unfinished))}")
         self._take_reports()
+
+    def measured(self, values: Mapping[str, Any], step: int | None = None, epoch: int | None = None) -> None:
+        """Gives metrics to retention. ``step``: at which they were taken, None for the present one; ``epoch``: the number of epochs done,
+        at the end of one."""
+        self._events.flush()  # retention hears of the captures before
+        warning = self._keeper.measured(self._open_run.steps.now() if step is None else step, values, epoch)
+        if warning is not None:
+            self._events.emit(Notice(message=warning, level="warning"))
 
     def _fail(self, error: Error, step: int | None = None, reported: bool = False) -> None:
         """Handles a failure of this rank. With ``on_error="warn"`` a warning tells of it. Otherwise proposes to the other ranks to end

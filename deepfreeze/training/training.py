@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from deepfreeze.errors import Error
@@ -38,6 +38,7 @@ from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.run import directory
 from deepfreeze.training import attempt_events
 from deepfreeze.training.installation import Installation, Terms
+from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
@@ -62,9 +63,10 @@ class Training:
         options: Options,
         who: str = "deepfreeze.Checkpoint",
         listener: Listener | None = None,
+        loop: bool = False,
     ) -> None:
         """``run``: an absolute path; ``who``: the name of the function that the user has called, for messages; ``listener``: is told of
-        every event at once, on the training thread."""
+        every event at once, on the training thread; ``loop``: the training is a hand-written loop, which has no epochs."""
         self._who = who
         self._run, self._policy, self._options = run, policy, options
         self._attachments = Attachments(options.extra, ProcessGenerators() if options.rng == "all" else None)
@@ -75,8 +77,8 @@ class Training:
         self._installation: Callable[[], Installation | None] = lambda: None  # a weak reference: the model owns it
         self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
-        self._stats = Stats()
-        at_once: list[Listener] = [self._stats, Messages(), *([listener] if listener is not None else [])]
+        self._stats, self._keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
+        at_once: list[Listener] = [self._stats, Messages(), self._keeper, *([listener] if listener is not None else [])]
         self._events = Events(at_once, options.listeners)
 
     def open(self, model: Any) -> int:
@@ -119,6 +121,7 @@ class Training:
                 self._options,
                 self._events,
                 self._saved,
+                self._keeper,
             )
 
     @property
@@ -147,6 +150,12 @@ class Training:
         if self._session is not None:
             with self._closing_on_error():
                 self._session.epoch_ended()
+
+    def measured(self, values: Mapping[str, Any], step: int | None = None, epoch: int | None = None) -> None:
+        """See ``Session.measured``. Does nothing when no training is open."""
+        if self._session is not None:
+            with self._closing_on_error():
+                self._session.measured(values, step, epoch)
 
     def keep(self) -> None:
         """Captures the present state for the final checkpoint, because the model may change before ``end``. Does nothing when no training

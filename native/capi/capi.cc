@@ -82,7 +82,6 @@ Status CheckOptions(const df_options* o) {
   if (o->in_flight < 1) return Invalid("options: in_flight must be 1 or more");
   if (o->slots < 1) return Invalid("options: slots must be 1 or more");
   if (o->writers < 1) return Invalid("options: writers must be 1 or more");
-  if (o->keep < 1) return Invalid("options: keep must be 1 or more");
   if (o->refuse_diverged > DF_REFUSE_FIRST) return Invalid("options: refuse_diverged must be one of df_refusal");
   if (o->nice > 19) return Invalid("options: nice must be 0 to 19");
   if (o->chunk_bytes < 4096 || o->chunk_bytes % 4096 != 0) {
@@ -121,7 +120,6 @@ deepfreeze::Options ToOptions(const df_options& o) {
   options.in_flight = o.in_flight;
   options.slots = o.slots;
   options.writers = o.writers;
-  options.keep = o.keep;
   options.nice = static_cast<int>(o.nice);
   options.chunk_bytes = o.chunk_bytes;
   options.commit_timeout_ms = o.commit_timeout_ms;
@@ -219,6 +217,14 @@ int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, size_t* n
     if (out == nullptr) return {};
     for (const deepfreeze::Report& report : engine->engine->Poll(capacity)) out[(*n)++] = ToReport(report);
     return {};
+  });
+}
+
+int df_engine_remove(df_engine* engine, const int64_t* steps, size_t n) {
+  return Guard([&]() -> Status {
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "remove"));
+    if (steps == nullptr && n > 0) return Invalid("remove: a pointer is missing");
+    return n == 0 ? Status() : engine->engine->Remove(std::vector<int64_t>(steps, steps + n));
   });
 }
 

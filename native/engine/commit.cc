@@ -33,9 +33,10 @@ void Committer::Run() {
       context_.table->Fail(job, std::move(status));
       continue;
     }
+    // Before the caller can hear of the commit and ask for removals.
+    if (decides()) context_.table->AskCleanUp(job->step, look.durable);
     context_.table->Committed(job);
     Heard(context_.env->NowMicros());
-    if (decides() && look.durable) BestEffort([&] { retention_->Run(job->step); });
     context_.table->Settle(job);
   }
 }

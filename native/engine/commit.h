@@ -4,7 +4,6 @@
 #define DEEPFREEZE_ENGINE_COMMIT_H_
 
 #include "engine/replicas.h"
-#include "engine/retention.h"
 #include "engine/stage.h"
 #include "store/heartbeat.h"
 #include "store/partial.h"
@@ -13,8 +12,7 @@ namespace deepfreeze {
 
 class Committer {
  public:
-  // retention must outlive this.
-  Committer(const StageContext& context, Retention* retention) : context_(context), retention_(retention) {}
+  explicit Committer(const StageContext& context) : context_(context) {}
   // The thread's body; returns when the table stops.
   void Run();
 
@@ -49,7 +47,6 @@ class Committer {
 
   const StageContext context_;
   uint64_t heard_us_ = 0;
-  Retention* const retention_;
   Replicas replicas_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/thread.h"
 #include "engine/checksum.h"
@@ -46,12 +47,13 @@ Engine::Engine(const Options& options, Env* env)
   local_writer_ = std::make_unique<LocalWriter>(context);
   transfer_ = std::make_unique<Transfer>(context, retention_.get());
   publisher_ = std::make_unique<Publisher>(context, retention_.get());
-  committer_ = std::make_unique<Committer>(context, retention_.get());
+  committer_ = std::make_unique<Committer>(context);
   try {
     if (slots_ != nullptr) Start("df-local", local_writer_.get());
     Start("df-transfer", transfer_.get());
     Start("df-publish", publisher_.get());
     Start("df-commit", committer_.get());
+    if (options_.identity.rank == 0) Start("df-retention", retention_.get());
   } catch (...) {  // the system refuses another thread
     Stop(kForEver, nullptr);
     throw;
@@ -176,6 +178,12 @@ Status Engine::ReserveWhileMoving(uint64_t timeout_ms, char** base) {
     status = Reserve(timeout_ms - idle_ms, base);
   }
   return status;
+}
+
+Status Engine::Remove(std::vector<int64_t> steps) {
+  if (options_.identity.rank != 0) return Status(Code::kInvalid, "remove: rank 0 alone removes checkpoints");
+  table_.AskRemoval(std::move(steps));
+  return {};
 }
 
 Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms,

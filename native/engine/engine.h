@@ -16,6 +16,7 @@
 #include "engine/commit.h"
 #include "engine/local_write.h"
 #include "engine/publish.h"
+#include "engine/retention.h"
 #include "engine/transfer.h"
 
 namespace deepfreeze {
@@ -49,6 +50,8 @@ class Engine {
   uint64_t IdleMs() const { return table_.IdleMs(); }
   // df_engine_room.
   uint32_t Room() const { return table_.Room(capture_memory_->UsesSlots()); }
+  // df_engine_remove.
+  Status Remove(std::vector<int64_t> steps);
   Status Wait(int64_t step, int level, uint64_t timeout_ms) { return table_.Wait(step, level, timeout_ms); }
   Status Drain(uint64_t timeout_ms) { return table_.Drain(timeout_ms); }
   std::vector<Report> Poll(size_t capacity) { return table_.Poll(capacity); }

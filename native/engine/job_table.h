@@ -33,6 +33,13 @@ struct Report {
   std::string message;
 };
 
+// Work of retention. `committed`: clean up after the commit of this step, -1 for nothing; `remove`: committed
+// checkpoints to remove.
+struct Upkeep {
+  int64_t committed = -1;
+  std::vector<int64_t> remove;
+};
+
 class JobTable {
  public:
   // env must outlive this. in_flight and slots as in df_options; local_tier: whether there is one.
@@ -93,9 +100,17 @@ class JobTable {
   void SkipLocal(const JobRef& job);       // the job goes on without a slot
   void FinishTransfer(const JobRef& job);  // the job is written; releases its memory
   void Published(const JobRef& job);       // this rank's part is durable and its record published
-  void Committed(const JobRef& job);       // the job stays running until Settle, because retention follows
+  void Committed(const JobRef& job);       // the job stays running until Settle
   void Settle(const JobRef& job);
   void Fail(const JobRef& job, Status failure);
+
+  // Work for retention, which has a thread of its own; Drain waits for it. After the commit of a step: cleans up; or,
+  // if the step's name is not known to be durable, holds all work back until a later commit is. Allocates no memory.
+  void AskCleanUp(int64_t committed, bool durable);
+  void AskRemoval(std::vector<int64_t> steps);
+  // Waits for such work. False: the engine is stopping, and all that was asked for is done.
+  bool NextForRetention(Upkeep* upkeep);
+  void FinishUpkeep();
 
   // Gives up the local tier: from now on jobs go past it. The first call reports the notice.
   void DropLocalTier(const std::string& notice);
@@ -119,6 +134,7 @@ class JobTable {
   void Notify(const std::string& notice);
 
  private:
+  bool UpkeepLocked() const { return !held_ && (upkeep_.committed >= 0 || !upkeep_.remove.empty()); }
   JobRef Next(Phase phase);
   JobRef FindLocked(Phase phase) const;
   Status Reserve(uint64_t timeout_ms, const std::function<bool(const JobRef&)>& take);
@@ -148,6 +164,9 @@ class JobTable {
   bool local_tier_;
   uint32_t memory_wanted_ = 0;  // how many submits and reservations wait for memory
   int64_t newest_submitted_ = -1;
+  Upkeep upkeep_;         // asked for
+  bool held_ = false;     // the newest commit may be lost by a loss of power, so nothing older is deleted
+  bool keeping_ = false;  // retention works
   int64_t newest_committed_ = -1;
   std::map<int64_t, JobRef> jobs_;
   std::vector<JobRef> slot_jobs_;    // null: free

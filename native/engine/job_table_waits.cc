@@ -1,6 +1,7 @@
 // The part of the table that the engine's caller uses: the calls that wait for a bounded time, and the reports.
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "engine/job_table.h"
 
@@ -162,14 +163,45 @@ Status JobTable::Drain(uint64_t timeout_ms) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto busy = [this] {
     for (const auto& [step, job] : jobs_) {
-      if (!job->done() || job->busy()) return job.get();  // done and busy: retention runs for the step
+      if (!job->done() || job->busy()) return job.get();
     }
     return static_cast<Job*>(nullptr);
   };
-  if (changed_.wait_until(lock, Deadline(timeout_ms), [&] { return stopping_ || busy() == nullptr; })) {
-    return stopping_ && busy() != nullptr ? Closed() : Status();
+  const auto over = [&] { return busy() == nullptr && !keeping_ && !UpkeepLocked(); };
+  if (changed_.wait_until(lock, Deadline(timeout_ms), [&] { return stopping_ || over(); })) {
+    return over() ? Status() : Closed();
   }
-  return Status(Code::kTimeout, DescribeLocked(*busy()));
+  const Job* job = busy();
+  return Status(Code::kTimeout, job != nullptr ? DescribeLocked(*job) : "older checkpoints are being removed");
+}
+
+void JobTable::AskCleanUp(int64_t committed, bool durable) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  held_ = !durable;
+  if (durable) upkeep_.committed = committed;
+  changed_.notify_all();
+}
+
+void JobTable::AskRemoval(std::vector<int64_t> steps) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  upkeep_.remove.insert(upkeep_.remove.end(), steps.begin(), steps.end());
+  changed_.notify_all();
+}
+
+bool JobTable::NextForRetention(Upkeep* upkeep) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return stopping_ || UpkeepLocked(); });
+  if (!UpkeepLocked()) return false;
+  *upkeep = std::exchange(upkeep_, Upkeep());
+  keeping_ = true;
+  return true;
+}
+
+void JobTable::FinishUpkeep() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  keeping_ = false;
+  Moved();
+  changed_.notify_all();
 }
 
 std::vector<Report> JobTable::Poll(size_t capacity) {
@@ -233,7 +265,6 @@ std::string JobTable::DescribeLocked(const Job& job) const {
   const bool writing = job.phase == Phase::kForTransfer || job.phase == Phase::kForPublish;
   if (what.empty() && writing) what = "is being written to the external store";
   if (what.empty() && job.phase == Phase::kForCommit) what = "waits for its commit";
-  if (what.empty() && job.phase == Phase::kCommitted) what = "removes older checkpoints";
   return StepText(job.step) + " " + what;
 }
 

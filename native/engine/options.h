@@ -16,7 +16,6 @@ struct Options {
   uint32_t in_flight = 1;
   uint32_t slots = 1;
   uint32_t writers = 1;
-  uint32_t keep = 1;
   int nice = 0;
   Refuse refuse_diverged = Refuse::kNone;
   uint64_t chunk_bytes = 4096;

@@ -2,21 +2,37 @@
 
 namespace deepfreeze {
 
-RetainRequest Retention::At(int64_t step) const {
+CleanUpRequest Retention::At(int64_t step) const {
   const Options& options = context_.options;
   const uint32_t backlog = options.in_flight + options.slots;
-  return RetainRequest{options.run_dir, step, options.identity.attempt, options.identity.world, options.keep, backlog};
+  return CleanUpRequest{options.run_dir, step, options.identity.attempt, options.identity.world, backlog};
 }
 
-void Retention::Run(int64_t committed) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const Status status = Contained([&] { return Retain(context_.env, At(committed)); });
-  // The user is told once for each cause, and not after each checkpoint.
-  if (!status.ok() && status.message() != last_failure_) {
-    context_.table->Notify(context_.options.run_dir + ": older checkpoints could not be removed (" + status.message() +
-                           ")");
+void Retention::Run() {
+  Upkeep upkeep;
+  while (context_.table->NextForRetention(&upkeep)) {
+    const Status status = Contained([&] { return Do(upkeep); });
+    // The user is told once for each cause, and not after each checkpoint.
+    if (!status.ok() && status.message() != last_failure_) {
+      BestEffort([&] {
+        context_.table->Notify(context_.options.run_dir + ": older checkpoints could not be removed (" +
+                               status.message() + ")");
+      });
+    }
+    last_failure_ = status.message();
+    context_.table->FinishUpkeep();
   }
-  last_failure_ = status.message();
+}
+
+Status Retention::Do(const Upkeep& upkeep) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Options& options = context_.options;
+  Status removed;
+  if (!upkeep.remove.empty()) {
+    removed = RemoveSteps(context_.env, options.run_dir, options.identity.attempt, upkeep.remove);
+  }
+  const Status cleaned = upkeep.committed >= 0 ? CleanUp(context_.env, At(upkeep.committed)) : Status();
+  return removed.ok() ? cleaned : removed;
 }
 
 bool Retention::MakeRoom(int64_t step) {

@@ -1,5 +1,5 @@
-// On rank 0: removes the checkpoints that a new one has replaced, and the partial directories of failed steps when the
-// store is full. Thread-safe.
+// On rank 0: removes the checkpoints that the caller no longer keeps, and what failed steps have left. Retention has a
+// thread of its own, because deleting large files takes long and commits must not wait for it.
 #ifndef DEEPFREEZE_ENGINE_RETENTION_H_
 #define DEEPFREEZE_ENGINE_RETENTION_H_
 
@@ -14,17 +14,20 @@ namespace deepfreeze {
 class Retention {
  public:
   explicit Retention(const StageContext& context) : context_(context) {}
-  // To be called after the commit of a step. Failures are reported as a notice; the next call tries again.
-  void Run(int64_t committed);
+  // The thread's body: does what the table's callers have asked for (AskCleanUp, AskRemoval). Returns when the table
+  // stops and all of that is done. Failures are reported as a notice; partial directories and trash are tried again
+  // after the next commit.
+  void Run();
   // To be called when `step` finds the store full. Removes partial directories of earlier steps that all ranks have
-  // given up; returns whether there was one.
+  // given up; returns whether there was one. Thread-safe.
   bool MakeRoom(int64_t step);
 
  private:
-  RetainRequest At(int64_t step) const;
+  CleanUpRequest At(int64_t step) const;
+  Status Do(const Upkeep& upkeep);
 
   const StageContext context_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // one call into the store at a time
   std::string last_failure_;
 };
 

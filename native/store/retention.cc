@@ -44,7 +44,7 @@ void Keep(Status status, Status* first) {
 }
 
 // Whether every rank has left a marker of the failure in the step's partial directory.
-Status AllKnow(Env* env, const RetainRequest& request, int64_t step, bool* all_know) {
+Status AllKnow(Env* env, const CleanUpRequest& request, int64_t step, bool* all_know) {
   PartialState state;
   DF_RETURN_IF_ERROR(ScanPartial(env, request.run_dir, step, request.attempt, &state));
   *all_know = state.failed.size() >= request.world;
@@ -61,27 +61,16 @@ Status EmptyTrash(Env* env, const std::string& run_dir, const std::vector<std::s
   return first;
 }
 
-// Decides which committed checkpoints stay. It is asked for each, from the newest one down. The newest `keep` stay, and
-// the newest at which the ranks did not differ: all newer ones are mixtures of several models, and a run must have
-// another one beside them.
-class Keeper {
- public:
-  explicit Keeper(uint32_t keep) : keep_(keep) {}
-
-  bool Keeps(const Manifest& manifest) {
-    const bool newest_alike = !alike_ && manifest.diverged == 0;
-    alike_ = alike_ || newest_alike;
-    return ++kept_ <= keep_ || newest_alike;
-  }
-
- private:
-  const uint32_t keep_;
-  uint32_t kept_ = 0;
-  bool alike_ = false;
-};
+// Renames RUN/name to trash, and adds the trash's name to the list. A failure is kept, and the directory stays.
+void Discard(Env* env, const std::string& run_dir, const std::string& name, int64_t step, const Id& attempt,
+             std::vector<std::string>* trash, Status* first) {
+  Status status = MoveToTrash(env, run_dir, name, step, attempt);
+  if (status.ok()) trash->push_back(TrashName(step, attempt));
+  Keep(std::move(status), first);
+}
 
 // The steps of this attempt's partial directories that are older than the request's step, the newest first.
-std::vector<int64_t> OldPartials(const std::vector<std::string>& names, const RetainRequest& request) {
+std::vector<int64_t> OldPartials(const std::vector<std::string>& names, const CleanUpRequest& request) {
   std::vector<int64_t> steps;
   for (const std::string& name : names) {
     const RunEntry entry = ParseRunEntry(name);
@@ -95,24 +84,16 @@ std::vector<int64_t> OldPartials(const std::vector<std::string>& names, const Re
 
 }  // namespace
 
-Status Retain(Env* env, const RetainRequest& request) {
+Status CleanUp(Env* env, const CleanUpRequest& request) {
   DF_RETURN_IF_ERROR(CheckOwner(env, request.run_dir, request.attempt));
   const std::string& run_dir = request.run_dir;
   std::vector<std::string> names;
   bool exists = false;
   DF_RETURN_IF_ERROR(env->List(run_dir, &names, &exists));
-  std::vector<int64_t> steps;
   std::vector<std::string> trash;
   Status first;
-  const auto remove = [&](const std::string& name, int64_t step, const Id& attempt) {
-    Status status = MoveToTrash(env, run_dir, name, step, attempt);
-    if (status.ok()) trash.push_back(TrashName(step, attempt));
-    Keep(std::move(status), &first);
-  };
   for (const std::string& name : names) {
-    const RunEntry entry = ParseRunEntry(name);
-    if (entry.kind == EntryKind::kTrash) trash.push_back(name);
-    if (entry.kind == EntryKind::kStep && entry.step <= request.step) steps.push_back(entry.step);
+    if (ParseRunEntry(name).kind == EntryKind::kTrash) trash.push_back(name);
   }
   uint32_t awaited = 0;
   for (const int64_t old : OldPartials(names, request)) {
@@ -123,23 +104,28 @@ Status Retain(Env* env, const RetainRequest& request) {
     // a marker. At most `backlog` directories stay, as many as a rank can have unfinished: they must not pile up when a
     // marker can't be written.
     if (!all_know && ++awaited <= request.backlog) continue;
-    remove(PartialName(old, request.attempt), old, request.attempt);
-  }
-  std::sort(steps.begin(), steps.end(), std::greater<>());
-  Keeper keeper(request.keep);
-  for (const int64_t old : steps) {
-    // A directory without a valid manifest is no checkpoint, and is left to the next start of a job.
-    Manifest manifest;
-    bool counts = false;
-    Keep(ReadCommitted(env, run_dir, old, &manifest, &counts), &first);
-    if (!counts || keeper.Keeps(manifest)) continue;
-    remove(StepName(old), old, manifest.identity.attempt);
+    Discard(env, run_dir, PartialName(old, request.attempt), old, request.attempt, &trash, &first);
   }
   Keep(EmptyTrash(env, run_dir, trash), &first);
   return first;
 }
 
-Status RemoveFailed(Env* env, const RetainRequest& request, bool* removed) {
+Status RemoveSteps(Env* env, const std::string& run_dir, const Id& attempt, const std::vector<int64_t>& steps) {
+  DF_RETURN_IF_ERROR(CheckOwner(env, run_dir, attempt));
+  std::vector<std::string> trash;
+  Status first;
+  for (const int64_t step : steps) {
+    // A directory without a valid manifest is no checkpoint, and is left to the next start of a job.
+    Manifest manifest;
+    bool counts = false;
+    Keep(ReadCommitted(env, run_dir, step, &manifest, &counts), &first);
+    if (counts) Discard(env, run_dir, StepName(step), step, manifest.identity.attempt, &trash, &first);
+  }
+  Keep(EmptyTrash(env, run_dir, trash), &first);
+  return first;
+}
+
+Status RemoveFailed(Env* env, const CleanUpRequest& request, bool* removed) {
   *removed = false;
   DF_RETURN_IF_ERROR(CheckOwner(env, request.run_dir, request.attempt));
   std::vector<std::string> names;

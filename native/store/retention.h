@@ -1,6 +1,6 @@
-// Retention: deletes checkpoints that newer ones have replaced, after a commit and never before it, and the partial
-// directories of failed steps. Only rank 0's engine calls it, one call at a time. If another attempt has taken the run,
-// Retain and RemoveFailed do nothing and return kTaken.
+// Deletes committed checkpoints that the caller no longer keeps, the partial directories of failed steps, and what is
+// in the trash. Only rank 0's engine calls it, one call at a time. If another attempt has taken the run, CleanUp,
+// RemoveSteps and RemoveFailed do nothing and return kTaken.
 //
 // A directory is renamed to .trash-* before anything in it is deleted. So neither a reader nor a start after a crash
 // finds a checkpoint that lacks files.
@@ -8,33 +8,37 @@
 #define DEEPFREEZE_STORE_RETENTION_H_
 
 #include <string>
+#include <vector>
 
 #include "base/coding.h"
 #include "base/env.h"
 
 namespace deepfreeze {
 
-struct RetainRequest {
+struct CleanUpRequest {
   std::string run_dir;
   int64_t step = 0;
   Id attempt{};
   uint32_t world = 1;    // number of ranks
-  uint32_t keep = 1;     // how many of the newest checkpoints stay
   uint32_t backlog = 1;  // how many steps a rank may have unfinished
 };
 
-// To be called after the commit of request.step. Of the committed checkpoints up to that step the newest `keep` stay,
-// and the newest one at which the ranks did not differ. The older ones are removed, so are this attempt's partial
-// directories of earlier steps, and whatever an earlier call left in the trash. Newer checkpoints are not touched.
+// To be called after the commit of request.step. Removes this attempt's partial directories of earlier steps, and
+// whatever an earlier call left in the trash. Committed checkpoints are not touched.
 //
 // A partial directory of a failed step stays while some rank has no failure marker in it, because that rank has yet to
 // learn from it that the step failed; of such directories only the newest `backlog` stay. A directory that can't be
 // removed does not stop the rest; the first error is returned.
-Status Retain(Env* env, const RetainRequest& request);
+Status CleanUp(Env* env, const CleanUpRequest& request);
+
+// Removes the committed checkpoints of these steps, whichever attempt has written them. A step without a directory, or
+// whose directory has no valid manifest, is passed over. A checkpoint that can't be removed does not stop the rest; the
+// first error is returned.
+Status RemoveSteps(Env* env, const std::string& run_dir, const Id& attempt, const std::vector<int64_t>& steps);
 
 // To be called when the store is full and request.step can't be written: removes this attempt's partial directories of
 // earlier steps in which every rank has left its failure marker. *removed: whether there was one.
-Status RemoveFailed(Env* env, const RetainRequest& request, bool* removed);
+Status RemoveFailed(Env* env, const CleanUpRequest& request, bool* removed);
 
 // Renames RUN/name, the directory of this step and attempt, to .trash-step-N-ATTEMPT. Does not delete it.
 Status MoveToTrash(Env* env, const std::string& run_dir, const std::string& name, int64_t step, const Id& attempt);

@@ -29,7 +29,6 @@ class Training {
     options.in_flight = 2;
     options.slots = 2;
     options.writers = 2;
-    options.keep = 3;
     options.chunk_bytes = uint64_t{8} * 4096;
     options.commit_timeout_ms = kLong;
     options.run_dir = run_.path();

@@ -172,11 +172,10 @@ void RanksThatDifferAreNamedAndMarked() {
 // Two ranks with three checksums each, which run one after the other through given steps.
 class TwoRanks {
  public:
-  TwoRanks(const std::string& run, uint32_t keep, const std::function<void(Options*)>& change) {
+  TwoRanks(const std::string& run, const std::function<void(Options*)>& change) {
     for (uint32_t rank = 0; rank < 2; ++rank) {
       Options options = ForRank(rank, 2, run, "");
       options.identity.hashes = 3;
-      options.keep = keep;
       change(&options);
       engines_.push_back(std::make_unique<Engine>(options, Env::Posix()));
     }
@@ -191,11 +190,13 @@ class TwoRanks {
     }
     bool committed = true;
     for (auto& engine : engines_) committed = engine->Wait(step, DF_EXTERNAL, kLong).ok() && committed;
-    CHECK_OK(engines_[0]->Drain(kLong));  // also retention is over
+    CHECK_OK(engines_[0]->Drain(kLong));
     for (Report& one : engines_[0]->Poll(9)) *report = std::move(one);
     CHECK_EQ(report->step, step);
     return committed;
   }
+
+  Engine* engine(size_t rank) { return engines_[rank].get(); }
 
  private:
   const std::string data_ = std::string(kSize, 'd');
@@ -212,7 +213,7 @@ uint32_t MarkOf(const std::string& run, int64_t step) {
 
 void AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain() {
   TemporaryDir run;
-  TwoRanks ranks(run.path(), 99, [](Options*) {});
+  TwoRanks ranks(run.path(), [](Options*) {});
   const std::string a = "AAAABBBBCCCC";
   const std::string b = "AAAAbbbbcccc";
   Report report;
@@ -233,7 +234,7 @@ void AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain() {
 
 void ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree() {
   TemporaryDir run;
-  TwoRanks ranks(run.path(), 99, [](Options* options) { options->refuse_diverged = Refuse::kFirst; });
+  TwoRanks ranks(run.path(), [](Options* options) { options->refuse_diverged = Refuse::kFirst; });
   const std::string a = "AAAABBBBCCCC";
   const std::string b = "AAAAbbbbcccc";
   Report report;
@@ -252,9 +253,9 @@ void ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree() {
   CHECK_EQ(MarkOf(run.path(), 8), 2U);
 }
 
-void RetentionKeepsTheNewestStepAtWhichTheRanksAgreed() {
+void WhatIsToldGoesAndNothingElse() {
   TemporaryDir run;
-  TwoRanks ranks(run.path(), 2, [](Options*) {});
+  TwoRanks ranks(run.path(), [](Options*) {});
   const auto there = [&] {
     std::vector<int64_t> steps;
     Manifest manifest;
@@ -266,17 +267,17 @@ void RetentionKeepsTheNewestStepAtWhichTheRanksAgreed() {
     return steps;
   };
   const std::string a = "AAAABBBBCCCC";
-  const std::string b = "AAAAbbbbcccc";
   Report report;
-  CHECK(ranks.Step(1, a, a, &report));
-  CHECK(ranks.Step(2, "", "", &report));
-  CHECK(ranks.Step(3, a, b, &report));
-  for (int64_t step = 4; step <= 6; ++step) CHECK(ranks.Step(step, "", "", &report));
-  CHECK(there() == std::vector<int64_t>({2, 5, 6}));
-  CHECK(ranks.Step(7, a, a, &report));
-  CHECK(there() == std::vector<int64_t>({6, 7}));
-  CHECK(ranks.Step(8, "", "", &report));
-  CHECK(there() == std::vector<int64_t>({7, 8}));
+  for (int64_t step = 1; step <= 5; ++step) CHECK(ranks.Step(step, a, a, &report));
+  CHECK(there() == std::vector<int64_t>({1, 2, 3, 4, 5}));
+  CHECK_OK(ranks.engine(0)->Remove({2, 4, 7}));  // there is no step 7
+  CHECK_OK(ranks.engine(0)->Drain(kLong));
+  CHECK(there() == std::vector<int64_t>({1, 3, 5}));
+  CHECK_OK(ranks.engine(0)->Remove({}));
+  CHECK(ranks.engine(1)->Remove({1}).code() == Code::kInvalid);
+  CHECK(ranks.Step(6, a, a, &report));
+  CHECK(there() == std::vector<int64_t>({1, 3, 5, 6}));
+  CHECK(ranks.engine(0)->Poll(9).empty());  // no notice
 }
 
 }  // namespace
@@ -291,5 +292,5 @@ int main() {
   deepfreeze::RanksThatDifferAreNamedAndMarked();
   deepfreeze::AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain();
   deepfreeze::ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree();
-  deepfreeze::RetentionKeepsTheNewestStepAtWhichTheRanksAgreed();
+  deepfreeze::WhatIsToldGoesAndNothingElse();
 }

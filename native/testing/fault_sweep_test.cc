@@ -46,7 +46,7 @@ struct Shape {
   uint32_t victim = 0;    // the rank whose calls go wrong
   bool captured = false;  // steps are captured into slots in memory, as a graph does it; else handed over
   uint64_t commit_timeout_ms = kLong;
-  uint32_t keep = 2;
+  int64_t keep = 2;      // after a commit rank 0 is told to remove the step that is so many steps older
   bool network = false;  // the run is on a network file system that loses the first reply to each change of a name
 
   std::string Name() const {
@@ -82,7 +82,6 @@ struct Job {
       options.in_flight = 2;
       options.slots = 2;
       options.writers = 2;
-      options.keep = shape.keep;
       options.chunk_bytes = uint64_t{4} * 4096;
       options.commit_timeout_ms = shape.commit_timeout_ms;
       options.run_dir = run.path();
@@ -127,6 +126,7 @@ struct Job {
       if (!status.ok()) failures += "  " + status.message() + "\n";
       committed = committed && status.ok();
     }
+    if (committed && step > shape.keep) CHECK_OK(engines[0]->Remove({step - shape.keep}));
     return committed;
   }
 

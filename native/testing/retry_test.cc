@@ -36,7 +36,6 @@ struct Job {
     Options options;
     options.identity.file_size = kSize;
     options.in_flight = 1;
-    options.keep = 2;  // a step is looked at after the next one has been committed
     options.slots = 2;
     options.writers = 2;
     options.chunk_bytes = uint64_t{4} * 4096;

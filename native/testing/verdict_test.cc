@@ -44,6 +44,12 @@ class Ranks {
     CHECK_OK(engines_[rank]->Submit(step, {{data_.data() + rank * kPage, kPage, rank * kPage}}, "", kLong));
   }
 
+  // Returns when rank 0 has removed what it was told to remove, or holds it back.
+  void Remove(int64_t step) {
+    CHECK_OK(engines_[0]->Remove({step}));
+    CHECK_OK(engines_[0]->Drain(kLong));
+  }
+
   // What a rank says of the step.
   Status End(size_t rank, int64_t step) {
     const Status end = engines_[rank]->Wait(step, DF_EXTERNAL, kLong);
@@ -123,8 +129,10 @@ void ACommitWhoseNameIsNotKnownToBeDurableCountsAndNothingIsDeletedForIt() {
   CHECK_EQ(notices.size(), 1U);
   CHECK(notices.front().find(StepName(2)) != std::string::npos &&
         notices.front().find("not known to be durable") != std::string::npos);
+  ranks.Remove(1);
   CHECK(ranks.Exists(StepName(1)));
   ranks.AllCommit(3);
+  ranks.Remove(2);
   CHECK(!ranks.Exists(StepName(1)) && !ranks.Exists(StepName(2)));
 }
 
@@ -241,10 +249,7 @@ void ACheckpointThatCanNotBeReadNowIsNeitherReplacedNorDeleted() {
   std::vector<Fault> faults;
   CHECK_OK(ParseFaults("fail=EIO:open:" + StepName(1) + "/manifest.json:1", &faults));
   FaultEnv env(Env::Posix(), faults, "");
-  RetainRequest retain;
-  retain.run_dir = run.path();
-  retain.step = 1;
-  CHECK_EQ(Retain(&env, retain).code(), Code::kIo);
+  CHECK_EQ(RemoveSteps(&env, run.path(), first, {1}).code(), Code::kIo);
   CHECK(AttemptOfStepOne(run.path()) == first);
 }
 

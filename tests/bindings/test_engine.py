@@ -46,6 +46,27 @@ def test_every_form_of_regions_gives_the_same_checkpoint(tmp_path, form):
     assert engine.closed and list(committed(tmp_path / "run")) == [10]
 
 
+def test_what_is_told_is_removed_and_nothing_else(tmp_path):
+    with opened(tmp_path, file_size=8192) as engine:
+        held = {step: content.model_bytes(1, step, 8192) for step in (10, 20, 30, 40)}
+        for step, data in held.items():
+            engine.submit(step, [(data, 8192, 0)], content.private_bytes(1, step, 0), timeout=60)
+        engine.drain(60)
+        engine.remove([10, 30, 999])
+        engine.remove([])
+        engine.drain(60)
+        assert list(committed(tmp_path / "run")) == [20, 40]
+        assert [report for report in engine.poll() if report.step < 0] == []
+        engine.remove(iter([20]))  # closing finishes what was asked for
+    assert sorted(path.name for path in (tmp_path / "run").glob("*step*")) == ["step-0000000040"]
+    with opened(tmp_path, file_size=16384, rank=1, world=2) as engine:
+        with pytest.raises(vb.EngineFault, match="rank 0 alone removes checkpoints") as caught:
+            engine.remove([40])
+        assert caught.value.code == vb.INVALID
+    with pytest.raises(vb.EngineFault, match="closed"):
+        engine.remove([40])
+
+
 def test_regions_that_leave_a_part_of_a_page_to_another_rank_are_refused(tmp_path):
     data = np.frombuffer(content.model_bytes(1, 10, 300_000), np.uint8)
     with opened(tmp_path, file_size=300_000, world=2) as engine:
@@ -104,7 +125,6 @@ def test_a_forked_child_leaves_its_parent_s_engine_alone(tmp_path):
         ({"rank": 2, "world": 2}, "rank 2 is not below world 2"),
         ({"chunk_bytes": 5000}, "multiple of 4096"),
         ({"file_size": 0}, "file_size"),
-        ({"keep": 0}, "keep"),
         ({"run_dir": "/nonexistent/run"}, "expected an existing directory"),
     ],
 )

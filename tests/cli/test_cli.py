@@ -205,7 +205,7 @@ def test_what_is_not_there_is_one_line_on_stderr_and_exit_code_1(run, capsys, mo
         [],
         ["ls"],
         ["nonsense"],
-        ["ls", "nt3@x"],
+        ["ls", "nt3@.x"],
         ["ls", "nt3@-1"],
         ["verify", "@4"],
         ["show"],
@@ -243,13 +243,27 @@ def test_help_is_enough_to_use_it(capsys):
         main(["--help"])
     assert caught.value.code == 0
     out = capsys.readouterr().out
-    words = ("ls", "show", "verify", "diff", "export", "prune", "RUN@STEP", "exit codes", "examples", "no TensorFlow")
+    words = (
+        "ls",
+        "show",
+        "verify",
+        "diff",
+        "export",
+        "tag",
+        "untag",
+        "prune",
+        "RUN@STEP",
+        "RUN@NAME",
+        "exit codes",
+        "examples",
+        "no TensorFlow",
+    )
     words += ("  0  ", "  1  ", "  2  ", "  3  ", "  130  ", "| head")
     for word in words:
         assert word in out
 
 
-@pytest.mark.parametrize("command", ["ls", "show", "verify", "diff", "export", "prune"])
+@pytest.mark.parametrize("command", ["ls", "show", "verify", "diff", "export", "tag", "untag", "prune"])
 def test_the_help_of_a_command_is_enough_to_use_it(command, capsys):
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])

@@ -30,6 +30,7 @@ def test_without_yes_it_says_what_would_go_and_nothing_does(run, capsys):
         "step  what           size",
         "   5  checkpoint  21.0 kB",
         "  10  checkpoint  21.0 kB",
+        "step 40 stays: newest",
         f"{run}: would delete these 2 and free 42.0 kB (--yes does it); 1 kept: step 40",
     ]
     assert steps(run) == [5, 10, 40]
@@ -40,7 +41,11 @@ def test_with_yes_it_is_done_and_the_bytes_are_counted(run, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == f"{run}: 1 deleted, 21.0 kB freed; 2 kept: step 10, 40"
     assert steps(run) == [10, 40]
     assert main(["prune", str(run), "--keep", "2", "--yes"]) == 0
-    assert capsys.readouterr().out == f"{run}: nothing to delete; 2 kept: step 10, 40\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "step 10 stays: newest 2",
+        "step 40 stays: newest 2",
+        f"{run}: nothing to delete; 2 kept: step 10, 40",
+    ]
 
 
 def test_json_says_all_of_it(run, capsys):

@@ -100,7 +100,6 @@ class Job:
             run_dir=str(run.path),
             local_dir=options["local"],
             file_size=len(model(0, 0).content),
-            keep=99,
         ) as opened:
             for step in steps:
                 made = model(step, number)

@@ -61,7 +61,7 @@ def test_every_command_line_of_ours_works_on_such_a_run(tmp_path, monkeypatch, c
     files.write_events(run)
     monkeypatch.chdir(tmp_path)
     commands = starting("deepfreeze")
-    assert {command[1] for command in commands} == {"ls", "log", "show", "verify", "diff", "export", "prune"}
+    assert {command[1] for command in commands} == {"ls", "log", "show", "verify", "diff", "export", "tag", "prune"}
     for command in commands:
         assert main(command[1:]) == 0, command
         assert capsys.readouterr().out, command

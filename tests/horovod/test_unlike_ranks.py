@@ -201,7 +201,11 @@ def test_ranks_of_a_communicator_with_other_weights_are_named(mpi):
     [
         ("open:units", "StructureError", {"expected": MODELS["units"][0], "found": MODELS["units"][1]}),
         ("fit:layer", "StructureError", {"expected": MODELS["layer"][0], "found": MODELS["layer"][1]}),
-        ("open:none:rank1=keep", "OptionError", {"expected": "keep=2, as on rank 0", "found": "keep=7"}),
+        (
+            "open:none:rank1=keep",
+            "OptionError",
+            {"expected": "keep=Latest(2), as on rank 0", "found": "keep=Latest(7)"},
+        ),
         ("open:none:rank1=every", "OptionError", {"expected": "every=1, as on rank 0", "found": "every=7"}),
     ],
 )

@@ -283,7 +283,7 @@ def test_a_link_in_the_trash_is_removed_and_not_what_it_leads_to(run, tmp_path, 
     (run / f".trash-step-0000000001-{files.ATTEMPT}").symlink_to(precious)
     made = files.sample(world=1)
     with veloc_bindings.EmbeddedEngine.open(
-        rank=0, world=1, in_flight=1, slots=1, writers=1, keep=1, chunk_bytes=8192, file_size=len(made.content),
+        rank=0, world=1, in_flight=1, slots=1, writers=1, chunk_bytes=8192, file_size=len(made.content),
         commit_timeout=30, run_id=bytes.fromhex(files.RUN_ID), attempt=bytes.fromhex("f" * 32),
         structure=bytes.fromhex(made.hash), run_dir=str(run), local_dir=None,
     ) as made_engine:  # fmt: skip

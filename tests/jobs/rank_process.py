@@ -22,10 +22,11 @@ class Process:
         self.engine: vb.EmbeddedEngine | None = None
         self.held: dict[int, bytearray] = {}
 
-    def open(self, attempt: int, captured: bool = False, first: int = 10, **options):
-        """captured: shards go through a capture area, as a training's graph does it; all steps have as many digits as first,
-        for what is private has its place too."""
-        self.attempt, self.options = attempt, options
+    def open(self, attempt: int, captured: bool = False, first: int = 10, keep: int = 2, **options):
+        """keep: rank 0 has all but so many of the newest checkpoints removed, as Python's retention does it. captured: shards go
+        through a capture area, as a training's graph does it; all steps have as many digits as first, for what is private has its
+        place too."""
+        self.attempt, self.options, self.keep = attempt, options, keep
         self.area = vb.Area() if captured else None
         self.engine = vb.EmbeddedEngine.open(
             run_id=content.RUN_ID, attempt=content.attempt_id(attempt), structure=content.STRUCTURE, **options
@@ -68,6 +69,14 @@ class Process:
 
     def drain(self, timeout: float = 60):
         self.engine.drain(timeout)
+        self._retain()
+        self.engine.drain(timeout)
+
+    def _retain(self):
+        if self.options["rank"] == 0:
+            names = os.listdir(self.options["run_dir"])
+            steps = sorted(int(name[5:]) for name in names if name.startswith("step-") and name[5:].isdigit())
+            self.engine.remove(steps[: -self.keep])
 
     def close(self):
         self.engine.close()
@@ -87,7 +96,7 @@ class Process:
             self._say(said)
             time.sleep(pause)
         with contextlib.suppress(vb.EngineFault):  # it is in the reports too
-            self.engine.drain(60)
+            self.drain()
         self._say(said)
         os.close(said)
 
@@ -101,6 +110,8 @@ class Process:
             if report.step < 0:
                 level = "notice"
             os.write(said, f"{level} {report.step} {report.message}\n".encode())
+            if level == "external":
+                self._retain()
 
     def counts(self):
         return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))

@@ -35,7 +35,6 @@ def main(folder: Path, world: int, attempt: int, run_id: str, plan: list) -> Non
             world=world,
             file_size=FILE_SIZE,
             chunk_bytes=16384,
-            keep=KEEP,
             in_flight=3,
             slots=3,
             commit_timeout=60.0,
@@ -53,6 +52,10 @@ def main(folder: Path, world: int, attempt: int, run_id: str, plan: list) -> Non
         for level, name in ((vb.LOCAL, "local"), (vb.EXTERNAL, "external")):
             if all(reached(engine, together[-1], level) for engine in engines):
                 append_mark(log, f"{name} {together[-1]}")
+        there = sorted(
+            int(name[5:]) for name in os.listdir(folder / "run") if name.startswith("step-") and name[5:].isdigit()
+        )
+        engines[0].remove(there[:-KEEP])
     for engine in engines:
         engine.drain(60)
     for engine in engines:

@@ -11,7 +11,7 @@ import pytest
 
 import deepfreeze
 from deepfreeze.errors import CorruptError, LockedError, NotFoundError, OptionError
-from deepfreeze.store import durable, writable_run
+from deepfreeze.store import Latest, Spaced, durable, writable_run
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.prune import plan, prune
 from deepfreeze.store.writable_run import WritableRun
@@ -46,7 +46,14 @@ def test_the_newest_are_kept_and_the_rest_is_gone(run):
         True,
         (),
     )
-    assert sorted(os.listdir(run)) == ["lock", "run.json", "step-0000000020", "step-0000000025", "structures"]
+    assert sorted(os.listdir(run)) == [
+        "lock",
+        "marks.json",
+        "run.json",
+        "step-0000000020",
+        "step-0000000025",
+        "structures",
+    ]
     with deepfreeze.read(run) as tensors:
         assert len([tensors[name] for name in tensors]) == 5
 
@@ -54,36 +61,37 @@ def test_the_newest_are_kept_and_the_rest_is_gone(run):
 @pytest.mark.parametrize("keep", [1, 2, 5, 6, 10**9])
 @pytest.mark.parametrize("every", [None, 1, 7, 10, 10**9])
 def test_the_newest_one_is_never_touched(run, keep, every):
-    prune(run, keep, every)
+    prune(run, Latest(keep) | Spaced(steps=every) if every else keep)
     left = steps(run)
     assert left[-min(keep, 5) :] == list(STEPS)[-min(keep, 5) :]
-    assert set(left) == set(STEPS[-keep:]) | {s for s in STEPS if every and s % every == 0}
+    closest = {None: [], 1: STEPS, 7: (5, 15, 20, 25), 10: (10, 20, 25), 10**9: []}[every]
+    assert set(left) == {*STEPS[-keep:], *closest}
 
 
 def test_the_newest_one_whose_ranks_agreed_is_never_touched(run):
     for step in (30, 35, 40):
         files.write_checkpoint(run, step, diverged=3)
-    assert plan(run, 2).keep == (25, 35, 40)
-    assert prune(run, 1).keep == (25, 40) and steps(run) == [25, 40]
+    assert list(plan(run, 2).keep) == [25, 35, 40]
+    assert list(prune(run, 1).keep) == [25, 40] and steps(run) == [25, 40]
     files.write_checkpoint(run, 45)
-    assert prune(run, 1).keep == (45,) and steps(run) == [45]
+    assert list(prune(run, 1).keep) == [45] and steps(run) == [45]
 
 
 @pytest.mark.parametrize("keep", [0, -1, True, 2.0, None])
 def test_keeping_none_is_refused_before_anything_is_locked(run, keep):
-    with pytest.raises(OptionError, match="newest checkpoint always stays"):
+    with pytest.raises(OptionError, match=r"keep=: expected a whole number.*, or a rule"):
         prune(run, keep)
     with pytest.raises(OptionError):
-        prune(run, 1, 0)
+        prune(run, "2")
     assert steps(run) == list(STEPS) and not (run / "lock").exists()
 
 
 def test_a_plan_changes_nothing_and_says_what_would_go(run):
     before = sorted(map(str, run.rglob("*")))
-    found = plan(run, 1, 10)
+    found = plan(run, Latest(1) | Spaced(steps=10))
     assert ([item.step for item in found.removals], list(found.keep), found.done) == ([5, 15], [10, 20, 25], False)
     assert sorted(map(str, run.rglob("*"))) == before
-    assert prune(run, 1, 10).freed == found.freed
+    assert prune(run, Latest(1) | Spaced(steps=10)).freed == found.freed
 
 
 def test_a_run_that_a_job_holds_is_refused_and_the_holder_named(run):

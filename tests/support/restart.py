@@ -101,10 +101,11 @@ def leftovers(run: Path) -> list[str]:
 
 
 def go_on(there: Path, steps: tuple[int, ...], file_size: int, keep: int, world: int = 1, attempt: int = 9) -> None:
-    """Runs a new job of ``world`` ranks in THERE/run, all in this process, which saves these steps."""
+    """Runs a new job of ``world`` ranks in THERE/run, all in this process, which saves these steps and has all but the newest ``keep``
+    removed."""
     run = WritableRun.open(there / "run")
     claim(there, attempt)
-    fixed = {"run_id": bytes.fromhex(run.run_id), "attempt": content.attempt_id(attempt), "keep": keep}
+    fixed = {"run_id": bytes.fromhex(run.run_id), "attempt": content.attempt_id(attempt)}
     fixed |= {"structure": content.STRUCTURE, "run_dir": str(run.path), "file_size": file_size, "world": world}
     engines: list[vb.EmbeddedEngine] = []
     try:
@@ -118,6 +119,7 @@ def go_on(there: Path, steps: tuple[int, ...], file_size: int, keep: int, world:
                 engine.submit(step, regions, content.private_bytes(attempt, step, rank), 60)
             for engine in engines:
                 engine.wait(step, vb.EXTERNAL, 60)
+            engines[0].remove(steps_in(run.path)[:-keep])
     finally:
         for engine in engines:
             engine.close()

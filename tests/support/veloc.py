@@ -23,7 +23,7 @@ import subprocess
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -197,6 +197,9 @@ class VelocBackend:
                 if job.ended and job.released:
                     self._ended[job.step] = self._jobs.pop(job.step)
             return [job.report() for job in changed]
+
+    def remove(self, steps: Iterable[int]) -> None:
+        """Does nothing: VELOC removes old versions itself (``max_versions``)."""
 
     def drain(self, seconds: float) -> None:
         self._until(lambda: all(job.ended for job in self._jobs.values()), seconds, "every checkpoint")

@@ -117,7 +117,7 @@ def test_what_the_engine_writes_is_what_the_format_document_says(run):
     files.write_structure(run, made)
     content = np.frombuffer(made.content, np.uint8)
     with veloc_bindings.EmbeddedEngine.open(
-        rank=0, world=1, in_flight=1, slots=1, writers=1, keep=2, chunk_bytes=8192, file_size=len(content),
+        rank=0, world=1, in_flight=1, slots=1, writers=1, chunk_bytes=8192, file_size=len(content),
         commit_timeout=30, run_id=bytes.fromhex(files.RUN_ID), attempt=bytes.fromhex(files.ATTEMPT),
         structure=bytes.fromhex(made.hash), run_dir=str(run), local_dir=None,
     ) as engine:  # fmt: skip

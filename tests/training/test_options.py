@@ -3,6 +3,7 @@
 import pytest
 
 from deepfreeze.errors import OptionError
+from deepfreeze.store import Latest
 from deepfreeze.training.options import Options
 
 
@@ -37,4 +38,4 @@ def test_an_unknown_option_suggests_a_near_name():
 
 
 def test_the_defaults_are_valid():
-    assert Options.of() == Options()
+    assert Options.of() == Options(keep=Latest(2))

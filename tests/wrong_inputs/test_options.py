@@ -136,8 +136,8 @@ def test_every_option_is_in_the_signatures():
 def test_numbers_of_numpy_are_numbers():
     engine = deepfreeze.Engine(writers=np.uint8(1), nice=np.int32(0))
     made = Options.of(keep=np.int64(3), timeout=np.float32(2), verbose=True, engine=engine)
-    assert (made.keep, engine.writers, engine.nice, made.timeout, made.verbose) == (3, 1, 0, 2.0, 1)
-    assert all(type(one) is int for one in (made.keep, engine.writers, engine.nice, made.verbose))
+    assert (made.keep.n, engine.writers, engine.nice, made.timeout, made.verbose) == (3, 1, 0, 2.0, 1)
+    assert all(type(one) is int for one in (made.keep.n, engine.writers, engine.nice, made.verbose))
 
 
 @pytest.mark.parametrize("option", ["keep", "in_flight", "slots"])

@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Grows by one with every incompatible change of this header. */
-#define DF_ABI_VERSION 1
+#define DF_ABI_VERSION 2
 
 /* The result of a call. */
 typedef enum df_code {
@@ -97,8 +97,6 @@ typedef struct df_options {
   uint32_t in_flight;         /* checkpoints whose shards may be held in the process's memory at once, >= 1 */
   uint32_t slots;             /* slots of this rank on the local tier: bounds the backlog, >= 1 */
   uint32_t writers;           /* threads that write, >= 1; Copiers in engine/stage.h says how many may copy */
-  uint32_t keep;              /* newest committed checkpoints to keep, >= 1; rank 0 also keeps the newest one whose
-                                 ranks did not differ */
   uint32_t hashes;            /* number of replica checksums (u32 each) at the end of the private bytes: they must be
                                  the same on all ranks; all zero at a step at which the ranks are not compared */
   uint32_t refuse_diverged;   /* a df_refusal */
@@ -195,8 +193,15 @@ DF_API int df_engine_wait(df_engine* engine, int64_t step, int level, uint64_t t
  * released, and external or failed, is reported one last time and then forgotten. */
 DF_API int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, size_t* n);
 
-/* Waits, at most timeout_ms, until every submitted checkpoint is external or failed, and older checkpoints are removed.
- */
+/* Has the committed checkpoints of n steps removed, in the background and apart from commits. The caller decides which
+ * ones: the engine removes no committed checkpoint of its own accord, except one of the same step that a commit
+ * replaces. Each is renamed to trash before anything in it is deleted, and none is if another attempt has taken the
+ * run. A step that has no committed checkpoint is passed over; a removal that fails is reported as a notice. Returns at
+ * once. DF_INVALID: not rank 0's engine. */
+DF_API int df_engine_remove(df_engine* engine, const int64_t* steps, size_t n);
+
+/* Waits, at most timeout_ms, until every submitted checkpoint is external or failed, and all that df_engine_remove was
+ * told of is removed. */
 DF_API int df_engine_drain(df_engine* engine, uint64_t timeout_ms);
 
 /* *ms: for how many milliseconds nothing has moved: no bytes of this rank's checkpoints, and no sign of another rank
@@ -204,11 +209,11 @@ DF_API int df_engine_drain(df_engine* engine, uint64_t timeout_ms);
  * blocks. */
 DF_API int df_engine_idle(df_engine* engine, uint64_t* ms);
 
-/* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk. Whole slots of checkpoints
- * that are not committed stay, for df_slot_transfer at the next start; the other slots are deleted. NULL is allowed.
- * DF_TIMEOUT: a call to the system has not returned for 30 s (or commit_timeout_ms, if that is less), because the store
- * hangs. The handle must not be used any more, but the threads are left behind, and the caller's memory that they read
- * must stay as it is until the process ends. */
+/* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; removals are finished.
+ * Whole slots of checkpoints that are not committed stay, for df_slot_transfer at the next start; the other slots are
+ * deleted. NULL is allowed. DF_TIMEOUT: a call to the system has not returned for 30 s (or commit_timeout_ms, if that
+ * is less), because the store hangs. The handle must not be used any more, but the threads are left behind, and the
+ * caller's memory that they read must stay as it is until the process ends. */
 DF_API int df_engine_close(df_engine* engine);
 
 /* Capture areas. The ops of a training's graph copy tensors into a capture area: a buffer that is filled group by group

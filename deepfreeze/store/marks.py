@@ -1,0 +1,222 @@
+"""What a job knows of its run's committed checkpoints, for retention: their marks in memory, read once and kept in marks.json.
+
+The holder of the run's lock changes marks, on one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from deepfreeze.errors import CorruptError, Error, NewerError, RunError
+from deepfreeze.format import names
+from deepfreeze.format.marks import Mark, MarksFile
+from deepfreeze.format.strict_json import is_printable
+from deepfreeze.store import durable
+from deepfreeze.store.files import read_small
+from deepfreeze.store.retention import Committed, History, Verdict, judge, text_of
+from deepfreeze.store.run import END_THIS_JOB, Run
+from deepfreeze.store.tags import by_checkpoint, read_marks, tags
+
+log = logging.getLogger("deepfreeze")
+
+# The newest marks are compared with the manifests when they are read: an attempt that was killed may have committed these steps anew.
+_DOUBTED = 8
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Metrics that were taken at ``step``. ``epoch``: the number of epochs done, None in a hand-written loop."""
+
+    step: int
+    metrics: Mapping[str, float]
+    epoch: int | None = None
+
+
+class Marks:
+    """The marks of one run's committed checkpoints."""
+
+    def __init__(self, run: Run, marks: Mapping[int, Mark], resumed: int | None = None) -> None:
+        """``resumed``: the step from which the present attempt went on."""
+        self.run, self._marks, self._resumed = run, dict(marks), resumed
+        self._in_flight: set[int] = set()
+        self._open: list[Measurement] = []  # of which it is not known yet whose they are
+        self._measured = -1 if resumed is None else resumed  # the step of the last measurement
+        self._last: tuple[Measurement, int, Mark] | None = None  # given last; where its range began; its mark before
+        self._new: set[int] = set()  # steps that this attempt has committed, without metrics so far
+
+    @classmethod
+    def read(cls, run: Run, resumed: int | None = None) -> Marks:
+        """The marks of ``run``, from marks.json; and from the manifests of the checkpoints that the file does not have, and of the newest
+        ones. A damaged file counts as none, with a warning: the metrics in it are lost. RunError if the run can't be read."""
+        known: dict[int, Mark] = {}
+        try:
+            found = read_marks(run)
+            known = {mark.step: mark for mark in found.marks} if found is not None else {}
+        except NewerError:
+            raise
+        except CorruptError as error:
+            log.warning("%s The metrics of earlier checkpoints are not known any more.", error)
+        there = run.step_dirs()
+        marks = {}
+        for step in there:
+            mark = known.get(step)
+            if mark is None or step in there[-_DOUBTED:]:
+                try:
+                    mark = _of_manifest(run, step, mark)
+                except Error:
+                    continue  # no checkpoint
+            marks[step] = mark
+        return cls(run, marks, resumed)
+
+    def captured(self, step: int) -> None:
+        """A checkpoint of ``step`` is on its way."""
+        self._in_flight.add(step)
+
+    def failed(self, step: int) -> None:
+        """The checkpoint of ``step`` will not be committed."""
+        self._in_flight.discard(step)
+
+    def committed(self, step: int, attempt: str, time: int, diverged: bool) -> None:
+        """The checkpoint of ``step`` is committed."""
+        self._in_flight.discard(step)
+        self._take_back(step)
+        self._marks[step] = Mark(step, attempt, time, diverged)
+        self._new.add(step)
+
+    def measured(self, measurement: Measurement) -> None:
+        """Metrics were taken at ``measurement.step``. They belong to the newest checkpoint up to that step, if it is newer than the one of
+        an earlier measurement's step."""
+        self._open.append(measurement)
+
+    def settle(self) -> None:
+        """Gives each measurement to its checkpoint. A measurement waits while a checkpoint is on its way that may be the newest one."""
+        waiting = []
+        for one in sorted(self._open, key=lambda one: one.step):
+            last = self._measured if one.epoch is not None or one.step > self._measured else -1
+            if any(last < step <= one.step for step in self._in_flight):
+                waiting.append(one)
+                continue
+            own = max((step for step in self._marks if last < step <= one.step), default=None)
+            if own is not None:
+                before = self._marks[own]
+                self._last = (one, last, before)
+                metrics = {**before.metrics, **one.metrics}
+                self._marks[own] = replace(before, metrics=metrics, epoch=one.epoch or before.epoch, measured=one.step)
+                self._new.discard(own)
+            self._measured = max(self._measured, one.step)
+        self._open = waiting
+
+    def _take_back(self, step: int) -> None:
+        """Takes the last measurement back from its checkpoint if the new one of ``step`` is the newest up to it: a training's last step is
+        captured after its last epoch's end."""
+        if self._last is None:
+            return
+        measurement, last, mark = self._last
+        if mark.step < step <= measurement.step:
+            self._marks[mark.step], self._last, self._measured = mark, None, last
+            self._open.append(measurement)
+
+    def history(self, tagged: Mapping[tuple[int, str], tuple[str, ...]], loop: bool = False) -> History:
+        """The checkpoints as rules see them. ``tagged``: the tags of each (step, attempt). ``loop``: the training is a hand-written loop,
+        in which metrics of any checkpoint may come later. An epoch's metrics come at its end, so of a ``fit`` only that checkpoint waits
+        which may turn out to be an ended epoch's newest."""
+        awaited = self._new if loop else {self._newest_up_to(one.step) for one in self._open}
+        checkpoints = (
+            Committed(
+                step=step,
+                attempt=mark.attempt,
+                time=mark.time,
+                diverged=mark.diverged,
+                tags=tagged.get((step, mark.attempt), ()),
+                metrics=mark.metrics,
+                epoch=mark.epoch,
+                measured=mark.measured,
+                awaited=step in awaited,
+            )
+            for step, mark in sorted(self._marks.items())
+        )
+        return History(tuple(checkpoints), self._resumed)
+
+    def _newest_up_to(self, step: int) -> int | None:
+        return max((one for one in self._marks if one <= step), default=None)
+
+    def judge(self, rule: Any, keep_pending: int = 0, loop: bool = False) -> Verdict:
+        """Which checkpoints stay, with the tags read anew. RunError, CorruptError if they can't be read."""
+        return judge(self.history(by_checkpoint(tags(self.run)), loop), rule, keep_pending)
+
+    def retain(self, rule: Any, keep_pending: int, loop: bool, write: Callable[[bytes], None]) -> tuple[int, ...]:
+        """Judges the checkpoints by ``rule``, has ``write`` store marks.json, and returns the steps that go. Raises RunError if the run or
+        its tags can't be read, CorruptError if a tag is damaged; nothing may be removed then."""
+        self.settle()
+        there = set(self.run.step_dirs())  # somebody may have removed checkpoints by hand
+        self._marks = {step: mark for step, mark in self._marks.items() if step in there}
+        self._new &= self._marks.keys()
+
+        def judged(candidates: tuple[int, ...] | None) -> tuple[int, ...]:
+            """Judges with the tags read anew; ``candidates``: the steps of which some may go, None for all."""
+            verdict = self.judge(rule, keep_pending, loop)
+            going = tuple(step for step in verdict.remove if candidates is None or step in candidates)
+            marks = tuple(
+                replace(mark, reason=verdict.keep.get(step, "")) for step, mark in sorted(self._marks.items())
+            )
+            if going != candidates:
+                write(MarksFile(self.run.run_id, _printable(text_of(rule)), going, marks).to_bytes())
+            return going
+
+        # The tags count that are there after marks.json says which steps go; see store/tags.
+        going = judged(None)
+        return judged(going) if going else ()
+
+
+def _of_manifest(run: Run, step: int, known: Mark | None = None) -> Mark:
+    """The mark of a checkpoint from its manifest; ``known`` if it is the same checkpoint's. CorruptError, NotFoundError."""
+    manifest = run.manifest(step)
+    if known is not None and known.attempt == manifest.attempt:
+        return known
+    created = datetime.fromisoformat(manifest.created.replace("Z", "+00:00"))
+    return Mark(step, manifest.attempt, max(0, int(created.timestamp())), manifest.diverged > 0)
+
+
+def _printable(text: str) -> str:
+    return "".join(one if is_printable(one) else "?" for one in text)
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, float]:
+    """The values that are finite numbers and have printable names, as Python's own floats."""
+    found = {}
+    for name, value in values.items():
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            continue
+        if isinstance(name, str) and is_printable(name) and math.isfinite(number):
+            found[name] = number
+    return found
+
+
+def store(run: Run, data: bytes, attempt: str | None = None) -> None:
+    """Writes marks.json. The caller holds the run's lock. ``attempt``: the caller's; None for a caller that is none, such as ``prune``.
+    RunError if another attempt has taken the run, or the system refuses."""
+    file = run.path / names.MARKS_FILE
+    try:
+        if attempt is not None and (owner := _owner(run)) not in (None, attempt):
+            found = f"attempt {owner}, which has taken the run"
+            raise RunError(where=run.path, expected=f"attempt {attempt}", found=found, todo=END_THIS_JOB)
+        durable.replace(file, data)
+    except RunError:
+        raise
+    except OSError as error:
+        raise durable.refused(file, error) from error
+
+
+def _owner(run: Run) -> str | None:
+    """The attempt that has the run; None if the run does not say."""
+    try:
+        return read_small(run.path / names.OWNER_FILE, 64).decode(errors="replace").strip()
+    except FileNotFoundError:
+        return None

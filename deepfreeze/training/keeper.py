@@ -1,0 +1,204 @@
+"""Retention of one training, on rank 0: hears of commits and metrics, asks the rule which checkpoints stay, and tells the engine which go.
+
+A thread of its own asks, because the store may be slow: it lists the run, reads the tags and writes marks.json after a commit. The training
+thread leaves a note and goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from deepfreeze.errors import Error, OptionError, RunError
+from deepfreeze.events.event import Captured, Diverged, Event, External, Failed
+from deepfreeze.store import durable, marks
+from deepfreeze.store.marks import Marks, Measurement
+from deepfreeze.store.retention import metrics_of, text_of
+from deepfreeze.store.target import Target
+from deepfreeze.store.writable_run import WritableRun
+
+_NEXT = "add it to compile(metrics=), validate each epoch, or correct the name in keep="
+
+
+class Keeper:
+    """Retention for the trainings of one callback or loop. A listener of events. It does nothing until ``open``, and nothing at all on
+    other ranks than rank 0. The training thread calls all methods; another thread may call ``on`` in its place."""
+
+    def __init__(self, rule: Any, keep_pending: int, loop: bool) -> None:
+        """``rule``: of ``store.retention``; ``keep_pending``: how many checkpoints may wait for their metrics; ``loop``: the training is a
+        hand-written loop."""
+        self._rule, self._pending, self._loop = rule, keep_pending, loop
+        self._worker: _Worker | None = None
+        self._differ: set[int] = set()  # steps in flight at which the ranks differ
+        self._seen: dict[str, None] = {}  # names of metrics
+        self._measured = self._warned = False
+
+    def open(self, target: Target, resumed: int, remove: Callable[[Iterable[int]], None]) -> None:
+        """Starts the thread, for an attempt that goes on from the step ``resumed``. ``remove``: has committed checkpoints removed, from any
+        thread, and does not wait."""
+        self._differ, self._seen, self._measured, self._warned = set(), {}, False, False
+        self._worker = _Worker(target, resumed, remove, self._rule, self._pending, self._loop)
+
+    def on(self, event: Event) -> None:
+        """Notes what has happened to a checkpoint."""
+        worker, step = self._worker, event.step
+        if worker is None or step is None:
+            return
+        if isinstance(event, Captured):
+            worker.put(lambda known: known.captured(step), wake=False)
+        elif isinstance(event, Diverged):
+            self._differ.add(step)
+        elif isinstance(event, Failed):
+            self._differ.discard(step)
+            worker.put(lambda known: known.failed(step))
+        elif isinstance(event, External):
+            now, diverged = event.t // 10**9, step in self._differ
+            self._differ.discard(step)
+            worker.put(lambda known: known.committed(step, worker.attempt, now, diverged))
+
+    def measured(self, step: int, values: Mapping[str, Any], epoch: int | None = None) -> str | None:
+        """Metrics were taken at ``step``: at the end of an epoch, of which ``epoch`` is the number (1 for the first), or in a hand-written
+        loop. Values that are no finite numbers count as seen, and no rule gets them. Returns a warning for the user, None if there is
+        nothing to say."""
+        if self._worker is None:
+            return None
+        self._seen |= dict.fromkeys(values)
+        self._measured = True
+        measurement = Measurement(step, marks.finite(values), epoch)
+        self._worker.put(lambda known: known.measured(measurement))
+        missing = self._missing()
+        if not missing or self._warned:
+            return None
+        self._warned = True
+        there = ", ".join(self._seen) or "none"
+        return f"keep={text_of(self._rule)}: no metric {', '.join(missing)} so far; the metrics there are: {there}"
+
+    def notices(self) -> list[str]:
+        """Messages for the user since the last call: why checkpoints could not be judged, each cause once."""
+        return self._worker.take_notices() if self._worker is not None else []
+
+    def finish(self, seconds: float) -> bool:
+        """Waits, for at most ``seconds``, until the engine has been told of all that goes. Returns whether it has."""
+        return self._worker is None or self._worker.finish(seconds)
+
+    def close(self, seconds: float) -> None:
+        """As ``finish``; then ends the thread. Nothing is removed after this call, also if the thread hangs in the store."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close(seconds)
+
+    def require_metrics(self) -> None:
+        """To be called at the end of a training. ``OptionError`` if the rule asks for a metric that was never seen. A ``fit`` that ended
+        before its first epoch did could not see any."""
+        if self._worker is not None and (self._loop or self._measured) and (missing := self._missing()):
+            raise OptionError(
+                where=f"keep={text_of(self._rule)}",
+                expected=f"the metric {', '.join(missing)}",
+                found=", ".join(self._seen) or "no metrics",
+                todo="call checkpoint.log(step, name=value), or correct the name" if self._loop else _NEXT,
+            )
+
+    def _missing(self) -> list[str]:
+        return [name for name in metrics_of(self._rule) if name not in self._seen]
+
+
+class _Worker:
+    """The thread of one attempt, and the notes that it has to work off."""
+
+    def __init__(
+        self,
+        target: Target,
+        resumed: int,
+        remove: Callable[[Iterable[int]], None],
+        rule: Any,
+        keep_pending: int,
+        loop: bool,
+    ) -> None:
+        self.attempt, self._target, self._resumed = target.attempt, target, resumed
+        self._rule, self._pending, self._loop = rule, keep_pending, loop
+        self._remove: Callable[[Iterable[int]], None] | None = remove
+        self._removing = threading.Lock()  # held while ``remove`` is called, so that ``close`` can rely on its end
+        self._known: Marks | None = None
+        self._changed = threading.Condition()
+        self._notes: list[Callable[[Marks], None]] = []
+        self._unread: list[Callable[[Marks], None]] = []  # the thread's own: notes until the marks are read
+        self._asked = self._done = 0  # how many times the rule is to be asked, and was
+        self._ended = False
+        self._notices: list[str] = []
+        self._said = ""
+        self._thread = threading.Thread(target=self._run, name="deepfreeze-keeper", daemon=True)
+        self._thread.start()
+
+    def put(self, note: Callable[[Marks], None], wake: bool = True) -> None:
+        """Adds a note. ``wake``: the rule is asked after it."""
+        with self._changed:
+            self._notes.append(note)
+            if wake:
+                self._asked += 1
+                self._changed.notify_all()
+
+    def take_notices(self) -> list[str]:
+        """The messages since the last call."""
+        if not self._notices:
+            return []
+        with self._changed:
+            notices, self._notices = self._notices, []
+        return notices
+
+    def finish(self, seconds: float) -> bool:
+        """Waits until all notes are worked off; see ``Keeper.finish``."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._done == self._asked, seconds)
+
+    def close(self, seconds: float) -> None:
+        """See ``Keeper.close``."""
+        self.finish(seconds)
+        with self._removing:
+            self._remove = None
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        self._thread.join(seconds if self._done == self._asked else 0)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ended or self._done < self._asked)
+                if self._ended:
+                    return
+                notes, self._notes, asked = self._notes, [], self._asked
+            try:
+                self._ask(notes)
+                said = ""
+            except Error as error:
+                said = str(error)
+            except Exception as error:  # a rule of the user's own may raise anything
+                said = f"{text_of(self._rule)} has failed: {error!r}"
+            with self._changed:
+                if said and said != self._said:
+                    self._notices.append(f"{self._target.run}: no older checkpoint is removed: {said}")
+                self._said, self._done = said, asked
+                self._changed.notify_all()
+
+    def _ask(self, notes: list[Callable[[Marks], None]]) -> None:
+        """Works off the notes, asks the rule, and tells the engine which checkpoints go."""
+        self._unread += notes
+        if self._known is None:
+            self._known = Marks.read(WritableRun.open(self._target.run), self._resumed)
+        for note in self._unread:
+            note(self._known)
+        self._unread = []
+        going = self._known.retain(self._rule, self._pending, self._loop, self._store)
+        with self._removing:
+            if going and self._remove is not None:
+                self._remove(going)
+
+    def _store(self, data: bytes) -> None:
+        assert self._known is not None
+        try:
+            marks.store(self._known.run, data, self.attempt)
+        except RunError as error:
+            # On a full store removing is the remedy. A tag, which marks.json protects, can't be made there either.
+            if not durable.is_full(error.__cause__):
+                raise

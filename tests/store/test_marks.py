@@ -1,0 +1,223 @@
+"""What a job knows of its checkpoints: metrics and their checkpoints, marks.json, what goes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+
+import pytest
+
+from deepfreeze.errors import CorruptError, NewerError, RunError
+from deepfreeze.format.marks import Mark, MarksFile
+from deepfreeze.format.sealed_json import seal
+from deepfreeze.store import Best, Epochs, Latest, Tagged, tags
+from deepfreeze.store.marks import Marks, Measurement, finite, store
+from deepfreeze.store.run import Run
+from tests.support import files
+
+OTHER = "f" * 32
+
+
+@pytest.fixture
+def run(tmp_path):
+    return Run.open(files.write_run(tmp_path / "run"))
+
+
+def known(run, *steps, resumed=None) -> Marks:
+    """Of an attempt that has committed these steps."""
+    marks = Marks.read(run, resumed)
+    for step in steps:
+        commit(run, marks, step)
+    return marks
+
+
+def commit(run, marks, step, time=0, diverged=False):
+    files.write_checkpoint(run.path, step)
+    marks.captured(step)
+    marks.committed(step, files.ATTEMPT, time, diverged)
+
+
+def of(marks) -> dict[int, tuple]:
+    """(epoch, step of the measurement, metrics) of each step that has some."""
+    marks.settle()
+    found = marks.history({}).checkpoints
+    return {one.step: (one.epoch, one.measured, dict(one.metrics)) for one in found if one.measured is not None}
+
+
+def retain(marks, rule, pending=4, loop=False) -> tuple[int, ...]:
+    return marks.retain(rule, pending, loop, lambda data: store(marks.run, data))
+
+
+def written(run) -> dict:
+    return json.loads((run.path / "marks.json").read_text())
+
+
+def test_an_epochs_metrics_are_its_newest_checkpoints(run):
+    marks = known(run, 8, 16)
+    marks.measured(Measurement(20, {"loss": 0.5}, epoch=1))
+    marks.measured(Measurement(22, {"loss": 0.4}, epoch=2))  # no checkpoint in this epoch
+    commit(run, marks, 30)
+    marks.measured(Measurement(30, {"loss": 0.3}, epoch=3))
+    assert of(marks) == {16: (1, 20, {"loss": 0.5}), 30: (3, 30, {"loss": 0.3})}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_metrics_wait_for_a_checkpoint_that_is_on_its_way(run, fails):
+    marks = known(run, 8)
+    marks.captured(16)
+    marks.measured(Measurement(20, {"loss": 0.5}, epoch=1))
+    marks.settle()
+    assert of(marks) == {} and [one.step for one in marks.history({}).checkpoints if one.awaited] == [8]
+    if fails:
+        marks.failed(16)
+    else:
+        commit(run, marks, 16)
+    commit(run, marks, 24)
+    assert of(marks) == {8 if fails else 16: (1, 20, {"loss": 0.5})}
+    assert not any(one.awaited for one in marks.history({}).checkpoints)
+
+
+def test_the_last_step_captured_after_the_last_epochs_end_has_its_metrics(run):
+    marks = known(run, 8)
+    marks.measured(Measurement(10, {"loss": 0.5}, epoch=1))
+    assert of(marks) == {8: (1, 10, {"loss": 0.5})}
+    commit(run, marks, 10)
+    assert of(marks) == {10: (1, 10, {"loss": 0.5})}
+
+
+def test_no_epoch_gives_its_metrics_to_the_checkpoint_that_was_resumed(run):
+    known(run, 8)
+    marks = known(run, resumed=8)
+    marks.measured(Measurement(12, {"loss": 0.5}, epoch=2))
+    assert of(marks) == {}
+
+
+def test_in_a_loop_metrics_may_come_late_in_any_order_and_one_by_one(run):
+    marks = known(run, 10, 20, 30)
+    assert [one.step for one in marks.history({}, loop=True).checkpoints if one.awaited] == [10, 20, 30]
+    for step, values in ((30, {"a": 3.0}), (10, {"a": 1.0}), (30, {"b": 4.0}), (25, {"a": 2.0})):
+        marks.measured(Measurement(step, values))
+        marks.settle()
+    assert of(marks) == {10: (None, 10, {"a": 1}), 20: (None, 25, {"a": 2}), 30: (None, 30, {"a": 3, "b": 4})}
+    assert not any(one.awaited for one in marks.history({}, loop=True).checkpoints)
+
+
+def test_what_goes_is_said_before_it_goes_and_each_kept_one_has_its_reason(run):
+    marks = known(run, 10, 20, 30)
+    marks.measured(Measurement(10, {"loss": 0.25}))
+    assert retain(marks, Latest(1) | Best("loss", "min")) == (20,)
+    found = written(run)
+    assert found["removing"] == [20] and found["rule"] == "Latest(1) | Best('loss', 'min', 1)"
+    assert {one["step"]: one.get("reason") for one in found["checkpoints"]} == {
+        10: "best loss 0.25",
+        20: None,
+        30: "newest",
+    }
+    assert retain(marks, Latest(1)) == (10, 20)  # what is still there is told again
+
+
+def test_metrics_and_times_live_on_and_few_manifests_are_read_at_a_start(run, monkeypatch):
+    marks = known(run, *range(10, 310, 10))
+    marks.measured(Measurement(10, {"loss": 0.25}, epoch=1))
+    assert retain(marks, Latest(99)) == ()
+    files.write_checkpoint(run.path, 310)  # committed by an attempt that was killed before it heard of it
+    read = []
+    monkeypatch.setattr(Run, "manifest", lambda self, step, real=Run.manifest: read.append(step) or real(self, step))
+    again = Marks.read(run)
+    assert read == list(range(240, 320, 10))
+    assert of(again) == {10: (1, 10, {"loss": 0.25})} and len(again.history({}).checkpoints) == 31
+    assert [one.time for one in again.history({}).checkpoints][-1] == 1795232158  # files.CREATED
+
+
+def test_a_step_that_another_attempt_has_made_anew_has_no_old_metrics(run):
+    marks = known(run, 10)
+    marks.measured(Measurement(10, {"loss": 0.25}, epoch=1))
+    retain(marks, Latest(9))
+    shutil.rmtree(run.path / "step-0000000010")
+    files.write_checkpoint(run.path, 10, attempt=OTHER)
+    (again,) = Marks.read(run).history({}).checkpoints
+    assert (again.attempt, dict(again.metrics)) == (OTHER, {})
+
+
+def test_checkpoints_that_are_gone_or_are_none_do_not_count(run):
+    marks = known(run, 10, 20, 30, 40)
+    os.rename(run.path / "step-0000000040", run.path / "elsewhere")
+    assert retain(marks, Latest(1)) == (10, 20)
+    (run.path / "step-0000000050").mkdir()
+    assert [one.step for one in Marks.read(run).history({}).checkpoints] == [10, 20, 30]
+
+
+def test_a_damaged_marks_file_counts_as_none_with_a_warning(run, caplog):
+    retain(known(run, 10, 20), Latest(9))
+    files.flip(run.path / "marks.json", 40)
+    with caplog.at_level(logging.WARNING):
+        assert [one.step for one in Marks.read(run).history({}).checkpoints] == [10, 20]
+    assert "metrics of earlier checkpoints are not known any more" in caplog.text
+
+
+def test_a_newer_versions_marks_end_retention(run):
+    (run.path / "marks.json").write_bytes(seal('{"format": 2, "run_id": "' + files.RUN_ID + '"'))
+    with pytest.raises(NewerError):
+        Marks.read(run)
+
+
+def test_an_attempt_whose_run_was_taken_writes_no_marks(run):
+    (run.path / "owner").write_text(OTHER + "\n")
+    with pytest.raises(RunError, match=f"attempt {OTHER}, which has taken the run"):
+        store(run, b"", files.ATTEMPT)
+    store(run, b"mine", OTHER)
+    assert (run.path / "marks.json").read_bytes() == b"mine"
+
+
+def test_tags_are_read_anew_after_it_is_said_what_goes(run):
+    """A tag that comes between the two keeps its checkpoint, and marks.json does not say any more that it goes."""
+    marks = known(run, 10, 20, 30)
+    said = []
+
+    def write(data):
+        said.append(json.loads(data)["removing"])
+        store(run, data)
+        if len(said) == 1:
+            (run.path / "tags").mkdir()
+            made = tags.TagFile(run.run_id, 10, files.ATTEMPT)
+            (run.path / "tags" / "paper").write_bytes(made.to_bytes())
+
+    assert marks.retain(Latest(1) | Tagged(), 4, False, write) == (20,)
+    assert said == [[10, 20], [20]]
+
+
+def test_epochs_keeps_what_epochs_have_ended_with(run):
+    marks = known(run)
+    for epoch in range(1, 7):
+        commit(run, marks, 10 * epoch)
+        marks.measured(Measurement(10 * epoch, {}, epoch))
+    assert retain(marks, Epochs(2)) == (10, 30, 50)
+
+
+def test_the_files_bytes_are_read_as_they_were_written():
+    mark = Mark(40, files.ATTEMPT, 1_700_000_000, True, 3, 45, {"val_loss": 0.125, "nan": float("nan")}, "epoch 3")
+    made = MarksFile(files.RUN_ID, "Latest(2)", (10, 20), (Mark(30, files.ATTEMPT, 5), mark))
+    found = MarksFile.from_bytes(made.to_bytes(), "x")
+    assert found.marks[1].metrics == {"val_loss": 0.125} and found.marks[0] == made.marks[0]
+    assert (found.removing, found.rule, found.marks[1].reason) == ((10, 20), "Latest(2)", "epoch 3")
+    assert MarksFile.from_bytes(found.to_bytes(), "x") == found
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("removing", ["x"]), ("removing", [-1]), ("checkpoints", {}), ("checkpoints", [{"step": 1}]), ("rule", 3),
+     ("checkpoints", [{"step": 1, "attempt": "0" * 32, "time": 1, "diverged": 0}]),
+     ("checkpoints", [{"step": 1, "attempt": "0" * 32, "time": 1, "diverged": False, "metrics": {"a": True}}]),
+     ("checkpoints", [{"step": 1, "attempt": "0" * 32, "time": 1, "diverged": False, "metrics": {"\n": 1.0}}]),
+     ("checkpoints", [{"step": 1, "attempt": "0" * 32, "time": 1, "diverged": False, "more": 1}])],
+)  # fmt: skip
+def test_a_file_with_wrong_values_is_damaged(key, value):
+    made = {"format": 1, "run_id": files.RUN_ID, "rule": "", "removing": [], "checkpoints": []} | {key: value}
+    with pytest.raises(CorruptError):
+        MarksFile.from_bytes(seal(json.dumps(made).removesuffix("}")), "x")
+
+
+def test_what_is_no_finite_number_is_no_metric():
+    assert finite({"a": 1, "b": "x", "c": float("inf"), "d\n": 1, "e": None, "f": "2.5"}) == {"a": 1.0, "f": 2.5}
