@@ -2,7 +2,8 @@
 
 The pages are plain Markdown that reads well on a code host too. What Sphinx needs beyond that is made here from what the pages say:
 the table of contents from the lists of links in index.md, the reference from the lists of names in guide/api.md. Run as a program,
-this file writes the commands' help texts into guide/cli.md. Imports nothing of Sphinx unless that calls it.
+this file writes the commands' help texts into guide/cli.md, and the files that guide/extend.md shows into that page. Imports nothing of
+Sphinx unless that calls it.
 """
 
 import argparse
@@ -39,6 +40,7 @@ html_show_sphinx = False
 html_copy_source = False
 
 COMMANDS = DOCS / "guide" / "cli.md"
+EXTENSIONS = DOCS / "guide" / "extend.md"
 # Pages that stand for a file outside of docs/, which Sphinx can't read.
 STANDINS = {
     "readme": ROOT / "README.md",
@@ -49,6 +51,7 @@ STANDINS = {
 ENTRY = re.compile(r"^- \[([^\]]+)\]\(([\w./-]+)\.md\)", re.MULTILINE)
 NAME = re.compile(r"^- `([\w.]+)`$", re.MULTILINE)
 HELP = re.compile(r"(<!-- begin help:.*?-->\n).*?(<!-- end help -->)", re.DOTALL)
+FILE = re.compile(r"(<!-- file: (tests/[\w./]+) -->\n```python\n).*?^(```)$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(\[[^\]]+\])\(([^):#]+)(#[^)]*)?\)")
 _PLAIN = {}  # docstrings of attributes, as they were before napoleon
 
@@ -115,6 +118,11 @@ def with_help(text):
     return HELP.sub(lambda match: f"{match[1]}\n{chr(10).join(blocks)}\n{match[2]}", text)
 
 
+def with_files(text):
+    """guide/extend.md with the files that it shows as they are now."""
+    return FILE.sub(lambda match: f"{match[1]}{(ROOT / match[2]).read_text()}{match[3]}", text)
+
+
 def source_read(app, name, text):
     """Sphinx has read a page."""
     page = DOCS / f"{name}.md"
@@ -162,8 +170,9 @@ def setup(app):
 
 
 if __name__ == "__main__":
-    old = COMMANDS.read_text()
-    new = with_help(old)
-    if new != old:
-        COMMANDS.write_text(new)
-        print(f"      {COMMANDS.relative_to(ROOT)}: help texts written anew")
+    for page, written, parts in ((COMMANDS, with_help, "help texts"), (EXTENSIONS, with_files, "files")):
+        old = page.read_text()
+        new = written(old)
+        if new != old:
+            page.write_text(new)
+            print(f"      {page.relative_to(ROOT)}: {parts} written anew")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import sys
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 import deepfreeze
 
@@ -14,6 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sorted(p for package in ("deepfreeze", "veloc_bindings") for p in (ROOT / package).rglob("*.py"))
 NATIVE = sorted(p for p in (ROOT / "native").rglob("*") if p.suffix in (".cc", ".h"))
 MOST_LINES = 450
+# Extensions as a user writes them (docs/guide/extend.md), the lines that each may take, and the modules for users.
+EXTENSIONS = sorted(p for p in (ROOT / "tests" / "extending").glob("*.py") if not p.name.startswith("test_"))
+EXTENSION_LINES = 60
+PUBLIC = ("deepfreeze", "deepfreeze.plan", "deepfreeze.events", "deepfreeze.store", "deepfreeze.tiers")
 
 # room: the rooms that it may import besides itself
 READ = {"errors", "format", "store"}
@@ -217,3 +224,42 @@ def test_the_engine_calls_the_system_through_its_env_alone():
 def test_no_module_is_too_large():
     lines = {name(path): path.read_text().count("\n") for path in [*PYTHON, *NATIVE]}
     assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}, "one noun to a module"
+
+
+def private(path: Path) -> list[str]:
+    """What a file uses of this project besides public names: imports, and attributes of the package."""
+    names = {module: getattr(importlib.import_module(module), "__all__", ()) for module in PUBLIC}
+    public = {f"{module}.{one}" for module in PUBLIC for one in names[module]} | {*PUBLIC}
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    used = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
+    used = {name for name in used if name.startswith("deepfreeze.") and name.rpartition(".")[0] in PUBLIC}
+    own = {module for module in imports(path) if module.split(".")[0] in ("deepfreeze", "veloc_bindings", "tests")}
+    return sorted((used | own) - public)
+
+
+def test_an_extension_takes_few_lines_and_public_names():
+    wrong = {name(path): private(path) for path in EXTENSIONS}
+    assert wrong and not any(wrong.values()), f"a public interface lacks what an extension needs: {wrong}"
+    lines = {name(path): path.read_text().count("\n") for path in EXTENSIONS}
+    assert {path: count for path, count in lines.items() if count > EXTENSION_LINES} == {}, "an interface asks too much"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from deepfreeze.plan.policy import NEVER",
+        "import deepfreeze.store.run",
+        "from deepfreeze.events import journal",
+        "import deepfreeze\nwith deepfreeze._policies() as x: pass",
+        "import deepfreeze.plan\ndeepfreeze.plan.schedule.Schedule",
+        "from veloc_bindings import OK",
+        "from tests.support import trainings",
+        "from . import prime_steps",
+    ],
+)
+def test_a_private_name_in_an_extension_is_found(line, tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    path = tmp_path / "tests" / "extending" / "mine.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(line + "\n")
+    assert private(path)

@@ -39,6 +39,7 @@ class Attempt(Event):
     ``again``: the model has been trained by this ``Checkpoint`` before. ``run_id`` and ``attempt``: 32 hexadecimal digits; ``ranks``: the
     world's size; ``host`` and ``pid``: of this rank."""
 
+    step: int
     run_id: str
     attempt: str
     ranks: int
@@ -52,6 +53,7 @@ class Attempt(Event):
 class Captured(Event):
     """The state of ``step`` was captured and handed to the engine. ``nbytes``: bytes of this rank's part."""
 
+    step: int
     nbytes: int
 
 
@@ -59,6 +61,7 @@ class Captured(Event):
 class Blocked(Event):
     """The checkpoint of ``step`` has held up training for ``seconds``, on this rank, in the callback."""
 
+    step: int
     seconds: float
 
 
@@ -67,6 +70,7 @@ class Skipped(Event):
     """``step`` was due and is not saved. ``why``: "full" (some rank had no memory for it) or "unequal" (the ranks' weights differed when
     training began)."""
 
+    step: int
     why: str
 
 
@@ -74,6 +78,7 @@ class Skipped(Event):
 class Local(Event):
     """This rank's part of the checkpoint is whole on the local tier, ``seconds`` after the hand-over to the engine."""
 
+    step: int
     seconds: float
 
 
@@ -82,6 +87,7 @@ class External(Event):
     """The checkpoint is committed, ``seconds`` after the hand-over. ``written``: seconds from the hand-over until this rank's bytes were
     durable on the external store."""
 
+    step: int
     seconds: float
     written: float
 
@@ -91,6 +97,7 @@ class Diverged(Event):
     """The ranks' weights differ. ``tensor``: the name of the first tensor that differs, None if only the ranks are known. ``refused``: the
     checkpoint is not committed for it, which a ``Failed`` tells too."""
 
+    step: int
     message: str
     tensor: str | None = None
     refused: bool = False
@@ -119,6 +126,7 @@ class Decision(Event):
     """The ranks have agreed on another interval between two checkpoints, for a policy that learns. ``step``: the interval counts from this
     step on; ``before``, ``after``: the agreed wish in the policy's unit, usually steps; ``before`` is None at the first one."""
 
+    step: int
     after: int
     before: int | None = None
 
@@ -127,6 +135,7 @@ class Decision(Event):
 class Stop(Event):
     """The ranks have agreed to commit ``step`` and to end training, because a rank has received ``signal`` ("SIGTERM")."""
 
+    step: int
     signal: str
 
 

@@ -20,10 +20,14 @@ _MOST_NOTES = 1000
 
 
 class Listener(Protocol):
-    """Is told of events."""
+    """Is told of events. A user's listener (``listeners=``) has a thread of its own, which is not the training's, from the ``Attempt`` to
+    the ``End`` of each training. So it may wait for a disk or a network, and hears of an event up to 0.2 seconds late. DeepFreeze's own
+    listeners are called by the training thread, and take microseconds."""
 
     def on(self, event: Event) -> None:
-        """Called once for each event, in the order in which they happened. Which thread calls it is said where the listener is added."""
+        """Called once for each event, in the order in which they happened, and for one event at a time. An exception of a user's listener
+        is one warning; the listener is told of later events all the same. There will be further classes of events, which a listener
+        that does not know them lets pass."""
 
 
 class _Function:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progressed:
-    """How far the checkpoint of ``step`` has come on this rank. The other values are seconds since the hand-over to the engine, None until
+    """How far the checkpoint of ``step`` has come on this rank. The other values are seconds from the hand-over to the engine, None until
     it is so far. ``local``: this rank's part is whole on the local tier; ``written``: it is durable on the external store; ``committed``:
     the checkpoint is committed. ``failed``: it will never be committed."""
 
@@ -27,9 +27,14 @@ class Observation:
     - ``seconds``: wall time of the execution and of everything else that the program did since DeepFreeze gave control back.
     - ``captured``: the step that the execution captured, None if it captured none.
     - ``blocking``: seconds for which DeepFreeze had held up training after the execution before this one.
-    - ``reports``: the checkpoints that have come further since the last observation.
+    - ``reports``: the checkpoints that have come further since the last observation. Each has all values that are known by now, so
+      a checkpoint comes several times, and may come again after its commit.
     - ``in_flight``: how many checkpoints are captured and neither committed nor failed.
-    - ``nbytes``: bytes that this rank saves of one checkpoint, without its private bytes."""
+    - ``nbytes``: bytes that this rank saves of one checkpoint, without its private bytes.
+
+    The first ``seconds`` of a training have the tracing of the train function in them, and the second ``blocking`` has what DeepFreeze
+    prepares after the first execution: seconds both, which do not come again. Before a step is captured, ``blocking`` has the wait for
+    memory; after it, the hand-over, and with ``wait_for`` the wait for the level."""
 
     step: int
     steps: int

@@ -16,7 +16,11 @@ NEVER = 2**62
 class Policy(Protocol):
     """Decides at which steps a checkpoint is taken. The result depends on the argument alone, so that all ranks decide alike without
     talking to each other. The training thread calls it, several times for each execution of the train function, also for steps that
-    are far ahead or were asked for before: the call takes microseconds and changes nothing."""
+    are far ahead or were asked for before: the call takes microseconds and changes nothing. A policy that raises, or returns no step
+    after the given one, ends training with an ``OptionError`` that names it.
+
+    When a training begins, ``str(policy)`` is compared between the ranks, unless it has an address as Python's own ``repr`` has. So a
+    policy's text names all that must be the same on all ranks, and nothing that a rank has seen alone."""
 
     def next_step(self, step: int) -> int:
         """The first step after ``step`` (0 or more) at which a checkpoint is due: greater than ``step``. ``NEVER`` if none is."""
@@ -27,18 +31,25 @@ class LearningPolicy(Policy, Protocol):
     """A policy that sees how the training goes, and may change its mind.
 
     What a rank sees differs from what another rank sees, and yet all must capture the same steps. So a rank only *wishes* for an interval.
-    The ranks agree on the greatest wish, and every rank's policy is told of it after the same execution. Between two such calls
-    ``next_step`` depends on its argument alone. The training thread calls both methods, between two executions."""
+    The ranks agree on the greatest of their present wishes, and every rank's policy is told of it after the same execution. Between two
+    such calls ``next_step`` depends on its argument alone. The training thread calls both methods, between two executions.
+
+    A policy keeps what it has learned through all trainings of its ``Checkpoint``. A job that is started again has a new policy: no
+    checkpoint holds what the old one had learned."""
 
     def observe(self, observation: Observation) -> int:
         """This rank's wish: a whole number from 0 to ``NEVER``, usually the least number of steps between two checkpoints that this rank
-        can bear. It holds until the next call; 0 is no wish. Called after each execution, on every rank by itself, so it may not talk to
-        other ranks; it takes microseconds."""
+        can bear. It holds until the next call, which therefore returns it again as long as it stands; 0 is no wish. Called after each
+        execution, on every rank by itself, so it may not talk to other ranks; it takes microseconds."""
 
     def agree(self, wish: int, step: int) -> None:
-        """The ranks have agreed on ``wish``, 1 or more. Called on every rank after the same execution, and only if the agreed value is
-        another one than before. It counts from ``step`` on, which is the step that is to be captured next if one is: ``next_step`` of
-        an earlier step may not give another result than before."""
+        """The ranks have agreed on ``wish``, 1 or more: greater than the last agreed one, or smaller, if the greatest wish has fallen.
+        While no rank has a wish, the last agreed one stays. Called on every rank after the same execution, and only if the agreed value is
+        another one than before in this training.
+
+        It counts from ``step`` on, which is the step that is to be captured next if one is: ``next_step`` of an earlier step may not give
+        another result than before. Steps before the present one are not asked about again in this training, so a policy that counts
+        from ``step`` returns ``step`` for each earlier one."""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ of the steps and from what the ranks agreed on, and from nothing else. So all ra
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
+from deepfreeze.errors import OptionError
 from deepfreeze.plan.policy import NEVER, Policy
 
 
@@ -30,7 +32,8 @@ class Execution:
 
 
 class Schedule:
-    """``step``: the step at which the last execution ended; ``target``: the step to capture next, or ``NEVER``."""
+    """``step``: the step at which the last execution ended; ``target``: the step to capture next, or ``NEVER``. All methods but ``stop``
+    ask the policy, and raise ``OptionError`` if the policy raises or returns no step after the given one."""
 
     def __init__(self, policy: Policy, step: int, captures: bool, inside: bool = True) -> None:
         """``step``: the step at which training begins. ``captures=False``: nothing is captured until ``aim`` sets a target after the first
@@ -40,7 +43,7 @@ class Schedule:
         self._inside = inside
         self._skipped = -1
         self.step = step
-        self.target = policy.next_step(step) if captures else NEVER
+        self.target = self._due(step) if captures else NEVER
 
     def ended(self, step: int) -> Execution:
         """Takes in that an execution has ended at ``step``. To be called once after each execution, before the other methods."""
@@ -48,7 +51,7 @@ class Schedule:
             self.target = step
         captured = self.target if self.target <= step else None
         skipped = self._skipped if self.step < self._skipped <= step else None
-        due = self._policy.next_step(max(s for s in (self.step, self._skipped, self.target) if s <= step))
+        due = self._due(max(s for s in (self.step, self._skipped, self.target) if s <= step))
         execution = Execution(step - self.step, captured, skipped, due if due <= step else None)
         self.step = step
         return execution
@@ -58,9 +61,9 @@ class Schedule:
         the target has moved."""
         if self.step < self.target < NEVER and skip != self.target:
             return False
-        before, self.target = self.target, self._policy.next_step(self.step)
+        before, self.target = self.target, self._due(self.step)
         if self.target == skip:
-            self._skipped, self.target = skip, self._policy.next_step(skip)
+            self._skipped, self.target = skip, self._due(skip)
         return self.target != before
 
     @property
@@ -76,9 +79,27 @@ class Schedule:
 
     def after_next(self, steps: int) -> int | None:
         """The first step that is due in the execution after the next one, if both executions run ``steps`` steps; None if none is due."""
-        due = self._policy.next_step(self.step + steps)
+        due = self._due(self.step + steps)
         return due if due <= self.step + 2 * steps else None
 
     def stop(self) -> None:
         """From now on nothing is captured."""
         self.target = NEVER
+
+    def _due(self, step: int) -> int:
+        """The first step after ``step`` that the policy asks for."""
+        try:
+            due = operator.index(self._policy.next_step(step))
+        except Exception as error:
+            raise self._wrong(step, f"{type(error).__name__}: {error}") from error
+        if due <= step:
+            raise self._wrong(step, str(due))
+        return min(due, NEVER)
+
+    def _wrong(self, step: int, found: str) -> OptionError:
+        return OptionError(
+            where="every=",
+            expected="a policy whose next_step(step) returns a whole number above step",
+            found=f"{type(self._policy).__name__}.next_step({step}): {found}"[:300],
+            todo="mend the policy; deepfreeze.plan.NEVER stands for no further checkpoint",
+        )

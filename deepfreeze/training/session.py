@@ -95,12 +95,12 @@ class Session:
         schedule = self._schedule
         done = schedule.ended(step)
         captured = done.captured
-        saved = captured is not None and self._save(captured, lambda: saver.collect(captured))
+        saved = captured if captured is not None and self._save(captured, lambda: saver.collect(captured)) else None
         try:
             stop = self._settle(step, done)
         finally:
-            if saved:
-                self._events.note(blocked_events, captured, time.perf_counter() - begin)
+            if saved is not None:
+                self._events.note(blocked_events, saved, time.perf_counter() - begin)
         if stop:
             self._stop(step, stop)
         self._wishes.goes_on()

@@ -16,6 +16,9 @@ from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks.agreement import Agreement
 from veloc_bindings import OK, Report
 
+_OBSERVE = "a policy whose observe() returns a whole number from 0 to deepfreeze.plan.NEVER"
+_AGREE = "a policy whose agree() takes each wish that the ranks agree on"
+
 
 class Wishes:
     """The wishes of one rank's policy during one training. The training thread calls all methods, between two executions. With a policy
@@ -66,14 +69,14 @@ class Wishes:
         try:
             wish = operator.index(self._policy.observe(observation))
         except Exception as error:
-            raise self._wrong(f"{type(error).__name__}: {error}") from error
+            raise self._wrong(_OBSERVE, f"observe(): {type(error).__name__}: {error}") from error
         if not 0 <= wish <= NEVER:
-            raise self._wrong(str(wish))
+            raise self._wrong(_OBSERVE, f"observe(): {wish}")
         self._field.propose(wish)
 
     def settle(self, schedule: Schedule, events: Events) -> None:
         """Tells the policy of the wish that the ranks have agreed on, if it is a new one. To be called on every rank after the same
-        execution, behind ``Agreement.settle``."""
+        execution, behind ``Agreement.settle``. ``OptionError`` if the policy raises."""
         if self._policy is None or self._field is None:
             return
         before, after = self._agreed, self._field.agreed
@@ -81,14 +84,17 @@ class Wishes:
             return
         self._agreed = after
         step = schedule.decided
-        self._policy.agree(after, step)
+        try:
+            self._policy.agree(after, step)
+        except Exception as error:
+            raise self._wrong(_AGREE, f"agree({after}, {step}): {type(error).__name__}: {error}") from error
         events.emit(Decision(step=step, before=before or None, after=after))
 
-    def _wrong(self, found: str) -> OptionError:
+    def _wrong(self, expected: str, found: str) -> OptionError:
         return OptionError(
             where="every=",
-            expected="a policy whose observe() returns a whole number from 0 to deepfreeze.plan.NEVER",
-            found=f"{type(self._policy).__name__}.observe(): {found}"[:300],
+            expected=expected,
+            found=f"{type(self._policy).__name__}.{found}"[:300],
             todo="mend the policy: a rank whose policy fails ends the training of all ranks",
         )
 

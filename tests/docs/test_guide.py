@@ -109,8 +109,10 @@ def commands(body: str) -> list[list[str]]:
 
 
 def runnable(page: str) -> list[tuple[str, str]]:
-    """(language, body) of the blocks that have no note, from the first one in Python on; of shell blocks the commands are run."""
-    found = [(m["language"], m["body"]) for m in FENCE.finditer(GUIDE[page]) if not m["note"]]
+    """(language, body) of the blocks that have no note, or are a file of the tests, from the first one in Python on; of shell blocks the
+    commands are run."""
+    fences = [m for m in FENCE.finditer(GUIDE[page]) if (m["note"] or "file: tests/").startswith("file: tests/")]
+    found = [(m["language"], m["body"]) for m in fences]
     first = next((n for n, (language, _) in enumerate(found) if language == "python"), len(found))
     return [block for block in found[first:] if block[0] == "python" or (block[0] == "bash" and commands(block[1]))]
 
@@ -197,6 +199,14 @@ def test_the_help_texts_are_those_of_the_commands():
     # argparse's line breaks differ between versions of Python.
     assert page.split() == current.split(), "write them anew: make docs"
     assert "### verify" in page
+
+
+def test_the_page_about_extensions_shows_the_files_as_they_are():
+    page = PAGES["guide/extend.md"]
+    assert page == conf().with_files(page), "write them anew: make docs"
+    shown = {note.removeprefix("file: ") for note, _ in blocks(page, "python") if note}
+    files = {f"tests/extending/{path.name}" for path in (ROOT / "tests" / "extending").glob("*.py")}
+    assert shown == {file for file in files if "/test_" not in file}
 
 
 def test_every_public_name_is_in_the_reference():

@@ -23,7 +23,9 @@ class Wishing:
         return "wishing"
 
     def next_step(self, step):
-        return self.begin + ((max(step, self.begin) - self.begin) // self.interval + 1) * self.interval
+        if step < self.begin:
+            return self.begin
+        return self.begin + ((step - self.begin) // self.interval + 1) * self.interval
 
     def observe(self, observation):
         self.seen.append(observation)
@@ -37,12 +39,17 @@ class Wishing:
 
 
 def run(folder, steps, wishes, every=4, fails=None, loop=False):
-    keras = models.framework("keras")
     import horovod.tensorflow as hvd
 
     hvd.init()
     rank = hvd.rank()
     policy = Wishing(every, {int(step): wish for step, wish in wishes[rank].items()}, fails == rank)
+    return {**train(folder, steps, policy, loop), "seen": len(policy.seen)}
+
+
+def train(folder, steps, policy, loop=False, **options):
+    """Trains on this rank with ``policy`` and ``options``; see above. Needs ``hvd.init()``."""
+    keras = models.framework("keras")
     optimizer = models.averaging(keras, keras.optimizers.SGD(1e-3))
     model = models.build(keras, "dense", 1, optimizer=optimizer)
     decisions, error, last = [], None, 0
@@ -51,7 +58,7 @@ def run(folder, steps, wishes, every=4, fails=None, loop=False):
         if isinstance(event, Decision):
             decisions.append((event.step, event.before, event.after))
 
-    options = {"every": policy, "keep": 99, "verbose": 0, "final": False, "listeners": [listen]}
+    options |= {"every": policy, "keep": 99, "verbose": 0, "final": False, "listeners": [listen]}
     try:
         if loop:
             with deepfreeze.capture(optimizer, model, f"{folder}/run", **options) as checkpoint:
@@ -69,4 +76,4 @@ def run(folder, steps, wishes, every=4, fails=None, loop=False):
         error = f"{type(found).__name__}: {found}"
     last = int(optimizer.iterations.numpy())
     captured = checkpoint.stats.steps
-    return {"steps": captured, "decisions": decisions, "error": error, "last": last, "seen": len(policy.seen)}
+    return {"steps": captured, "decisions": decisions, "error": error, "last": last}

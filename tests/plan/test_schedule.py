@@ -2,8 +2,11 @@
 
 from itertools import count
 
+import numpy as np
+import pytest
 from hypothesis import strategies as st
 
+import deepfreeze
 from deepfreeze.plan.policy import EverySteps
 from deepfreeze.plan.schedule import NEVER, Execution, Schedule
 from tests.support.properties import holds
@@ -62,3 +65,31 @@ def test_nothing_is_captured_after_the_stop():
     schedule = Schedule(EverySteps(1), 0, True)
     schedule.stop()
     assert schedule.ended(1).captured is None and not schedule.within(100) and schedule.target == NEVER
+
+
+class Wrong:
+    """A policy that returns ``due``, whatever the step is."""
+
+    def __init__(self, due):
+        self.due = due
+
+    def next_step(self, step):
+        return self.due
+
+
+@pytest.mark.parametrize("due", [5, 4, -1, 6.0, None, "6"], ids=str)
+def test_a_policy_that_returns_no_later_step_is_named(due):
+    with pytest.raises(deepfreeze.OptionError, match=r"next_step\(step\) .* above step; found Wrong.next_step\(5\): "):
+        Schedule(Wrong(due), 5, True)
+
+
+def test_a_policy_may_return_numpys_integers_and_steps_beyond_never():
+    schedule = Schedule(Wrong(np.int64(6)), 5, True)
+    assert schedule.target == 6 and type(schedule.target) is int
+    assert Schedule(Wrong(2**70), 5, True).target == NEVER
+
+
+def test_a_policy_that_raises_is_named():
+    policy = EverySteps(0)
+    with pytest.raises(deepfreeze.OptionError, match=r"found EverySteps.next_step\(5\): ZeroDivisionError: "):
+        Schedule(policy, 5, True)

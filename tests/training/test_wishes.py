@@ -19,7 +19,9 @@ class Doubling:
         self.interval, self.begin, self.wish, self.seen = 2, 0, wish, []
 
     def next_step(self, step):
-        return self.begin + ((max(step, self.begin) - self.begin) // self.interval + 1) * self.interval
+        if step < self.begin:
+            return self.begin
+        return self.begin + ((step - self.begin) // self.interval + 1) * self.interval
 
     def observe(self, observation):
         self.seen.append(observation)
@@ -75,6 +77,20 @@ def test_a_wish_that_is_no_interval_is_an_error_with_the_policys_name(keras, tmp
 
     with pytest.raises(deepfreeze.OptionError, match=r"every=: expected a policy whose observe\(\) returns .*Wrong"):
         fit(trainings.dense(keras), 3, run=tmp_path / "run", every=Wrong())
+
+
+def test_a_policy_that_fails_when_told_of_the_agreed_wish_is_named(tmp_path):
+    import keras
+
+    class Stubborn(Doubling):
+        def observe(self, observation):
+            return 4
+
+        def agree(self, wish, step):
+            raise ValueError("no, 2")
+
+    with pytest.raises(deepfreeze.OptionError, match=r"agree\(\) takes .*Stubborn.agree\(4, 2\): ValueError: no, 2"):
+        fit(trainings.dense(keras), 3, run=tmp_path / "run", every=Stubborn())
 
 
 def test_a_policy_that_can_not_be_told_is_refused_at_once(tmp_path):
