@@ -59,17 +59,18 @@ class Backend(Protocol):
     """One rank's backend, from ``open`` to ``close``. The training thread calls all methods but ``remove``, one at a time, between two
     executions of the train function; so no method needs a lock against another one, and the backend's own threads never call back.
 
-    The order of the calls: ``load`` and ``open`` (of the class); ``memory`` and ``plan`` once; then ``reserve``, ``room``, ``submit``,
-    ``wait``, ``poll`` and ``drain`` any number of times; ``close`` last, also after an error, once.
+    The order of the calls: ``load`` and ``open`` (of the class); ``plan`` once; ``memory`` once, where captures lie in it; then
+    ``reserve``, ``room``, ``submit``, ``wait``, ``poll`` and ``drain`` any number of times; ``close`` last and once, also after an error
+    in any of the others. A training that its user has forgotten is closed by the garbage collector, in whichever thread that runs.
 
     *Faults.* Every method raises ``veloc_bindings.EngineFault`` alone, with a code and a message that names the file and the system's
     error. ``BoundBackend`` makes an ``EngineError`` of it, whose advice follows from the code. A backend never prints, exits or ends
     another thread. The failure of a checkpoint is no fault: ``poll`` reports it, and ``wait`` for that checkpoint raises it.
 
-    *Waits.* ``reserve``, ``submit``, ``wait`` and ``drain`` return or raise within ``seconds`` (0: at once; the caller passes 1 at most),
-    because Python handles Ctrl-C only between two calls. At the end of that time they raise the code ``TIMEOUT``, with a message that
-    names the rank and the thing that they wait for; nothing has changed then, and the caller may repeat the call. The caller goes on
-    for as long as ``idle`` says that something moves.
+    *Waits.* ``reserve``, ``submit``, ``wait`` and ``drain`` return or raise within ``seconds``, because Python handles Ctrl-C only between
+    two calls. The caller passes 0 (at once) to 1, and 5 to the ``drain`` before ``close``. At the end of that time they raise the code
+    ``TIMEOUT``, with a message that names the rank and the thing that they wait for; nothing has changed then, and the caller may
+    repeat the call. The caller goes on for as long as ``idle`` says that something moves.
 
     Two methods are to come, and will be optional: ``tune``, with figures by which a backend may choose its own numbers, and ``schedule``,
     with the steps that will be captured next."""
