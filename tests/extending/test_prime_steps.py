@@ -62,7 +62,6 @@ def test_a_rank_wishes_for_twice_n_when_a_commit_took_too_long():
 
 
 @pytest.mark.tensorflow
-@pytest.mark.slow
 def test_a_training_saves_prime_steps_and_fewer_of_them_when_told(tmp_path):
     import keras
 

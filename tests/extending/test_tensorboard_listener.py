@@ -6,7 +6,7 @@ import pytest
 import deepfreeze
 from deepfreeze.events import Blocked, Captured, End, External, Failed, Skipped
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
+pytestmark = pytest.mark.tensorflow
 
 
 def scalars(folder):

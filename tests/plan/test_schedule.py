@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import deepfreeze
 from deepfreeze.plan.policy import EverySteps
 from deepfreeze.plan.schedule import NEVER, Execution, Schedule
+from tests.extending.prime_steps import PrimeSteps
 from tests.support.properties import holds
 
 
@@ -93,3 +94,12 @@ def test_a_policy_that_raises_is_named():
     policy = EverySteps(0)
     with pytest.raises(deepfreeze.OptionError, match=r"found EverySteps.next_step\(5\): ZeroDivisionError: "):
         Schedule(policy, 5, True)
+
+
+def test_a_policy_changes_its_mind_when_the_armed_step_is_skipped():
+    policy = PrimeSteps()
+    schedule = Schedule(policy, 3, True)
+    assert schedule.ended(4).captured is None and schedule.decided == 5
+    policy.agree(2, schedule.decided)
+    assert schedule.aim(5) and schedule.target == 7
+    assert schedule.ended(5) == Execution(1, None, 5, None)
