@@ -47,9 +47,8 @@ class LearningPolicy(Policy, Protocol):
         While no rank has a wish, the last agreed one stays. Called on every rank after the same execution, and only if the agreed value is
         another one than before in this training.
 
-        It counts from ``step`` on, which is the step that is to be captured next if one is: ``next_step`` of an earlier step may not give
-        another result than before. Steps before the present one are not asked about again in this training, so a policy that counts
-        from ``step`` returns ``step`` for each earlier one."""
+        It counts from ``step`` on, which is the step that is to be captured next if one is. In this training ``next_step`` is not asked
+        about earlier steps any more."""
 
 
 @dataclass(frozen=True)

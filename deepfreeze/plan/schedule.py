@@ -32,8 +32,9 @@ class Execution:
 
 
 class Schedule:
-    """``step``: the step at which the last execution ended; ``target``: the step to capture next, or ``NEVER``. All methods but ``stop``
-    ask the policy, and raise ``OptionError`` if the policy raises or returns no step after the given one."""
+    """``step``: the step at which the last execution ended; ``target``: the step to capture next, or ``NEVER``. The policy is asked about
+    steps from ``decided`` on alone, so it may forget what it said of earlier ones. All methods but ``stop`` ask it, and raise
+    ``OptionError`` if it raises, or returns no step after the given one."""
 
     def __init__(self, policy: Policy, step: int, captures: bool, inside: bool = True) -> None:
         """``step``: the step at which training begins. ``captures=False``: nothing is captured until ``aim`` sets a target after the first
@@ -51,17 +52,20 @@ class Schedule:
             self.target = step
         captured = self.target if self.target <= step else None
         skipped = self._skipped if self.step < self._skipped <= step else None
-        due = self._due(max(s for s in (self.step, self._skipped, self.target) if s <= step))
-        execution = Execution(step - self.step, captured, skipped, due if due <= step else None)
+        missed = None
+        if not step < self.target < NEVER:
+            due = self._due(max(s for s in (self.step, self._skipped, self.target) if s <= step))
+            missed = due if due <= step else None
+        execution = Execution(step - self.step, captured, skipped, missed)
         self.step = step
         return execution
 
     def aim(self, skip: int) -> bool:
         """Moves the target on if the last execution has passed it, or if it is the step to ``skip`` (0: no step). Returns whether
         the target has moved."""
-        if self.step < self.target < NEVER and skip != self.target:
-            return False
-        before, self.target = self.target, self._due(self.step)
+        before = self.target
+        if not self.step < self.target < NEVER:
+            self.target = self._due(self.step)
         if self.target == skip:
             self._skipped, self.target = skip, self._due(skip)
         return self.target != before
@@ -79,7 +83,7 @@ class Schedule:
 
     def after_next(self, steps: int) -> int | None:
         """The first step that is due in the execution after the next one, if both executions run ``steps`` steps; None if none is due."""
-        due = self._due(self.step + steps)
+        due = self.target if self.step + steps < self.target < NEVER else self._due(self.step + steps)
         return due if due <= self.step + 2 * steps else None
 
     def stop(self) -> None:
