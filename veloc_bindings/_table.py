@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes as c
 from typing import Any
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 # df_code
 OK, INVALID, IO, NO_SPACE, TIMEOUT, CORRUPT, INCOMPLETE, CLOSED, DIVERGED, TAKEN = range(10)
@@ -116,7 +116,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_engine_open": (c.c_int, [c.POINTER(COptions), c.POINTER(_engine)]),
     "df_engine_submit": (
         c.c_int,
-        [_engine, c.c_int64, c.POINTER(Region), c.c_size_t, c.c_void_p, c.c_uint64, c.c_uint64],
+        [_engine, c.c_int64, c.POINTER(Region), c.c_size_t, c.c_void_p, c.c_uint64, c.c_void_p, c.c_uint64, c.c_uint64],
     ),
     "df_engine_plan": (
         c.c_int,

@@ -8,16 +8,9 @@
 
 #include "base/env.h"
 #include "format/manifest.h"
+#include "store/comparison.h"
 
 namespace deepfreeze {
-
-// The result of comparing the ranks' replica checksums, which are at the end of their private bytes.
-struct Divergence {
-  bool compared = false;  // whether the ranks took checksums at this step; if they did not, all checksums are zero
-  uint32_t tensors = 0;   // how many tensors differ between the ranks
-  int32_t first = -1;     // number of the first tensor that differs, -1 if none does
-  std::string text;       // "2 tensors differ between the ranks, the first on rank 3"
-};
 
 struct CommitRequest {
   std::string run_dir;

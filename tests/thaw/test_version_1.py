@@ -84,7 +84,9 @@ def test_what_version_1_committed_is_read_and_verified(there, name):
 
 
 @pytest.mark.parametrize(
-    ("there", "name", "steps"), [("keras", "keras", [2, 4]), ("tf_keras", "tf_keras", [2, 4, 6]), ("padded", "padded", [2, 4, 6])], indirect=["there"]
+    ("there", "name", "steps"),
+    [("keras", "keras", [2, 4]), ("tf_keras", "tf_keras", [2, 4, 6]), ("padded", "padded", [2, 4, 6])],
+    indirect=["there"],
 )
 def test_what_version_1_left_unfinished_is_committed_at_the_next_start(there, name, steps):
     restart.reopen(there, WORLD)

@@ -64,7 +64,12 @@ os.makedirs(f"{folder}/local-{rank}", exist_ok=True)
 rng = np.random.default_rng(rank)
 x, y = rng.random((16, 6), np.float32), rng.random((16, 1), np.float32)
 checkpoint = deepfreeze.Checkpoint(
-    f"{folder}/run", every=2, local=f"{folder}/local-{rank}", extra={"position": Position()}, rng="all", save_config=True
+    f"{folder}/run",
+    every=2,
+    local=f"{folder}/local-{rank}",
+    extra={"position": Position()},
+    rng="all",
+    save_config=True,
 )
 callbacks = [deepfreeze.BroadcastState(), Note(), checkpoint]
 model.fit(x, y, batch_size=2, verbose=0, shuffle=False, callbacks=callbacks)
