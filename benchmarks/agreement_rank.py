@@ -15,6 +15,7 @@ from deepfreeze.ranks.control_word import ControlWord
 
 LAYERS, WIDTH, BATCH = 12, 1024, 64
 WARM = 10
+FIELDS = ("stop", "failed", "skip", "pace")  # of a training whose policy does not learn
 
 
 def step_function(weights: list[tf.Variable], maximum: TensorFlowMaximum | None) -> Callable[[], tf.Tensor]:
@@ -42,8 +43,12 @@ def step_function(weights: list[tf.Variable], maximum: TensorFlowMaximum | None)
 def measure(params: dict[str, Any]) -> dict[str, Any]:
     """Seconds of ``steps`` steps of each kind, taken in turns, and of reading the word and setting it."""
     weights = [tf.Variable(tf.random.normal((WIDTH, WIDTH), stddev=0.02, seed=n)) for n in range(LAYERS)]
-    maximum = TensorFlowMaximum(worlds.current())
-    word = ControlWord(worlds.current(), maximum)
+    word = ControlWord(worlds.current())
+    for name in FIELDS:
+        word.field(name)
+    maximum = TensorFlowMaximum(worlds.current(), len(FIELDS))
+    word.seal()
+    word.connect(maximum)
     plain, agreeing = step_function(weights, None), step_function(weights, maximum)
     found: dict[str, list[float]] = {"without": [], "with": [], "read": []}
     for number in range(WARM + params["steps"]):
@@ -53,7 +58,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
             if number >= WARM:
                 found[name].append(time.perf_counter() - begun)
         begun = time.perf_counter()
-        word.agreed()
+        word.meet()
         if number >= WARM:
             found["read"].append(time.perf_counter() - begun)
     return found

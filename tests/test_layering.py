@@ -30,7 +30,7 @@ ALLOWED = {
     "plan": {"errors", "format"},
     "state": {"errors", "format"},
     "frameworks": {"errors", "format", "veloc_bindings"},
-    "frameworks.tensorflow": {"errors", "format", "frameworks", "ranks", "state", "veloc_bindings"},
+    "frameworks.tensorflow": {"errors", "format", "frameworks", "plan", "ranks", "state", "veloc_bindings"},
     "freeze": STATE | {"arguments", "frameworks", "plan", "ranks", "tiers", "veloc_bindings"},
     "thaw": STATE | {"frameworks", "plan", "ranks", "veloc_bindings"},
     "reuse": STATE | {"frameworks", "ranks", "thaw"},

@@ -115,6 +115,15 @@ class Notice(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Decision(Event):
+    """The ranks have agreed on another interval between two checkpoints, for a policy that learns. ``step``: the interval counts from this
+    step on; ``before``, ``after``: the agreed wish in the policy's unit, usually steps; ``before`` is None at the first one."""
+
+    after: int
+    before: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stop(Event):
     """The ranks have agreed to commit ``step`` and to end training, because a rank has received ``signal`` ("SIGTERM")."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from deepfreeze.errors import OptionError
+from deepfreeze.plan.observation import Observation
 
 # A step that no training reaches: as the step to capture next it means that nothing will be captured.
 NEVER = 2**62
@@ -18,7 +19,26 @@ class Policy(Protocol):
     are far ahead or were asked for before: the call takes microseconds and changes nothing."""
 
     def next_step(self, step: int) -> int:
-        """The first step after ``step`` (0 or more) at which a checkpoint is due: greater than ``step``."""
+        """The first step after ``step`` (0 or more) at which a checkpoint is due: greater than ``step``. ``NEVER`` if none is."""
+
+
+@runtime_checkable
+class LearningPolicy(Policy, Protocol):
+    """A policy that sees how the training goes, and may change its mind.
+
+    What a rank sees differs from what another rank sees, and yet all must capture the same steps. So a rank only *wishes* for an interval.
+    The ranks agree on the greatest wish, and every rank's policy is told of it after the same execution. Between two such calls
+    ``next_step`` depends on its argument alone. The training thread calls both methods, between two executions."""
+
+    def observe(self, observation: Observation) -> int:
+        """This rank's wish: a whole number from 0 to ``NEVER``, usually the least number of steps between two checkpoints that this rank
+        can bear. It holds until the next call; 0 is no wish. Called after each execution, on every rank by itself, so it may not talk to
+        other ranks; it takes microseconds."""
+
+    def agree(self, wish: int, step: int) -> None:
+        """The ranks have agreed on ``wish``, 1 or more. Called on every rank after the same execution, and only if the agreed value is
+        another one than before. It counts from ``step`` on, which is the step that is to be captured next if one is: ``next_step`` of
+        an earlier step may not give another result than before."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +57,17 @@ class EverySteps:
 
 def as_policy(every: object) -> Policy:
     """The policy that the option ``every`` stands for: ``EverySteps(15)`` for 15; a policy object is returned as it is. ``OptionError``
-    for any other value."""
+    for any other value, and for an object that observes and can't be told what the ranks agree on."""
     if isinstance(every, Integral) and not isinstance(every, bool) and 0 < int(every) < NEVER:
         return EverySteps(int(every))
-    if callable(getattr(every, "next_step", None)):
+    if callable(getattr(every, "next_step", None)) and not isinstance(every, type):
+        if hasattr(every, "observe") != hasattr(every, "agree"):
+            raise OptionError(
+                where="every=",
+                expected="a policy with both methods observe(observation) and agree(wish, step), or with neither",
+                found=f"a {type(every).__name__} with one of them",
+                todo="add the other method: see deepfreeze.plan.LearningPolicy",
+            )
         return every  # type: ignore[return-value]
     raise OptionError(
         where="every=",

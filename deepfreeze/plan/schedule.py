@@ -21,7 +21,7 @@ class Execution:
     - ``missed``: the first step that was due in it and was neither captured nor skipped, None if there was none.
 
     Example: a checkpoint is due every 2 steps, and one execution ran steps 1 to 5. Then ``steps=5, captured=2, skipped=None, missed=4``.
-    """
+    An execution can't give more than one checkpoint, so a due step behind the captured one is left out."""
 
     steps: int
     captured: int | None
@@ -58,10 +58,16 @@ class Schedule:
         the target has moved."""
         if self.step < self.target < NEVER and skip != self.target:
             return False
-        self.target = self._policy.next_step(self.step)
+        before, self.target = self.target, self._policy.next_step(self.step)
         if self.target == skip:
             self._skipped, self.target = skip, self._policy.next_step(skip)
-        return True
+        return self.target != before
+
+    @property
+    def decided(self) -> int:
+        """The last step up to which it is decided which steps are captured: the target, or without one the last execution's end. A policy
+        that changes its mind decides about later steps."""
+        return self.target if self.step < self.target < NEVER else self.step
 
     def within(self, steps: int) -> bool:
         """Whether the target is a step of the next execution, so that this execution captures it. ``steps``: the number of steps that the

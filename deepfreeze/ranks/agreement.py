@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from deepfreeze.errors import EngineError, Error
-from deepfreeze.ranks.control_word import Agreed, ControlWord, Field, GraphMaximum
+from deepfreeze.ranks.control_word import ControlWord, Field, GraphMaximum
+from deepfreeze.ranks.meetings import Meetings
 from deepfreeze.ranks.signals import Sigterm
 from deepfreeze.ranks.world import World
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What the ranks have agreed on, the same on every rank after the same execution. ``stop``: the number of a signal after which training
+    ends, 0 for none; ``skip``: the step that is not to be captured, 0 for none."""
+
+    stop: int
+    skip: int
 
 
 class Agreement:
@@ -14,37 +28,62 @@ class Agreement:
 
     With a single rank ``settle`` returns what this rank has proposed."""
 
-    def __init__(self, world: World, hears_sigterm: bool, in_graph: GraphMaximum | None) -> None:
-        """``hears_sigterm``: whether SIGTERM to this process asks for a last checkpoint; ``in_graph``: see ``ControlWord``."""
+    def __init__(self, world: World, hears_sigterm: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        """``hears_sigterm``: whether SIGTERM to this process asks for a last checkpoint; ``clock``: see ``Meetings``."""
         self._world = world
-        self._word = ControlWord(world, in_graph)
+        self._word = ControlWord(world)
+        self._stop = self._word.field("stop")  # number of a signal that asks for a last checkpoint
+        self._failed = self._word.field("failed")  # 1 + rank that can't go on
+        self._skip = self._word.field("skip")  # step that is not to be captured, because an engine is full
+        self._meetings: Meetings | None = Meetings(self._word.field("pace"), clock)
         self._sigterm = Sigterm() if hears_sigterm else None
         self.failure: Error | None = None
 
+    def field(self, name: str) -> Field:
+        """A field of the control word for another part of the training. Before ``seal``."""
+        return self._word.field(name)
+
+    def seal(self) -> tuple[str, ...]:
+        """Collective: see ``ControlWord.seal``. Returns the names of all fields."""
+        self._word.seal()
+        return self._word.names
+
+    def connect(self, in_graph: GraphMaximum | None) -> None:
+        """``in_graph``: see ``ControlWord.connect``."""
+        self._word.connect(in_graph)
+        if in_graph is not None or self._world.size == 1:
+            self._meetings = None  # to look after every execution costs nothing
+
     def fail(self, error: Error) -> None:
-        """Notes that this rank can't go on: ``settle`` after the next execution raises on every rank. If this rank raised the error at
+        """Notes that this rank can't go on: ``settle`` after a later execution raises on every rank. If this rank raised the error at
         once, the other ranks would wait for it in the middle of a step. A second error is ignored."""
         self.failure = self.failure or error
-        self._word.propose(Field.FAILED, 1 + self._world.rank)
+        self._failed.propose(1 + self._world.rank)
 
     def skip(self, step: int) -> None:
         """Proposes to skip the capture of ``step``, because this rank's engine has no memory for it. 0 takes the proposal back."""
-        self._word.propose(Field.SKIP, step)
+        self._skip.propose(step)
 
-    def settle(self) -> Agreed:
-        """The values that the ranks agreed on in the execution that has just ended. To be called once after each execution, on every
-        rank. If a rank has failed, every rank raises: the failed rank its own error, the others an ``EngineError`` that names it."""
+    def settle(self, soon: bool) -> Agreed:
+        """The values that the ranks have agreed on. To be called once after each execution, on every rank. ``soon``: the ranks meet after
+        this execution, the same on every rank; otherwise they may go on with the values of their last meeting, for about a second.
+
+        If a rank has failed, every rank raises: the failed rank its own error, the others an ``EngineError`` that names it."""
         if self._sigterm is not None and self._sigterm.received:
-            self._word.propose(Field.STOP, self._sigterm.received)
-        agreed = self._word.agreed()
-        if agreed.failed:
+            self._stop.propose(self._sigterm.received)
+        if self._meetings is None:
+            self._word.meet()
+        elif self._meetings.due(soon):
+            self._word.meet()
+            self._meetings.met()
+        if self._failed.agreed:
             raise self.failure or EngineError(
-                where=f"rank {agreed.failed - 1}",
+                where=f"rank {self._failed.agreed - 1}",
                 expected="its checkpoints to go well",
                 found="a failure, which ends training on all ranks at this step",
                 todo="see the error that it reports",
             )
-        return agreed
+        return Agreed(self._stop.agreed, self._skip.agreed)
 
     def close(self) -> None:
         """Gives SIGTERM back to the handler that had it before. May be called twice."""

@@ -24,7 +24,7 @@ class Terms:
     - ``own_memory``: True if TensorFlow's own ops copy pieces into TensorFlow's memory, False if the engine's op copies them into the
       engine's memory.
     - ``optimizer``: the optimizer whose updates are the steps.
-    - ``state``, ``placement``: the options of these names.
+    - ``state``, ``placement``: the options of these names; ``fields``: the names of the control word's fields.
     - ``rank``, ``world_size``, ``communicator``: this process's rank, the number of ranks, and the option ``world``."""
 
     in_graph: bool
@@ -32,6 +32,7 @@ class Terms:
     optimizer: Any
     state: str
     placement: str
+    fields: tuple[str, ...]
     rank: int
     world_size: int
     communicator: Any

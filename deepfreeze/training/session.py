@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deepfreeze.errors import EngineError, Error, OptionError
-from deepfreeze.events.event import Blocked, Captured, Diverged, Failed, Skipped, Stop
+from deepfreeze.events.event import Blocked, Captured, Failed, Notice, Skipped, Stop
 from deepfreeze.events.events import Events
 from deepfreeze.frameworks.framework import CapturedState
 from deepfreeze.freeze.agreed_structure import agree
@@ -22,17 +22,17 @@ from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.model_config import model_config
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
-from deepfreeze.training.engine_reports import EngineReports, weights_differ
+from deepfreeze.training.engine_reports import EngineReports
+from deepfreeze.training.first_weights import FirstWeights
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.progress import Progress
 from deepfreeze.training.stats import Newest
+from deepfreeze.training.wishes import Wishes
 
 # The ranks are compared at so many first checkpoints of a training; Replicas(every=k) adds every k-th one.
 _FIRST_COMPARED = 2
-# After so many executions Horovod's own callback has made the ranks' weights equal, wherever it stands in the list of callbacks.
-_EXECUTIONS_UNTIL_EQUAL = 2
 
 
 class Session:
@@ -44,14 +44,17 @@ class Session:
         self,
         open_run: OpenRun,
         installation: Installation,
+        agreement: Agreement,
+        wishes: Wishes,
         policy: Policy,
         attachments: Attachments,
         options: Options,
         events: Events,
         saved: Newest[int],
     ) -> None:
-        """Collective. ``open_run``: the open run, which closes what the session opens; ``saved``: the model's steps that are saved already,
-        to which the session adds its own. Raises the errors of ``Saver`` if the installation has served another session before."""
+        """Collective. ``open_run``: the open run, which closes what the session opens; ``agreement``: connected to the installation;
+        ``saved``: the model's steps that are saved already, to which the session adds its own. Raises the errors of ``Saver`` if the
+        installation has served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
         self._events, self._saved = events, saved
@@ -62,17 +65,12 @@ class Session:
         self._began = False  # there was an execution
         self._kept: tuple[int, CapturedState] | None = None  # the step and the capture that ``keep`` has taken
         self._saver: Saver | None = None
-        world = open_run.attempt.world
-        self._agreement = Agreement(world, options.on_sigterm == "checkpoint", installation.maximum)
-        open_run.closing.callback(self._agreement.close)
-        equal = world.size == 1 or len(set(world.gather(installation.capture.fingerprint()))) == 1
-        # The number of executions until the ranks' weights are compared once more; 0: no more comparison.
-        self._until_compared = 0 if equal else _EXECUTIONS_UNTIL_EQUAL
+        self._agreement, self._wishes = agreement, wishes
+        self._told_too_often = False
+        self._first_weights = FirstWeights(open_run, installation.capture, events)
         if installation.agreed is not None:
             self._saver = self._open_saver()
-        # Horovod's own callback makes the ranks' weights equal only after the first step. A checkpoint of that step would mix the weights
-        # of several models, so nothing is captured in the first execution.
-        self._schedule = Schedule(policy, open_run.attempt.step, captures=equal, inside=installation.in_graph)
+        self._schedule = Schedule(policy, open_run.attempt.step, self._first_weights.equal, installation.in_graph)
         installation.capture.arm(self._schedule.target)
 
     @property
@@ -88,7 +86,8 @@ class Session:
         settles with the other ranks what happens next. Returns False if training should end now.
 
         Raises ``EngineError`` or ``WaitError`` if a checkpoint has failed on any rank (with ``on_error="warn"`` this rank's failures are
-        warnings), ``OptionError`` if two steps were due in the execution."""
+        warnings), ``OptionError`` if the policy of any rank fails."""
+        self._wishes.execution_ended()
         saver, self._began = self.saver, True
         begin = time.perf_counter()
         step = self._open_run.steps.now()
@@ -104,6 +103,7 @@ class Session:
                 self._events.emit(Blocked(step=captured, seconds=time.perf_counter() - begin))
         if stop:
             self._stop(step, stop)
+        self._wishes.goes_on()
         return self._going_on
 
     def _settle(self, step: int, done: Execution) -> int:
@@ -111,12 +111,14 @@ class Session:
         the number of a signal after which training ends, 0 if there is none."""
         saver, schedule = self.saver, self._schedule
         self._note_uncaptured(done)
-        if self._until_compared:
-            self._compare_weights_again(step)
-        agreed = self._agreement.settle()
+        self._first_weights.execution_ended(step)
+        self._observe(step, done)
         steps = max(1, done.steps)
+        # The ranks meet at each checkpoint: before the execution that captures it, so that they can skip it, and after.
+        agreed = self._agreement.settle(soon=done.captured is not None or schedule.within(steps))
         if agreed.stop:
             return agreed.stop
+        self._wishes.settle(schedule, self._events)
         if schedule.aim(agreed.skip):
             self._installation.capture.arm(schedule.target)
         if schedule.within(steps):
@@ -222,22 +224,33 @@ class Session:
         """Tells of the steps that were due in an execution and not captured."""
         if done.skipped is not None:
             self._events.emit(Skipped(step=done.skipped, why="full"))
-        if done.missed is not None:
-            if done.captured is not None:
-                self._fail(too_often(done.captured, done.missed, done.steps))
-            self._events.emit(Skipped(step=done.missed, why="unequal"))
-
-    def _compare_weights_again(self, step: int) -> None:
-        """Counts an execution of a training that began with different weights. After the last counted one the ranks' weights are compared
-        again, and rank 0 warns if they still differ. The first checkpoint, which names the tensor, may be many steps away."""
-        self._until_compared -= 1
-        if self._until_compared:
+        if done.missed is None:
             return
-        attempt = self._open_run.attempt
-        prints = attempt.world.gather(self._installation.capture.fingerprint())
-        others = [rank for rank, one in enumerate(prints) if one != prints[0]]
-        if others and attempt.world.rank == 0:
-            self._events.emit(Diverged(step=step, message=str(weights_differ(attempt.target.run, step, others))))
+        if done.captured is None:
+            self._events.emit(Skipped(step=done.missed, why="unequal"))
+        elif not self._told_too_often:
+            self._told_too_often = True
+            self._warn_too_often(done.captured, done.missed, done.steps)
+
+    def _warn_too_often(self, captured: int, missed: int, steps: int) -> None:
+        """Rank 0 warns, once, that two steps were due in one execution of so many steps."""
+        warning = OptionError(
+            where="every=",
+            expected=f"at most one checkpoint per execution, which is {steps} steps here",
+            found=f"steps {captured} and {missed} due in the same one: only the first is saved, here and in later executions",
+            todo="raise every=, or lower steps_per_execution",
+        )
+        if self._open_run.attempt.world.rank == 0:
+            self._events.emit(Notice(message=str(warning), level="warning"))
+
+    def _observe(self, step: int, done: Execution) -> None:
+        """Tells the policy of the execution, if it learns. If the policy fails on one rank, the training ends on all ranks."""
+        try:
+            self._wishes.observe(step, done, self.saver)
+        except OptionError as error:
+            if self._open_run.attempt.world.size == 1:
+                raise
+            self._agreement.fail(error)
 
     def _stop(self, step: int, number: int) -> None:
         """Commits ``step`` and ends training, because a rank has received the signal ``number``. All ranks call it after the same step."""
@@ -263,6 +276,7 @@ class Session:
             self._fail(failure)
             return
         assert self._reports is not None  # made with the saver
+        self._wishes.enter(reports)
         # All of them before the first failure, which may raise.
         failures = [(error, report.step) for report in reports if (error := self._reports.enter(report)) is not None]
         for error, step in failures:
@@ -292,8 +306,6 @@ class Session:
     def _fail(self, error: Error, step: int | None = None, reported: bool = False) -> None:
         """Handles a failure of this rank. With ``on_error="warn"`` a warning tells of it. Otherwise proposes to the other ranks to end
         training, so that all ranks raise after the same step; or raises at once if no further step will come."""
-        if isinstance(error, OptionError):
-            raise error  # every rank raises it, at the same step
         raised = self._options.on_error != "warn"
         if (
             step is None or step not in self._failed
@@ -308,16 +320,6 @@ class Session:
         else:
             # An earlier failure comes first: training may have ended before the ranks agreed on it.
             raise self._agreement.failure or error
-
-
-def too_often(first: int, second: int, steps: int) -> OptionError:
-    """The error for the due steps ``first`` and ``second`` in one execution of ``steps`` steps. An execution can capture one step."""
-    return OptionError(
-        where="every=",
-        expected=f"at most one checkpoint per execution, which is {steps} steps here",
-        found=f"steps {first} and {second} due in the same one",
-        todo="raise every=, or lower steps_per_execution",
-    )
 
 
 def _store_config(model: Any, target: Target) -> None:

@@ -27,6 +27,7 @@ from deepfreeze.freeze import bound_engine
 from deepfreeze.plan.placement import PLACEMENTS
 from deepfreeze.plan.policy import Policy
 from deepfreeze.ranks import world as worlds
+from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.same_model import require_same_model, require_same_options
 from deepfreeze.ranks.world import World
 from deepfreeze.state.attachments import Attachments
@@ -39,8 +40,9 @@ from deepfreeze.training.messages import Messages
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
-from deepfreeze.training.session import Session, too_often
+from deepfreeze.training.session import Session
 from deepfreeze.training.stats import Newest, Stats
+from deepfreeze.training.wishes import Wishes
 
 
 class Training:
@@ -87,7 +89,7 @@ class Training:
     def begin(self, model: Any, against: str = "", steps_per_execution: int = 1) -> None:
         """Opens the run if it is not open, and prepares captures. ``against``: the reason why the train function, which is traced next,
         can't take the captures, so that they are taken between two executions; "" if it can. ``steps_per_execution``: how many batches
-        one execution runs. Raises what ``open`` raises, and ``OptionError`` if two steps would be due in one execution."""
+        one execution runs. Raises what ``open`` raises."""
         # Attachments are read by Python, between two executions. So the graph may capture only if an execution is one step.
         if not against and steps_per_execution > 1 and self._attachments:
             against = "extra= and rng= are read between two executions"
@@ -100,11 +102,23 @@ class Training:
             if in_graph and world.in_graph:
                 require_same_model(world, state.description(), named=True)
             self._trained = weakref.ref(model)
-            installation = self._install(open_run, state, in_graph, steps_per_execution)
+            agreement = Agreement(world, self._options.on_sigterm == "checkpoint")
+            open_run.closing.callback(agreement.close)
+            wishes = Wishes(self._policy, agreement)
+            installation = self._install(open_run, state, in_graph, agreement.seal())
+            agreement.connect(installation.maximum)
             if against:
                 self._notice(world, f"captures are taken between two executions of the training: {against}")
             self._session = Session(
-                open_run, installation, self._policy, self._attachments, self._options, self._events, self._saved
+                open_run,
+                installation,
+                agreement,
+                wishes,
+                self._policy,
+                self._attachments,
+                self._options,
+                self._events,
+                self._saved,
             )
 
     @property
@@ -210,10 +224,10 @@ class Training:
         return Steps(optimizer), state
 
     def _install(
-        self, open_run: OpenRun, state: TrainingState, in_graph: bool, steps_per_execution: int
+        self, open_run: OpenRun, state: TrainingState, in_graph: bool, fields: tuple[str, ...]
     ) -> Installation:
         """Collective. The captures that an earlier ``fit`` has left in the model, if they serve this one; else new captures. ``state``: the
-        model's full training state."""
+        model's full training state; ``fields``: of the control word."""
         world, options = open_run.attempt.world, self._options
         # All ranks capture in the same way, because all must trace the same graph: if one can't use the engine's op, none does.
         against = 'Capture(path="graph")' if options.capture.path == "graph" else engine_buffers.reason_against()
@@ -226,17 +240,16 @@ class Training:
             optimizer=self._optimizer(state.model),
             state=options.state,
             placement=options.capture.placement,
+            fields=fields,
             rank=world.rank,
             world_size=world.size,
             communicator=options.world,
         )
-        if in_graph:
-            worlds.each(world, lambda: self._check_executions(open_run.steps, steps_per_execution))
         kept = Installation.take(state, terms, world)
         if kept is not None:
             self._keep_installation(open_run, kept)
             return kept
-        maximum = TensorFlowMaximum(world) if in_graph and world.in_graph else None
+        maximum = TensorFlowMaximum(world, len(fields)) if in_graph and world.in_graph else None
 
         def make() -> Installation:
             every_step = _no_agreement if maximum is None else maximum.emit
@@ -260,14 +273,6 @@ class Training:
         ranges = [Range(placed[s.tensor], s.start, s.stop) for s in shards]
         buffers = GraphBuffers() if terms.own_memory else EngineBuffers()
         return TensorFlowCapture(state, ranges, world.rank, buffers, every_step, terms.optimizer)
-
-    def _check_executions(self, steps: Steps, batches: int) -> None:
-        """``OptionError`` if the first two due steps would be in one execution, which can capture one step. ``batches``: how many batches
-        one execution runs."""
-        per_execution = -(-batches // steps.batches_per_step)
-        first = self._policy.next_step(0)
-        if (second := self._policy.next_step(first)) - first < per_execution:
-            raise too_often(first, second, per_execution)
 
     @contextlib.contextmanager
     def _closing_on_error(self) -> Iterator[None]:

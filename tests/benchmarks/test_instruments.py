@@ -72,13 +72,17 @@ def test_the_papers_other_approaches_are_timed(model, tmp_path, name):
 
 def test_a_step_with_the_control_word_trains():
     hvd.init()
-    maximum = TensorFlowMaximum(HorovodWorld(hvd))
-    word = ControlWord(current(), maximum)
+    word = ControlWord(current())
+    stop = word.field("stop")
+    maximum = TensorFlowMaximum(HorovodWorld(hvd), len(word.names))
+    word.seal()
+    word.connect(maximum)
     weights = [tf.Variable(tf.ones((1024, 1024)) / 1024)]
     before = weights[0].numpy()
     step_function(weights, maximum)()
     assert (weights[0].numpy() != before).any()
-    assert not word.agreed().stop
+    word.meet()
+    assert not stop.agreed
 
 
 def test_the_plain_restore_and_tensorflows_give_a_model_its_values(model, tmp_path):

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 LIMIT = 120  # seconds; no test comes near it unless something hangs
 
 
@@ -56,6 +58,10 @@ class Threads:
     def broadcast(self, value: Any) -> Any:
         """Rank 0's value."""
         return self.gather(value)[0]
+
+    def maximum(self, values: np.ndarray) -> np.ndarray:
+        """The greatest value of all ranks, for each element."""
+        return np.max(self.gather(values.copy()), axis=0)
 
 
 def run(size: int, action: Callable[[Threads], Any]) -> list[Any]:

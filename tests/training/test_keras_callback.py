@@ -136,13 +136,6 @@ def test_state_weights_saves_the_weights_alone_and_resumes_the_count(run):
     assert all(np.array_equal(a, b) for a, b in zip(again.get_weights(), model.get_weights(), strict=True))
 
 
-def test_steps_per_execution_captures_the_step_asked_for(run):
-    checkpoint = deepfreeze.Checkpoint(run, every=3, keep=10)
-    with pytest.raises(deepfreeze.OptionError) as caught:
-        fit(make(steps_per_execution=8), checkpoint, 16)
-    assert parts(caught.value)[1] == "at most one checkpoint per execution, which is 8 steps here"
-
-
 def test_training_is_the_same_with_and_without(run):
     plain, watched = make(), make()
     fit(plain, None, 9)

@@ -13,11 +13,11 @@ import veloc_bindings
 from deepfreeze.errors import EngineError, UnsupportedError
 from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL, REPLICATED
 from deepfreeze.frameworks.framework import CapturedState, EngineMemory, Piece
-from deepfreeze.frameworks.tensorflow import capture_groups
 from deepfreeze.frameworks.tensorflow.buffers import Buffers
 from deepfreeze.frameworks.tensorflow.capture_groups import Flag, Group
 from deepfreeze.frameworks.tensorflow.graph_buffers import as_bytes
 from deepfreeze.frameworks.tensorflow.hooks import Patch
+from deepfreeze.plan.capture_plan import CapturePlan, Point, neighbours
 from deepfreeze.state.keras_objects import optimizers, tf_variable
 from deepfreeze.state.training_state import SEED, StateTensor, TrainingState
 
@@ -45,13 +45,15 @@ class TensorFlowCapture:
         buffers: Buffers,
         every_step: Callable[[], None] | None,
         optimizer: Any = None,
+        plan: CapturePlan = neighbours,
     ) -> None:
         """``ranges``: the bytes that the placement has dealt to this rank. Those of replicated tensors are captured after the optimizer's
         update. At the end of the step rank 0 captures all other tensors, and each other rank its own seeds.
 
         ``every_step`` is called each time that the end of ``train_step`` is traced, to add ops to each step. If it is None, the train
         function gets no ops, and captures are taken between two executions. ``optimizer``: the optimizer whose updates are the steps, if
-        it is another one than ``model.optimizer``."""
+        it is another one than ``model.optimizer``. ``plan``: makes the groups. It is asked for those of the update now, and for those of
+        the step's end when the last variables exist."""
         self.state = state  # replaced in the first execution, in which Keras makes the last variables
         self._buffers = buffers
         self._model = state.model
@@ -59,13 +61,11 @@ class TensorFlowCapture:
         self._flag = Flag()
         self._every_step = every_step
         self._applied = False
-        replicated = state.of_role(REPLICATED)
-        self._replicated = [tf_variable(tensor.variable) for tensor in replicated]
-        mine = [one for one in ranges if one.tensor.spec.role == REPLICATED]
-        pieces = [Piece(tf_variable(one.tensor.variable), one.start, one.stop) for one in mine]
-        # In the order of the updates: back-propagation ends with the first layer, and the slots are updated with their weights.
-        self._groups = capture_groups.group(self._replicated[::-1], pieces, buffers)
-        self._captured = {id(variable) for variable in self._replicated}
+        self._plan = plan
+        self._ranges = [one for one in ranges if one.tensor.spec.role == REPLICATED]
+        self._replicated = [tf_variable(tensor.variable) for tensor in state.of_role(REPLICATED)]
+        self._captured: set[int] = set()  # id() of each variable in a group
+        self._groups = self._make_groups(Point.UPDATE)
         self._updated = len(self._groups)  # the groups after these are captured at the end of the step
         self._update_traced: tuple[Any, int] | None = None
         self._patch = None
@@ -202,14 +202,29 @@ class TensorFlowCapture:
         return [g for g in groups if any(graph.capture(v.handle).name in touched for v in g.variables)]
 
     def _capture_local(self) -> None:
-        """Adds the last group, once: that of the rank-local and per-rank variables. Not before the first step is traced, in which Keras 2
-        makes the variables of its metrics."""
+        """Adds the groups of the step's end, once. Not before the first step is traced, in which Keras 2 makes the variables of its
+        metrics."""
         if len(self._groups) > self._updated:
             return
         self.state = self.state.grown()
-        others = self.state.of_role(RANK_LOCAL, PER_RANK)
-        own = [tensor for tensor in others if self._rank == 0 or tensor.kind == SEED]
-        pieces = [Piece(tf_variable(tensor.variable), 0, tensor.spec.nbytes) for tensor in own]
-        variables = [tf_variable(tensor.variable) for tensor in others]
-        self._captured |= {id(variable) for variable in variables}
-        self._groups.append(Group(variables, pieces, self._buffers))
+        self._groups += self._make_groups(Point.STEP)
+
+    def _make_groups(self, after: Point) -> list[Group]:
+        """The planned groups that are captured from this point of the step on."""
+        # In the order of the updates: back-propagation ends with the first layer, and the slots are updated with their weights.
+        tensors = [*self.state.of_role(REPLICATED)[::-1], *self.state.of_role(RANK_LOCAL, PER_RANK)]
+        own = [
+            tensor for tensor in tensors if tensor.kind == SEED or (self._rank == 0 and tensor.spec.role != REPLICATED)
+        ]
+        mine: dict[int, list[Piece]] = {}
+        for tensor, start, stop in [*self._ranges, *(Range(tensor, 0, tensor.spec.nbytes) for tensor in own)]:
+            variable = tf_variable(tensor.variable)
+            mine.setdefault(id(variable), []).append(Piece(variable, start, stop))
+        groups = []
+        for planned in self._plan([tensor.spec for tensor in tensors]):
+            if planned.after is after:
+                variables = [tf_variable(tensors[i].variable) for i in planned.tensors]
+                self._captured |= {id(variable) for variable in variables}
+                pieces = [piece for variable in variables for piece in mine.get(id(variable), ())]
+                groups.append(Group(variables, pieces, self._buffers))
+        return groups

@@ -5,18 +5,17 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from deepfreeze.ranks.control_word import Field
 from deepfreeze.ranks.world import World
 
 
 class TensorFlowMaximum:
-    """Two int64 variables of shape ``(len(Field),)``: this rank's proposals, and the maximum over all ranks in the last step. Implements
+    """Two int64 variables of shape ``(fields,)``: this rank's proposals, and the maximum over all ranks in the last step. Implements
     ``ranks.control_word.GraphMaximum``."""
 
-    def __init__(self, world: World) -> None:
-        """``world``: has ``in_graph``, so its ``maximum`` takes a tensor of the graph."""
+    def __init__(self, world: World, fields: int) -> None:
+        """``world``: has ``in_graph``, so its ``maximum`` takes a tensor of the graph; ``fields``: how many the control word has."""
         self._world = world
-        zeros = np.zeros(len(Field), np.int64)
+        zeros = np.zeros(fields, np.int64)
         with tf.init_scope(), tf.device("CPU:0"):
             self._proposed = tf.Variable(zeros, trainable=False, name="deepfreeze_proposed")
             self._agreed = tf.Variable(zeros, trainable=False, name="deepfreeze_agreed")

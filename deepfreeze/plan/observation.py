@@ -1,0 +1,41 @@
+"""What a policy that learns is told of the training, after each execution of the train function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """How far the checkpoint of ``step`` has come on this rank. The other values are seconds since the hand-over to the engine, None until
+    it is so far. ``local``: this rank's part is whole on the local tier; ``written``: it is durable on the external store; ``committed``:
+    the checkpoint is committed. ``failed``: it will never be committed."""
+
+    step: int
+    local: float | None
+    written: float | None
+    committed: float | None
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One execution of the train function, as this rank has seen it.
+
+    - ``step``: the step at which the execution ended; ``steps``: how many steps it ran, 0 if the optimizer skipped its update.
+    - ``seconds``: wall time of the execution and of everything else that the program did since DeepFreeze gave control back.
+    - ``captured``: the step that the execution captured, None if it captured none.
+    - ``blocking``: seconds for which DeepFreeze had held up training after the execution before this one.
+    - ``reports``: the checkpoints that have come further since the last observation.
+    - ``in_flight``: how many checkpoints are captured and neither committed nor failed.
+    - ``nbytes``: bytes that this rank saves of one checkpoint, without its private bytes."""
+
+    step: int
+    steps: int
+    seconds: float
+    captured: int | None
+    blocking: float
+    reports: Sequence[Progressed]
+    in_flight: int
+    nbytes: int
