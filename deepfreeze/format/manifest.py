@@ -65,8 +65,8 @@ class Manifest:
 
     @property
     def private(self) -> int:
-        """Private bytes of all ranks together."""
-        return sum(entry.private for entry in self.records)
+        """Private bytes and named values of all ranks together, in bytes."""
+        return sum(entry.private + entry.values for entry in self.records)
 
     @classmethod
     def from_bytes(cls, data: bytes, where: object) -> Manifest:

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from deepfreeze.errors import EngineError
+from deepfreeze.format import named_values
+from deepfreeze.format.named_values import ATTACHMENTS
 from deepfreeze.format.structure import Structure
 from deepfreeze.frameworks.framework import CapturedState, EngineMemory, StateCapture
 from deepfreeze.freeze.agreed_structure import AgreedStructure
@@ -134,20 +136,20 @@ class Saver:
         Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of the replicated
         tensors' present values, by which rank 0 compares the ranks. Raises ``EngineError``, ``WaitError``."""
         private = self._private_bytes(captured, compare)
+        values = named_values.encode({ATTACHMENTS: self._attachments.take(step)} if self._attachments else {})
         rows = self._regions.rows(captured.addresses)
-        self._engine.submit(step, rows, private, (captured.hold, self._regions.fixed))
+        self._engine.submit(step, rows, private, (captured.hold, self._regions.fixed), values)
         if self._settings.wait_for in LEVELS:
             self._engine.wait(step, LEVELS[self._settings.wait_for])
 
     def _private_bytes(self, captured: CapturedState | None, compare: bool) -> bytes:
-        """This rank's private bytes, in the order of its record: seeds, attachments, checksums of the replicated tensors. With ``None`` for
+        """This rank's private bytes, in the order of its record: seeds, checksums of the replicated tensors. With ``None`` for
         ``captured`` the seeds are left out, for a caller that asks for the size of the rest."""
         pieces = self._capture.pieces
         seeds = (
             [captured.read(number, pieces[number].nbytes) for number in self._private] if captured is not None else []
         )
-        extra = self._attachments.take() if self._attachments else b""
-        return b"".join([*seeds, extra, self._replicas.take(compare)])
+        return b"".join([*seeds, self._replicas.take(compare)])
 
     @property
     def replicated(self) -> list[str]:

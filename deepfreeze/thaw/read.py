@@ -10,6 +10,7 @@ from types import TracebackType
 import numpy as np
 
 from deepfreeze.errors import CorruptError, NotFoundError, OptionError
+from deepfreeze.format.manifest import Manifest
 from deepfreeze.format.strict_json import DAMAGED
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import numpy_dtype
@@ -36,10 +37,11 @@ class TensorReader(Mapping[str, np.ndarray]):
         table = ExtentTable.read(run, step) if table is None else table
         self.info: CheckpointInfo = describe(run, step, {table.manifest.structure: table.structure})
         self._file = ModelFile(run, step, table)
+        self.manifest: Manifest = self._file.table.manifest
         self.structure: Structure = self._file.table.structure
         self.path: Path = self._file.path
         own = self._file.table.private
-        self._private = split_private(self.structure, own, self.path.parent / file_of(self._file.table.manifest, 0))
+        self._private = split_private(self.structure, own, self.path.parent / file_of(self.manifest, 0))
         self._source = Source(self._file.fd, self.path, self._file.nbytes)
         self._extents = Extents(self._file.table.extents, self._source)
 

@@ -183,7 +183,10 @@ class Session:
         if self._options.save_config:
             # Stored before the attempt's first checkpoint, so that every checkpoint of the attempt has a configuration.
             worlds.on_rank_0(world, lambda: _store_config(state.model, target))
-        agreed = agree(state, self._attachments, world, installation.agreed)
+        if self._attachments:
+            step = self._open_run.steps.now()
+            worlds.each(world, lambda: self._attachments.check(step))
+        agreed = installation.agreed if installation.agreed is not None else agree(state, world)
         regions = installation.regions
         if regions is None or agreed is not installation.agreed:
             regions = worlds.each(world, lambda: RankRegions.of(agreed, capture, world.rank))

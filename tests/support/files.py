@@ -126,12 +126,17 @@ class Sample:
     structure: bytes
     extents: list[list[tuple[int, int]]] = field(default_factory=list)  # (offset, size) by rank
     hashes: list[list[int]] = field(default_factory=list)  # by rank: checksums of what should be alike
-    named: bytes | None = None  # the named values of each record; None: everything is of version 1
+    # The named values of each record, or a list of them by rank; None: everything is of version 1.
+    named: bytes | list[bytes] | None = None
 
     @property
     def hash(self) -> str:
         """The structure's SHA-256, in hexadecimal."""
         return hashlib.sha256(self.structure).hexdigest()
+
+    def section(self, rank: int) -> bytes | None:
+        """The named values of a rank's record."""
+        return self.named[rank] if isinstance(self.named, list) else self.named
 
     def private(self, rank: int) -> bytes:
         """The private bytes of a rank's record."""
@@ -226,7 +231,7 @@ def rank_record(step: int, made: Sample, rank: int, attempt=ATTEMPT) -> bytes:
         structure=made.hash, step=step, rank=rank, world=len(made.extents), file_size=len(made.content),
         extents=len(extents), attempt=attempt, hashes=len(made.hashes[rank]) if made.hashes else 0,
     )  # fmt: skip
-    return record(ident, extents, made.private(rank), made.named)
+    return record(ident, extents, made.private(rank), made.section(rank))
 
 
 def write_checkpoint(
@@ -247,7 +252,7 @@ def write_checkpoint(
         data = rank_record(step, made, rank, attempt)
         entries.append({
             "rank": rank, "bytes": sum(n for _, n in extents), "extents": len(extents),
-            "private": len(made.private(rank)), **({} if made.named is None else {"values": len(made.named)}),
+            "private": len(made.private(rank)), **({} if made.named is None else {"values": len(made.section(rank) or b"")}),
             "size": len(data),
             "crc32c": f"{int.from_bytes(data[-4:], 'little'):08x}",
         })  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 
 import deepfreeze
 from deepfreeze.inspect.verify import verify
-from deepfreeze.state.attachments import Attachments
+from deepfreeze.state.attachments import Attachments, SavedAttachments
 from deepfreeze.thaw.read import read_private
 from tests.support import kerases, restart
 
@@ -59,7 +59,8 @@ def check(run: Path, name: str, step: int) -> None:
         own = read_private(run, step, rank)
         if EXTRA in own:
             state = _State()
-            Attachments({"position": state}, None).load(own.pop(EXTRA).tobytes(), run, None)
+            saved = SavedAttachments({rank: own.pop(EXTRA).tobytes()}, WORLD, run)
+            Attachments({"position": state}, None).load(saved, rank, WORLD)
             assert state.value["rank"] == rank and state.value["names"] == ["a", "b"]
             assert state.value["weights"].tolist() == [0.0, 1.0, 2.0]
         else:
