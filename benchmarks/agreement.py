@@ -1,6 +1,6 @@
 """What does it cost that the ranks agree, in every step, and that their replicas are compared? python -m benchmarks.agreement --help
 
-The control word: three integers, max-reduced by Horovod in the step's graph. Two functions take turns in one job of 2 ranks, step
+The control word: four integers, max-reduced by Horovod in the step's graph. Two functions take turns in one job of 2 ranks, step
 by step: a forward and backward pass of 12 dense layers with one allreduce per gradient, and the same with the word. Beside them,
 the callback's reading of the word after each step. Replicas: the checksum of all weights, read where they lie, which the ranks
 take at the first two checkpoints.

@@ -33,13 +33,13 @@ from deepfreeze.thaw.read import read
 from deepfreeze.thaw.restore import restore
 
 if TYPE_CHECKING:
+    from deepfreeze.events.checkpoint_warning import CheckpointWarning
+    from deepfreeze.events.stats import Stats
     from deepfreeze.frameworks.tensorflow.distributed import BroadcastState, DistributedOptimizer
     from deepfreeze.freeze.settings import Engine, Replicas
-    from deepfreeze.training.checkpoint_warning import CheckpointWarning
     from deepfreeze.training.keras_callback import Checkpoint
     from deepfreeze.training.loop import capture
     from deepfreeze.training.options import Capture
-    from deepfreeze.training.stats import Stats
 
 __version__ = "0.1.0"
 
@@ -50,8 +50,8 @@ _LAZY = {
     "Capture": "deepfreeze.training.options",
     "Engine": "deepfreeze.freeze.settings",
     "Replicas": "deepfreeze.freeze.settings",
-    "CheckpointWarning": "deepfreeze.training.checkpoint_warning",
-    "Stats": "deepfreeze.training.stats",
+    "CheckpointWarning": "deepfreeze.events.checkpoint_warning",
+    "Stats": "deepfreeze.events.stats",
     "BroadcastState": "deepfreeze.frameworks.tensorflow.distributed",
     "DistributedOptimizer": "deepfreeze.frameworks.tensorflow.distributed",
 }

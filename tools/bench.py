@@ -12,7 +12,7 @@ from pathlib import Path
 
 from project import BUILD, ROOT, VENV, Failure, environment, main, say
 
-NAMES = ("peers", "machine", "stall", "overhead", "restore", "scaling", "agreement", "overlap", "paper")
+NAMES = ("peers", "machine", "stall", "overhead", "restore", "scaling", "agreement", "events", "overlap", "paper")
 RESULTS = ROOT / "benchmarks" / "results"
 NEEDED = 8_000_000_000  # bytes of memory, and of disk: the largest checkpoints, twice, and their training
 DOCUMENT = ROOT / "docs" / "benchmarks.md"

@@ -15,15 +15,17 @@ _LOOKS_EVERY = 0.2
 
 
 class Queue:
-    """Events that wait for one listener, and the thread that calls it. The training thread calls all methods.
+    """Events that wait for one listener, and the thread that calls it. The training thread calls all methods but ``put``, which one thread
+    at a time calls.
 
-    ``name``: of the listener, for messages. ``failure``: an exception of the listener that was not reported yet. After an exception the
-    listener is told of the next events all the same."""
+    ``before_look``: called by the thread each time before it looks. ``name``: of the listener, for messages. ``failure``: an exception of
+    the listener that was not reported yet. After an exception the listener is told of the next events all the same."""
 
     def __init__(self, listener: Any, at_end: Callable[[], None] = lambda: None) -> None:
         """``listener``: has a method ``on(event)``; ``at_end``: what the thread calls last."""
         self.name: str = getattr(listener, "name", f"the listener {type(listener).__name__}")
         self.failure: Exception | None = None
+        self.before_look: Callable[[], None] = lambda: None
         self._listener, self._at_end = listener, at_end
         self._waiting: deque[Event] = deque()
         self._dropped = 0
@@ -72,6 +74,7 @@ class Queue:
     def _run(self) -> None:
         while True:
             self._closing.wait(_LOOKS_EVERY)
+            self._call(self.before_look)
             while self._waiting:
                 self._call(self._listener.on, self._waiting.popleft())
             if (dropped := self._dropped - self._told) > 0:

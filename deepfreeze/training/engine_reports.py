@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from deepfreeze.errors import EngineError
-from deepfreeze.events.event import Diverged, External, Local, Notice
+from deepfreeze.events.event import Diverged, Event, External, Local, Notice
 from deepfreeze.events.events import Events
+from deepfreeze.events.stats import NewestByStep
 from deepfreeze.store.run import END_THIS_JOB
-from deepfreeze.training.stats import NewestByStep
 from veloc_bindings import DIVERGED, EXTERNAL, OK, TAKEN, Report
 
 _MEND = "mend what the message names; older checkpoints are untouched and training can go on"
@@ -28,9 +28,20 @@ class EngineReports:
         self._run, self._replicated, self._events = run, replicated, events
         self._told: NewestByStep[frozenset[str]] = NewestByStep()  # step -> kinds of the events that were emitted
 
-    def enter(self, report: Report) -> EngineError | None:
-        """Emits what is new in ``report``. Returns an error if the checkpoint has failed, else None; the caller emits the failure, because
-        it knows whether the error is raised."""
+    def enter(self, reports: Sequence[Report]) -> list[tuple[int, EngineError]]:
+        """Emits what is new in ``reports``. Returns the step and the error of each checkpoint that has failed; the caller emits the
+        failure, because it knows whether the error is raised."""
+        for report in reports:
+            if report.step < 0 or report.code != OK or report.diverged >= 0:
+                break
+        else:
+            if reports:
+                self._events.note(self._progress, reports)  # the usual case, which costs training next to nothing
+            return []
+        self._events.flush()
+        return [(report.step, error) for report in reports if (error := self._enter(report)) is not None]
+
+    def _enter(self, report: Report) -> EngineError | None:
         if report.step < 0:
             self._events.emit(Notice(message=report.message, level="warning"))
             return None
@@ -47,11 +58,17 @@ class EngineReports:
                 found=report.message.rstrip("."),
                 todo=END_THIS_JOB if report.code == TAKEN else _MEND,
             )
-        if report.local_s >= 0 and self._is_new(step, "local"):
-            self._events.emit(Local(step=step, seconds=report.local_s))
-        if report.level == EXTERNAL and self._is_new(step, "external"):
-            self._events.emit(External(step=step, seconds=report.external_s, written=report.written_s))
+        self._events.note(self._progress, (report,))
+        self._events.flush()
         return None
+
+    def _progress(self, t: int, m: float, reports: Sequence[Report]) -> Iterator[Event]:
+        """The events of the levels that the checkpoints have reached since their last reports."""
+        for report in reports:
+            if report.local_s >= 0 and self._is_new(report.step, "local"):
+                yield Local(t=t, m=m, step=report.step, seconds=report.local_s)
+            if report.level == EXTERNAL and self._is_new(report.step, "external"):
+                yield External(t=t, m=m, step=report.step, seconds=report.external_s, written=report.written_s)
 
     def _is_new(self, step: int, kind: str) -> bool:
         told = self._told.get(step, frozenset())

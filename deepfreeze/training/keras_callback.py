@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from deepfreeze.events.keras_logs import KerasLogs
+from deepfreeze.events.stats import Stats
 from deepfreeze.frameworks.keras_hooks import Hooks
 from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.private_api import steps_per_execution
-from deepfreeze.training.keras_logs import KerasLogs
 from deepfreeze.training.options import Capture, Options
-from deepfreeze.training.stats import Stats
 from deepfreeze.training.training import Training, absolute
 
 
@@ -146,6 +146,7 @@ class Checkpoint(Hooks):
         ones of the training."""
         self._training.epoch_ended()
         if isinstance(logs, dict):
+            self._training.flush_events()
             self._logs.enter(logs)
         if epoch + 1 == self.params.get("epochs") or self.model.stop_training:
             self._training.keep()

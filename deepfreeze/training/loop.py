@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from deepfreeze.errors import OptionError, RunError
+from deepfreeze.events.stats import Stats
 from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.keras_objects import is_optimizer, optimizers
 from deepfreeze.training.options import Capture, Options
-from deepfreeze.training.stats import Stats
 from deepfreeze.training.training import Training, absolute
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from deepfreeze.errors import EngineError, Error, OptionError
-from deepfreeze.events.event import Blocked, Captured, Failed, Notice, Skipped, Stop
+from deepfreeze.events.event import Blocked, Captured, Event, Failed, Notice, Skipped, Stop
 from deepfreeze.events.events import Events
+from deepfreeze.events.stats import Newest
 from deepfreeze.frameworks.framework import CapturedState
 from deepfreeze.freeze.agreed_structure import agree
 from deepfreeze.freeze.regions import RankRegions
@@ -28,7 +29,6 @@ from deepfreeze.training.installation import Installation
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.progress import Progress
-from deepfreeze.training.stats import Newest
 from deepfreeze.training.wishes import Wishes
 
 # The ranks are compared at so many first checkpoints of a training; Replicas(every=k) adds every k-th one.
@@ -100,7 +100,7 @@ class Session:
             stop = self._settle(step, done)
         finally:
             if saved:
-                self._events.emit(Blocked(step=captured, seconds=time.perf_counter() - begin))
+                self._events.note(blocked_events, captured, time.perf_counter() - begin)
         if stop:
             self._stop(step, stop)
         self._wishes.goes_on()
@@ -201,7 +201,7 @@ class Session:
         """Saves ``step`` where training waits for nothing else."""
         begin = time.perf_counter()
         if self._save(step, collect):
-            self._events.emit(Blocked(step=step, seconds=time.perf_counter() - begin))
+            self._events.note(blocked_events, step, time.perf_counter() - begin)
 
     def _save(self, step: int, collect: Callable[[], CapturedState]) -> bool:
         """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``. Returns whether the engine has it."""
@@ -213,7 +213,7 @@ class Session:
             self._fail(error, step)
             return False
         self._saved.append(step)
-        self._events.emit(Captured(step=step, nbytes=self.saver.nbytes))
+        self._events.note(captured_events, step, self.saver.nbytes)
         return True
 
     def _compares(self, earlier: int) -> bool:
@@ -280,18 +280,15 @@ class Session:
             return
         assert self._reports is not None  # made with the saver
         self._wishes.enter(reports)
-        # All of them before the first failure, which may raise.
-        failures = [(error, report.step) for report in reports if (error := self._reports.enter(report)) is not None]
-        for error, step in failures:
+        # All reports are told of before the first failure, which may raise.
+        for step, error in self._reports.enter(reports):
             self._fail(error, step, reported=True)
 
     def _take_last_reports(self, saver: Saver) -> None:
         """Tells of the checkpoints that were committed, or have failed, while the saver was closed."""
         reports, saver.last_reports = saver.last_reports, []
-        for report in reports:
-            error = self._reports.enter(report) if self._reports is not None else None
-            if error is not None:
-                self._events.emit(Failed(step=report.step, message=str(error), raised=True, reported=True))
+        for step, error in self._reports.enter(reports) if self._reports is not None else ():
+            self._events.emit(Failed(step=step, message=str(error), raised=True, reported=True))
 
     def _drain(self) -> None:
         """Waits until every checkpoint is committed or failed, and shows the wait on rank 0. ``WaitError`` if nothing moves for the
@@ -327,3 +324,13 @@ class Session:
 
 def _store_config(model: Any, target: Target) -> None:
     WritableRun.open(target.run).store_config(model_config(model, target.run_id, target.attempt))
+
+
+def captured_events(t: int, m: float, step: int, nbytes: int) -> list[Event]:
+    """The event of a capture that was handed to the engine; for ``Events.note``."""
+    return [Captured(t=t, m=m, step=step, nbytes=nbytes)]
+
+
+def blocked_events(t: int, m: float, step: int, seconds: float) -> list[Event]:
+    """The event of the seconds that a checkpoint has held up training; for ``Events.note``."""
+    return [Blocked(t=t, m=m, step=step, seconds=seconds)]

@@ -15,6 +15,8 @@ from typing import Any
 from deepfreeze.errors import Error
 from deepfreeze.events.event import Notice
 from deepfreeze.events.events import Events, Listener
+from deepfreeze.events.messages import Messages
+from deepfreeze.events.stats import Newest, Stats
 from deepfreeze.frameworks.tensorflow import engine_buffers
 from deepfreeze.frameworks.tensorflow.capture import Range, TensorFlowCapture
 from deepfreeze.frameworks.tensorflow.engine_buffers import EngineBuffers
@@ -36,12 +38,10 @@ from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.run import directory
 from deepfreeze.training import attempt_events
 from deepfreeze.training.installation import Installation, Terms
-from deepfreeze.training.messages import Messages
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.session import Session
-from deepfreeze.training.stats import Newest, Stats
 from deepfreeze.training.wishes import Wishes
 
 
@@ -75,8 +75,8 @@ class Training:
         self._installation: Callable[[], Installation | None] = lambda: None  # a weak reference: the model owns it
         self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
-        self.stats = Stats()
-        at_once: list[Listener] = [self.stats, Messages(), *([listener] if listener is not None else [])]
+        self._stats = Stats()
+        at_once: list[Listener] = [self._stats, Messages(), *([listener] if listener is not None else [])]
         self._events = Events(at_once, options.listeners)
 
     def open(self, model: Any) -> int:
@@ -120,6 +120,16 @@ class Training:
                 self._events,
                 self._saved,
             )
+
+    @property
+    def stats(self) -> Stats:
+        """What was done so far, up to this call."""
+        self._events.flush()
+        return self._stats
+
+    def flush_events(self) -> None:
+        """Tells the listeners of everything that has happened so far."""
+        self._events.flush()
 
     @property
     def underway(self) -> bool:

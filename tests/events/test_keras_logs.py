@@ -1,7 +1,7 @@
 """The figures in Keras's logs count from the beginning of an attempt, epoch by epoch."""
 
 from deepfreeze.events.event import Attempt, Blocked, Captured, External
-from deepfreeze.training.keras_logs import KerasLogs
+from deepfreeze.events.keras_logs import KerasLogs
 
 FIXED = {"run_id": "a" * 32, "attempt": "b" * 32, "ranks": 1, "host": "node", "pid": 1}
 

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from deepfreeze.events.checkpoint_warning import warn
 from deepfreeze.events.event import Diverged, Event, Failed, Notice, Skipped, Stop
-from deepfreeze.training.checkpoint_warning import warn
 
 log = logging.getLogger("deepfreeze")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from deepfreeze.events.event import Blocked, Captured, External, Skipped
-from deepfreeze.training.stats import BINS, KEPT, Stats
+from deepfreeze.events.stats import BINS, KEPT, Stats
 
 
 def enter(stats, step, seconds):

@@ -1,0 +1,79 @@
+"""Events that are put down and made later: nothing is lost, nothing changes places, and whoever asks sees all of it."""
+
+import threading
+import time
+
+from deepfreeze.events.event import Captured, Notice
+from deepfreeze.events.events import Events
+from deepfreeze.events.queue import Queue
+
+
+class Ear:
+    def __init__(self):
+        self.heard, self.threads = [], set()
+
+    def on(self, event):
+        self.heard.append(event)
+        self.threads.add(threading.current_thread())
+
+
+def captured(t, m, *steps):
+    return [Captured(t=t, m=m, step=step, nbytes=1) for step in steps]
+
+
+def notice(text):
+    return Notice(message=text, level="info")
+
+
+def test_what_is_put_down_is_told_with_its_own_time_when_somebody_asks():
+    ear = Ear()
+    events = Events([ear])
+    before = (time.time_ns(), time.monotonic())
+    events.note(captured, 1, 2)
+    after = (time.time_ns(), time.monotonic())
+    assert ear.heard == []
+    time.sleep(0.05)
+    events.flush()
+    events.flush()
+    assert [event.step for event in ear.heard] == [1, 2]
+    assert all(before[1] <= event.m <= after[1] for event in ear.heard)
+    assert all(abs(event.t - before[0]) < 30e6 for event in ear.heard), "not the time of the flush, 50 ms later"
+
+
+def test_an_event_that_is_told_at_once_comes_after_what_was_put_down():
+    ear = Ear()
+    events = Events([ear])
+    events.note(captured, 1)
+    events.emit(notice("now"))
+    events.note(captured, 2)
+    events.emit(notice("again"))
+    assert [getattr(event, "message", event.step) for event in ear.heard] == [1, "now", 2, "again"]
+
+
+def test_the_files_thread_tells_all_listeners_of_what_was_put_down():
+    at_once, kept = Ear(), Ear()
+    events = Events([at_once])
+    events.start(Queue(kept))
+    for step in range(3000):  # more than may wait: then the training thread itself tells
+        events.note(captured, step)
+    deadline = time.monotonic() + 60
+    while len(kept.heard) < 3000 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    events.stop(60)
+    assert [event.step for event in at_once.heard] == [event.step for event in kept.heard] == list(range(3000))
+    assert threading.main_thread() not in kept.threads
+
+
+def test_a_listener_that_causes_an_event_while_it_is_told_does_not_hang():
+    heard = []
+
+    class Answering:
+        def on(self, event):
+            heard.append(event)
+            if isinstance(event, Captured):
+                events.emit(notice(f"{event.step}"))
+
+    events = Events([Answering()])
+    events.note(captured, 1, 2)
+    events.flush()
+    assert [type(event).__name__ for event in heard] == ["Captured", "Notice", "Captured", "Notice"]
