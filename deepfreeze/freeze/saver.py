@@ -20,6 +20,7 @@ from deepfreeze.freeze.engine_places import places
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.replicas import ReplicaChecksums
 from deepfreeze.freeze.settings import SaverSettings
+from deepfreeze.plan.comparisons import Part
 from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.store.target import Target
@@ -105,7 +106,7 @@ class Saver:
     def _capture_into(self, memory: EngineMemory) -> None:
         """Gives each piece the place of its region in the engine's memory, from the next capture on."""
         sizes = np.array([piece.nbytes for piece in self._capture.pieces], np.int64)
-        private_nbytes = len(self._private_bytes(None, False)) + int(sizes[self._private].sum())
+        private_nbytes = len(self._own_bytes(None, None)[0]) + int(sizes[self._private].sum())
         memory.place(places(self._engine, self._regions, sizes, private_nbytes))
         self._engine.attach(memory.area)
 
@@ -131,25 +132,27 @@ class Saver:
         memory for two captures is needed. Never waits. Raises ``EngineError``."""
         return self._engine.room() > (1 if armed and self._capture.engine_memory is None else 0)
 
-    def save(self, step: int, captured: CapturedState, compare: bool = False) -> None:
+    def save(self, step: int, captured: CapturedState, compare: Part | None = None) -> None:
         """Hands ``captured`` to the engine as the checkpoint of ``step``, and waits for the level that the setting ``wait_for`` names.
-        Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of the replicated
-        tensors' present values, by which rank 0 compares the ranks. Raises ``EngineError``, ``WaitError``."""
-        private = self._private_bytes(captured, compare)
-        values = named_values.encode({ATTACHMENTS: self._attachments.take(step)} if self._attachments else {})
+        Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of this part of the
+        replicated tensors' present values, by which rank 0 compares the ranks; None: of none. Raises ``EngineError``, ``WaitError``."""
+        private, values = self._own_bytes(captured, compare)
+        if self._attachments:
+            values[ATTACHMENTS] = self._attachments.take(step)
         rows = self._regions.rows(captured.addresses)
-        self._engine.submit(step, rows, private, (captured.hold, self._regions.fixed), values)
+        self._engine.submit(step, rows, private, (captured.hold, self._regions.fixed), named_values.encode(values))
         if self._settings.wait_for in LEVELS:
             self._engine.wait(step, LEVELS[self._settings.wait_for])
 
-    def _private_bytes(self, captured: CapturedState | None, compare: bool) -> bytes:
-        """This rank's private bytes, in the order of its record: seeds, checksums of the replicated tensors. With ``None`` for
-        ``captured`` the seeds are left out, for a caller that asks for the size of the rest."""
+    def _own_bytes(self, captured: CapturedState | None, compare: Part | None) -> tuple[bytes, dict[str, bytes]]:
+        """This rank's private bytes, in the order of its record: seeds, checksums of the replicated tensors; and the named values that
+        belong to the checksums. With ``None`` for ``captured`` the seeds are left out, for a caller that asks for the size of the rest."""
         pieces = self._capture.pieces
         seeds = (
             [captured.read(number, pieces[number].nbytes) for number in self._private] if captured is not None else []
         )
-        return b"".join([*seeds, self._replicas.take(compare)])
+        checksums, values = self._replicas.take(compare)
+        return b"".join([*seeds, checksums]), values
 
     @property
     def replicated(self) -> list[str]:

@@ -41,6 +41,7 @@ from deepfreeze.training.installation import Installation, Terms
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
+from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.session import Session
 from deepfreeze.training.wishes import Wishes
 
@@ -105,6 +106,7 @@ class Training:
             agreement = Agreement(world, self._options.on_sigterm == "checkpoint")
             open_run.closing.callback(agreement.close)
             wishes = Wishes(self._policy, agreement)
+            checks = ReplicaChecks(self._options.replicas.parts, agreement)
             installation = self._install(open_run, state, in_graph, agreement.seal())
             agreement.connect(installation.maximum)
             if against:
@@ -114,6 +116,7 @@ class Training:
                 installation,
                 agreement,
                 wishes,
+                checks,
                 self._policy,
                 self._attachments,
                 self._options,

@@ -72,7 +72,7 @@ Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& 
     comparison.Add(record);
   }
   *divergence = comparison.Result();
-  if (!divergence->compared && request.known != nullptr) *divergence = *request.known;
+  if (request.known != nullptr) *divergence = Holds(*divergence, *request.known);
   manifest->diverged = divergence->tensors;
   return {};
 }
@@ -209,11 +209,12 @@ Status KnownBefore(Env* env, const std::string& run_dir, int64_t step, const Id&
       bool counts = false;
       DF_RETURN_IF_ERROR(ReadCommitted(env, run_dir, entry.step, &manifest, &counts));
       if (!counts || manifest.identity.attempt != attempt) continue;
-      found.compared = true;  // at that step, or at an earlier one whose result that step's manifest has taken over
+      found.compared = found.whole =
+          true;  // at that step, or at an earlier one whose result that step's manifest has taken over
       found.tensors = manifest.diverged;
       found.text = std::to_string(manifest.diverged) + " tensors differ between the ranks";
     }
-    if (!found.compared) continue;
+    if (!found.compared || (!found.whole && found.tensors == 0)) continue;
     *known = NotComparedSince(entry.step, found);
     return {};
   }

@@ -20,7 +20,8 @@ struct CommitRequest {
   const Identity* expected = nullptr;
   // Whether to read the whole model file again and compare it with the records' checksums.
   bool verify = false;
-  // The result of the last comparison before; it is taken for this step's if the ranks are not compared at it. Or null.
+  // The result of the last comparison before, or null. It holds for this step too unless this step's comparison says
+  // more: see Holds.
   const Divergence* known = nullptr;
   // Whether the commit fails if the ranks differ (kDiverged). Otherwise the manifest says how many tensors differ.
   bool refuse_diverged = false;

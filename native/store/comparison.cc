@@ -2,15 +2,34 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
+#include "format/named_values.h"
 #include "store/partial.h"
 
 namespace deepfreeze {
+namespace {
+
+// The named value that says which of the replicated bytes the checksums are of: docs/format.md, "Named values".
+constexpr char kPart[] = "compared_part";
+
+}  // namespace
+
+Divergence Holds(const Divergence& found, const Divergence& known) {
+  const bool news = found.compared && (found.whole || found.tensors > known.tensors);
+  return news ? found : known;
+}
 
 void Comparison::Add(const Record& record) {
   const size_t n = record.identity.hashes;
   const char* mine = record.private_data.data() + record.private_data.size() - 4 * n;
-  if (ranks_++ == 0) first_.assign(mine, 4 * n);
+  std::string_view part;
+  if (!FindNamedValue(record.values, kPart, &part)) part = "";
+  if (ranks_++ == 0) {
+    first_.assign(mine, 4 * n);
+    part_ = part;
+  }
+  same_part_ = same_part_ && part == part_;
   taken_ = taken_ || std::any_of(mine, mine + 4 * n, [](char byte) { return byte != 0; });
   for (size_t i = 0; i < n && 4 * n == first_.size(); ++i) {
     if (std::memcmp(mine + 4 * i, first_.data() + 4 * i, 4) != 0) differ_[i].push_back(record.identity.rank);
@@ -19,8 +38,9 @@ void Comparison::Add(const Record& record) {
 
 Divergence Comparison::Result() const {
   Divergence result;
-  result.compared = taken_;
-  if (differ_.empty()) return result;
+  result.compared = taken_ && same_part_;
+  result.whole = part_.empty();
+  if (differ_.empty() || !same_part_) return result;
   const auto& [number, ranks] = *differ_.begin();
   result.tensors = static_cast<uint32_t>(differ_.size());
   result.first = static_cast<int32_t>(number);
