@@ -131,3 +131,6 @@ def test_what_the_engine_writes_is_what_the_format_document_says(run):
     with read(run) as tensors:
         assert all(np.array_equal(tensors[name], value) for name, value in made.values.items())
     assert (run / "step-0000000040" / "records").read_bytes() == files.rank_record(40, made, 0)
+    # A rank removes its own record when it has seen the commit.
+    found = sorted(path.name for path in (run / "step-0000000040").iterdir())
+    assert found == ["manifest.json", files.MODEL_FILE, "records"]
