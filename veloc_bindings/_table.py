@@ -115,7 +115,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_engine_open": (c.c_int, [c.POINTER(COptions), c.POINTER(_engine)]),
     "df_engine_submit": (
         c.c_int,
-        [_engine, c.c_int64, c.POINTER(Region), c.c_size_t, c.c_void_p, c.c_uint64, c.c_uint64],
+        [_engine, c.c_int64, c.POINTER(Region), c.c_size_t, c.c_void_p, c.c_uint64, c.c_void_p, c.c_uint64, c.c_uint64],
     ),
     "df_engine_plan": (
         c.c_int,

@@ -186,16 +186,19 @@ class EmbeddedEngine:
             raise EngineFault(_table.CLOSED, "the engine is closed")
         return self._handle
 
-    def submit(self, step: int, regions: Any, private: bytes = b"", timeout: float | None = None) -> None:
+    def submit(
+        self, step: int, regions: Any, private: bytes = b"", timeout: float | None = None, values: bytes = b""
+    ) -> None:
         """Hands over the captured regions of a step. Returns at once, and the engine writes in the background; while ``in_flight``
         checkpoints are in memory already, the call first waits, at most ``timeout`` seconds.
 
         ``step``: greater than in the call before. ``regions``: anything ``region_array`` takes, sorted by file offset, in whole pages of
-        4096 bytes. ``private``: this rank's private bytes, which are copied before the call returns. ``EngineFault`` for wrong regions,
-        and with ``TIMEOUT`` if the step was not taken."""
+        4096 bytes. ``private`` and ``values``: this rank's private bytes, and its named values as a section of docs/format.md; both
+        are copied before the call returns. ``EngineFault`` for wrong regions or values, and with ``TIMEOUT`` if the step was not taken."""
         array = region_array(regions)
+        own = (private or None, len(private), values or None, len(values))
         code = self._library.df_engine_submit(
-            self._open_handle(), step, array, len(array), private or None, len(private), _milliseconds(timeout)
+            self._open_handle(), step, array, len(array), *own, _milliseconds(timeout)
         )
         _check(code)
 

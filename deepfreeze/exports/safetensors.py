@@ -50,7 +50,7 @@ def write(run: Run, step: int, file: BinaryIO, progress: OnProgress, everything:
 
 
 def _without_attachments(structure: Structure) -> list[Placed]:
-    """All tensors but the attachments (``extra=``, ``rng=``), which are in an encoding of DeepFreeze's own."""
+    """All tensors. In version 1 of the format the attachments (``extra=``, ``rng=``) were one, in an encoding of DeepFreeze's own."""
     return [t for t in structure.tensors if t.spec.role != PER_RANK or t.path.startswith("seeds/")]
 
 

@@ -11,6 +11,7 @@ import secrets
 
 MODEL_FILE = "model.weights.h5"
 MANIFEST_FILE = "manifest.json"
+RECORDS_FILE = "records"
 RUN_FILE = "run.json"
 LOCK_FILE = "lock"
 OWNER_FILE = "owner"

@@ -7,19 +7,21 @@ compares its identity (run, attempt, step, ...) with the manifest's.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from deepfreeze.errors import CorruptError, NewerError
-from deepfreeze.format import crc32c
+from deepfreeze.format import crc32c, named_values
 from deepfreeze.format.names import MAX_STEP
 from deepfreeze.format.strict_json import DAMAGED, MAX_INT, UPGRADE
 
-VERSION = 1
+VERSION = 2
+FIRST = 1  # the version without named values: read, and never written
 RECORD_MAGIC = b"DFRECORD"
 SLOT_MAGIC = b"DFSLOT\r\n"
-RECORD_HEADER = 128  # bytes
+RECORD_HEADERS = {FIRST: 128, VERSION: 136}  # bytes, by version
 SLOT_HEADER = 4096  # bytes
 MAX_RECORD = 1 << 28  # bytes, enough for 11 million extents: a bound on what a reader allocates
 
@@ -30,6 +32,7 @@ SLOT_EXTENT = np.dtype([("offset", "<u8"), ("nbytes", "<u8"), ("place", "<u8"), 
 _PREFIX = struct.Struct("<8sII")
 _IDENTITY = struct.Struct("<16s16s32sqIIQII")
 _SLOT_LAYOUT = struct.Struct("<QQQQQII")
+_SLOT_VALUES = struct.Struct("<QQI")
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,15 @@ class Identity:
 class Record:
     """The content of a rank's record. ``extents``: dtype ``EXTENT``, shape ``(extents,)``, sorted by offset, read-only; ``private``:
     the bytes of the per-rank tensors; ``checksums``: uint32, the CRC32C of each replicated tensor on this rank, of shape ``(replicated
-    tensors,)`` (all zeros if the ranks were not compared at this checkpoint) or ``(0,)``; ``size``: of the record file, in bytes."""
+    tensors,)`` (all zeros if the ranks were not compared at this checkpoint) or ``(0,)``; ``values``: the named values, those
+    with unknown names too; ``size``: of the record, in bytes."""
 
     identity: Identity
     extents: np.ndarray
     private: bytes
     checksums: np.ndarray
+    values: Mapping[str, bytes]
+    values_size: int
     size: int
     crc32c: int
 
@@ -67,27 +73,34 @@ class Record:
 
     @classmethod
     def from_bytes(cls, data: bytes, where: object) -> Record:
-        """Decodes the bytes of a record file. CorruptError (at ``where``) if they are damaged, NewerError if a newer version of
+        """Decodes the bytes of a record. CorruptError (at ``where``) if they are damaged, NewerError if a newer version of
         DeepFreeze wrote them."""
-        if not RECORD_HEADER + 4 <= len(data) <= MAX_RECORD:
-            expected = f"a record of {RECORD_HEADER + 4} to {MAX_RECORD} bytes"
+        if not RECORD_HEADERS[FIRST] + 4 <= len(data) <= MAX_RECORD:
+            expected = f"a record of {RECORD_HEADERS[FIRST] + 4} to {MAX_RECORD} bytes"
             raise _error(where, expected, f"{len(data)} bytes")
-        crc = _check_prefix(data, RECORD_MAGIC, RECORD_HEADER, where)
+        version, header, crc = _check_prefix(data, RECORD_MAGIC, where)
+        if header != RECORD_HEADERS[version] or len(data) < header + 4:
+            raise _error(where, f"a header of {RECORD_HEADERS[version]} bytes", f"{header}")
         identity, count = _identity(data, where)
         private_size, size = struct.unpack_from("<QQ", data, 112)
-        end = RECORD_HEADER + EXTENT.itemsize * count
-        if size != len(data) or size != end + private_size + 4 or 4 * identity.hashes > private_size:
-            expected = f"{size} bytes, of which {count} extents and {private_size} private bytes"
+        values_size = 0 if version == FIRST else int.from_bytes(data[128:136], "little")
+        end = header + EXTENT.itemsize * count
+        if size != len(data) or size != end + private_size + values_size + 4 or 4 * identity.hashes > private_size:
+            expected = (
+                f"{size} bytes, of which {count} extents, {private_size} private bytes and {values_size} of values"
+            )
             raise _error(where, expected, f"{len(data)} bytes")
         # The checksums of replicated tensors are the last private bytes.
         private_end = end + private_size - 4 * identity.hashes
-        extents = np.frombuffer(bytes(data[RECORD_HEADER:end]), dtype=EXTENT)
+        extents = np.frombuffer(bytes(data[header:end]), dtype=EXTENT)
         _check_extents(extents, identity.file_size, where)
         return cls(
             identity=identity,
             extents=extents,
             private=bytes(data[end:private_end]),
-            checksums=np.frombuffer(bytes(data[private_end:-4]), "<u4"),
+            checksums=np.frombuffer(bytes(data[private_end : end + private_size]), "<u4"),
+            values=named_values.decode(data[end + private_size : -4], where),
+            values_size=values_size,
             size=size,
             crc32c=crc,
         )
@@ -96,7 +109,7 @@ class Record:
 @dataclass(frozen=True)
 class SlotHeader:
     """The first 4096 bytes of a slot. Offsets and sizes are in bytes, offsets from the slot's start; ``extents`` is the number of
-    entries in its table."""
+    entries in its table. ``values_offset`` is 0 if the slot has no named values."""
 
     identity: Identity
     extents: int
@@ -107,6 +120,9 @@ class SlotHeader:
     data_size: int
     table_crc32c: int
     private_crc32c: int
+    values_offset: int
+    values_size: int
+    values_crc32c: int
 
     @classmethod
     def from_bytes(cls, data: bytes, slot_size: int, where: object) -> SlotHeader:
@@ -114,19 +130,30 @@ class SlotHeader:
         the slot is cut short, NewerError if a newer version of DeepFreeze wrote it."""
         if len(data) != SLOT_HEADER:
             raise _error(where, f"a slot header of {SLOT_HEADER} bytes", f"{len(data)} bytes")
-        _check_prefix(data, SLOT_MAGIC, SLOT_HEADER, where)
-        if any(data[160:4092]):
-            raise _error(where, "zeros in bytes 160..4091", "other values")
+        version, header, _ = _check_prefix(data, SLOT_MAGIC, where)
+        if header != SLOT_HEADER:
+            raise _error(where, f"a header of {SLOT_HEADER} bytes", f"{header}")
+        values_offset, values_size, values_crc = (0, 0, 0) if version == FIRST else _SLOT_VALUES.unpack_from(data, 160)
+        zeros = 160 if version == FIRST else 180
+        if any(data[zeros:4092]):
+            raise _error(where, f"zeros in bytes {zeros}..4091", "other values")
         identity, count = _identity(data, where)
         table, private, private_size, begin, size, table_crc, private_crc = _SLOT_LAYOUT.unpack_from(data, 112)
         end = private + private_size
         if table != SLOT_HEADER or private != table + SLOT_EXTENT.itemsize * count or begin != -(-end // 4096) * 4096:
             raise _error(where, "table, private bytes and data behind one another", f"{table}, {private}, {begin}")
-        if RECORD_HEADER + EXTENT.itemsize * count + private_size + 4 > MAX_RECORD:
+        if RECORD_HEADERS[VERSION] + EXTENT.itemsize * count + private_size + values_size + 4 > MAX_RECORD:
             raise _error(where, f"a slot whose record has at most {MAX_RECORD} bytes", f"{count} extents")
         if begin + size > slot_size or 4 * identity.hashes > private_size:
             raise _error(where, f"a slot of at least {begin + size} bytes", f"{slot_size} bytes")
-        return cls(identity, count, table, private, private_size, begin, size, table_crc, private_crc)
+        if values_size == 0:
+            in_place = values_offset == values_crc == 0
+        else:
+            in_place = values_offset % 64 == 0 and begin + size <= values_offset <= slot_size - values_size
+        if not in_place:
+            raise _error(where, "named values behind the data", f"{values_size} bytes at {values_offset}")
+        places = (table, private, private_size, begin, size, table_crc, private_crc)
+        return cls(identity, count, *places, values_offset, values_size, values_crc)
 
     def table(self, data: bytes, where: object) -> np.ndarray:
         """The table of the slot's extents, decoded from its bytes: dtype ``SLOT_EXTENT``, shape ``(extents,)``. CorruptError if the
@@ -148,9 +175,18 @@ class SlotHeader:
             raise _error(where, "extents at the places the format gives them", "extents at other places")
         return table
 
+    def named_values(self, data: bytes, where: object) -> dict[str, bytes]:
+        """The slot's named values, decoded from the bytes of their section. CorruptError if the bytes contradict the header."""
+        actual = crc32c.value(bytes(data))
+        if len(data) != self.values_size or actual != self.values_crc32c:
+            expected = f"{self.values_size} bytes of named values with CRC32C {self.values_crc32c:08x}"
+            raise _error(where, expected, f"{len(data)} bytes with {actual:08x}")
+        return named_values.decode(data, where)
 
-def _check_prefix(data: bytes, magic: bytes, header: int, where: object) -> int:
-    """Checks magic number, checksum, version and header size of a record or slot header. Returns the checksum, its last 4 bytes."""
+
+def _check_prefix(data: bytes, magic: bytes, where: object) -> tuple[int, int, int]:
+    """Checks magic number, checksum and version of a record or slot header. Returns the version, the header's size and the checksum,
+    the last 4 bytes."""
     found, version, size = _PREFIX.unpack_from(data)
     if found != magic:
         raise _error(where, f"a file that begins with {magic!r}", f"{found!r}")
@@ -159,11 +195,10 @@ def _check_prefix(data: bytes, magic: bytes, header: int, where: object) -> int:
     crc, actual = int.from_bytes(data[-4:], "little"), crc32c.value(bytes(data[:-4]))
     if crc != actual:
         raise _error(where, f"CRC32C {crc:08x}", f"{actual:08x}")
-    if version != VERSION:
-        raise NewerError(where=where, expected=f"version {VERSION}", found=f"version {version}", todo=UPGRADE)
-    if size != header:
-        raise _error(where, f"a header of {header} bytes", f"{size}")
-    return crc
+    if version not in (FIRST, VERSION):
+        expected = f"version {FIRST} or {VERSION}"
+        raise NewerError(where=where, expected=expected, found=f"version {version}", todo=UPGRADE)
+    return version, size, crc
 
 
 def _identity(data: bytes, where: object) -> tuple[Identity, int]:

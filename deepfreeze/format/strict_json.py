@@ -73,11 +73,13 @@ class Fields:
         if (found if ordered else sorted(found)) != (list(names) if ordered else sorted(names)):
             raise self.error(f"{self._of('keys')} {', '.join(names)}", ", ".join(map(short, found[:20])) or "none")
 
-    def version(self, known: int) -> None:
-        """NewerError unless the member ``format`` is ``known``, the version that this code reads."""
-        if self.integer("format") != known:
-            found = f"format {self._value['format']}"
-            raise NewerError(where=self.where, expected=f"format {known}", found=found, todo=UPGRADE)
+    def version(self, *known: int) -> int:
+        """The member ``format``. NewerError unless it is one of ``known``, the versions that this code reads."""
+        found = self.integer("format")
+        if found not in known:
+            expected = f"format {' or '.join(map(str, known))}"
+            raise NewerError(where=self.where, expected=expected, found=f"format {found}", todo=UPGRADE)
+        return found
 
     def integer(self, key: str, low: int = 0, high: int = MAX_INT) -> int:
         """The member as an integer within [low, high]; true and 1.0 are not integers."""

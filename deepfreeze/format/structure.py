@@ -11,13 +11,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from deepfreeze.errors import CorruptError, StructureError
 from deepfreeze.format import names
 from deepfreeze.format.strict_json import DAMAGED, MAX_INT, Fields, is_printable, parse_object, short
 from deepfreeze.format.tensors import DTYPES, PER_RANK, REPLICATED, ROLES, TensorSpec
 
-FORMAT = 1
+FORMAT = 2
+FIRST = 1  # the format without named values: read, and never written
 STATES = ("full", "weights")
 KERAS_H5 = "keras-h5"  # the file is as Keras's save_weights would have written it, and Keras's load_weights loads it
 PLAIN_H5 = "plain-h5"  # one dataset for each variable, under DeepFreeze's own paths, where Keras could not save the variables as they are
@@ -32,7 +34,7 @@ class Placed:
     """A tensor and its place in the model file. ``path``: the path of its HDF5 dataset; ``offset``: the byte of the file at which the
     dataset's bytes start.
 
-    A per-rank tensor is not in the model file: its ``path`` is ``seeds/N`` or ``extra/0``, its ``offset`` 0.
+    A per-rank tensor is not in the model file: its ``path`` is ``seeds/N``, its ``offset`` 0.
     """
 
     spec: TensorSpec
@@ -56,7 +58,8 @@ class Structure:
     in which the constructor got them.
 
     ``file_size``: the model file's size in bytes; ``framework``: has the keys api (one of ``APIS``), keras and tensorflow (their
-    versions); ``state``: "full" or "weights"; ``layout``: one of ``LAYOUTS``. Raises StructureError if tensors overlap, lie outside
+    versions); ``state``: "full" or "weights"; ``layout``: one of ``LAYOUTS``; ``values``: the named values, plain JSON; ``version``: of
+    the format. Raises StructureError if tensors overlap, lie outside
     of the file, share a name or a path, or have a dtype that is not in ``DTYPES``.
     """
 
@@ -65,6 +68,8 @@ class Structure:
     framework: Mapping[str, str] = field(hash=False)
     state: str
     layout: str = KERAS_H5
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    version: int = FORMAT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "framework", dict(self.framework))
@@ -86,7 +91,7 @@ class Structure:
         value = {
             "file": names.MODEL_FILE,
             "file_size": self.file_size,
-            "format": FORMAT,
+            "format": self.version,
             "framework": dict(self.framework),
             "layout": self.layout,
             "state": self.state,
@@ -102,6 +107,7 @@ class Structure:
                 }
                 for t in self.tensors
             ],
+            **({} if self.version == FIRST else {"values": dict(self.values)}),
         }
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
 
@@ -113,8 +119,9 @@ class Structure:
                 where=where, expected=f"at most {MAX_STRUCTURE} bytes", found=f"{len(data)} bytes", todo=DAMAGED
             )
         top = Fields(parse_object(data, where), where)
-        top.version(FORMAT)
-        top.keys("file", "file_size", "format", "framework", "layout", "state", "tensors")
+        version = top.version(FIRST, FORMAT)
+        values = () if version == FIRST else ("values",)
+        top.keys("file", "file_size", "format", "framework", "layout", "state", "tensors", *values)
         top.one_of("file", (names.MODEL_FILE,))
         framework = top.child("framework")
         framework.keys("api", "keras", "tensorflow")
@@ -126,6 +133,8 @@ class Structure:
                 framework={key: framework.text(key) for key in ("api", "keras", "tensorflow")},
                 state=top.one_of("state", STATES),
                 layout=top.one_of("layout", LAYOUTS),
+                values=top.child("values").plain() if values else {},
+                version=version,
             )
         except StructureError as error:
             raise CorruptError(where=where, expected=error.expected, found=error.found, todo=DAMAGED) from None

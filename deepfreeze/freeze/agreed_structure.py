@@ -6,11 +6,8 @@ from dataclasses import dataclass
 
 from deepfreeze.errors import StructureError
 from deepfreeze.format.structure import Structure
-from deepfreeze.format.tensors import TensorSpec
 from deepfreeze.freeze import skeleton
-from deepfreeze.ranks.world import World, each, on_rank_0, together
-from deepfreeze.state.attachments import PATH as EXTRA
-from deepfreeze.state.attachments import Attachments
+from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.dataset_paths import LocatedState, LocatedTensor, locate
 from deepfreeze.state.keras_objects import framework_of
 from deepfreeze.state.training_state import TrainingState
@@ -19,12 +16,10 @@ from deepfreeze.state.training_state import TrainingState
 @dataclass(frozen=True)
 class AgreedStructure:
     """``structure``: the structure that all checkpoints of a training have; ``located``: this rank's variables, each with its dataset in
-    the model file; ``extra``: the attachments as one tensor, or empty without attachments; ``head``: the bytes of the model file
-    before the first tensor, on rank 0 alone (b"" on the other ranks)."""
+    the model file; ``head``: the bytes of the model file before the first tensor, on rank 0 alone (b"" on the other ranks)."""
 
     structure: Structure
     located: LocatedState
-    extra: tuple[TensorSpec, ...]
     head: bytes
 
     @property
@@ -33,40 +28,29 @@ class AgreedStructure:
         return self.located.tensors
 
 
-def agree(
-    state: TrainingState, attachments: Attachments, world: World, before: AgreedStructure | None = None
-) -> AgreedStructure:
+def agree(state: TrainingState, world: World) -> AgreedStructure:
     """Collective. Lays out the model file on rank 0, sends the structure to every rank, and checks that each rank has its tensors.
 
-    ``before``: the result for an earlier ``fit`` of the same model. Keras is then not asked again for the datasets of its variables. The
-    structure changes only if the attachments need more reserved than it has for them.
-
-    ``StructureError`` if the tensors of a rank differ from rank 0's; the errors of ``dataset_paths.locate``, ``skeleton.build`` and
-    ``Attachments``. A rank without an error of its own raises ``WorldError`` then."""
-    needed = max(together(world, attachments.nbytes)) if attachments else 0
-    reserved = before.extra[0].nbytes if before is not None and before.extra else 0
-    extra = (attachments.spec(max(needed, reserved)),) if attachments else ()
-    if before is not None and before.extra == extra:
-        return before
-    located = before.located if before is not None else each(world, lambda: locate(state))
-    if before is None:
-        located.warn()
+    ``StructureError`` if the tensors of a rank differ from rank 0's; the errors of ``dataset_paths.locate`` and ``skeleton.build``. A rank
+    without an error of its own raises ``WorldError`` then."""
+    located = each(world, lambda: locate(state))
+    located.warn()
     heads: list[bytes] = []
 
     def lay_out() -> bytes:
-        structure, head = skeleton.build(state, located, extra, framework_of(state.model))
+        structure, head = skeleton.build(state, located, framework_of(state.model))
         heads.append(head)
         return structure.to_bytes()
 
     structure = Structure.from_bytes(on_rank_0(world, lay_out), "rank 0's structure")
     each(world, lambda: _require_same_tensors(located, structure, world.rank))
-    return AgreedStructure(structure, located, extra, b"".join(heads))
+    return AgreedStructure(structure, located, b"".join(heads))
 
 
 def _require_same_tensors(located: LocatedState, structure: Structure, rank: int) -> None:
     """``StructureError`` if this rank's variables have other datasets, shapes, dtypes or roles than rank 0's ``structure``."""
     mine = {one.path: (one.spec.shape, one.spec.dtype, one.spec.role) for one in located.tensors}
-    theirs = {p.path: (p.spec.shape, p.spec.dtype, p.spec.role) for p in structure.tensors if p.path != EXTRA}
+    theirs = {p.path: (p.spec.shape, p.spec.dtype, p.spec.role) for p in structure.tensors}
     differing = sorted(path for path in mine.keys() | theirs.keys() if mine.get(path) != theirs.get(path))
     if differing:
         path = differing[0]

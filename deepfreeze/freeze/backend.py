@@ -108,13 +108,14 @@ class Backend(Protocol):
     def room(self) -> int:
         """For how many captures there is memory now, without the memory that is reserved. Never waits."""
 
-    def submit(self, step: int, regions: np.ndarray, private: bytes, seconds: float) -> None:
+    def submit(self, step: int, regions: np.ndarray, private: bytes, seconds: float, values: bytes = b"") -> None:
         """Hands over one capture, as the checkpoint of ``step``. Called at most once for a step, in ascending order. Waits while
         ``Engine(in_flight=)`` checkpoints are in memory; after ``TIMEOUT`` the backend has taken nothing.
 
         ``regions``: as for ``plan``, with the address of each region's bytes instead of 0. The caller guarantees that these bytes stay
-        as they are until a report of the step is ``released``, or until ``close`` has returned. ``private``: this rank's private bytes,
-        which the backend copies. Returns as soon as the checkpoint is taken."""
+        as they are until a report of the step is ``released``, or until ``close`` has returned. ``private``: this rank's private bytes;
+        ``values``: its named values as a section (``format/named_values``). The backend copies both, and returns as soon as the checkpoint
+        is taken."""
 
     def wait(self, step: int, level: int, seconds: float) -> None:
         """Waits until the checkpoint of ``step`` has reached ``level`` (``format/levels``). Raises the fault of a checkpoint that has

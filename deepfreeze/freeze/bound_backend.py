@@ -59,16 +59,17 @@ class BoundBackend:
         """The steps that were submitted and were neither committed nor failed at the last ``poll``, in ascending order."""
         return sorted(self._unfinished)
 
-    def submit(self, step: int, regions: np.ndarray, private: bytes, hold: Any) -> None:
+    def submit(self, step: int, regions: np.ndarray, private: bytes, hold: Any, values: bytes = b"") -> None:
         """Hands over the capture of one step, which the backend writes in the background. ``regions``: the rows of ``Regions.rows``;
-        ``private``: this rank's private bytes; ``hold``: the object, or a tuple of the objects, that own the memory of the regions.
+        ``private``: this rank's private bytes; ``hold``: the object, or a tuple of the objects, that own the memory of the regions;
+        ``values``: this rank's named values, as a section.
 
         Waits first while ``in_flight`` checkpoints are in memory already. Raises ``EngineError``, ``WaitError``.
         """
         self._owners[step] = hold
         try:
             with self.translated(f"to take step {step}"):
-                self._wait_in_slices(lambda seconds: self._backend.submit(step, regions, private, seconds))
+                self._wait_in_slices(lambda seconds: self._backend.submit(step, regions, private, seconds, values))
         except EngineError:
             del self._owners[step]
             raise

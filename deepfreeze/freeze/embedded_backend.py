@@ -75,9 +75,9 @@ class EmbeddedBackend:
         """See ``backend.Backend``."""
         return self._engine.room()
 
-    def submit(self, step: int, regions: np.ndarray, private: bytes, seconds: float) -> None:
+    def submit(self, step: int, regions: np.ndarray, private: bytes, seconds: float, values: bytes = b"") -> None:
         """See ``backend.Backend``."""
-        self._engine.submit(step, regions, private, seconds)
+        self._engine.submit(step, regions, private, seconds, values)
 
     def wait(self, step: int, level: int, seconds: float) -> None:
         """See ``backend.Backend``."""

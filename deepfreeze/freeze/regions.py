@@ -95,7 +95,7 @@ def _of_tensors(
     tensors: Sequence[LocatedTensor], structure: Structure, pieces: Sequence[Piece], rank: int
 ) -> tuple[Regions, list[int]]:
     """The regions of this rank's pieces of tensors in the model file; and the numbers of the pieces of its per-rank tensors, in the
-    structure's order. The attachments are left out: they are bytes and no captured piece."""
+    structure's order."""
     offsets = {placed.path: placed.offset for placed in structure.tensors}
     numbers: dict[int, list[int]] = {}
     for number, piece in enumerate(pieces):

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from deepfreeze.errors import EngineError
+from deepfreeze.format import named_values
 from deepfreeze.format.levels import LEVELS, Level
+from deepfreeze.format.named_values import ATTACHMENTS
 from deepfreeze.format.structure import Structure
 from deepfreeze.frameworks.framework import CapturedState, StateCapture
 from deepfreeze.freeze import backends
@@ -22,6 +24,7 @@ from deepfreeze.freeze.capture_places import places
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.replicas import ReplicaChecksums
 from deepfreeze.freeze.settings import SaverSettings
+from deepfreeze.plan.comparisons import Part
 from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.store.target import Target
@@ -96,7 +99,7 @@ class Saver:
         """Tells the backend which regions each capture will have. If captures lie in the backend's memory, gives each piece its place there
         from the next capture on."""
         sizes = np.array([piece.nbytes for piece in self._capture.pieces], np.int64)
-        private_nbytes = len(self._private_bytes(None, False)) + int(sizes[self._private].sum())
+        private_nbytes = len(self._own_bytes(None, None)[0]) + int(sizes[self._private].sum())
         found = places(self._backend, self._regions, sizes, private_nbytes)
         memory = self._capture.engine_memory
         if memory is not None and found is not None:
@@ -125,26 +128,28 @@ class Saver:
         memory for two captures is needed. Never waits. Raises ``EngineError``."""
         return self._backend.room() > (1 if armed and self._capture.engine_memory is None else 0)
 
-    def save(self, step: int, captured: CapturedState, compare: bool = False) -> None:
+    def save(self, step: int, captured: CapturedState, compare: Part | None = None) -> None:
         """Hands ``captured`` to the backend as the checkpoint of ``step``, and waits for the level that the setting ``wait_for`` names.
-        Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of the replicated
-        tensors' present values, by which rank 0 compares the ranks. Raises ``EngineError``, ``WaitError``."""
-        private = self._private_bytes(captured, compare)
+        Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of this part of the
+        replicated tensors' present values, by which rank 0 compares the ranks; None: of none. Raises ``EngineError``, ``WaitError``."""
+        private, values = self._own_bytes(captured, compare)
+        if self._attachments:
+            values[ATTACHMENTS] = self._attachments.take(step)
         rows = self._regions.rows(captured.addresses)
-        self._backend.submit(step, rows, private, (captured.hold, self._regions.fixed))
+        self._backend.submit(step, rows, private, (captured.hold, self._regions.fixed), named_values.encode(values))
         level = LEVELS[self._settings.wait_for]
         if level > Level.CAPTURED:
             self._backend.wait(step, level)
 
-    def _private_bytes(self, captured: CapturedState | None, compare: bool) -> bytes:
-        """This rank's private bytes, in the order of its record: seeds, attachments, checksums of the replicated tensors. With ``None`` for
-        ``captured`` the seeds are left out, for a caller that asks for the size of the rest."""
+    def _own_bytes(self, captured: CapturedState | None, compare: Part | None) -> tuple[bytes, dict[str, bytes]]:
+        """This rank's private bytes, in the order of its record: seeds, checksums of the replicated tensors; and the named values that
+        belong to the checksums. With ``None`` for ``captured`` the seeds are left out, for a caller that asks for the size of the rest."""
         pieces = self._capture.pieces
         seeds = (
             [captured.read(number, pieces[number].nbytes) for number in self._private] if captured is not None else []
         )
-        extra = self._attachments.take() if self._attachments else b""
-        return b"".join([*seeds, extra, self._replicas.take(compare)])
+        checksums, values = self._replicas.take(compare)
+        return b"".join([*seeds, checksums]), values
 
     @property
     def replicated(self) -> list[str]:

@@ -52,11 +52,12 @@ class Engine:
 @arguments.suggesting
 @dataclass(frozen=True, kw_only=True)
 class Replicas:
-    """How the ranks' weights are compared: ``Checkpoint(..., replicas=deepfreeze.Replicas(every=100))``.
+    """How the ranks' weights are compared: ``Checkpoint(..., replicas=deepfreeze.Replicas(parts=8))``.
 
     Args:
-        every: the ranks' whole weights are compared at the first two checkpoints; k: also at every k-th one; 0: at the first two alone;
-            None: never. Training waits while a rank reads its weights.
+        parts: the ranks' whole weights are compared at the first two checkpoints, and then one of so many parts of them at each, in turn;
+            0: at the first two alone. Training waits while a rank reads what is compared. A part that differs makes the checkpoints
+            after it compare everything, until the ranks agree again.
         on_divergence: what to do when the ranks' weights differ: "warn" commits the checkpoint marked as diverged, and those after it
             until the ranks agree again; "raise" commits none of them and ends training; "auto" raises at the first two
             comparisons, where an optimizer that is not wrapped or a missing broadcast shows, and warns of a difference that comes
@@ -65,13 +66,11 @@ class Replicas:
     Raises ``OptionError``.
     """
 
-    every: int | None = 0
+    parts: int = 64
     on_divergence: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.every is not None:
-            every = arguments.whole_number("Replicas(every=)", self.every, 0, 2**31 - 1, otherwise=" or None")
-            object.__setattr__(self, "every", every)
+        object.__setattr__(self, "parts", arguments.whole_number("Replicas(parts=)", self.parts, 0, 1 << 20))
         arguments.one_of("Replicas(on_divergence=)", self.on_divergence, ("auto", "warn", "raise"))
 
 

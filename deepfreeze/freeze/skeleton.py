@@ -18,19 +18,15 @@ from deepfreeze.errors import StructureError
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import BFLOAT16, PER_RANK, TensorSpec, numpy_dtype
 from deepfreeze.plan.placement import UNIT, in_file_order, pages
-from deepfreeze.state.attachments import PATH as EXTRA
 from deepfreeze.state.dataset_paths import LocatedState
 from deepfreeze.state.training_state import TrainingState
 
 
-def build(
-    state: TrainingState, located: LocatedState, extra: Sequence[TensorSpec], framework: dict[str, str]
-) -> tuple[Structure, bytes]:
+def build(state: TrainingState, located: LocatedState, framework: dict[str, str]) -> tuple[Structure, bytes]:
     """The structure of the model file, and the bytes of its head, which lie before the first tensor.
 
-    ``located``: the dataset of each variable, and the template; ``extra``: the attachments as a tensor, or empty without attachments;
-    ``framework``: the result of ``framework_of(model)``. ``StructureError`` if HDF5 has given a dataset another place than the one
-    that the placement counts on."""
+    ``located``: the dataset of each variable, and the template; ``framework``: the result of ``framework_of(model)``.
+    ``StructureError`` if HDF5 has given a dataset another place than the one that the placement counts on."""
     order = {id(tensor.variable): n for n, tensor in enumerate(state.tensors)}
     in_file = [tensor for tensor in located.tensors if tensor.spec.role != PER_RANK]
     in_file.sort(key=lambda tensor: (order[id(tensor.variable)], tensor.path))
@@ -47,7 +43,6 @@ def build(
         placed = [Placed(tensor.spec, tensor.path, offsets.get(tensor.path, 0)) for tensor in in_file]
         placed.sort(key=lambda p: (p.offset, p.path))
         placed += [Placed(one.spec, one.path, 0) for one in located.tensors if one.spec.role == PER_RANK]
-        placed += [Placed(spec, EXTRA, 0) for spec in extra]
         size = os.path.getsize(file)
         with open(file, "rb") as f:
             return Structure(tuple(placed), size, framework, state.what, located.layout), f.read(min(head, size))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +20,8 @@ from deepfreeze.store.durable import has_lost
 from deepfreeze.store.files import open_file
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
-from deepfreeze.thaw.extent_table import merge, read_record, uncovered
+from deepfreeze.thaw.extent_table import merge, uncovered
+from deepfreeze.thaw.records import file_of, read_records
 
 # Called with (bytes done so far, bytes to do in all), from the thread of the caller.
 OnProgress = Callable[[int, int], None]
@@ -154,27 +154,31 @@ class _Check:
 
     def _list(self, manifest: Manifest) -> None:
         """Reports files that no checkpoint has."""
+        # The ranks' own records may stay behind a commit that has gathered them: a crash can keep a rank from removing its own.
         known = {names.MODEL_FILE, names.MANIFEST_FILE, *map(names.record_file, range(manifest.world_size))}
+        known |= {file_of(manifest, 0)}
         for name in sorted(set(os.listdir(self.folder)) - known):
             # Not ``own``: the checkpoint can be restored all the same.
             self._add(name, "the whole file", "no such file in a checkpoint", "it is there", own=False)
 
     def _records(self, manifest: Manifest, structure: Structure | None) -> list[Record]:
         """Checks all records and returns those that could be read."""
-        records = []
-        for rank in range(manifest.world_size):
-            part = f"what rank {rank} wrote"
-            record = self._try(part, functools.partial(read_record, self.folder, manifest, rank))
-            if record is None:
-                continue
-            self._count(self.folder / names.record_file(rank))
-            records.append(record)
+
+        def report(rank: int | None, error: Error) -> None:
+            self._report("what all ranks wrote" if rank is None else f"what rank {rank} wrote", error)
+
+        records = read_records(self.folder, manifest, on_error=report)
+        for record in records:
+            file = file_of(manifest, record.identity.rank)
+            self.nbytes += record.size
+            self.files += not manifest.gathered
             if structure is not None and len(record.private) != structure.private_nbytes:
                 expected = f"{structure.private_nbytes} private bytes"
-                self._add(names.record_file(rank), "per-rank tensors", expected, str(len(record.private)))
+                self._add(file, "per-rank tensors", expected, str(len(record.private)))
             if structure is not None and len(record.checksums) not in (0, len(structure.replicated)):
                 expected = f"{len(structure.replicated)} checksums of replicated tensors, or none"
-                self._add(names.record_file(rank), "replica checksums", expected, str(len(record.checksums)))
+                self._add(file, "replica checksums", expected, str(len(record.checksums)))
+        self.files += bool(records) and manifest.gathered
         return records
 
     def _model(self, manifest: Manifest, structure: Structure | None, extents: np.ndarray) -> None:
@@ -234,12 +238,16 @@ class _Check:
         try:
             return action()
         except Error as error:
-            # A file that a newer version of DeepFreeze wrote is not damaged.
-            found = f"{error.found}: {error.todo}" if isinstance(error, NewerError) else error.found
-            damaged = isinstance(error, CorruptError) and not isinstance(error, NewerError)
-            own = damaged and Path(error.where).parent == self.folder
-            self._add(os.path.basename(error.where), part, error.expected, found, own)
+            self._report(part, error)
             return None
+
+    def _report(self, part: str, error: Error) -> None:
+        """Reports an error as a problem of ``part``."""
+        # A file that a newer version of DeepFreeze wrote is not damaged.
+        found = f"{error.found}: {error.todo}" if isinstance(error, NewerError) else error.found
+        damaged = isinstance(error, CorruptError) and not isinstance(error, NewerError)
+        own = damaged and Path(error.where).parent == self.folder
+        self._add(os.path.basename(error.where), part, error.expected, found, own)
 
     def _add(self, file: str, part: str, expected: str, found: str, own: bool = True) -> None:
         """Reports a problem. ``own``: whether the problem is damage of the checkpoint's own files."""

@@ -10,7 +10,7 @@ from deepfreeze.format.names import MODEL_FILE
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK
 from deepfreeze.store.run import Run
-from deepfreeze.thaw.extent_table import read_record
+from deepfreeze.thaw.records import read_records
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,7 @@ class ShardTable:
         self.path = run.step_path(step) / MODEL_FILE
         self.ranks: list[Written] = []
         tables = []  # per rank: begin, end and rank of each extent; int64, shape (extents, 3)
-        for rank in range(manifest.world_size):
-            record = read_record(run.step_path(step), manifest, rank)
+        for rank, record in enumerate(read_records(run.step_path(step), manifest)):
             self.ranks.append(Written(rank, record.nbytes, len(record.extents), len(record.private)))
             begin, nbytes = record.extents["offset"].astype(np.int64), record.extents["nbytes"].astype(np.int64)
             tables.append(np.stack([begin, begin + nbytes, np.full(len(begin), rank, np.int64)], axis=1))

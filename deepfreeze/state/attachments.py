@@ -1,9 +1,11 @@
 """Attachments of a checkpoint: the states of the user's objects (``extra=``) and of the process's random number generators (``rng=``).
-Each rank saves its own, in its record and not in the model file."""
+Each rank saves its own, as a named value of its record. They may have another size at each checkpoint."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,13 +14,9 @@ from deepfreeze.errors import CorruptError, EngineError, OptionError
 from deepfreeze.format import state_tree
 from deepfreeze.format.record import MAX_RECORD
 from deepfreeze.format.strict_json import DAMAGED
-from deepfreeze.format.tensors import PER_RANK, TensorSpec
 
-NAME = "deepfreeze/extra"
-PATH = "extra/0"
-# Bytes by which states may grow beyond twice their size at the start. The private bytes of a record have one size for all checkpoints of
-# an attempt.
-_SPARE = 1 << 16
+# In version 1 of the format attachments were the bytes of a per-rank tensor of this path, padded with zeros.
+PATH_1 = "extra/0"
 # The most bytes that attachments may take: a record of 256 MiB has the rank's extents, seeds and checksums too.
 _MAX_NBYTES = MAX_RECORD // 4 * 3
 
@@ -29,7 +27,7 @@ class Generators(Protocol):
 
     def states(self) -> dict[str, Any]:
         """The state of each generator that exists, by name ("numpy"): a tree that ``format/state_tree`` can encode. Called once for
-        each checkpoint of this rank, and once before the first to measure the states. Changes no state."""
+        each checkpoint of this rank, and once before the first. Changes no state."""
 
     def set(self, states: dict[str, Any]) -> None:
         """Gives each generator its state, and makes the generators that have a state and don't exist yet. ``states``: read from a
@@ -40,81 +38,129 @@ class Generators(Protocol):
         that the writing job did not have."""
 
 
+@dataclass(frozen=True)
+class SavedAttachments:
+    """The attachments in a checkpoint, as far as one rank needs them. ``by_rank``: what ``Attachments.take`` has returned on a rank of the
+    writing job, by its number; ``world_size``: the number of ranks of the writing job; ``where``: the file that messages name."""
+
+    by_rank: Mapping[int, bytes]
+    world_size: int
+    where: object
+
+
 class Attachments:
-    """This rank's attachments. True (``bool()``) if there are any."""
+    """This rank's attachments. True (``bool()``) if there are any. ``every_rank``: whether an object takes the states of all ranks."""
 
     def __init__(self, objects: Mapping[str, Any] | None, generators: Generators | None) -> None:
         """``objects``: the user's, by name; ``generators``: None if random number generators are not saved. ``OptionError`` for an
-        object without ``state_dict()`` or ``load_state_dict()``."""
+        object without ``load_state_dict()``, or without both ``state_dict()`` and ``state_at(step)``."""
         self._objects = dict(objects or {})
         for name, thing in self._objects.items():
-            if not all(callable(getattr(thing, method, None)) for method in ("state_dict", "load_state_dict")):
+            gives = _has(thing, "state_dict") or _has(thing, "state_at")
+            if not (gives and _has(thing, "load_state_dict")):
                 todo = "give the object these two methods"
                 expected, found = "an object with state_dict() and load_state_dict()", f"a {type(thing).__name__}"
                 raise OptionError(where=f"extra[{name!r}]", expected=expected, found=found, todo=todo)
         self._generators = generators
-        self._capacity = 0
+        self._take_all = {name for name, thing in self._objects.items() if _takes_all(thing.load_state_dict)}
+        self.every_rank = bool(self._take_all)
 
     def __bool__(self) -> bool:
         return bool(self._objects) or self._generators is not None
 
-    def nbytes(self) -> int:
-        """Bytes to reserve for this rank's attachments in each checkpoint: twice their present size and 64 KiB more, in whole pages of
-        4 KiB. ``OptionError`` if their present size is larger than a record can hold."""
-        now = len(self._encoded())
-        if now > _MAX_NBYTES:
-            raise OptionError(
-                where="extra=",
-                expected=f"states of at most {_MAX_NBYTES} bytes, for they are kept in the rank's record",
-                found=f"{now} bytes",
-                todo="save a large value in a file of its own, and the file's name in the state",
-            )
-        return min(-(-(2 * now + _SPARE) // 4096) * 4096, _MAX_NBYTES)
+    def check(self, step: int) -> None:
+        """``OptionError`` unless the present states can be saved. Called before the first checkpoint, so that nothing is written if they
+        can't."""
+        nbytes = len(self._encoded(step))
+        if nbytes > _MAX_NBYTES:
+            raise OptionError(where="extra=", expected=_AT_MOST, found=f"{nbytes} bytes", todo=_SAVE_ELSEWHERE)
 
-    def spec(self, capacity: int) -> TensorSpec:
-        """The attachments as a per-rank tensor of bytes, shape ``(capacity,)``. ``capacity``: the greatest ``nbytes()`` of all ranks, so
-        that all ranks have the same structure."""
-        self._capacity = capacity
-        return TensorSpec(NAME, "uint8", (capacity,), PER_RANK)
+    def take(self, step: int) -> bytes:
+        """The states at ``step``, the training's present one. ``EngineError`` if they can't be saved: they have become too large for a
+        record, or have a value that ``format/state_tree`` can't encode."""
+        try:
+            data = self._encoded(step)
+        except OptionError as error:
+            raise EngineError(where=error.where, expected=error.expected, found=error.found, todo=error.todo) from error
+        if len(data) > _MAX_NBYTES:
+            raise EngineError(where="extra=", expected=_AT_MOST, found=f"{len(data)} bytes", todo=_SAVE_ELSEWHERE)
+        return data
 
-    def take(self) -> bytes:
-        """The present states as ``capacity`` bytes, padded with zeros. ``EngineError`` if they have become larger than that,
-        ``OptionError`` for a state that ``format/state_tree`` can't encode."""
-        data = self._encoded()
-        if len(data) > self._capacity:
-            raise EngineError(
-                where="extra=",
-                expected=f"states of at most {self._capacity} bytes, twice their size at the start and 64 KiB more",
-                found=f"{len(data)} bytes",
-                todo="save what grows elsewhere, or start again: each start measures the states anew",
-            )
-        return data.ljust(self._capacity, b"\0")
+    def load(self, saved: SavedAttachments, rank: int, world_size: int) -> list[str]:
+        """Gives objects and generators their states. Objects that have no saved state stay as they are.
 
-    def load(self, data: bytes, where: object, new_rank: int | None) -> None:
-        """Gives objects and generators the states in ``data``, which ``take`` has made. Objects that have no saved state stay as they are.
+        An object that takes its own state alone gets the one that this rank has saved. On a rank that the writing job did not have it
+        gets rank 0's, and the generators get new seeds, which are drawn from rank 0's states. ``rank`` of ``world_size``: this process's.
 
-        ``new_rank``: None for a rank that saved ``data`` itself; the number of a rank that the writing job did not have, for which
-        ``data`` is rank 0's. The objects of such a rank get rank 0's states, its generators new seeds that are drawn from rank 0's
-        states. ``CorruptError`` (at ``where``) if ``data`` has no states."""
-        tree = state_tree.decode(data, where)
-        if not isinstance(tree, dict) or not all(isinstance(tree.get(key), dict) for key in ("objects", "rng")):
-            found = "a tree without them"
-            raise CorruptError(where=where, expected="states of objects and generators", found=found, todo=DAMAGED)
-        for name, state in tree["objects"].items():
-            if name in self._objects:
-                self._objects[name].load_state_dict(state)
-        if self._generators is not None and tree["rng"]:
-            entropy = np.frombuffer(data[: len(data) // 4 * 4], "<u4").tolist()
-            try:
-                if new_rank is None:
-                    self._generators.set(tree["rng"])
-                else:
-                    self._generators.seed(np.random.SeedSequence(entropy, spawn_key=(new_rank,)))
-            except (KeyError, TypeError, ValueError) as error:
-                expected = "states of random number generators"
-                raise CorruptError(where=where, expected=expected, found=str(error), todo=DAMAGED) from None
+        Returns the names of the objects for which some rank's states are left over, because the job has fewer ranks than the writing
+        one and the object takes its own state alone. ``CorruptError`` if there are no states in ``saved``."""
+        is_new = rank >= saved.world_size
+        own = 0 if is_new else rank
+        trees = {number: _decoded(data, saved.where) for number, data in saved.by_rank.items()}
+        for name, thing in self._objects.items():
+            if name not in trees[own]["objects"]:
+                continue
+            if name in self._take_all:
+                found = (trees.get(number, {"objects": {}}) for number in range(saved.world_size))
+                states = [tree["objects"].get(name) for tree in found]
+                thing.load_state_dict(states, rank, world_size)
+            else:
+                thing.load_state_dict(trees[own]["objects"][name])
+        if self._generators is not None and trees[own]["rng"]:
+            self._load_generators(trees[own]["rng"], saved, rank if is_new else None)
+        if world_size >= saved.world_size:
+            return []
+        return [name for name in self._objects if name in trees[own]["objects"] and name not in self._take_all]
 
-    def _encoded(self) -> bytes:
-        states = {name: thing.state_dict() for name, thing in self._objects.items()}
+    def _load_generators(self, states: dict[str, Any], saved: SavedAttachments, new_rank: int | None) -> None:
+        """``new_rank``: the number of a rank that the writing job did not have; None on the others."""
+        assert self._generators is not None
+        try:
+            if new_rank is None:
+                self._generators.set(states)
+            else:
+                data = saved.by_rank[0]
+                entropy = np.frombuffer(data[: len(data) // 4 * 4], "<u4").tolist()
+                self._generators.seed(np.random.SeedSequence(entropy, spawn_key=(new_rank,)))
+        except (KeyError, TypeError, ValueError) as error:
+            expected = "states of random number generators"
+            raise CorruptError(where=saved.where, expected=expected, found=str(error), todo=DAMAGED) from None
+
+    def _encoded(self, step: int) -> bytes:
+        states = {
+            name: thing.state_at(step) if _has(thing, "state_at") else thing.state_dict()
+            for name, thing in self._objects.items()
+        }
         tree = {"objects": states, "rng": {} if self._generators is None else self._generators.states()}
         return state_tree.encode(tree, "extra")
+
+
+_AT_MOST = f"states of at most {_MAX_NBYTES} bytes, for they are kept in the rank's record"
+_SAVE_ELSEWHERE = "save a large value in a file of its own, and the file's name in the state"
+
+
+def _decoded(data: bytes, where: object) -> dict[str, Any]:
+    tree = state_tree.decode(data, where)
+    if not isinstance(tree, dict) or not all(isinstance(tree.get(key), dict) for key in ("objects", "rng")):
+        found = "a tree without them"
+        raise CorruptError(where=where, expected="states of objects and generators", found=found, todo=DAMAGED)
+    return tree
+
+
+def _has(thing: Any, method: str) -> bool:
+    return callable(getattr(thing, method, None))
+
+
+def _takes_all(load_state_dict: Any) -> bool:
+    """Whether the method has the three positional parameters (states of all ranks, rank, world size), none with a default."""
+    try:
+        parameters = inspect.signature(load_state_dict).parameters.values()
+    except (TypeError, ValueError):
+        return False  # a method written in C that does not tell its parameters
+    needed = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and parameter.default is parameter.empty
+    ]
+    return len(needed) == 3

@@ -12,7 +12,7 @@ from deepfreeze.format.dataset_groups import is_metric
 from deepfreeze.format.structure import KERAS_H5, Placed, Structure
 from deepfreeze.format.tensors import TensorSpec
 from deepfreeze.plan.placement import in_file_order
-from deepfreeze.state.attachments import PATH as ATTACHMENTS
+from deepfreeze.state.attachments import PATH_1
 from deepfreeze.state.training_state import METRIC, SEED, TrainingState
 
 
@@ -28,7 +28,7 @@ def variables(structure: Structure, wanted: Sequence[Placed], state: TrainingSta
     its metrics yet. Those that it has must be the first ones of the checkpoint."""
     if structure.layout != KERAS_H5:
         return None
-    saved = [placed for placed in wanted if placed.path != ATTACHMENTS and not is_metric(placed.path)]
+    saved = [placed for placed in wanted if placed.path != PATH_1 and not is_metric(placed.path)]
     own = [tensor for tensor in state.tensors if tensor.kind not in (METRIC, SEED)]
     own = [own[i] for i in in_file_order([tensor.spec for tensor in own])]
     own += [tensor for tensor in state.of_kind(SEED) if state.what == "full"]

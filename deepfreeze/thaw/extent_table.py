@@ -1,4 +1,4 @@
-"""The checksums of a checkpoint's model file, range by range: from the records of all ranks, each compared with the manifest."""
+"""The checksums of a checkpoint's model file, range by range: from the records of all ranks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from deepfreeze.format.manifest import Manifest
 from deepfreeze.format.record import EXTENT, Record
 from deepfreeze.format.strict_json import DAMAGED
 from deepfreeze.format.structure import Structure
-from deepfreeze.store.durable import unreadable
-from deepfreeze.store.files import read_small
 from deepfreeze.store.run import Run
+from deepfreeze.thaw.records import read_records
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +23,7 @@ class ExtentTable:
     records with their checksums, sorted by offset; together they cover every byte of the file once. ``private``: the bytes of rank
     0's per-rank tensors.
 
-    One rank of a job reads it and sends it to the other ranks: if each of N ranks read all N records, the store would see N x N
-    opened files."""
+    One rank of a job reads it and sends it to the other ranks: the store is then asked once for the records of all ranks."""
 
     manifest: Manifest
     structure: Structure
@@ -41,7 +39,7 @@ class ExtentTable:
         folder = run.step_path(step)
         if structure.file_size != manifest.file_size:
             raise _error(folder, f"{manifest.file_size} bytes (manifest)", f"{structure.file_size} (structure)")
-        records = [read_record(folder, manifest, rank) for rank in range(manifest.world_size)]
+        records = read_records(folder, manifest)
         extents = merge(records)
         for kind, offset, nbytes in uncovered(extents, manifest.file_size)[:1]:
             expected, found = "records that cover every byte once", f"bytes {offset} to {offset + nbytes} {kind}"
@@ -51,38 +49,6 @@ class ExtentTable:
 
 def _error(folder: Path, expected: str, found: str) -> CorruptError:
     return CorruptError(where=folder / names.MODEL_FILE, expected=expected, found=found, todo=DAMAGED)
-
-
-def read_record(folder: Path, manifest: Manifest, rank: int) -> Record:
-    """One rank's record. CorruptError if its file is missing or damaged, or if its size, checksum or identity (run, attempt, step,
-    ...) differ from those in the manifest."""
-    file = folder / names.record_file(rank)
-    entry = manifest.records[rank]
-    try:
-        data = read_small(file, entry.size)  # a hostile file may be larger than memory
-        if len(data) != entry.size:
-            raise CorruptError(where=file, expected=f"{entry.size} bytes", found=f"{len(data)} bytes", todo=DAMAGED)
-        record = Record.from_bytes(data, file)
-    except (FileNotFoundError, NotADirectoryError):
-        raise CorruptError(where=file, expected=f"rank {rank}'s record", found="no such file", todo=DAMAGED) from None
-    except OSError as error:
-        raise unreadable(file, error) from error
-    identity = record.identity
-    expected = (manifest.run_id, manifest.attempt, manifest.structure, manifest.step, rank, manifest.world_size)
-    found = (identity.run_id, identity.attempt, identity.structure, identity.step, identity.rank, identity.world_size)
-    pairs = [
-        ("run, attempt, structure, step, rank, world size", expected, found),
-        ("file size", manifest.file_size, identity.file_size),
-        ("CRC32C", f"{entry.crc32c:08x}", f"{record.crc32c:08x}"),
-        ("extents, their bytes, private bytes",
-         (entry.extents, entry.nbytes, entry.private),
-         (len(record.extents), record.nbytes, len(record.private) + record.checksums.nbytes)),
-    ]  # fmt: skip
-    for what, wanted, got in pairs:
-        if wanted != got:
-            text = f"{what} {wanted} as in the manifest"
-            raise CorruptError(where=file, expected=text, found=f"{got}", todo=DAMAGED)
-    return record
 
 
 def merge(records: list[Record]) -> np.ndarray:

@@ -10,16 +10,17 @@ from types import TracebackType
 import numpy as np
 
 from deepfreeze.errors import CorruptError, NotFoundError, OptionError
-from deepfreeze.format import names
+from deepfreeze.format.manifest import Manifest
 from deepfreeze.format.strict_json import DAMAGED
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import numpy_dtype
 from deepfreeze.frameworks.memory import Room, numpy_room
 from deepfreeze.store.catalog import CheckpointInfo, choose, describe, use
 from deepfreeze.store.run import Run
-from deepfreeze.thaw.extent_table import ExtentTable, read_record
+from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.extents import Extents, Landing, Reading
 from deepfreeze.thaw.model_file import ModelFile
+from deepfreeze.thaw.records import file_of, read_record
 from deepfreeze.thaw.source import Source
 
 
@@ -36,10 +37,11 @@ class TensorReader(Mapping[str, np.ndarray]):
         table = ExtentTable.read(run, step) if table is None else table
         self.info: CheckpointInfo = describe(run, step, {table.manifest.structure: table.structure})
         self._file = ModelFile(run, step, table)
+        self.manifest: Manifest = self._file.table.manifest
         self.structure: Structure = self._file.table.structure
         self.path: Path = self._file.path
         own = self._file.table.private
-        self._private = split_private(self.structure, own, self.path.parent / names.record_file(0))
+        self._private = split_private(self.structure, own, self.path.parent / file_of(self.manifest, 0))
         self._source = Source(self._file.fd, self.path, self._file.nbytes)
         self._extents = Extents(self._file.table.extents, self._source)
 
@@ -127,7 +129,7 @@ def read_private(run: str | os.PathLike[str], step: int | str | None = None, ran
         )
     structure = opened_run.structure(manifest.structure)
     record = read_record(folder, manifest, rank)
-    return split_private(structure, record.private, folder / names.record_file(rank))
+    return split_private(structure, record.private, folder / file_of(manifest, rank))
 
 
 def split_private(structure: Structure, data: bytes, where: object) -> dict[str, np.ndarray]:

@@ -14,13 +14,14 @@ import numpy as np
 
 from deepfreeze.errors import CorruptError, Error, NotFoundError, OptionError, StructureError
 from deepfreeze.format.dataset_groups import group, is_metric, optimizer_groups
+from deepfreeze.format.named_values import ATTACHMENTS
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK
 from deepfreeze.frameworks import memory
 from deepfreeze.frameworks.memory import Room
 from deepfreeze.ranks.world import current
 from deepfreeze.state import lineage
-from deepfreeze.state.attachments import PATH as EXTRA
+from deepfreeze.state.attachments import PATH_1, Attachments, SavedAttachments
 from deepfreeze.state.keras_objects import build_optimizer, framework_of, optimizer_variables, optimizers
 from deepfreeze.state.supported import require_supported
 from deepfreeze.state.training_state import TrainingState
@@ -30,7 +31,8 @@ from deepfreeze.store.run import Run
 from deepfreeze.store.tags import tagged_step
 from deepfreeze.thaw import by_name
 from deepfreeze.thaw.extent_table import ExtentTable
-from deepfreeze.thaw.read import TensorReader, read_private
+from deepfreeze.thaw.read import TensorReader, split_private
+from deepfreeze.thaw.records import file_of, read_records
 
 _LISTED = 10  # differences named in a message
 _LEFT = "left in place: a job's start, or deepfreeze verify --quarantine, moves it away"
@@ -45,7 +47,7 @@ class Ready:
     info: CheckpointInfo
     _variables: dict[str, Any]  # by path, as the rooms
     _rooms: dict[str, Room]
-    extra: bytes | None  # the rank's states of what is no tensor (``state/attachments``), if it has some
+    attachments: SavedAttachments | None  # None: nobody asked for them, or the checkpoint has none
 
     def assign(self) -> CheckpointInfo:
         """Assigns all values, and frees each variable's old value as it does. To be called once."""
@@ -119,10 +121,12 @@ def prepare(
     rank: int,
     world_size: int,
     table: ExtentTable | None = None,
+    attachments: Attachments | None = None,
 ) -> Ready:
     """The first half of ``restore``: reads and checks all values, builds the model's optimizer if need be, and pairs the values with
     the model's variables; ``Ready.assign`` is the second half. Between the two, ranks agree that all of them have read the same
-    checkpoint. ``table``: the checkpoint's, if the caller has read it already. Raises what ``restore`` does with ``step=``."""
+    checkpoint. ``table``: the checkpoint's, if the caller has read it already; ``attachments``: those for which the saved ones are
+    read. Raises what ``restore`` does with ``step=``."""
     with TensorReader(Run.open(run), step, table) as reader:
         structure = reader.structure
         compiled = getattr(model, "optimizer", None) is not None
@@ -137,8 +141,7 @@ def prepare(
                 build_optimizer(model)
             state = TrainingState.of(model, structure.state if compiled else "weights")
             variables = by_name.variables(structure, wanted, state) or _asked_of_keras(reader, state, compiled)
-            private = _private(reader, rank)
-            extra = private.pop(EXTRA, None)
+            private, saved = _of_records(reader, rank, attachments)
             reading.finish()
         for one in structure.per_rank:
             if one.path in private:
@@ -146,7 +149,7 @@ def prepare(
                 rooms[one.path].data[:] = private[one.path].reshape(-1).view(np.uint8)
         info = reader.info
     own = {path: room for path, room in rooms.items() if path in variables}
-    return Ready(info, variables, own, None if extra is None else extra.tobytes())
+    return Ready(info, variables, own, saved)
 
 
 def _asked_of_keras(reader: TensorReader, state: TrainingState, compiled: bool) -> dict[str, Any]:
@@ -202,7 +205,7 @@ def _check_same(reader: TensorReader, model: Any, specs: dict[str, Any], compile
     for path in sorted(saved.keys() | specs.keys()):
         if path not in specs or path not in saved:
             # Keras makes metric states when it first trains and resets them every epoch: a new model has none yet.
-            if not is_metric(path) and path != EXTRA:
+            if not is_metric(path) and path != PATH_1:
                 side = "only the checkpoint has" if path in saved else "only the model has"
                 spec = saved[path].spec if path in saved else specs[path]
                 differences.append(f"{side} {path} ({spec.name}, {spec.dtype}{list(spec.shape)})")
@@ -235,19 +238,36 @@ def _between_kerases(structure: Structure, model: Any) -> str:
     return f"one of {saved['api']} {saved['keras']} and a model of {own['api']} {own['keras']}: "
 
 
-def _private(reader: TensorReader, rank: int) -> dict[str, Any]:
-    """The values of the per-rank tensors for ``rank``, by path: its own, or ones derived from rank 0's if the writing job had no such
-    rank."""
-    structure, info = reader.structure, reader.info
-    if not structure.per_rank:
-        return {}
-    if rank < info.world_size:
-        own = read_private(info.run, info.step, rank)
-        return {placed.path: own[placed.spec.name] for placed in structure.per_rank}
-    return {
-        placed.path: reader[placed.spec.name] if placed.path == EXTRA else fold(reader[placed.spec.name], rank, number)
-        for number, placed in enumerate(structure.per_rank)
+def _of_records(
+    reader: TensorReader, rank: int, attachments: Attachments | None
+) -> tuple[dict[str, np.ndarray], SavedAttachments | None]:
+    """What the records have for ``rank``: the values of the per-rank tensors by path, and the attachments. The values are the rank's own,
+    or are derived from rank 0's if the writing job had no such rank."""
+    structure, manifest = reader.structure, reader.manifest
+    folder, world = reader.path.parent, manifest.world_size
+    own = rank if rank < world else 0
+    wanted = [own] if attachments or structure.per_rank else []
+    if attachments and attachments.every_rank:
+        wanted = list(range(world))
+    records = dict(zip(wanted, read_records(folder, manifest, wanted), strict=True))
+    private = {
+        number: split_private(structure, record.private, folder / file_of(manifest, number))
+        for number, record in records.items()
     }
+    values = {
+        placed.path: private[own][placed.spec.name]
+        if own == rank
+        else fold(private[own][placed.spec.name], rank, number)
+        for number, placed in enumerate(structure.per_rank)
+        if placed.path != PATH_1
+    }
+    by_rank = {number: record.values[ATTACHMENTS] for number, record in records.items() if ATTACHMENTS in record.values}
+    for placed in structure.per_rank:
+        if placed.path == PATH_1:
+            by_rank = {number: found[placed.spec.name].tobytes() for number, found in private.items()}
+    if not attachments or own not in by_rank:
+        return values, None
+    return values, SavedAttachments(by_rank, world, folder / file_of(manifest, own))
 
 
 def fold(value: np.ndarray, rank: int, number: int) -> np.ndarray:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from deepfreeze.format import names
 from deepfreeze.format.run_file import Parent
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.ranks.world import World
@@ -55,7 +54,8 @@ class _ModelValues:
 
     def read(self, step: int, table: ExtentTable) -> None:
         self._ready = None  # frees the checkpoint that was read before, so that two are never in memory at once
-        self._ready = prepare(self._model, self._path, step, self._world.rank, self._world.size, table)
+        world = self._world
+        self._ready = prepare(self._model, self._path, step, world.rank, world.size, table, self._attachments)
 
     def assign(self, step: int) -> None:
         ready, self._ready = self._ready, None
@@ -75,13 +75,20 @@ class _ModelValues:
         return lineage.parent_of(tensor.variable for tensor in TrainingState.of(self._model).tensors)
 
     def _load_attachments(self, ready: Ready) -> None:
-        if ready.extra is None:
+        if ready.attachments is None:
             log.warning(
                 "step %d has no extra states: the objects in extra= and the random number generators stay as they are",
                 ready.info.step,
             )
             return
-        rank = self._world.rank
-        # A rank that the writing job did not have takes rank 0's.
-        own = rank if rank < ready.info.world_size else 0
-        self._attachments.load(ready.extra, ready.info.path / names.record_file(own), None if own == rank else rank)
+        rank, size = self._world.rank, self._world.size
+        for name in self._attachments.load(ready.attachments, rank, size):
+            if rank == 0:
+                log.warning(
+                    "extra[%r]: nobody takes the states that ranks %d to %d of the job that wrote step %d have saved. "
+                    "An object whose load_state_dict takes (states_of_all_ranks, rank, world) gets all of them",
+                    name,
+                    size,
+                    ready.info.world_size - 1,
+                    ready.info.step,
+                )

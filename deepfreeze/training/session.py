@@ -30,10 +30,9 @@ from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.progress import Progress
+from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.wishes import Wishes
 
-# The ranks are compared at so many first checkpoints of a training; Replicas(every=k) adds every k-th one.
-_FIRST_COMPARED = 2
 # How many seconds the end of a training waits for retention to judge its last commits. The store may hang.
 _RETENTION_SECONDS = 5.0
 
@@ -49,6 +48,7 @@ class Session:
         installation: Installation,
         agreement: Agreement,
         wishes: Wishes,
+        checks: ReplicaChecks,
         policy: Policy,
         attachments: Attachments,
         options: Options,
@@ -65,13 +65,12 @@ class Session:
         self._events, self._saved, self._keeper = events, saved, keeper
         self._reports: EngineReports | None = None  # made with the saver
         self._failed: Newest[int] = Newest()  # steps whose failure was told
-        self._saves = 0
         self._going_on = True  # further steps will come, in which the ranks can agree
         self._stopped = False  # a signal ended training
         self._began = False  # there was an execution
         self._kept: tuple[int, CapturedState] | None = None  # the step and the capture that ``keep`` has taken
         self._saver: Saver | None = None
-        self._agreement, self._wishes = agreement, wishes
+        self._agreement, self._wishes, self._checks = agreement, wishes, checks
         self._told_too_often = False
         self._first_weights = FirstWeights(open_run, installation.capture, events)
         if installation.agreed is not None:
@@ -191,7 +190,10 @@ class Session:
         if self._options.save_config:
             # Stored before the attempt's first checkpoint, so that every checkpoint of the attempt has a configuration.
             worlds.on_rank_0(world, lambda: _store_config(state.model, target))
-        agreed = agree(state, self._attachments, world, installation.agreed)
+        if self._attachments:
+            step = self._open_run.steps.now()
+            worlds.each(world, lambda: self._attachments.check(step))
+        agreed = installation.agreed if installation.agreed is not None else agree(state, world)
         regions = installation.regions
         if regions is None or agreed is not installation.agreed:
             regions = worlds.each(world, lambda: RankRegions.of(agreed, capture, world.rank))
@@ -212,23 +214,15 @@ class Session:
 
     def _save(self, step: int, collect: Callable[[], CapturedState]) -> bool:
         """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``. Returns whether the engine has it."""
-        compare = self._compares(self._saves)
-        self._saves += 1
+        part = self._checks.next()
         try:
-            self.saver.save(step, collect(), compare)
+            self.saver.save(step, collect(), part)
         except EngineError as error:
             self._fail(error, step)
             return False
         self._saved.append(step)
         self._events.note(captured_events, step, self.saver.nbytes)
         return True
-
-    def _compares(self, earlier: int) -> bool:
-        """Whether the ranks are compared at a checkpoint before which the session has saved ``earlier`` checkpoints."""
-        often = self._options.replicas.every
-        if often is None:
-            return False
-        return earlier < _FIRST_COMPARED or (often > 0 and earlier % often == 0)
 
     def _note_uncaptured(self, done: Execution) -> None:
         """Tells of the steps that were due in an execution and not captured."""
@@ -287,6 +281,7 @@ class Session:
             return
         assert self._reports is not None  # made with the saver
         self._wishes.enter(reports)
+        self._checks.enter(reports)
         # All reports are told of before the first failure, which may raise.
         failures = self._reports.enter(reports)
         self._tell_notices()

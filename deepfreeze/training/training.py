@@ -42,6 +42,7 @@ from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
+from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.session import Session
 from deepfreeze.training.wishes import Wishes
 
@@ -107,6 +108,7 @@ class Training:
             agreement = Agreement(world, self._options.on_sigterm == "checkpoint")
             open_run.closing.callback(agreement.close)
             wishes = Wishes(self._policy, agreement)
+            checks = ReplicaChecks(self._options.replicas.parts, agreement)
             installation = self._install(open_run, state, in_graph, agreement.seal())
             agreement.connect(installation.maximum)
             if against:
@@ -116,6 +118,7 @@ class Training:
                 installation,
                 agreement,
                 wishes,
+                checks,
                 self._policy,
                 self._attachments,
                 self._options,

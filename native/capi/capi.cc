@@ -14,6 +14,7 @@
 #include "graph/tensorflow_op.h"
 #include "local/slot_store.h"
 #include "store/commit.h"
+#include "store/records.h"
 
 struct df_engine {
   std::shared_ptr<deepfreeze::Engine> engine;  // areas hold weak pointers to it
@@ -185,17 +186,21 @@ int df_engine_open(const df_options* options, df_engine** out) {
 }
 
 int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, size_t n, const void* private_data,
-                     uint64_t private_bytes, uint64_t timeout_ms) {
+                     uint64_t private_bytes, const void* values, uint64_t values_bytes, uint64_t timeout_ms) {
   return Guard([&]() -> Status {
     DF_RETURN_IF_ERROR(CheckEngine(engine, "submit"));
-    if ((regions == nullptr && n > 0) || (private_data == nullptr && private_bytes > 0)) {
+    if ((regions == nullptr && n > 0) || (private_data == nullptr && private_bytes > 0) ||
+        (values == nullptr && values_bytes > 0)) {
       return Invalid("submit: a pointer is missing");
     }
     std::string private_copy;
     if (private_bytes > 0) private_copy.assign(static_cast<const char*>(private_data), private_bytes);
+    std::string values_copy;
+    if (values_bytes > 0) values_copy.assign(static_cast<const char*>(values), values_bytes);
     std::vector<deepfreeze::Region> copy = ToRegions(regions, n);
     std::vector<std::shared_ptr<deepfreeze::Pages>> memory = deepfreeze::CaptureArea::MemoryOf(copy);
-    return engine->engine->Submit(step, std::move(copy), std::move(private_copy), timeout_ms, std::move(memory));
+    return engine->engine->Submit(step, std::move(copy), std::move(private_copy), timeout_ms, std::move(memory),
+                                  std::move(values_copy));
   });
 }
 
@@ -410,6 +415,7 @@ int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]) {
     request.known = &known;
     deepfreeze::CommitOutcome outcome;
     DF_RETURN_IF_ERROR(deepfreeze::Commit(env, request, &outcome));
+    deepfreeze::RemoveAllRecords(env, request.run_dir, step);
     return outcome.unsynced;  // an error ends this start of a job; the next start finds the step committed
   });
 }

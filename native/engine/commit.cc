@@ -6,6 +6,7 @@
 #include "format/names.h"
 #include "store/commit.h"
 #include "store/owner.h"
+#include "store/records.h"
 
 namespace deepfreeze {
 namespace {
@@ -37,6 +38,9 @@ void Committer::Run() {
     if (decides()) context_.table->AskCleanUp(job->step, look.durable);
     context_.table->Committed(job);
     Heard(context_.env->NowMicros());
+    // Each rank removes its own, so that no rank makes more calls than others, however many ranks there are.
+    const Options& options = context_.options;
+    BestEffort([&] { RemoveRecord(context_.env, options.run_dir, job->step, options.identity.rank); });
     context_.table->Settle(job);
   }
 }

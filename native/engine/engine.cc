@@ -9,6 +9,7 @@
 
 #include "base/thread.h"
 #include "engine/checksum.h"
+#include "format/named_values.h"
 
 namespace deepfreeze {
 namespace {
@@ -132,16 +133,17 @@ Status CheckRegions(const std::vector<Region>& regions, uint64_t file_size, cons
 // Refuses a part that does not fit into a rank's record. Otherwise it would be written in full and published, and no
 // reader would accept the record. The largest record also bounds the number of extents, which has 32 bits.
 Status CheckRecord(const Options& options, const std::vector<Region>& regions, uint64_t private_size,
-                   const std::string& where) {
+                   uint64_t values_size, const std::string& where) {
   uint64_t extents = 0;
   for (const Region& region : regions) extents += CountExtents(region.size, options.chunk_bytes);
   uint64_t size = 0;
-  if (!RecordSize(extents, private_size, &size)) {
-    return Status::FourPart(
-        Code::kInvalid, where,
-        "extents and private bytes of a rank that fit into a record of " + std::to_string(kMaxRecordSize) + " bytes",
-        std::to_string(extents) + " extents and " + std::to_string(private_size) + " private bytes",
-        "Keep less in the private bytes, or raise chunk_bytes");
+  if (!RecordSize(extents, private_size, values_size, &size)) {
+    return Status::FourPart(Code::kInvalid, where,
+                            "extents, private bytes and named values of a rank that fit into a record of " +
+                                std::to_string(kMaxRecordSize) + " bytes",
+                            std::to_string(extents) + " extents, " + std::to_string(private_size) +
+                                " private bytes and " + std::to_string(values_size) + " bytes of values",
+                            "Keep less in private bytes and values, or raise chunk_bytes");
   }
   const uint64_t checksums = uint64_t{options.identity.hashes} * 4;
   if (private_size < checksums) {
@@ -163,7 +165,7 @@ bool SameRegions(const std::vector<Region>& left, const std::vector<Region>& rig
 Status Engine::Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size, CapturePlan* plan) {
   uint64_t nbytes = 0;
   DF_RETURN_IF_ERROR(CheckRegions(regions, options_.identity.file_size, "plan", &nbytes));
-  DF_RETURN_IF_ERROR(CheckRecord(options_, regions, private_size, "plan"));
+  DF_RETURN_IF_ERROR(CheckRecord(options_, regions, private_size, 0, "plan"));
   DF_RETURN_IF_ERROR(capture_memory_->Plan(regions, private_size, side_size, plan));
   planned_ = regions;
   planned_private_ = private_size;
@@ -187,12 +189,14 @@ Status Engine::Remove(std::vector<int64_t> steps) {
 }
 
 Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms,
-                      std::vector<std::shared_ptr<Pages>> memory) {
+                      std::vector<std::shared_ptr<Pages>> memory, std::string values) {
   const std::string where = "step " + std::to_string(step);
   if (step < 0) return Status(Code::kInvalid, where + ": steps are 0 or more");
   uint64_t nbytes = 0;
   DF_RETURN_IF_ERROR(CheckRegions(regions, options_.identity.file_size, where, &nbytes));
-  DF_RETURN_IF_ERROR(CheckRecord(options_, regions, private_data.size(), where));
+  DF_RETURN_IF_ERROR(CheckRecord(options_, regions, private_data.size(), values.size(), where));
+  const Status section = CheckNamedValues(values, where);
+  if (!section.ok()) return Status(Code::kInvalid, section.message());
   bool captured = false;
   for (const Region& region : regions) {
     if (region.data == nullptr && region.size > 0) {
@@ -214,6 +218,7 @@ Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string pri
   job->nbytes = nbytes;
   job->regions = std::move(regions);
   job->private_data = std::move(private_data);
+  job->values = std::move(values);
   job->memory = std::move(memory);
   CutExtents(job.get(), options_.chunk_bytes);
   return table_.Submit(std::move(job), captured, timeout_ms);

@@ -39,6 +39,7 @@ struct Job {
   uint64_t submitted_us = 0;
   std::vector<Region> regions;
   std::string private_data;
+  std::string values;  // a section of named values
 
   // The engine's own memory that the capture lies in; null if it lies in the caller's. It is slot number `slot` if
   // home_is_slot, else buffer number `buffer`. Set when the memory is reserved.

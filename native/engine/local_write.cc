@@ -1,5 +1,7 @@
 #include "engine/local_write.h"
 
+#include <algorithm>
+
 #include "base/crc32c.h"
 #include "engine/checksum.h"
 
@@ -52,8 +54,10 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
   } else {
     DF_RETURN_IF_ERROR(ForEachExtent(context_, job->extents.size(), Copiers(context_.options), true, write));
   }
-  DF_RETURN_IF_ERROR(
-      context_.slots->Finish(slot, context_.options.At(job->step), job->extents, layout, job->private_data));
+  // Behind the whole memory of a capture, which is the same for each capture; the values have any size at each.
+  const uint64_t end = std::max(layout.file_size(), job->home_is_slot ? job->home_size : 0);
+  DF_RETURN_IF_ERROR(context_.slots->Finish(slot, context_.options.At(job->step), job->extents, layout,
+                                            job->private_data, job->values, end));
   if (!job->home_is_slot) {  // else the transfer has begun already, and waits for the checksums by AwaitChecked
     job->places = layout.places;
     job->checksummed = true;

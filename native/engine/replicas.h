@@ -22,9 +22,9 @@ class Replicas {
   }
 
   // To be called after each try to commit `step`, successful or not, with the result of its comparison. Several tries
-  // for one step count as one comparison.
+  // for one step count as one comparison. A comparison of a part that finds no difference says nothing of the rest.
   void Note(int64_t step, const Divergence& found) {
-    if (!found.compared || step == noted_) return;
+    if (!found.compared || (!found.whole && found.tensors == 0) || step == noted_) return;
     noted_ = step;
     from_start_ = found.tensors > 0 && (from_start_ || comparisons_ < kFirstComparisons);
     ++comparisons_;

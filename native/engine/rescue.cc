@@ -38,7 +38,7 @@ Status RescueSlot(Env* env, const std::string& path, const std::string& run_dir)
   }
   DF_RETURN_IF_ERROR(partial.Sync());
   bool perhaps = false;
-  return partial.Publish(Record{identity, slot.extents, slot.private_data}, &perhaps);
+  return partial.Publish(Record{identity, slot.extents, slot.private_data, slot.values}, &perhaps);
 }
 
 }  // namespace deepfreeze

@@ -102,6 +102,11 @@ uint64_t TotalBytes(const std::vector<Extent>& extents) {
   return total;
 }
 
+Status CheckVersion(uint32_t version, const std::string& where) {
+  if (version == kFirstVersion || version == kFormatVersion) return {};
+  return Malformed(where, "format version 1 or 2", "version " + std::to_string(version));
+}
+
 Status Malformed(const std::string& where, const std::string& expected, const std::string& found) {
   return Status::FourPart(Code::kCorrupt, where, expected, found, "Use another checkpoint; this one can't be trusted");
 }

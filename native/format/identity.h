@@ -13,7 +13,9 @@
 
 namespace deepfreeze {
 
-constexpr uint32_t kFormatVersion = 1;
+// Of records, slots, manifests. Version 1 is read and never written.
+constexpr uint32_t kFormatVersion = 2;
+constexpr uint32_t kFirstVersion = 1;
 constexpr size_t kIdentityOffset = 16;
 constexpr size_t kIdentitySize = 96;
 // The unit that one rank alone writes to: a page of the page cache, which has this size on most machines.
@@ -64,6 +66,9 @@ Status CheckCoverage(std::vector<Extent> extents, uint64_t file_size, const std:
 
 // The sum of the extents' sizes.
 uint64_t TotalBytes(const std::vector<Extent>& extents);
+
+// Ok for version 1 and for kFormatVersion, else kCorrupt.
+Status CheckVersion(uint32_t version, const std::string& where);
 
 // kCorrupt with the message "RUN/x: expected ...; found .... Remove ...", for bytes that break the format.
 Status Malformed(const std::string& where, const std::string& expected, const std::string& found);

@@ -22,18 +22,20 @@ std::string Time(int64_t seconds) {
 
 std::string Body(const Manifest& manifest) {
   const Identity& id = manifest.identity;
-  std::string text = "{\n  \"format\": 1,\n  \"step\": " + std::to_string(id.step) + ",\n  \"attempt\": \"" +
-                     Hex(id.attempt) + "\",\n  \"run_id\": \"" + Hex(id.run_id) + "\",\n  \"structure\": \"" +
-                     Hex(id.structure) + "\",\n  \"world_size\": " + std::to_string(id.world) +
+  const bool first = manifest.version == kFirstVersion;
+  std::string text = "{\n  \"format\": " + std::to_string(manifest.version) +
+                     ",\n  \"step\": " + std::to_string(id.step) + ",\n  \"attempt\": \"" + Hex(id.attempt) +
+                     "\",\n  \"run_id\": \"" + Hex(id.run_id) + "\",\n  \"structure\": \"" + Hex(id.structure) +
+                     "\",\n  \"world_size\": " + std::to_string(id.world) +
                      ",\n  \"file_size\": " + std::to_string(id.file_size) + ",\n  \"created\": \"" +
                      Time(manifest.created) + "\",\n  \"diverged\": " + std::to_string(manifest.diverged) +
-                     ",\n  \"records\": [\n";
+                     (first ? "" : ",\n  \"values\": " + manifest.values) + ",\n  \"records\": [\n";
   for (size_t i = 0; i < manifest.records.size(); ++i) {
     const ManifestRecord& r = manifest.records[i];
     text += "    {\"rank\": " + std::to_string(r.rank) + ", \"bytes\": " + std::to_string(r.bytes) +
             ", \"extents\": " + std::to_string(r.extents) + ", \"private\": " + std::to_string(r.private_size) +
-            ", \"size\": " + std::to_string(r.size) + ", \"crc32c\": \"" + Hex32(r.crc) +
-            (i + 1 < manifest.records.size() ? "\"},\n" : "\"}\n");
+            (first ? "" : ", \"values\": " + std::to_string(r.values_size)) + ", \"size\": " + std::to_string(r.size) +
+            ", \"crc32c\": \"" + Hex32(r.crc) + (i + 1 < manifest.records.size() ? "\"},\n" : "\"}\n");
   }
   return text + "  ],\n";
 }
@@ -43,9 +45,11 @@ std::string Body(const Manifest& manifest) {
 bool Consistent(const Manifest& manifest) {
   const uint64_t file_size = manifest.identity.file_size;
   uint64_t left = file_size;
+  const uint64_t less = manifest.version == kFirstVersion ? kRecordHeader - kRecordHeader1 : 0;
   for (const ManifestRecord& r : manifest.records) {
     uint64_t size = 0;
-    if (r.bytes > left || !RecordSize(r.extents, r.private_size, &size) || size != r.size) return false;
+    if (r.bytes > left || !RecordSize(r.extents, r.private_size, r.values_size, &size)) return false;
+    if (size - less != r.size) return false;
     left -= r.bytes;
   }
   return left == 0 && file_size > 0 && file_size <= kMaxFileSize && manifest.records.size() == manifest.identity.world;
@@ -70,6 +74,15 @@ class Scanner {
     ok_ = ok_ && n > 0;
     if (ok_) rest_.remove_prefix(n);
     return value;
+  }
+  // The object that the line holds, without the comma at its end.
+  std::string Object() {
+    const size_t end = rest_.substr(0, rest_.find('\n')).rfind('}');
+    ok_ = ok_ && At("{") && end != std::string_view::npos;
+    if (!ok_) return "";
+    const std::string object(rest_.substr(0, end + 1));
+    rest_.remove_prefix(end + 1);
+    return object;
   }
   void Bytes(uint8_t* to, size_t n) {
     ok_ = ok_ && Unhex(rest_.substr(0, 2 * n), to, n);
@@ -109,7 +122,11 @@ Status DecodeManifest(const std::string& bytes, const std::string& where, Manife
   *manifest = Manifest();
   Identity& id = manifest->identity;
   Scanner scan(bytes);
-  scan.Literal("{\n  \"format\": 1,\n  \"step\": ");
+  scan.Literal("{\n  \"format\": ");
+  manifest->version = static_cast<uint32_t>(scan.Number());
+  const bool first = manifest->version == kFirstVersion;
+  if (scan.ok()) DF_RETURN_IF_ERROR(CheckVersion(manifest->version, where));
+  scan.Literal(",\n  \"step\": ");
   id.step = static_cast<int64_t>(scan.Number());
   scan.Literal(",\n  \"attempt\": \"");
   scan.Bytes(id.attempt.data(), 16);
@@ -125,6 +142,10 @@ Status DecodeManifest(const std::string& bytes, const std::string& where, Manife
   manifest->created = scan.Timestamp();
   scan.Literal("\",\n  \"diverged\": ");
   manifest->diverged = static_cast<uint32_t>(scan.Number());
+  if (!first) {
+    scan.Literal(",\n  \"values\": ");
+    manifest->values = scan.Object();
+  }
   scan.Literal(",\n  \"records\": [\n");
   while (scan.At("    {\"rank\": ")) {
     ManifestRecord r;
@@ -136,6 +157,10 @@ Status DecodeManifest(const std::string& bytes, const std::string& where, Manife
     r.extents = scan.Number();
     scan.Literal(", \"private\": ");
     r.private_size = scan.Number();
+    if (!first) {
+      scan.Literal(", \"values\": ");
+      r.values_size = scan.Number();
+    }
     scan.Literal(", \"size\": ");
     r.size = scan.Number();
     scan.Literal(", \"crc32c\": \"");
@@ -148,7 +173,7 @@ Status DecodeManifest(const std::string& bytes, const std::string& where, Manife
   }
   // The manifest is encoded again and compared. This checks all that was not checked above, the checksum too.
   if (!scan.ok() || !Consistent(*manifest) || EncodeManifest(*manifest) != bytes) {
-    return Malformed(where, "a manifest of format version 1 with a right checksum", "other bytes");
+    return Malformed(where, "a manifest of format version 1 or 2 with a right checksum", "other bytes");
   }
   return {};
 }

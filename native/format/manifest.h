@@ -14,15 +14,19 @@ struct ManifestRecord {
   uint64_t bytes = 0;    // sum of the sizes of the rank's extents
   uint64_t extents = 0;  // how many they are
   uint64_t private_size = 0;
-  uint64_t size = 0;  // bytes of the record file
-  uint32_t crc = 0;   // the record file's last four bytes
+  uint64_t values_size = 0;  // of its section of named values
+  uint64_t size = 0;         // bytes of the record
+  uint32_t crc = 0;          // the record's last four bytes
 };
 
 struct Manifest {
-  Identity identity;                    // without the rank
-  int64_t created = 0;                  // time of the commit, seconds since 1970, UTC
-  uint32_t diverged = 0;                // how many replicated tensors differed between the ranks, at this step or when
-                                        // the ranks were last compared before
+  uint32_t version = kFormatVersion;
+  Identity identity;      // without the rank
+  int64_t created = 0;    // time of the commit, seconds since 1970, UTC
+  uint32_t diverged = 0;  // how many replicated tensors differed between the ranks, at this step or when
+                          // the ranks were last compared before
+  // The named values: a JSON object on one line. Their text is kept as it is and not looked into.
+  std::string values = "{}";
   std::vector<ManifestRecord> records;  // one per rank, in the ranks' order
 };
 

@@ -10,6 +10,7 @@
 namespace deepfreeze {
 
 constexpr char kModelName[] = "model.weights.h5";
+constexpr char kRecordsName[] = "records";
 constexpr char kManifestName[] = "manifest.json";
 constexpr char kOwnerName[] = "owner";
 

@@ -10,7 +10,8 @@
 
 namespace deepfreeze {
 
-constexpr size_t kRecordHeader = 128;
+constexpr size_t kRecordHeader = 136;
+constexpr size_t kRecordHeader1 = 128;  // of version 1, which has no named values
 constexpr size_t kRecordEntry = 24;
 constexpr uint64_t kMaxRecordSize = uint64_t{1}
                                     << 28;  // bytes, room for 11 million extents; bounds what a reader allocates
@@ -19,15 +20,17 @@ struct Record {
   Identity identity;
   std::vector<Extent> extents;
   std::string private_data;
+  std::string values;  // a section of named values, "" for none
 };
 
-// *size: bytes of a record with so many extents and private bytes. False if they are more than kMaxRecordSize, or if
-// their sum wraps around.
-bool RecordSize(uint64_t extents, uint64_t private_size, uint64_t* size);
+// *size: bytes of a record with so many extents, and private bytes and named values of so many bytes. False if they are
+// more than kMaxRecordSize, or if their sum wraps around.
+bool RecordSize(uint64_t extents, uint64_t private_size, uint64_t values_size, uint64_t* size);
 
+// The bytes of a record of version 2.
 std::string EncodeRecord(const Record& record);
-// Reads a whole file's bytes; `where` is the file that messages name. kCorrupt unless version, sizes, the extents'
-// order and the checksum are right.
+// Reads a whole record's bytes, of version 1 or 2; `where` is the file that messages name. kCorrupt unless version,
+// sizes, the extents' order, the named values and the checksum are right.
 Status DecodeRecord(const std::string& bytes, const std::string& where, Record* record);
 
 }  // namespace deepfreeze

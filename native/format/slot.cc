@@ -12,6 +12,13 @@ constexpr char kMagic[] = "DFSLOT\r\n";
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLine = 64;
 
+// Whether the named values lie behind the data. The data is known to end inside of the slot.
+bool ValuesFit(const SlotHeader& header, uint64_t slot_size) {
+  if (header.values_size == 0) return header.values_offset == 0 && header.values_crc == 0;
+  return header.values_offset % kLine == 0 && header.values_offset >= header.data_offset + header.data_size &&
+         header.values_offset <= slot_size && header.values_size <= slot_size - header.values_offset;
+}
+
 }  // namespace
 
 SlotLayout LayOutSlot(const std::vector<Extent>& extents, uint64_t private_size) {
@@ -29,6 +36,8 @@ SlotLayout LayOutSlot(const std::vector<Extent>& extents, uint64_t private_size)
   layout.data_size = end - layout.data_offset;
   return layout;
 }
+
+uint64_t ValuesPlace(uint64_t end) { return RoundUp(end, kLine); }
 
 std::string EncodeSlotTable(const std::vector<Extent>& extents, const SlotLayout& layout) {
   std::string table(kSlotEntrySize * extents.size(), '\0');
@@ -56,6 +65,9 @@ std::string EncodeSlotHeader(const SlotHeader& header) {
   Put64(to + 144, header.data_size);
   Put32(to + 152, header.table_crc);
   Put32(to + 156, header.private_crc);
+  Put64(to + 160, header.values_offset);
+  Put64(to + 168, header.values_size);
+  Put32(to + 176, header.values_crc);
   Put32(to + kSlotHeaderSize - 4, Crc32c(0, to, kSlotHeaderSize - 4));
   return bytes;
 }
@@ -65,8 +77,10 @@ Status DecodeSlotHeader(const std::string& bytes, uint64_t slot_size, const std:
   if (bytes.size() != kSlotHeaderSize || std::memcmp(from, kMagic, 8) != 0) {
     return Malformed(where, "a whole slot", "a slot that was being written, or another file");
   }
-  if (Get32(from + 8) != kFormatVersion || Get32(from + 12) != kSlotHeaderSize) {
-    return Malformed(where, "format version 1", "version " + std::to_string(Get32(from + 8)));
+  const uint32_t version = Get32(from + 8);
+  DF_RETURN_IF_ERROR(CheckVersion(version, where));
+  if (Get32(from + 12) != kSlotHeaderSize) {
+    return Malformed(where, "a header of 4096 bytes", std::to_string(Get32(from + 12)));
   }
   const uint32_t crc = Crc32c(0, from, kSlotHeaderSize - 4);
   if (Get32(from + kSlotHeaderSize - 4) != crc) {
@@ -79,14 +93,22 @@ Status DecodeSlotHeader(const std::string& bytes, uint64_t slot_size, const std:
   header->data_size = Get64(from + 144);
   header->table_crc = Get32(from + 152);
   header->private_crc = Get32(from + 156);
+  size_t end = 160;  // of the fields that the version has
+  header->values_offset = header->values_size = header->values_crc = 0;
+  if (version != kFirstVersion) {
+    header->values_offset = Get64(from + 160);
+    header->values_size = Get64(from + 168);
+    header->values_crc = Get32(from + 176);
+    end = 180;
+  }
   bool zero = true;
-  for (size_t i = 160; i < kSlotHeaderSize - 4; ++i) zero = zero && from[i] == 0;
+  for (size_t i = end; i < kSlotHeaderSize - 4; ++i) zero = zero && from[i] == 0;
   // Refuses a slot whose record would be too large to be read. This also bounds how much memory the reader of a sparse
   // file with wrong sizes allocates.
   uint64_t record_size = 0;
-  const bool fits = RecordSize(header->extents, header->private_size, &record_size) &&
+  const bool fits = RecordSize(header->extents, header->private_size, header->values_size, &record_size) &&
                     uint64_t{header->identity.hashes} * 4 <= header->private_size && header->data_size <= slot_size &&
-                    header->data_offset <= slot_size - header->data_size;
+                    header->data_offset <= slot_size - header->data_size && ValuesFit(*header, slot_size);
   if (!zero || !fits || Get64(from + 112) != kSlotTableOffset ||
       header->private_offset != kSlotTableOffset + kSlotEntrySize * uint64_t{header->extents} ||
       header->data_offset != RoundUp(header->private_offset + header->private_size, kPage)) {

@@ -36,7 +36,13 @@ struct SlotHeader {
   uint64_t data_size = 0;
   uint32_t table_crc = 0;
   uint32_t private_crc = 0;
+  uint64_t values_offset = 0;  // of the section of named values; 0 if it is empty
+  uint64_t values_size = 0;
+  uint32_t values_crc = 0;
 };
+
+// Where the named values may begin in a slot: the first multiple of 64 that is not before `end`.
+uint64_t ValuesPlace(uint64_t end);
 
 std::string EncodeSlotTable(const std::vector<Extent>& extents, const SlotLayout& layout);
 std::string EncodeSlotHeader(const SlotHeader& header);

@@ -20,7 +20,8 @@ bool FuzzOne(const std::string& bytes) {
   for (size_t rank = 0; rank < manifest.records.size(); ++rank) {
     const ManifestRecord& r = manifest.records[rank];
     FUZZ_CHECK(r.rank == rank && r.bytes <= manifest.identity.file_size - total);
-    FUZZ_CHECK(r.size <= kMaxRecordSize && r.private_size <= r.size && r.extents <= r.size / kRecordEntry);
+    FUZZ_CHECK(r.size <= kMaxRecordSize && r.private_size + r.values_size <= r.size &&
+               r.extents <= r.size / kRecordEntry);
     total += r.bytes;
   }
   FUZZ_CHECK(total == manifest.identity.file_size);

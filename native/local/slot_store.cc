@@ -1,6 +1,7 @@
 #include "local/slot_store.h"
 
 #include "base/crc32c.h"
+#include "format/named_values.h"
 #include "format/names.h"
 
 namespace deepfreeze {
@@ -89,7 +90,8 @@ Status SlotStore::Map(uint32_t slot, uint64_t size, char** data) {
 }
 
 Status SlotStore::Finish(uint32_t slot, const Identity& identity, const std::vector<Extent>& extents,
-                         const SlotLayout& layout, const std::string& private_data) {
+                         const SlotLayout& layout, const std::string& private_data, const std::string& values,
+                         uint64_t values_place) {
   File* file = slots_[slot].file.get();
   const std::string table = EncodeSlotTable(extents, layout);
   SlotHeader header;
@@ -101,9 +103,15 @@ Status SlotStore::Finish(uint32_t slot, const Identity& identity, const std::vec
   header.data_size = layout.data_size;
   header.table_crc = Crc32c(0, table.data(), table.size());
   header.private_crc = Crc32c(0, private_data.data(), private_data.size());
+  if (!values.empty()) {
+    header.values_offset = ValuesPlace(values_place);
+    header.values_size = values.size();
+    header.values_crc = Crc32c(0, values.data(), values.size());
+  }
   const std::string bytes = EncodeSlotHeader(header);
   DF_RETURN_IF_ERROR(WriteFull(file, kSlotTableOffset, table.data(), table.size()));
   DF_RETURN_IF_ERROR(WriteFull(file, layout.private_offset, private_data.data(), private_data.size()));
+  DF_RETURN_IF_ERROR(WriteFull(file, header.values_offset, values.data(), values.size()));
   return WriteFull(file, 0, bytes.data(), bytes.size());
 }
 
@@ -133,7 +141,13 @@ Status OpenSlot(Env* env, const std::string& path, WholeSlot* slot) {
   if (crc != slot->header.private_crc) {
     return Malformed(path, "checksum " + Hex32(slot->header.private_crc) + " of the private bytes", Hex32(crc));
   }
-  return {};
+  slot->values.resize(slot->header.values_size);
+  DF_RETURN_IF_ERROR(ReadFull(file, slot->header.values_offset, slot->values.data(), slot->values.size()));
+  const uint32_t values_crc = Crc32c(0, slot->values.data(), slot->values.size());
+  if (values_crc != slot->header.values_crc) {
+    return Malformed(path, "checksum " + Hex32(slot->header.values_crc) + " of the named values", Hex32(values_crc));
+  }
+  return CheckNamedValues(slot->values, path);
 }
 
 }  // namespace deepfreeze

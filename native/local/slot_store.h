@@ -39,9 +39,10 @@ class SlotStore {
   // Does the slow part of Map (making the file and touching its pages) beforehand. May overlap Map of the same slot.
   Status Touch(uint32_t slot, uint64_t size);
 
-  // Writes the private bytes, the table and, last of all, the header: the slot is whole then.
+  // Writes the private bytes, the named values, the table and, last of all, the header: the slot is whole then. The
+  // values lie at byte values_place or behind it; the data must end before.
   Status Finish(uint32_t slot, const Identity& identity, const std::vector<Extent>& extents, const SlotLayout& layout,
-                const std::string& private_data);
+                const std::string& private_data, const std::string& values, uint64_t values_place);
 
   // Closes and deletes the file, if this store has opened it. May overlap Touch of the same slot.
   void Remove(uint32_t slot);
@@ -76,9 +77,10 @@ struct WholeSlot {
   std::vector<Extent> extents;
   std::vector<uint64_t> places;  // where each extent begins in the file
   std::string private_data;
+  std::string values;  // the section of named values
 };
-// Opens a slot, and reads and checks its header, table and private bytes; the bytes of the extents are not read.
-// kCorrupt if the slot is not whole.
+// Opens a slot, and reads and checks its header, table, private bytes and named values; the bytes of the extents are
+// not read. kCorrupt if the slot is not whole.
 Status OpenSlot(Env* env, const std::string& path, WholeSlot* slot);
 
 }  // namespace deepfreeze

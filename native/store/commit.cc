@@ -10,6 +10,7 @@
 #include "format/record.h"
 #include "store/owner.h"
 #include "store/partial.h"
+#include "store/records.h"
 #include "store/retention.h"
 
 namespace deepfreeze {
@@ -21,42 +22,6 @@ constexpr size_t kBlock = size_t{1} << 20;
 constexpr char kUsualCauses[] =
     "; usual causes: an optimizer that is not wrapped (DistributedOptimizer), an initial state that is not broadcast "
     "(BroadcastState)";
-
-// Compares the replica checksums of all ranks with rank 0's, one rank after the other.
-class Comparison {
- public:
-  void Add(const Record& record) {
-    const size_t n = record.identity.hashes;
-    const char* mine = record.private_data.data() + record.private_data.size() - 4 * n;
-    if (ranks_++ == 0) first_.assign(mine, 4 * n);
-    taken_ = taken_ || std::any_of(mine, mine + 4 * n, [](char byte) { return byte != 0; });
-    for (size_t i = 0; i < n && 4 * n == first_.size(); ++i) {
-      if (std::memcmp(mine + 4 * i, first_.data() + 4 * i, 4) != 0) differ_[i].push_back(record.identity.rank);
-    }
-  }
-
-  uint32_t ranks() const { return static_cast<uint32_t>(ranks_); }
-
-  Divergence Result() const {
-    Divergence result;
-    result.compared = taken_;
-    if (differ_.empty()) return result;
-    const auto& [number, ranks] = *differ_.begin();
-    result.tensors = static_cast<uint32_t>(differ_.size());
-    result.first = static_cast<int32_t>(number);
-    // The majority is taken to be right. If most ranks differ from rank 0, rank 0 is the one that is named.
-    const bool others = 2 * ranks.size() > ranks_;
-    result.text = std::to_string(differ_.size()) + (differ_.size() == 1 ? " tensor differs" : " tensors differ") +
-                  " between the ranks, the first on " + (others ? "rank 0" : NameRanks(ranks));
-    return result;
-  }
-
- private:
-  size_t ranks_ = 0;
-  bool taken_ = false;
-  std::string first_;                               // rank 0's checksums
-  std::map<size_t, std::vector<uint32_t>> differ_;  // number of the checksum -> the ranks that differ from rank 0
-};
 
 // Compares the ranks whose records are there and whole. That they agree says nothing about the other ranks.
 Status CompareRecords(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, Divergence* found) {
@@ -80,9 +45,9 @@ Status CompareRecords(Env* env, const std::string& run_dir, int64_t step, const 
   return {};
 }
 
-// Reads the records of all ranks. Fills in the manifest, and the extents of all ranks.
+// Reads the records of all ranks. Fills in the manifest and the extents of all ranks, and gathers the records.
 Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& request, const PartialState& state,
-                   Manifest* manifest, std::vector<Extent>* extents, Divergence* divergence) {
+                   RecordsWriter* gathered, Manifest* manifest, std::vector<Extent>* extents, Divergence* divergence) {
   Comparison comparison;
   for (const uint32_t rank : state.present) {
     const std::string path = Join(directory, RecordName(rank));
@@ -97,14 +62,17 @@ Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& 
       return Malformed(path, "a record of this rank, step, attempt, structure and world size", "another one's");
     }
     if (request.whole_pages) DF_RETURN_IF_ERROR(CheckWholePages(record.extents, id.file_size, path));
+    // Encoded again, since the rank may have written version 1. Of version 2 these are the very bytes that were read.
+    bytes = EncodeRecord(record);
+    if (state.present.size() == id.world) DF_RETURN_IF_ERROR(gathered->Add(bytes));
     manifest->records.push_back(ManifestRecord{rank, TotalBytes(record.extents), record.extents.size(),
-                                               record.private_data.size(), bytes.size(),
+                                               record.private_data.size(), record.values.size(), bytes.size(),
                                                Get32(bytes.data() + bytes.size() - 4)});
     extents->insert(extents->end(), record.extents.begin(), record.extents.end());
     comparison.Add(record);
   }
   *divergence = comparison.Result();
-  if (!divergence->compared && request.known != nullptr) *divergence = *request.known;
+  if (request.known != nullptr) *divergence = Holds(*divergence, *request.known);
   manifest->diverged = divergence->tensors;
   return {};
 }
@@ -241,11 +209,12 @@ Status KnownBefore(Env* env, const std::string& run_dir, int64_t step, const Id&
       bool counts = false;
       DF_RETURN_IF_ERROR(ReadCommitted(env, run_dir, entry.step, &manifest, &counts));
       if (!counts || manifest.identity.attempt != attempt) continue;
-      found.compared = true;  // at that step, or at an earlier one whose result that step's manifest has taken over
+      found.compared = found.whole =
+          true;  // at that step, or at an earlier one whose result that step's manifest has taken over
       found.tensors = manifest.diverged;
       found.text = std::to_string(manifest.diverged) + " tensors differ between the ranks";
     }
-    if (!found.compared) continue;
+    if (!found.compared || (!found.whole && found.tensors == 0)) continue;
     *known = NotComparedSince(entry.step, found);
     return {};
   }
@@ -270,7 +239,8 @@ Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
                             "Use an older checkpoint");
   }
   std::vector<Extent> extents;
-  DF_RETURN_IF_ERROR(ReadRecords(env, directory, request, state, &manifest, &extents, &outcome->divergence));
+  RecordsWriter gathered(env, directory);
+  DF_RETURN_IF_ERROR(ReadRecords(env, directory, request, state, &gathered, &manifest, &extents, &outcome->divergence));
   if (manifest.records.size() != manifest.identity.world) {
     return Status(Code::kIncomplete, target + ": " + DescribeMissing(state, manifest.identity.world));
   }
@@ -279,6 +249,7 @@ Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
   }
   DF_RETURN_IF_ERROR(CheckCoverage(extents, manifest.identity.file_size, directory));
   DF_RETURN_IF_ERROR(SyncModel(env, directory, request, manifest, extents));
+  DF_RETURN_IF_ERROR(gathered.Publish());
 
   std::vector<std::string> names;
   bool exists = false;
@@ -288,8 +259,8 @@ Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
   }
   manifest.created = env->WallSeconds();
   DF_RETURN_IF_ERROR(ReplaceFile(env, Join(directory, kManifestName), EncodeManifest(manifest), true));
-  // The manifest's name is made durable before the directory's final name, because a directory with its final name is
-  // taken to be whole.
+  // The names of the manifest and the records are made durable before the directory's final name, because a directory
+  // with its final name is taken to be whole.
   DF_RETURN_IF_ERROR(env->SyncDir(directory));
   if (request.own) DF_RETURN_IF_ERROR(CheckOwner(env, request.run_dir, request.attempt));
   DF_RETURN_IF_ERROR(MakeWay(env, request));

@@ -8,16 +8,9 @@
 
 #include "base/env.h"
 #include "format/manifest.h"
+#include "store/comparison.h"
 
 namespace deepfreeze {
-
-// The result of comparing the ranks' replica checksums, which are at the end of their private bytes.
-struct Divergence {
-  bool compared = false;  // whether the ranks took checksums at this step; if they did not, all checksums are zero
-  uint32_t tensors = 0;   // how many tensors differ between the ranks
-  int32_t first = -1;     // number of the first tensor that differs, -1 if none does
-  std::string text;       // "2 tensors differ between the ranks, the first on rank 3"
-};
 
 struct CommitRequest {
   std::string run_dir;
@@ -27,7 +20,8 @@ struct CommitRequest {
   const Identity* expected = nullptr;
   // Whether to read the whole model file again and compare it with the records' checksums.
   bool verify = false;
-  // The result of the last comparison before; it is taken for this step's if the ranks are not compared at it. Or null.
+  // The result of the last comparison before, or null. It holds for this step too unless this step's comparison says
+  // more: see Holds.
   const Divergence* known = nullptr;
   // Whether the commit fails if the ranks differ (kDiverged). Otherwise the manifest says how many tensors differ.
   bool refuse_diverged = false;

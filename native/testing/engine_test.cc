@@ -10,6 +10,7 @@
 #include "format/names.h"
 #include "store/commit.h"
 #include "testing/check.h"
+#include "testing/values.h"
 
 namespace deepfreeze {
 namespace {
@@ -182,11 +183,12 @@ class TwoRanks {
   }
 
   // Runs one step. Returns whether it was committed, and rank 0's report. Empty checksums: the ranks are not compared.
-  bool Step(int64_t step, const std::string& first, const std::string& second, Report* report) {
+  bool Step(int64_t step, const std::string& first, const std::string& second, Report* report,
+            const std::string& values = "") {
     const std::string none(12, '\0');
     for (uint32_t rank = 0; rank < 2; ++rank) {
       const std::string& hashes = rank == 0 ? first : second;
-      CHECK_OK(engines_[rank]->Submit(step, Share(data_, rank, 2), hashes.empty() ? none : hashes, kLong));
+      CHECK_OK(engines_[rank]->Submit(step, Share(data_, rank, 2), hashes.empty() ? none : hashes, kLong, {}, values));
     }
     bool committed = true;
     for (auto& engine : engines_) committed = engine->Wait(step, DF_EXTERNAL, kLong).ok() && committed;
@@ -230,6 +232,33 @@ void AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain() {
   CHECK_EQ(report.message, "");
   const uint32_t marks[] = {0, 2, 2, 2, 0, 0};
   for (int64_t step = 1; step <= 6; ++step) CHECK_EQ(MarkOf(run.path(), step), marks[step - 1]);
+}
+
+void OnlyAComparisonOfWholeTensorsEndsTheMark() {
+  TemporaryDir run;
+  TwoRanks ranks(run.path(), [](Options*) {});
+  const std::string a = "AAAABBBBCCCC";
+  const std::string part_a = std::string(4, '\0') + "bbbb" + std::string(4, '\0');
+  const std::string part_b = std::string(4, '\0') + "BBBB" + std::string(4, '\0');
+  const std::string first = Value("compared_part", Little(0, 8) + Little(4096, 8));
+  const std::string second = Value("compared_part", Little(4096, 8) + Little(8192, 8));
+  Report report;
+  CHECK(ranks.Step(1, a, a, &report));
+  CHECK(ranks.Step(2, part_a, part_a, &report, first));
+  CHECK_EQ(report.diverged, -1);
+  CHECK(ranks.Step(3, part_a, part_b, &report, second));
+  CHECK_EQ(report.diverged, 1);
+  CHECK_EQ(report.message, "1 tensor differs between the ranks, the first on rank 1");
+  CHECK(ranks.Step(4, part_a, part_a, &report, first));
+  CHECK_EQ(report.message, "not compared since step 3: 1 tensor differs between the ranks, the first on rank 1");
+  CHECK(ranks.Step(5, a, "aaaabbbbCCCC", &report));
+  CHECK(ranks.Step(6, part_a, part_b, &report, first));  // a part has less to say than the whole comparison before
+  CHECK_EQ(report.diverged, 0);
+  CHECK(ranks.Step(7, a, a, &report));
+  CHECK(ranks.Step(8, part_a, part_a, &report, first));
+  CHECK_EQ(report.message, "");
+  const uint32_t marks[] = {0, 0, 1, 1, 2, 2, 0, 0};
+  for (int64_t step = 1; step <= 8; ++step) CHECK_EQ(MarkOf(run.path(), step), marks[step - 1]);
 }
 
 void ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree() {
@@ -291,6 +320,7 @@ int main() {
   deepfreeze::AGapInTheFileFailsTheStepAndOnlyIt();
   deepfreeze::RanksThatDifferAreNamedAndMarked();
   deepfreeze::AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain();
+  deepfreeze::OnlyAComparisonOfWholeTensorsEndsTheMark();
   deepfreeze::ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree();
   deepfreeze::WhatIsToldGoesAndNothingElse();
 }

@@ -11,6 +11,7 @@
 #include "testing/fault_env.h"
 #include "testing/nfs_env.h"
 #include "testing/points.h"
+#include "testing/values.h"
 
 namespace deepfreeze {
 namespace {
@@ -110,7 +111,7 @@ struct Job {
         std::memcpy(base + places[rank], share.data, share.size);
         share.data = base + places[rank];
       }
-      CHECK_OK(engines[rank]->Submit(step, {share}, "p", kLong));
+      CHECK_OK(engines[rank]->Submit(step, {share}, "p", kLong, {}, UnknownValues()));
     }
   }
 

@@ -8,6 +8,7 @@
 #include "base/crc32c.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/values.h"
 
 namespace deepfreeze {
 namespace {
@@ -22,7 +23,7 @@ struct Sample {
   Status Write(SlotStore* store) {
     DF_RETURN_IF_ERROR(store->Begin(0, layout.file_size()));
     DF_RETURN_IF_ERROR(WriteFull(store->file(0), layout.places[0], data.data(), data.size()));
-    return store->Finish(0, identity, extents, layout, "seed");
+    return store->Finish(0, identity, extents, layout, "seed", UnknownValues(), layout.file_size());
   }
 };
 
@@ -33,7 +34,7 @@ void SlotIsWholeOnlyBetweenFinishAndBegin() {
   WholeSlot slot;
   CHECK_OK(sample.Write(&store));
   CHECK_OK(OpenSlot(Env::Posix(), store.path(0), &slot));
-  CHECK(slot.private_data == "seed" && slot.extents[0].crc == sample.extents[0].crc);
+  CHECK(slot.private_data == "seed" && slot.values == UnknownValues() && slot.extents[0].crc == sample.extents[0].crc);
   CHECK_OK(store.Begin(0, sample.layout.file_size()));
   CHECK(OpenSlot(Env::Posix(), store.path(0), &slot).code() == Code::kCorrupt);
 }

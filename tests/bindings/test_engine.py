@@ -141,12 +141,12 @@ LONGEST = 2**63 - 1
 @pytest.mark.parametrize(
     ("private", "regions", "options_", "message"),
     [
-        (PRIVATE, [(0, 300_000)], {}, f"found 5 extents and {PRIVATE} private bytes"),
+        (PRIVATE, [(0, 300_000)], {}, f"found 5 extents, {PRIVATE} private bytes and 0 bytes of values"),
         (
             0,
             [(0, 1 << 50)],
             {"file_size": 1 << 50, "chunk_bytes": 4096},
-            f"found {1 << 38} extents and 0 private bytes",
+            f"found {1 << 38} extents, 0 private bytes and 0 bytes of values",
         ),
         (11, [(0, 300_000)], {"hashes": 3}, "12 private bytes or more.* 11"),
     ],

@@ -137,7 +137,7 @@ def test_verify_quarantine_leaves_what_is_whole_itself_in_place(run, capsys):
     structure.unlink()
     assert main(["verify", str(run), "--quarantine"]) == 1
     manifest = run / "step-0000000005" / "manifest.json"
-    body = manifest.read_bytes().replace(b'"format": 1', b'"format": 2')
+    body = manifest.read_bytes().replace(b'"format": 1', b'"format": 3').replace(b'"format": 2', b'"format": 3')
     manifest.write_bytes(files.sign(body[: body.rindex(b'  "crc32c"')]))
     assert main(["verify", str(run), "--quarantine"]) == 1
     assert WritableRun.open(run).step_dirs() == [5, 40] and not (run / "damaged").exists()
@@ -155,7 +155,7 @@ def test_verify_quarantine_leaves_what_could_not_be_read_in_place(run, capsys, m
     for place, name, error in (
         ("deepfreeze.inspect.verify", "open_file", errno.ESTALE),
         ("os", "preadv", errno.ETIMEDOUT),
-        ("deepfreeze.thaw.extent_table", "read_small", errno.EACCES),
+        ("deepfreeze.thaw.records", "read_small", errno.EACCES),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(f"{place}.{name}", fails(error))
@@ -163,7 +163,7 @@ def test_verify_quarantine_leaves_what_could_not_be_read_in_place(run, capsys, m
             assert "moved to" not in capsys.readouterr().out, name
     record = run / "step-0000000005" / "rank-00000.record"
     body = bytearray(record.read_bytes()[:-4])
-    body[8] = 2
+    body[8] = 3
     record.write_bytes(bytes(body) + struct.pack("<I", google_crc32c.value(bytes(body))))
     assert main(["verify", str(run), "--quarantine"]) == 1
     assert WritableRun.open(run).step_dirs() == [5, 40] and not (run / "damaged").exists()

@@ -93,7 +93,7 @@ def test_the_engine_s_files_honour_the_umask_and_are_never_world_writable(node, 
             rank.ask("drain")
         os.chmod(node / "run", 0o775 & ~mask)  # made by the tests' own options()
         with at_rest(group):
-            assert {"manifest.json", "model.weights.h5", "rank-00001.record"} <= check_run(node / "run", mask)
+            assert {"manifest.json", "model.weights.h5", "records"} <= check_run(node / "run", mask)
         # And as it is before the commit: rank 1 stops before it gives its record its name.
         for rank in group:
             rank.send("submit", step=20)

@@ -43,6 +43,30 @@ def test_manifest_bytes_are_those_of_the_format_document():
     ]  # fmt: skip
 
 
+BODY_2 = (
+    BODY.replace(b'"format": 1', b'"format": 2')
+    .replace(b'  "records"', b'  "values": {"from the future":[1,{"a":null}]},\n  "records"')
+    .replace(b'"private": 4, "size": 208', b'"private": 4, "values": 0, "size": 216')
+    .replace(b'"private": 4, "size": 184', b'"private": 4, "values": 30, "size": 222')
+)
+
+
+def test_manifest_bytes_of_version_2_are_those_of_the_format_document():
+    read = Manifest.from_bytes(files.sign(BODY_2), "x")
+    assert read.values == {"from the future": [1, {"a": None}]}
+    assert [(r.rank, r.values, r.size, read.offset(r.rank)) for r in read.records] == [
+        (0, 0, 216, 0),
+        (1, 30, 222, 216),
+    ]
+
+
+@pytest.mark.parametrize("values", [b"[]", b"null", b"{", b'{"a": NaN}', b'{"a": 1, "a": 1}', b"[" * 50000])
+def test_values_that_are_no_object_make_a_manifest_corrupt(values):
+    body = BODY_2.replace(b'{"from the future":[1,{"a":null}]}', values)
+    with pytest.raises(CorruptError):
+        Manifest.from_bytes(files.sign(body), "x")
+
+
 def test_the_helper_writes_the_same_bytes():
     entries = [
         {"rank": 0, "bytes": 4072, "extents": 3, "private": 4, "size": 208, "crc32c": "0000ffff"},
@@ -51,26 +75,37 @@ def test_the_helper_writes_the_same_bytes():
     assert files.manifest(step=40, structure="ab" * 32, file_size=4096, records=entries) == golden()
 
 
-def _entry(rank: int, numbers: tuple[int, int, int, int]) -> dict:
+def _entry(rank: int, numbers: tuple[int, int, int, int], second: bool) -> dict:
     nbytes, extents, private, crc = numbers
-    size = 128 + 24 * extents + private + 4
-    return {"rank": rank, "bytes": nbytes, "extents": extents, "private": private, "size": size, "crc32c": f"{crc:08x}"}
+    size = (136 + rank if second else 128) + 24 * extents + private + 4
+    values = {"values": rank} if second else {}
+    head = {"rank": rank, "bytes": nbytes, "extents": extents, "private": private}
+    return {**head, **values, "size": size, "crc32c": f"{crc:08x}"}
 
 
 _numbers = st.tuples(st.integers(0, 2**40), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 2**32 - 1))
+
+
 # What the arguments of files.manifest are.
-contents = st.fixed_dictionaries(
-    {
-        "step": st.integers(0, 2**63 - 1),
-        "structure": st.binary(min_size=32, max_size=32).map(bytes.hex),
-        "records": st.lists(_numbers, min_size=1, max_size=4)
-        .filter(lambda rows: any(row[0] for row in rows))
-        .map(lambda rows: [_entry(rank, row) for rank, row in enumerate(rows)]),
-        "run": st.binary(min_size=16, max_size=16).map(bytes.hex),
-        "attempt": st.binary(min_size=16, max_size=16).map(bytes.hex),
-        "diverged": st.integers(0, 2**32 - 1),
-    }
-)
+def _contents(second: bool) -> st.SearchStrategy:
+    """Of version 2, or of version 1."""
+    values = st.sampled_from(["{}", '{"from the future":[1,{"a":"}"}]}']) if second else st.none()
+    return st.fixed_dictionaries({**_FIELDS, "values": values, "records": _records(second)})
+
+
+def _records(second: bool) -> st.SearchStrategy:
+    rows = st.lists(_numbers, min_size=1, max_size=4).filter(lambda rows: any(row[0] for row in rows))
+    return rows.map(lambda rows: [_entry(rank, row, second) for rank, row in enumerate(rows)])
+
+
+_FIELDS = {
+    "step": st.integers(0, 2**63 - 1),
+    "structure": st.binary(min_size=32, max_size=32).map(bytes.hex),
+    "run": st.binary(min_size=16, max_size=16).map(bytes.hex),
+    "attempt": st.binary(min_size=16, max_size=16).map(bytes.hex),
+    "diverged": st.integers(0, 2**32 - 1),
+}
+contents = st.booleans().flatmap(_contents)
 
 
 def written(content: dict) -> bytes:
@@ -81,8 +116,10 @@ def written(content: dict) -> bytes:
 def plain(read: Manifest) -> dict:
     """What was read, under the names of the file."""
     own = {"rank": "rank", "nbytes": "bytes", "extents": "extents", "private": "private", "size": "size"}
+    own |= {"values": "values"} if read.version == 2 else {}
     entries = [{own[key]: getattr(e, key) for key in own} | {"crc32c": f"{e.crc32c:08x}"} for e in read.records]
-    return {"format": 1, **vars(read), "records": entries}
+    found = {**vars(read), "records": entries, "format": read.version}
+    return {key: value for key, value in found.items() if key != "version" and (key != "values" or read.version == 2)}
 
 
 @holds(content=contents)
@@ -125,7 +162,9 @@ def test_whatever_has_a_right_checksum_is_refused_or_agrees_with_itself(content,
     assert plain(read) == json.loads(body) and list(json.loads(body)) == list(value)
     assert read.world_size == len(read.records) > 0 and read.file_size == sum(e.nbytes for e in read.records)
     assert [entry.rank for entry in read.records] == list(range(read.world_size))
-    assert all(entry.size == 128 + 24 * entry.extents + entry.private + 4 <= 1 << 28 for entry in read.records)
+    header = 128 if read.version == 1 else 136
+    sizes = [header + 24 * entry.extents + entry.private + entry.values + 4 for entry in read.records]
+    assert [entry.size for entry in read.records] == sizes and max(sizes) <= 1 << 28
     numbers = (read.step, read.world_size, read.file_size, read.diverged)
     assert all(type(one) is int and 0 <= one < 2**63 for one in numbers)
 

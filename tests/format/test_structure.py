@@ -24,11 +24,14 @@ def structure(*tensors, size=10000, state="full"):
     return Structure(tuple(tensors), size, FRAMEWORK, state)
 
 
-GOLDEN = (
+GOLDEN_1 = (
     b'{"file":"model.weights.h5","file_size":10000,"format":1,"framework":{"api":"keras","keras":"3.15.1",'
     b'"tensorflow":"2.21.0"},"layout":"keras-h5","state":"full","tensors":[{"dtype":"float32","name":"a","nbytes":48,'
     b'"offset":4096,"path":"layers/a","role":"replicated","shape":[3,4]}]}'
 )
+
+
+GOLDEN = GOLDEN_1.replace(b'"format":1', b'"format":2').removesuffix(b"}") + b',"values":{}}'
 
 
 def test_bytes_are_those_of_the_format_document():
@@ -36,6 +39,19 @@ def test_bytes_are_those_of_the_format_document():
     assert made.to_bytes() == GOLDEN
     assert made.hash == hashlib.sha256(GOLDEN).hexdigest() == made.digest.hex()
     assert Structure.from_bytes(GOLDEN, "x") == made
+
+
+def test_a_structure_of_version_1_is_read_and_keeps_its_bytes():
+    read = Structure.from_bytes(GOLDEN_1, "x")
+    assert read.to_bytes() == GOLDEN_1 and read.hash == hashlib.sha256(GOLDEN_1).hexdigest()
+    assert read.version == 1 and read.tensors == structure(tensor()).tensors and read.values == {}
+
+
+def test_values_that_nobody_knows_are_kept():
+    data = GOLDEN.replace(b'"values":{}', b'"values":{"from the future":[1,{"a":null}]}')
+    read = Structure.from_bytes(data, "x")
+    assert read.values == {"from the future": [1, {"a": None}]} and read.to_bytes() == data
+    assert read.tensors == structure(tensor()).tensors
 
 
 def test_a_file_that_is_not_keras_s_own_says_so():
@@ -203,7 +219,10 @@ def _edits():
         change(value, value["tensors"][0])
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
-    yield edit(lambda v, t: v.update(format=2))
+    yield edit(lambda v, t: v.update(format=1))
+    yield edit(lambda v, t: v.update(format=3))
+    yield edit(lambda v, t: v.update(values=[]))
+    yield edit(lambda v, t: v.pop("values"))
     yield edit(lambda v, t: v.update(format=True))
     yield edit(lambda v, t: v.update(file="../model.weights.h5"))
     yield edit(lambda v, t: v.update(extra=1))
@@ -224,8 +243,8 @@ def _edits():
     yield edit(lambda v, t: t.update(name="a\x1b[31m"))
     yield edit(lambda v, t: t.update(name=["a"]))
     yield GOLDEN + b"\n"
-    yield GOLDEN.replace(b'"format":1,', b'"format":1,"format":1,')
-    yield GOLDEN.replace(b":1,", b": 1,")
+    yield GOLDEN.replace(b'"format":2,', b'"format":2,"format":2,')
+    yield GOLDEN.replace(b":2,", b": 2,")
     yield GOLDEN.replace(b"10000", b"9" * 5000)
     yield b"[" * 100000
     yield b"\xff\xfe"

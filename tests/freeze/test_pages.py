@@ -31,7 +31,7 @@ def laid_out(model):
     """The file's structure and head, and the specs that the ranks' placement is given, with each one's place in the file."""
     state = TrainingState.of(model)
     located = locate(state)
-    structure, head = skeleton.build(state, located, [], framework_of(model))
+    structure, head = skeleton.build(state, located, framework_of(model))
     tensors = {id(tensor.variable): tensor for tensor in located.tensors}
     offsets = {placed.path: placed.offset for placed in structure.tensors}
     return structure, head, [(one.spec, offsets[tensors[id(one.variable)].path]) for one in state.placed()]

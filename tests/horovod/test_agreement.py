@@ -84,32 +84,37 @@ def test_a_failure_of_one_rank_is_raised_by_all_after_the_same_step(two, tmp_pat
 
 
 def test_a_flipped_bit_on_one_rank_is_named_and_the_checkpoint_is_marked(two, tmp_path):
-    """Of seven captures those are compared that are due: the first two, and every third from the first on."""
-    options = {**ALL, "flip": 3, "compare_every": 3, "on_divergence": "warn"}
+    """The second comparison finds it; every checkpoint from there on is marked."""
+    options = {**ALL, "flip": 3, "on_divergence": "warn"}
     first, second = two.run("agreement", folder=tmp_path, steps=14, every=2, **options)
     infos = {info.step: info.diverged for info in deepfreeze.checkpoints(tmp_path / "run")}
     assert infos == {2: 0, 4: 1, 6: 1, 8: 1, 10: 1, 12: 1, 14: 1}
     assert list(first["diverged"]) == ["4", "6", "8", "10", "12", "14"]
-    for step, said in ((4, "found 1 tensor"), (6, "found not compared since step 4: 1 tensor"), (8, "found 1 tensor")):
+    for step in (4, 6, 8, 14):
         (text,) = [text for text in first["warnings"] if f"/step {step}: " in text]
         tensor = first["diverged"][str(step)]
-        assert f"{said} differs between the ranks, the first on rank 1: {tensor}" in text and "kernel" in tensor
+        assert f"1 tensor differs between the ranks, the first on rank 1: {tensor}" in text and "kernel" in tensor
+    # In the end the ranks have agreed that a difference is known, and compare everything.
+    assert "found 1 tensor differs" in next(text for text in first["warnings"] if "/step 14: " in text)
     assert first["error"] is second["error"] is None
     assert verify(tmp_path / "run", 4).ok, "it is whole, only not one model"
 
 
 def test_what_diverges_later_leaves_the_newest_whose_ranks_agreed(two, tmp_path):
-    """With the default options but for keep=1; compared are the first two captures, steps 2 and 4, and step 8."""
-    options = {"local": None, "final": False, "keep": 1, "compare_every": 3, "flip": 7}
-    first, second = two.run("agreement", folder=tmp_path, steps=12, every=2, **options)
-    assert first["error"] is second["error"] is None and first["last"] == second["last"] == 12
-    assert {info.step: info.diverged for info in deepfreeze.checkpoints(tmp_path / "run")} == {6: 0, 12: 1}
-    assert list(first["diverged"]) == ["8", "10", "12"]
-    assert verify(tmp_path / "run", 12).diverged == 1
+    """Compared are steps 2 and 4 whole, and then one of two parts at each step. The part that has the flipped bit finds it within two
+    checkpoints, and from then on every checkpoint is marked, whatever part it compares."""
+    options = {"local": None, "final": False, "keep": 1, "parts": 2, "flip": 7, "pause": 0.05}
+    first, second = two.run("agreement", folder=tmp_path, steps=16, every=2, **options)
+    assert first["error"] is second["error"] is None and first["last"] == second["last"] == 16
+    found = sorted(map(int, first["diverged"]))
+    assert found[0] in (8, 10) and found == list(range(found[0], 17, 2))
+    infos = {info.step: info.diverged for info in deepfreeze.checkpoints(tmp_path / "run")}
+    assert infos == {found[0] - 2: 0, 16: 1}
+    assert verify(tmp_path / "run", 16).diverged == 1
 
 
 def test_a_refused_divergence_is_not_committed_and_ends_all_ranks(two, tmp_path):
-    options = {**ALL, "flip": 3, "compare_every": 1, "on_divergence": "raise", "pause": 0.05}
+    options = {**ALL, "flip": 3, "on_divergence": "raise", "pause": 0.05}
     first, second = two.run("agreement", folder=tmp_path, steps=400, every=2, **options)
     assert first["last"] == second["last"] < 400
     assert "1 tensor differs between the ranks, the first on rank 1" in first["error"] and "kernel" in first["error"]

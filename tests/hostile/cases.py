@@ -288,7 +288,7 @@ RECORDS |= {
     "a header alone": lambda: sign(record()[:132]),
     "more than it says": lambda: sign(record() + bytes(24)),
     "another magic": lambda: sign(b"DFSLOT\r\n" + record()[8:]),
-    "another version": lambda: sign(record()[:8] + b"\2" + record()[9:]),
+    "another version": lambda: sign(record()[:8] + b"\3" + record()[9:]),
     "a pickle": lambda: b"\x80\x04cos\nsystem\n(S'false'\ntR.",
 }
 
@@ -392,6 +392,16 @@ def _huge(extents: int, private: int) -> Callable[[bytearray], None]:
     return change
 
 
+def _with_values(place: int, size: int) -> Callable[[bytearray], None]:
+    """A header of version 2 with named values there."""
+
+    def change(data: bytearray) -> None:
+        struct.pack_into("<I", data, 8, 2)
+        struct.pack_into("<QQI", data, 160, place, size, files.crc(bytes(64)))
+
+    return change
+
+
 SLOTS: dict[str, Callable[[Path], None]] = {
     "not whole": lambda path: path.write_bytes(bytes(8192)),
     "empty": lambda path: path.write_bytes(b""),
@@ -414,7 +424,13 @@ SLOTS: dict[str, Callable[[Path], None]] = {
     "data size of everything": slot(header=_at("<Q", 144, 2**64 - 1)),
     "data that wraps": slot(header=_at("<QQ", 136, 2**64 - 4096, 8192)),
     "something in the zeros": slot(header=_at("<B", 4000, 1)),
-    "another version": slot(header=_at("<I", 8, 2)),
+    "another version": slot(header=_at("<I", 8, 3)),
+    "values before the data": slot(header=_with_values(4096, 8)),
+    "values behind the end": slot(header=_with_values(2**63, 8)),
+    "values of everything": slot(header=_with_values(17216, 2**64 - 1)),
+    "values of 1 GiB": slot(header=_with_values(17216, 2**30), size=2**38),
+    "values that are none": slot(header=_with_values(17216, 64), size=17280),
+    "a place of no values": slot(header=_with_values(17216, 0)),
     "another header size": slot(header=_at("<I", 12, 8192)),
     "a record": slot(header=_at("<8s", 0, b"DFRECORD")),  # type: ignore[arg-type]
     "overlap": slot(table=_at("<Q", 32, 5000)),

@@ -33,7 +33,24 @@ def records() -> dict[str, bytes]:
     ]:
         values = {"structure": HASH, "step": 40, "rank": 1, "world": 2, "file_size": 4096, "extents": len(extents)}
         found[name] = files.record(files.identity(**{**values, **changes}), extents, private)
+    ident = files.identity(structure=HASH, step=40, rank=1, world=2, file_size=4096, extents=1)
+    for name, section in _sections().items():
+        found[f"2 {name}"] = files.record(ident, [(32, 16, 1)], b"seed", section)
     return found
+
+
+def _sections() -> dict[str, bytes]:
+    """Sections of named values."""
+    return {
+        "values": files.UNKNOWN,
+        "no values": b"",
+        "attachments": files.section(attachments=bytes(300)),
+        "one value": files.section(position=b"7"),
+        "order": files.section(b=b"") + files.section(a=b""),
+        "twice": files.section(a=b"") * 2,
+        "upper": files.section(A=b""),
+        "cut": files.UNKNOWN[:-1],
+    }
 
 
 def slots() -> dict[str, bytes]:
@@ -47,6 +64,9 @@ def slots() -> dict[str, bytes]:
     ]:
         ident = files.identity(structure=HASH, step=40, rank=1, world=2, file_size=10000, extents=len(extents))
         found[name] = files.slot(ident, extents, private)
+    ident = files.identity(structure=HASH, step=40, rank=1, world=2, file_size=10000, extents=1)
+    for name, section in _sections().items():
+        found[f"2 {name}"] = files.slot(ident, [(32, b"a" * 16)], b"seed", section)
     found["not whole"] = bytes(4096)
     return found
 
@@ -61,6 +81,16 @@ def manifests() -> dict[str, bytes]:
             "bytes": nbytes,
             "extents": extents,
             "private": private,
+            "size": size,
+            "crc32c": "00c0ffee",
+        }
+
+    def second(rank: int, nbytes: int, values: int = 0) -> dict:
+        found = entry(rank, nbytes)
+        size = found["size"] + 8 + values
+        return {
+            **{k: v for k, v in found.items() if k not in ("size", "crc32c")},
+            "values": values,
             "size": size,
             "crc32c": "00c0ffee",
         }
@@ -82,6 +112,12 @@ def manifests() -> dict[str, bytes]:
         "huge": made(entry(0, 2**63 - 1), step=2**63 - 1),
         "huger": made(entry(0, 2**63)),
         "nobody": made(file_size=1),
+        "2 two": made(second(0, 100), second(1, 65436, 40), values="{}"),
+        "2 values": made(second(0, 100, 7), values='{"from the future":[1,{"a":"}"}]}'),
+        "2 without values": made(second(0, 100)),
+        "2 first entries": made(entry(0, 100), values="{}"),
+        "2 wrong size": made({**second(0, 10), "size": 160}, values="{}"),
+        "3": made(second(0, 100), values="{}").replace(b'"format": 2', b'"format": 3'),
     }
 
 
@@ -98,6 +134,11 @@ def structures() -> dict[str, bytes]:
     return {
         "sample": golden,
         "weights": files.sample(state="weights").structure,
+        "2": files.sample(version=2).structure,
+        "2 without values": golden.replace(b'"format":1', b'"format":2'),
+        "2 list": files.sample(version=2).structure.replace(
+            b'"values":{"from the future":[1,{"a":null}]}', b'"values":[]'
+        ),
         "no tensors": json.dumps({**value, "tensors": []}, sort_keys=True, separators=(",", ":")).encode(),
         "large shape": edited(shape=[2**62, 2**62]),
         "long integer": golden.replace(b'"shape":[50,40]', b'"shape":[' + b"9" * 4000 + b"," + b"9" * 4000 + b"]"),

@@ -24,10 +24,19 @@ import google_crc32c
 import numpy as np
 
 from deepfreeze.errors import Error
-from deepfreeze.format import names, state_tree
+from deepfreeze.format import named_values, names, state_tree
 from deepfreeze.format.manifest import Manifest
 from deepfreeze.format.model_config import ModelConfig
-from deepfreeze.format.record import EXTENT, MAX_RECORD, RECORD_HEADER, SLOT_EXTENT, SLOT_HEADER, Record, SlotHeader
+from deepfreeze.format.record import (
+    EXTENT,
+    FIRST,
+    MAX_RECORD,
+    RECORD_HEADERS,
+    SLOT_EXTENT,
+    SLOT_HEADER,
+    Record,
+    SlotHeader,
+)
 from deepfreeze.format.strict_json import is_printable
 from deepfreeze.format.structure import Structure
 from deepfreeze.format.tensors import DTYPES
@@ -78,8 +87,10 @@ def record(data: bytes) -> bool:
         made = Record.from_bytes(data, "fuzz")
         _sorted_inside(made.extents, made.identity.file_size)
         assert made.nbytes <= made.identity.file_size
-        own = len(made.private) + made.checksums.nbytes
-        assert made.size == len(data) == RECORD_HEADER + EXTENT.itemsize * len(made.extents) + own + 4
+        own = len(made.private) + made.checksums.nbytes + made.values_size
+        header = RECORD_HEADERS[int.from_bytes(data[8:12], "little")]
+        assert made.size == len(data) == header + EXTENT.itemsize * len(made.extents) + own + 4
+        assert data[len(data) - 4 - made.values_size : -4] == named_values.encode(made.values)
         assert 0 <= made.identity.step < 2**63 and made.identity.rank < made.identity.world_size
 
     return _taken(read)
@@ -87,13 +98,20 @@ def record(data: bytes) -> bool:
 
 def repair_record(data: bytes, sizes: bool) -> bytes:
     """With its last four bytes."""
-    if len(data) < RECORD_HEADER + 4:
+    if len(data) < RECORD_HEADERS[FIRST] + 4:
         return data
     made = bytearray(data)
-    if sizes:
-        room = len(data) - RECORD_HEADER - 4
+    first = int.from_bytes(made[8:12], "little") == FIRST
+    header = RECORD_HEADERS[FIRST if first else 2]
+    if sizes and len(data) >= header + 4:
+        room = len(data) - header - 4
         extents = int.from_bytes(made[104:108], "little") % (room // EXTENT.itemsize + 1)
         private = room - EXTENT.itemsize * extents
+        if not first:
+            values = int.from_bytes(made[128:136], "little") % (private + 1)
+            private -= values
+            struct.pack_into("<Q", made, 128, values)
+        struct.pack_into("<I", made, 12, header)
         hashes = int.from_bytes(made[108:112], "little") % (private // 4 + 1)
         struct.pack_into("<IIQQ", made, 104, extents, hashes, private, len(data))
     made[-4:] = google_crc32c.value(bytes(made[:-4])).to_bytes(4, "little")
@@ -111,7 +129,10 @@ def slot(data: bytes) -> bool:
         for place, nbytes in zip(table["place"].tolist(), table["nbytes"].tolist(), strict=True):
             assert begin <= place and place + nbytes <= end <= len(data)
             begin = place + nbytes
-        assert header.private_size <= MAX_RECORD
+        assert header.private_size + header.values_size <= MAX_RECORD
+        values = data[header.values_offset : header.values_offset + header.values_size]
+        assert header.values_size == 0 or (end <= header.values_offset and len(values) == header.values_size)
+        assert named_values.encode(header.named_values(values, "fuzz")) == values
 
     return _taken(read)
 
@@ -129,7 +150,13 @@ def repair_slot(data: bytes, sizes: bool) -> bytes:
         hashes = int.from_bytes(made[108:112], "little") % (private // 4 + 1)
         struct.pack_into("<II", made, 104, extents, hashes)
         struct.pack_into("<QQQQ", made, 112, SLOT_HEADER, begin, private, -(-(begin + private) // 4096) * 4096)
-        made[160:4092] = bytes(4092 - 160)
+        begins = 160 if int.from_bytes(made[8:12], "little") == FIRST else 180
+        made[begins:4092] = bytes(4092 - begins)
+        place = int.from_bytes(made[160:168], "little")
+        if begins == 180 and place <= len(data):
+            size = int.from_bytes(made[168:176], "little") % (len(data) - place + 1)
+            crc = google_crc32c.value(bytes(made[place : place + size]))
+            struct.pack_into("<QI", made, 168, size, crc)
     for at, part in [(152, made[SLOT_HEADER:begin]), (156, made[begin : begin + private])]:
         made[at : at + 4] = google_crc32c.value(bytes(part)).to_bytes(4, "little")
     made[4092:4096] = google_crc32c.value(bytes(made[:4092])).to_bytes(4, "little")

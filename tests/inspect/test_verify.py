@@ -29,8 +29,27 @@ def test_a_whole_checkpoint_verifies(run, state):
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
 
 
-def test_any_changed_byte_of_any_file_is_found(run):
-    folder, made = files.write_checkpoint(run, 40)
+def test_a_whole_checkpoint_of_version_2_verifies_with_what_a_crash_left(run):
+    """A rank that dies right after the commit leaves its own record beside the gathered ones."""
+    folder, made = files.write_checkpoint(run, 40, files.sample(world=3, version=2))
+    report = verify(run)
+    assert report.ok and report.files == 1 + 1 + 1 + 1
+    on_disk = sum(f.stat().st_size for d in ("step-0000000040", "structures") for f in (run / d).iterdir())
+    assert report.nbytes == on_disk
+    (folder / "rank-00001.record").write_bytes(files.rank_record(40, made, 1)[:-1])
+    assert verify(run) == report
+
+
+def test_gathered_records_that_are_gone_are_one_problem(run):
+    folder, _ = files.write_checkpoint(run, 40, files.sample(world=3, version=2))
+    (folder / "records").unlink()
+    problems = verify(run).problems
+    assert [(p.file, p.part) for p in problems if p.file != files.MODEL_FILE] == [("records", "what all ranks wrote")]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_any_changed_byte_of_any_file_is_found(run, version):
+    folder, made = files.write_checkpoint(run, 40, files.sample(version=version))
     rng = random.Random(7)
     for file in [*folder.iterdir(), run / "structures" / f"{made.hash}.json"]:
         size = file.stat().st_size
@@ -81,6 +100,14 @@ def test_bytes_that_no_record_or_two_records_have_are_found(run):
     found = {(p.part, p.found) for p in verify(run).problems if "record" in p.expected}
     assert ("bytes 1000 to 2000 (HDF5's own metadata)", "no record has them") in found
     assert ("bytes 2000 to 3000 (HDF5's own metadata)", "two records have them") in found
+
+
+@pytest.mark.parametrize("damaged", [0, 2])
+def test_a_damaged_record_among_gathered_ones_is_named_by_its_rank(run, damaged):
+    folder, made = files.write_checkpoint(run, 40, files.sample(world=3, version=2))
+    files.flip(folder / "records", len(files.rank_record(40, made, 0)) * damaged + 150)
+    first = verify(run).problems[0]
+    assert (first.file, first.part) == ("records", f"what rank {damaged} wrote") and "CRC32C" in first.expected
 
 
 def test_records_of_another_attempt_are_found(run):

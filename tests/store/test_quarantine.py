@@ -28,7 +28,7 @@ from tests.support.seed import SEED
 
 pytestmark = pytest.mark.tensorflow
 
-RECORD, MANIFEST, MODEL = "rank-00000.record", "manifest.json", files.MODEL_FILE
+RECORD, MANIFEST, MODEL = "records", "manifest.json", files.MODEL_FILE
 OF_A_STEP = (RECORD, MANIFEST, MODEL)
 
 
@@ -125,7 +125,7 @@ def test_a_job_goes_on_from_the_newest_whole_one_and_says_why(run, states, caplo
     assert moved(run) == [f"step-{step:010d}-{attempt}" for step, attempt in zip((4, 6), attempts)]
     six, four, last = caplog.messages
     assert re.match(rf"step 6 is damaged: {first}: expected CRC32C \w+ for .+bytes \d+ to \d+\); found \w+\.", six)
-    assert re.match(rf"step 4 is damaged: {second}: expected CRC32C \w+; found \w+\.", four)
+    assert re.match(rf"step 4 is damaged: {second}: expected CRC32C \w+ of rank 0's record; found \w+\.", four)
     assert six.endswith(f"Moved to {run}/damaged/{moved(run)[1]}.")
     assert "going on from step 2" in last
     for step, name in zip((4, 6), moved(run)):
@@ -178,7 +178,7 @@ def test_a_damaged_directory_is_kept_when_another_takes_its_place(run, states):
     """A damaged directory is kept when a dead attempt's checkpoint takes its place."""
     attempt = WritableRun.open(run).manifest(6).attempt
     partial = shutil.copytree(folder(run, 6), run / f"step-0000000006.partial-{attempt}")
-    (partial / MANIFEST).unlink()
+    files.before_its_commit(partial)
     damage(run, 6, MANIFEST)
     model = make()
     assert opened(run, model) == 6
@@ -258,6 +258,7 @@ def test_a_checkpoint_without_its_structure_is_not_damaged(run, states, caplog):
     (folder(run, 2) / RECORD).write_bytes(record)
     manifest["records"][0]["crc32c"] = f"{int.from_bytes(record[-4:], 'little'):08x}"
     known = {key: manifest[key] for key in ("step", "file_size", "records", "attempt", "created", "diverged")}
+    known["values"] = json.dumps(manifest["values"])
     (folder(run, 2) / MANIFEST).write_bytes(files.manifest(structure=made.hash, run=manifest["run_id"], **known))
     assert verify(run, 2).ok
     model = make()
@@ -271,7 +272,7 @@ def test_a_checkpoint_without_its_structure_is_not_damaged(run, states, caplog):
 
 def test_a_newer_versions_checkpoint_is_not_taken_for_a_damaged_one(run):
     file = folder(run, 6) / MANIFEST
-    body = file.read_bytes().replace(b'"format": 1', b'"format": 2')
+    body = file.read_bytes().replace(b'"format": 1', b'"format": 3').replace(b'"format": 2', b'"format": 3')
     file.write_bytes(files.sign(body[: body.rindex(b'  "crc32c"')]))
     with pytest.raises(CorruptError, match="version of DeepFreeze that wrote it"):
         opened(run, make())
@@ -469,7 +470,7 @@ def test_two_horovod_ranks_fall_back_together(two, tmp_path):
     """All ranks of a real job take the older checkpoint when one rank's record of the newest is damaged."""
     training = {"name": "ranks", "api": "keras", "folder": tmp_path, "every": 2, "kind": "dense"}
     two.run(**training, steps=4)
-    damage(tmp_path / "run", 4, "rank-00001.record")
+    damage(tmp_path / "run", 4, RECORD)
     stats = two.run(**training, steps=2, resume="required")
     file = h5.datasets(folder(tmp_path / "run", 2) / MODEL)
     for rank in (0, 1):
@@ -477,5 +478,5 @@ def test_two_horovod_ranks_fall_back_together(two, tmp_path):
         with np.load(tmp_path / f"rank-{rank}.npz") as held:
             assert all(held[path].tobytes() == file[path].tobytes() for path in file if path.startswith("layers"))
     logged = "".join(stats[0]["logged"])
-    assert "step 4 is damaged" in logged and "rank-00001.record: expected" in logged
+    assert "step 4 is damaged" in logged and "records: expected" in logged
     assert steps(tmp_path / "run") == [2] and len(moved(tmp_path / "run")) == 1

@@ -241,7 +241,12 @@ def test_what_is_invalid_is_listed_but_no_newer_and_no_vanished_one(run, monkeyp
     newest, found = run.newest_and_invalid()
     assert newest == 6 and list(found) == [7] and found[7].__traceback__ is None
     manifest = run.path / names.step_dir(6) / "manifest.json"
-    body = manifest.read_bytes().replace(b'"format": 1', b'"format": 2').rpartition(b'  "crc32c"')[0]
+    body = (
+        manifest.read_bytes()
+        .replace(b'"format": 1', b'"format": 3')
+        .replace(b'"format": 2', b'"format": 3')
+        .rpartition(b'  "crc32c"')[0]
+    )
     manifest.write_bytes(files.sign(body))
     with pytest.raises(NewerError):
         run.newest_and_invalid()

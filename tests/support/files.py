@@ -40,16 +40,33 @@ def identity(
     return ids + struct.pack("<qIIQII", step, rank, world, file_size, extents, hashes)
 
 
-def record(ident: bytes, extents: list[tuple[int, int, int]], private: bytes = b"") -> bytes:
-    """The bytes of a record; extents are (file offset, size, crc)."""
-    size = 128 + 24 * len(extents) + len(private) + 4
-    head = struct.pack("<8sII", b"DFRECORD", 1, 128) + ident + struct.pack("<QQ", len(private), size)
-    body = head + b"".join(struct.pack("<QQII", *extent, 0) for extent in extents) + private
+def section(**values: bytes) -> bytes:
+    """A section of named values."""
+    found = b""
+    for name, value in sorted(values.items()):
+        found += struct.pack("<IIQ", crc(value), len(name), len(value)) + name.encode() + value
+    return found
+
+
+# With names that this version does not know.
+UNKNOWN = section(from_the_future=b"anything", position=b"")
+
+
+def record(
+    ident: bytes, extents: list[tuple[int, int, int]], private: bytes = b"", values: bytes | None = None
+) -> bytes:
+    """The bytes of a record; extents are (file offset, size, crc). Of version 2 with ``values``, a section, else of version 1."""
+    version, header = (1, 128) if values is None else (2, 136)
+    values = values or b""
+    size = header + 24 * len(extents) + len(private) + len(values) + 4
+    head = struct.pack("<8sII", b"DFRECORD", version, header) + ident + struct.pack("<QQ", len(private), size)
+    head += b"" if version == 1 else struct.pack("<Q", len(values))
+    body = head + b"".join(struct.pack("<QQII", *extent, 0) for extent in extents) + private + values
     return body + struct.pack("<I", crc(body))
 
 
-def slot(ident: bytes, extents: list[tuple[int, bytes]], private: bytes = b"") -> bytes:
-    """The bytes of a slot; extents are (file offset, bytes)."""
+def slot(ident: bytes, extents: list[tuple[int, bytes]], private: bytes = b"", values: bytes | None = None) -> bytes:
+    """The bytes of a slot; extents are (file offset, bytes). Of version 2 with ``values``, a section, else of version 1."""
     table_size = 32 * len(extents)
     begin = -(-(4096 + table_size + len(private)) // 4096) * 4096
     table, data = b"", b""
@@ -58,9 +75,13 @@ def slot(ident: bytes, extents: list[tuple[int, bytes]], private: bytes = b"") -
         data = data.ljust(-(-len(data) // unit) * unit, b"\0")
         table += struct.pack("<QQQII", offset, len(content), begin + len(data), crc(content), 0)
         data += content
-    head = struct.pack("<8sII", b"DFSLOT\r\n", 1, 4096) + ident
+    head = struct.pack("<8sII", b"DFSLOT\r\n", 1 if values is None else 2, 4096) + ident
     head += struct.pack("<QQQQQ", 4096, 4096 + table_size, len(private), begin, len(data))
     head += struct.pack("<II", crc(table), crc(private))
+    if values:
+        data = data.ljust(-(-len(data) // 64) * 64, b"\0")
+        head += struct.pack("<QQI", begin + len(data), len(values), crc(values))
+        data += values
     head = head.ljust(4092, b"\0")
     return ((head + struct.pack("<I", crc(head))) + table + private).ljust(begin, b"\0") + data
 
@@ -75,13 +96,17 @@ def manifest(
     attempt=ATTEMPT,
     created=CREATED,
     diverged=0,
+    values: str | None = None,
 ) -> bytes:
-    """The bytes of a manifest; ``records`` are the objects of its list, with crc32c as text."""
+    """The bytes of a manifest; ``records`` are the objects of its list, with crc32c as text. Of version 2 with ``values``, the text of an
+    object, else of version 1."""
     lines = ",\n".join("    " + json.dumps(entry) for entry in records)
     text = (
-        f'{{\n  "format": 1,\n  "step": {step},\n  "attempt": "{attempt}",\n  "run_id": "{run}",\n'
+        f'{{\n  "format": {1 if values is None else 2},\n  "step": {step},\n  "attempt": "{attempt}",\n  "run_id": "{run}",\n'
         f'  "structure": "{structure}",\n  "world_size": {len(records)},\n  "file_size": {file_size},\n'
-        f'  "created": "{created}",\n  "diverged": {diverged},\n  "records": [\n{lines}\n  ],\n'
+        f'  "created": "{created}",\n  "diverged": {diverged},\n'
+        + ("" if values is None else f'  "values": {values},\n')
+        + f'  "records": [\n{lines}\n  ],\n'
     )
     return sign(text.encode())
 
@@ -101,11 +126,17 @@ class Sample:
     structure: bytes
     extents: list[list[tuple[int, int]]] = field(default_factory=list)  # (offset, size) by rank
     hashes: list[list[int]] = field(default_factory=list)  # by rank: checksums of what should be alike
+    # The named values of each record, or a list of them by rank; None: everything is of version 1.
+    named: bytes | list[bytes] | None = None
 
     @property
     def hash(self) -> str:
         """The structure's SHA-256, in hexadecimal."""
         return hashlib.sha256(self.structure).hexdigest()
+
+    def section(self, rank: int) -> bytes | None:
+        """The named values of a rank's record."""
+        return self.named[rank] if isinstance(self.named, list) else self.named
 
     def private(self, rank: int) -> bytes:
         """The private bytes of a rank's record."""
@@ -120,8 +151,9 @@ def _tensor(name: str, value: np.ndarray, offset: int, path: str, role: str) -> 
     }  # fmt: skip
 
 
-def sample(world: int = 2, extent: int = 3000, state: str = "full", seed: int = 0) -> Sample:
-    """Made-up values. The file is cut into extents of at most ``extent`` bytes, which go to the ranks in turn."""
+def sample(world: int = 2, extent: int = 3000, state: str = "full", seed: int = 0, version: int = 1) -> Sample:
+    """Made-up values. The file is cut into extents of at most ``extent`` bytes, which go to the ranks in turn. ``version``: of the
+    structure, and of all that is written of the sample. Version 2 has named values that this version does not know."""
     rng = np.random.default_rng(seed)
     size = 20000
     content = bytearray(rng.bytes(size))
@@ -145,12 +177,15 @@ def sample(world: int = 2, extent: int = 3000, state: str = "full", seed: int = 
         "file": MODEL_FILE, "file_size": size, "format": 1, "layout": "keras-h5", "state": state, "tensors": tensors,
         "framework": {"api": "keras", "keras": "3.15.1", "tensorflow": "2.21.0"},
     }  # fmt: skip
+    if version == 2:
+        value |= {"format": 2, "values": {"from the future": [1, {"a": None}]}}
     cuts = [(at, min(extent, size - at)) for at in range(0, size, extent)]
     return Sample(
         values=values,
         seeds=seeds if state == "full" else [],
         content=bytes(content),
         structure=json.dumps(value, sort_keys=True, separators=(",", ":")).encode(),
+        named=UNKNOWN if version == 2 else None,
         extents=[cuts[rank::world] for rank in range(world)],
     )
 
@@ -196,7 +231,7 @@ def rank_record(step: int, made: Sample, rank: int, attempt=ATTEMPT) -> bytes:
         structure=made.hash, step=step, rank=rank, world=len(made.extents), file_size=len(made.content),
         extents=len(extents), attempt=attempt, hashes=len(made.hashes[rank]) if made.hashes else 0,
     )  # fmt: skip
-    return record(ident, extents, made.private(rank))
+    return record(ident, extents, made.private(rank), made.section(rank))
 
 
 def write_checkpoint(
@@ -206,18 +241,36 @@ def write_checkpoint(
     made = made or sample()
     write_structure(run, made)
     partial = write_partial(run, step, made, attempt=attempt)
-    entries = []
+    entries: list[dict] = []
+    values = None if made.named is None else '{"from the future":"}"}'
+    if values is not None:
+        for rank in range(len(made.extents)):
+            (partial / f"rank-{rank:05d}.record").unlink()
+            with open(partial / "records", "ab") as gathered:
+                gathered.write(rank_record(step, made, rank, attempt))
     for rank, extents in enumerate(made.extents):
         data = rank_record(step, made, rank, attempt)
         entries.append({
             "rank": rank, "bytes": sum(n for _, n in extents), "extents": len(extents),
-            "private": len(made.private(rank)), "size": len(data),
+            "private": len(made.private(rank)), **({} if made.named is None else {"values": len(made.section(rank) or b"")}),
+            "size": len(data),
             "crc32c": f"{int.from_bytes(data[-4:], 'little'):08x}",
         })  # fmt: skip
-    own = {"step": step, "attempt": attempt, "diverged": diverged}
+    own = {"step": step, "attempt": attempt, "diverged": diverged, "values": values}
     text = manifest(structure=made.hash, file_size=len(made.content), records=entries, **own)
     (partial / "manifest.json").write_bytes(text)
     return partial.rename(run / f"step-{step:010d}"), made
+
+
+def before_its_commit(folder: Path) -> None:
+    """Makes a committed checkpoint's directory as it was right before its commit: with each rank's own record, without a manifest."""
+    entries = json.loads((folder / "manifest.json").read_text())["records"]
+    data = (folder / "records").read_bytes()
+    for entry in entries:
+        (folder / f"rank-{entry['rank']:05d}.record").write_bytes(data[: entry["size"]])
+        data = data[entry["size"] :]
+    (folder / "records").unlink()
+    (folder / "manifest.json").unlink()
 
 
 def flip(path: Path, at: int, mask: int = 0x01) -> None:

@@ -8,12 +8,10 @@ import deepfreeze
 GROUPS = {"engine": deepfreeze.Engine, "replicas": deepfreeze.Replicas, "capture": deepfreeze.Capture}
 #: flat name -> (option of Checkpoint, name of the field in that option's object)
 MEMBERS = {field.name: (group, field.name) for group, kind in GROUPS.items() for field in fields(kind)}
-MEMBERS["compare_every"] = MEMBERS.pop("every")  # Checkpoint has an option ``every`` of its own
 
 
 def grouped(options: dict[str, Any]) -> dict[str, Any]:
-    """The options, with those of a group in an object: {"slots": 1} becomes {"engine": Engine(slots=1)}, and {"compare_every": 3} becomes
-    {"replicas": Replicas(every=3)}."""
+    """The options, with those of a group in an object: {"slots": 1} becomes {"engine": Engine(slots=1)}."""
     made: dict[str, Any] = {}
     members: dict[str, dict[str, Any]] = {}
     for name, value in options.items():

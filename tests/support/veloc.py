@@ -104,6 +104,7 @@ class _Job:
     step: int
     regions: np.ndarray
     private: bytes
+    values: bytes
     begun: float = field(default_factory=time.monotonic)
     level: Level = Level.CAPTURED
     code: int = OK
@@ -175,12 +176,12 @@ class VelocBackend:
         with self._changed:
             return self._opening.engine.in_flight - self._held()
 
-    def submit(self, step: int, regions: np.ndarray, private: bytes, seconds: float) -> None:
+    def submit(self, step: int, regions: np.ndarray, private: bytes, seconds: float, values: bytes = b"") -> None:
         self.reserve(seconds)
         with self._changed:
             if self._closing:
                 raise EngineFault(CLOSED, "the backend is closed")
-            self._jobs[step] = job = _Job(step, regions.copy(), bytes(private))
+            self._jobs[step] = job = _Job(step, regions.copy(), bytes(private), bytes(values))
         self._queue.put(job)
 
     def wait(self, step: int, level: int, seconds: float) -> None:
@@ -274,8 +275,9 @@ class VelocBackend:
 
     def _pack(self, job: _Job) -> None:
         """Copies a capture into the image."""
-        if len(self._image) != _image_nbytes(job.regions, len(job.private)):
-            self._image = np.zeros(_image_nbytes(job.regions, len(job.private)), np.uint8)
+        nbytes = _image_nbytes(job.regions, len(job.private) + len(job.values))
+        if len(self._image) != nbytes:
+            self._image = np.zeros(nbytes, np.uint8)
         opening = self._opening
         header = {
             "step": job.step,
@@ -287,9 +289,10 @@ class VelocBackend:
             "file_size": opening.file_size,
             "regions": len(job.regions),
             "private": len(job.private),
+            "values": len(job.values),
         }
         table = np.ascontiguousarray(job.regions[:, 1:]).tobytes()
-        prefix = json.dumps(header).encode().ljust(_HEADER) + table + job.private
+        prefix = json.dumps(header).encode().ljust(_HEADER) + table + job.private + job.values
         self._image[: len(prefix)] = np.frombuffer(prefix, np.uint8)
         at = len(prefix)
         for address, nbytes, _ in job.regions.tolist():
@@ -321,6 +324,7 @@ class Image:
 
     header: dict[str, Any]
     private: bytes
+    values: bytes
     regions: list[tuple[int, np.ndarray]]
 
     @classmethod
@@ -332,9 +336,10 @@ class Image:
         at = _HEADER + 16 * header["regions"]
         table = data[_HEADER:at].view("<u8").reshape(-1, 2)
         private, at = data[at : at + header["private"]].tobytes(), at + header["private"]
+        values, at = data[at : at + header["values"]].tobytes(), at + header["values"]
         ends = at + np.cumsum(table[:, 0]).astype(np.int64)
         parts = np.split(data[at:-4], ends[:-1] - at)
-        return cls(header, private, list(zip(table[:, 1].tolist(), parts, strict=True)))
+        return cls(header, private, values, list(zip(table[:, 1].tolist(), parts, strict=True)))
 
 
 def use(monkeypatch: Any, kind: type[VelocBackend]) -> None:

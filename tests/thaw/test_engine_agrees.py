@@ -24,7 +24,7 @@ def write_slot(folder, step, made, rank):
         extents=len(extents),
     )  # fmt: skip
     path = folder / f"rank-{rank:05d}-0.slot"
-    path.write_bytes(files.slot(ident, extents, made.seeds[rank].tobytes()))
+    path.write_bytes(files.slot(ident, extents, made.seeds[rank].tobytes(), made.named))
 
 
 def recover_all(run, folder):
@@ -35,9 +35,11 @@ def recover_all(run, folder):
     return rescue.finish(plan, opened)
 
 
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("recorded", [[], [0], [0, 2], [0, 1, 2]])
-def test_a_dead_attempts_slots_and_records_become_a_checkpoint(run, tmp_path, recorded):
-    made = files.sample(world=3)
+def test_a_dead_attempts_slots_and_records_become_a_checkpoint(run, tmp_path, recorded, version):
+    """Of either version; names of values that nobody knows are kept in records and slots."""
+    made = files.sample(world=3, version=version)
     files.write_structure(run, made)
     if recorded:
         files.write_partial(run, 40, made, recorded)
@@ -49,6 +51,10 @@ def test_a_dead_attempts_slots_and_records_become_a_checkpoint(run, tmp_path, re
     with read(run) as tensors:
         assert all(np.array_equal(tensors[name], value) for name, value in made.values.items())
     assert [read_private(run, 40, rank)["seed"].tolist() for rank in range(3)] == [s.tolist() for s in made.seeds]
+    folder = run / "step-0000000040"
+    assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", files.MODEL_FILE, "records"]
+    made.named = made.named or b""
+    assert (folder / "records").read_bytes() == b"".join(files.rank_record(40, made, rank) for rank in range(3))
 
 
 ALIKE, APART, UNKNOWN = [[7, 8], [7, 8]], [[7, 8], [7, 9]], [[0, 0], [0, 0]]
@@ -113,7 +119,7 @@ def test_a_damaged_slot_is_lost_and_cleared(run, tmp_path):
 
 
 def test_what_the_engine_writes_is_what_the_format_document_says(run):
-    made = files.sample(world=1, extent=8192)
+    made = files.sample(world=1, extent=8192, version=2)
     files.write_structure(run, made)
     content = np.frombuffer(made.content, np.uint8)
     with veloc_bindings.EmbeddedEngine.open(
@@ -121,9 +127,12 @@ def test_what_the_engine_writes_is_what_the_format_document_says(run):
         commit_timeout=30, run_id=bytes.fromhex(files.RUN_ID), attempt=bytes.fromhex(files.ATTEMPT),
         structure=bytes.fromhex(made.hash), run_dir=str(run), local_dir=None,
     ) as engine:  # fmt: skip
-        engine.submit(40, [(content, len(content), 0)], made.seeds[0].tobytes(), 30)
+        engine.submit(40, [(content, len(content), 0)], made.seeds[0].tobytes(), 30, files.UNKNOWN)
         engine.drain(30)
     assert verify(run, 40).problems == ()
     with read(run) as tensors:
         assert all(np.array_equal(tensors[name], value) for name, value in made.values.items())
-    assert (run / "step-0000000040" / "rank-00000.record").read_bytes() == files.rank_record(40, made, 0)
+    assert (run / "step-0000000040" / "records").read_bytes() == files.rank_record(40, made, 0)
+    # A rank removes its own record when it has seen the commit.
+    found = sorted(path.name for path in (run / "step-0000000040").iterdir())
+    assert found == ["manifest.json", files.MODEL_FILE, "records"]

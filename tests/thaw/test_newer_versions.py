@@ -9,11 +9,11 @@ from deepfreeze.store.run import Run
 from deepfreeze.tiers import leftovers, rescue
 from tests.support import files
 
-NEXT = struct.pack("<I", 2)
+NEXT = struct.pack("<I", 3)
 
 
 def as_newer(data: bytes, header: int) -> bytes:
-    """The same with version 2 and a right checksum at the end of the header."""
+    """The same with version 3 and a right checksum at the end of the header."""
     body = data[:8] + NEXT + data[12 : header - 4]
     return body + struct.pack("<I", files.crc(body)) + data[header:]
 
@@ -23,7 +23,7 @@ def test_a_newer_slot_stops_the_start_and_stays_where_it_is(tmp_path):
     place = tmp_path / "rank-00000-0.slot"
     place.write_bytes(as_newer(files.slot(identity, [(0, b"x" * 100)]), 4096))
     tmp_path.chmod(0o700)
-    with pytest.raises(CorruptError, match=r"version 2.*newer") as caught:
+    with pytest.raises(CorruptError, match=r"version 3.*newer") as caught:
         leftovers.leftover_slots(tmp_path)
     assert caught.value.where == str(place) and place.exists()
 
@@ -43,6 +43,6 @@ def test_a_newer_record_in_a_partial_directory_stops_the_start(tmp_path):
     folder = files.write_partial(tmp_path, 40, made, [0])
     record = folder / "rank-00000.record"
     record.write_bytes(as_newer(record.read_bytes(), record.stat().st_size))
-    with pytest.raises(CorruptError, match=r"version 2.*newer"):
+    with pytest.raises(CorruptError, match=r"version 3.*newer"):
         rescue.plan(run, [])
     assert record.exists()

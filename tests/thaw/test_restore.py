@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from deepfreeze.errors import CorruptError, NotFoundError, OptionError, StructureError
+from deepfreeze.format import state_tree
 from deepfreeze.format.structure import Structure
 from deepfreeze.format.tensors import TensorSpec
 from deepfreeze.state import dataset_paths
-from deepfreeze.thaw.restore import fold, restore
+from deepfreeze.state.attachments import Attachments
+from deepfreeze.thaw.restore import fold, prepare, restore
 from tests.support import files
 
 
@@ -167,3 +169,48 @@ def test_wrong_calls_say_what_to_do(run, model):
     target.built = False
     with pytest.raises(StructureError, match="Build it first"):
         restore(target, run)
+
+
+def _states(rank):
+    return files.section(
+        attachments=state_tree.encode({"objects": {"reader": {"rank": rank}}, "rng": {}}, "x"), from_the_future=b"1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rank", "wants_all", "ranks"), [(1, False, [1]), (5, False, [0]), (1, True, [0, 1, 2]), (5, True, [0, 1, 2])]
+)
+def test_attachments_are_read_of_the_ranks_that_are_wanted(run, model, rank, wants_all, ranks):
+    made = files.sample(world=3, version=2)
+    made.named = [_states(number) for number in range(3)]
+    files.write_checkpoint(run, 40, made)
+
+    class Reader:
+        state_dict = dict
+
+        def load_state_dict(self, state):
+            self.got = state
+
+    class All(Reader):
+        def load_state_dict(self, states, rank, world):
+            self.got = states, rank, world
+
+    reader = (All if wants_all else Reader)()
+    attachments = Attachments({"reader": reader}, None)
+    ready = prepare(model(made), run, 40, rank, 6, attachments=attachments)
+    assert sorted(ready.attachments.by_rank) == ranks and ready.attachments.world_size == 3
+    attachments.load(ready.attachments, rank, 6)
+    own = {"rank": rank if rank < 3 else 0}
+    assert reader.got == (([{"rank": n} for n in range(3)], rank, 6) if wants_all else own)
+    assert prepare(model(made), run, 40, rank, 6).attachments is None  # nobody asked
+
+
+def test_a_flipped_bit_in_attachments_changes_nothing(run, model):
+    made = files.sample(version=2)
+    made.named = _states(0)
+    folder, _ = files.write_checkpoint(run, 40, made)
+    files.flip(folder / "records", len(files.rank_record(40, made, 0)) - 10)
+    stand_in = model(made)
+    with pytest.raises(CorruptError, match="of rank 0's record"):
+        restore(stand_in, run, 40, rank=0, world_size=2)
+    assert all(slot.variable.value is None for slot in stand_in.slots)

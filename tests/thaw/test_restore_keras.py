@@ -13,7 +13,8 @@ import deepfreeze
 from deepfreeze.state.keras_objects import tf_variable
 from deepfreeze.store.run import Run
 from deepfreeze.thaw import extents
-from deepfreeze.thaw.extent_table import merge, read_record
+from deepfreeze.thaw.extent_table import merge
+from deepfreeze.thaw.records import read_record
 from tests.support import files, jobs, kerases, processes
 from tests.support.state import tensors
 

@@ -14,12 +14,12 @@ import pytest
 
 import deepfreeze
 from deepfreeze.inspect.verify import verify
-from deepfreeze.state.attachments import Attachments
+from deepfreeze.state.attachments import Attachments, SavedAttachments
 from deepfreeze.thaw.read import read_private
 from tests.support import kerases, restart
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "v1"
-RUNS = ("keras", "tf_keras")
+RUNS = ("keras", "tf_keras", "padded")
 WORLD = 2
 EXTRA = "deepfreeze/extra"  # the name under which the states of what is no tensor are kept
 
@@ -59,11 +59,12 @@ def check(run: Path, name: str, step: int) -> None:
         own = read_private(run, step, rank)
         if EXTRA in own:
             state = _State()
-            Attachments({"position": state}, None).load(own.pop(EXTRA).tobytes(), run, None)
+            saved = SavedAttachments({rank: own.pop(EXTRA).tobytes()}, WORLD, run)
+            Attachments({"position": state}, None).load(saved, rank, WORLD)
             assert state.value["rank"] == rank and state.value["names"] == ["a", "b"]
             assert state.value["weights"].tolist() == [0.0, 1.0, 2.0]
         else:
-            assert name != "keras"
+            assert name == "tf_keras"
         assert {key: digest(value) for key, value in own.items()}.items() <= expected(name, rank, step).items()
 
 
@@ -84,7 +85,9 @@ def test_what_version_1_committed_is_read_and_verified(there, name):
 
 
 @pytest.mark.parametrize(
-    ("there", "name", "steps"), [("keras", "keras", [2, 4]), ("tf_keras", "tf_keras", [2, 4, 6])], indirect=["there"]
+    ("there", "name", "steps"),
+    [("keras", "keras", [2, 4]), ("tf_keras", "tf_keras", [2, 4, 6]), ("padded", "padded", [2, 4, 6])],
+    indirect=["there"],
 )
 def test_what_version_1_left_unfinished_is_committed_at_the_next_start(there, name, steps):
     restart.reopen(there, WORLD)
@@ -97,9 +100,13 @@ def test_what_version_1_left_unfinished_is_committed_at_the_next_start(there, na
 @pytest.mark.tensorflow
 @pytest.mark.slow
 @pytest.mark.skipif(kerases.KERAS_IS_2, reason="the runs are Keras 3.15's and tf_keras's")
-@pytest.mark.parametrize(("there", "name"), [(name, name) for name in RUNS], indirect=["there"])
+@pytest.mark.parametrize(
+    ("there", "name"),
+    [pytest.param(name, name, marks=[pytest.mark.full] if name == "padded" else []) for name in RUNS],
+    indirect=["there"],
+)
 def test_what_version_1_committed_is_restored_into_a_model(there, name):
-    keras = importlib.import_module(name)
+    keras = importlib.import_module("keras" if name == "padded" else name)
     keras.utils.set_random_seed(1)
     layers = [
         keras.layers.Dense(12, "relu"),

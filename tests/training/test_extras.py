@@ -2,6 +2,9 @@
 never interrupted."""
 
 import random
+import shutil
+import tempfile
+import types
 
 import keras as keras3
 import numpy as np
@@ -9,7 +12,10 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
+from deepfreeze.format import state_tree
 from deepfreeze.state.keras_objects import optimizer_variables
+from deepfreeze.store.run import Run
+from deepfreeze.thaw.records import read_records
 from tests.support import kerases, trainings
 from tests.support.refusals import assert_four_parts
 
@@ -252,17 +258,75 @@ def test_a_state_that_can_not_be_kept_is_named_and_nothing_is_written(tmp_path):
     assert deepfreeze.checkpoints(tmp_path / "run") == []
 
 
-def test_a_state_that_outgrows_its_room_fails_that_checkpoint(tmp_path):
-    class Growing(Reader):
-        """Remembers everything."""
+@pytest.mark.parametrize("where", ["/dev/shm", "disk", None])
+def test_a_state_may_have_another_size_at_each_checkpoint(tmp_path, where):
+    """It grows far beyond its first size, and shrinks; on a local tier that is memory the slots are what captures are put into."""
+    sizes = [10, 10_000, 5, 300_000, 0, 40_000]
+
+    class Changing(Reader):
+        """Remembers more or less."""
 
         def state_dict(self):
-            return {"all": np.zeros(1000 * 4**self.position)}
+            return {"all": np.full(sizes[self.position % len(sizes)], self.position)}
+
+        def load_state_dict(self, state):
+            self.seen = state["all"]
+
+    local = None if where is None else tmp_path / "local"
+    if where == "/dev/shm":
+        local = tempfile.mkdtemp(prefix="deepfreeze-test-", dir=where)
+    elif local is not None:
+        local.mkdir()
+    try:
+        reader = Changing()
+        options = {"every": 1, "extra": {"changing": reader}, "rng": "all", "keep": 9, "local": local}
+        checkpoint = deepfreeze.Checkpoint(tmp_path / "run", **options)
+        trainings.dense(keras3).fit(trainings.data(5), verbose=0, shuffle=False, callbacks=[Draw(reader), checkpoint])
+        run = Run.open(tmp_path / "run")
+        for step in range(1, 6):
+            (record,) = read_records(run.step_path(step), run.manifest(step))
+            states = state_tree.decode(record.values["attachments"], run)["objects"]
+            assert states["changing"]["all"].tolist() == [step] * sizes[step]
+        again = deepfreeze.Checkpoint(tmp_path / "run", extra={"changing": (fresh := Changing())})
+        assert again.open(trainings.dense(keras3)) == 5
+        again.close()
+        assert fresh.seen.tolist() == [5] * sizes[5]
+    finally:
+        if where == "/dev/shm":
+            shutil.rmtree(local)
+
+
+def test_an_object_may_give_the_state_of_a_step(tmp_path):
+    class Knowing(Reader):
+        """Reads ahead, and knows where it was."""
+
+        def state_at(self, step):
+            return {"position": step, "seen": np.zeros(1)}
+
+    fresh = Knowing()
+    options = {"every": 2, "final": False}
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", extra={"reader": Knowing()}, **options)
+    trainings.dense(keras3).fit(trainings.data(5), verbose=0, shuffle=False, callbacks=[checkpoint])
+    again = deepfreeze.Checkpoint(tmp_path / "run", extra={"reader": fresh}, **options)
+    assert again.open(trainings.dense(keras3)) == 4 == fresh.position
+    again.close()
+
+
+@pytest.mark.parametrize("late", ["too large", "no plain value"])
+def test_a_state_that_can_no_longer_be_kept_fails_that_checkpoint(tmp_path, late):
+    class Growing(Reader):
+        """Its state can be kept for two steps."""
+
+        def state_dict(self):
+            if self.position < 3:
+                return {}
+            return {"all": bytes(193 << 20) if late == "too large" else open}
 
     reader = Growing()
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, extra={"growing": reader})
-    with pytest.raises(deepfreeze.EngineError, match="twice their size at the start"):
+    with pytest.raises(deepfreeze.EngineError, match=r"at most 201326592 bytes|found a builtin_function"):
         trainings.dense(keras3).fit(trainings.data(9), verbose=0, callbacks=[Draw(reader), checkpoint])
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [1, 2]
 
 
 def test_states_too_large_for_a_record_are_refused_beforehand(tmp_path):
@@ -281,32 +345,33 @@ def test_states_too_large_for_a_record_are_refused_beforehand(tmp_path):
     assert not list((tmp_path / "run").glob("step-*"))
 
 
-def test_a_state_of_more_than_half_of_the_room_there_can_be_is_kept():
-    from deepfreeze.state.attachments import Attachments
-
-    class Large(Reader):
-        def state_dict(self):
-            return {"all": bytes(100 << 20)}
-
-    extras = Attachments({"large": Large()}, None)
-    extras.spec(extras.nbytes())
-    assert len(extras.take()) == 192 << 20
-
-
 def test_a_new_rank_gets_generators_of_its_own(tmp_path):
     from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
-    from deepfreeze.state.attachments import Attachments
+    from deepfreeze.state.attachments import Attachments, SavedAttachments
 
     reseed(3)
     extras = Attachments(None, ProcessGenerators())
-    extras.spec(extras.nbytes())
-    data = extras.take()
+    saved = SavedAttachments({0: extras.take(1)}, 1, "record")
 
-    def draws(new_rank):
-        extras.load(data, "record", new_rank)
+    def draws(rank):
+        extras.load(saved, rank, rank + 1)
         of_tensorflow = tf.random.get_global_generator().uniform(()), tf.random.uniform(())
         return random.random(), np.random.random(), *map(float, of_tensorflow)
 
-    assert draws(None) == draws(None) and draws(5) == draws(5)
-    several = [draws(rank) for rank in (None, 4, 5)]
+    assert draws(0) == draws(0) and draws(5) == draws(5)
+    several = [draws(rank) for rank in (0, 4, 5)]
     assert all(len(set(kind)) == 3 for kind in zip(*several, strict=True))
+
+
+@pytest.mark.parametrize(("rank", "world", "told"), [(0, 2, True), (1, 2, False), (0, 4, False), (0, 5, False)])
+def test_states_that_nobody_takes_are_named_once_by_rank_0(caplog, rank, world, told):
+    from deepfreeze.state.attachments import Attachments, SavedAttachments
+    from deepfreeze.training.model_start import _ModelValues
+
+    attachments = Attachments({"reader": Reader()}, None)
+    saved = SavedAttachments(dict.fromkeys(range(4), attachments.take(40)), 4, "records")
+    values = _ModelValues("run", None, None, attachments, types.SimpleNamespace(rank=rank, size=world))
+    info = types.SimpleNamespace(world_size=4, step=40)
+    values._load_attachments(types.SimpleNamespace(attachments=saved, info=info))
+    message = "extra['reader']: nobody takes the states that ranks 2 to 3 of the job that wrote step 40 have saved."
+    assert [message in found for found in caplog.messages] == [True] * told

@@ -1,36 +1,55 @@
-"""How often the ranks' replicas are compared. What comes of it is tested in tests/horovod/test_agreement.py."""
+"""How often, and how much of, the ranks' replicas are compared. What comes of it is tested in tests/horovod/test_agreement.py."""
 
 import keras
 import pytest
 
 import deepfreeze
 from deepfreeze.freeze.saver import Saver
+from deepfreeze.plan.comparisons import WHOLE, Part
+from deepfreeze.ranks.agreement import Agreement
+from deepfreeze.ranks.world import OneRank
+from deepfreeze.training.replica_checks import ReplicaChecks
 from tests.support import trainings
+from veloc_bindings import DIVERGED, EXTERNAL, IO, LOCAL, OK, Report
 
 pytestmark = pytest.mark.tensorflow
 
 
-@pytest.mark.parametrize(
-    ("options", "captures", "compared"),
-    [
-        ({}, 5, [1, 2]),
-        ({"every": 3}, 8, [1, 2, 4, 7]),
-        pytest.param({"every": 1}, 3, [1, 2, 3], marks=pytest.mark.full),
-        ({"every": None}, 3, []),
-    ],
-)
-def test_replicas_are_compared_at_two_captures_and_every_kth_or_never(
-    tmp_path, monkeypatch, options, captures, compared
-):
-    """Replicas are compared at the first two captures; if the user asks for it, also at every k-th one, or never."""
+@pytest.mark.parametrize(("options", "then"), [({}, [Part(0, 64), Part(1, 64)]), ({"parts": 0}, [None, None])])
+def test_replicas_are_compared_whole_at_two_captures_and_then_in_parts(tmp_path, monkeypatch, options, then):
     asked, save = [], Saver.save
 
-    def noted(self, step, captured, compare=False):
+    def noted(self, step, captured, compare=None):
         asked.append(compare)
         save(self, step, captured, compare)
 
     monkeypatch.setattr(Saver, "save", noted)
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, replicas=deepfreeze.Replicas(**options))
-    trainings.dense(keras).fit(trainings.data(captures), verbose=0, shuffle=False, callbacks=[checkpoint])
-    assert len(asked) == captures
-    assert [number for number, compare in enumerate(asked, 1) if compare] == compared
+    trainings.dense(keras).fit(trainings.data(4), verbose=0, shuffle=False, callbacks=[checkpoint])
+    assert asked == [WHOLE, WHOLE, *then]
+
+
+def report(step, diverged, code=OK, level=EXTERNAL):
+    return Report(step, level, code, True, diverged, 1, 0.1, 0.1, 0.1, "")
+
+
+def test_while_a_difference_is_known_the_ranks_compare_everything():
+    agreement = Agreement(OneRank(), hears_sigterm=False)
+    checks = ReplicaChecks(4, agreement)
+    agreement.seal()
+    agreement.connect(None)
+    told = [
+        ([], WHOLE),
+        ([report(1, -1)], WHOLE),
+        ([report(2, -1)], Part(0, 4)),
+        ([report(3, 5)], WHOLE),
+        # What has failed, or is not committed yet, says nothing.
+        ([report(4, -1, level=LOCAL), report(5, -1, code=IO)], WHOLE),
+        ([report(6, 0, code=DIVERGED)], WHOLE),
+        ([report(7, 2), report(8, -1)], Part(1, 4)),
+    ]
+    for reports, wanted in told:
+        checks.enter(reports)
+        agreement.settle(soon=True)
+        assert checks.next() == wanted
+    agreement.close()

@@ -88,14 +88,15 @@ class Readers(restart.Newest):
         read_private(self.run, step, self.rank)
 
 
-@pytest.mark.parametrize("world", [4, 64])
-def test_the_ranks_of_a_start_open_two_records_each_at_most(tmp_path, opened, world):
-    """Counted: rank 0 reads all records and sends what they say to the others, each of which reads its own."""
+@pytest.mark.parametrize(("world", "version", "opens"), [(4, 1, 8), (64, 1, 128), (4, 2, 5), (64, 2, 65)])
+def test_the_ranks_of_a_start_open_few_records(tmp_path, opened, world, version, opens):
+    """Counted: rank 0 reads all records and sends what they say to the others, each of which reads its own. In version 2 all
+    records are one file, which each rank opens once, and rank 0 twice."""
     run = files.write_run(tmp_path / "run")
-    files.write_checkpoint(run, 40, files.sample(world=world))
+    files.write_checkpoint(run, 40, files.sample(world=world, version=version))
     opened.clear()
     starts = restart.begin(tmp_path, world, values=lambda rank: Readers(run, rank))
     for start in starts:
         assert start.resumed == 40
         start.close()
-    assert sum(path.endswith(".record") for path in opened) == 2 * world
+    assert sum(path.endswith((".record", "records")) for path in opened) == opens

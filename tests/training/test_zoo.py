@@ -48,9 +48,7 @@ def test_every_application_is_saved_as_keras_saves_it_and_restored(name, tmp_pat
 
     keras3.utils.set_random_seed(1)
     model, optimizer = make()
-    with deepfreeze.capture(
-        optimizer, model, tmp_path / "run", every=1, replicas=deepfreeze.Replicas(every=None)
-    ) as checkpoint:
+    with deepfreeze.capture(optimizer, model, tmp_path / "run", every=1) as checkpoint:
         optimizer.iterations.assign(1)
         checkpoint.step()
     model.save_weights(tmp_path / "stock.weights.h5")

@@ -40,7 +40,7 @@ def one_model():
         *[("writers", value, "a whole number from 1 to 256") for value in COUNTS],
         *[("chunk_bytes", value, "a multiple of 4096") for value in (0, 1000, -4096, 4096.0, 2**70)],
         *[("nice", value, "a whole number from 0 to 19") for value in (-1, 20, True, "10", None)],
-        *[("compare_every", value, "a whole number from 0 to 2147483647 or None") for value in (-1, 1.5, "2", False)],
+        *[("parts", value, "a whole number from 0 to 1048576") for value in (-1, 1.5, "2", False, None)],
         *[
             ("timeout", value, "seconds, more than 0")
             for value in (0, -1, float("nan"), float("inf"), "600", None, True)
@@ -107,7 +107,7 @@ def test_an_unknown_option_is_refused_with_the_nearest(wrong, todo, tmp_path):
     ("group", "wrong", "todo"),
     [
         (deepfreeze.Engine, "inflight", "did you mean in_flight="),
-        (deepfreeze.Replicas, "evry", "did you mean every="),
+        (deepfreeze.Replicas, "prts", "did you mean parts="),
         (deepfreeze.Capture, "keep", "the options are path, placement"),
     ],
 )

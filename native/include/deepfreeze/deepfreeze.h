@@ -154,15 +154,17 @@ DF_API uint32_t df_crc32c(uint32_t crc, const void* data, size_t n);
 DF_API int df_engine_open(const df_options* options, df_engine** out);
 
 /* Hands over one captured step: n regions, sorted by file_offset, not overlapping, in whole pages (see df_region), and
- * this rank's private bytes. Steps must grow from call to call. Waits, at most timeout_ms, while in_flight checkpoints
- * are held in memory; after DF_TIMEOUT the engine has taken nothing. Regions in memory that df_engine_reserve or a
- * capture area has reserved need no wait. Returns as soon as the checkpoint is taken; the work goes on in the
- * background. DF_INVALID: the regions are wrong; or the private bytes are too few for `hashes`; or the record would
- * have more than 256 MiB (24 bytes for each extent, of which a region has one for each chunk_bytes, and the private
- * bytes).
+ * this rank's private bytes and named values. The values are a section as in docs/format.md, "Named values", of any
+ * size at each step; the engine puts it into the rank's record and knows one name, compared_part. Steps must grow from
+ * call to call. Waits, at most timeout_ms, while in_flight checkpoints are held in memory; after DF_TIMEOUT the engine
+ * has taken nothing. Regions in memory that df_engine_reserve or a capture area has reserved need no wait. Returns as
+ * soon as the checkpoint is taken; the work goes on in the background. DF_INVALID: the regions are wrong; or the
+ * private bytes are too few for `hashes`; or the values are no section; or the record would have more than 256 MiB (24
+ * bytes for each extent, of which a region has one for each chunk_bytes, the private bytes and the values).
  */
 DF_API int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, size_t n,
-                            const void* private_data, uint64_t private_bytes, uint64_t timeout_ms);
+                            const void* private_data, uint64_t private_bytes, const void* values, uint64_t values_bytes,
+                            uint64_t timeout_ms);
 
 /* Says, once per engine, what every capture into the engine's own memory consists of: n regions as in df_engine_submit
  * (data is not looked at), private_bytes private bytes, and side_bytes of room for bytes that belong to no region. Each

@@ -1,0 +1,25 @@
+"""Which part of the ranks' weights is compared at which checkpoint."""
+
+import pytest
+
+from deepfreeze.plan.comparisons import WHOLE, Comparisons, Part
+
+
+@pytest.mark.parametrize("parts", [1, 3, 64])
+def test_two_whole_comparisons_are_followed_by_one_part_after_the_other(parts):
+    comparisons = Comparisons(parts)
+    found = [comparisons.next(False) for _ in range(2 + 2 * parts)]
+    assert found[:2] == [WHOLE, WHOLE]
+    assert found[2:] == [Part(number, parts) for number in range(parts)] * 2
+
+
+def test_without_parts_only_the_first_two_are_compared():
+    comparisons = Comparisons(0)
+    assert [comparisons.next(known) for known in (False, True, True, False)] == [WHOLE, WHOLE, None, None]
+
+
+def test_while_a_difference_is_known_everything_is_compared():
+    comparisons = Comparisons(4)
+    known = [False, False, False, True, True, False, False]
+    found = [comparisons.next(one) for one in known]
+    assert found[2:] == [Part(0, 4), WHOLE, WHOLE, Part(1, 4), Part(2, 4)]
