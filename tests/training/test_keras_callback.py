@@ -18,6 +18,7 @@ import deepfreeze
 from deepfreeze.format.levels import LEVELS
 from deepfreeze.tiers import tiers
 from tests.support import h5, jobs, processes, trainings
+from tests.support.ranks import until
 from tests.support.second_directory import SecondDirectory
 
 pytestmark = pytest.mark.tensorflow
@@ -321,6 +322,7 @@ def test_a_job_whose_run_was_taken_is_told_to_end_and_changes_nothing(run):
     ):
         for number, (x, y) in enumerate(data(20)):
             if number == 5:
+                until(lambda: list(committed()) == [4])  # retention has removed step 2
                 (run / "lock").unlink()
                 fit(make(), deepfreeze.Checkpoint(run, every=1, keep=10), 3)
                 before = committed()
