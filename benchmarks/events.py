@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import jobs, report
 from benchmarks.report import Report, say, table
+from deepfreeze.events.event import Blocked, Captured
 from deepfreeze.events.events import Events
 from deepfreeze.events.journal import Journal
 from deepfreeze.events.keras_logs import KerasLogs
@@ -20,7 +21,6 @@ from deepfreeze.events.messages import Messages
 from deepfreeze.events.queue import Queue
 from deepfreeze.events.stats import Stats
 from deepfreeze.training.engine_reports import EngineReports
-from deepfreeze.training.session import blocked_events, captured_events
 from veloc_bindings import EXTERNAL, LOCAL, OK
 from veloc_bindings import Report as EngineReport
 
@@ -47,8 +47,8 @@ def measure(args: argparse.Namespace) -> Report:
             time.sleep(STEP_S)
             begun = time.perf_counter()
             reports.enter(news)
-            events.note(captured_events, step, 1)
-            events.note(blocked_events, step, 0.001)
+            events.note(Captured.noted, step, 1)
+            events.note(Blocked.noted, step, 0.001)
             took.append(time.perf_counter() - begun)
             time.sleep(STEP_S)
             begun = time.perf_counter()

@@ -56,6 +56,11 @@ class Captured(Event):
     step: int
     nbytes: int
 
+    @classmethod
+    def noted(cls, t: int, m: float, step: int, nbytes: int) -> list[Event]:
+        """For ``Events.note``."""
+        return [cls(t=t, m=m, step=step, nbytes=nbytes)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Blocked(Event):
@@ -63,6 +68,11 @@ class Blocked(Event):
 
     step: int
     seconds: float
+
+    @classmethod
+    def noted(cls, t: int, m: float, step: int, seconds: float) -> list[Event]:
+        """For ``Events.note``."""
+        return [cls(t=t, m=m, step=step, seconds=seconds)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deepfreeze.errors import EngineError, Error, OptionError
-from deepfreeze.events.event import Blocked, Captured, Event, Failed, Notice, Skipped, Stop
+from deepfreeze.errors import EngineError, OptionError
+from deepfreeze.events.event import Blocked, Captured, Notice, Skipped, Stop
 from deepfreeze.events.events import Events
 from deepfreeze.events.stats import Newest
 from deepfreeze.frameworks.framework import CapturedState
@@ -23,18 +23,14 @@ from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.model_config import model_config
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
-from deepfreeze.training.engine_reports import EngineReports
 from deepfreeze.training.first_weights import FirstWeights
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
-from deepfreeze.training.progress import Progress
+from deepfreeze.training.outcomes import Outcomes
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.wishes import Wishes
-
-# How many seconds the end of a training waits for retention to judge its last commits. The store may hang.
-_RETENTION_SECONDS = 5.0
 
 
 class Session:
@@ -58,14 +54,11 @@ class Session:
     ) -> None:
         """Collective. ``open_run``: the open run, which closes what the session opens; ``agreement``: connected to the installation;
         ``saved``: the model's steps that are saved already, to which the session adds its own; ``keeper``: retention, a listener of
-        ``events``. Raises the errors of ``Saver`` if the
-        installation has served another session before."""
+        ``events``. Raises the errors of ``Saver`` if the installation has served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
-        self._events, self._saved, self._keeper = events, saved, keeper
-        self._reports: EngineReports | None = None  # made with the saver
-        self._failed: Newest[int] = Newest()  # steps whose failure was told
-        self._going_on = True  # further steps will come, in which the ranks can agree
+        self._events, self._saved = events, saved
+        self._outcomes = Outcomes(open_run, agreement, wishes, checks, keeper, options, events)
         self._stopped = False  # a signal ended training
         self._began = False  # there was an execution
         self._kept: tuple[int, CapturedState] | None = None  # the step and the capture that ``keep`` has taken
@@ -96,7 +89,7 @@ class Session:
         saver, self._began = self.saver, True
         begin = time.perf_counter()
         step = self._open_run.steps.now()
-        self._take_reports()
+        self._outcomes.take()
         schedule = self._schedule
         done = schedule.ended(step)
         captured = done.captured
@@ -105,11 +98,11 @@ class Session:
             stop = self._settle(step, done)
         finally:
             if saved is not None:
-                self._events.note(blocked_events, saved, time.perf_counter() - begin)
+                self._events.note(Blocked.noted, saved, time.perf_counter() - begin)
         if stop:
             self._stop(step, stop)
         self._wishes.goes_on()
-        return self._going_on
+        return self._outcomes.going_on
 
     def _settle(self, step: int, done: Execution) -> int:
         """Settles with the other ranks what comes after the execution ``done``, which ended at ``step``, and prepares the next one. Returns
@@ -160,18 +153,18 @@ class Session:
 
     def end(self) -> None:
         """Saves the last step and waits until every checkpoint is committed or failed. Raises as ``executed`` does."""
-        self._going_on = False
+        self._outcomes.going_on = False
         if self._saver is None or not self._began:
             return  # training ended before its first step
         step, take, kept = self._open_run.steps.now(), self._saver.take, self._kept
         if self._options.final and step not in self._saved:
             self._save_now(step, lambda: kept[1] if kept is not None and kept[0] == step else take())
         self._kept = None
-        self._drain()
+        self._outcomes.drain()
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
         if not self._stopped:
-            self._keeper.require_metrics()
+            self._outcomes.require_metrics()
 
     def _first_saver(self) -> Saver:
         """Collective. Opens the saver after the model's first execution with these captures."""
@@ -199,18 +192,14 @@ class Session:
             regions = worlds.each(world, lambda: RankRegions.of(agreed, capture, world.rank))
         installation.agreed, installation.regions = agreed, regions
         saver = Saver(agreed, regions, capture, self._attachments, target, world, self._options.saver())
-        self._open_run.closing.callback(saver.close)
-        self._open_run.closing.callback(self._take_last_reports, saver)
-        if world.rank == 0:
-            self._keeper.open(target, attempt.step, saver.remove)
-        self._reports = EngineReports(target.run, saver.replicated, self._events)
+        self._outcomes.open(saver)
         return saver
 
     def _save_now(self, step: int, collect: Callable[[], CapturedState]) -> None:
         """Saves ``step`` where training waits for nothing else."""
         begin = time.perf_counter()
         if self._save(step, collect):
-            self._events.note(blocked_events, step, time.perf_counter() - begin)
+            self._events.note(Blocked.noted, step, time.perf_counter() - begin)
 
     def _save(self, step: int, collect: Callable[[], CapturedState]) -> bool:
         """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``. Returns whether the engine has it."""
@@ -218,10 +207,10 @@ class Session:
         try:
             self.saver.save(step, collect(), part)
         except EngineError as error:
-            self._fail(error, step)
+            self._outcomes.fail(error, step)
             return False
         self._saved.append(step)
-        self._events.note(captured_events, step, self.saver.nbytes)
+        self._events.note(Captured.noted, step, self.saver.nbytes)
         return True
 
     def _note_uncaptured(self, done: Execution) -> None:
@@ -258,105 +247,25 @@ class Session:
 
     def _stop(self, step: int, number: int) -> None:
         """Commits ``step`` and ends training, because a rank has received the signal ``number``. All ranks call it after the same step."""
-        self._going_on, self._stopped = False, True
+        self._outcomes.going_on, self._stopped = False, True
         self._schedule.stop()
         self._events.emit(Stop(step=step, signal=signal.Signals(number).name))
         if step not in self._saved:
             self._save_now(step, self.saver.take)
-        self._drain()
+        self._outcomes.drain()
 
     def _reserve(self) -> None:
         """Waits until there is memory for the next capture."""
         try:
             self.saver.reserve()
         except EngineError as error:
-            self._fail(error)
-
-    def _take_reports(self) -> None:
-        """Tells of the engine's new reports, and handles the failures among them."""
-        try:
-            reports = self.saver.poll()
-        except EngineError as failure:
-            self._fail(failure)
-            return
-        assert self._reports is not None  # made with the saver
-        self._wishes.enter(reports)
-        self._checks.enter(reports)
-        # All reports are told of before the first failure, which may raise.
-        failures = self._reports.enter(reports)
-        self._tell_notices()
-        for step, error in failures:
-            self._fail(error, step, reported=True)
-
-    def _tell_notices(self) -> None:
-        for message in self._keeper.notices():
-            self._events.emit(Notice(message=message, level="warning"))
-
-    def _take_last_reports(self, saver: Saver) -> None:
-        """Before the saver is closed: tells of the checkpoints that were committed, or have failed, since the last look, and ends
-        retention."""
-        try:
-            for step, error in self._reports.enter(saver.last_reports()) if self._reports is not None else ():
-                self._events.emit(Failed(step=step, message=str(error), raised=True, reported=True))
-        finally:
-            self._events.flush()  # retention hears of the last commits
-            self._keeper.close(_RETENTION_SECONDS)  # from now on nobody calls the engine
-
-    def _drain(self) -> None:
-        """Waits until every checkpoint is committed or failed, and those that go are removed. Shows the wait on rank 0. ``WaitError`` if
-        nothing moves for the time-out."""
-        shown = bool(self._options.verbose) and self._open_run.attempt.world.rank == 0
-        with Progress("committing", shown) as progress:
-            self._wait_for_engine(progress)
-            self._events.flush()  # retention hears of the last commits
-            if self._keeper.finish(_RETENTION_SECONDS):
-                self._wait_for_engine(progress)
-
-    def _wait_for_engine(self, progress: Progress) -> None:
-        begin, saver = time.monotonic(), self.saver
-        while not saver.drain(0.5):
-            if saver.stalled(begin):
-                raise saver.give_up()
-            self._take_reports()
-            progress.update(f"step {', '.join(map(str, saver.unfinished))}")
-        self._take_reports()
+            self._outcomes.fail(error)
 
     def measured(self, values: Mapping[str, Any], step: int | None = None, epoch: int | None = None) -> None:
         """Gives metrics to retention. ``step``: at which they were taken, None for the present one; ``epoch``: the number of epochs done,
         at the end of one."""
-        self._events.flush()  # retention hears of the captures before
-        warning = self._keeper.measured(self._open_run.steps.now() if step is None else step, values, epoch)
-        if warning is not None:
-            self._events.emit(Notice(message=warning, level="warning"))
-
-    def _fail(self, error: Error, step: int | None = None, reported: bool = False) -> None:
-        """Handles a failure of this rank. With ``on_error="warn"`` a warning tells of it. Otherwise proposes to the other ranks to end
-        training, so that all ranks raise after the same step; or raises at once if no further step will come."""
-        raised = self._options.on_error != "warn"
-        if (
-            step is None or step not in self._failed
-        ):  # a wait for a checkpoint may fail before the engine reports the checkpoint
-            self._events.emit(Failed(step=step, message=str(error), raised=raised, reported=reported))
-        if step is not None:
-            self._failed.append(step)
-        if not raised:
-            return
-        if self._going_on and self._open_run.attempt.world.size > 1:
-            self._agreement.fail(error)
-        else:
-            # An earlier failure comes first: training may have ended before the ranks agreed on it.
-            raise self._agreement.failure or error
+        self._outcomes.measured(self._open_run.steps.now() if step is None else step, values, epoch)
 
 
 def _store_config(model: Any, target: Target) -> None:
     WritableRun.open(target.run).store_config(model_config(model, target.run_id, target.attempt))
-
-
-def captured_events(t: int, m: float, step: int, nbytes: int) -> list[Event]:
-    """The event of a capture that was handed to the engine; for ``Events.note``."""
-    return [Captured(t=t, m=m, step=step, nbytes=nbytes)]
-
-
-def blocked_events(t: int, m: float, step: int, seconds: float) -> list[Event]:
-    """The event of the seconds that a checkpoint has held up training; for ``Events.note``."""
-    return [Blocked(t=t, m=m, step=step, seconds=seconds)]

@@ -1,0 +1,129 @@
+"""What becomes of the checkpoints of one training after they were handed to the engine: reports, failures, removals, and the last wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from deepfreeze.errors import EngineError, Error
+from deepfreeze.events.event import Failed, Notice
+from deepfreeze.events.events import Events
+from deepfreeze.events.stats import Newest
+from deepfreeze.freeze.saver import Saver
+from deepfreeze.ranks.agreement import Agreement
+from deepfreeze.training.engine_reports import EngineReports
+from deepfreeze.training.keeper import Keeper
+from deepfreeze.training.open_run import OpenRun
+from deepfreeze.training.options import Options
+from deepfreeze.training.progress import Progress
+from deepfreeze.training.replica_checks import ReplicaChecks
+from deepfreeze.training.wishes import Wishes
+
+# How many seconds the end of a training waits for retention to judge its last commits. The store may hang.
+_RETENTION_SECONDS = 5.0
+
+
+class Outcomes:
+    """The outcomes of one session's checkpoints, on this rank. The training thread calls all methods. ``going_on``: whether further steps
+    will come, in which the ranks can agree; the session sets it to False."""
+
+    def __init__(
+        self,
+        open_run: OpenRun,
+        agreement: Agreement,
+        wishes: Wishes,
+        checks: ReplicaChecks,
+        keeper: Keeper,
+        options: Options,
+        events: Events,
+    ) -> None:
+        """``wishes``, ``checks``: are given the engine's reports; ``keeper``: retention, a listener of ``events``."""
+        self.going_on = True
+        self._attempt, self._closing = open_run.attempt, open_run.closing
+        self._agreement, self._wishes, self._checks = agreement, wishes, checks
+        self._keeper, self._options, self._events = keeper, options, events
+        self._failed: Newest[int] = Newest()  # steps whose failure was told
+
+    def open(self, saver: Saver) -> None:
+        """To be called once, when the session's ``saver`` is open, and before every other method. Has the saver closed with the run."""
+        target = self._attempt.target
+        self._saver = saver
+        self._reports = EngineReports(target.run, saver.replicated, self._events)
+        self._closing.callback(saver.close)
+        self._closing.callback(self._take_last)
+        if self._attempt.world.rank == 0:
+            self._keeper.open(target, self._attempt.step, saver.remove)
+
+    def take(self) -> None:
+        """Tells of the engine's new reports, and handles the failures among them. Raises as ``fail``."""
+        try:
+            reports = self._saver.poll()
+        except EngineError as failure:
+            self.fail(failure)
+            return
+        self._wishes.enter(reports)
+        self._checks.enter(reports)
+        # All reports are told of before the first failure, which may raise.
+        failures = self._reports.enter(reports)
+        for message in self._keeper.notices():
+            self._events.emit(Notice(message=message, level="warning"))
+        for step, error in failures:
+            self.fail(error, step, reported=True)
+
+    def fail(self, error: Error, step: int | None = None, reported: bool = False) -> None:
+        """Handles a failure of this rank. With ``on_error="warn"`` a warning tells of it. Otherwise proposes to the other ranks to end
+        training, so that all ranks raise after the same step; or raises at once if no further step will come."""
+        raised = self._options.on_error != "warn"
+        # A wait for a checkpoint may fail before the engine reports the checkpoint.
+        if step is None or step not in self._failed:
+            self._events.emit(Failed(step=step, message=str(error), raised=raised, reported=reported))
+        if step is not None:
+            self._failed.append(step)
+        if not raised:
+            return
+        if self.going_on and self._attempt.world.size > 1:
+            self._agreement.fail(error)
+        else:
+            # An earlier failure comes first: training may have ended before the ranks agreed on it.
+            raise self._agreement.failure or error
+
+    def measured(self, step: int, values: Mapping[str, Any], epoch: int | None) -> None:
+        """Gives metrics to retention. ``step``: at which they were taken; ``epoch``: the number of epochs done, at the end of one."""
+        self._events.flush()  # retention hears of the captures before
+        warning = self._keeper.measured(step, values, epoch)
+        if warning is not None:
+            self._events.emit(Notice(message=warning, level="warning"))
+
+    def drain(self) -> None:
+        """Waits until every checkpoint is committed or failed, and those that go are removed. Shows the wait on rank 0. ``WaitError`` if
+        nothing moves for the time-out; raises as ``fail``."""
+        shown = bool(self._options.verbose) and self._attempt.world.rank == 0
+        with Progress("committing", shown) as progress:
+            self._wait(progress)
+            self._events.flush()  # retention hears of the last commits
+            if self._keeper.finish(_RETENTION_SECONDS):
+                self._wait(progress)
+
+    def require_metrics(self) -> None:
+        """See ``Keeper.require_metrics``."""
+        self._keeper.require_metrics()
+
+    def _wait(self, progress: Progress) -> None:
+        begin, saver = time.monotonic(), self._saver
+        while not saver.drain(0.5):
+            if saver.stalled(begin):
+                raise saver.give_up()
+            self.take()
+            progress.update(f"step {', '.join(map(str, saver.unfinished))}")
+        self.take()
+
+    def _take_last(self) -> None:
+        """Before the saver is closed: tells of the checkpoints that were committed, or have failed, since the last look, and ends
+        retention."""
+        try:
+            for step, error in self._reports.enter(self._saver.last_reports()):
+                self._events.emit(Failed(step=step, message=str(error), raised=True, reported=True))
+        finally:
+            self._events.flush()  # retention hears of the last commits
+            self._keeper.close(_RETENTION_SECONDS)  # from now on nobody calls the engine
