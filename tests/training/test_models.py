@@ -327,15 +327,6 @@ def test_an_execution_of_tuned_length_is_captured_at_its_end(tmp_path):
     assert trainings.assert_as_keras_saves_it(keras, make, tmp_path) == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("per_execution", [4, 5])
-def test_more_than_one_checkpoint_per_execution_is_refused_before_training(keras, per_execution, tmp_path):
-    model = trainings.dense(keras, steps_per_execution=per_execution)
-    with pytest.raises(deepfreeze.OptionError, match=f"which is {per_execution} steps here"):
-        callbacks = [deepfreeze.Checkpoint(tmp_path / "run", every=3)]
-        model.fit(trainings.data(10), verbose=0, callbacks=callbacks)
-    assert trainings.count(model.optimizer) == 0
-
-
 @kerases.one_will_do
 @pytest.mark.parametrize("variables", [400, pytest.param(MANY, marks=pytest.mark.full)], ids=["few", "many"])
 def test_very_many_variables_are_saved(keras, variables, tmp_path):
