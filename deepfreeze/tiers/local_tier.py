@@ -18,14 +18,15 @@ from deepfreeze.tiers.recovery_plan import LeftoverSlot
 class LocalTier:
     """The directory ``base``. Implements ``tier.Tier``, which explains the methods. ``share``: the greatest part of the free bytes that
     slots may take; None for a directory that the user has named, which is not asked for its free bytes: the engine says when it is
-    full."""
+    full. On a node that has no such directory the tier has no room."""
 
     base: Path
     share: float | None
 
     def need(self, nbytes: int) -> Path | None:
         """``base``, if slots of ``nbytes`` bytes leave enough of it free."""
-        return self.base if self.share is None or nbytes <= self.share * _free(self.base) else None
+        there = self.base.is_dir() and (self.share is None or nbytes <= self.share * _free(self.base))
+        return self.base if there else None
 
     def leftovers(self, run_id: str) -> list[LeftoverSlot]:
         """See ``leftovers.leftover_slots``."""

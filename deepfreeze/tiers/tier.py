@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from deepfreeze.tiers.recovery_plan import LeftoverSlot
 
 
+@runtime_checkable
 class Tier(Protocol):
     """One tier as one node has it. Shards wait there in slots (docs/format.md, "LOCAL"), which the engine writes.
 

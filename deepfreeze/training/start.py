@@ -156,12 +156,15 @@ def _recover(target: Target, local: str | os.PathLike | None, world: World, node
         holders.update({slot.path: tier for tier, slot in found})
         return [(node, slot) for _, slot in found]
 
+    def clear_slots() -> None:
+        for tier in mine if leads else ():
+            tier.clear(target.run_id)
+
     slots = [pair for rank in together(world, find_slots) for pair in rank]
     plan = on_rank_0(world, lambda: rescue.plan(Run.open(target.run), slots))
     each(world, lambda: rescue.copy_slots(plan, node, target.run, holders) if leads else [])
     finished = on_rank_0(world, lambda: rescue.finish(plan, WritableRun.open(target.run)))
-    for tier in mine if leads else ():
-        tier.clear(target.run_id)
+    each(world, clear_slots)
     return finished
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deepfreeze.errors import OptionError
-from deepfreeze.tiers import local_tier, node_memory, tiers
+from deepfreeze.tiers import add, local_tier, node_memory, tiers
 from deepfreeze.tiers.local_tier import LocalTier
 from tests.support.second_directory import SecondDirectory
 
@@ -19,6 +19,27 @@ def test_memory_and_disk_are_two_rows_and_memory_comes_first(monkeypatch, tmp_pa
     assert list(tiers.TIERS) == ["memory", "disk"]
     assert [tier.base for tier in tiers.of("auto")] == [Path("/dev/shm"), tmp_path]
     assert all(tier.share == 0.5 for tier in tiers.of("auto"))
+
+
+def test_a_row_of_ones_own_is_asked_where_it_was_put(monkeypatch, tmp_path):
+    monkeypatch.setattr(tiers, "TIERS", {"memory": lambda: None, "disk": lambda: None})
+    first, last = LocalTier(tmp_path / "first", None), LocalTier(tmp_path / "last", None)
+    add("mine", lambda: first, before="memory")
+    add("last", lambda: last)
+    assert list(tiers.TIERS) == ["mine", "memory", "disk", "last"] and tiers.of("auto") == [first, last]
+    add("mine", lambda: last, before="disk")
+    assert list(tiers.TIERS) == ["memory", "mine", "disk", "last"] and tiers.of("auto") == [last, last]
+    for before in ("nothing", "mine"):
+        with pytest.raises(OptionError, match=f"another row of the table: memory, disk, last; found '{before}'"):
+            add("mine", lambda: first, before=before)
+    assert list(tiers.TIERS) == ["memory", "mine", "disk", "last"]
+
+
+@pytest.mark.parametrize(("make", "found"), [(lambda: int("all"), "ValueError"), (object, "lacks methods")])
+def test_a_row_that_makes_no_tier_is_named(monkeypatch, make, found):
+    monkeypatch.setattr(tiers, "TIERS", {"mine": make})
+    with pytest.raises(OptionError, match=f"the tier 'mine': expected an object .*; found .*{found}"):
+        tiers.of("auto")
 
 
 def test_a_directory_that_the_user_names_is_the_only_tier(tmp_path):
@@ -40,6 +61,12 @@ def test_a_tier_lets_slots_take_its_share_of_what_is_free(monkeypatch, tmp_path)
     tier = LocalTier(tmp_path, 0.5)
     assert tier.need(500) == tmp_path and tier.need(501) is None
     assert LocalTier(tmp_path, None).need(10**18) == tmp_path, "a named directory is not asked"
+
+
+@pytest.mark.parametrize("share", [None, 0.5])
+def test_a_node_without_the_directory_has_no_room(tmp_path, share):
+    assert LocalTier(tmp_path / "none", share).need(1) is None
+    assert LocalTier(tmp_path / "none", share).leftovers(RUN_ID) == []
 
 
 def test_discarding_removes_what_is_empty_and_no_slot(tmp_path):

@@ -10,6 +10,7 @@ from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.read import TensorReader, read_private
+from deepfreeze.tiers import LocalTier, tiers
 from deepfreeze.training.start import Start
 from tests.support import files, restart, threads
 
@@ -70,6 +71,28 @@ def test_a_rank_that_can_not_take_the_values_over_ends_the_start(tmp_path):
     assert isinstance(at_rank_1, MemoryError) and isinstance(at_rank_0, WorldError) and "no room" in str(at_rank_0)
     assert WritableRun.open(run).committed() == [10, 20]
     Lock.acquire(run).release()
+
+
+class Locked(LocalTier):
+    """A tier that one node can't clear."""
+
+    def clear(self, run_id: str) -> None:
+        if self.share is None:
+            raise PermissionError(str(self.base))
+
+
+def test_a_tier_that_one_node_can_not_clear_ends_the_start_on_all_ranks(tmp_path, monkeypatch):
+    shares = [0.5, None]  # tiers are made by rank 0 first, the ranks take turns
+    monkeypatch.setattr(tiers, "TIERS", {"mine": lambda: Locked(tmp_path / "node", shares.pop(0))})
+
+    def rank(world):
+        run = str(tmp_path / "run")
+        return Start.begin(run, restart.Newest(), world, local="auto", node=f"node-{world.rank}")
+
+    at_rank_0, at_rank_1 = threads.run(2, rank)
+    assert isinstance(at_rank_1, PermissionError) and isinstance(at_rank_0, WorldError)
+    assert "rank 1 failed" in str(at_rank_0)
+    Lock.acquire(tmp_path / "run").release()
 
 
 class Readers(restart.Newest):
