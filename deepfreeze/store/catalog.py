@@ -121,7 +121,8 @@ def parent_of(info: CheckpointInfo) -> Parent:
 
 
 def numbered(run: Run, step: int | str | None) -> int | None:
-    """``step`` with the step's number in place of a tag. NotFoundError if there is no such tag, or its checkpoint is gone."""
+    """``step`` with the step's number in place of a tag. NotFoundError if there is no such tag, or its checkpoint is gone.
+    OptionError for digits in a text, which are no tag's name."""
     return tagged_step(run, step) if isinstance(step, str) else step
 
 

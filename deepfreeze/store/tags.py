@@ -101,6 +101,9 @@ def tags(run: Run) -> dict[str, TagFile]:
 
 def tagged_step(run: Run, name: str) -> int:
     """The step of the checkpoint that has the tag ``name``. NotFoundError if there is no such tag, or the checkpoint is gone."""
+    if name.isdigit():
+        todo = "pass a step as a number, as deepfreeze.checkpoints lists it"
+        raise OptionError(where="step=", expected="a whole number from 0, or a tag", found=repr(name), todo=todo)
     if not names.is_tag(name):
         raise _no_such(run, name)
     try:

@@ -265,6 +265,8 @@ std::string JobTable::DescribeLocked(const Job& job) const {
   const bool writing = job.phase == Phase::kForTransfer || job.phase == Phase::kForPublish;
   if (what.empty() && writing) what = "is being written to the external store";
   if (what.empty() && job.phase == Phase::kForCommit) what = "waits for its commit";
+  // Committed or failed: its last files are being removed.
+  if (what.empty()) what = "is being finished";
   return StepText(job.step) + " " + what;
 }
 

@@ -180,10 +180,10 @@ def test_all_that_the_engine_reads_is_held_for_it(keras, tmp_path, monkeypatch):
     loose = []
     original = BoundBackend.submit
 
-    def submit(engine, step, regions, private, hold):
+    def submit(engine, step, regions, private, hold, values=b""):
         spans = [(view.ctypes.data, view.ctypes.data + view.nbytes) for view in _buffers(hold)]
         loose.extend(row for row in regions if not any(a <= row[0] and row[0] + row[1] <= b for a, b in spans))
-        return original(engine, step, regions, private, hold)
+        return original(engine, step, regions, private, hold, values)
 
     monkeypatch.setattr(BoundBackend, "submit", submit)
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, capture=deepfreeze.Capture(path="graph"))

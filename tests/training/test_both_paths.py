@@ -91,10 +91,10 @@ def memory_lives_until_it_is_released(folder, path, monkeypatch):
         def __init__(self, held):
             self.held = held
 
-    def noted(self, step, regions, private, hold):
+    def noted(self, step, regions, private, hold, values=b""):
         owner = Owner(hold)
         owners[step] = weakref.ref(owner)
-        submit(self, step, regions, private, owner)
+        submit(self, step, regions, private, owner, values)
 
     def polled(self):
         before = {step for step, owner in owners.items() if owner() is not None}
