@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from deepfreeze.errors import CorruptError, Error, NewerError, RunError
+from deepfreeze.errors import CorruptError, Error, NewerError, NotFoundError, RunError
 from deepfreeze.format import names
 from deepfreeze.format.marks import Mark, MarksFile
 from deepfreeze.format.strict_json import is_printable
@@ -68,8 +68,13 @@ class Marks:
             if mark is None or step in there[-_DOUBTED:]:
                 try:
                     mark = _of_manifest(run, step, mark)
+                except NotFoundError:
+                    continue  # removed since it was listed
+                except RunError:
+                    raise  # the store may give the manifest the next time, and the mark has the checkpoint's metrics
                 except Error:
-                    continue  # no checkpoint
+                    if mark is None:
+                        continue  # no checkpoint
             marks[step] = mark
         return cls(run, marks, resumed)
 
@@ -159,18 +164,32 @@ class Marks:
 
         def judged(candidates: tuple[int, ...] | None) -> tuple[int, ...]:
             """Judges with the tags read anew; ``candidates``: the steps of which some may go, None for all."""
-            verdict = self.judge(rule, keep_pending, loop)
+            try:
+                verdict = self.judge(rule, keep_pending, loop)
+            except BaseException:
+                self._write(rule, write, (), {step: mark.reason for step, mark in self._marks.items()})
+                raise  # nothing is removed, and the metrics so far are not lost with this job
             going = tuple(step for step in verdict.remove if candidates is None or step in candidates)
-            marks = tuple(
-                replace(mark, reason=verdict.keep.get(step, "")) for step, mark in sorted(self._marks.items())
-            )
             if going != candidates:
-                write(MarksFile(self.run.run_id, _printable(text_of(rule)), going, marks).to_bytes())
+                self._write(rule, write, going, verdict.keep)
             return going
 
         # The tags count that are there after marks.json says which steps go; see store/tags.
         going = judged(None)
         return judged(going) if going else ()
+
+    def _write(
+        self, rule: Any, write: Callable[[bytes], None], going: tuple[int, ...], reasons: Mapping[int, str]
+    ) -> None:
+        marks = tuple(
+            replace(mark, reason=_printable(str(reasons.get(step, "")))) for step, mark in sorted(self._marks.items())
+        )
+        write(MarksFile(self.run.run_id, _printable(text_of(rule)), going, marks).to_bytes())
+
+    @property
+    def metric_names(self) -> set[str]:
+        """The names of all metrics that checkpoints have."""
+        return {name for mark in self._marks.values() for name in mark.metrics}
 
 
 def _of_manifest(run: Run, step: int, known: Mark | None = None) -> Mark:

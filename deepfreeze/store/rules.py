@@ -181,6 +181,9 @@ def as_rule(keep: Any, where: str = "keep=") -> Any:
         "a whole number from 1 to 2147483647, or a rule such as Latest(2) | Tagged(), an object with wants(history)"
     )
     _require(where, keep, good, expected)
+    asked = getattr(keep, "metrics", ())
+    good = isinstance(asked, (tuple, list)) and all(isinstance(name, str) and name for name in asked)
+    _require(f"{where}{type(keep).__name__}.metrics", asked, good, "a tuple or list of the names of metrics")
     return keep
 
 

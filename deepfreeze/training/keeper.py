@@ -37,7 +37,7 @@ class Keeper:
     def open(self, target: Target, resumed: int, remove: Callable[[Iterable[int]], None]) -> None:
         """Starts the thread, for an attempt that goes on from the step ``resumed``. ``remove``: has committed checkpoints removed, from any
         thread, and does not wait."""
-        self._differ, self._seen, self._measured, self._warned = set(), {}, False, False
+        self._differ, self._measured, self._warned = set(), False, False
         self._worker = _Worker(target, resumed, remove, self._rule, self._pending, self._loop)
 
     def on(self, event: Event) -> None:
@@ -100,7 +100,8 @@ class Keeper:
             )
 
     def _missing(self) -> list[str]:
-        return [name for name in metrics_of(self._rule) if name not in self._seen]
+        known = self._worker.metric_names if self._worker is not None else frozenset()
+        return [name for name in metrics_of(self._rule) if name not in self._seen and name not in known]
 
 
 class _Worker:
@@ -118,7 +119,7 @@ class _Worker:
         self.attempt, self._target, self._resumed = target.attempt, target, resumed
         self._rule, self._pending, self._loop = rule, keep_pending, loop
         self._remove: Callable[[Iterable[int]], None] | None = remove
-        self._removing = threading.Lock()  # held while ``remove`` is called, so that ``close`` can rely on its end
+        self._removing = threading.RLock()  # held while ``remove`` is called, so that ``close`` can rely on its end
         self._known: Marks | None = None
         self._changed = threading.Condition()
         self._notes: list[Callable[[Marks], None]] = []
@@ -127,6 +128,7 @@ class _Worker:
         self._ended = False
         self._notices: list[str] = []
         self._said = ""
+        self.metric_names: frozenset[str] = frozenset()  # of the checkpoints that were there before
         self._thread = threading.Thread(target=self._run, name="deepfreeze-keeper", daemon=True)
         self._thread.start()
 
@@ -153,13 +155,18 @@ class _Worker:
 
     def close(self, seconds: float) -> None:
         """See ``Keeper.close``."""
-        self.finish(seconds)
-        with self._removing:
-            self._remove = None
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-        self._thread.join(seconds if self._done == self._asked else 0)
+        own = threading.current_thread() is self._thread  # Python frees a forgotten training on any thread
+        try:
+            if not own:
+                self.finish(seconds)
+        finally:  # also after Ctrl-C: from now on this thread may not call the engine
+            with self._removing:
+                self._remove = None
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+        if not own:
+            self._thread.join(seconds if self._done == self._asked else 0)
 
     def _run(self) -> None:
         while True:
@@ -186,6 +193,7 @@ class _Worker:
         self._unread += notes
         if self._known is None:
             self._known = Marks.read(WritableRun.open(self._target.run), self._resumed)
+            self.metric_names = frozenset(self._known.metric_names)
         for note in self._unread:
             note(self._known)
         self._unread = []

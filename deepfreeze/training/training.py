@@ -107,7 +107,7 @@ class Training:
             self._trained = weakref.ref(model)
             agreement = Agreement(world, self._options.on_sigterm == "checkpoint")
             open_run.closing.callback(agreement.close)
-            wishes = Wishes(self._policy, agreement)
+            wishes = Wishes(self._policy, agreement, world)
             checks = ReplicaChecks(self._options.replicas.parts, agreement)
             installation = self._install(open_run, state, in_graph, agreement.seal())
             agreement.connect(installation.maximum)

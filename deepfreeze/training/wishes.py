@@ -14,6 +14,7 @@ from deepfreeze.plan.observation import Observation, Progressed
 from deepfreeze.plan.policy import NEVER, LearningPolicy, Policy
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks.agreement import Agreement
+from deepfreeze.ranks.world import World, each
 from veloc_bindings import OK, Report
 
 _OBSERVE = "a policy whose observe() returns a whole number from 0 to deepfreeze.plan.NEVER"
@@ -24,8 +25,11 @@ class Wishes:
     """The wishes of one rank's policy during one training. The training thread calls all methods, between two executions. With a policy
     that does not observe they do nothing."""
 
-    def __init__(self, policy: Policy, agreement: Agreement, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, policy: Policy, agreement: Agreement, world: World, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         """Takes a field of the control word if ``policy`` observes. ``clock``: seconds."""
+        self._world = world
         self._policy = policy if isinstance(policy, LearningPolicy) else None
         self._field = agreement.field("interval") if self._policy is not None else None
         self._agreed = 0  # the wish that the policy has been told of
@@ -76,7 +80,8 @@ class Wishes:
 
     def settle(self, schedule: Schedule, events: Events) -> None:
         """Tells the policy of the wish that the ranks have agreed on, if it is a new one. To be called on every rank after the same
-        execution, behind ``Agreement.settle``. ``OptionError`` if the policy raises."""
+        execution, behind ``Agreement.settle``. Collective if the wish is a new one. ``OptionError`` if the policy raises; a rank whose
+        own policy does not raises ``WorldError`` then."""
         if self._policy is None or self._field is None:
             return
         before, after = self._agreed, self._field.agreed
@@ -84,11 +89,15 @@ class Wishes:
             return
         self._agreed = after
         step = schedule.decided
-        try:
-            self._policy.agree(after, step)
-        except Exception as error:
-            raise self._wrong(_AGREE, f"agree({after}, {step}): {type(error).__name__}: {error}") from error
+        each(self._world, lambda: self._agree(after, step))
         events.emit(Decision(step=step, before=before or None, after=after))
+
+    def _agree(self, wish: int, step: int) -> None:
+        assert self._policy is not None
+        try:
+            self._policy.agree(wish, step)
+        except Exception as error:
+            raise self._wrong(_AGREE, f"agree({wish}, {step}): {type(error).__name__}: {error}") from error
 
     def _wrong(self, expected: str, found: str) -> OptionError:
         return OptionError(

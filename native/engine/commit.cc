@@ -6,7 +6,6 @@
 #include "format/names.h"
 #include "store/commit.h"
 #include "store/owner.h"
-#include "store/records.h"
 
 namespace deepfreeze {
 namespace {
@@ -38,9 +37,6 @@ void Committer::Run() {
     if (decides()) context_.table->AskCleanUp(job->step, look.durable);
     context_.table->Committed(job);
     Heard(context_.env->NowMicros());
-    // Each rank removes its own, so that no rank makes more calls than others, however many ranks there are.
-    const Options& options = context_.options;
-    BestEffort([&] { RemoveRecord(context_.env, options.run_dir, job->step, options.identity.rank); });
     context_.table->Settle(job);
   }
 }
@@ -153,7 +149,7 @@ Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
   const Status status = Contained([&] { return Commit(context_.env, request, &outcome); });
   // The verdict stands also if there is no memory for these notes.
   BestEffort([&] {
-    replicas_.Note(step, outcome.divergence);
+    replicas_.Note(step, outcome.compared, outcome.divergence);
     if (outcome.divergence.tensors > 0) context_.table->SetDivergence(job, outcome.divergence);
   });
   if (outcome.in_doubt) look->doubt = status;

@@ -1,6 +1,7 @@
 // The part of the table that the engine's caller uses: the calls that wait for a bounded time, and the reports.
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "engine/job_table.h"
@@ -178,7 +179,14 @@ Status JobTable::Drain(uint64_t timeout_ms) {
 void JobTable::AskCleanUp(int64_t committed, bool durable) {
   std::lock_guard<std::mutex> lock(mutex_);
   held_ = !durable;
-  if (durable) upkeep_.committed = committed;
+  if (durable) {
+    upkeep_.committed = committed;
+    try {
+      upkeep_.gathered.push_back(committed);
+    } catch (const std::bad_alloc&) {
+      // The step's records stay, which no reader looks at.
+    }
+  }
   changed_.notify_all();
 }
 

@@ -21,13 +21,15 @@ class Replicas {
     return refuse == Refuse::kAll || (refuse == Refuse::kFirst && (comparisons_ < kFirstComparisons || from_start_));
   }
 
-  // To be called after each try to commit `step`, successful or not, with the result of its comparison. Several tries
-  // for one step count as one comparison. A comparison of a part that finds no difference says nothing of the rest.
-  void Note(int64_t step, const Divergence& found) {
-    if (!found.compared || (!found.whole && found.tensors == 0) || step == noted_) return;
+  // To be called after each try to commit `step`, successful or not. compared: whether the ranks took checksums; found:
+  // what holds after that (Holds). Several tries for one step count as one comparison, and so does a comparison of a part
+  // that finds no difference, although it says nothing of the rest.
+  void Note(int64_t step, bool compared, const Divergence& found) {
+    if (!compared || step == noted_) return;
     noted_ = step;
-    from_start_ = found.tensors > 0 && (from_start_ || comparisons_ < kFirstComparisons);
-    ++comparisons_;
+    const bool first = comparisons_++ < kFirstComparisons;
+    if (!found.compared || (!found.whole && found.tensors == 0)) return;
+    from_start_ = found.tensors > 0 && (from_start_ || first);
     known_ = NotComparedSince(step, found);
   }
 

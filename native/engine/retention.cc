@@ -1,5 +1,9 @@
 #include "engine/retention.h"
 
+#include <utility>
+
+#include "store/records.h"
+
 namespace deepfreeze {
 
 CleanUpRequest Retention::At(int64_t step) const {
@@ -12,14 +16,14 @@ void Retention::Run() {
   Upkeep upkeep;
   while (context_.table->NextForRetention(&upkeep)) {
     const Status status = Contained([&] { return Do(upkeep); });
-    // The user is told once for each cause, and not after each checkpoint.
-    if (!status.ok() && status.message() != last_failure_) {
-      BestEffort([&] {
+    BestEffort([&] {
+      // The user is told once for each cause, and not after each checkpoint.
+      if (!status.ok() && status.message() != last_failure_) {
         context_.table->Notify(context_.options.run_dir + ": older checkpoints could not be removed (" +
                                status.message() + ")");
-      });
-    }
-    last_failure_ = status.message();
+      }
+      last_failure_ = status.message();
+    });
     context_.table->FinishUpkeep();
   }
 }
@@ -27,9 +31,14 @@ void Retention::Run() {
 Status Retention::Do(const Upkeep& upkeep) {
   std::lock_guard<std::mutex> lock(mutex_);
   const Options& options = context_.options;
+  for (const int64_t step : upkeep.gathered) RemoveRecords(context_.env, options.run_dir, step);
   Status removed;
-  if (!upkeep.remove.empty()) {
-    removed = RemoveSteps(context_.env, options.run_dir, options.identity.attempt, upkeep.remove);
+  for (const int64_t step : upkeep.remove) {
+    // One by one: another attempt may take the run while a long list is being worked off, and whoever waits for the end
+    // of it sees that something moves.
+    Status status = RemoveStep(context_.env, options.run_dir, options.identity.attempt, step);
+    context_.table->Moved();
+    if (removed.ok()) removed = std::move(status);
   }
   const Status cleaned = upkeep.committed >= 0 ? CleanUp(context_.env, At(upkeep.committed)) : Status();
   return removed.ok() ? cleaned : removed;

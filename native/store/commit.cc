@@ -47,7 +47,7 @@ Status CompareRecords(Env* env, const std::string& run_dir, int64_t step, const 
 
 // Reads the records of all ranks. Fills in the manifest and the extents of all ranks, and gathers the records.
 Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& request, const PartialState& state,
-                   RecordsWriter* gathered, Manifest* manifest, std::vector<Extent>* extents, Divergence* divergence) {
+                   RecordsWriter* gathered, Manifest* manifest, std::vector<Extent>* extents, CommitOutcome* outcome) {
   Comparison comparison;
   for (const uint32_t rank : state.present) {
     const std::string path = Join(directory, RecordName(rank));
@@ -71,9 +71,10 @@ Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& 
     extents->insert(extents->end(), record.extents.begin(), record.extents.end());
     comparison.Add(record);
   }
-  *divergence = comparison.Result();
-  if (request.known != nullptr) *divergence = Holds(*divergence, *request.known);
-  manifest->diverged = divergence->tensors;
+  outcome->divergence = comparison.Result();
+  outcome->compared = outcome->divergence.compared;
+  if (request.known != nullptr) outcome->divergence = Holds(outcome->divergence, *request.known);
+  manifest->diverged = outcome->divergence.tensors;
   return {};
 }
 
@@ -155,6 +156,7 @@ Status GiveFinalName(Env* env, const CommitRequest& request, CommitOutcome* outc
     outcome->in_doubt = committed;
     if (!committed) return renamed;
   }
+  outcome->gathered = true;
   // A failed sync is not repeated: the data that it should have kept may be lost, and the second sync would succeed.
   outcome->unsynced = env->SyncDir(request.run_dir);
   outcome->in_doubt = false;
@@ -240,7 +242,7 @@ Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
   }
   std::vector<Extent> extents;
   RecordsWriter gathered(env, directory);
-  DF_RETURN_IF_ERROR(ReadRecords(env, directory, request, state, &gathered, &manifest, &extents, &outcome->divergence));
+  DF_RETURN_IF_ERROR(ReadRecords(env, directory, request, state, &gathered, &manifest, &extents, outcome));
   if (manifest.records.size() != manifest.identity.world) {
     return Status(Code::kIncomplete, target + ": " + DescribeMissing(state, manifest.identity.world));
   }

@@ -37,6 +37,9 @@ struct CommitRequest {
 
 struct CommitOutcome {
   Divergence divergence;
+  bool compared = false;  // whether the ranks took checksums at this step, of whole tensors or of a part
+  // Whether this call has committed the step, and so gathered the ranks' records. False if it was committed before.
+  bool gathered = false;
   // After an error: true if the step may be committed all the same, because the files could not be looked at after a
   // failed rename. The caller must not report such a step as failed.
   bool in_doubt = false;

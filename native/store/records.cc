@@ -23,17 +23,14 @@ Status RecordsWriter::Publish() {
   return Move(env_, path + ".tmp", path);
 }
 
-void RemoveRecord(Env* env, const std::string& run_dir, int64_t step, uint32_t rank) {
-  (void)env->Unlink(Join(Join(run_dir, StepName(step)), RecordName(rank))).ok();
-}
-
-void RemoveAllRecords(Env* env, const std::string& run_dir, int64_t step) {
+void RemoveRecords(Env* env, const std::string& run_dir, int64_t step) {
+  const std::string directory = Join(run_dir, StepName(step));
   std::vector<std::string> names;
   bool exists = false;
-  if (!env->List(Join(run_dir, StepName(step)), &names, &exists).ok()) return;
+  if (!env->List(directory, &names, &exists).ok()) return;
   for (const std::string& name : names) {
     uint32_t rank = 0;
-    if (ParseRecordName(name, &rank)) RemoveRecord(env, run_dir, step, rank);
+    if (ParseRecordName(name, &rank)) (void)env->Unlink(Join(directory, name)).ok();
   }
 }
 

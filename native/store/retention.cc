@@ -110,19 +110,16 @@ Status CleanUp(Env* env, const CleanUpRequest& request) {
   return first;
 }
 
-Status RemoveSteps(Env* env, const std::string& run_dir, const Id& attempt, const std::vector<int64_t>& steps) {
+Status RemoveStep(Env* env, const std::string& run_dir, const Id& attempt, int64_t step) {
   DF_RETURN_IF_ERROR(CheckOwner(env, run_dir, attempt));
-  std::vector<std::string> trash;
-  Status first;
-  for (const int64_t step : steps) {
-    // A directory without a valid manifest is no checkpoint, and is left to the next start of a job.
-    Manifest manifest;
-    bool counts = false;
-    Keep(ReadCommitted(env, run_dir, step, &manifest, &counts), &first);
-    if (counts) Discard(env, run_dir, StepName(step), step, manifest.identity.attempt, &trash, &first);
-  }
-  Keep(EmptyTrash(env, run_dir, trash), &first);
-  return first;
+  // A directory without a valid manifest is no checkpoint, and is left to the next start of a job.
+  Manifest manifest;
+  bool counts = false;
+  DF_RETURN_IF_ERROR(ReadCommitted(env, run_dir, step, &manifest, &counts));
+  if (!counts) return {};
+  const Id& written_by = manifest.identity.attempt;
+  DF_RETURN_IF_ERROR(MoveToTrash(env, run_dir, StepName(step), step, written_by));
+  return EmptyTrash(env, run_dir, {TrashName(step, written_by)});
 }
 
 Status RemoveFailed(Env* env, const CleanUpRequest& request, bool* removed) {

@@ -1,6 +1,6 @@
 // Deletes committed checkpoints that the caller no longer keeps, the partial directories of failed steps, and what is
 // in the trash. Only rank 0's engine calls it, one call at a time. If another attempt has taken the run, CleanUp,
-// RemoveSteps and RemoveFailed do nothing and return kTaken.
+// RemoveStep and RemoveFailed do nothing and return kTaken.
 //
 // A directory is renamed to .trash-* before anything in it is deleted. So neither a reader nor a start after a crash
 // finds a checkpoint that lacks files.
@@ -31,10 +31,9 @@ struct CleanUpRequest {
 // removed does not stop the rest; the first error is returned.
 Status CleanUp(Env* env, const CleanUpRequest& request);
 
-// Removes the committed checkpoints of these steps, whichever attempt has written them. A step without a directory, or
-// whose directory has no valid manifest, is passed over. A checkpoint that can't be removed does not stop the rest; the
-// first error is returned.
-Status RemoveSteps(Env* env, const std::string& run_dir, const Id& attempt, const std::vector<int64_t>& steps);
+// Removes the committed checkpoint of `step`, whichever attempt has written it. A step without a directory, or whose
+// directory has no valid manifest, is passed over. `attempt`: the caller's own, which must have the run.
+Status RemoveStep(Env* env, const std::string& run_dir, const Id& attempt, int64_t step);
 
 // To be called when the store is full and request.step can't be written: removes this attempt's partial directories of
 // earlier steps in which every rank has left its failure marker. *removed: whether there was one.

@@ -249,7 +249,7 @@ void ACheckpointThatCanNotBeReadNowIsNeitherReplacedNorDeleted() {
   std::vector<Fault> faults;
   CHECK_OK(ParseFaults("fail=EIO:open:" + StepName(1) + "/manifest.json:1", &faults));
   FaultEnv env(Env::Posix(), faults, "");
-  CHECK_EQ(RemoveSteps(&env, run.path(), first, {1}).code(), Code::kIo);
+  CHECK_EQ(RemoveStep(&env, run.path(), first, 1).code(), Code::kIo);
   CHECK(AttemptOfStepOne(run.path()) == first);
 }
 

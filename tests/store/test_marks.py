@@ -221,3 +221,55 @@ def test_a_file_with_wrong_values_is_damaged(key, value):
 
 def test_what_is_no_finite_number_is_no_metric():
     assert finite({"a": 1, "b": "x", "c": float("inf"), "d\n": 1, "e": None, "f": "2.5"}) == {"a": 1.0, "f": 2.5}
+
+
+class Bad:
+    """A rule with a fault of its own."""
+
+    def __init__(self, reason=None):
+        self.reason = reason
+
+    def wants(self, history):
+        if self.reason is None:
+            raise KeyError("no idea")
+        return {one.step: self.reason for one in history.checkpoints}
+
+
+def test_metrics_outlive_a_rule_that_fails(run):
+    """The job ends with the rule broken; the next job has a good rule, and keeps the best checkpoint."""
+    marks = known(run, 10, 20, 30)
+    for step, loss in ((10, 0.1), (20, 0.5), (30, 0.4)):
+        marks.measured(Measurement(step, {"loss": loss}))
+    with pytest.raises(KeyError):
+        retain(marks, Bad(), loop=True)
+    assert retain(known(run, resumed=30), Best("loss", "min"), loop=True) == (20,)
+
+
+def test_a_rules_reason_may_be_any_text(run):
+    marks = known(run, 10)
+    marks.measured(Measurement(10, {"loss": 0.1}))
+    assert retain(marks, Bad("best\nof\tall \u2028"), loop=True) == ()
+    (mark,) = MarksFile.from_bytes((run.path / "marks.json").read_bytes(), "x").marks
+    assert mark.metrics == {"loss": 0.1} and "best" in mark.reason
+
+
+@pytest.mark.parametrize("error", [RunError, CorruptError])
+def test_a_manifest_that_can_not_be_read_for_a_moment_costs_no_metrics(run, monkeypatch, error):
+    marks = known(run, 10, 20)
+    marks.measured(Measurement(10, {"loss": 0.1}))
+    retain(marks, Latest(9), loop=True)
+    manifest = Run.manifest
+
+    def fails(self, step):
+        if step == 10:
+            raise error(where="here", expected="a", found="b", todo="c")
+        return manifest(self, step)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "manifest", fails)
+        if error is RunError:
+            with pytest.raises(RunError):
+                known(run)
+        else:
+            assert of(known(run))[10][2] == {"loss": 0.1}
+    assert of(known(run))[10][2] == {"loss": 0.1}

@@ -199,3 +199,15 @@ def test_what_must_never_go_never_goes(rules, pending, commits):
         assert set(rule.wants(before)) <= set(verdict.keep) if len(rules) > 1 else True
         there = [one for one in there if one.step in verdict.keep]
         assert judge(History(tuple(there), resumed), rule, pending).remove == ()  # a second look removes no more
+
+
+@pytest.mark.parametrize("metrics", [None, "f1", ("f1", ""), (1,)], ids=["none", "text", "empty", "number"])
+def test_a_rule_that_names_its_metrics_wrongly_is_refused_at_once(metrics):
+    class Mine:
+        def wants(self, history):
+            return {}
+
+    rule = Mine()
+    rule.metrics = metrics
+    with pytest.raises(OptionError, match=r"keep=Mine.metrics: expected a tuple or list of the names of metrics"):
+        as_rule(rule)

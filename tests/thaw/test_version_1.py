@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import deepfreeze
+import veloc_bindings
 from deepfreeze.inspect.verify import verify
 from deepfreeze.state.attachments import Attachments, SavedAttachments
 from deepfreeze.thaw.read import read_private
@@ -120,3 +121,14 @@ def test_what_version_1_committed_is_restored_into_a_model(there, name):
     wanted = set(expected(name, 0, 2).values())
     assert all(digest(weight) in wanted for weight in model.get_weights())
     assert int(model.optimizer.iterations) == 2
+
+
+@pytest.mark.parametrize("there", RUNS, indirect=True)
+def test_a_commit_that_is_repeated_leaves_a_committed_checkpoint_alone(there, request):
+    """Its records are its own files; those of version 2 are copies that the commit has gathered."""
+    run = there / "run"
+    step = deepfreeze.latest(run).step
+    before = sorted(os.listdir(deepfreeze.latest(run).path))
+    veloc_bindings.commit(run, step, bytes.fromhex(deepfreeze.latest(run).attempt))
+    assert sorted(os.listdir(deepfreeze.latest(run).path)) == before and "rank-00000.record" in before
+    assert verify(run, step).ok
