@@ -415,9 +415,9 @@ int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]) {
     request.known = &known;
     deepfreeze::CommitOutcome outcome;
     DF_RETURN_IF_ERROR(deepfreeze::Commit(env, request, &outcome));
-    // Not before the commit is durable: a loss of power could bring the partial directory back, and without its records it
-    // could not be finished. Nor if the step was committed before: an older version may have written it, whose committed
-    // checkpoints consist of these very files.
+    // Not before the commit is durable: a loss of power could bring the partial directory back, and without its records
+    // it could not be finished. Nor if the step was committed before: an older version may have written it, whose
+    // committed checkpoints consist of these very files.
     if (outcome.gathered && outcome.unsynced.ok()) deepfreeze::RemoveRecords(env, request.run_dir, step);
     return outcome.unsynced;  // an error ends this start of a job; the next start finds the step committed
   });

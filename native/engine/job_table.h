@@ -33,8 +33,8 @@ struct Report {
   std::string message;
 };
 
-// Work of retention. `committed`: clean up after the commit of this step, -1 for nothing; `gathered`: committed steps whose
-// commit has gathered the records, so that those which the ranks published can go; `remove`: committed
+// Work of retention. `committed`: clean up after the commit of this step, -1 for nothing; `gathered`: committed steps
+// whose commit has gathered the records, so that those which the ranks published can go; `remove`: committed
 // checkpoints to remove.
 struct Upkeep {
   int64_t committed = -1;

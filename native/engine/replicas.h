@@ -22,8 +22,8 @@ class Replicas {
   }
 
   // To be called after each try to commit `step`, successful or not. compared: whether the ranks took checksums; found:
-  // what holds after that (Holds). Several tries for one step count as one comparison, and so does a comparison of a part
-  // that finds no difference, although it says nothing of the rest.
+  // what holds after that (Holds). Several tries for one step count as one comparison, and so does a comparison of a
+  // part that finds no difference, although it says nothing of the rest.
   void Note(int64_t step, bool compared, const Divergence& found) {
     if (!compared || step == noted_) return;
     noted_ = step;

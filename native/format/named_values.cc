@@ -21,9 +21,10 @@ struct Value {
 // Takes the first value from the front of *rest. False if its sizes do not fit into *rest.
 bool Take(std::string_view* rest, Value* value) {
   if (rest->size() < kHead) return false;
-  value->crc = Get32(rest->data());
-  const uint32_t name = Get32(rest->data() + 4);
-  const uint64_t bytes = Get64(rest->data() + 8);
+  const char* const head = rest->data();
+  value->crc = Get32(head);
+  const uint32_t name = Get32(head + 4);
+  const uint64_t bytes = Get64(head + 8);
   rest->remove_prefix(kHead);
   if (name > rest->size() || bytes > rest->size() - name) return false;
   value->name = rest->substr(0, name);

@@ -28,8 +28,8 @@ class RecordsWriter {
   uint64_t size_ = 0;
 };
 
-// Removes the records that the ranks have published for a commit which has gathered them. To be called when the commit is
-// durable. Errors are ignored: no reader of a committed checkpoint looks at these files.
+// Removes the records that the ranks have published for a commit which has gathered them. To be called when the commit
+// is durable. Errors are ignored: no reader of a committed checkpoint looks at these files.
 void RemoveRecords(Env* env, const std::string& run_dir, int64_t step);
 
 }  // namespace deepfreeze
