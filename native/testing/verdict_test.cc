@@ -15,15 +15,18 @@ namespace deepfreeze {
 namespace {
 
 constexpr uint64_t kLong = 60000;
-constexpr uint64_t kShort = 300;  // how long a rank waits that nobody will answer
+constexpr uint64_t kShort = 300;    // how long a rank waits that nobody will answer
+constexpr uint64_t kMiddle = 3000;  // that of a rank which is answered once, and not a second time
 constexpr uint64_t kPage = 4096;
 // The end of the names of this attempt's partial directories in "FROM to TO": only the commit renames one.
 constexpr char kCommit[] = "rename:.partial-00000000000000000000000000000000 to ";
 
-// Ranks of one attempt, each with faults of its own, in one run directory.
+// Ranks of one attempt, each with faults of its own, in one run directory. `timeouts_ms` has each rank's patience;
+// those that it does not have are patient.
 class Ranks {
  public:
-  Ranks(const std::string& run, const std::vector<std::string>& plans, uint64_t timeout_ms = kLong, uint8_t attempt = 0)
+  Ranks(const std::string& run, const std::vector<std::string>& plans, const std::vector<uint64_t>& timeouts_ms = {},
+        uint8_t attempt = 0)
       : run_(run), data_(kPage * plans.size(), 'd') {
     for (size_t rank = 0; rank < plans.size(); ++rank) {
       std::vector<Fault> faults;
@@ -34,7 +37,7 @@ class Ranks {
       options.identity.world = static_cast<uint32_t>(plans.size());
       options.identity.file_size = data_.size();
       options.identity.attempt[0] = attempt;
-      options.commit_timeout_ms = timeout_ms;
+      options.commit_timeout_ms = rank < timeouts_ms.size() ? timeouts_ms[rank] : kLong;
       options.run_dir = run;
       engines_.push_back(std::make_unique<Engine>(options, envs_.back().get()));
     }
@@ -113,7 +116,7 @@ void ARenameThatDidNotHappenFailsTheStepOnAllRanks() {
 void AnOlderCheckpointThatWasMovedAwayDoesNotFailTheCommit() {
   TemporaryDir run;
   Ranks(run.path(), {""}).AllCommit(1);
-  Ranks later(run.path(), {"after=ENOENT:rename:.trash-:1"}, kLong, 1);
+  Ranks later(run.path(), {"after=ENOENT:rename:.trash-:1"}, {}, 1);
   later.AllCommit(1);
 }
 
@@ -150,7 +153,7 @@ void ARankWhoseRecordIsThereOrMayBeWaitsForTheVerdict() {
     ranks.AllCommit(2);
   }
   TemporaryDir run;
-  Ranks ranks(run.path(), {"", "fail=EIO:" + record + blind}, kShort);
+  Ranks ranks(run.path(), {"", "fail=EIO:" + record + blind}, {kShort, kShort});
   for (const size_t rank : {0, 1}) ranks.Submit(rank, 1);
   for (const Status& end : ranks.Ends(1)) {
     CHECK(end.message().find("rank 1's record is missing (1 of 2 present) after 300 ms") != std::string::npos);
@@ -159,7 +162,7 @@ void ARankWhoseRecordIsThereOrMayBeWaitsForTheVerdict() {
 
 void ARankThatHearsNothingOfRankZeroSaysThatItDoesNotKnow() {
   TemporaryDir run;
-  Ranks ranks(run.path(), {"", ""}, kShort);
+  Ranks ranks(run.path(), {"", ""}, {kLong, kShort});
   ranks.Submit(1, 1);
   const Status end = ranks.End(1, 1);
   CHECK_EQ(end.code(), Code::kIncomplete);
@@ -181,7 +184,7 @@ void ALookThatFailsSaysNothing() {
     ranks.AllCommit(1);
   }
   TemporaryDir run;
-  Ranks ranks(run.path(), {"", "fail=EIO:" + manifest + "1+"}, kShort);
+  Ranks ranks(run.path(), {"", "fail=EIO:" + manifest + "1+"}, {kLong, kShort});
   for (const size_t rank : {0, 1}) ranks.Submit(rank, 1);
   CHECK_OK(ranks.End(0, 1));
   const Status blind = ranks.End(1, 1);
@@ -210,7 +213,7 @@ void RankZeroLooksAgainWhereItCouldNotSeeWhatItsRenameDid() {
     for (const Status& end : ranks.Ends(1)) CHECK(end.message().find("rename ") != std::string::npos);
   }
   TemporaryDir run;
-  Ranks ranks(run.path(), {"after=EIO:" + blind + "+", ""}, kShort);
+  Ranks ranks(run.path(), {"after=EIO:" + blind + "+", ""}, {kMiddle, kLong});
   for (const size_t rank : {0, 1}) ranks.Submit(rank, 1);
   CHECK(ranks.End(0, 1).message().find("It is unknown whether the step is committed") != std::string::npos);
   CHECK_OK(ranks.End(1, 1));
@@ -234,7 +237,7 @@ void ACheckpointThatCanNotBeReadNowIsNeitherReplacedNorDeleted() {
   request.step = 1;
   request.attempt[0] = 1;
   {
-    Ranks dead(run.path(), {"fail=EROFS:rename:manifest.json.tmp:1"}, kLong, 1);
+    Ranks dead(run.path(), {"fail=EROFS:rename:manifest.json.tmp:1"}, {}, 1);
     dead.Submit(0, 1);
     CHECK(!dead.End(0, 1).ok());
   }

@@ -46,7 +46,7 @@ def a_resumed_training_goes_on_bit_exactly(folder, path, monkeypatch):
     model, second = make(), checkpoint(folder, path, every=2)
     assert second.open(model) == 4
     fit(model, x.skip(4), second)
-    trainings.assert_run_is(folder / "run", folder, [2, 4, 6, 7])
+    trainings.assert_run_is(folder / "run", folder, [2, 4, 6, 7], resumed=True)
 
 
 def a_step_inside_an_execution_is_captured(folder, path, monkeypatch):
