@@ -59,6 +59,7 @@ class File {
   const std::string path_;
 };
 
+// testing/record_env.h logs the numbers, so a new mode comes last.
 enum class OpenMode {
   kRead,      // for reading; the file must exist
   kUpdate,    // for writing; made if missing, otherwise its content stays
@@ -68,6 +69,7 @@ enum class OpenMode {
   kPrivate,  // as kUpdate, and for reading too; only this user may read and write the file (mode 0600). An error if the
              // path is anything but a regular file of this user with one name: in a directory where others may write,
              // somebody could have made the path a second name of another file.
+  kNew,      // for writing; made. If the path exists: kIo, with error() EEXIST
 };
 
 constexpr uint64_t kDirectUnit = 4096;

@@ -193,6 +193,7 @@ class PosixEnv final : public Env {
     // and writes the whole page back, over bytes that another node has written there. Through a write-only descriptor
     // it sends the written bytes alone.
     if (mode == OpenMode::kUpdate) flags |= O_WRONLY | O_CREAT;
+    if (mode == OpenMode::kNew) flags |= O_WRONLY | O_CREAT | O_EXCL;
     if (mode == OpenMode::kTruncate) flags |= O_WRONLY | O_CREAT | O_TRUNC;
     if (mode == OpenMode::kDirect) flags |= O_WRONLY | O_CREAT | O_DIRECT;
     const bool is_private = mode == OpenMode::kPrivate;

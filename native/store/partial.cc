@@ -30,13 +30,19 @@ Status PartialWriter::Open(Env* env, const std::string& run_dir, const Identity&
   directory_ = PartialPath(run_dir, identity.step, identity.attempt);
   DF_RETURN_IF_ERROR(env->MakeDir(directory_, 0777));
   DF_RETURN_IF_ERROR(CheckPartial(env, directory_));
-  DF_RETURN_IF_ERROR(env->Open(Join(directory_, kModelName), OpenMode::kUpdate, &file_));
+  const std::string path = Join(directory_, kModelName);
+  Status opened = env->Open(path, OpenMode::kNew, &file_);
+  made_ = made_ || opened.ok();
+  if (opened.error() == EEXIST) opened = env->Open(path, OpenMode::kUpdate, &file_);
+  DF_RETURN_IF_ERROR(opened);
   uint64_t size = 0;
   DF_RETURN_IF_ERROR(file_->Size(&size));
   // A longer file was written with another structure, under this name by mistake.
   if (size > identity.file_size) DF_RETURN_IF_ERROR(file_->Truncate(identity.file_size));
-  DF_RETURN_IF_ERROR(file_->Allocate(identity.file_size));
-  direct_opened_ = env->Open(Join(directory_, kModelName), OpenMode::kDirect, &direct_);
+  // By one rank alone: parallel file systems lock the whole file for it. If that rank dies before, the file gets its
+  // size by the writes.
+  if (made_) DF_RETURN_IF_ERROR(file_->Allocate(identity.file_size));
+  direct_opened_ = env->Open(path, OpenMode::kDirect, &direct_);
   if (!direct_opened_.ok()) direct_.reset();
   return {};
 }

@@ -1,7 +1,8 @@
 // RUN/step-N.partial-ATTEMPT, the partial directory: in it the ranks of one attempt assemble the checkpoint of one
 // step.
 //
-// Each rank makes the directory and the model file if they are missing, so no rank waits for another.
+// Each rank makes the directory and the model file if they are missing, so no rank waits for another. The rank that has
+// made the model file reserves its blocks, for all.
 #ifndef DEEPFREEZE_STORE_PARTIAL_H_
 #define DEEPFREEZE_STORE_PARTIAL_H_
 
@@ -25,8 +26,8 @@ Status CheckPartial(Env* env, const std::string& directory);
 // calls are made by one thread at a time. Order of the calls: Open, writes, Sync, Publish.
 class PartialWriter {
  public:
-  // Makes the directory and the model file if they are missing, gives the file its full size and reserves its blocks.
-  // env must outlive this.
+  // Makes the directory and the model file if they are missing. If it has made the file, gives it its full size and
+  // reserves its blocks. May be repeated after a failure, also of the writes. env must outlive this.
   Status Open(Env* env, const std::string& run_dir, const Identity& identity);
   // The model file. Owned by this; null before Open and after Sync, as is direct().
   File* file() { return file_.get(); }
@@ -46,6 +47,7 @@ class PartialWriter {
  private:
   Env* env_ = nullptr;
   std::string directory_;
+  bool made_ = false;  // by this rank
   std::unique_ptr<File> file_;
   std::unique_ptr<File> direct_;
   Status direct_opened_;
