@@ -190,11 +190,14 @@ class WritableRun(Run):
         return not os.path.lexists(trash)
 
     def clear_trash(self) -> None:
-        """Deletes the directories that earlier deletions have renamed to names of the trash and not deleted completely. Files that can't
-        be deleted stay until the next start of a job."""
+        """Deletes the directories that earlier deletions have renamed to names of the trash and not deleted completely, and the files by
+        which dead attempts have told of failed steps. What can't be deleted stays until the next start of a job."""
         for name in self._list():
             if names.parse_trash_dir(name) is not None:
                 durable.delete(self.path / name)
+            elif names.parse_failed_file(name) is not None:
+                with contextlib.suppress(OSError):
+                    (self.path / name).unlink()
 
 
 def _give_identity(root: Path) -> None:

@@ -61,25 +61,10 @@ Status PartialWriter::Sync() {
   return {};
 }
 
-Status PartialWriter::Publish(const Record& record, bool* perhaps) {
-  const std::string path = Join(directory_, RecordName(record.identity.rank));
-  DF_RETURN_IF_ERROR(ReplaceFile(env_, path, EncodeRecord(record), true, perhaps));
-  // Makes the names durable: the record's, and the model file's if this rank made it. The commit does not rely on this
-  // sync: rank 0 syncs the directory once more before it renames it. A second sync of a file's pages may succeed
-  // although the first one has lost them; a second sync of names does not, because names are in the file system's
-  // journal, and a journal that has failed stays failed. So an error here does not fail the step. It may also come from
-  // a directory that rank 0 has renamed or removed meanwhile.
-  return env_->SyncDir(directory_);
-}
-
 Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity, const std::string& message) {
   const std::string directory = PartialPath(run_dir, identity.step, identity.attempt);
-  const std::string path = Join(directory, FailedName(identity.rank));
   DF_RETURN_IF_ERROR(CheckPartial(env, directory));
-  if (ReplaceFile(env, path, message.substr(0, kMaxFailure - 1) + "\n", false).ok()) return {};
-  // A full disk may still have room for the name of an empty file, and the other ranks look for the name alone.
-  std::unique_ptr<File> empty;
-  return env->Open(path, OpenMode::kUpdate, &empty);
+  return WriteFailure(env, Join(directory, FailedName(identity.rank)), message);
 }
 
 Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state) {
@@ -98,9 +83,15 @@ Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id&
   return {};
 }
 
-std::string ReadFailure(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, uint32_t rank) {
+Status WriteFailure(Env* env, const std::string& path, const std::string& message) {
+  if (ReplaceFile(env, path, message.substr(0, kMaxFailure - 1) + "\n", false).ok()) return {};
+  // A full disk may still have room for the name of an empty file, and the other ranks look for the name alone.
+  std::unique_ptr<File> empty;
+  return env->Open(path, OpenMode::kUpdate, &empty);
+}
+
+std::string ReadFailure(Env* env, const std::string& path) {
   std::string text;
-  const std::string path = Join(PartialPath(run_dir, step, attempt), FailedName(rank));
   const Status status = ReadSmallFile(env, path, kMaxFailure, &text);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   if (!status.ok()) return status.message();

@@ -22,8 +22,8 @@ std::string PartialPath(const std::string& run_dir, int64_t step, const Id& atte
 // nothing must be written to or read from the path behind it.
 Status CheckPartial(Env* env, const std::string& directory);
 
-// One rank's part of one step. Writes through file() and direct() may be made by several threads at once; all other
-// calls are made by one thread at a time. Order of the calls: Open, writes, Sync, Publish.
+// One rank's bytes of one step. Writes through file() and direct() may be made by several threads at once; all other
+// calls are made by one thread at a time. Order of the calls: Open, writes, Sync.
 class PartialWriter {
  public:
   // Makes the directory and the model file if they are missing. If it has made the file, gives it its full size and
@@ -39,10 +39,6 @@ class PartialWriter {
   // Makes everything written so far durable and closes the files. Must not be repeated: after a failed sync the data
   // may be lost, and a second sync would succeed without it.
   Status Sync();
-  // Publishes the rank's record: from then on the rank's part counts. May be repeated after a failure. *perhaps says
-  // whether other ranks may see the record; after an error too. If they may, rank 0 may commit the step, and only a
-  // look at the run directory tells whether it has.
-  Status Publish(const Record& record, bool* perhaps);
 
  private:
   Env* env_ = nullptr;
@@ -67,8 +63,11 @@ struct PartialState {
 // Lists a partial directory. Of a missing one the status is ok and state->exists false.
 Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state);
 
-// The message in a rank's failure marker; if it can't be read, the reason of that.
-std::string ReadFailure(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, uint32_t rank);
+// Writes the message of a failure to a file, for people and for other ranks; at least its name, if there is no room for
+// more. Not synced: it may be lost in a crash.
+Status WriteFailure(Env* env, const std::string& path, const std::string& message);
+// The message in such a file; if it can't be read, the reason of that.
+std::string ReadFailure(Env* env, const std::string& path);
 
 // "rank 3", "ranks 1, 3", "ranks 0, 1, ... and 20 more".
 std::string NameRanks(const std::vector<uint32_t>& ranks);

@@ -113,7 +113,8 @@ void AStepOfWhichTwoRanksWroteOnePageIsNotCommittedByTheEngineAndFinishedByALate
     CHECK_OK(WriteFull(writer.file(), begin, data.data(), end - begin));
     CHECK_OK(writer.Sync());
     bool perhaps = false;
-    CHECK_OK(writer.Publish(Record{identity, {{begin, end - begin, Crc32c(0, data.data(), end - begin)}}, "", ""},
+    DirMeeting meeting(Env::Posix(), run.path(), identity);
+    CHECK_OK(meeting.Sealed(Record{identity, {{begin, end - begin, Crc32c(0, data.data(), end - begin)}}, "", ""},
                             &perhaps));
   }
   Engine engine(options, Env::Posix());
