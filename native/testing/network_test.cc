@@ -142,6 +142,16 @@ void ARankThatLookedTooEarlyLearnsOfTheCommitAtItsNextLook() {
   CHECK_OK(ranks.End(1, 1));
 }
 
+void ARankThatLookedTooEarlyLearnsOfTheFailureAtItsNextLook() {
+  TemporaryDir run;
+  Ranks ranks(run.path(), {"fail=EROFS:rename:manifest.json.tmp:1", ""}, kBeforeNamesExpire);
+  ranks.Submit(1, 1);
+  while (!ranks.client(1)->RemembersNone(Join(run.path(), FailedStepName(1, Id{})))) std::this_thread::yield();
+  ranks.Submit(0, 1);
+  CHECK(!ranks.End(0, 1).ok());
+  CHECK(ranks.End(1, 1).message().find("step-0000000001: rank 0 failed: rename ") != std::string::npos);
+}
+
 void RenamesWhoseRepliesAreLostCostNothing() {
   TemporaryDir run;
   for (const uint8_t attempt : {0, 1}) {
@@ -172,5 +182,6 @@ int main() {
   deepfreeze::AStepOfWhichTwoRanksWroteOnePageIsNotCommittedByTheEngineAndFinishedByALaterStart();
   deepfreeze::ADirectoryThatWasRenamedAndRemovedMeanwhileFailsNoStep();
   deepfreeze::ARankThatLookedTooEarlyLearnsOfTheCommitAtItsNextLook();
+  deepfreeze::ARankThatLookedTooEarlyLearnsOfTheFailureAtItsNextLook();
   deepfreeze::RenamesWhoseRepliesAreLostCostNothing();
 }
