@@ -82,20 +82,25 @@ bool Discard(Env* env, const std::string& run_dir, const std::string& name, int6
   return moved;
 }
 
-// The steps of this attempt that are older than the request's step and have left something, the newest first.
-std::vector<Failed> OldOnes(const std::vector<std::string>& names, const CleanUpRequest& request) {
+// *old: the steps of this attempt that are older than the request's step and have left something, the newest first.
+Status OldOnes(Env* env, const std::vector<std::string>& names, const CleanUpRequest& request,
+               std::vector<Failed>* old) {
   std::map<int64_t, Failed, std::greater<>> steps;
   for (const std::string& name : names) {
     const RunEntry entry = ParseRunEntry(name);
     const bool left = entry.kind == EntryKind::kPartial || entry.kind == EntryKind::kFailed;
     if (!left || entry.attempt != request.attempt || entry.step >= request.step) continue;
+    if (entry.kind == EntryKind::kPartial) {
+      const Status made = CheckPartial(env, Join(request.run_dir, name));
+      if (made.code() == Code::kInvalid) continue;  // this library did not make it
+      DF_RETURN_IF_ERROR(made);
+    }
     Failed& failed = steps[entry.step];
     failed.step = entry.step;
     (entry.kind == EntryKind::kPartial ? failed.partial : failed.told) = true;
   }
-  std::vector<Failed> sorted;
-  for (const auto& [step, failed] : steps) sorted.push_back(failed);
-  return sorted;
+  for (const auto& [step, failed] : steps) old->push_back(failed);
+  return {};
 }
 
 // Removes the file by which rank 0 has told that the step has failed.
@@ -118,7 +123,9 @@ Status CleanUp(Env* env, const CleanUpRequest& request) {
     if (ParseRunEntry(name).kind == EntryKind::kTrash) trash.push_back(name);
   }
   uint32_t awaited = 0;
-  for (const Failed& old : OldOnes(names, request)) {
+  std::vector<Failed> left;
+  DF_RETURN_IF_ERROR(OldOnes(env, names, request, &left));
+  for (const Failed& old : left) {
     bool all_know = false;
     DF_RETURN_IF_ERROR(AllKnow(env, request, old, &all_know));
     // Steps are committed in order, so this older step has failed. A rank that has not seen the failure yet would take
@@ -155,7 +162,9 @@ Status RemoveFailed(Env* env, const CleanUpRequest& request, bool* removed) {
   bool exists = false;
   DF_RETURN_IF_ERROR(env->List(request.run_dir, &names, &exists));
   std::vector<std::string> trash;
-  for (const Failed& old : OldOnes(names, request)) {
+  std::vector<Failed> left;
+  DF_RETURN_IF_ERROR(OldOnes(env, names, request, &left));
+  for (const Failed& old : left) {
     bool all_know = false;
     DF_RETURN_IF_ERROR(AllKnow(env, request, old, &all_know));
     if (!all_know || !old.partial) continue;

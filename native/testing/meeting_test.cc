@@ -1,4 +1,6 @@
 // Where ranks meet: what each learns of the others, and what the looks cost with many ranks.
+#include <unistd.h>
+
 #include <cmath>
 #include <map>
 #include <memory>
@@ -182,6 +184,18 @@ void OfManyFailedStepsTheNewestStay() {
     CHECK_EQ(ranks.Exists(PartialName(step, Id{})), step > 2);
     CHECK_EQ(ranks.Exists(FailedStepName(step, Id{})), step > 2);
   }
+}
+
+// A link in the place of a partial directory is not the library's, and stays where it is.
+void WhatIsNoDirectoryStays() {
+  Ranks ranks(1);
+  const std::string link = Join(ranks.run.path(), PartialName(1, Id{}));
+  CHECK(::symlink("/nowhere", link.c_str()) == 0);
+  CHECK_OK(ranks.meetings[0]->Failed(1, "a link"));
+  ranks.SealAll(2);
+  ranks.CommitStep(2);
+  ranks.CleanUpAfter(2);
+  CHECK(ranks.Exists(PartialName(1, Id{})) && !ranks.Exists(FailedStepName(1, Id{})));
 }
 
 // Room is made for a step while an older one is not decided.
@@ -376,6 +390,7 @@ int main() {
   ARankThatGivesUpTellsRankZeroWhichTellsAll();
   WhatAFailedStepHasLeftStaysUntilAllKnow();
   OfManyFailedStepsTheNewestStay();
+  WhatIsNoDirectoryStays();
   OnlyWhatHasFailedIsRemovedToMakeRoom();
   AStepThatFailedUntoldIsNotTakenForACommittedOne();
   AStepThatWasCommittedReplacedAndRemovedIsCommitted();
