@@ -195,7 +195,7 @@ class WritableRun(Run):
         for name in self._list():
             if names.parse_trash_dir(name) is not None:
                 durable.delete(self.path / name)
-            elif names.parse_failed_file(name) is not None:
+            elif names.parse_failed_file(name.removesuffix(names.temporary(""))) is not None:
                 with contextlib.suppress(OSError):
                     (self.path / name).unlink()
 

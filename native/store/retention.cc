@@ -103,10 +103,12 @@ Status OldOnes(Env* env, const std::vector<std::string>& names, const CleanUpReq
   return {};
 }
 
-// Removes the file by which rank 0 has told that the step has failed.
+// Removes the file by which rank 0 has told that the step has failed, and one that it could not give that name.
 Status Untell(Env* env, const CleanUpRequest& request, const Failed& failed) {
   if (!failed.told) return {};
-  return env->Unlink(Join(request.run_dir, FailedStepName(failed.step, request.attempt)));
+  const std::string path = Join(request.run_dir, FailedStepName(failed.step, request.attempt));
+  (void)env->Unlink(path + ".tmp").ok();
+  return env->Unlink(path);
 }
 
 }  // namespace

@@ -232,7 +232,8 @@ def test_partials_and_trash_are_cleared_and_nothing_else(tmp_path):
     run.clear((10, files.ATTEMPT))
     run.clear((10, files.ATTEMPT))
     os.rename(files.write_partial(tmp_path, 15, made), tmp_path / names.trash_dir(15, files.ATTEMPT))
-    for name in (names.failed_file(10, files.ATTEMPT), "step-0000000010.failed-mine"):
+    failed = names.failed_file(10, files.ATTEMPT)
+    for name in (failed, names.temporary(failed), "step-0000000010.failed-mine"):
         (tmp_path / name).write_text("rank 3 failed: no space\n")
     (tmp_path / names.failed_file(20, files.ATTEMPT)).mkdir()
     (tmp_path / ".trash-mine").mkdir()

@@ -96,8 +96,8 @@ def phase(run: Path) -> str:
 
 
 def leftovers(run: Path) -> list[str]:
-    """The names in the run directory that a start must not leave there: partial directories and trash."""
-    return [name for name in os.listdir(run) if ".partial-" in name or name.startswith(".trash")]
+    """The names in the run directory that a start must not leave there: partial directories, word of failed steps, and trash."""
+    return [name for name in os.listdir(run) if ".partial-" in name or ".failed-" in name or name.startswith(".trash")]
 
 
 def go_on(there: Path, steps: tuple[int, ...], file_size: int, keep: int, world: int = 1, attempt: int = 9) -> None:
