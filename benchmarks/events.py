@@ -20,6 +20,7 @@ from deepfreeze.events.keras_logs import KerasLogs
 from deepfreeze.events.messages import Messages
 from deepfreeze.events.queue import Queue
 from deepfreeze.events.stats import Stats
+from deepfreeze.store.stores import at
 from deepfreeze.training.engine_reports import EngineReports
 from veloc_bindings import EXTERNAL, LOCAL, OK
 from veloc_bindings import Report as EngineReport
@@ -34,7 +35,7 @@ def measure(args: argparse.Namespace) -> Report:
     steps = 50 if args.quick else STEPS
     say(f"{steps} checkpoints")
     with jobs.places(args.folder) as (disk, _):
-        journal = Journal(Path(disk) / "events" / "attempt.jsonl", time.monotonic())
+        journal = Journal(at(disk), "events/attempt.jsonl", time.monotonic())
         events = Events([Stats(), Messages(), KerasLogs()])
         events.start(Queue(journal, at_end=journal.close))
         reports = EngineReports(str(disk), [], events)

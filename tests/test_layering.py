@@ -30,7 +30,7 @@ ALLOWED = {
     "errors": set(),
     "arguments": {"errors"},
     "format": {"errors"},
-    "store": {"errors", "format"},
+    "store": {"errors", "format", "veloc_bindings"},  # the engine commits in a directory; reading does without
     "tiers": READ | {"veloc_bindings"},
     "events": {"errors", "format", "store"},
     "ranks": {"errors"},
@@ -62,6 +62,16 @@ ALLOWED = {
     "__init__": READ | {"exports", "reuse", "thaw"},
     "__main__": {"cli"},
 }
+# Who may call the file system: the store that is a directory, the node-local tiers, and whoever writes a file of the user's own.
+FILE_SYSTEM = {
+    *(f"deepfreeze/store/{module}.py" for module in ("durable", "files", "lock", "posix_ranges", "posix_store")),
+    *(f"deepfreeze/tiers/{module}.py" for module in ("leftovers", "local_tier", "node_memory", "tiers")),
+    "deepfreeze/exports/draft.py",
+    "deepfreeze/cli/main.py",  # standard output that nobody reads any more
+}
+# What of the module os touches no file of a run.
+NO_FILES = {"PathLike", "devnull", "environ", "fsdecode", "fspath", "getpid", "path", "sched_getaffinity", "strerror"}
+PATH_CALLS = re.compile(r"\.(iterdir|unlink|rename|rmdir|mkdir|(read|write)_(bytes|text)|r?glob|symlink_to|touch)\(")
 BIGGEST_ROOM = 0.15  # of all lines
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "horovod"}
 
@@ -152,6 +162,21 @@ def test_a_framework_is_imported_in_its_own_room_alone():
     for path in PYTHON:
         used = FRAMEWORKS & {module.split(".")[0] for module in imports(path)}
         assert not used or own_layer(path) == "frameworks.tensorflow", f"{name(path)} imports {sorted(used)}"
+
+
+def test_files_are_touched_behind_the_store_alone():
+    """Everything else asks ``deepfreeze.store.Store``, so that a run may also be where there is no file system."""
+    for path in PYTHON:
+        if own_layer(path) == "veloc_bindings" or name(path) in FILE_SYSTEM:
+            continue
+        text = path.read_text()
+        used = {
+            node.attr
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
+        }
+        assert used <= NO_FILES, f"{name(path)} calls the file system: {sorted(used - NO_FILES)}"
+        assert not PATH_CALLS.search(text), f"{name(path)} calls the file system: {PATH_CALLS.search(text)}"
 
 
 def led_to(*modules: str) -> set[str]:

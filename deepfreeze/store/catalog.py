@@ -148,7 +148,7 @@ def use(run: Run, step: int | str | None, action: Callable[[int], T]) -> T:
         try:
             return action(chosen)
         except (CorruptError, NotFoundError):
-            if step is not None or attempt == _ATTEMPTS - 1 or run.step_path(chosen).exists():
+            if step is not None or attempt == _ATTEMPTS - 1 or run.has_step(chosen):
                 raise
     raise AssertionError("unreachable")
 

@@ -171,7 +171,7 @@ def _newest(search: Fallback, model: Any, rank: int, world_size: int) -> Ready:
                 return prepare(model, search.path, step, rank, world_size)
             except (CorruptError, NotFoundError) as error:
                 # What is gone was deleted by a job's retention, or moved away by a job's start or verify --quarantine.
-                if isinstance(error, CorruptError) and search.run.step_path(step).exists():
+                if isinstance(error, CorruptError) and search.run.has_step(step):
                     search.found(step, [error])
     except Error:
         search.report("left in place")
@@ -249,7 +249,7 @@ def _of_records(
     wanted = [own] if attachments or structure.per_rank else []
     if attachments and attachments.every_rank:
         wanted = list(range(world))
-    records = dict(zip(wanted, read_records(folder, manifest, wanted), strict=True))
+    records = dict(zip(wanted, read_records(reader.run, manifest, wanted), strict=True))
     private = {
         number: split_private(structure, record.private, folder / file_of(manifest, number))
         for number, record in records.items()

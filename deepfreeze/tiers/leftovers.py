@@ -17,7 +17,7 @@ import veloc_bindings
 from deepfreeze.errors import CorruptError, NewerError, RunError
 from deepfreeze.format import names
 from deepfreeze.format.record import MAX_RECORD, SLOT_HEADER, Record, SlotHeader
-from deepfreeze.store.files import open_file, read_small
+from deepfreeze.store.files import open_file
 from deepfreeze.store.run import Run
 from deepfreeze.tiers.recovery_plan import LeftoverSlot, PartialState
 
@@ -116,13 +116,15 @@ def _refuse_newer(path: str) -> None:
 
 
 def _partial_state(run: Run, step: int, attempt: str) -> PartialState:
-    folder: Path = run.partial_path(step, attempt)
-    if folder.is_symlink():
-        todo = "remove it; DeepFreeze did not make this link"
-        raise RunError(where=folder, expected="a directory", found="a symbolic link", todo=todo)
+    folder = names.partial_dir(step, attempt)
     ranks: dict[tuple[int, int, str], set[int]] = {}  # by world size, file size and structure
     try:
-        files = sorted(os.listdir(folder))
+        files = sorted(run.store.list(folder))
+    except NotADirectoryError:
+        todo = "remove it; DeepFreeze did not make this link, or file"
+        raise RunError(
+            where=run.store.where(folder), expected="a directory", found="a symbolic link or a file", todo=todo
+        ) from None
     except OSError:
         files = []
     for name in files:
@@ -130,7 +132,8 @@ def _partial_state(run: Run, step: int, attempt: str) -> PartialState:
         if rank is None:
             continue
         try:
-            identity = Record.from_bytes(read_small(folder / name, MAX_RECORD), folder / name).identity
+            file = f"{folder}/{name}"
+            identity = Record.from_bytes(run.store.read(file, MAX_RECORD), run.store.where(file)).identity
         except OSError:
             continue
         except NewerError:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import veloc_bindings
-from deepfreeze.errors import EngineError
+from deepfreeze.errors import CorruptError, EngineError
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers.leftovers import partial_states
@@ -65,13 +65,10 @@ def finish(recovery: RecoveryPlan, run: WritableRun) -> Finished:
     committed, lost = [], []
     for step, attempt in recovery.finish:
         try:
-            veloc_bindings.commit(os.fspath(run.path), step, bytes.fromhex(attempt))
-        except veloc_bindings.EngineFault as fault:
-            if fault.code not in (veloc_bindings.CORRUPT, veloc_bindings.INCOMPLETE, veloc_bindings.DIVERGED):
-                where = run.partial_path(step, attempt)
-                raise _failed(where, "to commit a dead attempt's checkpoint", fault) from fault
-            lost.append((step, attempt, str(fault)))
-            log.warning("step %d of a dead attempt could not be finished: %s", step, fault)
+            run.store.publish(step, attempt)
+        except CorruptError as error:
+            lost.append((step, attempt, error.found))
+            log.warning("step %d of a dead attempt could not be finished: %s", step, error.found)
         else:
             committed.append((step, attempt))
             log.info("step %d of a dead attempt was complete: committed", step)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-from pathlib import Path
 
 from deepfreeze.events.event import Attempt, End, Event, Failed, Notice
 from deepfreeze.events.events import Events
 from deepfreeze.events.journal import Journal
 from deepfreeze.events.queue import Queue
 from deepfreeze.format import names
+from deepfreeze.store.stores import at
 from deepfreeze.training.open_run import OpenRun
 
 # How many seconds the end of an attempt waits for all listeners. The file of events may be on a store that hangs.
@@ -32,8 +32,8 @@ def begin(events: Events, open_run: OpenRun, again: bool) -> None:
         resumed=start.resumed,
         again=again,
     )
-    path = Path(target.run) / names.EVENTS_DIR / names.events_file(target.attempt, rank)
-    journal = Journal(path, begun.m, (lambda event: True) if rank == 0 else _is_known_here_alone)
+    name = f"{names.EVENTS_DIR}/{names.events_file(target.attempt, rank)}"
+    journal = Journal(at(target.run), name, begun.m, (lambda event: True) if rank == 0 else _is_known_here_alone)
 
     def end() -> None:
         try:

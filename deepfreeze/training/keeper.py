@@ -12,7 +12,8 @@ from typing import Any
 
 from deepfreeze.errors import Error, OptionError, RunError
 from deepfreeze.events.event import Captured, Diverged, Event, External, Failed
-from deepfreeze.store import durable, marks
+from deepfreeze.store import marks
+from deepfreeze.store.failures import is_full
 from deepfreeze.store.marks import Marks, Measurement
 from deepfreeze.store.retention import metrics_of, text_of
 from deepfreeze.store.target import Target
@@ -205,8 +206,8 @@ class _Worker:
     def _store(self, data: bytes) -> None:
         assert self._known is not None
         try:
-            marks.store(self._known.run, data, self.attempt)
+            marks.write(self._known.run, data, self.attempt)
         except RunError as error:
             # On a full store removing is the remedy. A tag, which marks.json protects, can't be made there either.
-            if not durable.is_full(error.__cause__):
+            if not is_full(error.__cause__):
                 raise

@@ -14,8 +14,9 @@ from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.private_api import steps_per_execution
 from deepfreeze.store.retention import Wants
+from deepfreeze.store.stores import directory
 from deepfreeze.training.options import Capture, Options
-from deepfreeze.training.training import Training, absolute
+from deepfreeze.training.training import Training
 
 
 class Checkpoint(Hooks):
@@ -115,7 +116,7 @@ class Checkpoint(Hooks):
             **unknown,
         )
         self._logs = KerasLogs()
-        self._training = Training(absolute(run), as_policy(every), options, listener=self._logs)
+        self._training = Training(directory(run), as_policy(every), options, listener=self._logs)
 
     @property
     def stats(self) -> Stats:

@@ -15,8 +15,9 @@ from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.keras_objects import is_optimizer, optimizers
 from deepfreeze.store.retention import Wants
+from deepfreeze.store.stores import directory
 from deepfreeze.training.options import Capture, Options
-from deepfreeze.training.training import Training, absolute
+from deepfreeze.training.training import Training
 
 
 def capture(
@@ -103,7 +104,7 @@ class Loop:
             model.optimizer = optimizer
         if optimizer is not optimizers(model).get("optimizer"):
             options = options.with_optimizer(optimizer)
-        self._training = Training(absolute(run), as_policy(every), options, who="deepfreeze.capture", loop=True)
+        self._training = Training(directory(run), as_policy(every), options, who="deepfreeze.capture", loop=True)
         self._model = model
         self.start = self._training.open(model)
         self._training.begin(model, "its loop is written by hand")

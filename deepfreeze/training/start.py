@@ -18,9 +18,10 @@ from deepfreeze.errors import CorruptError, Error, NotFoundError, RunError
 from deepfreeze.format import names
 from deepfreeze.format.run_file import Parent
 from deepfreeze.ranks.world import World, each, on_rank_0, together
-from deepfreeze.store.lock import Lock
 from deepfreeze.store.quarantine import Fallback
 from deepfreeze.store.run import Run
+from deepfreeze.store.store import RunLock
+from deepfreeze.store.stores import at
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import recovery_plan, rescue, tiers
@@ -74,7 +75,7 @@ class Start:
     resumed: int | None
     finished: rescue.Finished
     history: frozenset[str]
-    lock: Lock | None
+    lock: RunLock | None
 
     @classmethod
     def begin(
@@ -96,7 +97,7 @@ class Start:
         ``resume="required"``; ``CorruptError``; ``RunError`` if the run can't be used, or if another job has committed a newer checkpoint
         since the ``history``; and the errors of ``values``. A rank without an error of its own raises ``WorldError``. The lock is free
         again then."""
-        locks: list[Lock] = []
+        locks: list[RunLock] = []
         search = Fallback(path)  # only rank 0 searches with it
 
         def take() -> Target:
@@ -105,7 +106,7 @@ class Start:
             # An earlier start of these values has tried whether the store can do what commits need, which costs several syncs.
             tried = history is not None and not _is_no_run(path)
             run = WritableRun.open(path) if tried else WritableRun.open_or_make(path)
-            locks.append(Lock.acquire(path, world.size))
+            locks.append(run.store.lock(world.size))
             attempt = run.claim(names.new_id())
             run.clear_trash()
             # Moved away before a checkpoint of the same step is committed, which would delete them.
@@ -280,7 +281,7 @@ def _require_nothing_newer(run: Run, step: int, history: frozenset[str]) -> None
 def _is_no_run(path: str) -> bool:
     """Whether ``path`` does not exist, or is a directory with neither a run.json nor a checkpoint."""
     try:
-        found = os.listdir(path)
+        found = at(path).list()
     except FileNotFoundError:
         return True
     except OSError:

@@ -7,7 +7,6 @@ into the model, ``session`` saves.
 from __future__ import annotations
 
 import contextlib
-import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -35,7 +34,6 @@ from deepfreeze.ranks.world import World
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.keras_objects import build_optimizer
 from deepfreeze.state.training_state import TrainingState
-from deepfreeze.store.run import directory
 from deepfreeze.training import attempt_events
 from deepfreeze.training.installation import Installation, Terms
 from deepfreeze.training.keeper import Keeper
@@ -317,9 +315,3 @@ class Training:
 
 def _no_agreement() -> None:
     """Adds no op to the step: a single rank has no other rank to agree with, and ranks without Horovod agree between two executions."""
-
-
-def absolute(run: Any) -> str:
-    """The run's path as an absolute one, which stays right if the process changes its working directory. ``OptionError`` if ``run`` is no
-    path."""
-    return os.path.abspath(directory(run))

@@ -13,7 +13,8 @@ from deepfreeze.errors import CorruptError, NewerError, RunError
 from deepfreeze.format.marks import Mark, MarksFile
 from deepfreeze.format.sealed_json import seal
 from deepfreeze.store import Best, Epochs, Latest, Tagged, tags
-from deepfreeze.store.marks import Marks, Measurement, finite, store
+from deepfreeze.store.marks import Marks, Measurement, finite
+from deepfreeze.store.marks import write as write_marks
 from deepfreeze.store.run import Run
 from tests.support import files
 
@@ -47,7 +48,7 @@ def of(marks) -> dict[int, tuple]:
 
 
 def retain(marks, rule, pending=4, loop=False) -> tuple[int, ...]:
-    return marks.retain(rule, pending, loop, lambda data: store(marks.run, data))
+    return marks.retain(rule, pending, loop, lambda data: write_marks(marks.run, data))
 
 
 def written(run) -> dict:
@@ -166,8 +167,8 @@ def test_a_newer_versions_marks_end_retention(run):
 def test_an_attempt_whose_run_was_taken_writes_no_marks(run):
     (run.path / "owner").write_text(OTHER + "\n")
     with pytest.raises(RunError, match=f"attempt {OTHER}, which has taken the run"):
-        store(run, b"", files.ATTEMPT)
-    store(run, b"mine", OTHER)
+        write_marks(run, b"", files.ATTEMPT)
+    write_marks(run, b"mine", OTHER)
     assert (run.path / "marks.json").read_bytes() == b"mine"
 
 
@@ -178,7 +179,7 @@ def test_tags_are_read_anew_after_it_is_said_what_goes(run):
 
     def write(data):
         said.append(json.loads(data)["removing"])
-        store(run, data)
+        write_marks(run, data)
         if len(said) == 1:
             (run.path / "tags").mkdir()
             made = tags.TagFile(run.run_id, 10, files.ATTEMPT)

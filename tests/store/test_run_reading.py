@@ -42,7 +42,7 @@ def test_a_run_file_that_can_not_be_read_says_why(tmp_path, monkeypatch):
     def fails(*arguments):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("deepfreeze.store.run.read_small", fails)
+    monkeypatch.setattr("deepfreeze.store.posix_store.PosixStore.read", fails)
     with pytest.raises(RunError, match="Permission denied"):
         Run.open(run)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deepfreeze.errors import EngineError, RunError
+from deepfreeze.store.posix_store import PosixStore
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import leftovers, rescue
 from deepfreeze.tiers.local_tier import LocalTier
@@ -113,9 +114,9 @@ def test_nothing_but_records_is_read_in_a_partial_directory(tmp_path, monkeypatc
     run = WritableRun.open(files.write_run(tmp_path))
     folder = files.write_partial(tmp_path, 40, files.sample(), [1])
     (folder / "rank-00000.record.tmp").write_text("half")
-    seen, really = [], leftovers.read_small
-    monkeypatch.setattr(leftovers, "read_small", lambda path, limit: seen.append(path.name) or really(path, limit))
-    assert leftovers.partial_states(run)[0].ranks == {1} and seen == ["rank-00001.record"]
+    seen, really = [], PosixStore.read
+    monkeypatch.setattr(PosixStore, "read", lambda store, name, limit: seen.append(name) or really(store, name, limit))
+    assert leftovers.partial_states(run)[0].ranks == {1} and seen == [f"{folder.name}/rank-00001.record"]
 
 
 def test_records_that_contradict_each_other_count_for_nothing(tmp_path):

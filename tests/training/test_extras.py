@@ -284,7 +284,7 @@ def test_a_state_may_have_another_size_at_each_checkpoint(tmp_path, where):
         trainings.dense(keras3).fit(trainings.data(5), verbose=0, shuffle=False, callbacks=[Draw(reader), checkpoint])
         run = Run.open(tmp_path / "run")
         for step in range(1, 6):
-            (record,) = read_records(run.step_path(step), run.manifest(step))
+            (record,) = read_records(run, run.manifest(step))
             states = state_tree.decode(record.values["attachments"], run)["objects"]
             assert states["changing"]["all"].tolist() == [step] * sizes[step]
         again = deepfreeze.Checkpoint(tmp_path / "run", extra={"changing": (fresh := Changing())})
