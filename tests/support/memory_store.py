@@ -26,6 +26,16 @@ def at(text: str) -> MemoryStore:
     return PLACES.setdefault(name, MemoryStore(Path(f"memory:/{name}")))
 
 
+def copy_of(run: Path, text: str) -> MemoryStore:
+    """The store of the name ``text``, with a copy of all files of a run that is a directory."""
+    store = at(text)
+    store.make()
+    for file in run.rglob("*"):
+        if file.is_file():
+            store.put(str(file.relative_to(run)), file.read_bytes())
+    return store
+
+
 class MemoryRanges(Ranges):
     """A blob as it was when it was opened."""
 
