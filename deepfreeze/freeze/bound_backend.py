@@ -75,6 +75,13 @@ class BoundBackend:
             raise
         self._unfinished.add(step)
 
+    def fail(self, step: int, why: str) -> None:
+        """Tells the other ranks, in the background, that this rank has no capture of ``step`` to submit: the step fails on all ranks at
+        once. Never waits. Raises ``EngineError``."""
+        with self.translated(f"to fail step {step}"):
+            self._backend.fail(step, why)
+        self._unfinished.add(step)
+
     def plan(self, regions: np.ndarray, private_nbytes: int, side_nbytes: int) -> list[int]:
         """See ``Backend.plan``. ``EngineError`` for wrong regions."""
         with self.translated("a plan of the engine's memory"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +66,7 @@ class Saver:
         self._regions, self._private = mine.regions, list(mine.private)
         self.nbytes = int(self._regions.nbytes.sum())
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
+        self._tells_others = world.size > 1
         self._local = self._local_tier(target, world)
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
@@ -128,18 +129,29 @@ class Saver:
         memory for two captures is needed. Never waits. Raises ``EngineError``."""
         return self._backend.room() > (1 if armed and self._capture.engine_memory is None else 0)
 
-    def save(self, step: int, captured: CapturedState, compare: Part | None = None) -> None:
-        """Hands ``captured`` to the backend as the checkpoint of ``step``, and waits for the level that the setting ``wait_for`` names.
-        Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of this part of the
-        replicated tensors' present values, by which rank 0 compares the ranks; None: of none. Raises ``EngineError``, ``WaitError``."""
+    def save(self, step: int, collect: Callable[[], CapturedState], compare: Part | None = None) -> None:
+        """Hands the capture that ``collect`` returns to the backend as the checkpoint of ``step``, and waits for the level that the setting
+        ``wait_for`` names. Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of
+        this part of the replicated tensors' present values, by which rank 0 compares the ranks; None: of none.
+
+        Raises ``EngineError``, ``WaitError``. If this rank has nothing to hand over, the step fails on the other ranks too."""
+        try:
+            self._submit(step, collect(), compare)
+        except EngineError as error:
+            if self._tells_others:
+                with contextlib.suppress(EngineError):
+                    self._backend.fail(step, str(error))
+            raise
+        level = LEVELS[self._settings.wait_for]
+        if level > Level.CAPTURED:
+            self._backend.wait(step, level)
+
+    def _submit(self, step: int, captured: CapturedState, compare: Part | None) -> None:
         private, values = self._own_bytes(captured, compare)
         if self._attachments:
             values[ATTACHMENTS] = self._attachments.take(step)
         rows = self._regions.rows(captured.addresses)
         self._backend.submit(step, rows, private, (captured.hold, self._regions.fixed), named_values.encode(values))
-        level = LEVELS[self._settings.wait_for]
-        if level > Level.CAPTURED:
-            self._backend.wait(step, level)
 
     def _own_bytes(self, captured: CapturedState | None, compare: Part | None) -> tuple[bytes, dict[str, bytes]]:
         """This rank's private bytes, in the order of its record: seeds, checksums of the replicated tensors; and the named values that

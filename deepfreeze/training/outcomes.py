@@ -123,7 +123,8 @@ class Outcomes:
         retention."""
         try:
             for step, error in self._reports.enter(self._saver.last_reports()):
-                self._events.emit(Failed(step=step, message=str(error), raised=True, reported=True))
+                if step not in self._failed:
+                    self._events.emit(Failed(step=step, message=str(error), raised=True, reported=True))
         finally:
             self._events.flush()  # retention hears of the last commits
             self._keeper.close(_RETENTION_SECONDS)  # from now on nobody calls the engine

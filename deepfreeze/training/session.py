@@ -202,14 +202,15 @@ class Session:
             self._events.note(Blocked.noted, step, time.perf_counter() - begin)
 
     def _save(self, step: int, collect: Callable[[], CapturedState]) -> bool:
-        """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``. Returns whether the engine has it."""
+        """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``. Returns whether the engine has it. A step
+        that has failed is not tried again, because it has failed on the other ranks too."""
         part = self._checks.next()
+        self._saved.append(step)
         try:
-            self.saver.save(step, collect(), part)
+            self.saver.save(step, collect, part)
         except EngineError as error:
             self._outcomes.fail(error, step)
             return False
-        self._saved.append(step)
         self._events.note(Captured.noted, step, self.saver.nbytes)
         return True
 

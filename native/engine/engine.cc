@@ -188,6 +188,15 @@ Status Engine::Remove(std::vector<int64_t> steps) {
   return {};
 }
 
+Status Engine::Fail(int64_t step, const std::string& message) {
+  const std::string where = "step " + std::to_string(step);
+  if (step < 0) return Status(Code::kInvalid, where + ": steps are 0 or more");
+  auto job = std::make_shared<Job>();
+  job->step = step;
+  job->lost = Status(Code::kIncomplete, message);
+  return table_.Submit(std::move(job), false, 0);
+}
+
 Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms,
                       std::vector<std::shared_ptr<Pages>> memory, std::string values) {
   const std::string where = "step " + std::to_string(step);

@@ -31,7 +31,9 @@ Status JobTable::Submit(JobRef job, bool captured, uint64_t timeout_ms) {
     return Status(Code::kInvalid,
                   StepText(job->step) + " was submitted after " + StepText(newest_submitted_) + ": steps must grow");
   }
-  if (captured) {
+  if (!job->lost.ok()) {
+    job->released = true;
+  } else if (captured) {
     TakeReservedLocked(job);
   } else {
     ++memory_wanted_;
@@ -46,7 +48,7 @@ Status JobTable::Submit(JobRef job, bool captured, uint64_t timeout_ms) {
   }
   newest_submitted_ = job->step;
   job->submitted_us = env_->NowMicros();
-  job->phase = job->home_is_slot ? Phase::kForTransfer : first_phase_;
+  job->phase = job->home_is_slot || !job->lost.ok() ? Phase::kForTransfer : first_phase_;
   jobs_[job->step] = std::move(job);
   changed_.notify_all();
   return {};

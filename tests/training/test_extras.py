@@ -329,6 +329,43 @@ def test_a_state_that_can_no_longer_be_kept_fails_that_checkpoint(tmp_path, late
     assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [1, 2]
 
 
+class Closing(Reader):
+    """Gives no state at its fourth step, or from its beginning on."""
+
+    def __init__(self, never=False):
+        super().__init__()
+        self.never = never
+
+    def state_dict(self):
+        if self.never or self.position == 4:
+            raise OSError("the reader is closed")
+        return super().state_dict()
+
+
+CLOSED = r"extra\['it'\]: expected its state from state_dict\(\); found OSError: the reader is closed. Mend"
+
+
+def test_an_object_that_raises_fails_that_checkpoint_and_no_other(tmp_path):
+    reader = Closing()
+    options = {"every": 2, "keep": 9, "extra": {"it": reader}, "on_error": "warn"}
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", **options)
+    with pytest.warns(deepfreeze.CheckpointWarning, match=CLOSED) as caught:
+        trainings.dense(keras3).fit(trainings.data(6), verbose=0, callbacks=[Draw(reader), checkpoint])
+    assert len([one for one in caught if one.category is deepfreeze.CheckpointWarning]) == 1
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [2, 6]
+
+
+def test_an_object_that_raises_ends_the_training_with_its_reason(tmp_path):
+    reader = Closing()
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, extra={"it": reader})
+    with pytest.raises(deepfreeze.EngineError, match=CLOSED):
+        trainings.dense(keras3).fit(trainings.data(6), verbose=0, callbacks=[Draw(reader), checkpoint])
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [2]
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "other", every=2, extra={"it": Closing(never=True)})
+    with pytest.raises(deepfreeze.OptionError, match=CLOSED):
+        trainings.dense(keras3).fit(trainings.data(6), verbose=0, callbacks=[checkpoint])
+
+
 def test_states_too_large_for_a_record_are_refused_beforehand(tmp_path):
     """States too large for a record are refused before anything is written."""
 

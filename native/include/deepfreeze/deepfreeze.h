@@ -166,6 +166,12 @@ DF_API int df_engine_submit(df_engine* engine, int64_t step, const df_region* re
                             const void* private_data, uint64_t private_bytes, const void* values, uint64_t values_bytes,
                             uint64_t timeout_ms);
 
+/* To be called in place of df_engine_submit by a rank that has no capture of `step` to hand over, because its caller
+ * has failed: the other ranks, which may have handed over theirs, learn of it and need not wait. The step fails on all
+ * ranks, here with DF_INCOMPLETE and this message. Steps must grow as in df_engine_submit. Returns at once; the other
+ * ranks are told in the background. */
+DF_API int df_engine_fail(df_engine* engine, int64_t step, const char* message);
+
 /* Says, once per engine, what every capture into the engine's own memory consists of: n regions as in df_engine_submit
  * (data is not looked at), private_bytes private bytes, and side_bytes of room for bytes that belong to no region. Each
  * capture lies in a buffer of its own, and all buffers have the same layout: on return places[i] is the place of region
