@@ -44,8 +44,10 @@ class Marks:
         self.run, self._marks, self._resumed = run, dict(marks), resumed
         self._in_flight: set[int] = set()
         self._open: list[Measurement] = []  # of which it is not known yet whose they are
-        self._measured = -1 if resumed is None else resumed  # the step of the last measurement
-        self._last: tuple[Measurement, int, Mark] | None = None  # given last; where its range began; its mark before
+        self._measured = (-1, -1 if resumed is None else resumed)  # the steps of the last two measurements
+        self._given: list[Measurement] = []  # since the newest checkpoint; one to come may be the newest up to their steps
+        # ``_measured``, and the newest checkpoint's mark, before the first of these.
+        self._before: tuple[tuple[int, int], Mark | None] = (self._measured, None)
         self._new: set[int] = set()  # steps that this attempt has committed, without metrics so far
 
     @classmethod
@@ -94,36 +96,48 @@ class Marks:
 
     def measured(self, measurement: Measurement) -> None:
         """Metrics were taken at ``measurement.step``. They belong to the newest checkpoint up to that step, if it is newer than the one of
-        an earlier measurement's step."""
+        an earlier measurement's step. All metrics of one step belong to one checkpoint."""
         self._open.append(measurement)
 
     def settle(self) -> None:
         """Gives each measurement to its checkpoint. A measurement waits while a checkpoint is on its way that may be the newest one."""
         waiting = []
         for one in sorted(self._open, key=lambda one: one.step):
-            last = self._measured if one.epoch is not None or one.step > self._measured else -1
+            last = self._step_before(one)
             if any(last < step <= one.step for step in self._in_flight):
                 waiting.append(one)
                 continue
+            newest = max(self._marks, default=-1)
+            if one.step >= newest:
+                if not self._given:
+                    self._before = (self._measured, self._marks.get(newest))
+                self._given.append(one)
+            if one.step > self._measured[1]:
+                self._measured = (self._measured[1], one.step)
             own = max((step for step in self._marks if last < step <= one.step), default=None)
             if own is not None:
                 before = self._marks[own]
-                self._last = (one, last, before)
                 metrics = {**before.metrics, **one.metrics}
                 self._marks[own] = replace(before, metrics=metrics, epoch=one.epoch or before.epoch, measured=one.step)
                 self._new.discard(own)
-            self._measured = max(self._measured, one.step)
         self._open = waiting
 
+    def _step_before(self, one: Measurement) -> int:
+        """The step of the measurement before ``one``: the checkpoints up to it are not ``one``'s. -1 if ``one`` comes late."""
+        before, last = self._measured
+        if one.epoch is not None or one.step > last:
+            return last
+        return before if one.step == last else -1
+
     def _take_back(self, step: int) -> None:
-        """Takes the last measurement back from its checkpoint if the new one of ``step`` is the newest up to it: a training's last step is
-        captured after its last epoch's end."""
-        if self._last is None:
-            return
-        measurement, last, mark = self._last
-        if mark.step < step <= measurement.step:
-            self._marks[mark.step], self._last, self._measured = mark, None, last
-            self._open.append(measurement)
+        """Takes the measurements since the newest checkpoint back from it if the new one of ``step`` is the newest up to some of them: a
+        training's last step is captured after its last epoch's end."""
+        if any(step <= one.step for one in self._given):
+            self._measured, mark = self._before
+            if mark is not None and mark.step in self._marks:
+                self._marks[mark.step] = mark
+            self._open = self._given + self._open
+        self._given = []
 
     def history(self, tagged: Mapping[tuple[int, str], tuple[str, ...]], loop: bool = False) -> History:
         """The checkpoints as rules see them. ``tagged``: the tags of each (step, attempt). ``loop``: the training is a hand-written loop,

@@ -88,6 +88,42 @@ def test_the_last_step_captured_after_the_last_epochs_end_has_its_metrics(run):
     assert of(marks) == {10: (1, 10, {"loss": 0.5})}
 
 
+@pytest.mark.parametrize("measured", [False, True])
+def test_all_metrics_of_one_step_belong_to_one_checkpoint(run, measured):
+    """Those that are logged before the last step is captured go over to its checkpoint together. ``measured``: the checkpoint before has
+    metrics of its own step."""
+    marks = known(run, 9)
+    of_9 = {}
+    if measured:
+        marks.measured(Measurement(9, {"c": 3.0}))
+        of_9 = {9: (None, 9, {"c": 3.0})}
+    for name in "ab":
+        marks.measured(Measurement(10, {name: 1.0}))
+        marks.settle()
+    assert of(marks) == (of_9 or {9: (None, 10, {"a": 1.0, "b": 1.0})})
+    commit(run, marks, 10)
+    assert of(marks) == of_9 | {10: (None, 10, {"a": 1.0, "b": 1.0})}
+
+
+def test_metrics_of_a_later_captured_step_leave_earlier_steps_theirs(run):
+    marks = known(run, 8)
+    for step in (8, 9, 10, 12):
+        marks.measured(Measurement(step, {f"of_{step}": 1.0}))
+        marks.settle()
+    commit(run, marks, 10)
+    assert of(marks) == {8: (None, 8, {"of_8": 1.0}), 10: (None, 10, {"of_10": 1.0})}
+    commit(run, marks, 12)
+    assert of(marks)[12] == (None, 12, {"of_12": 1.0})
+
+
+def test_an_epoch_whose_only_checkpoint_is_captured_after_its_end_has_it(run):
+    marks = known(run)
+    marks.measured(Measurement(10, {"loss": 0.5}, epoch=1))
+    assert of(marks) == {}
+    commit(run, marks, 10)
+    assert of(marks) == {10: (1, 10, {"loss": 0.5})}
+
+
 def test_no_epoch_gives_its_metrics_to_the_checkpoint_that_was_resumed(run):
     known(run, 8)
     marks = known(run, resumed=8)
