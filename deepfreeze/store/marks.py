@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -45,9 +45,11 @@ class Marks:
         self._in_flight: set[int] = set()
         self._open: list[Measurement] = []  # of which it is not known yet whose they are
         self._measured = (-1, -1 if resumed is None else resumed)  # the steps of the last two measurements
-        self._given: list[Measurement] = []  # since the newest checkpoint; one to come may be the newest up to their steps
-        # ``_measured``, and the newest checkpoint's mark, before the first of these.
+        # Given since the newest checkpoint, for one that comes later may be the newest up to their steps. Before the first of them:
+        # ``_measured``, and the newest checkpoint's mark.
+        self._given: list[Measurement] = []
         self._before: tuple[tuple[int, int], Mark | None] = (self._measured, None)
+        self._gone: set[int] = set()  # steps that somebody has removed, or that ``retain`` has returned
         self._new: set[int] = set()  # steps that this attempt has committed, without metrics so far
 
     @classmethod
@@ -114,8 +116,9 @@ class Marks:
                 self._given.append(one)
             if one.step > self._measured[1]:
                 self._measured = (self._measured[1], one.step)
-            own = max((step for step in self._marks if last < step <= one.step), default=None)
-            if own is not None:
+            known = self._marks.keys() | self._gone
+            own = max((step for step in known if last < step <= one.step), default=None)
+            if own is not None and own not in self._gone:  # else they come too late, and are no older one's
                 before = self._marks[own]
                 metrics = {**before.metrics, **one.metrics}
                 self._marks[own] = replace(before, metrics=metrics, epoch=one.epoch or before.epoch, measured=one.step)
@@ -157,6 +160,7 @@ class Marks:
                 awaited=step in awaited,
             )
             for step, mark in sorted(self._marks.items())
+            if step not in self._gone
         )
         return History(tuple(checkpoints), self._resumed)
 
@@ -168,36 +172,42 @@ class Marks:
         return judge(self.history(by_checkpoint(tags(self.run)), loop), rule, keep_pending)
 
     def retain(self, rule: Any, keep_pending: int, loop: bool, write: Callable[[bytes], None]) -> tuple[int, ...]:
-        """Judges the checkpoints by ``rule``, has ``write`` store marks.json, and returns the steps that go. Raises RunError if the run or
-        its tags can't be read, CorruptError if a tag is damaged; nothing may be removed then."""
+        """Judges the checkpoints by ``rule``, has ``write`` store marks.json, and returns the steps that go. Steps of an earlier call that
+        are still there are returned again: they may go at any moment, so no rule counts on them. Raises RunError if the run or its tags
+        can't be read, CorruptError if a tag is damaged; nothing more may be removed then."""
         self.settle()
         there = set(self.run.step_dirs())  # somebody may have removed checkpoints by hand
+        self._gone |= self._marks.keys() - there
         self._marks = {step: mark for step, mark in self._marks.items() if step in there}
         self._new &= self._marks.keys()
+        told = self._gone & there
 
         def judged(candidates: tuple[int, ...] | None) -> tuple[int, ...]:
             """Judges with the tags read anew; ``candidates``: the steps of which some may go, None for all."""
             try:
                 verdict = self.judge(rule, keep_pending, loop)
             except BaseException:
-                self._write(rule, write, (), {step: mark.reason for step, mark in self._marks.items()})
+                self._write(rule, write, told, {step: mark.reason for step, mark in self._marks.items()})
                 raise  # nothing is removed, and the metrics so far are not lost with this job
-            going = tuple(step for step in verdict.remove if candidates is None or step in candidates)
+            chosen = {step for step in verdict.remove if candidates is None or step in candidates}
+            going = tuple(sorted(chosen | told))
             if going != candidates:
                 self._write(rule, write, going, verdict.keep)
             return going
 
         # The tags count that are there after marks.json says which steps go; see store/tags.
         going = judged(None)
-        return judged(going) if going else ()
+        going = judged(going) if going else ()
+        self._gone.update(going)
+        return going
 
     def _write(
-        self, rule: Any, write: Callable[[bytes], None], going: tuple[int, ...], reasons: Mapping[int, str]
+        self, rule: Any, write: Callable[[bytes], None], going: Iterable[int], reasons: Mapping[int, str]
     ) -> None:
         marks = tuple(
             replace(mark, reason=_printable(str(reasons.get(step, "")))) for step, mark in sorted(self._marks.items())
         )
-        write(MarksFile(self.run.run_id, _printable(text_of(rule)), going, marks).to_bytes())
+        write(MarksFile(self.run.run_id, _printable(text_of(rule)), tuple(sorted(going)), marks).to_bytes())
 
     @property
     def metric_names(self) -> set[str]:

@@ -155,6 +155,32 @@ def test_what_goes_is_said_before_it_goes_and_each_kept_one_has_its_reason(run):
     assert retain(marks, Latest(1)) == (10, 20)  # what is still there is told again
 
 
+def test_metrics_of_a_checkpoint_that_is_going_come_too_late(run):
+    """No other checkpoint goes because of them, and no older checkpoint gets them."""
+    marks, rule = known(run, 5, 10, 20, 30), Latest(1) | Best("loss", "min", 2)
+    for step, loss in ((5, 0.9), (20, 0.5)):
+        marks.measured(Measurement(step, {"loss": loss}))
+    assert retain(marks, rule) == (10,)
+    for _ in range(2):
+        marks.measured(Measurement(10, {"loss": 0.1}))
+        assert retain(marks, rule) == (10,) and written(run)["removing"] == [10]
+    os.rename(run.path / "step-0000000010", run.path / "elsewhere")
+    for step in (10, 15):
+        marks.measured(Measurement(step, {"loss": 0.1}))
+        assert retain(marks, rule) == ()
+    assert of(marks) == {5: (None, 5, {"loss": 0.9}), 20: (None, 20, {"loss": 0.5})}
+
+
+def test_a_broken_tag_changes_nothing_of_what_was_told_to_go(run):
+    marks = known(run, 10, 20)
+    assert retain(marks, Latest(1)) == (10,)
+    (run.path / "tags").mkdir()
+    (run.path / "tags" / "paper").write_bytes(b"broken")
+    with pytest.raises(CorruptError):
+        retain(marks, Latest(1))
+    assert written(run)["removing"] == [10]
+
+
 def test_metrics_and_times_live_on_and_few_manifests_are_read_at_a_start(run, monkeypatch):
     marks = known(run, *range(10, 310, 10))
     marks.measured(Measurement(10, {"loss": 0.25}, epoch=1))
