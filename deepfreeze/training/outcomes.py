@@ -44,9 +44,12 @@ class Outcomes:
         self._agreement, self._wishes, self._checks = agreement, wishes, checks
         self._keeper, self._options, self._events = keeper, options, events
         self._failed: Newest[int] = Newest()  # steps whose failure was told
+        # Metrics that came before ``open``: (step, values, epoch). None from then on.
+        self._early: list[tuple[int, Mapping[str, Any], int | None]] | None = []
 
     def open(self, saver: Saver) -> None:
-        """To be called once, when the session's ``saver`` is open, and before every other method. Has the saver closed with the run."""
+        """To be called once, when the session's ``saver`` is open, and before all methods that have to do with checkpoints. Has the saver
+        closed with the run."""
         target = self._attempt.target
         self._saver = saver
         self._reports = EngineReports(target.run, saver.replicated, self._events)
@@ -54,6 +57,9 @@ class Outcomes:
         self._closing.callback(self._take_last)
         if self._attempt.world.rank == 0:
             self._keeper.open(target, self._attempt.step, saver.remove)
+        early, self._early = self._early or [], None
+        for step, values, epoch in early:
+            self.measured(step, values, epoch)
 
     def take(self) -> None:
         """Tells of the engine's new reports, and handles the failures among them. Raises as ``fail``."""
@@ -89,11 +95,23 @@ class Outcomes:
             raise self._agreement.failure or error
 
     def measured(self, step: int, values: Mapping[str, Any], epoch: int | None) -> None:
-        """Gives metrics to retention. ``step``: at which they were taken; ``epoch``: the number of epochs done, at the end of one."""
+        """Gives metrics to retention. ``step``: at which they were taken; ``epoch``: the number of epochs done, at the end of one. Metrics
+        that come before ``open`` wait for it."""
+        if self._early is not None:
+            self._early.append((step, dict(values), epoch))
+            return
         self._events.flush()  # retention hears of the captures before
         warning = self._keeper.measured(step, values, epoch)
         if warning is not None:
             self._events.emit(Notice(message=warning, level="warning"))
+
+    def end_without_steps(self) -> None:
+        """To be called in place of ``drain`` if ``open`` was not called, because the training has made no step. Warns on rank 0 of metrics
+        that are lost by this."""
+        if self._early and self._attempt.world.rank == 0:
+            steps = ", ".join(map(str, sorted({step for step, _, _ in self._early})))
+            message = f"{self._attempt.target.run}: the metrics of step {steps} are not kept, because training has made no step since"
+            self._events.emit(Notice(message=message, level="warning"))
 
     def drain(self) -> None:
         """Waits until every checkpoint is committed or failed, and those that go are removed. Shows the wait on rank 0. ``WaitError`` if

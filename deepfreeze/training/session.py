@@ -155,7 +155,8 @@ class Session:
         """Saves the last step and waits until every checkpoint is committed or failed. Raises as ``executed`` does."""
         self._outcomes.going_on = False
         if self._saver is None or not self._began:
-            return  # training ended before its first step
+            self._outcomes.end_without_steps()  # training ended before its first step
+            return
         step, take, kept = self._open_run.steps.now(), self._saver.take, self._kept
         if self._options.final and step not in self._saved:
             self._save_now(step, lambda: kept[1] if kept is not None and kept[0] == step else take())
