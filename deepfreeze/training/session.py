@@ -61,7 +61,6 @@ class Session:
         self._outcomes = Outcomes(open_run, agreement, wishes, checks, keeper, options, events)
         self._stopped = False  # a signal ended training
         self._began = False  # there was an execution
-        self._kept: tuple[int, CapturedState] | None = None  # the step and the capture that ``keep`` has taken
         self._saver: Saver | None = None
         self._agreement, self._wishes, self._checks = agreement, wishes, checks
         self._told_too_often = False
@@ -144,12 +143,12 @@ class Session:
         if schedule.aim(0):
             self._installation.capture.arm(schedule.target)
 
-    def keep(self) -> None:
-        """Captures the present state for the final checkpoint, because the model may change before ``end``. Does nothing if the step is
-        saved already, or with ``final=False``."""
+    def save_last(self) -> None:
+        """Saves the present step as the final checkpoint, with the values that the model has now: they may change before ``end``. Does
+        nothing if the step is saved already, if there was no execution, or with ``final=False``. Raises as ``executed`` does."""
         step = self._open_run.steps.now()
-        if self._options.final and self._saver is not None and step not in self._saved:
-            self._kept = (step, self._saver.take())
+        if self._options.final and self._began and self._saver is not None and step not in self._saved:
+            self._save_now(step, self._saver.take)
 
     def end(self) -> None:
         """Saves the last step and waits until every checkpoint is committed or failed. Raises as ``executed`` does."""
@@ -157,10 +156,7 @@ class Session:
         if self._saver is None or not self._began:
             self._outcomes.end_without_steps()  # training ended before its first step
             return
-        step, take, kept = self._open_run.steps.now(), self._saver.take, self._kept
-        if self._options.final and step not in self._saved:
-            self._save_now(step, lambda: kept[1] if kept is not None and kept[0] == step else take())
-        self._kept = None
+        self.save_last()
         self._outcomes.drain()
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure

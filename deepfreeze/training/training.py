@@ -158,12 +158,11 @@ class Training:
             with self._closing_on_error():
                 self._session.measured(values, step, epoch)
 
-    def keep(self) -> None:
-        """Captures the present state for the final checkpoint, because the model may change before ``end``. Does nothing when no training
-        is open."""
+    def save_last(self) -> None:
+        """See ``Session.save_last``. Does nothing when no training is open."""
         if self._session is not None:
             with self._closing_on_error():
-                self._session.keep()
+                self._session.save_last()
 
     def end(self) -> None:
         """Saves the last step, waits until every checkpoint is committed or failed, and gives back the run's lock and the engine's
