@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Container
@@ -96,14 +97,9 @@ class Run:
 
     def newest(self) -> int | None:
         """The newest step whose manifest is valid; None if there is none. Reads manifests from the newest one down, until one is valid.
-        RunError if the run can't be listed."""
-        for step in reversed(self.step_dirs()):
-            try:
-                self.manifest(step)
-            except Error:
-                continue
-            return step
-        return None
+        RunError if the run can't be listed or the system does not read a manifest, NewerError if a newer version of DeepFreeze wrote it:
+        an older step must not pass for the newest then."""
+        return self.newest_and_invalid()[0]
 
     def manifest(self, step: int) -> Manifest:
         """The manifest of ``step``. NotFoundError if there is no such step directory, CorruptError if the manifest is missing, damaged,
@@ -111,7 +107,7 @@ class Run:
         name = self.step_file(step, names.MANIFEST_FILE)
         file = self.store.where(name)
         try:
-            manifest = Manifest.from_bytes(self.store.read(name, MAX_MANIFEST), file)
+            manifest = Manifest.from_bytes(_read_again(self.store, name, MAX_MANIFEST), file)
         except (FileNotFoundError, NotADirectoryError):
             if self.has_step(step):
                 todo = "this directory is no checkpoint: use another step"
@@ -223,3 +219,14 @@ def _run_file(store: Store) -> RunFile:
     except OSError as error:
         raise refused(store.path, error) from error
     return RunFile.from_bytes(data, store.where(names.RUN_FILE))
+
+
+def _read_again(store: Store, name: str, limit: int) -> bytes:
+    """As ``Store.read``, with a second try after an error that may pass. A network file system says ESTALE of a file that is removed while
+    it is read: the second try then says that there is none."""
+    try:
+        return store.read(name, limit)
+    except OSError as error:
+        if error.errno not in (errno.ESTALE, errno.EIO):
+            raise
+        return store.read(name, limit)
