@@ -8,7 +8,7 @@ print(judge(history, Latest(2)).remove)  # (10,)
 """
 
 from deepfreeze.store.retention import Committed, History, Verdict, Wants, judge
-from deepfreeze.store.rules import Best, Epochs, Latest, Spaced, Tagged
+from deepfreeze.store.rules import Best, Epochs, Latest, Rule, Spaced, Tagged
 from deepfreeze.store.store import Store
 from deepfreeze.store.stores import add
 
@@ -18,6 +18,7 @@ __all__ = [
     "Epochs",
     "History",
     "Latest",
+    "Rule",
     "Spaced",
     "Store",
     "Tagged",
