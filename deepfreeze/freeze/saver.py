@@ -206,8 +206,8 @@ class Saver:
         return reports
 
     def close(self) -> None:
-        """Stops the backend, which first finishes removals, and removes the local tier's directory if no slot has to stay there. The latter
-        is done also if the former has failed. Safe to call twice."""
+        """Stops the backend, which first finishes removals (a long list of them is left to the next job), and removes the local tier's
+        directory if no slot has to stay there. The latter is done also if the former has failed. Safe to call twice."""
         self._closing.close()
 
     def _local_tier(self, target: Target, world: World) -> tuple[Tier, Path] | None:

@@ -92,13 +92,19 @@ bool Engine::Stop(uint64_t timeout_ms, std::string* where) {
     const auto ended = [this] {
       return std::all_of(threads_.begin(), threads_.end(), [](const Thread& thread) { return thread.ended; });
     };
+    const auto all_ended = [&](uint64_t ms) {
+      return thread_ended_.wait_for(lock, std::chrono::milliseconds(ms), ended);
+    };
     if (timeout_ms == kForEver) {
       thread_ended_.wait(lock, ended);
-    } else if (!thread_ended_.wait_for(lock, std::chrono::milliseconds(timeout_ms), ended)) {
-      for (const Thread& thread : threads_) {
-        if (!thread.ended) *where += (where->empty() ? "" : ", ") + std::string(thread.name);
+    } else if (!all_ended(timeout_ms / 2)) {
+      retention_->LeaveTheRest();  // a long list of removals is no store that hangs
+      if (!all_ended(timeout_ms - timeout_ms / 2)) {
+        for (const Thread& thread : threads_) {
+          if (!thread.ended) *where += (where->empty() ? "" : ", ") + std::string(thread.name);
+        }
+        return false;
       }
-      return false;
     }
   }
   capture_memory_->Stop();

@@ -114,6 +114,9 @@ class JobTable {
   // Waits for such work. False: the engine is stopping, and all that was asked for is done.
   bool NextForRetention(Upkeep* upkeep);
   void FinishUpkeep();
+  // Waits until all that was asked for is done, or held back. False at once if there is nothing to wait for. Ends early
+  // when the engine stops.
+  bool AwaitUpkeep();
 
   // Gives up the local tier: from now on jobs go past it. The first call reports the notice.
   void DropLocalTier(const std::string& notice);

@@ -214,6 +214,14 @@ void JobTable::FinishUpkeep() {
   changed_.notify_all();
 }
 
+bool JobTable::AwaitUpkeep() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto over = [this] { return !keeping_ && !UpkeepLocked(); };
+  if (over()) return false;
+  changed_.wait(lock, [&] { return stopping_ || over(); });
+  return true;
+}
+
 std::vector<Report> JobTable::Poll(size_t capacity) {
   std::lock_guard<std::mutex> lock(mutex_);
   std::vector<Report> reports;

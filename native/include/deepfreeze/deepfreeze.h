@@ -217,7 +217,8 @@ DF_API int df_engine_drain(df_engine* engine, uint64_t timeout_ms);
  * blocks. */
 DF_API int df_engine_idle(df_engine* engine, uint64_t* ms);
 
-/* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; removals are finished.
+/* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; removals are finished, or
+ * left to the next attempt if they take longer than half of the bound below.
  * Whole slots of checkpoints that are not committed stay, for df_slot_transfer at the next start; the other slots are
  * deleted. NULL is allowed. DF_TIMEOUT: a call to the system has not returned for 30 s (or commit_timeout_ms, if that
  * is less), because the store hangs. The handle must not be used any more, but the threads are left behind, and the
