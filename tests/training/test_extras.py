@@ -258,7 +258,7 @@ def test_a_state_that_can_not_be_kept_is_named_and_nothing_is_written(tmp_path):
     assert deepfreeze.checkpoints(tmp_path / "run") == []
 
 
-@pytest.mark.parametrize("where", ["/dev/shm", "disk", None])
+@pytest.mark.parametrize("where", ["/dev/shm", pytest.param("disk", marks=pytest.mark.full), None])
 def test_a_state_may_have_another_size_at_each_checkpoint(tmp_path, where):
     """It grows far beyond its first size, and shrinks; on a local tier that is memory the slots are what captures are put into."""
     sizes = [10, 10_000, 5, 300_000, 0, 40_000]
@@ -312,7 +312,7 @@ def test_an_object_may_give_the_state_of_a_step(tmp_path):
     again.close()
 
 
-@pytest.mark.parametrize("late", ["too large", "no plain value"])
+@pytest.mark.parametrize("late", ["too large", pytest.param("no plain value", marks=pytest.mark.full)])
 def test_a_state_that_can_no_longer_be_kept_fails_that_checkpoint(tmp_path, late):
     class Growing(Reader):
         """Its state can be kept for two steps."""
@@ -355,6 +355,7 @@ def test_an_object_that_raises_fails_that_checkpoint_and_no_other(tmp_path):
     assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [2, 6]
 
 
+@pytest.mark.full
 def test_an_object_that_raises_ends_the_training_with_its_reason(tmp_path):
     reader = Closing()
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, extra={"it": reader})

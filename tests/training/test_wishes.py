@@ -69,6 +69,7 @@ def test_a_policy_that_never_saves_until_it_has_learned_is_asked_again(keras, tm
     assert checkpoint.stats.steps == [8, 11]
 
 
+@pytest.mark.full
 def test_a_policy_given_as_extra_too_is_resumed_with_what_was_agreed_on(keras, tmp_path):
     class Remembering(Doubling):
         def state_dict(self):
