@@ -258,7 +258,7 @@ def test_a_state_that_can_not_be_kept_is_named_and_nothing_is_written(tmp_path):
     assert deepfreeze.checkpoints(tmp_path / "run") == []
 
 
-@pytest.mark.parametrize("where", ["/dev/shm", pytest.param("disk", marks=pytest.mark.full), None])
+@pytest.mark.parametrize("where", ["/dev/shm", *(pytest.param(one, marks=pytest.mark.full) for one in ("disk", None))])
 def test_a_state_may_have_another_size_at_each_checkpoint(tmp_path, where):
     """It grows far beyond its first size, and shrinks; on a local tier that is memory the slots are what captures are put into."""
     sizes = [10, 10_000, 5, 300_000, 0, 40_000]
