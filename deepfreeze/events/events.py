@@ -17,6 +17,8 @@ from deepfreeze.events.queue import Queue
 
 # How many notes wait at most. More than a training takes while the thread that makes the events looks elsewhere.
 _MOST_NOTES = 1000
+# How many events of a start are kept at most, the newest ones. A start has a few for each damaged or unfinished checkpoint.
+_MOST_HELD = 1000
 
 
 class Listener(Protocol):
@@ -60,6 +62,10 @@ class Events:
         self._lock = threading.RLock()  # of telling; a listener may cause another event
         self._threaded = [Queue(listener) for listener in threaded]
         self._queues: list[Queue] = []  # those with a thread now
+        self._held: deque[Event] = deque(
+            maxlen=_MOST_HELD
+        )  # events since ``hold``, for the threads that ``start`` starts
+        self._holding = False
         self._reported: set[str] = set()  # names of the listeners whose failure was reported
 
     def emit(self, event: Event) -> None:
@@ -67,6 +73,14 @@ class Events:
         with self._lock:
             self.flush()
             self._tell(event)
+
+    def notify(self, level: str, message: str) -> None:
+        """Emits a message that the logger shows. A ``Notify`` (``deepfreeze.notices``), which training gives to the rooms below."""
+        self.emit(Notice(message=message, level=level))
+
+    def warn(self, message: str) -> None:
+        """Emits a message that Python shows as a warning, with the line of the user's program."""
+        self.emit(Notice(message=message, level="warning", warned=True))
 
     def note(self, make: Callable[..., Iterable[Event]], *values: Any) -> None:
         """Has the events ``make(t, m, *values)`` emitted soon, in their turn, with the present times ``t`` and ``m`` of ``Event``. For
@@ -85,6 +99,8 @@ class Events:
                     self._tell(event)
 
     def _tell(self, event: Event) -> None:
+        if self._holding:
+            self._held.append(event)
         for queue in self._queues:
             queue.put(event)
         for listener in self._at_once:
@@ -93,13 +109,29 @@ class Events:
             if queue.failure is not None:
                 self._report(queue)
 
-    def start(self, journal: Queue) -> None:
-        """Starts the threads of the ``threaded`` listeners, and of ``journal``. They are told of every event from now on, until
-        ``stop``."""
-        journal.before_look = self.flush
-        for queue in [journal, *self._threaded]:
-            queue.start()
-            self._queues.append(queue)
+    def hold(self) -> None:
+        """An attempt begins. The start may emit events before the attempt has a file: they are kept, from now until ``start``, for the
+        listeners with a thread. Those of an earlier start, which has failed, are forgotten."""
+        with self._lock:
+            self._held.clear()
+            self._holding = True
+
+    def start(self, journal: Queue, *first: Event) -> None:
+        """Starts the threads of the ``threaded`` listeners, and of ``journal``. They are told of ``first``, of the events since ``hold``,
+        and of every event from now on, until ``stop``. The listeners ``at_once`` have heard of the events since ``hold``, and are told of
+        ``first`` now."""
+        with self._lock:
+            self._holding = False
+            journal.before_look = self.flush
+            for queue in [journal, *self._threaded]:
+                queue.start()
+                for event in (*first, *self._held):
+                    queue.put(event)
+                self._queues.append(queue)
+            self._held.clear()
+            for event in first:
+                for listener in self._at_once:
+                    listener.on(event)
 
     def stop(self, seconds: float) -> None:
         """Ends the threads of ``start`` when they have told of all events, or after ``seconds`` in all. Safe to call twice."""
@@ -119,5 +151,4 @@ class Events:
         error, queue.failure = queue.failure, None
         if queue.name not in self._reported:
             self._reported.add(queue.name)
-            message = f"{queue.name} has failed: {error!r}. Training and its checkpoints go on."
-            self.emit(Notice(message=message, level="warning"))
+            self.warn(f"{queue.name} has failed: {error!r}. Training and its checkpoints go on.")

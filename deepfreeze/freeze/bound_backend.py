@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -20,10 +19,9 @@ import veloc_bindings
 from deepfreeze.errors import EngineError, WaitError
 from deepfreeze.format.levels import Level
 from deepfreeze.freeze.backend import Backend, Opening
+from deepfreeze.notices import Notify
 from deepfreeze.store.run import END_THIS_JOB
 from veloc_bindings import Area, EngineFault, Report
-
-log = logging.getLogger("deepfreeze")
 
 # The longest wait of one call of a backend, in seconds. Python handles Ctrl-C only between two calls.
 _SLICE = 1.0
@@ -35,10 +33,10 @@ class BoundBackend:
     The waits (``submit``, ``reserve``, ``wait``) end with a ``WaitError`` when no bytes have moved for the time-out, on this rank or on
     a rank that it waits for. They may take longer while bytes move."""
 
-    def __init__(self, kind: type[Backend], opening: Opening) -> None:
-        """Opens a backend of this ``kind``. ``EngineError`` if it can't be opened."""
+    def __init__(self, kind: type[Backend], opening: Opening, notify: Notify) -> None:
+        """Opens a backend of this ``kind``. ``notify``: is told if the backend can't be closed. ``EngineError`` if it can't be opened."""
         self._where = opening.target.run
-        self._timeout = opening.timeout
+        self._timeout, self._notify = opening.timeout, notify
         self._owners: dict[int, Any] = {}  # step -> the object that owns the memory of its capture
         self._unfinished: set[int] = set()
         self._drained = False  # since the last poll: there may be notices of removals, though nothing is in flight
@@ -175,10 +173,10 @@ class BoundBackend:
         try:
             self._backend.close()
         except EngineFault as fault:
-            log.warning("%s: %s", self._where, fault)
             # A thread of the backend may still read that memory, also while the interpreter ends and clears its modules. So the
             # reference is never given back.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._owners))
+            self._notify("warning", f"{self._where}: {fault}")
         self._owners = {}
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from deepfreeze.errors import EngineError
-from deepfreeze.events.event import Diverged, Event, External, Local, Notice
+from deepfreeze.events.event import Diverged, Event, External, Local
 from deepfreeze.events.events import Events
 from deepfreeze.events.stats import NewestByStep
 from deepfreeze.format.levels import Level
@@ -44,7 +44,7 @@ class EngineReports:
 
     def _enter(self, report: Report) -> EngineError | None:
         if report.step < 0:
-            self._events.emit(Notice(message=report.message, level="warning"))
+            self._events.warn(report.message)
             return None
         step, where = report.step, os.path.join(self._run, f"step {report.step}")
         if report.diverged >= 0 and report.code in (OK, DIVERGED) and self._is_new(step, "diverged"):

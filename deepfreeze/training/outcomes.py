@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deepfreeze.errors import EngineError, Error
-from deepfreeze.events.event import Failed, Notice
+from deepfreeze.events.event import Failed
 from deepfreeze.events.events import Events
 from deepfreeze.events.stats import Newest
 from deepfreeze.freeze.saver import Saver
@@ -67,7 +67,7 @@ class Outcomes:
         # All reports are told of before the first failure, which may raise.
         failures = self._reports.enter(reports)
         for message in self._keeper.notices():
-            self._events.emit(Notice(message=message, level="warning"))
+            self._events.warn(message)
         for step, error in failures:
             self.fail(error, step, reported=True)
 
@@ -93,7 +93,7 @@ class Outcomes:
         self._events.flush()  # retention hears of the captures before
         warning = self._keeper.measured(step, values, epoch)
         if warning is not None:
-            self._events.emit(Notice(message=warning, level="warning"))
+            self._events.warn(warning)
 
     def drain(self) -> None:
         """Waits until every checkpoint is committed or failed, and those that go are removed. Shows the wait on rank 0. ``WaitError`` if

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deepfreeze.errors import EngineError, OptionError
-from deepfreeze.events.event import Blocked, Captured, Notice, Skipped, Stop
+from deepfreeze.events.event import Blocked, Captured, Skipped, Stop
 from deepfreeze.events.events import Events
 from deepfreeze.events.stats import Newest
 from deepfreeze.frameworks.framework import CapturedState
@@ -186,12 +186,14 @@ class Session:
         if self._attachments:
             step = self._open_run.steps.now()
             worlds.each(world, lambda: self._attachments.check(step))
-        agreed = installation.agreed if installation.agreed is not None else agree(state, world)
+        agreed = installation.agreed if installation.agreed is not None else agree(state, world, self._events.notify)
         regions = installation.regions
         if regions is None or agreed is not installation.agreed:
             regions = worlds.each(world, lambda: RankRegions.of(agreed, capture, world.rank))
         installation.agreed, installation.regions = agreed, regions
-        saver = Saver(agreed, regions, capture, self._attachments, target, world, self._options.saver())
+        saver = Saver(
+            agreed, regions, capture, self._attachments, target, world, self._options.saver(), self._events.notify
+        )
         self._outcomes.open(saver)
         return saver
 
@@ -234,7 +236,7 @@ class Session:
             todo="raise every=, or lower steps_per_execution",
         )
         if self._open_run.attempt.world.rank == 0:
-            self._events.emit(Notice(message=str(warning), level="warning"))
+            self._events.warn(str(warning))
 
     def _observe(self, step: int, done: Execution) -> None:
         """Tells the policy of the execution, if it learns. If the policy fails on one rank, the training ends on all ranks."""

@@ -64,6 +64,40 @@ def test_the_files_thread_tells_all_listeners_of_what_was_put_down():
     assert threading.main_thread() not in kept.threads
 
 
+def test_what_a_start_says_is_heard_at_once_and_follows_the_attempt():
+    at_once, own, kept = Ear(), Ear(), Ear()
+    events = Events([at_once], [own])
+    events.hold()
+    events.notify("info", "of a start that failed")
+    events.hold()
+    events.notify("warning", "step 6 is damaged")
+    events.warn("mine")
+    assert [(one.level, one.warned) for one in at_once.heard] == [
+        ("info", False),
+        ("warning", False),
+        ("warning", True),
+    ]
+    events.start(Queue(kept), notice("begun"))
+    events.notify("info", "later")
+    events.stop(60)
+    assert [one.message for one in at_once.heard][3:] == ["begun", "later"]
+    assert [one.message for one in kept.heard] == ["begun", "step 6 is damaged", "mine", "later"]
+    assert own.heard == kept.heard
+    events.start(Queue(Ear()), notice("begun again"))
+    events.stop(60)
+    assert [one.message for one in own.heard][4:] == ["begun again"], "an event is held for one attempt"
+
+
+def test_a_start_that_says_very_much_takes_bounded_memory(monkeypatch):
+    kept, events = Ear(), Events()
+    events.hold()
+    for step in range(1500):
+        events.notify("info", str(step))
+    events.start(Queue(kept))
+    events.stop(60)
+    assert [one.message for one in kept.heard] == [str(step) for step in range(500, 1500)], "the newest"
+
+
 def test_a_listener_that_causes_an_event_while_it_is_told_does_not_hang():
     heard = []
 

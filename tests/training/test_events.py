@@ -41,7 +41,10 @@ def test_the_file_tells_what_happened_to_each_checkpoint(tmp_path):
 def test_a_resumed_attempt_has_a_file_of_its_own(tmp_path):
     fit(tmp_path / "run")
     fit(tmp_path / "run", steps=2)
-    begun = [event for event in EventFiles(tmp_path / "run").new() if event["kind"] == "attempt"]
+    events = EventFiles(tmp_path / "run").new()
+    begun = [event for event in events if event["kind"] == "attempt"]
+    restored = events[events.index(begun[1]) + 1]
+    assert (restored["level"], restored["message"]) == ("info", f"restored step 6 of {tmp_path / 'run'}")
     assert [event.get("resumed") for event in begun] == [None, 6]
     assert len({event["attempt"] for event in begun}) == 2
 
