@@ -1,7 +1,7 @@
 """Tells listeners of events.
 
-The events that come with every checkpoint are made later than they happen: training puts down their values, which takes about a
-microsecond, and another thread makes the events and tells the listeners. An event that a person may have to hear of is made at once.
+The events that come with every checkpoint are made later than they happen: training puts down a note of their values, and another thread
+makes the events and tells the listeners. An event that a person may have to hear of is made at once.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from deepfreeze.events.event import Event, Notice
-from deepfreeze.events.queue import Queue
+from deepfreeze.events.queue import CAPACITY, Queue
 
-# How many notes wait at most. More than a training takes while the thread that makes the events looks elsewhere.
-_MOST_NOTES = 1000
-# How many events of a start are kept at most, the newest ones. A start has a few for each damaged or unfinished checkpoint.
-_MOST_HELD = 1000
+#: When more notes wait, the training thread itself makes the events: the thread that should is held up by a store.
+MOST_NOTES = 1000
+#: The present time (``time.monotonic()``), a function, and its arguments behind the two times ``t`` and ``m`` of ``Event``. The function
+#: returns the events.
+Note = tuple[float, Callable[..., Iterable[Event]], tuple[Any, ...]]
 
 
 class Listener(Protocol):
@@ -51,20 +52,23 @@ def as_listener(given: Any) -> Listener | None:
 
 
 class Events:
-    """The listeners of one training. The training thread calls all methods; any thread may call ``flush``."""
+    """The listeners of one training. The training thread calls all methods; any thread may call ``flush``.
+
+    ``notes``: what has happened and no event was made of. The training thread appends a note for each event that comes with every
+    checkpoint, and nothing else: a call of a method would take it several times as long. It calls ``flush`` if there are more than
+    ``MOST_NOTES``."""
 
     def __init__(self, at_once: Sequence[Listener] = (), threaded: Sequence[Listener] = ()) -> None:
         """``at_once``: listeners that ``emit`` calls itself, in this order. Training waits for them, so a call takes microseconds; an
-        exception of theirs is one of the training. Another thread calls them for the events of ``note``; they are never told of two
+        exception of theirs is one of the training. Another thread calls them for the events of ``notes``; they are never told of two
         events at the same time. ``threaded``: listeners with a thread each, between ``start`` and ``stop``."""
         self._at_once = at_once
-        self._notes: deque[tuple[float, Callable[..., Iterable[Event]], tuple]] = deque()
+        self.notes: deque[Note] = deque()
         self._lock = threading.RLock()  # of telling; a listener may cause another event
         self._threaded = [Queue(listener) for listener in threaded]
         self._queues: list[Queue] = []  # those with a thread now
-        self._held: deque[Event] = deque(
-            maxlen=_MOST_HELD
-        )  # events since ``hold``, for the threads that ``start`` starts
+        # The events since ``hold``, for the threads that ``start`` starts. They may not wait for a listener in greater numbers anyway.
+        self._held: deque[Event] = deque(maxlen=CAPACITY)
         self._holding = False
         self._reported: set[str] = set()  # names of the listeners whose failure was reported
 
@@ -82,18 +86,11 @@ class Events:
         """Emits a message that Python shows as a warning, with the line of the user's program."""
         self.emit(Notice(message=message, level="warning", warned=True))
 
-    def note(self, make: Callable[..., Iterable[Event]], *values: Any) -> None:
-        """Has the events ``make(t, m, *values)`` emitted soon, in their turn, with the present times ``t`` and ``m`` of ``Event``. For
-        events that come with every checkpoint: the call takes about a microsecond."""
-        self._notes.append((time.monotonic(), make, values))
-        if len(self._notes) > _MOST_NOTES:
-            self.flush()
-
     def flush(self) -> None:
         """Emits the events that were noted, in this call."""
         with self._lock:
-            while self._notes:
-                m, make, values = self._notes.popleft()
+            while self.notes:
+                m, make, values = self.notes.popleft()
                 t = time.time_ns() - int((time.monotonic() - m) * 1e9)
                 for event in make(t, m, *values):
                     self._tell(event)

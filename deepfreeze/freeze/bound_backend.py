@@ -102,18 +102,21 @@ class BoundBackend:
         with self.translated(f"step {step} to be protected"):
             self._wait_in_slices(lambda seconds: self._backend.wait(step, level, seconds))
 
-    def poll(self) -> list[Report]:
-        """The reports of the checkpoints that have changed since the last call. Drops the owners of the memory that the backend no longer
-        reads. Never waits."""
+    def poll(self) -> tuple[list[Report], bool]:
+        """The reports of the checkpoints that have changed since the last call, and whether all is well: whether they tell of progress
+        alone, and not of a failure, of ranks that differ, or of something that the user should know. Drops the owners of the memory that
+        the backend no longer reads. Never waits."""
         with self.translated("reports of what is in flight"):
             reports = self._backend.poll() if self._unfinished or self._owners or self._drained else []
-        self._drained = False
+        self._drained, well = False, True
         for report in reports:
             if report.released:
                 self._owners.pop(report.step, None)
             if report.code != veloc_bindings.OK or report.level == Level.EXTERNAL:
                 self._unfinished.discard(report.step)
-        return reports
+            if report.code != veloc_bindings.OK or report.diverged >= 0 or report.step < 0:
+                well = False
+        return reports, well
 
     def drain(self, seconds: float) -> bool:
         """Waits, for at most ``seconds``, until every submitted checkpoint is committed or failed. Returns whether that is so. The caller

@@ -160,8 +160,9 @@ class Saver:
         """The steps that were saved and were neither committed nor failed at the last ``poll``, in ascending order."""
         return self._backend.unfinished
 
-    def poll(self) -> list[Report]:
-        """The backend's reports since the last call. Never waits. Raises ``EngineError``."""
+    def poll(self) -> tuple[list[Report], bool]:
+        """The backend's reports since the last call, and whether they tell of progress alone: see ``BoundBackend.poll``. Never waits.
+        Raises ``EngineError``."""
         return self._backend.poll()
 
     def drain(self, seconds: float) -> bool:
@@ -186,10 +187,10 @@ class Saver:
         exception has ended training: they may be committed in time."""
         reports: list[Report] = []
         with contextlib.suppress(EngineError):
-            reports += self._backend.poll()
+            reports += self._backend.poll()[0]
             if self._backend.unfinished:
                 self._backend.drain(_CLOSING_SECONDS)
-                reports += self._backend.poll()
+                reports += self._backend.poll()[0]
         return reports
 
     def close(self) -> None:

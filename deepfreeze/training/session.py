@@ -32,6 +32,9 @@ from deepfreeze.training.outcomes import Outcomes
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.wishes import Wishes
 
+# Bound once: each look-up costs training.
+_captured, _blocked = Captured.noted, Blocked.noted
+
 
 class Session:
     """One ``fit`` or one loop, from construction to ``end``. The training thread of every rank calls ``executed`` after every execution of
@@ -57,7 +60,7 @@ class Session:
         ``events``. Raises the errors of ``Saver`` if the installation has served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
-        self._events, self._saved = events, saved
+        self._events, self._notes, self._saved = events, events.notes, saved
         self._outcomes = Outcomes(open_run, agreement, wishes, checks, keeper, options, events)
         self._stopped = False  # a signal ended training
         self._began = False  # there was an execution
@@ -87,7 +90,7 @@ class Session:
         warnings), ``OptionError`` if the policy of any rank fails."""
         self._wishes.execution_ended()
         saver, self._began = self.saver, True
-        begin = time.perf_counter()
+        begin = time.monotonic()
         step = self._open_run.steps.now()
         self._outcomes.take()
         schedule = self._schedule
@@ -98,7 +101,8 @@ class Session:
             stop = self._settle(step, done)
         finally:
             if saved is not None:
-                self._events.note(Blocked.noted, saved, time.perf_counter() - begin)
+                now = time.monotonic()
+                self._notes.append((now, _blocked, (saved, now - begin)))
         if stop:
             self._stop(step, stop)
         self._wishes.goes_on()
@@ -199,9 +203,10 @@ class Session:
 
     def _save_now(self, step: int, collect: Callable[[], CapturedState]) -> None:
         """Saves ``step`` where training waits for nothing else."""
-        begin = time.perf_counter()
+        begin = time.monotonic()
         if self._save(step, collect):
-            self._events.note(Blocked.noted, step, time.perf_counter() - begin)
+            now = time.monotonic()
+            self._notes.append((now, _blocked, (step, now - begin)))
 
     def _save(self, step: int, collect: Callable[[], CapturedState]) -> bool:
         """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``. Returns whether the engine has it."""
@@ -212,7 +217,7 @@ class Session:
             self._outcomes.fail(error, step)
             return False
         self._saved.append(step)
-        self._events.note(Captured.noted, step, self.saver.nbytes)
+        self._notes.append((time.monotonic(), _captured, (step, self.saver.nbytes)))
         return True
 
     def _note_uncaptured(self, done: Execution) -> None:

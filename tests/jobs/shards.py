@@ -66,7 +66,7 @@ def write(path: str, rank: int, world: int) -> None:
         STEP, regions.rows(np.array(addresses, np.uint64)), value(SPECS[-1], rank).tobytes(), (arrays, regions)
     )
     assert engine.drain(60.0)
-    assert [report.code for report in engine.poll()][-1] == 0
+    assert [report.code for report in engine.poll()[0]][-1] == 0
     engine.close()
 
 
