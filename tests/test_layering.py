@@ -28,19 +28,25 @@ STATE = READ | {"state"}
 ALLOWED = {
     "veloc_bindings": set(),
     "errors": set(),
+    "notices": set(),
     "arguments": {"errors"},
     "format": {"errors"},
-    "store": {"errors", "format", "veloc_bindings"},  # the engine commits in a directory; reading does without
-    "tiers": READ | {"veloc_bindings"},
+    "store": {
+        "errors",
+        "format",
+        "notices",
+        "veloc_bindings",
+    },  # the engine commits in a directory; reading does without
+    "tiers": READ | {"notices", "veloc_bindings"},
     "events": {"errors", "format", "store"},
-    "ranks": {"errors"},
+    "ranks": {"errors", "notices"},
     "plan": {"errors", "format"},
     "state": {"errors", "format"},
     "frameworks": {"errors", "format", "veloc_bindings"},
     "frameworks.tensorflow": {"errors", "format", "frameworks", "plan", "ranks", "state", "veloc_bindings"},
-    "freeze": STATE | {"arguments", "frameworks", "plan", "ranks", "tiers", "veloc_bindings"},
-    "thaw": STATE | {"frameworks", "plan", "ranks", "veloc_bindings"},
-    "reuse": STATE | {"frameworks", "ranks", "thaw"},
+    "freeze": STATE | {"arguments", "frameworks", "notices", "plan", "ranks", "tiers", "veloc_bindings"},
+    "thaw": STATE | {"events", "frameworks", "plan", "ranks", "veloc_bindings"},
+    "reuse": STATE | {"events", "frameworks", "ranks", "thaw"},
     "exports": READ | {"inspect", "thaw"},
     "inspect": READ | {"thaw"},
     "data": {"errors", "format"},
@@ -51,6 +57,7 @@ ALLOWED = {
         "frameworks",
         "frameworks.tensorflow",
         "freeze",
+        "notices",
         "plan",
         "ranks",
         "thaw",
@@ -72,6 +79,11 @@ FILE_SYSTEM = {
 # What of the module os touches no file of a run.
 NO_FILES = {"PathLike", "devnull", "environ", "fsdecode", "fspath", "getpid", "path", "sched_getaffinity", "strerror"}
 PATH_CALLS = re.compile(r"\.(iterdir|unlink|rename|rmdir|mkdir|(read|write)_(bytes|text)|r?glob|symlink_to|touch)\(")
+# The modules outside of events/ and cli/ that write to the user, and how. The user asks for either with ``verbose=``.
+WRITES = {
+    "deepfreeze/reuse/transfer.py": {"sys.stderr"},  # the report of a transfer
+    "deepfreeze/training/progress.py": {"sys.stderr"},  # a line that shows the wait for the last commits
+}
 BIGGEST_ROOM = 0.15  # of all lines
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "horovod"}
 
@@ -177,6 +189,22 @@ def test_files_are_touched_behind_the_store_alone():
         }
         assert used <= NO_FILES, f"{name(path)} calls the file system: {sorted(used - NO_FILES)}"
         assert not PATH_CALLS.search(text), f"{name(path)} calls the file system: {PATH_CALLS.search(text)}"
+
+
+def written_to(path: Path) -> set[str]:
+    """The ways to write to the user that a file names."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    used = {module.split(".")[0] for module in imports(path)} | {one.id for one in nodes if isinstance(one, ast.Name)}
+    used |= {
+        f"{ast.unparse(one.value)}.{one.attr}" for one in nodes if isinstance(one, ast.Attribute) and "std" in one.attr
+    }
+    return used & {"logging", "warnings", "print", "sys.stderr", "sys.stdout"}
+
+
+def test_a_room_reports_by_notices_and_events_alone():
+    """What happens in a training reaches its file of events and its listeners only if nothing writes to the user by itself."""
+    found = {name(path): written_to(path) for path in PYTHON if own_layer(path) not in ("events", "cli")}
+    assert {path: ways for path, ways in found.items() if ways} == WRITES, "take a Notify (deepfreeze/notices.py)"
 
 
 def led_to(*modules: str) -> set[str]:

@@ -5,7 +5,6 @@ The holder of the run's lock changes marks, on one thread.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -16,12 +15,11 @@ from deepfreeze.errors import CorruptError, Error, NewerError, NotFoundError, Ru
 from deepfreeze.format import names
 from deepfreeze.format.marks import Mark, MarksFile
 from deepfreeze.format.strict_json import is_printable
+from deepfreeze.notices import Notify
 from deepfreeze.store.failures import refused
 from deepfreeze.store.retention import Committed, History, Verdict, judge, text_of
 from deepfreeze.store.run import END_THIS_JOB, Run
 from deepfreeze.store.tags import by_checkpoint, read_marks, tags
-
-log = logging.getLogger("deepfreeze")
 
 # The newest marks are compared with the manifests when they are read: an attempt that was killed may have committed these steps anew.
 _DOUBTED = 8
@@ -53,9 +51,9 @@ class Marks:
         self._new: set[int] = set()  # steps that this attempt has committed, without metrics so far
 
     @classmethod
-    def read(cls, run: Run, resumed: int | None = None) -> Marks:
+    def read(cls, run: Run, notify: Notify, resumed: int | None = None) -> Marks:
         """The marks of ``run``, from marks.json; and from the manifests of the checkpoints that the file does not have, and of the newest
-        ones. A damaged file counts as none, with a warning: the metrics in it are lost. RunError if the run can't be read."""
+        ones. A damaged file counts as none, of which ``notify`` is told: the metrics in it are lost. RunError if the run can't be read."""
         known: dict[int, Mark] = {}
         try:
             found = read_marks(run)
@@ -63,7 +61,7 @@ class Marks:
         except NewerError:
             raise
         except CorruptError as error:
-            log.warning("%s The metrics of earlier checkpoints are not known any more.", error)
+            notify("warning", f"{error} The metrics of earlier checkpoints are not known any more.")
         there = run.step_dirs()
         marks = {}
         for step in there:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepfreeze.format import names
+from deepfreeze.notices import Notify, unheard
 from deepfreeze.store.marks import Marks, write
 from deepfreeze.store.retention import Wants
 from deepfreeze.store.rules import as_rule, with_tagged
@@ -57,11 +58,12 @@ def plan(
     *,
     damaged: bool = False,
     abandoned: bool = False,
+    notify: Notify = unheard,
 ) -> Pruning:
     """What ``prune`` would do now, with the same arguments. Changes nothing and takes no lock. Raises OptionError for a wrong argument,
     NotFoundError if there is no such run, CorruptError if its run.json or a tag is damaged."""
     opened_run = Run.open(run)
-    verdict = Marks.read(opened_run).judge(with_tagged(as_rule(keep)))
+    verdict = Marks.read(opened_run, notify).judge(with_tagged(as_rule(keep)))
     store = opened_run.store
     removals = [_removal(store, CHECKPOINT, step, opened_run.step_file(step)) for step in verdict.remove]
     for wanted, kind, folder, parse in (
@@ -80,6 +82,7 @@ def prune(
     damaged: bool = False,
     abandoned: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    notify: Notify = unheard,
 ) -> Pruning:
     """Deletes committed checkpoints of a run. Those stay that ``keep`` wants, which is a number of the newest or a rule of
     ``deepfreeze.store``; and those that have a tag, the newest, and the newest whose ranks agreed. With ``damaged`` and ``abandoned`` the
@@ -87,17 +90,18 @@ def prune(
 
     Takes the run's lock: no job writes to the run meanwhile, or starts from it. Each checkpoint is first renamed to a name that no
     reader takes for a checkpoint's, then its files are deleted. A program that has the files open can go on reading them.
-    ``progress`` is called after each directory with (bytes deleted so far, bytes to delete in all).
+    ``progress`` is called after each directory with (bytes deleted so far, bytes to delete in all). ``notify`` is told if the metrics of
+    the run's checkpoints are lost.
 
     Raises OptionError for a wrong argument, NotFoundError if there is no such run, LockedError naming the holder if a job has the run,
     CorruptError if run.json is damaged, RunError if a directory can't be renamed: the directories before it are deleted then, and the
     others are as they were.
     """
-    plan(run, keep)  # refuses wrong arguments before the lock's file is made
+    plan(run, keep, notify=notify)  # refuses wrong arguments before the lock's file is made
     opened_run = WritableRun.open(run)
     with opened_run.store.lock():
         opened_run.clear_trash()
-        known, rule = Marks.read(opened_run), with_tagged(as_rule(keep))
+        known, rule = Marks.read(opened_run, unheard), with_tagged(as_rule(keep))
         if known.judge(rule).remove:
             # Says which steps go, before the tags are read once more; see store/tags.
             known.retain(rule, 0, False, lambda data: write(opened_run, data))

@@ -5,7 +5,6 @@ Uses Keras objects, imports neither Keras nor TensorFlow.
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from deepfreeze.errors import CorruptError, Error, NotFoundError, OptionError, StructureError
+from deepfreeze.events.messages import to_logger
 from deepfreeze.format.dataset_groups import group, is_metric, optimizer_groups
 from deepfreeze.format.named_values import ATTACHMENTS
 from deepfreeze.format.structure import Placed, Structure
@@ -36,8 +36,6 @@ from deepfreeze.thaw.records import file_of, read_records
 
 _LISTED = 10  # differences named in a message
 _LEFT = "left in place: a job's start, or deepfreeze verify --quarantine, moves it away"
-
-log = logging.getLogger("deepfreeze")
 
 
 @dataclass
@@ -98,11 +96,11 @@ def restore(
     if step is not None:
         number = tagged_step(Run.open(run), step) if isinstance(step, str) else step
         return prepare(model, run, number, rank, world_size).assign()
-    search = Fallback(run)
+    search = Fallback(run, to_logger)
     ready = _newest(search, model, rank, world_size)
     search.report(_LEFT)
     if search.damages:
-        log.warning("restored step %d of %s, the newest that is whole", ready.info.step, run)
+        to_logger("warning", f"restored step {ready.info.step} of {run}, the newest that is whole")
     return ready.assign()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import time
+from dataclasses import dataclass
 
 from deepfreeze.events.event import Attempt, End, Event, Failed, Notice
 from deepfreeze.events.events import Events
@@ -17,12 +19,30 @@ from deepfreeze.training.open_run import OpenRun
 _LISTENERS_SECONDS = 5.0
 
 
-def begin(events: Events, open_run: OpenRun, again: bool) -> None:
-    """Starts the threads of the listeners that have one, and tells every listener that an attempt has begun. They are told of all events
-    until ``open_run`` is closed; the last one says how the attempt ended. ``again``: the model has been trained here before."""
+@dataclass(frozen=True)
+class Beginning:
+    """The time at which a job's start began, as ``Event.t`` and ``Event.m``. The events of the start itself are kept from then on, until
+    ``begin`` knows the file that they belong to."""
+
+    t: int
+    m: float
+
+    @classmethod
+    def now(cls, events: Events) -> Beginning:
+        """To be called before the start."""
+        events.hold()
+        return cls(time.time_ns(), time.monotonic())
+
+
+def begin(events: Events, beginning: Beginning, open_run: OpenRun, again: bool) -> None:
+    """To be called after the start. Starts the threads of the listeners that have one, and tells every listener that an attempt has begun.
+    They are told of all events until ``open_run`` is closed; the last one says how the attempt ended. ``again``: the model has been
+    trained here before."""
     start = open_run.attempt
     target, rank = start.target, start.world.rank
     begun = Attempt(
+        t=beginning.t,
+        m=beginning.m,
         step=start.step,
         run_id=target.run_id,
         attempt=target.attempt,
@@ -42,8 +62,7 @@ def begin(events: Events, open_run: OpenRun, again: bool) -> None:
             events.stop(_LISTENERS_SECONDS)
 
     open_run.closing.callback(end)
-    events.start(Queue(journal, at_end=journal.close))
-    events.emit(begun)
+    events.start(Queue(journal, at_end=journal.close), begun)
 
 
 def _is_known_here_alone(event: Event) -> bool:

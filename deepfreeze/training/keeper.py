@@ -76,7 +76,7 @@ class Keeper:
         return f"keep={text_of(self._rule)}: no metric {', '.join(missing)} so far; the metrics there are: {there}"
 
     def notices(self) -> list[str]:
-        """Messages for the user since the last call: why checkpoints could not be judged, each cause once."""
+        """Warnings for the user since the last call: why checkpoints could not be judged, each cause once, and what is lost."""
         return self._worker.take_notices() if self._worker is not None else []
 
     def finish(self, seconds: float) -> bool:
@@ -193,7 +193,7 @@ class _Worker:
         """Works off the notes, asks the rule, and tells the engine which checkpoints go."""
         self._unread += notes
         if self._known is None:
-            self._known = Marks.read(WritableRun.open(self._target.run), self._resumed)
+            self._known = Marks.read(WritableRun.open(self._target.run), self._notify, self._resumed)
             self.metric_names = frozenset(self._known.metric_names)
         for note in self._unread:
             note(self._known)
@@ -202,6 +202,10 @@ class _Worker:
         with self._removing:
             if going and self._remove is not None:
                 self._remove(going)
+
+    def _notify(self, level: str, message: str) -> None:
+        with self._changed:
+            self._notices.append(message)
 
     def _store(self, data: bytes) -> None:
         assert self._known is not None

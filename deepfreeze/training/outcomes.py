@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from deepfreeze.errors import EngineError, Error
-from deepfreeze.events.event import Failed, Notice
-from deepfreeze.events.events import Events
+from deepfreeze.events.event import Failed
+from deepfreeze.events.events import MOST_NOTES, Events
 from deepfreeze.events.stats import Newest
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.ranks.agreement import Agreement
@@ -42,7 +42,7 @@ class Outcomes:
         self.going_on = True
         self._attempt, self._closing = open_run.attempt, open_run.closing
         self._agreement, self._wishes, self._checks = agreement, wishes, checks
-        self._keeper, self._options, self._events = keeper, options, events
+        self._keeper, self._options, self._events, self._notes = keeper, options, events, events.notes
         self._failed: Newest[int] = Newest()  # steps whose failure was told
         # Metrics that came before ``open``: (step, values, epoch). None from then on.
         self._early: list[tuple[int, Mapping[str, Any], int | None]] | None = []
@@ -53,6 +53,7 @@ class Outcomes:
         target = self._attempt.target
         self._saver = saver
         self._reports = EngineReports(target.run, saver.replicated, self._events)
+        self._progress = self._reports.progress
         self._closing.callback(saver.close)
         self._closing.callback(self._take_last)
         if self._attempt.world.rank == 0:
@@ -64,16 +65,23 @@ class Outcomes:
     def take(self) -> None:
         """Tells of the engine's new reports, and handles the failures among them. Raises as ``fail``."""
         try:
-            reports = self._saver.poll()
+            reports, well = self._saver.poll()
         except EngineError as failure:
             self.fail(failure)
             return
-        self._wishes.enter(reports)
-        self._checks.enter(reports)
-        # All reports are told of before the first failure, which may raise.
-        failures = self._reports.enter(reports)
+        failures: list[tuple[int, EngineError]] = []
+        if reports:
+            self._wishes.enter(reports)
+            self._checks.enter(reports)
+            if well:  # the usual case
+                self._notes.append((time.monotonic(), self._progress, (reports,)))
+                if len(self._notes) > MOST_NOTES:
+                    self._events.flush()
+            else:
+                # All reports are told of before the first failure, which may raise.
+                failures = self._reports.enter(reports)
         for message in self._keeper.notices():
-            self._events.emit(Notice(message=message, level="warning"))
+            self._events.warn(message)
         for step, error in failures:
             self.fail(error, step, reported=True)
 
@@ -103,7 +111,7 @@ class Outcomes:
         self._events.flush()  # retention hears of the captures before
         warning = self._keeper.measured(step, values, epoch)
         if warning is not None:
-            self._events.emit(Notice(message=warning, level="warning"))
+            self._events.warn(warning)
 
     def end_without_steps(self) -> None:
         """To be called in place of ``drain`` if ``open`` was not called, because the training has made no step. Warns on rank 0 of metrics

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from deepfreeze.errors import Error
-from deepfreeze.events.event import Notice
 from deepfreeze.events.events import Events, Listener
 from deepfreeze.events.messages import Messages
 from deepfreeze.events.stats import Newest, Stats
@@ -97,7 +96,7 @@ class Training:
             if in_graph and world.in_graph:
                 require_same_model(world, state.description(), named=True)
             self._trained = weakref.ref(model)
-            agreement = Agreement(world, self._options.on_sigterm == "checkpoint")
+            agreement = Agreement(world, self._options.on_sigterm == "checkpoint", self._events.notify)
             open_run.closing.callback(agreement.close)
             wishes = Wishes(self._policy, agreement, world)
             checks = ReplicaChecks(self._options.replicas.parts, agreement)
@@ -204,7 +203,10 @@ class Training:
         steps, state = worlds.each(world, lambda: self._prepare(model, world.in_graph))
         require_same_model(world, state.description())
         history = self._history if again else None
-        attempt = ModelStart.start(self._run, model, steps, self._attachments, self._options, world, history)
+        beginning = attempt_events.Beginning.now(self._events)
+        attempt = ModelStart.start(
+            self._run, model, steps, self._attachments, self._options, world, self._events.notify, history
+        )
         self._history = attempt.history
         # Training goes on from an older step if the user has restored it, or has given the model a new optimizer. The steps after it are
         # then trained, and saved, again.
@@ -213,13 +215,13 @@ class Training:
         # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
         self._finalizer = weakref.finalize(self, self._open_run.close)
         with self._closing_on_error():
-            attempt_events.begin(self._events, self._open_run, again)
+            attempt_events.begin(self._events, beginning, self._open_run, again)
         return self._open_run, state
 
     def _notice(self, world: World, message: str) -> None:
         """Tells the user of ``message``, which is the same on all ranks."""
         if world.rank == 0:
-            self._events.emit(Notice(message=message, level="info"))
+            self._events.notify("info", message)
 
     def _optimizer(self, model: Any) -> Any:
         """The optimizer whose updates are the steps."""

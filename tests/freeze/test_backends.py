@@ -13,6 +13,7 @@ from deepfreeze.freeze import backends
 from deepfreeze.freeze.backend import Opening
 from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.freeze.embedded_backend import EmbeddedBackend
+from deepfreeze.notices import unheard
 from deepfreeze.store.target import Target
 from tests.support import veloc
 from veloc_bindings import INCOMPLETE, TIMEOUT, EngineFault
@@ -168,7 +169,7 @@ def test_what_owns_the_memory_lives_until_it_is_released(kind):
             self.data = data
             alive.append(self)
 
-    bound, data = BoundBackend(kind.backend, kind.opening), content(2)
+    bound, data = BoundBackend(kind.backend, kind.opening, unheard), content(2)
     bound.plan(rows(data) * np.array([0, 1, 1], np.uint64), 8, 0)
     bound.submit(2, rows(data), bytes(8), Memory(data))
     assert bound.unfinished == [2]

@@ -21,6 +21,7 @@ from deepfreeze.events.event_files import EventFiles
 from deepfreeze.format import names
 from deepfreeze.format.run_file import RunFile
 from deepfreeze.inspect.verify import verify
+from deepfreeze.notices import unheard
 from deepfreeze.store import stores
 from deepfreeze.store.posix_store import PosixStore
 from deepfreeze.store.prune import prune
@@ -292,7 +293,7 @@ def test_damage_falls_back_to_the_checkpoint_before(store, commit):
     manifest = f"{names.step_dir(20)}/{names.MANIFEST_FILE}"
     store.put(manifest, store.read(manifest, 1 << 20)[:-9])
     assert not verify(store).ok and deepfreeze.latest(store).step == 10
-    search = Fallback(store)
+    search = Fallback(store, unheard)
     assert search.next() == 10
     search.quarantine()
     assert Run.open(store).step_dirs() == [10] and Run.open(store).damaged() == [(20, None)]

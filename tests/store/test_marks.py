@@ -10,6 +10,7 @@ import shutil
 import pytest
 
 from deepfreeze.errors import CorruptError, NewerError, RunError
+from deepfreeze.events.messages import to_logger
 from deepfreeze.format.marks import Mark, MarksFile
 from deepfreeze.format.sealed_json import seal
 from deepfreeze.store import Best, Epochs, Latest, Tagged, tags
@@ -28,7 +29,7 @@ def run(tmp_path):
 
 def known(run, *steps, resumed=None) -> Marks:
     """Of an attempt that has committed these steps."""
-    marks = Marks.read(run, resumed)
+    marks = Marks.read(run, to_logger, resumed)
     for step in steps:
         commit(run, marks, step)
     return marks
@@ -188,7 +189,7 @@ def test_metrics_and_times_live_on_and_few_manifests_are_read_at_a_start(run, mo
     files.write_checkpoint(run.path, 310)  # committed by an attempt that was killed before it heard of it
     read = []
     monkeypatch.setattr(Run, "manifest", lambda self, step, real=Run.manifest: read.append(step) or real(self, step))
-    again = Marks.read(run)
+    again = Marks.read(run, to_logger)
     assert read == list(range(240, 320, 10))
     assert of(again) == {10: (1, 10, {"loss": 0.25})} and len(again.history({}).checkpoints) == 31
     assert [one.time for one in again.history({}).checkpoints][-1] == 1795232158  # files.CREATED
@@ -200,7 +201,7 @@ def test_a_step_that_another_attempt_has_made_anew_has_no_old_metrics(run):
     retain(marks, Latest(9))
     shutil.rmtree(run.path / "step-0000000010")
     files.write_checkpoint(run.path, 10, attempt=OTHER)
-    (again,) = Marks.read(run).history({}).checkpoints
+    (again,) = Marks.read(run, to_logger).history({}).checkpoints
     assert (again.attempt, dict(again.metrics)) == (OTHER, {})
 
 
@@ -209,21 +210,21 @@ def test_checkpoints_that_are_gone_or_are_none_do_not_count(run):
     os.rename(run.path / "step-0000000040", run.path / "elsewhere")
     assert retain(marks, Latest(1)) == (10, 20)
     (run.path / "step-0000000050").mkdir()
-    assert [one.step for one in Marks.read(run).history({}).checkpoints] == [10, 20, 30]
+    assert [one.step for one in Marks.read(run, to_logger).history({}).checkpoints] == [10, 20, 30]
 
 
 def test_a_damaged_marks_file_counts_as_none_with_a_warning(run, caplog):
     retain(known(run, 10, 20), Latest(9))
     files.flip(run.path / "marks.json", 40)
     with caplog.at_level(logging.WARNING):
-        assert [one.step for one in Marks.read(run).history({}).checkpoints] == [10, 20]
+        assert [one.step for one in Marks.read(run, to_logger).history({}).checkpoints] == [10, 20]
     assert "metrics of earlier checkpoints are not known any more" in caplog.text
 
 
 def test_a_newer_versions_marks_end_retention(run):
     (run.path / "marks.json").write_bytes(seal('{"format": 2, "run_id": "' + files.RUN_ID + '"'))
     with pytest.raises(NewerError):
-        Marks.read(run)
+        Marks.read(run, to_logger)
 
 
 def test_an_attempt_whose_run_was_taken_writes_no_marks(run):

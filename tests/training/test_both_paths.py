@@ -99,9 +99,9 @@ def memory_lives_until_it_is_released(folder, path, monkeypatch):
     def polled(self):
         before = {step for step, owner in owners.items() if owner() is not None}
         alive.append(before >= owners.keys() - released)
-        reports = poll(self)
+        reports, well = poll(self)
         released.update(report.step for report in reports if report.released)
-        return reports
+        return reports, well
 
     monkeypatch.setattr(BoundBackend, "submit", noted)
     monkeypatch.setattr(BoundBackend, "poll", polled)

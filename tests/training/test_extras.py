@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
+from deepfreeze.events.messages import to_logger
 from deepfreeze.format import state_tree
 from deepfreeze.state.keras_objects import optimizer_variables
 from deepfreeze.store.run import Run
@@ -408,7 +409,7 @@ def test_states_that_nobody_takes_are_named_once_by_rank_0(caplog, rank, world, 
 
     attachments = Attachments({"reader": Reader()}, None)
     saved = SavedAttachments(dict.fromkeys(range(4), attachments.take(40)), 4, "records")
-    values = _ModelValues("run", None, None, attachments, types.SimpleNamespace(rank=rank, size=world))
+    values = _ModelValues("run", None, None, attachments, types.SimpleNamespace(rank=rank, size=world), to_logger)
     info = types.SimpleNamespace(world_size=4, step=40)
     values._load_attachments(types.SimpleNamespace(attachments=saved, info=info))
     message = "extra['reader']: nobody takes the states that ranks 2 to 3 of the job that wrote step 40 have saved."

@@ -7,6 +7,7 @@ import pytest
 import deepfreeze
 from deepfreeze.freeze.replicas import ReplicaChecksums
 from deepfreeze.freeze.saver import Saver
+from deepfreeze.notices import unheard
 from deepfreeze.plan.comparisons import WHOLE, Part
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.world import OneRank
@@ -58,7 +59,7 @@ def report(step, diverged, code=OK, level=EXTERNAL):
 
 
 def test_while_a_difference_is_known_the_ranks_compare_everything():
-    agreement = Agreement(OneRank(), hears_sigterm=False)
+    agreement = Agreement(OneRank(), hears_sigterm=False, notify=unheard)
     checks = ReplicaChecks(4, agreement)
     agreement.seal()
     agreement.connect(None)
