@@ -31,6 +31,7 @@ _HEX32 = re.compile(r"[0-9a-f]{32}\Z")
 _HEX64 = re.compile(r"[0-9a-f]{64}\Z")
 _STEP = re.compile(r"step-([0-9]{10,19})\Z")
 _PARTIAL = re.compile(r"step-([0-9]{10,19})\.partial-([0-9a-f]{32})\Z")
+_FAILED = re.compile(r"step-([0-9]{10,19})\.failed-([0-9a-f]{32})\Z")
 _ASIDE = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32})\Z")
 _DAMAGED = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32}|unknown)(?:\.([0-9]{1,9}))?\Z")
 _RECORD = re.compile(r"rank-([0-9]{5,10})\.record\Z")
@@ -91,6 +92,16 @@ def partial_dir(step: int, attempt: str) -> str:
 def parse_partial_dir(name: str) -> tuple[int, str] | None:
     """The (step, attempt) in the name of a partial directory."""
     return _step_and_attempt(_PARTIAL.match(name))
+
+
+def failed_file(step: int, attempt: str) -> str:
+    """The name of the file by which rank 0 tells the other ranks that a step has failed: ``step-0000000040.failed-ATTEMPT``."""
+    return f"{step_dir(step)}.failed-{_check_id(attempt)}"
+
+
+def parse_failed_file(name: str) -> tuple[int, str] | None:
+    """The (step, attempt) in the name of the file that tells of a failed step."""
+    return _step_and_attempt(_FAILED.match(name))
 
 
 def abandoned_dir(step: int, attempt: str) -> str:

@@ -3,6 +3,7 @@ retention does not keep.)"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from dataclasses import replace
@@ -111,11 +112,16 @@ class WritableRun(Run):
             raise refused(self.store.where(folder), error) from error
 
     def clear_trash(self) -> None:
-        """Deletes what earlier deletions have not deleted completely. RunError if the run can't be listed."""
+        """Deletes what earlier deletions have not deleted completely, and the files by which dead attempts have told of failed steps. What
+        can't be deleted stays until the next start of a job. RunError if the run can't be listed."""
         try:
             self.store.sweep()
         except OSError as error:
             raise refused(self.path, error) from error
+        for name in self._list():
+            if names.parse_failed_file(name) is not None:
+                with contextlib.suppress(OSError):
+                    self.store.remove(name)
 
 
 def _give_identity(store: Store) -> None:

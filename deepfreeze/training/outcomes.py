@@ -119,7 +119,7 @@ class Outcomes:
         if self._early and self._attempt.world.rank == 0:
             steps = ", ".join(map(str, sorted({step for step, _, _ in self._early})))
             message = f"{self._attempt.target.run}: the metrics of step {steps} are not kept, because training has made no step since"
-            self._events.emit(Notice(message=message, level="warning"))
+            self._events.warn(message)
 
     def drain(self) -> None:
         """Waits until every checkpoint is committed or failed, and those that go are removed. Shows the wait on rank 0. ``WaitError`` if

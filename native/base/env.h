@@ -45,9 +45,10 @@ class File {
   // fdatasync and fsync. After an error the data must be taken for lost: a second call may succeed without it.
   virtual Status DataSync() = 0;
   virtual Status Sync() = 0;
-  // For a file on memory-backed storage: makes it at least size bytes long and maps [0, size) for reading and writing,
-  // with its memory reserved, so that later stores can't fail. The mapping lives as long as this object. A forked child
-  // does not have it: there it would keep the memory of a removed file. At most once per File.
+  // For a file on memory-backed storage: makes it at least size bytes long and maps [0, size) for reading and writing.
+  // Stores into the mapping may fail, by a signal, until Populate or Allocate has found the memory for them. The
+  // mapping lives as long as this object. A forked child does not have it: there it would keep the memory of a removed
+  // file. At most once per File.
   virtual Status Map(uint64_t size, char** data) = 0;
   // A hint that the system begin to write the range to the disk now. Never fails.
   virtual void StartWriteback(uint64_t offset, uint64_t n) = 0;
@@ -58,6 +59,7 @@ class File {
   const std::string path_;
 };
 
+// testing/record_env.h logs the numbers, so a new mode comes last.
 enum class OpenMode {
   kRead,      // for reading; the file must exist
   kUpdate,    // for writing; made if missing, otherwise its content stays
@@ -67,6 +69,7 @@ enum class OpenMode {
   kPrivate,  // as kUpdate, and for reading too; only this user may read and write the file (mode 0600). An error if the
              // path is anything but a regular file of this user with one name: in a directory where others may write,
              // somebody could have made the path a second name of another file.
+  kNew,      // for writing; made. If the path exists: kIo, with error() EEXIST
 };
 
 constexpr uint64_t kDirectUnit = 4096;
@@ -110,10 +113,17 @@ class Env {
   // Whether files under path are memory (tmpfs), so that File::Map works.
   virtual bool InMemory(const std::string& path) = 0;
 
-  // size bytes of zeroed memory, which starts at a page. Every page is touched, and pages are huge where the system has
-  // them. Null if there is no room. A forked child does not have this memory: if both processes had it, the first write
-  // by either would copy the page, and a disk that reads the page meanwhile might read either copy.
+  // size bytes of zeroed memory, which starts at a page; its pages are found when they are first written to, or by
+  // Populate, and are huge where the system has such. Null if there is no room. A forked child does not have this
+  // memory: if both processes had it, the first write by either would copy the page, and a disk that reads the page
+  // meanwhile might read either copy.
   virtual char* AllocatePages(uint64_t size) = 0;
+  // Has the system find a page now for every part of [data, data + n), which is memory of AllocatePages or of
+  // File::Map: the first write to a fresh page takes seven times as long as the write itself. One call to the system,
+  // and for its duration no thread of the process can map or unmap memory. So callers hand over small pieces
+  // (PopulatePieces, in base/pages.h). kIo with error() ENOMEM if there is no room; other errors also where the system
+  // can't do this, or where the file of the mapping has no room.
+  virtual Status Populate(char* data, uint64_t n) = 0;
   // Gives back memory of AllocatePages; size is the same.
   virtual void FreePages(char* data, uint64_t size) = 0;
 

@@ -1,10 +1,31 @@
 #include "base/pages.h"
 
+#include <algorithm>
+#include <cerrno>
+
 namespace deepfreeze {
 
-std::shared_ptr<Pages> Pages::Allocate(Env* env, uint64_t size) {
+Status PopulatePieces(Env* env, char* data, uint64_t size, const StopWhen& stop, uint64_t* done) {
+  while (*done < size) {
+    if (stop && stop()) return Status(Code::kClosed, "told to stop");
+    // A piece ends where a huge page does, so that no huge page is found by halves.
+    const uint64_t into = reinterpret_cast<uintptr_t>(data + *done) % kPopulatePiece;
+    const uint64_t n = std::min(size - *done, kPopulatePiece - into);
+    DF_RETURN_IF_ERROR(env->Populate(data + *done, n));
+    *done += n;
+  }
+  return {};
+}
+
+std::shared_ptr<Pages> Pages::Allocate(Env* env, uint64_t size, const StopWhen& stop) {
   char* data = env->AllocatePages(size);
-  return data == nullptr ? nullptr : std::shared_ptr<Pages>(new Pages(env, data, size));
+  if (data == nullptr) return nullptr;
+  std::shared_ptr<Pages> pages(new Pages(env, data, size));
+  uint64_t done = 0;
+  const Status populated = PopulatePieces(env, data, size, stop, &done);
+  // After other errors, such as those of an old system, the pages are found when they are first written to.
+  const bool none = populated.code() == Code::kClosed || populated.error() == ENOMEM;
+  return none ? nullptr : pages;
 }
 
 Pages::Pages(Env* env, char* data, uint64_t size) : env_(env), process_(env->ProcessId()), data_(data), size_(size) {}

@@ -2,18 +2,29 @@
 #ifndef DEEPFREEZE_BASE_PAGES_H_
 #define DEEPFREEZE_BASE_PAGES_H_
 
+#include <functional>
 #include <memory>
 
 #include "base/env.h"
 
 namespace deepfreeze {
 
+// Whether to leave off; asked between two pieces of long work. Empty: never.
+using StopWhen = std::function<bool()>;
+
+// The most bytes of one call of Env::Populate: those of a huge page. Other threads wait about a millisecond for it.
+constexpr uint64_t kPopulatePiece = uint64_t{2} << 20;
+
+// Calls Env::Populate for [data, data + size), piece by piece. *done: how many bytes have their pages; the call goes on
+// from there, and counts it up. kClosed if `stop` has said so; else the first error of a piece.
+Status PopulatePieces(Env* env, char* data, uint64_t size, const StopWhen& stop, uint64_t* done);
+
 // The destructor gives the memory back, in the process that allocated it alone: a forked child does not have it.
 // Thread-compatible.
 class Pages {
  public:
-  // size bytes, zeroed and touched; null if there is no room. env must outlive the pages.
-  static std::shared_ptr<Pages> Allocate(Env* env, uint64_t size);
+  // size bytes, zeroed and touched; null if there is no room, or if `stop` has said so. env must outlive the pages.
+  static std::shared_ptr<Pages> Allocate(Env* env, uint64_t size, const StopWhen& stop = {});
   ~Pages();
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;

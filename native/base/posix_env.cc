@@ -41,21 +41,13 @@ Status Result(int result, const char* operation, const std::string& path) {
   return result == 0 ? Status() : Status::FromErrno(errno, operation, path);
 }
 
-// Keeps the memory from forked children, asks for huge pages, then makes the system find a page for every part of it
-// now. Returns false, with errno, if there is not enough memory. Before the first write to a fresh page the system has
-// to find and zero the page, which takes seven times as long as the write itself.
-bool Touch(char* data, uint64_t size) {
+// Keeps the memory from forked children, and asks for huge pages.
+void Advise(char* data, uint64_t size) {
 #ifdef MADV_DONTFORK
   ::madvise(data, size, MADV_DONTFORK);
 #endif
 #ifdef MADV_HUGEPAGE
   ::madvise(data, size, MADV_HUGEPAGE);
-#endif
-#ifdef MADV_POPULATE_WRITE
-  return ::madvise(data, size, MADV_POPULATE_WRITE) == 0;
-#else
-  errno = EINVAL;
-  return false;
 #endif
 }
 
@@ -154,9 +146,8 @@ class PosixFile final : public File {
     mapped_ = static_cast<char*>(mapped);
     mapped_size_ = size;
     *data = mapped_;
-    if (Touch(mapped_, size)) return {};
-    // The pages can't be touched beforehand (an old kernel), or some are missing. Allocate tells whether there is room.
-    return Allocate(size);
+    Advise(mapped_, size);
+    return {};
   }
 
   void StartWriteback([[maybe_unused]] uint64_t offset, [[maybe_unused]] uint64_t n) override {
@@ -202,6 +193,7 @@ class PosixEnv final : public Env {
     // and writes the whole page back, over bytes that another node has written there. Through a write-only descriptor
     // it sends the written bytes alone.
     if (mode == OpenMode::kUpdate) flags |= O_WRONLY | O_CREAT;
+    if (mode == OpenMode::kNew) flags |= O_WRONLY | O_CREAT | O_EXCL;
     if (mode == OpenMode::kTruncate) flags |= O_WRONLY | O_CREAT | O_TRUNC;
     if (mode == OpenMode::kDirect) flags |= O_WRONLY | O_CREAT | O_DIRECT;
     const bool is_private = mode == OpenMode::kPrivate;
@@ -304,11 +296,16 @@ class PosixEnv final : public Env {
   char* AllocatePages(uint64_t size) override {
     void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) return nullptr;
-    if (!Touch(static_cast<char*>(data), size) && errno == ENOMEM) {
-      ::munmap(data, size);
-      return nullptr;
-    }
+    Advise(static_cast<char*>(data), size);
     return static_cast<char*>(data);
+  }
+
+  Status Populate([[maybe_unused]] char* data, [[maybe_unused]] uint64_t n) override {
+#ifdef MADV_POPULATE_WRITE
+    return Result(Retry([&] { return ::madvise(data, n, MADV_POPULATE_WRITE); }), "madvise", "memory");
+#else
+    return Status::FromErrno(EINVAL, "madvise", "memory");
+#endif
   }
 
   void FreePages(char* data, uint64_t size) override { ::munmap(data, size); }

@@ -5,6 +5,11 @@
 
 namespace deepfreeze {
 
+CaptureMemory::CaptureMemory(const StageContext& context)
+    : context_(context),
+      stopping_([table = context.table] { return table->stopping(); }),
+      buffers_(context.options.in_flight) {}
+
 CaptureMemory::~CaptureMemory() { Stop(); }
 
 void CaptureMemory::Stop() {
@@ -32,7 +37,6 @@ Status CaptureMemory::Plan(const std::vector<Region>& regions, uint64_t private_
   }
   plan->size = plan->side + side_size;
   size_ = plan->size;
-  pages_.resize(context_.options.in_flight);
   in_memory_ = context_.slots != nullptr && context_.slots->InMemory();
   toucher_ = std::thread([this] {
     BecomeBackgroundThread("df-touch", context_.options.nice);
@@ -47,13 +51,14 @@ bool CaptureMemory::UsesSlots() const { return in_memory_ && context_.table->loc
 // the memory is reserved, and is handled there.
 void CaptureMemory::TouchAll() {
   const bool slots = UsesSlots();
+  // If the local tier is given up its slots are removed.
+  const auto stop = [&] { return context_.table->stopping() || (slots && !context_.table->local_tier()); };
   const uint32_t count = slots ? context_.options.slots : context_.options.in_flight;
-  for (uint32_t i = 0; i < count && !context_.table->stopping(); ++i) {
+  for (uint32_t i = 0; i < count && !stop(); ++i) {
     if (slots) {
-      if (!context_.table->local_tier()) return;  // it was dropped, and its slots are removed
-      (void)context_.slots->Touch(i, size_).ok();
+      (void)context_.slots->Touch(i, size_, stop).ok();
     } else {
-      (void)Buffer(i);
+      (void)Touched(i);
     }
   }
 }
@@ -74,7 +79,7 @@ Status CaptureMemory::Reserve(uint64_t timeout_ms, char** base) {
 Status CaptureMemory::ReserveSlot(uint64_t timeout_ms, char** base) {
   uint32_t slot = 0;
   DF_RETURN_IF_ERROR(context_.table->ReserveSlot(timeout_ms, &slot));
-  const Status status = context_.slots->Map(slot, size_, base);
+  const Status status = context_.slots->Map(slot, size_, stopping_, base);
   if (status.ok()) {
     context_.table->Bind(*base, size_);
   } else {
@@ -86,19 +91,21 @@ Status CaptureMemory::ReserveSlot(uint64_t timeout_ms, char** base) {
 Status CaptureMemory::ReservePages(uint64_t timeout_ms, char** base) {
   uint32_t number = 0;
   DF_RETURN_IF_ERROR(context_.table->ReserveBuffer(timeout_ms, &number));
-  *base = Buffer(number);
+  *base = Touched(number);
   if (*base == nullptr) {
     context_.table->Unreserve();
+    if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
     return Status(Code::kIo, "no memory for a capture of " + std::to_string(size_) + " bytes");
   }
   context_.table->Bind(*base, size_);
   return {};
 }
 
-char* CaptureMemory::Buffer(uint32_t number) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (pages_[number] == nullptr) pages_[number] = Pages::Allocate(context_.env, size_);
-  return pages_[number] == nullptr ? nullptr : pages_[number]->data();
+char* CaptureMemory::Touched(uint32_t number) {
+  Buffer& buffer = buffers_[number];
+  std::lock_guard<std::mutex> lock(buffer.mutex);
+  if (buffer.pages == nullptr) buffer.pages = Pages::Allocate(context_.env, size_, stopping_);
+  return buffer.pages == nullptr ? nullptr : buffer.pages->data();
 }
 
 }  // namespace deepfreeze

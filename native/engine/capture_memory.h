@@ -26,7 +26,7 @@ struct CapturePlan {
 // Plan is called once, before all other methods; then they may be called from any thread, Reserve by one at a time.
 class CaptureMemory {
  public:
-  explicit CaptureMemory(const StageContext& context) : context_(context) {}
+  explicit CaptureMemory(const StageContext& context);
   ~CaptureMemory();
   CaptureMemory(const CaptureMemory&) = delete;
   CaptureMemory& operator=(const CaptureMemory&) = delete;
@@ -36,8 +36,8 @@ class CaptureMemory {
   Status Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size, CapturePlan* plan);
 
   // *base: the buffer for the next capture, the same one at each call until it is submitted. Waits, at most timeout_ms,
-  // while all buffers are in use. If the slots' memory can't be had, the engine gives up the local tier, with a notice,
-  // and captures go into pages of the process.
+  // while all buffers are in use; longer where the memory of the buffer is still being touched. If the slots' memory
+  // can't be had, the engine gives up the local tier, with a notice, and captures go into pages of the process.
   Status Reserve(uint64_t timeout_ms, char** base);
 
   // Bytes of each buffer; 0 without a plan.
@@ -46,20 +46,26 @@ class CaptureMemory {
   // Whether the buffers are slots.
   bool UsesSlots() const;
 
-  // Joins the thread that touches pages. The job table must be stopped before.
+  // Joins the thread that touches pages, which leaves off at its next piece. The job table must be stopped before.
   void Stop();
 
  private:
   Status ReserveSlot(uint64_t timeout_ms, char** base);
   Status ReservePages(uint64_t timeout_ms, char** base);
   void TouchAll();
-  char* Buffer(uint32_t number);
+  // The memory of a buffer, which is touched first; null if there is none, or if the engine is stopping.
+  char* Touched(uint32_t number);
+
+  struct Buffer {
+    std::mutex mutex;  // guards pages; whoever wants one buffer does not wait for another to be touched
+    std::shared_ptr<Pages> pages;
+  };
 
   const StageContext context_;
+  const StopWhen stopping_;
   bool in_memory_ = false;
   uint64_t size_ = 0;
-  std::mutex mutex_;  // guards pages_
-  std::vector<std::shared_ptr<Pages>> pages_;
+  std::vector<Buffer> buffers_;
   std::thread toucher_;
 };
 

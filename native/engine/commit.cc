@@ -10,9 +10,10 @@
 namespace deepfreeze {
 namespace {
 
-constexpr uint64_t kFirstPauseMs = 1;
-constexpr uint64_t kLongestPauseMs = 200;
-constexpr uint64_t kLongestAfterErrorMs = 5000;
+constexpr uint64_t kLongestAfterErrorUs = 5000000;
+// How often a rank other than 0 calls the roll within the time-out: as often as a rank that takes long shows a
+// heartbeat.
+constexpr uint64_t kRollsPerBound = 8;
 constexpr char kUnknown[] = ". It is unknown whether the step is committed: rank 0 alone decides it";
 
 }  // namespace
@@ -23,12 +24,9 @@ void Committer::Run() {
     Status status = Contained([&] { return Await(job, &look); });
     if (status.code() == Code::kClosed) return;
     if (!status.ok()) {
-      // The other ranks have published their records and wait for rank 0's verdict. With a marker of the failure they
-      // need not wait until their time-out.
+      // The other ranks wait for rank 0's verdict.
       if (decides() && look.doubt.ok()) {
-        const Identity identity = context_.options.At(job->step);
-        const std::string& run_dir = context_.options.run_dir;
-        (void)Contained([&] { return MarkFailed(context_.env, run_dir, identity, status.message()); }).ok();
+        (void)Contained([&] { return context_.meeting->Failed(job->step, status.message()); }).ok();
       }
       context_.table->Fail(job, std::move(status));
       continue;
@@ -43,45 +41,58 @@ void Committer::Run() {
 
 Status Committer::Await(const JobRef& job, Look* look) {
   const Options& options = context_.options;
+  const uint64_t bound_us = options.commit_timeout_ms * 1000;
+  const uint64_t rolls_every_us = bound_us / kRollsPerBound;
   const uint64_t written_us = job->submitted_us + static_cast<uint64_t>(job->written_s * 1e6);
   const std::string where = Join(options.run_dir, StepName(job->step));
-  uint64_t pause_ms = kFirstPauseMs;
-  size_t seen = 0;
-  Pulse pulse;
-  for (;;) {
+  // The time-out counts from the last movement: of this rank's bytes, or of another rank, also of one that was seen
+  // while an earlier step was waited for.
+  const auto waited_us = [&](uint64_t now_us) {
+    const uint64_t since_us = std::max(written_us, heard_us_);
+    return std::max(now_us, since_us) - since_us;
+  };
+  Status status;
+  // False: the engine is stopping.
+  const auto pause = [&](uint64_t now_us) {
+    // After an error the pauses grow longer: a server that comes back must not be loaded with one commit after another.
+    const uint64_t longest_us = status.transient() ? kLongestAfterErrorUs : Pauses::kLongestUs;
+    const uint64_t left_us = bound_us - std::min(bound_us, waited_us(now_us));
+    const uint64_t most_us = std::min(left_us, std::max(rolls_every_us, Pauses::kShortestUs));
+    context_.table->PauseCommit(std::min(most_us, pauses_.Next(now_us, longest_us)));
+    return !context_.table->stopping();
+  };
+  look->rolled_us = context_.env->NowMicros();
+  pauses_.Begin(written_us);
+  // Rank 0 looks at once, because the others wait for its verdict.
+  bool goes_on = decides() || pause(look->rolled_us);
+  while (goes_on) {
     // Taken before the look: a look that takes longer than the time-out must still be followed by another one.
     const uint64_t now_us = context_.env->NowMicros();
-    Status status = LookAt(job, look);
+    const bool rolls = waited_us(now_us) >= bound_us || now_us >= look->rolled_us + rolls_every_us;
+    status = LookAt(job, now_us, rolls, look);
     if (look->over) return status;
-    const PartialState& state = look->state;
-    BestEffort([&] {
-      if (pulse.Moved(state)) Heard(now_us);
-    });
-    // The time-out counts from the last movement: of this rank's bytes, or of another rank, also of one that was seen
-    // while an earlier step was waited for.
-    const uint64_t since_us = std::max(written_us, heard_us_);
-    const uint64_t waited_ms = (std::max(now_us, since_us) - since_us) / 1000;
-    const auto what = [&]() -> std::string {
-      if (!status.ok()) return "the run could not be looked at (" + status.message() + ")";
-      const bool whole = state.present.size() >= options.identity.world;
-      return whole || !state.exists ? "rank 0 has not committed it" : DescribeMissing(state, options.identity.world);
-    };
-    if (waited_ms >= options.commit_timeout_ms) {
+    if (waited_us(now_us) >= bound_us) {
       const uint64_t ms = options.commit_timeout_ms;
       const std::string bound = ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
       // When rank 0 gives up, the step has failed. Another rank that gives up does not know what rank 0 has decided.
       const bool unknown = !decides() || !look->doubt.ok();
-      return Status(Code::kIncomplete, where + ": " + what() + " after " + bound + (unknown ? kUnknown : ""));
+      return Status(Code::kIncomplete,
+                    where + ": " + WaitsFor(status, *look) + " after " + bound + (unknown ? kUnknown : ""));
     }
     // Without memory for the text, the step merely has none.
-    BestEffort([&] { context_.table->SetWaitsFor(job, "waits for its commit (" + where + ": " + what() + ")"); });
-    if (state.present.size() != seen) pause_ms = kFirstPauseMs;
-    seen = state.present.size();
-    context_.table->PauseCommit(std::min(pause_ms, options.commit_timeout_ms - waited_ms));
-    if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
-    // After an error the pauses grow longer: a server that comes back must not be loaded with one commit after another.
-    pause_ms = std::min(2 * pause_ms, status.transient() ? kLongestAfterErrorMs : kLongestPauseMs);
+    BestEffort([&] {
+      context_.table->SetWaitsFor(job, "waits for its commit (" + where + ": " + WaitsFor(status, *look) + ")");
+    });
+    goes_on = pause(now_us);
   }
+  return Status(Code::kClosed, "the engine is shutting down");
+}
+
+std::string Committer::WaitsFor(const Status& status, const Look& look) const {
+  const uint32_t world = context_.options.identity.world;
+  if (!status.ok()) return "the run could not be looked at (" + status.message() + ")";
+  const bool whole = look.roll.present.size() >= world;
+  return whole || !look.roll.exists ? "rank 0 has not committed it" : DescribeMissing(look.roll, world);
 }
 
 void Committer::Heard(uint64_t when_us) {
@@ -89,28 +100,41 @@ void Committer::Heard(uint64_t when_us) {
   context_.table->Moved();
 }
 
-Status Committer::LookAt(const JobRef& job, Look* look) {
-  look->state = PartialState();
-  if (decides() && look->doubt.ok()) {
-    const Status status = Contained([&] { return CommitIfWhole(job, look); });
-    // An error of rank 0's commit fails the step, unless the error may pass or leaves open whether the step is
-    // committed. Then rank 0 looks again. It may repeat every part of a commit but a failed sync, whose error is never
-    // transient.
-    look->over = look->over || (!status.ok() && !status.transient() && look->doubt.ok());
-    return status;
-  }
-  DF_RETURN_IF_ERROR(Contained([&] { return Watch(job->step, look); }));
-  if (!decides()) return {};
-  // Rank 0 was in doubt. The directory's name, step-N or step-N.partial-ATTEMPT, now tells whether the step is
-  // committed.
-  if (look->over) {
-    SyncName(job->step, look);
+Status Committer::LookAt(const JobRef& job, uint64_t now_us, bool rolls, Look* look) {
+  if (!decides()) return Contained([&] { return Watch(job->step, now_us, rolls, look); });
+  if (!look->doubt.ok()) return Contained([&] { return ResolveDoubt(job->step, look); });
+  const Status status = Contained([&] { return CommitIfWhole(job, now_us, look); });
+  // An error of rank 0's commit fails the step, unless the error may pass or leaves open whether the step is committed.
+  // Then rank 0 looks again. It may repeat every part of a commit but a failed sync, whose error is never transient.
+  look->over = look->over || (!status.ok() && !status.transient() && look->doubt.ok());
+  return status;
+}
+
+// The directory's name, step-N or step-N.partial-ATTEMPT, tells whether the step is committed.
+Status Committer::ResolveDoubt(int64_t step, Look* look) {
+  const Options& options = context_.options;
+  const Id& attempt = options.identity.attempt;
+  bool committed = false;
+  DF_RETURN_IF_ERROR(IsCommitted(context_.env, options.run_dir, step, attempt, &committed));
+  if (committed) {
+    SyncName(step, look);
     return {};
   }
-  if (!look->state.exists) return {};
+  FileInfo partial;
+  DF_RETURN_IF_ERROR(context_.env->Stat(PartialPath(options.run_dir, step, attempt), &partial));
+  if (!partial.exists) return {};
   Status was = std::exchange(look->doubt, Status());
   look->over = !was.transient();
   return was;
+}
+
+Status Committer::Roll(int64_t step, uint64_t now_us, Look* look, std::string* failure) {
+  DF_RETURN_IF_ERROR(context_.meeting->Roll(step, &look->roll, failure));
+  look->rolled_us = now_us;
+  BestEffort([&] {
+    if (look->pulse.Moved(look->roll)) Heard(now_us);
+  });
+  return {};
 }
 
 void Committer::SyncName(int64_t step, Look* look) {
@@ -120,20 +144,24 @@ void Committer::SyncName(int64_t step, Look* look) {
   if (!look->durable) BestEffort([&] { NotifyUnsynced(step, synced); });
 }
 
-Status Committer::CommitIfWhole(const JobRef& job, Look* look) {
+Status Committer::CommitIfWhole(const JobRef& job, uint64_t now_us, Look* look) {
   const int64_t step = job->step;
   const Options& options = context_.options;
-  DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, options.identity.attempt, &look->state));
+  std::string failure;
+  DF_RETURN_IF_ERROR(Roll(step, now_us, look, &failure));
   // This rank has published its record in the partial directory. If the directory is missing, a rename that had
   // returned an error was carried out later, or another process has removed the directory.
-  if (!look->state.exists) {
+  if (!look->roll.exists) {
     bool committed = false;
     DF_RETURN_IF_ERROR(IsCommitted(context_.env, options.run_dir, step, options.identity.attempt, &committed));
     if (!committed) return CheckOwner(context_.env, options.run_dir, options.identity.attempt);
     SyncName(step, look);
     return {};
   }
-  if (look->state.present.size() < options.identity.world) return FailureOfOther(step, look->state);
+  if (look->roll.present.size() < options.identity.world) {
+    return failure.empty() ? Status() : Status(Code::kIncomplete, failure);
+  }
+  pauses_.Ended(now_us);
   const Identity expected = options.At(step);
   CommitRequest request;
   request.run_dir = options.run_dir;
@@ -166,45 +194,17 @@ void Committer::NotifyUnsynced(int64_t step, const Status& why) {
                          "). Only a loss of power may take it; older checkpoints stay until a later commit");
 }
 
-Status Committer::Watch(int64_t step, Look* look) {
-  const Options& options = context_.options;
-  const Id& attempt = options.identity.attempt;
-  DF_RETURN_IF_ERROR(IsCommitted(context_.env, options.run_dir, step, attempt, &look->over));
-  if (look->over) return {};
-  DF_RETURN_IF_ERROR(ScanPartial(context_.env, options.run_dir, step, attempt, &look->state));
-  // The step was committed after the look above; or it was committed, replaced by a newer one, and removed.
-  if (!look->state.exists) return NewerCommitted(step, &look->over);
-  const Status failure = FailureOfOther(step, look->state);
-  look->over = !failure.ok();
-  return failure;
-}
-
-Status Committer::NewerCommitted(int64_t step, bool* newer) {
-  const Options& options = context_.options;
-  std::vector<std::string> names;
-  bool exists = false;
-  DF_RETURN_IF_ERROR(context_.env->List(options.run_dir, &names, &exists));
-  for (const std::string& name : names) {
-    const RunEntry entry = ParseRunEntry(name);
-    if (*newer || entry.kind != EntryKind::kStep || entry.step <= step) continue;
-    DF_RETURN_IF_ERROR(IsCommitted(context_.env, options.run_dir, entry.step, options.identity.attempt, newer));
+Status Committer::Watch(int64_t step, uint64_t now_us, bool rolls, Look* look) {
+  Verdict verdict = Verdict::kPending;
+  std::string failure;
+  DF_RETURN_IF_ERROR(context_.meeting->Look(step, &verdict, &failure));
+  look->over = verdict != Verdict::kPending;
+  if (verdict == Verdict::kCommitted) pauses_.Ended(now_us);
+  if (verdict == Verdict::kPending && rolls) {
+    DF_RETURN_IF_ERROR(Roll(step, now_us, look, &failure));
+    look->over = !failure.empty();
   }
-  return {};
-}
-
-Status Committer::FailureOfOther(int64_t step, const PartialState& state) {
-  if (state.failed.empty()) return {};
-  const Options& options = context_.options;
-  const uint32_t rank = state.failed.front();
-  const std::string text = ReadFailure(context_.env, options.run_dir, step, options.identity.attempt, rank);
-  // The text of that rank's marker may itself quote a third rank's marker. It is then passed on as it is.
-  const std::string lead = Join(options.run_dir, StepName(step)) + ": rank ";
-  const bool answer = text.compare(0, lead.size(), lead) == 0 && text.find(" failed: ") != std::string::npos;
-  const std::string message = answer ? text : lead + std::to_string(rank) + " failed: " + text;
-  // This rank answers by a marker of its own. When every rank has left a marker, rank 0 may remove the directory. As
-  // long as it is there, a rank can tell a failed step from one that was committed, replaced and removed.
-  (void)MarkFailed(context_.env, options.run_dir, options.At(step), message).ok();
-  return Status(Code::kIncomplete, message);
+  return failure.empty() ? Status() : Status(Code::kIncomplete, failure);
 }
 
 }  // namespace deepfreeze

@@ -1,8 +1,9 @@
-// The fourth stage. Rank 0 waits for the records of all ranks and commits the checkpoint, or fails it; each other rank
-// waits until it sees in the run directory what rank 0 did. The ranks send each other no messages.
+// The fourth stage. Rank 0 waits for the parts of all ranks and commits the checkpoint, or fails it; each other rank
+// waits until it sees what rank 0 has decided (store/meeting.h).
 #ifndef DEEPFREEZE_ENGINE_COMMIT_H_
 #define DEEPFREEZE_ENGINE_COMMIT_H_
 
+#include "engine/pauses.h"
 #include "engine/replicas.h"
 #include "engine/stage.h"
 #include "store/heartbeat.h"
@@ -12,31 +13,36 @@ namespace deepfreeze {
 
 class Committer {
  public:
-  explicit Committer(const StageContext& context) : context_(context) {}
+  explicit Committer(const StageContext& context) : context_(context), pauses_(context.options.identity.rank) {}
   // The thread's body; returns when the table stops.
   void Run();
 
  private:
-  // The result of looking at the run directory once.
+  // What this rank has seen of a step.
   struct Look {
-    PartialState state;
-    bool over = false;     // the outcome is known: the step is committed (ok), or has failed (the Status returned)
-    bool durable = false;  // the step is committed and its name is synced
-    Status doubt;          // rank 0: the error of a commit that may have been done; ok if there is no such doubt
+    PartialState roll;       // who had come when the roll was called last
+    uint64_t rolled_us = 0;  // when that was
+    Pulse pulse;             // whether they have moved since
+    bool over = false;       // the outcome is known: the step is committed (ok), or has failed (the Status returned)
+    bool durable = false;    // the step is committed and its name is synced
+    Status doubt;            // rank 0: the error of a commit that may have been done; ok if there is no such doubt
   };
   // Looks again and again until the outcome is known. kIncomplete: nothing has moved for commit_timeout_ms. kClosed:
   // the engine is stopping.
   Status Await(const JobRef& job, Look* look);
-  // Looks once. An error while look->over is false: the directory could not be looked at.
-  Status LookAt(const JobRef& job, Look* look);
+  // Looks once, at now_us. An error while look->over is false: the store could not be looked at. `rolls`: whether a
+  // rank other than 0 calls the roll too; rank 0 does so at each look.
+  Status LookAt(const JobRef& job, uint64_t now_us, bool rolls, Look* look);
   // Rank 0's look: commits the step if all records are there.
-  Status CommitIfWhole(const JobRef& job, Look* look);
+  Status CommitIfWhole(const JobRef& job, uint64_t now_us, Look* look);
+  // Rank 0's look when an error has left open whether its commit has happened.
+  Status ResolveDoubt(int64_t step, Look* look);
   // The other ranks' look.
-  Status Watch(int64_t step, Look* look);
-  // *newer: whether this attempt has committed a step after this one.
-  Status NewerCommitted(int64_t step, bool* newer);
-  // If a rank has left a failure marker: leaves one too, and returns that rank's failure. Ok if there is no marker.
-  Status FailureOfOther(int64_t step, const PartialState& state);
+  Status Watch(int64_t step, uint64_t now_us, bool rolls, Look* look);
+  // Calls the roll, and notes whether another rank has moved. *failure: see Meeting::Roll.
+  Status Roll(int64_t step, uint64_t now_us, Look* look, std::string* failure);
+  // What the step waits for, after a look with this status.
+  std::string WaitsFor(const Status& status, const Look& look) const;
   // For a step that is seen to be committed, and whose name nobody has synced yet: syncs it.
   void SyncName(int64_t step, Look* look);
   void NotifyUnsynced(int64_t step, const Status& why);
@@ -46,6 +52,7 @@ class Committer {
   void Heard(uint64_t when_us);
 
   const StageContext context_;
+  Pauses pauses_;
   uint64_t heard_us_ = 0;
   Replicas replicas_;
 };

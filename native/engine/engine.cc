@@ -39,10 +39,11 @@ Engine::Engine(const Options& options, Env* env)
       progress_(options_, env, &table_),
       slots_(options.local_dir.empty()
                  ? nullptr
-                 : std::make_unique<SlotStore>(env, options.local_dir, options.identity, options.slots)) {
+                 : std::make_unique<SlotStore>(env, options.local_dir, options.identity, options.slots)),
+      meeting_(env, options.run_dir, options.identity) {
   const BlockSignals block_signals;
   pool_ = std::make_unique<WorkerPool>(options.writers, options.nice);
-  const StageContext context{options_, env, &table_, slots_.get(), pool_.get(), &progress_};
+  const StageContext context{options_, env, &table_, slots_.get(), &meeting_, pool_.get(), &progress_};
   capture_memory_ = std::make_unique<CaptureMemory>(context);
   retention_ = std::make_unique<Retention>(context);
   local_writer_ = std::make_unique<LocalWriter>(context);

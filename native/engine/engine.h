@@ -18,6 +18,7 @@
 #include "engine/publish.h"
 #include "engine/retention.h"
 #include "engine/transfer.h"
+#include "store/dir_meeting.h"
 
 namespace deepfreeze {
 
@@ -67,6 +68,7 @@ class Engine {
   JobTable table_;
   Progress progress_;
   std::unique_ptr<SlotStore> slots_;
+  DirMeeting meeting_;
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<CaptureMemory> capture_memory_;
   std::vector<Region> planned_;

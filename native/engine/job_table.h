@@ -132,8 +132,8 @@ class JobTable {
   void SetDivergence(const JobRef& job, const Divergence& divergence);
   // For messages of waits: "waits for its commit (...)".
   void SetWaitsFor(const JobRef& job, std::string what);
-  // Sleeps for `ms` milliseconds; ends early when the engine stops or a new job is submitted.
-  void PauseCommit(uint64_t ms);
+  // Sleeps for `us` microseconds; ends early when the engine stops or a new job is submitted.
+  void PauseCommit(uint64_t us);
   // Sleeps for `ms` milliseconds; ends early when the engine stops.
   void Pause(uint64_t ms);
   // Has the next poll report a notice.

@@ -247,10 +247,11 @@ std::vector<Report> JobTable::Poll(size_t capacity) {
   return reports;
 }
 
-void JobTable::PauseCommit(uint64_t ms) {
+void JobTable::PauseCommit(uint64_t us) {
   std::unique_lock<std::mutex> lock(mutex_);
   const int64_t newest = newest_submitted_;
-  changed_.wait_until(lock, Deadline(ms), [&] { return stopping_ || newest_submitted_ != newest; });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(us);
+  changed_.wait_until(lock, deadline, [&] { return stopping_ || newest_submitted_ != newest; });
 }
 
 void JobTable::Pause(uint64_t ms) {

@@ -27,7 +27,7 @@ void Publisher::Run() {
 Status Publisher::PublishRecord(const JobRef& job, bool* perhaps) {
   const Identity identity = context_.options.At(job->step);
   const auto publish = [&]() -> Status {
-    Status status = job->partial->Publish(Record{identity, job->extents, job->private_data, job->values}, perhaps);
+    Status status = context_.meeting->Sealed(Record{identity, job->extents, job->private_data, job->values}, perhaps);
     // A record that rank 0 may see is not written again: the step may be committed already, under another name.
     return *perhaps && identity.rank != 0 ? Status() : std::move(status);
   };

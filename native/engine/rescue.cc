@@ -4,6 +4,7 @@
 #include "format/names.h"
 #include "local/slot_store.h"
 #include "store/commit.h"
+#include "store/dir_meeting.h"
 #include "store/partial.h"
 
 namespace deepfreeze {
@@ -38,7 +39,8 @@ Status RescueSlot(Env* env, const std::string& path, const std::string& run_dir)
   }
   DF_RETURN_IF_ERROR(partial.Sync());
   bool perhaps = false;
-  return partial.Publish(Record{identity, slot.extents, slot.private_data, slot.values}, &perhaps);
+  DirMeeting meeting(env, run_dir, identity);
+  return meeting.Sealed(Record{identity, slot.extents, slot.private_data, slot.values}, &perhaps);
 }
 
 }  // namespace deepfreeze

@@ -3,17 +3,10 @@
 #include <algorithm>
 #include <mutex>
 
-#include "store/partial.h"
-
 namespace deepfreeze {
 
 void FailStep(const StageContext& context, const JobRef& job, Status why) noexcept {
-  BestEffort([&] {
-    const Identity identity = context.options.At(job->step);
-    const std::string& run_dir = context.options.run_dir;
-    (void)context.env->MakeDir(PartialPath(run_dir, identity.step, identity.attempt), 0777).ok();
-    (void)MarkFailed(context.env, run_dir, identity, why.message()).ok();
-  });
+  BestEffort([&] { (void)context.meeting->Failed(job->step, why.message()).ok(); });
   context.table->Fail(job, std::move(why));
 }
 

@@ -11,6 +11,7 @@
 #include "engine/options.h"
 #include "engine/progress.h"
 #include "local/slot_store.h"
+#include "store/meeting.h"
 
 namespace deepfreeze {
 
@@ -20,6 +21,7 @@ struct StageContext {
   Env* env;
   JobTable* table;
   SlotStore* slots;  // null without a local tier
+  Meeting* meeting;
   WorkerPool* pool;
   Progress* progress;
 };
@@ -49,8 +51,8 @@ void BestEffort(const Work& work) noexcept {
   }).ok();
 }
 
-// Fails the job, and leaves a failure marker for the other ranks, so that they need not wait for this rank's record. If
-// the marker can't be written they wait until commit_timeout_ms is over.
+// Fails the job, and tells the other ranks, so that they need not wait for this rank's part. If they can't be told they
+// wait until commit_timeout_ms is over.
 void FailStep(const StageContext& context, const JobRef& job, Status why) noexcept;
 
 // How many threads of the pool may copy or checksum at a time: a quarter of them, at least 2, because this takes cores

@@ -19,6 +19,7 @@ void Transfer::Run() {
     } else if (status.code() == Code::kClosed) {
       return;
     } else {
+      job->partial.reset();
       FailStep(context_, job, std::move(status));
     }
   }
@@ -26,7 +27,8 @@ void Transfer::Run() {
 
 Status Transfer::Move(const JobRef& job) {
   const Identity identity = context_.options.At(job->step);
-  auto partial = std::make_unique<PartialWriter>();
+  if (job->partial == nullptr) job->partial = std::make_unique<PartialWriter>();
+  PartialWriter* partial = job->partial.get();
   DF_RETURN_IF_ERROR(partial->Open(context_.env, context_.options.run_dir, identity));
   // Without direct writes every byte is copied to the page cache, so no more threads work than may copy at a time.
   const size_t width = partial->direct() != nullptr ? context_.pool->threads() : Copiers(context_.options);
@@ -36,7 +38,6 @@ Status Transfer::Move(const JobRef& job) {
   if (job->home_is_slot) DF_RETURN_IF_ERROR(TakeChecksums(job));
   job->checksummed = true;
   BestEffort([&] { TellIfCached(*partial); });
-  job->partial = std::move(partial);
   return {};
 }
 

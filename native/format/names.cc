@@ -7,6 +7,7 @@ namespace deepfreeze {
 namespace {
 
 constexpr char kPartial[] = ".partial-";
+constexpr char kFailed[] = ".failed-";
 constexpr char kTrash[] = ".trash-";
 
 std::string Padded(const char* prefix, int digits, long long value, const char* suffix) {
@@ -26,6 +27,7 @@ bool ParseRanked(const std::string& name, std::string (*make)(uint32_t), uint32_
 std::string Join(const std::string& directory, const std::string& name) { return directory + "/" + name; }
 std::string StepName(int64_t step) { return Padded("step-", 10, step, ""); }
 std::string PartialName(int64_t step, const Id& attempt) { return StepName(step) + kPartial + Hex(attempt); }
+std::string FailedStepName(int64_t step, const Id& attempt) { return StepName(step) + kFailed + Hex(attempt); }
 std::string TrashName(int64_t step, const Id& attempt) { return kTrash + StepName(step) + "-" + Hex(attempt); }
 std::string RecordName(uint32_t rank) { return Padded("rank-", 5, rank, ".record"); }
 std::string FailedName(uint32_t rank) { return Padded("rank-", 5, rank, ".failed"); }
@@ -47,6 +49,8 @@ RunEntry ParseRunEntry(const std::string& name) {
     entry.kind = EntryKind::kStep;
   } else if (name == PartialName(entry.step, entry.attempt)) {
     entry.kind = EntryKind::kPartial;
+  } else if (name == FailedStepName(entry.step, entry.attempt)) {
+    entry.kind = EntryKind::kFailed;
   } else if (name == TrashName(entry.step, entry.attempt)) {
     entry.kind = EntryKind::kTrash;
   }

@@ -16,20 +16,21 @@ constexpr char kOwnerName[] = "owner";
 
 std::string Join(const std::string& directory, const std::string& name);  // directory/name
 
-std::string StepName(int64_t step);                        // step-0000000040
-std::string PartialName(int64_t step, const Id& attempt);  // step-0000000040.partial-ATTEMPT
-std::string TrashName(int64_t step, const Id& attempt);    // .trash-step-0000000040-ATTEMPT
-std::string RecordName(uint32_t rank);                     // rank-00003.record
-std::string FailedName(uint32_t rank);                     // rank-00003.failed
-std::string AliveName(uint32_t rank, uint64_t number);     // rank-00003-7.alive
+std::string StepName(int64_t step);                           // step-0000000040
+std::string PartialName(int64_t step, const Id& attempt);     // step-0000000040.partial-ATTEMPT
+std::string FailedStepName(int64_t step, const Id& attempt);  // step-0000000040.failed-ATTEMPT
+std::string TrashName(int64_t step, const Id& attempt);       // .trash-step-0000000040-ATTEMPT
+std::string RecordName(uint32_t rank);                        // rank-00003.record
+std::string FailedName(uint32_t rank);                        // rank-00003.failed
+std::string AliveName(uint32_t rank, uint64_t number);        // rank-00003-7.alive
 // rank-00003-ATTEMPT-0.slot. With the attempt in the name, no attempt can open another attempt's slot by mistake.
 std::string SlotName(uint32_t rank, const Id& attempt, uint32_t index);
 std::string UserDirName(uint32_t uid);  // deepfreeze-UID
 
-enum class EntryKind { kOther, kStep, kPartial, kTrash };
+enum class EntryKind { kOther, kStep, kPartial, kFailed, kTrash };
 
-// A name in a run directory, taken apart. `attempt` is set for kPartial and kTrash. A name that no function above makes
-// is kOther, for example step-40 (too few digits).
+// A name in a run directory, taken apart. `attempt` is set for all kinds but kStep and kOther. A name that no function
+// above makes is kOther, for example step-40 (too few digits).
 struct RunEntry {
   EntryKind kind = EntryKind::kOther;
   int64_t step = 0;

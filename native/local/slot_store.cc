@@ -23,6 +23,8 @@ SlotStore::SlotStore(Env* env, const std::string& local_dir, const Identity& ide
 std::string SlotStore::path(uint32_t slot) const { return Join(directory_, SlotName(rank_, attempt_, slot)); }
 
 Status SlotStore::MakeDirectory() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (directory_made_) return {};
   for (const std::string& directory : {user_dir_, directory_}) {
     DF_RETURN_IF_ERROR(env_->MakeDir(directory, 0700));
     // Other users share the node-local storage. One of them could have made the directory first, or a symbolic link.
@@ -46,8 +48,8 @@ Status SlotStore::MakeDirectory() {
   return {};
 }
 
-Status SlotStore::Open(uint32_t slot) {
-  if (!directory_made_) DF_RETURN_IF_ERROR(MakeDirectory());
+Status SlotStore::OpenLocked(uint32_t slot) {
+  DF_RETURN_IF_ERROR(MakeDirectory());
   std::unique_ptr<File>& file = slots_[slot].file;
   return file == nullptr ? env_->Open(path(slot), OpenMode::kPrivate, &file) : Status();
 }
@@ -59,31 +61,35 @@ Status SlotStore::MarkNotWhole(uint32_t slot) {
 }
 
 Status SlotStore::Begin(uint32_t slot, uint64_t size) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  DF_RETURN_IF_ERROR(Open(slot));
+  std::lock_guard<std::mutex> lock(slots_[slot].mutex);
+  DF_RETURN_IF_ERROR(OpenLocked(slot));
   DF_RETURN_IF_ERROR(MarkNotWhole(slot));
   uint64_t now = 0;
   DF_RETURN_IF_ERROR(file(slot)->Size(&now));
   return now < size ? file(slot)->Allocate(size) : Status();
 }
 
-bool SlotStore::InMemory() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return (directory_made_ || MakeDirectory().ok()) && env_->InMemory(directory_);
-}
+bool SlotStore::InMemory() { return MakeDirectory().ok() && env_->InMemory(directory_); }
 
-Status SlotStore::Touch(uint32_t slot, uint64_t size) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (slots_[slot].mapped != nullptr) return {};
-  DF_RETURN_IF_ERROR(Open(slot));
-  char* mapped = nullptr;
-  DF_RETURN_IF_ERROR(file(slot)->Map(size, &mapped));
-  slots_[slot].mapped = mapped;
+Status SlotStore::Touch(uint32_t slot, uint64_t size, const StopWhen& stop) {
+  Slot& one = slots_[slot];
+  std::lock_guard<std::mutex> lock(one.mutex);
+  if (one.mapped == nullptr) {
+    DF_RETURN_IF_ERROR(OpenLocked(slot));
+    char* mapped = nullptr;
+    DF_RETURN_IF_ERROR(one.file->Map(size, &mapped));
+    one.mapped = mapped;
+  }
+  Status status = PopulatePieces(env_, one.mapped, size, stop, &one.touched);
+  if (status.ok() || status.code() == Code::kClosed) return status;
+  // The memory can't be found beforehand (an old kernel), or some is missing. Allocate tells whether there is room.
+  DF_RETURN_IF_ERROR(one.file->Allocate(size));
+  one.touched = size;
   return {};
 }
 
-Status SlotStore::Map(uint32_t slot, uint64_t size, char** data) {
-  DF_RETURN_IF_ERROR(Touch(slot, size));
+Status SlotStore::Map(uint32_t slot, uint64_t size, const StopWhen& stop, char** data) {
+  DF_RETURN_IF_ERROR(Touch(slot, size, stop));
   DF_RETURN_IF_ERROR(MarkNotWhole(slot));
   *data = slots_[slot].mapped;
   return {};
@@ -116,9 +122,12 @@ Status SlotStore::Finish(uint32_t slot, const Identity& identity, const std::vec
 }
 
 void SlotStore::Remove(uint32_t slot) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (slots_[slot].file == nullptr) return;
-  slots_[slot] = Slot();
+  Slot& one = slots_[slot];
+  std::lock_guard<std::mutex> lock(one.mutex);
+  if (one.file == nullptr) return;
+  one.mapped = nullptr;
+  one.touched = 0;
+  one.file.reset();
   // An error is ignored: nobody needs the slot's content, and the next use of the file begins by marking it not whole.
   (void)env_->Unlink(path(slot)).ok();
 }

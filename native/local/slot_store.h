@@ -3,8 +3,8 @@
 //
 // To fill a slot call Begin (or Map), write the extents through file() (or to the mapped memory), then call Finish.
 // From Begin until Finish the slot's header says that it is not whole, whenever the process dies. Different slots may
-// be used by different threads at once. For one slot, only reads and writes through file() may be made by several
-// threads.
+// be used by different threads at once, and none waits for another's. For one slot, only reads and writes through
+// file() may be made by several threads.
 #ifndef DEEPFREEZE_LOCAL_SLOT_STORE_H_
 #define DEEPFREEZE_LOCAL_SLOT_STORE_H_
 
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/env.h"
+#include "base/pages.h"
 #include "format/slot.h"
 
 namespace deepfreeze {
@@ -34,10 +34,11 @@ class SlotStore {
   // Whether slots are memory, so that captures can be put straight into them with Map. Makes the directory.
   bool InMemory();
   // As Begin. *data is the memory of the whole file, at the same address for every call of one slot. `size` must be the
-  // same in all calls.
-  Status Map(uint32_t slot, uint64_t size, char** data);
-  // Does the slow part of Map (making the file and touching its pages) beforehand. May overlap Map of the same slot.
-  Status Touch(uint32_t slot, uint64_t size);
+  // same in all calls. kClosed: `stop` has said so before all memory was found.
+  Status Map(uint32_t slot, uint64_t size, const StopWhen& stop, char** data);
+  // Does the slow part of Map (making the file and finding its memory) beforehand. May overlap Map of the same slot,
+  // which then waits. After kClosed the next call goes on where this one has stopped.
+  Status Touch(uint32_t slot, uint64_t size, const StopWhen& stop);
 
   // Writes the private bytes, the named values, the table and, last of all, the header: the slot is whole then. The
   // values lie at byte values_place or behind it; the data must end before.
@@ -51,12 +52,14 @@ class SlotStore {
 
  private:
   struct Slot {
+    std::mutex mutex;  // guards making, mapping, touching and removing: Touch may run at the same time
     std::unique_ptr<File> file;
     char* mapped = nullptr;
+    uint64_t touched = 0;  // bytes of the mapping whose memory is found
   };
 
   Status MakeDirectory();
-  Status Open(uint32_t slot);
+  Status OpenLocked(uint32_t slot);
   Status MarkNotWhole(uint32_t slot);
 
   Env* const env_;
@@ -65,7 +68,7 @@ class SlotStore {
   const std::string directory_;
   const uint32_t rank_;
   const Id attempt_;
-  std::mutex mutex_;  // guards making, mapping and removing: Touch may run at the same time
+  std::mutex mutex_;  // guards directory_made_
   bool directory_made_ = false;
   std::vector<Slot> slots_;
 };

@@ -1,6 +1,6 @@
 // RUN/step-N.partial-ATTEMPT/rank-RRRRR-K.alive, the heartbeat: with this file a rank that takes long to write its part
 // of a step shows the other ranks that its bytes move. The number K grows with each beat. As it is in the name, a beat
-// costs one rename, and a rank that waits sees it when it lists the directory, which it does anyway.
+// costs one rename, and a rank that waits sees it when it calls the roll (store/meeting.h).
 #ifndef DEEPFREEZE_STORE_HEARTBEAT_H_
 #define DEEPFREEZE_STORE_HEARTBEAT_H_
 

@@ -30,13 +30,19 @@ Status PartialWriter::Open(Env* env, const std::string& run_dir, const Identity&
   directory_ = PartialPath(run_dir, identity.step, identity.attempt);
   DF_RETURN_IF_ERROR(env->MakeDir(directory_, 0777));
   DF_RETURN_IF_ERROR(CheckPartial(env, directory_));
-  DF_RETURN_IF_ERROR(env->Open(Join(directory_, kModelName), OpenMode::kUpdate, &file_));
+  const std::string path = Join(directory_, kModelName);
+  Status opened = env->Open(path, OpenMode::kNew, &file_);
+  made_ = made_ || opened.ok();
+  if (opened.error() == EEXIST) opened = env->Open(path, OpenMode::kUpdate, &file_);
+  DF_RETURN_IF_ERROR(opened);
   uint64_t size = 0;
   DF_RETURN_IF_ERROR(file_->Size(&size));
   // A longer file was written with another structure, under this name by mistake.
   if (size > identity.file_size) DF_RETURN_IF_ERROR(file_->Truncate(identity.file_size));
-  DF_RETURN_IF_ERROR(file_->Allocate(identity.file_size));
-  direct_opened_ = env->Open(Join(directory_, kModelName), OpenMode::kDirect, &direct_);
+  // By one rank alone: parallel file systems lock the whole file for it. If that rank dies before, the file gets its
+  // size by the writes.
+  if (made_) DF_RETURN_IF_ERROR(file_->Allocate(identity.file_size));
+  direct_opened_ = env->Open(path, OpenMode::kDirect, &direct_);
   if (!direct_opened_.ok()) direct_.reset();
   return {};
 }
@@ -55,25 +61,10 @@ Status PartialWriter::Sync() {
   return {};
 }
 
-Status PartialWriter::Publish(const Record& record, bool* perhaps) {
-  const std::string path = Join(directory_, RecordName(record.identity.rank));
-  DF_RETURN_IF_ERROR(ReplaceFile(env_, path, EncodeRecord(record), true, perhaps));
-  // Makes the names durable: the record's, and the model file's if this rank made it. The commit does not rely on this
-  // sync: rank 0 syncs the directory once more before it renames it. A second sync of a file's pages may succeed
-  // although the first one has lost them; a second sync of names does not, because names are in the file system's
-  // journal, and a journal that has failed stays failed. So an error here does not fail the step. It may also come from
-  // a directory that rank 0 has renamed or removed meanwhile.
-  return env_->SyncDir(directory_);
-}
-
 Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity, const std::string& message) {
   const std::string directory = PartialPath(run_dir, identity.step, identity.attempt);
-  const std::string path = Join(directory, FailedName(identity.rank));
   DF_RETURN_IF_ERROR(CheckPartial(env, directory));
-  if (ReplaceFile(env, path, message.substr(0, kMaxFailure - 1) + "\n", false).ok()) return {};
-  // A full disk may still have room for the name of an empty file, and the other ranks look for the name alone.
-  std::unique_ptr<File> empty;
-  return env->Open(path, OpenMode::kUpdate, &empty);
+  return WriteFailure(env, Join(directory, FailedName(identity.rank)), message);
 }
 
 Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state) {
@@ -92,9 +83,15 @@ Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id&
   return {};
 }
 
-std::string ReadFailure(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, uint32_t rank) {
+Status WriteFailure(Env* env, const std::string& path, const std::string& message) {
+  if (ReplaceFile(env, path, message.substr(0, kMaxFailure - 1) + "\n", false).ok()) return {};
+  // A full disk may still have room for the name of an empty file, and the other ranks look for the name alone.
+  std::unique_ptr<File> empty;
+  return env->Open(path, OpenMode::kUpdate, &empty);
+}
+
+std::string ReadFailure(Env* env, const std::string& path) {
   std::string text;
-  const std::string path = Join(PartialPath(run_dir, step, attempt), FailedName(rank));
   const Status status = ReadSmallFile(env, path, kMaxFailure, &text);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   if (!status.ok()) return status.message();

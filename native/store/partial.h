@@ -1,7 +1,8 @@
 // RUN/step-N.partial-ATTEMPT, the partial directory: in it the ranks of one attempt assemble the checkpoint of one
 // step.
 //
-// Each rank makes the directory and the model file if they are missing, so no rank waits for another.
+// Each rank makes the directory and the model file if they are missing, so no rank waits for another. The rank that has
+// made the model file reserves its blocks, for all.
 #ifndef DEEPFREEZE_STORE_PARTIAL_H_
 #define DEEPFREEZE_STORE_PARTIAL_H_
 
@@ -21,12 +22,12 @@ std::string PartialPath(const std::string& run_dir, int64_t step, const Id& atte
 // nothing must be written to or read from the path behind it.
 Status CheckPartial(Env* env, const std::string& directory);
 
-// One rank's part of one step. Writes through file() and direct() may be made by several threads at once; all other
-// calls are made by one thread at a time. Order of the calls: Open, writes, Sync, Publish.
+// One rank's bytes of one step. Writes through file() and direct() may be made by several threads at once; all other
+// calls are made by one thread at a time. Order of the calls: Open, writes, Sync.
 class PartialWriter {
  public:
-  // Makes the directory and the model file if they are missing, gives the file its full size and reserves its blocks.
-  // env must outlive this.
+  // Makes the directory and the model file if they are missing. If it has made the file, gives it its full size and
+  // reserves its blocks. May be repeated after a failure, also of the writes. env must outlive this.
   Status Open(Env* env, const std::string& run_dir, const Identity& identity);
   // The model file. Owned by this; null before Open and after Sync, as is direct().
   File* file() { return file_.get(); }
@@ -38,14 +39,11 @@ class PartialWriter {
   // Makes everything written so far durable and closes the files. Must not be repeated: after a failed sync the data
   // may be lost, and a second sync would succeed without it.
   Status Sync();
-  // Publishes the rank's record: from then on the rank's part counts. May be repeated after a failure. *perhaps says
-  // whether other ranks may see the record; after an error too. If they may, rank 0 may commit the step, and only a
-  // look at the run directory tells whether it has.
-  Status Publish(const Record& record, bool* perhaps);
 
  private:
   Env* env_ = nullptr;
   std::string directory_;
+  bool made_ = false;  // by this rank
   std::unique_ptr<File> file_;
   std::unique_ptr<File> direct_;
   Status direct_opened_;
@@ -65,8 +63,11 @@ struct PartialState {
 // Lists a partial directory. Of a missing one the status is ok and state->exists false.
 Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state);
 
-// The message in a rank's failure marker; if it can't be read, the reason of that.
-std::string ReadFailure(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, uint32_t rank);
+// Writes the message of a failure to a file, for people and for other ranks; at least its name, if there is no room for
+// more. Not synced: it may be lost in a crash.
+Status WriteFailure(Env* env, const std::string& path, const std::string& message);
+// The message in such a file; if it can't be read, the reason of that.
+std::string ReadFailure(Env* env, const std::string& path);
 
 // "rank 3", "ranks 1, 3", "ranks 0, 1, ... and 20 more".
 std::string NameRanks(const std::vector<uint32_t>& ranks);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "format/manifest.h"
@@ -43,11 +44,20 @@ void Keep(Status status, Status* first) {
   if (first->ok()) *first = std::move(status);
 }
 
-// Whether every rank has left a marker of the failure in the step's partial directory.
-Status AllKnow(Env* env, const CleanUpRequest& request, int64_t step, bool* all_know) {
+// A step of this attempt that is over and has left something in the run.
+struct Failed {
+  int64_t step = 0;
+  bool partial = false;  // its partial directory
+  bool told = false;     // the file by which rank 0 tells that the step has failed
+};
+
+// Whether rank 0 has told that the step has failed, and every other rank has answered by a marker in the partial
+// directory.
+Status AllKnow(Env* env, const CleanUpRequest& request, const Failed& failed, bool* all_know) {
   PartialState state;
-  DF_RETURN_IF_ERROR(ScanPartial(env, request.run_dir, step, request.attempt, &state));
-  *all_know = state.failed.size() >= request.world;
+  DF_RETURN_IF_ERROR(ScanPartial(env, request.run_dir, failed.step, request.attempt, &state));
+  const auto answered = std::count_if(state.failed.begin(), state.failed.end(), [](uint32_t rank) { return rank > 0; });
+  *all_know = failed.told && answered + 1 >= request.world;
   return {};
 }
 
@@ -61,25 +71,37 @@ Status EmptyTrash(Env* env, const std::string& run_dir, const std::vector<std::s
   return first;
 }
 
-// Renames RUN/name to trash, and adds the trash's name to the list. A failure is kept, and the directory stays.
-void Discard(Env* env, const std::string& run_dir, const std::string& name, int64_t step, const Id& attempt,
+// Renames RUN/name to trash, and adds the trash's name to the list. After a failure, which is kept, the directory stays
+// and the result is false.
+bool Discard(Env* env, const std::string& run_dir, const std::string& name, int64_t step, const Id& attempt,
              std::vector<std::string>* trash, Status* first) {
   Status status = MoveToTrash(env, run_dir, name, step, attempt);
-  if (status.ok()) trash->push_back(TrashName(step, attempt));
+  const bool moved = status.ok();
+  if (moved) trash->push_back(TrashName(step, attempt));
   Keep(std::move(status), first);
+  return moved;
 }
 
-// The steps of this attempt's partial directories that are older than the request's step, the newest first.
-std::vector<int64_t> OldPartials(const std::vector<std::string>& names, const CleanUpRequest& request) {
-  std::vector<int64_t> steps;
+// The steps of this attempt that are older than the request's step and have left something, the newest first.
+std::vector<Failed> OldOnes(const std::vector<std::string>& names, const CleanUpRequest& request) {
+  std::map<int64_t, Failed, std::greater<>> steps;
   for (const std::string& name : names) {
     const RunEntry entry = ParseRunEntry(name);
-    if (entry.kind == EntryKind::kPartial && entry.attempt == request.attempt && entry.step < request.step) {
-      steps.push_back(entry.step);
-    }
+    const bool left = entry.kind == EntryKind::kPartial || entry.kind == EntryKind::kFailed;
+    if (!left || entry.attempt != request.attempt || entry.step >= request.step) continue;
+    Failed& failed = steps[entry.step];
+    failed.step = entry.step;
+    (entry.kind == EntryKind::kPartial ? failed.partial : failed.told) = true;
   }
-  std::sort(steps.begin(), steps.end(), std::greater<>());
-  return steps;
+  std::vector<Failed> sorted;
+  for (const auto& [step, failed] : steps) sorted.push_back(failed);
+  return sorted;
+}
+
+// Removes the file by which rank 0 has told that the step has failed.
+Status Untell(Env* env, const CleanUpRequest& request, const Failed& failed) {
+  if (!failed.told) return {};
+  return env->Unlink(Join(request.run_dir, FailedStepName(failed.step, request.attempt)));
 }
 
 }  // namespace
@@ -96,15 +118,19 @@ Status CleanUp(Env* env, const CleanUpRequest& request) {
     if (ParseRunEntry(name).kind == EntryKind::kTrash) trash.push_back(name);
   }
   uint32_t awaited = 0;
-  for (const int64_t old : OldPartials(names, request)) {
+  for (const Failed& old : OldOnes(names, request)) {
     bool all_know = false;
     DF_RETURN_IF_ERROR(AllKnow(env, request, old, &all_know));
     // Steps are committed in order, so this older step has failed. A rank that has not seen the failure yet would take
-    // a missing directory for a step that was committed and replaced. So the directory stays until every rank has left
-    // a marker. At most `backlog` directories stay, as many as a rank can have unfinished: they must not pile up when a
-    // marker can't be written.
+    // a step without a trace for one that was committed and replaced. So all of it stays until every rank has answered.
+    // At most `backlog` steps stay, as many as a rank can have unfinished: they must not pile up when an answer can't
+    // be written.
     if (!all_know && ++awaited <= request.backlog) continue;
-    Discard(env, run_dir, PartialName(old, request.attempt), old, request.attempt, &trash, &first);
+    if (old.partial &&
+        !Discard(env, run_dir, PartialName(old.step, request.attempt), old.step, request.attempt, &trash, &first)) {
+      continue;
+    }
+    Keep(Untell(env, request, old), &first);
   }
   Keep(EmptyTrash(env, run_dir, trash), &first);
   return first;
@@ -129,12 +155,14 @@ Status RemoveFailed(Env* env, const CleanUpRequest& request, bool* removed) {
   bool exists = false;
   DF_RETURN_IF_ERROR(env->List(request.run_dir, &names, &exists));
   std::vector<std::string> trash;
-  for (const int64_t old : OldPartials(names, request)) {
+  for (const Failed& old : OldOnes(names, request)) {
     bool all_know = false;
     DF_RETURN_IF_ERROR(AllKnow(env, request, old, &all_know));
-    if (!all_know) continue;
-    DF_RETURN_IF_ERROR(MoveToTrash(env, request.run_dir, PartialName(old, request.attempt), old, request.attempt));
-    trash.push_back(TrashName(old, request.attempt));
+    if (!all_know || !old.partial) continue;
+    const std::string partial = PartialName(old.step, request.attempt);
+    DF_RETURN_IF_ERROR(MoveToTrash(env, request.run_dir, partial, old.step, request.attempt));
+    trash.push_back(TrashName(old.step, request.attempt));
+    DF_RETURN_IF_ERROR(Untell(env, request, old));
   }
   *removed = !trash.empty();
   return EmptyTrash(env, request.run_dir, trash);

@@ -23,20 +23,21 @@ struct CleanUpRequest {
   uint32_t backlog = 1;  // how many steps a rank may have unfinished
 };
 
-// To be called after the commit of request.step. Removes this attempt's partial directories of earlier steps, and
-// whatever an earlier call left in the trash. Committed checkpoints are not touched.
+// To be called after the commit of request.step. Removes what this attempt's earlier steps have left, which have
+// failed: their partial directories and the names by which rank 0 has told of it; and whatever an earlier call left in
+// the trash. Committed checkpoints are not touched.
 //
-// A partial directory of a failed step stays while some rank has no failure marker in it, because that rank has yet to
-// learn from it that the step failed; of such directories only the newest `backlog` stay. A directory that can't be
-// removed does not stop the rest; the first error is returned.
+// All of a failed step stays while some rank has no failure marker in the partial directory, because that rank has yet
+// to learn that the step failed; of such steps only the newest `backlog` stay. What can't be removed does not stop the
+// rest; the first error is returned.
 Status CleanUp(Env* env, const CleanUpRequest& request);
 
 // Removes the committed checkpoint of `step`, whichever attempt has written it. A step without a directory, or whose
 // directory has no valid manifest, is passed over. `attempt`: the caller's own, which must have the run.
 Status RemoveStep(Env* env, const std::string& run_dir, const Id& attempt, int64_t step);
 
-// To be called when the store is full and request.step can't be written: removes this attempt's partial directories of
-// earlier steps in which every rank has left its failure marker. *removed: whether there was one.
+// To be called when the store is full and request.step can't be written: removes what earlier steps of this attempt
+// have left of which all ranks know that they have failed. *removed: whether there was a partial directory.
 Status RemoveFailed(Env* env, const CleanUpRequest& request, bool* removed);
 
 // Renames RUN/name, the directory of this step and attempt, to .trash-step-N-ATTEMPT. Does not delete it.

@@ -10,6 +10,7 @@
 #include "format/names.h"
 #include "store/commit.h"
 #include "testing/check.h"
+#include "testing/fault_env.h"
 #include "testing/values.h"
 
 namespace deepfreeze {
@@ -309,6 +310,47 @@ void WhatIsToldGoesAndNothingElse() {
   CHECK(ranks.engine(0)->Poll(9).empty());  // no notice
 }
 
+// One rank makes the model file and reserves its blocks, for all.
+void TheRankThatMakesTheFileAloneReservesItsBlocks() {
+  constexpr uint32_t kWorld = 8;
+  constexpr int64_t kSteps = 3;
+  TemporaryDir run;
+  const std::string data(kSize, 'd');
+  std::vector<std::unique_ptr<FaultEnv>> envs;
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    std::vector<Fault> counted;
+    CHECK_OK(ParseFaults("delay=0:fallocate::1+", &counted));
+    envs.push_back(std::make_unique<FaultEnv>(Env::Posix(), counted, ""));
+    engines.push_back(std::make_unique<Engine>(ForRank(rank, kWorld, run.path(), ""), envs.back().get()));
+  }
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    for (uint32_t rank = 0; rank < kWorld; ++rank) {
+      CHECK_OK(engines[rank]->Submit(step, Share(data, rank, kWorld), "", kLong));
+    }
+    for (auto& engine : engines) CHECK_OK(engine->Wait(step, DF_EXTERNAL, kLong));
+    uint64_t reserved = 0;
+    for (auto& env : envs) reserved += env->seen();
+    CHECK_EQ(reserved, static_cast<uint64_t>(step));
+  }
+}
+
+// The file is there at the second try, and nobody else has reserved its blocks.
+void ATryThatIsRepeatedReservesBlocksAgain() {
+  for (const std::string fault : {"fail=EIO:pwrite:model:1", "fail=EIO:fallocate:model:1"}) {
+    TemporaryDir run;
+    const std::string data(kSize, 'd');
+    std::vector<Fault> faults;
+    CHECK_OK(ParseFaults("delay=0:fallocate:model:1+," + fault, &faults));
+    FaultEnv env(Env::Posix(), faults, "");
+    Engine engine(ForRank(0, 1, run.path(), ""), &env);
+    CHECK_OK(engine.Submit(1, Share(data, 0, 1), "", kLong));
+    CHECK_OK(engine.Wait(1, DF_EXTERNAL, kLong));
+    CHECK_EQ(env.seen(), 2U);
+    CHECK_EQ(Model(run.path(), 1), data);
+  }
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
@@ -323,4 +365,6 @@ int main() {
   deepfreeze::OnlyAComparisonOfWholeTensorsEndsTheMark();
   deepfreeze::ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree();
   deepfreeze::WhatIsToldGoesAndNothingElse();
+  deepfreeze::TheRankThatMakesTheFileAloneReservesItsBlocks();
+  deepfreeze::ATryThatIsRepeatedReservesBlocksAgain();
 }

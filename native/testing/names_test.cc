@@ -12,6 +12,7 @@ void NamesAreThoseOfTheFormat() {
   CHECK_EQ(StepName(40), "step-0000000040");
   CHECK_EQ(StepName(123456789012), "step-123456789012");
   CHECK_EQ(PartialName(40, attempt), "step-0000000040.partial-" + hex);
+  CHECK_EQ(FailedStepName(40, attempt), "step-0000000040.failed-" + hex);
   CHECK_EQ(TrashName(40, attempt), ".trash-step-0000000040-" + hex);
   CHECK_EQ(RecordName(3), "rank-00003.record");
   CHECK_EQ(RecordName(123456), "rank-123456.record");
@@ -27,10 +28,11 @@ void ParsingUndoesMaking() {
   for (int64_t step : {int64_t{0}, int64_t{40}, int64_t{123456789012}}) {
     CHECK(ParseRunEntry(StepName(step)).kind == EntryKind::kStep);
     CHECK_EQ(ParseRunEntry(StepName(step)).step, step);
-    for (const std::string& name : {PartialName(step, attempt), TrashName(step, attempt)}) {
+    for (const auto& [name, kind] : {std::pair{PartialName(step, attempt), EntryKind::kPartial},
+                                     std::pair{FailedStepName(step, attempt), EntryKind::kFailed},
+                                     std::pair{TrashName(step, attempt), EntryKind::kTrash}}) {
       const RunEntry entry = ParseRunEntry(name);
-      CHECK(entry.kind == (name[0] == '.' ? EntryKind::kTrash : EntryKind::kPartial));
-      CHECK(entry.step == step && entry.attempt == attempt);
+      CHECK(entry.kind == kind && entry.step == step && entry.attempt == attempt);
     }
   }
   uint32_t rank = 0;
@@ -43,7 +45,8 @@ void ParsingUndoesMaking() {
 void OtherNamesAreRefused() {
   for (const char* name : {"", "step-", "step-40", "step-00000000040", "step-+000000040", "step-0000000040 ",
                            "step--000000001", "step-0000000040.partial-", "step-0000000040.partial-zz", "run.json",
-                           "step-0000000040.partial-AB000000000000000000000000000000", ".trash-", "lock"}) {
+                           "step-0000000040.partial-AB000000000000000000000000000000", ".trash-", "lock",
+                           "step-0000000040.failed-", "step-0000000040.failed"}) {
     CHECK(ParseRunEntry(name).kind == EntryKind::kOther);
   }
   uint32_t rank = 0;

@@ -113,7 +113,8 @@ void AStepOfWhichTwoRanksWroteOnePageIsNotCommittedByTheEngineAndFinishedByALate
     CHECK_OK(WriteFull(writer.file(), begin, data.data(), end - begin));
     CHECK_OK(writer.Sync());
     bool perhaps = false;
-    CHECK_OK(writer.Publish(Record{identity, {{begin, end - begin, Crc32c(0, data.data(), end - begin)}}, "", ""},
+    DirMeeting meeting(Env::Posix(), run.path(), identity);
+    CHECK_OK(meeting.Sealed(Record{identity, {{begin, end - begin, Crc32c(0, data.data(), end - begin)}}, "", ""},
                             &perhaps));
   }
   Engine engine(options, Env::Posix());
@@ -139,6 +140,16 @@ void ARankThatLookedTooEarlyLearnsOfTheCommitAtItsNextLook() {
   ranks.Submit(0, 1);
   CHECK_OK(ranks.End(0, 1));
   CHECK_OK(ranks.End(1, 1));
+}
+
+void ARankThatLookedTooEarlyLearnsOfTheFailureAtItsNextLook() {
+  TemporaryDir run;
+  Ranks ranks(run.path(), {"fail=EROFS:rename:manifest.json.tmp:1", ""}, kBeforeNamesExpire);
+  ranks.Submit(1, 1);
+  while (!ranks.client(1)->RemembersNone(Join(run.path(), FailedStepName(1, Id{})))) std::this_thread::yield();
+  ranks.Submit(0, 1);
+  CHECK(!ranks.End(0, 1).ok());
+  CHECK(ranks.End(1, 1).message().find("step-0000000001: rank 0 failed: rename ") != std::string::npos);
 }
 
 void RenamesWhoseRepliesAreLostCostNothing() {
@@ -171,5 +182,6 @@ int main() {
   deepfreeze::AStepOfWhichTwoRanksWroteOnePageIsNotCommittedByTheEngineAndFinishedByALaterStart();
   deepfreeze::ADirectoryThatWasRenamedAndRemovedMeanwhileFailsNoStep();
   deepfreeze::ARankThatLookedTooEarlyLearnsOfTheCommitAtItsNextLook();
+  deepfreeze::ARankThatLookedTooEarlyLearnsOfTheFailureAtItsNextLook();
   deepfreeze::RenamesWhoseRepliesAreLostCostNothing();
 }

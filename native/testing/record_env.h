@@ -44,6 +44,7 @@ class RecordEnv final : public Env {
   // Stores to mapped memory make no call that could be recorded, so no file is mapped.
   bool InMemory(const std::string&) override { return false; }
   char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
+  Status Populate(char* data, uint64_t n) override { return base_->Populate(data, n); }
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
   uint64_t NowMicros() override { return base_->NowMicros(); }
   int64_t WallSeconds() override { return base_->WallSeconds(); }

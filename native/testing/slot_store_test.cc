@@ -79,12 +79,12 @@ void ASlotMayBeRemovedWhileItIsTouched() {
   for (int round = 0; round < 50; ++round) {
     SlotStore store(Env::Posix(), local.path(), Identity{}, 2);
     std::thread toucher([&] {
-      for (uint32_t slot = 0; slot < 2; ++slot) CHECK_OK(store.Touch(slot, kBytes));
+      for (uint32_t slot = 0; slot < 2; ++slot) CHECK_OK(store.Touch(slot, kBytes, {}));
     });
     for (int again = 0; again < 20; ++again) store.Remove(1);
     toucher.join();
     char* data = nullptr;
-    CHECK_OK(store.Map(1, kBytes, &data));
+    CHECK_OK(store.Map(1, kBytes, {}, &data));
     data[0] = data[kBytes - 1] = 'x';
     for (uint32_t slot = 0; slot < 2; ++slot) store.Remove(slot);
   }

@@ -10,6 +10,7 @@ A = "0123456789abcdef0123456789abcdef"
 def test_names_are_those_of_the_format_document():
     assert names.step_dir(40) == "step-0000000040"
     assert names.partial_dir(40, A) == f"step-0000000040.partial-{A}"
+    assert names.failed_file(40, A) == f"step-0000000040.failed-{A}"
     assert names.abandoned_dir(40, A) == f"step-0000000040-{A}"
     assert names.damaged_dir(40, A) == f"step-0000000040-{A}"
     assert names.damaged_dir(40, None) == "step-0000000040-unknown"
@@ -24,6 +25,7 @@ def test_names_are_those_of_the_format_document():
 def test_every_step_survives_the_round_trip(step):
     assert names.parse_step_dir(names.step_dir(step)) == step
     assert names.parse_partial_dir(names.partial_dir(step, A)) == (step, A)
+    assert names.parse_failed_file(names.failed_file(step, A)) == (step, A)
     assert names.parse_abandoned_dir(names.abandoned_dir(step, A)) == (step, A)
     assert names.parse_trash_dir(names.trash_dir(step, A)) == (step, A)
     for number in (1, 2, 10, 999):
@@ -46,13 +48,14 @@ def test_every_rank_survives_the_round_trip(rank):
         f"step-0000000040.partial-{A.upper()}", "step-0000000040.partial-", "rank-3.record", "rank-000003.record",
         "step-0000000040-known", f"step-0000000040-{A}.1", f"step-0000000040-{A}.02", "step-0000000040-unknown.", "unknown",
         "rank-00003.record.tmp", "rank-4294967296.record", "rank-00003-00.slot", "rank-00003-.slot", "rank-00003-0.slot.tmp",
+        "step-0000000040.failed-", f"step-0000000040.failed-{A}x",
         f"rank-00003-{A}.slot", f"rank-00003-{A}-00.slot", f"rank-00003-{A.upper()}-0.slot",
     ],
 )  # fmt: skip
 def test_foreign_names_are_left_alone(name):
     for parse in (
         names.parse_step_dir, names.parse_partial_dir, names.parse_abandoned_dir, names.parse_trash_dir,
-        names.parse_record_file, names.parse_slot_file, names.parse_damaged_dir,
+        names.parse_record_file, names.parse_slot_file, names.parse_damaged_dir, names.parse_failed_file,
     ):  # fmt: skip
         assert parse(name) is None
 

@@ -228,7 +228,7 @@ def test_rank_that_looks_late_learns_of_every_step_that_failed_meanwhile(tmp_pat
     [
         ("", "", r"step-0000000010: rank 0 failed: the reason could not be written"),
         (
-            ",fail=ENOSPC:open:rank-00000.failed:1+",
+            ",fail=ENOSPC:open:step-0000000010.failed:1+",
             "late=60:mkdir:step-0000000030.partial:1",  # with step 30 rank 1's bound is over
             r"step-0000000010: rank 0's record is missing .* after 60 s",
         ),
@@ -237,7 +237,7 @@ def test_rank_that_looks_late_learns_of_every_step_that_failed_meanwhile(tmp_pat
 )
 def test_a_step_failed_on_a_full_store_counts_as_committed_for_no_rank(tmp_path, library, unmarked, late, why):
     """A step that failed counts as committed for no rank, though the store had no room to say that it failed."""
-    with ranks(library, "fail=ENOSPC:pwrite:step-0000000010.partial:1+" + unmarked, late) as group:
+    with ranks(library, "fail=ENOSPC:pwrite:step-0000000010.:1+" + unmarked, late) as group:
         for number, rank in enumerate(group):
             rank.ask("open", **options(tmp_path, number, 2, keep=1, commit_timeout=60.0, in_flight=3, slots=3))
             for step in (10, 20):

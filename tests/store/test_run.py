@@ -234,11 +234,15 @@ def test_partials_and_trash_are_cleared_and_nothing_else(tmp_path):
     run.clear((10, files.ATTEMPT))
     run.clear((10, files.ATTEMPT))
     os.rename(files.write_partial(tmp_path, 15, made), tmp_path / names.trash_dir(15, files.ATTEMPT))
+    for name in (names.failed_file(10, files.ATTEMPT), "step-0000000010.failed-mine"):
+        (tmp_path / name).write_text("rank 3 failed: no space\n")
+    (tmp_path / names.failed_file(20, files.ATTEMPT)).mkdir()
     (tmp_path / ".trash-mine").mkdir()
     (tmp_path / "precious").mkdir()
     (tmp_path / names.trash_dir(20, files.ATTEMPT)).symlink_to(tmp_path / "precious")
     (tmp_path / "precious" / "file").write_text("x")
     run.clear_trash()
-    left = set(os.listdir(tmp_path)) - {names.trash_dir(20, files.ATTEMPT)}
-    assert left == {".trash-mine", "precious", "run.json", "structures", names.step_dir(5)}
+    left = set(os.listdir(tmp_path)) - {names.trash_dir(20, files.ATTEMPT), names.failed_file(20, files.ATTEMPT)}
+    mine = {".trash-mine", "step-0000000010.failed-mine", "precious"}
+    assert left == {*mine, "run.json", "structures", names.step_dir(5)}
     assert (tmp_path / "precious" / "file").exists()

@@ -1,0 +1,106 @@
+#include "store/dir_meeting.h"
+
+#include <vector>
+
+#include "format/names.h"
+#include "store/commit.h"
+
+namespace deepfreeze {
+
+Identity DirMeeting::At(int64_t step) const {
+  Identity at = identity_;
+  at.step = step;
+  return at;
+}
+
+Status DirMeeting::Sealed(const Record& record, bool* perhaps) {
+  *perhaps = false;
+  if (!decides()) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    sealed_.insert(record.identity.step);
+  }
+  const std::string directory = PartialPath(run_dir_, record.identity.step, identity_.attempt);
+  const std::string path = Join(directory, RecordName(identity_.rank));
+  DF_RETURN_IF_ERROR(ReplaceFile(env_, path, EncodeRecord(record), true, perhaps));
+  // Makes the names durable: the record's, and the model file's if this rank made it. The commit does not rely on this
+  // sync: rank 0 syncs the directory once more before it renames it. A second sync of a file's pages may succeed
+  // although the first one has lost them; a second sync of names does not, because names are in the file system's
+  // journal, and a journal that has failed stays failed. So an error here does not fail the step. It may also come from
+  // a directory that rank 0 has renamed or removed meanwhile.
+  return env_->SyncDir(directory);
+}
+
+Status DirMeeting::Failed(int64_t step, const std::string& why) {
+  if (decides()) {
+    const std::string path = Join(run_dir_, FailedStepName(step, identity_.attempt));
+    return WriteFailure(env_, path, OfRank(step, identity_.rank, why));
+  }
+  // An error shows when the marker is written.
+  (void)env_->MakeDir(PartialPath(run_dir_, step, identity_.attempt), 0777).ok();
+  return MarkFailed(env_, run_dir_, At(step), why);
+}
+
+std::string DirMeeting::OfRank(int64_t step, uint32_t rank, const std::string& text) const {
+  const std::string lead = Join(run_dir_, StepName(step)) + ": rank ";
+  const bool named = text.compare(0, lead.size(), lead) == 0 && text.find(" failed: ") != std::string::npos;
+  return named ? text : lead + std::to_string(rank) + " failed: " + text;
+}
+
+void DirMeeting::Answer(int64_t step, const std::string& why) {
+  // The partial directory is not made for it: rank 0 may have removed it.
+  (void)MarkFailed(env_, run_dir_, At(step), why).ok();
+}
+
+Status DirMeeting::Look(int64_t step, Verdict* verdict, std::string* why) {
+  *verdict = Verdict::kPending;
+  bool committed = false;
+  // Opens the run's directory anew, for the names below too.
+  DF_RETURN_IF_ERROR(IsCommitted(env_, run_dir_, step, identity_.attempt, &committed));
+  if (!committed) {
+    const std::string failed = Join(run_dir_, FailedStepName(step, identity_.attempt));
+    FileInfo info;
+    DF_RETURN_IF_ERROR(env_->Stat(failed, &info));
+    if (info.exists) {
+      *why = OfRank(step, 0, ReadFailure(env_, failed));
+      Answer(step, *why);
+      *verdict = Verdict::kFailed;
+    } else {
+      DF_RETURN_IF_ERROR(WasReplaced(step, &committed));
+    }
+  }
+  if (committed) *verdict = Verdict::kCommitted;
+  if (*verdict == Verdict::kPending) return {};
+  std::lock_guard<std::mutex> lock(mutex_);
+  sealed_.erase(sealed_.begin(), sealed_.upper_bound(step));
+  return {};
+}
+
+Status DirMeeting::WasReplaced(int64_t step, bool* removed) {
+  std::vector<int64_t> newer;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    newer.assign(sealed_.upper_bound(step), sealed_.end());
+  }
+  if (newer.empty()) return {};
+  FileInfo partial;
+  DF_RETURN_IF_ERROR(env_->Stat(PartialPath(run_dir_, step, identity_.attempt), &partial));
+  if (partial.exists) return {};
+  // The newest first: it is there if any is.
+  for (auto one = newer.rbegin(); one != newer.rend() && !*removed; ++one) {
+    DF_RETURN_IF_ERROR(IsCommitted(env_, run_dir_, *one, identity_.attempt, removed));
+  }
+  return {};
+}
+
+Status DirMeeting::Roll(int64_t step, PartialState* roll, std::string* failure) {
+  failure->clear();
+  DF_RETURN_IF_ERROR(ScanPartial(env_, run_dir_, step, identity_.attempt, roll));
+  if (roll->failed.empty()) return {};
+  const uint32_t rank = roll->failed.front();
+  const std::string marker = Join(PartialPath(run_dir_, step, identity_.attempt), FailedName(rank));
+  *failure = OfRank(step, rank, ReadFailure(env_, marker));
+  if (!decides()) Answer(step, *failure);
+  return {};
+}
+
+}  // namespace deepfreeze

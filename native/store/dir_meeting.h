@@ -1,0 +1,50 @@
+// The ranks meet in the run's directory: records and failure markers in the step's partial directory tell rank 0 who
+// has come, and two names in the run tell the others what rank 0 has decided, RUN/step-N and RUN/step-N.failed-ATTEMPT.
+#ifndef DEEPFREEZE_STORE_DIR_MEETING_H_
+#define DEEPFREEZE_STORE_DIR_MEETING_H_
+
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "base/env.h"
+#include "store/meeting.h"
+
+namespace deepfreeze {
+
+class DirMeeting final : public Meeting {
+ public:
+  // env must outlive this. identity: this rank's; its step does not matter.
+  DirMeeting(Env* env, std::string run_dir, const Identity& identity)
+      : env_(env), run_dir_(std::move(run_dir)), identity_(identity) {}
+
+  Status Sealed(const Record& record, bool* perhaps) override;
+  Status Failed(int64_t step, const std::string& why) override;
+  Status Look(int64_t step, Verdict* verdict, std::string* why) override;
+  Status Roll(int64_t step, PartialState* roll, std::string* failure) override;
+
+ private:
+  bool decides() const { return identity_.rank == 0; }
+  Identity At(int64_t step) const;
+  // The failure of a rank as all ranks tell it. A text that already names a rank, because that rank had heard of
+  // another one's failure, stays as it is.
+  std::string OfRank(int64_t step, uint32_t rank, const std::string& text) const;
+  // This rank has heard that the step has failed. When every rank has said so, rank 0 may remove what the step has
+  // left. As long as that is there, a rank can tell a failed step from one that was committed, replaced and removed.
+  void Answer(int64_t step, const std::string& why);
+  // *removed: whether the step, of which there is nothing under any of its names, was committed, replaced by a newer
+  // one, and removed.
+  Status WasReplaced(int64_t step, bool* removed);
+
+  Env* const env_;
+  const std::string run_dir_;
+  const Identity identity_;
+  std::mutex mutex_;
+  // Steps that this rank has sealed, or tried to, and whose end it has not seen. Rank 0 can't have committed a step
+  // that is not among them.
+  std::set<int64_t> sealed_;
+};
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_STORE_DIR_MEETING_H_

@@ -1,0 +1,44 @@
+// Where the ranks of one attempt meet. Each tells whether its part of a step is durable, or why it can't be, and learns
+// what has become of the step. The ranks send each other no messages.
+//
+// Whether a step is committed is decided once, by rank 0 alone: it commits the step as soon as all parts are there, or
+// says that the step has failed. Every other rank finds out by looking.
+#ifndef DEEPFREEZE_STORE_MEETING_H_
+#define DEEPFREEZE_STORE_MEETING_H_
+
+#include <string>
+
+#include "format/record.h"
+#include "store/partial.h"
+
+namespace deepfreeze {
+
+enum class Verdict { kPending, kCommitted, kFailed };
+
+// One rank's side. All methods block on the store, and may be called by several threads at once, for different steps.
+class Meeting {
+ public:
+  virtual ~Meeting() = default;
+
+  // This rank's bytes of the record's step are durable: from now on its part counts. May be repeated after a failure.
+  // *perhaps: whether other ranks may know of it; after an error too. If they may, rank 0 may commit the step, and only
+  // a look tells whether it has.
+  virtual Status Sealed(const Record& record, bool* perhaps) = 0;
+
+  // On rank 0: the step has failed, on all ranks. On another rank, whose part no rank can know of: this rank can't
+  // finish the step, so rank 0 will fail it. The message may be lost in a crash.
+  virtual Status Failed(int64_t step, const std::string& why) = 0;
+
+  // What rank 0 has decided; *why, of a failed step, for people. Takes the same few calls however many ranks and steps
+  // there are. For the other ranks, and only for steps that this rank has sealed, or may have, in ascending order. An
+  // error says nothing of the step.
+  virtual Status Look(int64_t step, Verdict* verdict, std::string* why) = 0;
+
+  // Who has come. *failure: why a rank has given the step up, "" if none has; then the step can't be committed any
+  // more. Reads as many names as there are ranks: rank 0 calls it to decide, others seldom.
+  virtual Status Roll(int64_t step, PartialState* roll, std::string* failure) = 0;
+};
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_STORE_MEETING_H_

@@ -1,0 +1,89 @@
+// An Env that counts calls, and lets a test wait in one. For tests only.
+#ifndef DEEPFREEZE_TESTING_COUNT_ENV_H_
+#define DEEPFREEZE_TESTING_COUNT_ENV_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+
+namespace deepfreeze {
+
+class CountEnv final : public Env {
+ public:
+  // base must outlive this.
+  explicit CountEnv(Env* base) : base_(base) {}
+
+  std::atomic<uint64_t> metadata{0};    // calls about names, not about a file's bytes; all but the next two
+  std::atomic<uint64_t> lists{0};       // directories that were listed
+  std::atomic<uint64_t> names_read{0};  // in these listings
+  std::atomic<uint64_t> refreshes{0};   // directories that were opened anew, as each look does once
+  std::atomic<uint64_t> populates{0};   // pieces of memory for which pages were found
+  std::atomic<uint64_t> largest{0};     // bytes of the largest of these pieces
+  // Called before each Populate with the number of the call, from 1; a test may wait in it, and a failure is returned.
+  std::function<Status(uint64_t nth)> on_populate;
+
+  Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override {
+    ++metadata;
+    return base_->Open(path, mode, file);
+  }
+  Status Stat(const std::string& path, FileInfo* info) override {
+    ++metadata;
+    return base_->Stat(path, info);
+  }
+  Status List(const std::string& path, std::vector<std::string>* names, bool* exists) override {
+    ++lists;
+    const Status status = base_->List(path, names, exists);
+    names_read += names->size();
+    return status;
+  }
+  Status Rename(const std::string& from, const std::string& to) override {
+    ++metadata;
+    return base_->Rename(from, to);
+  }
+  Status MakeDir(const std::string& path, uint32_t mode) override {
+    ++metadata;
+    return base_->MakeDir(path, mode);
+  }
+  Status Unlink(const std::string& path) override {
+    ++metadata;
+    return base_->Unlink(path);
+  }
+  Status RemoveDir(const std::string& path) override {
+    ++metadata;
+    return base_->RemoveDir(path);
+  }
+  Status SyncDir(const std::string& path) override {
+    ++metadata;
+    return base_->SyncDir(path);
+  }
+  Status Refresh(const std::string& directory) override {
+    ++refreshes;
+    return base_->Refresh(directory);
+  }
+  bool InMemory(const std::string& path) override { return base_->InMemory(path); }
+  char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
+  Status Populate(char* data, uint64_t n) override {
+    const uint64_t nth = ++populates;
+    for (uint64_t seen = largest; seen < n && !largest.compare_exchange_weak(seen, n);) {
+    }
+    if (on_populate) DF_RETURN_IF_ERROR(on_populate(nth));
+    return base_->Populate(data, n);
+  }
+  void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
+  uint64_t NowMicros() override { return base_->NowMicros(); }
+  int64_t WallSeconds() override { return base_->WallSeconds(); }
+  void SleepMillis(uint64_t ms) override { base_->SleepMillis(ms); }
+  uint32_t UserId() override { return base_->UserId(); }
+  int64_t ProcessId() override { return base_->ProcessId(); }
+
+ private:
+  Env* const base_;
+};
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_TESTING_COUNT_ENV_H_
