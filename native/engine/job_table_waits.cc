@@ -185,8 +185,7 @@ void JobTable::AskCleanUp(int64_t committed, bool durable) {
     upkeep_.committed = committed;
     try {
       upkeep_.gathered.push_back(committed);
-    } catch (const std::bad_alloc&) {
-      // The step's records stay, which no reader looks at.
+    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the records stay, unread
     }
   }
   changed_.notify_all();
