@@ -28,19 +28,25 @@ STATE = READ | {"state"}
 ALLOWED = {
     "veloc_bindings": set(),
     "errors": set(),
+    "notices": set(),
     "arguments": {"errors"},
     "format": {"errors"},
-    "store": {"errors", "format"},
-    "tiers": READ | {"veloc_bindings"},
+    "store": {
+        "errors",
+        "format",
+        "notices",
+        "veloc_bindings",
+    },  # the engine commits in a directory; reading does without
+    "tiers": READ | {"notices", "veloc_bindings"},
     "events": {"errors", "format", "store"},
-    "ranks": {"errors"},
+    "ranks": {"errors", "notices"},
     "plan": {"errors", "format"},
     "state": {"errors", "format"},
     "frameworks": {"errors", "format", "veloc_bindings"},
     "frameworks.tensorflow": {"errors", "format", "frameworks", "plan", "ranks", "state", "veloc_bindings"},
-    "freeze": STATE | {"arguments", "frameworks", "plan", "ranks", "tiers", "veloc_bindings"},
-    "thaw": STATE | {"frameworks", "plan", "ranks", "veloc_bindings"},
-    "reuse": STATE | {"frameworks", "ranks", "thaw"},
+    "freeze": STATE | {"arguments", "frameworks", "notices", "plan", "ranks", "tiers", "veloc_bindings"},
+    "thaw": STATE | {"events", "frameworks", "plan", "ranks", "veloc_bindings"},
+    "reuse": STATE | {"events", "frameworks", "ranks", "thaw"},
     "exports": READ | {"inspect", "thaw"},
     "inspect": READ | {"thaw"},
     "data": {"errors", "format"},
@@ -51,6 +57,7 @@ ALLOWED = {
         "frameworks",
         "frameworks.tensorflow",
         "freeze",
+        "notices",
         "plan",
         "ranks",
         "thaw",
@@ -61,6 +68,21 @@ ALLOWED = {
     # The package itself: what it loads late, __getattr__ loads by name from a table.
     "__init__": READ | {"exports", "reuse", "thaw"},
     "__main__": {"cli"},
+}
+# Who may call the file system: the store that is a directory, the node-local tiers, and whoever writes a file of the user's own.
+FILE_SYSTEM = {
+    *(f"deepfreeze/store/{module}.py" for module in ("durable", "files", "lock", "posix_ranges", "posix_store")),
+    *(f"deepfreeze/tiers/{module}.py" for module in ("leftovers", "local_tier", "node_memory", "tiers")),
+    "deepfreeze/exports/draft.py",
+    "deepfreeze/cli/main.py",  # standard output that nobody reads any more
+}
+# What of the module os touches no file of a run.
+NO_FILES = {"PathLike", "devnull", "environ", "fsdecode", "fspath", "getpid", "path", "sched_getaffinity", "strerror"}
+PATH_CALLS = re.compile(r"\.(iterdir|unlink|rename|rmdir|mkdir|(read|write)_(bytes|text)|r?glob|symlink_to|touch)\(")
+# The modules outside of events/ and cli/ that write to the user, and how. The user asks for either with ``verbose=``.
+WRITES = {
+    "deepfreeze/reuse/transfer.py": {"sys.stderr"},  # the report of a transfer
+    "deepfreeze/training/progress.py": {"sys.stderr"},  # a line that shows the wait for the last commits
 }
 BIGGEST_ROOM = 0.15  # of all lines
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "horovod"}
@@ -152,6 +174,37 @@ def test_a_framework_is_imported_in_its_own_room_alone():
     for path in PYTHON:
         used = FRAMEWORKS & {module.split(".")[0] for module in imports(path)}
         assert not used or own_layer(path) == "frameworks.tensorflow", f"{name(path)} imports {sorted(used)}"
+
+
+def test_files_are_touched_behind_the_store_alone():
+    """Everything else asks ``deepfreeze.store.Store``, so that a run may also be where there is no file system."""
+    for path in PYTHON:
+        if own_layer(path) == "veloc_bindings" or name(path) in FILE_SYSTEM:
+            continue
+        text = path.read_text()
+        used = {
+            node.attr
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
+        }
+        assert used <= NO_FILES, f"{name(path)} calls the file system: {sorted(used - NO_FILES)}"
+        assert not PATH_CALLS.search(text), f"{name(path)} calls the file system: {PATH_CALLS.search(text)}"
+
+
+def written_to(path: Path) -> set[str]:
+    """The ways to write to the user that a file names."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    used = {module.split(".")[0] for module in imports(path)} | {one.id for one in nodes if isinstance(one, ast.Name)}
+    used |= {
+        f"{ast.unparse(one.value)}.{one.attr}" for one in nodes if isinstance(one, ast.Attribute) and "std" in one.attr
+    }
+    return used & {"logging", "warnings", "print", "sys.stderr", "sys.stdout"}
+
+
+def test_a_room_reports_by_notices_and_events_alone():
+    """What happens in a training reaches its file of events and its listeners only if nothing writes to the user by itself."""
+    found = {name(path): written_to(path) for path in PYTHON if own_layer(path) not in ("events", "cli")}
+    assert {path: ways for path, ways in found.items() if ways} == WRITES, "take a Notify (deepfreeze/notices.py)"
 
 
 def led_to(*modules: str) -> set[str]:

@@ -24,6 +24,13 @@ _POWER = ["crash/test_power_loss.py::test_what_python_has_made_survives_a_loss_o
 # For each module the tests that may kill its mutants, the fastest first; none of them imports TensorFlow.
 MODULES = {
     "store/durable.py": ["store/test_durable.py", *_POWER],
+    "store/posix_store.py": [
+        "store/test_conformance.py",
+        "store/test_run_changes.py",
+        "store/test_run.py",
+        "store/test_run_reading.py",
+        *_POWER,
+    ],
     "tiers/leftovers.py": ["tiers/test_recovery.py", "thaw/test_newer_versions.py", "tiers/test_recovery_plan.py"],
     "tiers/local_tier.py": ["tiers/test_tiers.py", "crash/test_lost_node.py", "tiers/test_recovery_plan.py"],
     "tiers/recovery_plan.py": ["tiers/test_recovery.py", "tiers/test_recovery_plan.py", "thaw/test_newer_versions.py"],

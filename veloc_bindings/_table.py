@@ -122,6 +122,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         [_engine, c.POINTER(Region), c.c_size_t, c.c_uint64, c.c_uint64, c.POINTER(c.c_uint64)],
     ),
     "df_engine_reserve": (c.c_int, [_engine, c.c_uint64]),
+    "df_engine_fail": (c.c_int, [_engine, c.c_int64, c.c_char_p]),
     "df_engine_room": (c.c_int, [_engine, c.POINTER(c.c_uint32)]),
     "df_engine_wait": (c.c_int, [_engine, c.c_int64, c.c_int, c.c_uint64]),
     "df_engine_poll": (c.c_int, [_engine, c.POINTER(CReport), c.c_size_t, c.POINTER(c.c_size_t)]),

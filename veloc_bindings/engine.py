@@ -202,6 +202,11 @@ class EmbeddedEngine:
         )
         _check(code)
 
+    def fail(self, step: int, message: str) -> None:
+        """To be called in place of ``submit`` on a rank that has no capture of ``step``: the step fails on all ranks, and the other ranks
+        need not wait for this one. ``message``: why, for people. Returns at once."""
+        _check(self._library.df_engine_fail(self._open_handle(), step, message.encode(errors="replace")))
+
     def plan(self, regions: Any, private_nbytes: int = 0, side_nbytes: int = 0) -> list[int]:
         """Tells the engine, once, which regions every capture into its own memory will have, so that it can make the memory. Their
         addresses are ignored.

@@ -25,6 +25,11 @@ def line(text: str) -> None:
     console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def notify(level: str, message: str) -> None:
+    """Prints a message of any level to standard error."""
+    print(f"deepfreeze: {message}", file=sys.stderr)
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints a table. A ``>`` before a column's name aligns the column to the right, and is not printed. On a terminal a long cell is
     continued in the next line."""

@@ -10,7 +10,7 @@ from typing import Any
 from rich.filesize import decimal
 
 from deepfreeze.cli import command
-from deepfreeze.cli.output import bar, line, table
+from deepfreeze.cli.output import bar, line, notify, table
 from deepfreeze.store.prune import Pruning, Removal, plan, prune
 from deepfreeze.store.rules import AnyOf, Best, Epochs, Latest, Spaced
 
@@ -87,9 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
     rule = _rule(arguments)
     if arguments.yes:
         with bar("deleting", shown=not arguments.json) as progress:
-            pruning = prune(arguments.run, rule, progress=progress, **aside)
+            pruning = prune(arguments.run, rule, progress=progress, notify=notify, **aside)
     else:
-        pruning = plan(arguments.run, rule, **aside)
+        pruning = plan(arguments.run, rule, notify=notify, **aside)
     if arguments.json:
         print(json.dumps(_as_json(pruning), indent=2))
     else:

@@ -15,7 +15,6 @@ from deepfreeze.cli.target import step_of, target
 from deepfreeze.errors import NotFoundError
 from deepfreeze.format import names
 from deepfreeze.inspect.verify import Verification, quarantine, verify
-from deepfreeze.store.lock import Lock
 from deepfreeze.store.run import Run
 
 _DIFFERED = 4  # exit code
@@ -53,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     opened_run = Run.open(path)
     reports = []
     # The lock is held from the check to the move, so that no job puts another checkpoint in the place of a damaged one.
-    with Lock.acquire(path) if arguments.quarantine else contextlib.nullcontext():
+    with opened_run.store.lock() if arguments.quarantine else contextlib.nullcontext():
         # Directories without a valid manifest are checked too: the user wants to hear of a checkpoint that has lost its manifest.
         steps = opened_run.step_dirs() if step is None else [step]
         if not steps:

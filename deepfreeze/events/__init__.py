@@ -20,6 +20,7 @@ from deepfreeze.events.event import (
     Notice,
     Skipped,
     Stop,
+    Superseded,
 )
 from deepfreeze.events.events import Listener
 
@@ -38,4 +39,5 @@ __all__ = [
     "Notice",
     "Skipped",
     "Stop",
+    "Superseded",
 ]

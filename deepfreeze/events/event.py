@@ -35,9 +35,9 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt(Event):
-    """A job has started in a run. ``step``: the step from which training goes on; ``resumed``: the same if a checkpoint was restored.
-    ``again``: the model has been trained by this ``Checkpoint`` before. ``run_id`` and ``attempt``: 32 hexadecimal digits; ``ranks``: the
-    world's size; ``host`` and ``pid``: of this rank."""
+    """A job has started in a run. ``t`` and ``m``: when the start began. ``step``: from which training goes on; ``resumed``: the same if
+    a checkpoint was restored. ``again``: the model has been trained by this ``Checkpoint`` before. ``run_id`` and ``attempt``: 32
+    hexadecimal digits; ``ranks``: the world's size; ``host`` and ``pid``: of this rank."""
 
     step: int
     run_id: str
@@ -58,7 +58,7 @@ class Captured(Event):
 
     @classmethod
     def noted(cls, t: int, m: float, step: int, nbytes: int) -> list[Event]:
-        """For ``Events.note``."""
+        """For ``Events.notes``."""
         return [cls(t=t, m=m, step=step, nbytes=nbytes)]
 
 
@@ -71,7 +71,7 @@ class Blocked(Event):
 
     @classmethod
     def noted(cls, t: int, m: float, step: int, seconds: float) -> list[Event]:
-        """For ``Events.note``."""
+        """For ``Events.notes``."""
         return [cls(t=t, m=m, step=step, seconds=seconds)]
 
 
@@ -103,6 +103,15 @@ class External(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Superseded(Event):
+    """The checkpoint of ``step`` was given up, because a newer one, of the step ``by``, was committed before it. That is no failure. No
+    training of this version emits it: checkpoints are committed in the order of their steps."""
+
+    step: int
+    by: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Diverged(Event):
     """The ranks' weights differ. ``tensor``: the name of the first tensor that differs, None if only the ranks are known. ``refused``: the
     checkpoint is not committed for it, which a ``Failed`` tells too."""
@@ -125,10 +134,12 @@ class Failed(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Notice(Event):
-    """A message for the user that is no failure of a checkpoint. ``level``: "warning" or "info"."""
+    """A message for the user that is no failure of a checkpoint. ``level``: "warning" or "info". ``warned``: Python shows it as a warning
+    (``CheckpointWarning``), with the line of the user's program; else the logger ``deepfreeze`` shows it."""
 
     message: str
     level: str
+    warned: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Tells listeners of events.
 
-The events that come with every checkpoint are made later than they happen: training puts down their values, which takes about a
-microsecond, and another thread makes the events and tells the listeners. An event that a person may have to hear of is made at once.
+The events that come with every checkpoint are made later than they happen: training puts down a note of their values, and another thread
+makes the events and tells the listeners. An event that a person may have to hear of is made at once.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from deepfreeze.events.event import Event, Notice
-from deepfreeze.events.queue import Queue
+from deepfreeze.events.queue import CAPACITY, Queue
 
-# How many notes wait at most. More than a training takes while the thread that makes the events looks elsewhere.
-_MOST_NOTES = 1000
+#: When more notes wait, the training thread itself makes the events: the thread that should is held up by a store.
+MOST_NOTES = 1000
+#: The present time (``time.monotonic()``), a function, and its arguments behind the two times ``t`` and ``m`` of ``Event``. The function
+#: returns the events.
+Note = tuple[float, Callable[..., Iterable[Event]], tuple[Any, ...]]
 
 
 class Listener(Protocol):
@@ -49,17 +52,24 @@ def as_listener(given: Any) -> Listener | None:
 
 
 class Events:
-    """The listeners of one training. The training thread calls all methods; any thread may call ``flush``."""
+    """The listeners of one training. The training thread calls all methods; any thread may call ``flush``.
+
+    ``notes``: what has happened and no event was made of. The training thread appends a note for each event that comes with every
+    checkpoint, and nothing else: a call of a method would take it several times as long. It calls ``flush`` if there are more than
+    ``MOST_NOTES``."""
 
     def __init__(self, at_once: Sequence[Listener] = (), threaded: Sequence[Listener] = ()) -> None:
         """``at_once``: listeners that ``emit`` calls itself, in this order. Training waits for them, so a call takes microseconds; an
-        exception of theirs is one of the training. Another thread calls them for the events of ``note``; they are never told of two
+        exception of theirs is one of the training. Another thread calls them for the events of ``notes``; they are never told of two
         events at the same time. ``threaded``: listeners with a thread each, between ``start`` and ``stop``."""
         self._at_once = at_once
-        self._notes: deque[tuple[float, Callable[..., Iterable[Event]], tuple]] = deque()
+        self.notes: deque[Note] = deque()
         self._lock = threading.RLock()  # of telling; a listener may cause another event
         self._threaded = [Queue(listener) for listener in threaded]
         self._queues: list[Queue] = []  # those with a thread now
+        # The events since ``hold``, for the threads that ``start`` starts. They may not wait for a listener in greater numbers anyway.
+        self._held: deque[Event] = deque(maxlen=CAPACITY)
+        self._holding = False
         self._reported: set[str] = set()  # names of the listeners whose failure was reported
 
     def emit(self, event: Event) -> None:
@@ -68,23 +78,26 @@ class Events:
             self.flush()
             self._tell(event)
 
-    def note(self, make: Callable[..., Iterable[Event]], *values: Any) -> None:
-        """Has the events ``make(t, m, *values)`` emitted soon, in their turn, with the present times ``t`` and ``m`` of ``Event``. For
-        events that come with every checkpoint: the call takes about a microsecond."""
-        self._notes.append((time.monotonic(), make, values))
-        if len(self._notes) > _MOST_NOTES:
-            self.flush()
+    def notify(self, level: str, message: str) -> None:
+        """Emits a message that the logger shows. A ``Notify`` (``deepfreeze.notices``), which training gives to the rooms below."""
+        self.emit(Notice(message=message, level=level))
+
+    def warn(self, message: str) -> None:
+        """Emits a message that Python shows as a warning, with the line of the user's program."""
+        self.emit(Notice(message=message, level="warning", warned=True))
 
     def flush(self) -> None:
         """Emits the events that were noted, in this call."""
         with self._lock:
-            while self._notes:
-                m, make, values = self._notes.popleft()
+            while self.notes:
+                m, make, values = self.notes.popleft()
                 t = time.time_ns() - int((time.monotonic() - m) * 1e9)
                 for event in make(t, m, *values):
                     self._tell(event)
 
     def _tell(self, event: Event) -> None:
+        if self._holding:
+            self._held.append(event)
         for queue in self._queues:
             queue.put(event)
         for listener in self._at_once:
@@ -93,13 +106,29 @@ class Events:
             if queue.failure is not None:
                 self._report(queue)
 
-    def start(self, journal: Queue) -> None:
-        """Starts the threads of the ``threaded`` listeners, and of ``journal``. They are told of every event from now on, until
-        ``stop``."""
-        journal.before_look = self.flush
-        for queue in [journal, *self._threaded]:
-            queue.start()
-            self._queues.append(queue)
+    def hold(self) -> None:
+        """An attempt begins. The start may emit events before the attempt has a file: they are kept, from now until ``start``, for the
+        listeners with a thread. Those of an earlier start, which has failed, are forgotten."""
+        with self._lock:
+            self._held.clear()
+            self._holding = True
+
+    def start(self, journal: Queue, *first: Event) -> None:
+        """Starts the threads of the ``threaded`` listeners, and of ``journal``. They are told of ``first``, of the events since ``hold``,
+        and of every event from now on, until ``stop``. The listeners ``at_once`` have heard of the events since ``hold``, and are told of
+        ``first`` now."""
+        with self._lock:
+            self._holding = False
+            journal.before_look = self.flush
+            for queue in [journal, *self._threaded]:
+                queue.start()
+                for event in (*first, *self._held):
+                    queue.put(event)
+                self._queues.append(queue)
+            self._held.clear()
+            for event in first:
+                for listener in self._at_once:
+                    listener.on(event)
 
     def stop(self, seconds: float) -> None:
         """Ends the threads of ``start`` when they have told of all events, or after ``seconds`` in all. Safe to call twice."""
@@ -119,5 +148,4 @@ class Events:
         error, queue.failure = queue.failure, None
         if queue.name not in self._reported:
             self._reported.add(queue.name)
-            message = f"{queue.name} has failed: {error!r}. Training and its checkpoints go on."
-            self.emit(Notice(message=message, level="warning"))
+            self.warn(f"{queue.name} has failed: {error!r}. Training and its checkpoints go on.")

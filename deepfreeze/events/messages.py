@@ -1,4 +1,4 @@
-"""Shows events to people: as lines of the logger ``deepfreeze``, and as warnings. A listener."""
+"""Shows messages to people: as lines of the logger ``deepfreeze``, and as warnings. The only module that does."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from deepfreeze.events.checkpoint_warning import warn
 from deepfreeze.events.event import Diverged, Event, Failed, Notice, Skipped, Stop
 
 log = logging.getLogger("deepfreeze")
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING}
+
+
+def to_logger(level: str, message: str) -> None:
+    """A ``Notify`` (``deepfreeze.notices``) for a function that is called by itself, without the events of a training."""
+    log.log(_LEVELS[level], "%s", message)
 
 
 class Messages:
-    """Logs and warns of events. The training thread calls it: Python shows a warning with the line of the user's program that called
-    ``fit`` or ``step``, and finds this line on the thread's stack."""
+    """A listener that logs and warns of events. The training thread calls it: Python shows a warning with the line of the user's program
+    that called ``fit`` or ``step``, and finds this line on the thread's stack."""
 
     def on(self, event: Event) -> None:
         """Shows ``event`` if it is of a kind in ``_SHOW``. The other kinds, such as ``Captured``, come too often to be shown."""
@@ -41,10 +47,10 @@ def _diverged(event: Diverged) -> None:
 
 
 def _notice(event: Notice) -> None:
-    if event.level == "warning":
+    if event.warned:
         warn(event.message)
     else:
-        log.info("%s", event.message)
+        to_logger(event.level, event.message)
 
 
 def _stop(event: Stop) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from deepfreeze.format import crc32c
 from deepfreeze.inspect.verify import OnProgress
-from deepfreeze.store.durable import unreadable
+from deepfreeze.store.failures import unreadable
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.model_file import ModelFile
 
@@ -54,7 +53,7 @@ def _read(file: ModelFile, begin: int, end: int, buffer: np.ndarray) -> Iterator
     """The bytes ``begin`` to ``end`` of the file, in chunks that are read into ``buffer``."""
     while begin < end:
         try:
-            n = os.preadv(file.fd, [buffer[: min(len(buffer), end - begin)].data], begin)
+            n = file.ranges.read(buffer[: min(len(buffer), end - begin)], begin)
         except OSError as error:
             raise unreadable(file.path, error) from error
         if n == 0:

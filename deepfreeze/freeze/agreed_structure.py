@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from deepfreeze.errors import StructureError
 from deepfreeze.format.structure import Structure
 from deepfreeze.freeze import skeleton
+from deepfreeze.notices import Notify
 from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.dataset_paths import LocatedState, LocatedTensor, locate
 from deepfreeze.state.keras_objects import framework_of
@@ -28,13 +29,15 @@ class AgreedStructure:
         return self.located.tensors
 
 
-def agree(state: TrainingState, world: World) -> AgreedStructure:
+def agree(state: TrainingState, world: World, notify: Notify) -> AgreedStructure:
     """Collective. Lays out the model file on rank 0, sends the structure to every rank, and checks that each rank has its tensors.
+    ``notify``: is told, on rank 0, if stock Keras can't load the file.
 
     ``StructureError`` if the tensors of a rank differ from rank 0's; the errors of ``dataset_paths.locate`` and ``skeleton.build``. A rank
     without an error of its own raises ``WorldError`` then."""
     located = each(world, lambda: locate(state))
-    located.warn()
+    if located.warning is not None and world.rank == 0:
+        notify("warning", located.warning)
     heads: list[bytes] = []
 
     def lay_out() -> bytes:

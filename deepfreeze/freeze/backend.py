@@ -117,6 +117,11 @@ class Backend(Protocol):
         ``values``: its named values as a section (``format/named_values``). The backend copies both, and returns as soon as the checkpoint
         is taken."""
 
+    def fail(self, step: int, why: str) -> None:
+        """Called in place of ``submit`` on a rank that has no capture of ``step`` to hand over. The other ranks, which may have handed over
+        theirs, learn of it and do not wait for this rank. The step is reported as failed on all ranks. ``why``: for the reports. Never
+        waits."""
+
     def wait(self, step: int, level: int, seconds: float) -> None:
         """Waits until the checkpoint of ``step`` has reached ``level`` (``format/levels``). Raises the fault of a checkpoint that has
         failed. ``step`` was submitted."""

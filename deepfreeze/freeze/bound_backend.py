@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -20,10 +19,9 @@ import veloc_bindings
 from deepfreeze.errors import EngineError, WaitError
 from deepfreeze.format.levels import Level
 from deepfreeze.freeze.backend import Backend, Opening
+from deepfreeze.notices import Notify
 from deepfreeze.store.run import END_THIS_JOB
 from veloc_bindings import Area, EngineFault, Report
-
-log = logging.getLogger("deepfreeze")
 
 # The longest wait of one call of a backend, in seconds. Python handles Ctrl-C only between two calls.
 _SLICE = 1.0
@@ -35,10 +33,10 @@ class BoundBackend:
     The waits (``submit``, ``reserve``, ``wait``) end with a ``WaitError`` when no bytes have moved for the time-out, on this rank or on
     a rank that it waits for. They may take longer while bytes move."""
 
-    def __init__(self, kind: type[Backend], opening: Opening) -> None:
-        """Opens a backend of this ``kind``. ``EngineError`` if it can't be opened."""
+    def __init__(self, kind: type[Backend], opening: Opening, notify: Notify) -> None:
+        """Opens a backend of this ``kind``. ``notify``: is told if the backend can't be closed. ``EngineError`` if it can't be opened."""
         self._where = opening.target.run
-        self._timeout = opening.timeout
+        self._timeout, self._notify = opening.timeout, notify
         self._owners: dict[int, Any] = {}  # step -> the object that owns the memory of its capture
         self._unfinished: set[int] = set()
         self._drained = False  # since the last poll: there may be notices of removals, though nothing is in flight
@@ -75,6 +73,13 @@ class BoundBackend:
             raise
         self._unfinished.add(step)
 
+    def fail(self, step: int, why: str) -> None:
+        """Tells the other ranks, in the background, that this rank has no capture of ``step`` to submit: the step fails on all ranks at
+        once. Never waits. Raises ``EngineError``."""
+        with self.translated(f"to fail step {step}"):
+            self._backend.fail(step, why)
+        self._unfinished.add(step)
+
     def plan(self, regions: np.ndarray, private_nbytes: int, side_nbytes: int) -> list[int]:
         """See ``Backend.plan``. ``EngineError`` for wrong regions."""
         with self.translated("a plan of the engine's memory"):
@@ -104,18 +109,21 @@ class BoundBackend:
         with self.translated(f"step {step} to be protected"):
             self._wait_in_slices(lambda seconds: self._backend.wait(step, level, seconds))
 
-    def poll(self) -> list[Report]:
-        """The reports of the checkpoints that have changed since the last call. Drops the owners of the memory that the backend no longer
-        reads. Never waits."""
+    def poll(self) -> tuple[list[Report], bool]:
+        """The reports of the checkpoints that have changed since the last call, and whether all is well: whether they tell of progress
+        alone, and not of a failure, of ranks that differ, or of something that the user should know. Drops the owners of the memory that
+        the backend no longer reads. Never waits."""
         with self.translated("reports of what is in flight"):
             reports = self._backend.poll() if self._unfinished or self._owners or self._drained else []
-        self._drained = False
+        self._drained, well = False, True
         for report in reports:
             if report.released:
                 self._owners.pop(report.step, None)
             if report.code != veloc_bindings.OK or report.level == Level.EXTERNAL:
                 self._unfinished.discard(report.step)
-        return reports
+            if report.code != veloc_bindings.OK or report.diverged >= 0 or report.step < 0:
+                well = False
+        return reports, well
 
     def drain(self, seconds: float) -> bool:
         """Waits, for at most ``seconds``, until every submitted checkpoint is committed or failed. Returns whether that is so. The caller
@@ -175,10 +183,10 @@ class BoundBackend:
         try:
             self._backend.close()
         except EngineFault as fault:
-            log.warning("%s: %s", self._where, fault)
             # A thread of the backend may still read that memory, also while the interpreter ends and clears its modules. So the
             # reference is never given back.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._owners))
+            self._notify("warning", f"{self._where}: {fault}")
         self._owners = {}
 
 

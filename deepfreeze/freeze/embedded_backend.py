@@ -79,6 +79,10 @@ class EmbeddedBackend:
         """See ``backend.Backend``."""
         self._engine.submit(step, regions, private, seconds, values)
 
+    def fail(self, step: int, why: str) -> None:
+        """See ``backend.Backend``."""
+        self._engine.fail(step, why)
+
     def wait(self, step: int, level: int, seconds: float) -> None:
         """See ``backend.Backend``."""
         self._engine.wait(step, level, seconds)

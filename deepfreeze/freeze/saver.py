@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,7 @@ from deepfreeze.freeze.capture_places import places
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.replicas import ReplicaChecksums
 from deepfreeze.freeze.settings import SaverSettings
+from deepfreeze.notices import Notify
 from deepfreeze.plan.comparisons import Part
 from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
@@ -32,8 +32,6 @@ from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import tiers
 from deepfreeze.tiers.tier import Tier
 from veloc_bindings import Report
-
-log = logging.getLogger("deepfreeze")
 
 # How many seconds ``last_reports`` waits for checkpoints in flight. There are some only if an exception has ended training.
 _CLOSING_SECONDS = 5.0
@@ -52,13 +50,14 @@ class Saver:
         target: Target,
         world: World,
         settings: SaverSettings,
+        notify: Notify,
     ) -> None:
-        """Collective. ``mine``: this rank's regions of each capture. Stores the structure in the run, chooses the local tier and opens the
-        backend.
+        """Collective. ``mine``: this rank's regions of each capture; ``notify``: is told if no local tier has room, or if the backend can't
+        be closed. Stores the structure in the run, chooses the local tier and opens the backend.
 
         ``RunError`` if the structure can't be stored, ``OptionError`` for a wrong ``local``, ``EngineError`` if the backend can't be
         opened. A rank without an error of its own raises ``WorldError`` then."""
-        self._settings = settings
+        self._settings, self._notify = settings, notify
         self._capture = capture
         self._attachments = attachments
         structure = agreed.structure
@@ -66,6 +65,7 @@ class Saver:
         self._regions, self._private = mine.regions, list(mine.private)
         self.nbytes = int(self._regions.nbytes.sum())
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
+        self._tells_others = world.size > 1
         self._local = self._local_tier(target, world)
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
@@ -92,7 +92,7 @@ class Saver:
             timeout=settings.timeout,
             engine=settings.engine,
         )
-        self._backend = BoundBackend(backends.chosen(), opening)
+        self._backend = BoundBackend(backends.chosen(), opening, self._notify)
         self._closing.callback(self._backend.close)
 
     def _plan(self) -> None:
@@ -128,18 +128,29 @@ class Saver:
         memory for two captures is needed. Never waits. Raises ``EngineError``."""
         return self._backend.room() > (1 if armed and self._capture.engine_memory is None else 0)
 
-    def save(self, step: int, captured: CapturedState, compare: Part | None = None) -> None:
-        """Hands ``captured`` to the backend as the checkpoint of ``step``, and waits for the level that the setting ``wait_for`` names.
-        Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of this part of the
-        replicated tensors' present values, by which rank 0 compares the ranks; None: of none. Raises ``EngineError``, ``WaitError``."""
+    def save(self, step: int, collect: Callable[[], CapturedState], compare: Part | None = None) -> None:
+        """Hands the capture that ``collect`` returns to the backend as the checkpoint of ``step``, and waits for the level that the setting
+        ``wait_for`` names. Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of
+        this part of the replicated tensors' present values, by which rank 0 compares the ranks; None: of none.
+
+        Raises ``EngineError``, ``WaitError``. If this rank has nothing to hand over, the step fails on the other ranks too."""
+        try:
+            self._submit(step, collect(), compare)
+        except EngineError as error:
+            if self._tells_others:
+                with contextlib.suppress(EngineError):
+                    self._backend.fail(step, str(error))
+            raise
+        level = LEVELS[self._settings.wait_for]
+        if level > Level.CAPTURED:
+            self._backend.wait(step, level)
+
+    def _submit(self, step: int, captured: CapturedState, compare: Part | None) -> None:
         private, values = self._own_bytes(captured, compare)
         if self._attachments:
             values[ATTACHMENTS] = self._attachments.take(step)
         rows = self._regions.rows(captured.addresses)
         self._backend.submit(step, rows, private, (captured.hold, self._regions.fixed), named_values.encode(values))
-        level = LEVELS[self._settings.wait_for]
-        if level > Level.CAPTURED:
-            self._backend.wait(step, level)
 
     def _own_bytes(self, captured: CapturedState | None, compare: Part | None) -> tuple[bytes, dict[str, bytes]]:
         """This rank's private bytes, in the order of its record: seeds, checksums of the replicated tensors; and the named values that
@@ -161,8 +172,9 @@ class Saver:
         """The steps that were saved and were neither committed nor failed at the last ``poll``, in ascending order."""
         return self._backend.unfinished
 
-    def poll(self) -> list[Report]:
-        """The backend's reports since the last call. Never waits. Raises ``EngineError``."""
+    def poll(self) -> tuple[list[Report], bool]:
+        """The backend's reports since the last call, and whether they tell of progress alone: see ``BoundBackend.poll``. Never waits.
+        Raises ``EngineError``."""
         return self._backend.poll()
 
     def drain(self, seconds: float) -> bool:
@@ -187,15 +199,15 @@ class Saver:
         exception has ended training: they may be committed in time."""
         reports: list[Report] = []
         with contextlib.suppress(EngineError):
-            reports += self._backend.poll()
+            reports += self._backend.poll()[0]
             if self._backend.unfinished:
                 self._backend.drain(_CLOSING_SECONDS)
-                reports += self._backend.poll()
+                reports += self._backend.poll()[0]
         return reports
 
     def close(self) -> None:
-        """Stops the backend, which first finishes removals, and removes the local tier's directory if no slot has to stay there. The latter
-        is done also if the former has failed. Safe to call twice."""
+        """Stops the backend, which first finishes removals (a long list of them is left to the next job), and removes the local tier's
+        directory if no slot has to stay there. The latter is done also if the former has failed. Safe to call twice."""
         self._closing.close()
 
     def _local_tier(self, target: Target, world: World) -> tuple[Tier, Path] | None:
@@ -205,8 +217,12 @@ class Saver:
         needs = world.gather((here, self.nbytes * self._settings.engine.slots))
         need = sum(nbytes for node, nbytes in needs if node == here)
         chosen = each(world, lambda: tiers.choose(self._settings.local, need))
-        if chosen is None and self._settings.local is not None:
-            log.warning("no room for %d bytes on a local tier of %s: writing to %s directly", need, here, target.run)
+        lacks = chosen is None and self._settings.local is not None
+        nodes = world.gather(here if lacks else None)
+        if lacks and nodes.index(here) == world.rank:  # one rank speaks for the node
+            self._notify(
+                "warning", f"no room for {need} bytes on a local tier of {here}: writing to {target.run} directly"
+            )
         return chosen
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -16,8 +17,8 @@ from deepfreeze.format.manifest import Manifest
 from deepfreeze.format.record import Record
 from deepfreeze.format.structure import Structure
 from deepfreeze.store.catalog import choose, numbered
-from deepfreeze.store.durable import has_lost
-from deepfreeze.store.files import open_file
+from deepfreeze.store.failures import has_lost
+from deepfreeze.store.ranges import Ranges
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.extent_table import merge, uncovered
@@ -125,11 +126,11 @@ class _Check:
         if manifest is None:
             return  # the manifest has the checksums of all other files
         self.diverged = manifest.diverged
-        self._count(self.folder / names.MANIFEST_FILE)
+        self._count(self.run.step_file(self.step, names.MANIFEST_FILE))
         self._list(manifest)
         structure = self._try("all tensors' names and places", lambda: self.run.structure(manifest.structure))
         if structure is not None:
-            self._count(self.run.path / names.STRUCTURES_DIR / names.structure_file(manifest.structure))
+            self._count(f"{names.STRUCTURES_DIR}/{names.structure_file(manifest.structure)}")
             if structure.file_size != manifest.file_size:
                 file = names.structure_file(manifest.structure)
                 self._add(file, "file size", str(manifest.file_size), str(structure.file_size), own=False)
@@ -148,8 +149,8 @@ class _Check:
 
     def _config(self, attempt: str) -> None:
         """Checks the model's configuration, if the attempt has stored one."""
-        file = self.run.path / names.CONFIGS_DIR / names.config_file(attempt)
-        if os.path.lexists(file) and self._try("the model's configuration", lambda: self.run.config(attempt)):
+        file = f"{names.CONFIGS_DIR}/{names.config_file(attempt)}"
+        if self.run.store.has(file) and self._try("the model's configuration", lambda: self.run.config(attempt)):
             self._count(file)
 
     def _list(self, manifest: Manifest) -> None:
@@ -157,7 +158,7 @@ class _Check:
         # The ranks' own records may stay behind a commit that has gathered them: a crash can keep a rank from removing its own.
         known = {names.MODEL_FILE, names.MANIFEST_FILE, *map(names.record_file, range(manifest.world_size))}
         known |= {file_of(manifest, 0)}
-        for name in sorted(set(os.listdir(self.folder)) - known):
+        for name in sorted(set(self.run.store.list(self.run.step_file(self.step))) - known):
             # Not ``own``: the checkpoint can be restored all the same.
             self._add(name, "the whole file", "no such file in a checkpoint", "it is there", own=False)
 
@@ -167,7 +168,7 @@ class _Check:
         def report(rank: int | None, error: Error) -> None:
             self._report("what all ranks wrote" if rank is None else f"what rank {rank} wrote", error)
 
-        records = read_records(self.folder, manifest, on_error=report)
+        records = read_records(self.run, manifest, on_error=report)
         for record in records:
             file = file_of(manifest, record.identity.rank)
             self.nbytes += record.size
@@ -183,9 +184,8 @@ class _Check:
 
     def _model(self, manifest: Manifest, structure: Structure | None, extents: np.ndarray) -> None:
         """Checks the model file against ``extents`` (dtype ``format.record.EXTENT``)."""
-        file = self.folder / names.MODEL_FILE
         try:
-            fd = open_file(file)
+            file = self.run.store.open(self.run.step_file(self.step, names.MODEL_FILE))
         except (OSError, Error) as error:
             found = error.found if isinstance(error, Error) else error.strerror or str(error)
             own = isinstance(error, (Error, FileNotFoundError)) or has_lost(error)
@@ -193,16 +193,15 @@ class _Check:
             return
         try:
             self.files += 1
-            size = os.fstat(fd).st_size
-            if size != manifest.file_size:
-                self._add(names.MODEL_FILE, "the whole file", f"{manifest.file_size} bytes", f"{size} bytes")
+            if file.size != manifest.file_size:
+                self._add(names.MODEL_FILE, "the whole file", f"{manifest.file_size} bytes", f"{file.size} bytes")
             done = 0
             buffer = np.empty(_CHUNK, np.uint8)
             self._progress(0, manifest.file_size)
             for extent in extents:
                 offset, nbytes, wanted = int(extent["offset"]), int(extent["nbytes"]), int(extent["crc32c"])
                 try:
-                    crc = self._crc(fd, offset, nbytes, buffer)
+                    crc = self._crc(file, offset, nbytes, buffer)
                 except OSError as error:
                     found = error.strerror or str(error)
                     where = _region(structure, offset, nbytes)
@@ -215,23 +214,24 @@ class _Check:
                 self.nbytes += nbytes
                 self._progress(min(done, manifest.file_size), manifest.file_size)
         finally:
-            os.close(fd)
+            file.close()
 
     @staticmethod
-    def _crc(fd: int, offset: int, nbytes: int, buffer: np.ndarray) -> int | None:
+    def _crc(file: Ranges, offset: int, nbytes: int, buffer: np.ndarray) -> int | None:
         """The CRC32C of a range of the file; None if the file ends before the range does."""
         crc, end = 0, offset + nbytes
         while offset < end:
-            n = os.preadv(fd, [buffer[: min(_CHUNK, end - offset)].data], offset)
+            n = file.read(buffer[: min(_CHUNK, end - offset)], offset)
             if n == 0:
                 return None
             crc = crc32c.extend(crc, buffer[:n])
             offset += n
         return crc
 
-    def _count(self, file: Path) -> None:
+    def _count(self, name: str) -> None:
         self.files += 1
-        self.nbytes += file.stat().st_size
+        with contextlib.closing(self.run.store.open(name)) as file:
+            self.nbytes += file.size
 
     def _try(self, part: str, action: Callable[[], Any]) -> Any:
         """The result of ``action``; None if it raises, which is reported as a problem of ``part``."""

@@ -46,7 +46,7 @@ class ShardTable:
         self.path = run.step_path(step) / MODEL_FILE
         self.ranks: list[Written] = []
         tables = []  # per rank: begin, end and rank of each extent; int64, shape (extents, 3)
-        for rank, record in enumerate(read_records(run.step_path(step), manifest)):
+        for rank, record in enumerate(read_records(run, manifest)):
             self.ranks.append(Written(rank, record.nbytes, len(record.extents), len(record.private)))
             begin, nbytes = record.extents["offset"].astype(np.int64), record.extents["nbytes"].astype(np.int64)
             tables.append(np.stack([begin, begin + nbytes, np.full(len(begin), rank, np.int64)], axis=1))

@@ -4,11 +4,20 @@ The model file is dealt out in pages of 4 KiB: every tensor begins a page, and t
 writes the padding up to the end of that page. So no two ranks ever write bytes of one page. The clients of some network file systems
 (NFS, cifs) write whole pages, and would lose bytes if two ranks wrote parts of one page.
 
-``per_layer``, the default, deals out each large tensor by itself, one contiguous range of pages per rank: each rank captures 1/N
-of every layer while back-propagation of the layers below goes on. The small tensors are laid one behind the other, in the order of the
-file, and dealt out as if they were one tensor. ``contiguous`` deals out all tensors in this way: each rank writes one range of the file.
-Its drawback: a rank whose range is of the lowest layers captures it at the end of back-propagation, when no computation is left to
-hide the capture.
+``per_layer``, the default, lets each rank capture its share of the layers while back-propagation of the layers below goes on. It deals in
+units of an eighth of a rank's share:
+
+- A tensor that has a unit for each rank is dealt out by itself, one range per rank: all ranks capture it at the same time.
+- The smaller tensors are laid one behind the other, in the order of the file, and the ranks take turns. A turn is one unit; after the last
+  rank comes the first one again. So each stretch of layers as long as an eighth of the file is captured by all ranks alike, and a
+  rank's pieces don't shrink with the square of the number of ranks.
+- The smallest tensors (below 64 KiB) are laid one behind the other too. Each rank takes one range of them.
+
+Where there are few ranks a unit is smaller, as if there were 64, because a unit that one rank captures while the others do not holds the
+others up. Units below 64 KiB would cost more time than they hide, so there they end, unless the share's eighth is smaller.
+
+``contiguous`` deals out all tensors as one row: each rank writes one range of the file. Its drawback: a rank whose range is of the lowest
+layers captures it at the end of back-propagation, when no computation is left to hide the capture.
 
 Both give each rank the same number of pages, plus or minus one, unless rank 0 alone saves more than an even share.
 
@@ -25,7 +34,10 @@ import numpy as np
 from deepfreeze.format.tensors import RANK_LOCAL, REPLICATED, TensorSpec
 
 UNIT = 4096  # bytes of a page
-SMALL = 64 * 1024  # bytes; a tensor below this size is not cut by itself: that would cost more time than it hides
+SMALL = 64 * 1024  # bytes; tensors below this size are dealt out together
+_TURNS = 8  # units of a rank's share, at least
+_FEW = 64  # fewer ranks than these take more turns: units are as small as those of so many ranks
+_TOGETHER = 4  # pages of the small tensors that a rank takes, at least; fewer would put hundreds of ranks into a few MiB of the file
 
 
 @dataclass(frozen=True)
@@ -54,13 +66,29 @@ def in_file_order(specs: Sequence[TensorSpec]) -> list[int]:
 
 
 def per_layer(specs: Sequence[TensorSpec], world: int) -> list[list[Shard]]:
-    """The shards of each rank (``world`` lists, each in the order of ``specs``): of each large replicated tensor a range per rank.
+    """The shards of each rank (``world`` lists, each in the order of ``specs``), in units as the module says.
 
     Rank-local tensors are never cut: rank 0 saves them. Per-rank tensors are not in the model file, and have no shards.
+
+    With 64 ranks or more, a rank's replicated bytes are at most 9 ranges of the file: 8 of large tensors, 1 of small ones. A range
+    is one shard for each tensor that it touches, so all ranks together have at most 9 shards per rank and 1 per tensor.
     """
     replicated = [i for i in in_file_order(specs) if specs[i].role == REPLICATED]
+    size = [pages(spec.nbytes) for spec in specs]
+    total = sum(size[i] for i in replicated)
+    units = min(total, max(_TURNS * world, min(_TURNS * _FEW, total * UNIT // SMALL)))  # of the whole file
     small = [i for i in replicated if _is_small(specs[i])]
-    return _dealt(specs, world, [small, *([i] for i in replicated if not _is_small(specs[i]))])
+    large = [i for i in replicated if not _is_small(specs[i])]
+    for_all = [i for i in large if size[i] * units >= world * total]
+    by_turns = [i for i in large if size[i] * units < world * total]
+    deal = _Deal(specs, world)
+    # The tensors that all ranks take come last, because they level what is uneven so far.
+    deal.row(small, least=min(_TOGETHER, max(1, total // world)))
+    turns = -(-sum(size[i] for i in by_turns) * units // (world * max(1, total)))
+    deal.row(by_turns, turns, least=total // units if for_all else 1)
+    for i in for_all:
+        deal.row([i])
+    return deal.shards
 
 
 def contiguous(specs: Sequence[TensorSpec], world: int) -> list[list[Shard]]:
@@ -69,7 +97,9 @@ def contiguous(specs: Sequence[TensorSpec], world: int) -> list[list[Shard]]:
 
     The other tensors are placed as by ``per_layer``. The rank-local ones count as part of rank 0's share.
     """
-    return _dealt(specs, world, [[i for i in in_file_order(specs) if specs[i].role == REPLICATED]])
+    deal = _Deal(specs, world)
+    deal.row([i for i in in_file_order(specs) if specs[i].role == REPLICATED])
+    return deal.shards
 
 
 PLACEMENTS: dict[str, Placement] = {"per_layer": per_layer, "contiguous": contiguous}
@@ -84,31 +114,50 @@ def pages(nbytes: int) -> int:
     return -(-nbytes // UNIT)
 
 
-def _dealt(specs: Sequence[TensorSpec], world: int, rows: Sequence[Sequence[int]]) -> list[list[Shard]]:
-    """Gives rank 0 the rank-local tensors, then cuts each row into one range of pages per rank, in the order of the ranks. ``rows``: lists
-    of indices of tensors; the tensors of a row are laid one behind the other."""
-    shards: list[list[Shard]] = [[] for _ in range(world)]
-    load = np.zeros(world, np.int64)  # pages that each rank has so far
-    for i, spec in enumerate(specs):
-        if spec.role == RANK_LOCAL and spec.nbytes:
-            shards[0].append(Shard(i, 0, spec.nbytes))
-            load[0] += pages(spec.nbytes)
-    for row in rows:
-        counts = _level(load, sum(pages(specs[i].nbytes) for i in row))
-        load += counts
-        ends = np.cumsum(counts)
-        rank = at = 0  # ``at``: pages of the row that are dealt out so far
-        for i in row:
-            begin, end = at, at + pages(specs[i].nbytes)
-            while at < end:
-                while ends[rank] <= at:
-                    rank += 1
-                stop = min(end, int(ends[rank]))
-                shards[rank].append(Shard(i, (at - begin) * UNIT, min((stop - begin) * UNIT, specs[i].nbytes)))
-                at = stop
-    for of_rank in shards:
-        of_rank.sort(key=lambda shard: shard.tensor)
-    return shards
+class _Deal:
+    """The shards that each rank has so far. Rank 0 begins with the rank-local tensors."""
+
+    def __init__(self, specs: Sequence[TensorSpec], world: int) -> None:
+        self._specs = specs
+        own = [i for i, spec in enumerate(specs) if spec.role == RANK_LOCAL and spec.nbytes]
+        self._shards: list[list[Shard]] = [[] for _ in range(world)]
+        self._shards[0] = [Shard(i, 0, specs[i].nbytes) for i in own]
+        self._load = np.zeros(world, np.int64)  # pages of each rank
+        self._load[0] = sum(pages(specs[i].nbytes) for i in own)
+
+    @property
+    def shards(self) -> list[list[Shard]]:
+        """Of each rank, in the order of the specs."""
+        return [sorted(shards, key=lambda shard: (shard.tensor, shard.start)) for shards in self._shards]
+
+    def row(self, tensors: Sequence[int], turns: int = 1, least: int = 1) -> None:
+        """Deals out the tensors, laid one behind the other, so that all ranks' loads become as level as they can. The ranks take
+        ``turns`` turns, in each of which every rank takes one range of pages, in the order of the ranks. ``tensors``: indices in the
+        specs; ``least``: pages that a rank takes at least, where the row is too short for all ranks."""
+        sizes = np.array([pages(self._specs[i].nbytes) for i in tensors], np.int64)
+        stops = np.cumsum(sizes)  # of the tensors, in pages of the row
+        total = int(sizes.sum())
+        if not total:
+            return
+        takers = np.sort(np.argsort(self._load, kind="stable")[: -(-total // least)])
+        counts = np.zeros_like(self._load)
+        counts[takers] = _level(self._load[takers], total)
+        self._load += counts
+        # Pages of each range, the ranges in the order of the row: an element per turn and rank.
+        ranges = np.diff(np.arange(turns + 1)[:, None] * counts // turns, axis=0).ravel()
+        ends = np.cumsum(ranges)
+        cuts = np.union1d(ends[ranges > 0], stops)
+        begins = np.append(0, cuts[:-1])
+        ranks = np.searchsorted(ends, begins, side="right") % len(counts)
+        numbers = np.searchsorted(stops, begins, side="right")  # of the tensors in the row
+        # A rank that takes two turns in succession, such as a single rank, has one range.
+        first = np.append(True, (np.diff(ranks) != 0) | (np.diff(numbers) != 0))
+        last = np.append(first[1:], True)
+        columns = ranks[first], numbers[first], begins[first], cuts[last]
+        for rank, number, begin, end in zip(*(column.tolist() for column in columns), strict=True):
+            tensor, at = tensors[number], int(stops[number] - sizes[number])
+            shard = Shard(tensor, (begin - at) * UNIT, min((end - at) * UNIT, self._specs[tensor].nbytes))
+            self._shards[rank].append(shard)
 
 
 def _level(load: np.ndarray, count: int) -> np.ndarray:

@@ -34,8 +34,8 @@ class LearningPolicy(Policy, Protocol):
     The ranks agree on the greatest of their present wishes, and every rank's policy is told of it after the same execution. Between two
     such calls ``next_step`` depends on its argument alone. The training thread calls both methods, between two executions.
 
-    A policy keeps what it has learned through all trainings of its ``Checkpoint``. A job that is started again has a new policy: no
-    checkpoint holds what the old one had learned."""
+    A policy keeps what it has learned through all trainings of its ``Checkpoint``. A job that is started again has a new policy, which
+    knows what the old one had learned if the policy is an object of ``extra=`` too: it needs ``state_dict`` and ``load_state_dict``."""
 
     def observe(self, observation: Observation) -> int:
         """This rank's wish: a whole number from 0 to ``NEVER``, usually the least number of steps between two checkpoints that this rank

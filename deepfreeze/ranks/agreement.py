@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deepfreeze.errors import EngineError, Error
+from deepfreeze.notices import Notify
 from deepfreeze.ranks.control_word import ControlWord, Field, GraphMaximum
 from deepfreeze.ranks.meetings import Meetings
 from deepfreeze.ranks.signals import Sigterm
@@ -28,15 +29,18 @@ class Agreement:
 
     With a single rank ``settle`` returns what this rank has proposed."""
 
-    def __init__(self, world: World, hears_sigterm: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        """``hears_sigterm``: whether SIGTERM to this process asks for a last checkpoint; ``clock``: see ``Meetings``."""
+    def __init__(
+        self, world: World, hears_sigterm: bool, notify: Notify, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``hears_sigterm``: whether SIGTERM to this process asks for a last checkpoint; ``notify``: see ``Sigterm``; ``clock``: see
+        ``Meetings``."""
         self._world = world
         self._word = ControlWord(world)
         self._stop = self._word.field("stop")  # number of a signal that asks for a last checkpoint
         self._failed = self._word.field("failed")  # 1 + rank that can't go on
         self._skip = self._word.field("skip")  # step that is not to be captured, because an engine is full
         self._meetings: Meetings | None = Meetings(self._word.field("pace"), clock)
-        self._sigterm = Sigterm() if hears_sigterm else None
+        self._sigterm = Sigterm(notify) if hears_sigterm else None
         self.failure: Error | None = None
 
     def field(self, name: str) -> Field:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import signal
 import threading
 from typing import Any
 
-log = logging.getLogger("deepfreeze")
+from deepfreeze.notices import Notify
 
 
 class Sigterm:
@@ -17,11 +16,12 @@ class Sigterm:
     Python lets only its main thread handle signals. In a training that runs in another thread SIGTERM does what it did before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, notify: Notify) -> None:
+        """``notify``: is told if this thread can't hear signals."""
         self.received = 0  # the signal's number once it has come, 0 before
         self._closed = threading.current_thread() is not threading.main_thread()
         if self._closed:
-            log.info("training runs outside of the main thread: SIGTERM saves no last checkpoint")
+            notify("info", "training runs outside of the main thread: SIGTERM saves no last checkpoint")
         else:
             self._before = signal.signal(signal.SIGTERM, self._hear)
 

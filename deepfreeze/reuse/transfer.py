@@ -5,7 +5,6 @@ Uses Keras objects, imports neither Keras nor TensorFlow.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections import Counter
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from deepfreeze.errors import OptionError, StructureError
+from deepfreeze.events.messages import to_logger
 from deepfreeze.format.strict_json import short
 from deepfreeze.format.structure import Placed
 from deepfreeze.format.tensors import numpy_dtype
@@ -35,8 +35,6 @@ _UNCLEAR = (
     "nothing was changed: give these layers names of your own, or build the model in a fresh process (or after "
     "keras.utils.clear_session()), or say what is meant with rename=: {old: new} for single layers, str for all names as they are"
 )
-
-log = logging.getLogger("deepfreeze")
 
 
 def transfer(
@@ -225,7 +223,7 @@ class _Plan:
             one.variable.assign(one.value)
             one.value = None
         lineage.remember([one.variable for one in self._copies], parent_of(info))
-        log.info("%d weights of %s, step %d, given to %s", len(self._copies), info.run, info.step, self._name)
+        to_logger("info", f"{len(self._copies)} weights of {info.run}, step {info.step}, given to {self._name}")
 
     def report(self, dry_run: bool) -> TransferReport:
         """The report of the plan as it is now: weights that turned out to be too large are among the mismatches."""

@@ -69,15 +69,15 @@ class Attachments:
         return bool(self._objects) or self._generators is not None
 
     def check(self, step: int) -> None:
-        """``OptionError`` unless the present states can be saved. Called before the first checkpoint, so that nothing is written if they
-        can't."""
+        """``OptionError`` unless the objects give their present states, and these can be saved. Called before the first checkpoint, so that
+        nothing is written if they can't."""
         nbytes = len(self._encoded(step))
         if nbytes > _MAX_NBYTES:
             raise OptionError(where="extra=", expected=_AT_MOST, found=f"{nbytes} bytes", todo=_SAVE_ELSEWHERE)
 
     def take(self, step: int) -> bytes:
-        """The states at ``step``, the training's present one. ``EngineError`` if they can't be saved: they have become too large for a
-        record, or have a value that ``format/state_tree`` can't encode."""
+        """The states at ``step``, the training's present one. ``EngineError`` if they can't be saved: an object's method raises, or they
+        have become too large for a record, or have a value that ``format/state_tree`` can't encode."""
         try:
             data = self._encoded(step)
         except OptionError as error:
@@ -127,10 +127,7 @@ class Attachments:
             raise CorruptError(where=saved.where, expected=expected, found=str(error), todo=DAMAGED) from None
 
     def _encoded(self, step: int) -> bytes:
-        states = {
-            name: thing.state_at(step) if _has(thing, "state_at") else thing.state_dict()
-            for name, thing in self._objects.items()
-        }
+        states = {name: _state(name, thing, step) for name, thing in self._objects.items()}
         tree = {"objects": states, "rng": {} if self._generators is None else self._generators.states()}
         return state_tree.encode(tree, "extra")
 
@@ -145,6 +142,17 @@ def _decoded(data: bytes, where: object) -> dict[str, Any]:
         found = "a tree without them"
         raise CorruptError(where=where, expected="states of objects and generators", found=found, todo=DAMAGED)
     return tree
+
+
+def _state(name: str, thing: Any, step: int) -> Any:
+    """The state of one of the user's objects. ``OptionError`` if its method raises."""
+    method = "state_at" if _has(thing, "state_at") else "state_dict"
+    try:
+        return thing.state_at(step) if method == "state_at" else thing.state_dict()
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"[:300]
+        expected, todo = f"its state from {method}()", f"mend {method}() of the {type(thing).__name__}"
+        raise OptionError(where=f"extra[{name!r}]", expected=expected, found=found, todo=todo) from error
 
 
 def _has(thing: Any, method: str) -> bool:

@@ -11,7 +11,6 @@ Uses Keras objects, imports neither Keras nor TensorFlow.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import tempfile
 from collections.abc import Callable
@@ -28,8 +27,6 @@ from deepfreeze.state import plain_datasets
 from deepfreeze.state.keras_objects import optimizers, saveables, tf_variable, variable_name
 from deepfreeze.state.shadow import shadowed
 from deepfreeze.state.training_state import SEED, TrainingState, unique_name
-
-log = logging.getLogger("deepfreeze")
 
 
 class _Transformed(UnsupportedError):
@@ -66,15 +63,15 @@ class LocatedState:
     layout: str
     reason: UnsupportedError | None = None
 
-    def warn(self) -> None:
-        """Logs a warning if there is a ``reason``: stock Keras can't load the model file then."""
-        if self.reason is not None:
-            log.warning(
-                "%s The file has all variables as they are instead (layout %s): stock Keras can't load it, deepfreeze.restore can, "
-                "and deepfreeze.export writes .safetensors",
-                self.reason,
-                self.layout,
-            )
+    @property
+    def warning(self) -> str | None:
+        """The message for the user if there is a ``reason``: stock Keras can't load the model file then."""
+        if self.reason is None:
+            return None
+        return (
+            f"{self.reason} The file has all variables as they are instead (layout {self.layout}): stock Keras can't load it, "
+            "deepfreeze.restore can, and deepfreeze.export writes .safetensors"
+        )
 
 
 def locate(state: TrainingState) -> LocatedState:

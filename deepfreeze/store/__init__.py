@@ -1,5 +1,5 @@
 """Where checkpoints are, and who may change them. The retention rules are public names of this room, and so is what a rule of one's own
-is told and asked.
+is told and asked. So is ``Store``, the interface of the place where a run is, and ``add``, which enters a further one by its scheme.
 
 from deepfreeze.store import Committed, History, Latest, judge
 
@@ -8,6 +8,22 @@ print(judge(history, Latest(2)).remove)  # (10,)
 """
 
 from deepfreeze.store.retention import Committed, History, Verdict, Wants, judge
-from deepfreeze.store.rules import Best, Epochs, Latest, Spaced, Tagged
+from deepfreeze.store.rules import Best, Epochs, Latest, Rule, Spaced, Tagged
+from deepfreeze.store.store import Store
+from deepfreeze.store.stores import add
 
-__all__ = ["Best", "Committed", "Epochs", "History", "Latest", "Spaced", "Tagged", "Verdict", "Wants", "judge"]
+__all__ = [
+    "Best",
+    "Committed",
+    "Epochs",
+    "History",
+    "Latest",
+    "Rule",
+    "Spaced",
+    "Store",
+    "Tagged",
+    "Verdict",
+    "Wants",
+    "add",
+    "judge",
+]

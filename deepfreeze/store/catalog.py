@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from deepfreeze.errors import CorruptError, Error, NotFoundError
+from deepfreeze.errors import CorruptError, Error, NewerError, NotFoundError
 from deepfreeze.format.levels import Level
 from deepfreeze.format.run_file import Parent
 from deepfreeze.format.structure import Structure
@@ -59,7 +59,7 @@ class CheckpointInfo:
 
 def checkpoints(run: str | os.PathLike[str]) -> list[CheckpointInfo]:
     """All committed checkpoints of a run, oldest first. Raises OptionError if ``run`` is no path, NotFoundError if the directory is
-    no run, CorruptError if its run.json is damaged, RunError if it can't be read."""
+    no run, CorruptError if its run.json is damaged or a newer version of DeepFreeze wrote a checkpoint, RunError if it can't be read."""
     opened_run = Run.open(run)
     structures: dict[str, Structure | None] = {}
     infos = (_describe_valid(opened_run, step, structures) for step in opened_run.step_dirs())
@@ -68,7 +68,8 @@ def checkpoints(run: str | os.PathLike[str]) -> list[CheckpointInfo]:
 
 def latest(run: str | os.PathLike[str]) -> CheckpointInfo | None:
     """The newest committed checkpoint of a run; None if the run has none. Raises OptionError if ``run`` is no path, NotFoundError if
-    the directory is no run, CorruptError if its run.json is damaged, RunError if it can't be read."""
+    the directory is no run, CorruptError if its run.json is damaged or a newer version of DeepFreeze wrote the checkpoint, RunError if it
+    can't be read: no older checkpoint passes for the newest then."""
     opened_run = Run.open(run)
     infos = (_describe_valid(opened_run, step, {}) for step in reversed(opened_run.step_dirs()))
     return next((info for info in infos if info is not None), None)
@@ -108,10 +109,13 @@ def describe(run: Run, step: int, structures: dict[str, Structure | None] | None
 
 
 def _describe_valid(run: Run, step: int, structures: dict[str, Structure | None]) -> CheckpointInfo | None:
-    """As ``describe``, but None for a directory without a valid manifest: half-deleted, damaged, or copied from another run."""
+    """As ``describe``, but None for a directory without a valid manifest: half-deleted, damaged, or copied from another run. RunError if
+    the system does not read the manifest, NewerError if a newer version of DeepFreeze wrote it."""
     try:
         return describe(run, step, structures)
-    except Error:
+    except NewerError:
+        raise
+    except (CorruptError, NotFoundError):
         return None
 
 
@@ -128,7 +132,7 @@ def numbered(run: Run, step: int | str | None) -> int | None:
 
 def choose(run: Run, step: int | str | None) -> int:
     """``step``; of a tag its checkpoint's step; or for None the newest step with a valid manifest. NotFoundError, naming the steps that
-    exist, if there is no such checkpoint; CorruptError if the manifest of ``step`` is not valid."""
+    exist, if there is no such checkpoint; CorruptError if the manifest of ``step`` is not valid; what ``Run.newest`` raises, for None."""
     step = numbered(run, step)
     if step is not None:
         run.manifest(step)
@@ -148,7 +152,7 @@ def use(run: Run, step: int | str | None, action: Callable[[int], T]) -> T:
         try:
             return action(chosen)
         except (CorruptError, NotFoundError):
-            if step is not None or attempt == _ATTEMPTS - 1 or run.step_path(chosen).exists():
+            if step is not None or attempt == _ATTEMPTS - 1 or run.has_step(chosen):
                 raise
     raise AssertionError("unreachable")
 

@@ -1,4 +1,4 @@
-"""Durable changes of files and directories in a run (write, fsync, rename, delete), and the errors for changes that the system refuses.
+"""Durable changes of files and directories on a file system: write, fsync, rename, delete.
 
 An fsync of the directory follows each rename: without it a loss of power may undo the rename, and bring back the file that was just
 moved away.
@@ -7,25 +7,17 @@ moved away.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from deepfreeze.errors import CorruptError, Error, RunError
 from deepfreeze.format import names
-from deepfreeze.format.strict_json import DAMAGED
 
 # The umask takes further permissions away. Files are never writable for everybody, although some batch systems start jobs with umask 000.
 FILE_MODE = 0o664
 DIRECTORY_MODE = 0o775
-# Errors of a read by which disks and file systems report that bytes are lost.
-_LOST = (errno.EIO, errno.EBADMSG, errno.EUCLEAN)
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-# Errors of a call that the file system does not support.
-_LACKING = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 def sync_dir(path: Path) -> None:
@@ -92,33 +84,3 @@ def delete(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         # Errors are ignored: NFS keeps a deleted file while a process reads it, and the next start of a job tries again.
         shutil.rmtree(path, ignore_errors=True)
-
-
-def refused(path: Path, error: OSError) -> RunError:
-    """The error to raise if the system refuses to read or change ``path``."""
-    todo = "check permissions, quota, free space and whether the file system is mounted read-only"
-    if error.errno in _FULL:
-        todo = "free space there, or ask for a larger quota, or choose another directory"
-    elif error.errno in _LACKING:
-        todo = "choose a directory on another file system: checkpoints are committed by rename and fsync"
-    found = error.strerror or str(error)
-    return RunError(where=path, expected="a directory that can be read and written", found=found, todo=todo)
-
-
-def is_full(error: object) -> bool:
-    """Whether the system has refused a change because there is no space, or no quota."""
-    return isinstance(error, OSError) and error.errno in _FULL
-
-
-def has_lost(error: OSError) -> bool:
-    """Whether a file system reports by this error that it has lost bytes of the file. Other errors may be temporary, or may have nothing
-    to do with the file's bytes."""
-    return error.errno in _LOST
-
-
-def unreadable(path: Path, error: OSError) -> Error:
-    """The error to raise for a file that the system does not read: CorruptError if it has lost bytes of the file, else RunError."""
-    if not has_lost(error):
-        return refused(path, error)
-    found = error.strerror or str(error)
-    return CorruptError(where=path, expected="a file whose bytes can be read", found=found, todo=DAMAGED)

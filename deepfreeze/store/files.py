@@ -11,14 +11,15 @@ from deepfreeze.errors import CorruptError
 from deepfreeze.format.strict_json import DAMAGED
 
 
-def open_file(path: str | os.PathLike[str], dir_fd: int | None = None) -> int:
-    """Opens a file for reading and returns its descriptor. ``path`` is relative to the directory ``dir_fd``, if one is given. OSError
-    if the file can't be opened, CorruptError if it is no regular file: a symbolic link, a directory, a device or a pipe."""
+def open_file(path: str | os.PathLike[str], name: str | None = None, dir_fd: int | None = None) -> int:
+    """Opens a file for reading and returns its descriptor. ``name``: of the file in the directory ``dir_fd``, if one is given; ``path`` is
+    for messages then. OSError if the file can't be opened, CorruptError if it is no regular file: a symbolic link, a directory, a
+    device or a pipe."""
     refused = CorruptError(
         where=path, expected="a regular file", found="a link, directory, device or pipe", todo=DAMAGED
     )
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=dir_fd)
+        fd = os.open(name or path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=dir_fd)
     except OSError as error:
         # The errors for a symbolic link, a socket and a device without a driver.
         if error.errno not in (errno.ELOOP, errno.ENXIO, errno.ENODEV):
@@ -30,10 +31,16 @@ def open_file(path: str | os.PathLike[str], dir_fd: int | None = None) -> int:
     return fd
 
 
-def read_small(path: str | os.PathLike[str], limit: int, dir_fd: int | None = None) -> bytes:
-    """All bytes of a file, opened by ``open_file``. CorruptError also if the file has more than ``limit`` bytes."""
-    with open(open_file(path, dir_fd), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
+def read_small(path: str | os.PathLike[str], limit: int) -> bytes:
+    """All bytes of a file. Raises what ``open_file`` and ``read_all`` do."""
+    return read_all(open_file(path), limit, path)
+
+
+def read_all(fd: int, limit: int, path: str | os.PathLike[str]) -> bytes:
+    """All bytes of an open file, which is closed. ``path``: for messages. OSError if the system does not read it, CorruptError if the file
+    has more than ``limit`` bytes."""
+    with open(fd, "rb") as file:
+        size = os.fstat(fd).st_size
         # One byte more than the file's size, to notice a file that grows. Asking for ``limit`` bytes would allocate them.
         data = b"" if size > limit else file.read(size + 1)
     size = max(size, len(data))

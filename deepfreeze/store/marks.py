@@ -5,9 +5,8 @@ The holder of the run's lock changes marks, on one thread.
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -16,13 +15,11 @@ from deepfreeze.errors import CorruptError, Error, NewerError, NotFoundError, Ru
 from deepfreeze.format import names
 from deepfreeze.format.marks import Mark, MarksFile
 from deepfreeze.format.strict_json import is_printable
-from deepfreeze.store import durable
-from deepfreeze.store.files import read_small
+from deepfreeze.notices import Notify
+from deepfreeze.store.failures import refused
 from deepfreeze.store.retention import Committed, History, Verdict, judge, text_of
 from deepfreeze.store.run import END_THIS_JOB, Run
 from deepfreeze.store.tags import by_checkpoint, read_marks, tags
-
-log = logging.getLogger("deepfreeze")
 
 # The newest marks are compared with the manifests when they are read: an attempt that was killed may have committed these steps anew.
 _DOUBTED = 8
@@ -45,14 +42,18 @@ class Marks:
         self.run, self._marks, self._resumed = run, dict(marks), resumed
         self._in_flight: set[int] = set()
         self._open: list[Measurement] = []  # of which it is not known yet whose they are
-        self._measured = -1 if resumed is None else resumed  # the step of the last measurement
-        self._last: tuple[Measurement, int, Mark] | None = None  # given last; where its range began; its mark before
+        self._measured = (-1, -1 if resumed is None else resumed)  # the steps of the last two measurements
+        # Given since the newest checkpoint, for one that comes later may be the newest up to their steps. Before the first of them:
+        # ``_measured``, and the newest checkpoint's mark.
+        self._given: list[Measurement] = []
+        self._before: tuple[tuple[int, int], Mark | None] = (self._measured, None)
+        self._gone: set[int] = set()  # steps that somebody has removed, or that ``retain`` has returned
         self._new: set[int] = set()  # steps that this attempt has committed, without metrics so far
 
     @classmethod
-    def read(cls, run: Run, resumed: int | None = None) -> Marks:
+    def read(cls, run: Run, notify: Notify, resumed: int | None = None) -> Marks:
         """The marks of ``run``, from marks.json; and from the manifests of the checkpoints that the file does not have, and of the newest
-        ones. A damaged file counts as none, with a warning: the metrics in it are lost. RunError if the run can't be read."""
+        ones. A damaged file counts as none, of which ``notify`` is told: the metrics in it are lost. RunError if the run can't be read."""
         known: dict[int, Mark] = {}
         try:
             found = read_marks(run)
@@ -60,7 +61,7 @@ class Marks:
         except NewerError:
             raise
         except CorruptError as error:
-            log.warning("%s The metrics of earlier checkpoints are not known any more.", error)
+            notify("warning", f"{error} The metrics of earlier checkpoints are not known any more.")
         there = run.step_dirs()
         marks = {}
         for step in there:
@@ -95,36 +96,49 @@ class Marks:
 
     def measured(self, measurement: Measurement) -> None:
         """Metrics were taken at ``measurement.step``. They belong to the newest checkpoint up to that step, if it is newer than the one of
-        an earlier measurement's step."""
+        an earlier measurement's step. All metrics of one step belong to one checkpoint."""
         self._open.append(measurement)
 
     def settle(self) -> None:
         """Gives each measurement to its checkpoint. A measurement waits while a checkpoint is on its way that may be the newest one."""
         waiting = []
         for one in sorted(self._open, key=lambda one: one.step):
-            last = self._measured if one.epoch is not None or one.step > self._measured else -1
+            last = self._step_before(one)
             if any(last < step <= one.step for step in self._in_flight):
                 waiting.append(one)
                 continue
-            own = max((step for step in self._marks if last < step <= one.step), default=None)
-            if own is not None:
+            newest = max(self._marks, default=-1)
+            if one.step >= newest:
+                if not self._given:
+                    self._before = (self._measured, self._marks.get(newest))
+                self._given.append(one)
+            if one.step > self._measured[1]:
+                self._measured = (self._measured[1], one.step)
+            known = self._marks.keys() | self._gone
+            own = max((step for step in known if last < step <= one.step), default=None)
+            if own is not None and own not in self._gone:  # else they come too late, and are no older one's
                 before = self._marks[own]
-                self._last = (one, last, before)
                 metrics = {**before.metrics, **one.metrics}
                 self._marks[own] = replace(before, metrics=metrics, epoch=one.epoch or before.epoch, measured=one.step)
                 self._new.discard(own)
-            self._measured = max(self._measured, one.step)
         self._open = waiting
 
+    def _step_before(self, one: Measurement) -> int:
+        """The step of the measurement before ``one``: the checkpoints up to it are not ``one``'s. -1 if ``one`` comes late."""
+        before, last = self._measured
+        if one.epoch is not None or one.step > last:
+            return last
+        return before if one.step == last else -1
+
     def _take_back(self, step: int) -> None:
-        """Takes the last measurement back from its checkpoint if the new one of ``step`` is the newest up to it: a training's last step is
-        captured after its last epoch's end."""
-        if self._last is None:
-            return
-        measurement, last, mark = self._last
-        if mark.step < step <= measurement.step:
-            self._marks[mark.step], self._last, self._measured = mark, None, last
-            self._open.append(measurement)
+        """Takes the measurements since the newest checkpoint back from it if the new one of ``step`` is the newest up to some of them: a
+        training's last step is captured after its last epoch's end."""
+        if any(step <= one.step for one in self._given):
+            self._measured, mark = self._before
+            if mark is not None and mark.step in self._marks:
+                self._marks[mark.step] = mark
+            self._open = self._given + self._open
+        self._given = []
 
     def history(self, tagged: Mapping[tuple[int, str], tuple[str, ...]], loop: bool = False) -> History:
         """The checkpoints as rules see them. ``tagged``: the tags of each (step, attempt). ``loop``: the training is a hand-written loop,
@@ -144,6 +158,7 @@ class Marks:
                 awaited=step in awaited,
             )
             for step, mark in sorted(self._marks.items())
+            if step not in self._gone
         )
         return History(tuple(checkpoints), self._resumed)
 
@@ -155,36 +170,42 @@ class Marks:
         return judge(self.history(by_checkpoint(tags(self.run)), loop), rule, keep_pending)
 
     def retain(self, rule: Any, keep_pending: int, loop: bool, write: Callable[[bytes], None]) -> tuple[int, ...]:
-        """Judges the checkpoints by ``rule``, has ``write`` store marks.json, and returns the steps that go. Raises RunError if the run or
-        its tags can't be read, CorruptError if a tag is damaged; nothing may be removed then."""
+        """Judges the checkpoints by ``rule``, has ``write`` store marks.json, and returns the steps that go. Steps of an earlier call that
+        are still there are returned again: they may go at any moment, so no rule counts on them. Raises RunError if the run or its tags
+        can't be read, CorruptError if a tag is damaged; nothing more may be removed then."""
         self.settle()
         there = set(self.run.step_dirs())  # somebody may have removed checkpoints by hand
+        self._gone |= self._marks.keys() - there
         self._marks = {step: mark for step, mark in self._marks.items() if step in there}
         self._new &= self._marks.keys()
+        told = self._gone & there
 
         def judged(candidates: tuple[int, ...] | None) -> tuple[int, ...]:
             """Judges with the tags read anew; ``candidates``: the steps of which some may go, None for all."""
             try:
                 verdict = self.judge(rule, keep_pending, loop)
             except BaseException:
-                self._write(rule, write, (), {step: mark.reason for step, mark in self._marks.items()})
+                self._write(rule, write, told, {step: mark.reason for step, mark in self._marks.items()})
                 raise  # nothing is removed, and the metrics so far are not lost with this job
-            going = tuple(step for step in verdict.remove if candidates is None or step in candidates)
+            chosen = {step for step in verdict.remove if candidates is None or step in candidates}
+            going = tuple(sorted(chosen | told))
             if going != candidates:
                 self._write(rule, write, going, verdict.keep)
             return going
 
         # The tags count that are there after marks.json says which steps go; see store/tags.
         going = judged(None)
-        return judged(going) if going else ()
+        going = judged(going) if going else ()
+        self._gone.update(going)
+        return going
 
     def _write(
-        self, rule: Any, write: Callable[[bytes], None], going: tuple[int, ...], reasons: Mapping[int, str]
+        self, rule: Any, write: Callable[[bytes], None], going: Iterable[int], reasons: Mapping[int, str]
     ) -> None:
         marks = tuple(
             replace(mark, reason=_printable(str(reasons.get(step, "")))) for step, mark in sorted(self._marks.items())
         )
-        write(MarksFile(self.run.run_id, _printable(text_of(rule)), going, marks).to_bytes())
+        write(MarksFile(self.run.run_id, _printable(text_of(rule)), tuple(sorted(going)), marks).to_bytes())
 
     @property
     def metric_names(self) -> set[str]:
@@ -218,24 +239,23 @@ def finite(values: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def store(run: Run, data: bytes, attempt: str | None = None) -> None:
+def write(run: Run, data: bytes, attempt: str | None = None) -> None:
     """Writes marks.json. The caller holds the run's lock. ``attempt``: the caller's; None for a caller that is none, such as ``prune``.
     RunError if another attempt has taken the run, or the system refuses."""
-    file = run.path / names.MARKS_FILE
     try:
         if attempt is not None and (owner := _owner(run)) not in (None, attempt):
             found = f"attempt {owner}, which has taken the run"
             raise RunError(where=run.path, expected=f"attempt {attempt}", found=found, todo=END_THIS_JOB)
-        durable.replace(file, data)
+        run.store.put(names.MARKS_FILE, data)
     except RunError:
         raise
     except OSError as error:
-        raise durable.refused(file, error) from error
+        raise refused(run.store.where(names.MARKS_FILE), error) from error
 
 
 def _owner(run: Run) -> str | None:
     """The attempt that has the run; None if the run does not say."""
     try:
-        return read_small(run.path / names.OWNER_FILE, 64).decode(errors="replace").strip()
+        return run.store.read(names.OWNER_FILE, 64).decode(errors="replace").strip()
     except FileNotFoundError:
         return None

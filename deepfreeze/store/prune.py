@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepfreeze.format import names
-from deepfreeze.store.lock import Lock
-from deepfreeze.store.marks import Marks, store
+from deepfreeze.notices import Notify, unheard
+from deepfreeze.store.marks import Marks, write
 from deepfreeze.store.retention import Wants
 from deepfreeze.store.rules import as_rule, with_tagged
 from deepfreeze.store.run import Run
+from deepfreeze.store.store import Store
 from deepfreeze.store.writable_run import WritableRun
 
 CHECKPOINT, DAMAGED, ABANDONED = "checkpoint", "damaged", "abandoned"
@@ -20,13 +21,14 @@ CHECKPOINT, DAMAGED, ABANDONED = "checkpoint", "damaged", "abandoned"
 
 @dataclass(frozen=True)
 class Removal:
-    """A directory to delete. ``kind``: "checkpoint" (a committed one), "damaged" or "abandoned"; ``nbytes``: the size of all its files
-    together."""
+    """A directory to delete. ``kind``: "checkpoint" (a committed one), "damaged" or "abandoned"; ``path``: for people; ``nbytes``: the size
+    of all its files together; ``name``: of the directory in the run."""
 
     kind: str
     step: int
     path: Path
     nbytes: int
+    name: str
 
 
 @dataclass(frozen=True)
@@ -56,18 +58,20 @@ def plan(
     *,
     damaged: bool = False,
     abandoned: bool = False,
+    notify: Notify = unheard,
 ) -> Pruning:
     """What ``prune`` would do now, with the same arguments. Changes nothing and takes no lock. Raises OptionError for a wrong argument,
     NotFoundError if there is no such run, CorruptError if its run.json or a tag is damaged."""
     opened_run = Run.open(run)
-    verdict = Marks.read(opened_run).judge(with_tagged(as_rule(keep)))
-    removals = [_removal(CHECKPOINT, step, opened_run.step_path(step)) for step in verdict.remove]
+    verdict = Marks.read(opened_run, notify).judge(with_tagged(as_rule(keep)))
+    store = opened_run.store
+    removals = [_removal(store, CHECKPOINT, step, opened_run.step_file(step)) for step in verdict.remove]
     for wanted, kind, folder, parse in (
         (damaged, DAMAGED, names.DAMAGED_DIR, names.parse_damaged_dir),
         (abandoned, ABANDONED, names.ABANDONED_DIR, names.parse_abandoned_dir),
     ):
         if wanted:
-            removals += [_removal(kind, step, path) for step, path in _moved_to(opened_run.path / folder, parse)]
+            removals += [_removal(store, kind, step, name) for step, name in _moved_to(store, folder, parse)]
     return Pruning(opened_run.path, verdict.keep, tuple(removals))
 
 
@@ -78,6 +82,7 @@ def prune(
     damaged: bool = False,
     abandoned: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    notify: Notify = unheard,
 ) -> Pruning:
     """Deletes committed checkpoints of a run. Those stay that ``keep`` wants, which is a number of the newest or a rule of
     ``deepfreeze.store``; and those that have a tag, the newest, and the newest whose ranks agreed. With ``damaged`` and ``abandoned`` the
@@ -85,25 +90,26 @@ def prune(
 
     Takes the run's lock: no job writes to the run meanwhile, or starts from it. Each checkpoint is first renamed to a name that no
     reader takes for a checkpoint's, then its files are deleted. A program that has the files open can go on reading them.
-    ``progress`` is called after each directory with (bytes deleted so far, bytes to delete in all).
+    ``progress`` is called after each directory with (bytes deleted so far, bytes to delete in all). ``notify`` is told if the metrics of
+    the run's checkpoints are lost.
 
     Raises OptionError for a wrong argument, NotFoundError if there is no such run, LockedError naming the holder if a job has the run,
     CorruptError if run.json is damaged, RunError if a directory can't be renamed: the directories before it are deleted then, and the
     others are as they were.
     """
-    plan(run, keep)  # refuses wrong arguments before the lock's file is made
-    with Lock.acquire(run):
-        opened_run = WritableRun.open(run)
+    plan(run, keep, notify=notify)  # refuses wrong arguments before the lock's file is made
+    opened_run = WritableRun.open(run)
+    with opened_run.store.lock():
         opened_run.clear_trash()
-        known, rule = Marks.read(opened_run), with_tagged(as_rule(keep))
+        known, rule = Marks.read(opened_run, unheard), with_tagged(as_rule(keep))
         if known.judge(rule).remove:
             # Says which steps go, before the tags are read once more; see store/tags.
-            known.retain(rule, 0, False, lambda data: store(opened_run, data))
+            known.retain(rule, 0, False, lambda data: write(opened_run, data))
         pruning = plan(run, keep, damaged=damaged, abandoned=abandoned)
         left = []
         done, total = 0, pruning.freed
         for removal in pruning.removals:
-            if not opened_run.discard(removal.path, removal.step):
+            if not opened_run.discard(removal.name, removal.step):
                 left.append(removal)
             done += removal.nbytes
             if progress is not None:
@@ -111,25 +117,18 @@ def prune(
     return Pruning(pruning.run, pruning.keep, pruning.removals, done=True, left=tuple(left))
 
 
-def _moved_to(folder: Path, parse: Callable[[str], tuple | None]) -> Iterator[tuple[int, Path]]:
-    """(step, path) of the checkpoints that were moved to a folder of the run, sorted by name. ``parse``: takes a name apart, the step
-    first."""
+def _moved_to(store: Store, folder: str, parse: Callable[[str], tuple | None]) -> Iterator[tuple[int, str]]:
+    """(step, name in the run) of the checkpoints that were moved to a folder of the run, sorted by name. ``parse``: takes a name apart, the
+    step first."""
     try:
-        listed = sorted(os.listdir(folder))
+        listed = sorted(store.list(folder))
     except OSError:
         return  # the folder is made when the first checkpoint is moved
     for name in listed:
-        parsed, path = parse(name), folder / name
-        if parsed is not None and path.is_dir() and not path.is_symlink():
-            yield parsed[0], path
+        parsed = parse(name)
+        if parsed is not None and store.nbytes(f"{folder}/{name}") is not None:
+            yield parsed[0], f"{folder}/{name}"
 
 
-def _removal(kind: str, step: int, path: Path) -> Removal:
-    nbytes = 0
-    for folder, _, files in os.walk(path):
-        for name in files:
-            try:
-                nbytes += os.lstat(os.path.join(folder, name)).st_size
-            except OSError:
-                continue  # deleted by another process meanwhile
-    return Removal(kind, step, path, nbytes)
+def _removal(store: Store, kind: str, step: int, name: str) -> Removal:
+    return Removal(kind, step, store.where(name), store.nbytes(name) or 0, name)

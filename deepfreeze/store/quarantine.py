@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,17 +9,16 @@ from pathlib import Path
 
 from deepfreeze.errors import CorruptError, Error, NewerError
 from deepfreeze.format import names
+from deepfreeze.notices import Notify
 from deepfreeze.store.catalog import none_committed
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
-
-log = logging.getLogger("deepfreeze")
 
 
 @dataclass
 class Damage:
     """The damage of the checkpoint of ``step``. ``error``: what is wrong; ``rank``: the rank that found it, None if only one process
-    has looked; ``moved``: the checkpoint's new path, None as long as it was not moved; ``reported``: whether the log has it."""
+    has looked; ``moved``: the checkpoint's new path, None as long as it was not moved; ``reported``: whether the user was told."""
 
     step: int
     error: CorruptError
@@ -41,13 +39,14 @@ class Damage:
 
 @dataclass
 class Fallback:
-    """A search through a run, from the newest checkpoint down; ``damages``: the damaged checkpoints found so far.
+    """A search through a run, from the newest checkpoint down; ``notify``: is told of damaged checkpoints; ``damages``: those found so far.
 
     How it is used: ``next`` gives a step; the caller tries to read that checkpoint; if it is damaged, the caller tells ``found`` and
     asks ``next`` again. The constructor reads nothing. ``run.json`` is read by the first call.
     """
 
     path: str | os.PathLike[str]
+    notify: Notify
     damages: list[Damage] = field(default_factory=list)
 
     @property
@@ -84,7 +83,7 @@ class Fallback:
         self.quarantine()
 
     def quarantine(self) -> None:
-        """Moves the damaged checkpoints to ``damaged/`` and logs a warning for each. The caller holds the run's lock. RunError if the
+        """Moves the damaged checkpoints to ``damaged/``, with a warning for each. The caller holds the run's lock. RunError if the
         system refuses.
 
         A checkpoint stays where it is if only the structure's file is damaged.
@@ -97,12 +96,12 @@ class Fallback:
             self.report("left in place")
 
     def report(self, where: str) -> None:
-        """Logs a warning for each damaged checkpoint that was not reported yet. ``where``: the end of the sentence "It is ..." about a
+        """Warns of each damaged checkpoint that was not reported yet. ``where``: the end of the sentence "It is ..." about a
         checkpoint that was not moved, "left in place" for example."""
         for damage in self.damages:
             if not damage.reported:
                 place = "left in place: its own files may be whole" if damage.is_structure else where
-                log.warning("%s%s", damage, f" It is {place}." if damage.moved is None else "")
+                self.notify("warning", f"{damage} It is {place}." if damage.moved is None else f"{damage}")
                 damage.reported = True
 
     def structure_lost(self) -> CorruptError | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,7 +18,8 @@ from deepfreeze.store.retention import History, Wants, is_late, joined, metrics_
 
 
 class Rule:
-    """Base class of the rules here. ``|`` joins two rules, of which one may be any object with ``wants``."""
+    """Base class of the rules here, and of rules of one's own that are to be joined. ``|`` joins two rules, of which one may be any object
+    with ``wants``. A subclass with arguments is best a dataclass: its text, which must be the same on all ranks, then has the arguments."""
 
     metrics: tuple[str, ...] = ()
     late = False
@@ -34,7 +35,9 @@ class Rule:
         return AnyOf.of(other, self)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(repr(getattr(self, own.name)) for own in fields(self))})"  # type: ignore[arg-type]
+        own: Any = self
+        values = (getattr(own, one.name) for one in fields(own)) if is_dataclass(own) else ()
+        return f"{type(self).__name__}({', '.join(map(repr, values))})"
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,7 +1,8 @@
-"""Reading a run: one training job's directory on the external store. ``writable_run`` changes it."""
+"""Reading a run: one training job's place on the external store. ``writable_run`` changes it."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Container
@@ -16,8 +17,9 @@ from deepfreeze.format.model_config import MAX_CONFIG, ModelConfig
 from deepfreeze.format.run_file import MAX_RUN_FILE, Parent, RunFile
 from deepfreeze.format.strict_json import DAMAGED
 from deepfreeze.format.structure import MAX_STRUCTURE, Structure
-from deepfreeze.store.durable import refused, unreadable
-from deepfreeze.store.files import read_small
+from deepfreeze.store.failures import refused, unreadable
+from deepfreeze.store.store import Store
+from deepfreeze.store.stores import at
 
 R = TypeVar("R", bound="Run")
 
@@ -33,49 +35,50 @@ _NO_CONFIG = (
 END_THIS_JOB = "end this job: it commits and removes nothing more there; the file lock in the run names the other job's host and pid"
 
 
-def directory(run: str | bytes | os.PathLike) -> Path:
-    """The user's path of a run as a ``Path``. ``OptionError`` for another type, an empty path, and a path with a zero byte."""
-    if isinstance(run, (str, bytes, os.PathLike)):
-        text = os.fsdecode(run)
-        if text and "\0" not in text:
-            return Path(text)
-    todo = 'pass a path, e.g. "runs/nt3"'
-    raise OptionError(where="run=", expected="a directory", found=repr(run)[:200], todo=todo)
-
-
 @dataclass(frozen=True)
 class Run:
-    """An existing run directory. ``path``: as the user gave it; ``run_id``: 32 hexadecimal digits; ``created``: a time in UTC, such as
+    """An existing run. ``store``: where it is; ``run_id``: 32 hexadecimal digits; ``created``: a time in UTC, such as
     2026-11-21T03:35:58Z; ``parent``: the checkpoint that the run was seeded from, None if it began with values of its own."""
 
-    path: Path
+    store: Store
     run_id: str
     created: str
     parent: Parent | None = None
 
     @classmethod
-    def open(cls: type[R], path: str | os.PathLike[str]) -> R:
+    def open(cls: type[R], path: str | os.PathLike[str] | Store) -> R:
         """Opens an existing run by reading its run.json. Raises OptionError if ``path`` is no path, NotFoundError if there is no run,
         CorruptError if its run.json is damaged, RunError if it can't be read."""
-        root = directory(path)
-        run_file = _run_file(root)
-        return cls(root, run_file.run_id, run_file.created, run_file.parent)
+        store = at(path)
+        run_file = _run_file(store)
+        return cls(store, run_file.run_id, run_file.created, run_file.parent)
+
+    @property
+    def path(self) -> Path:
+        """The run's path, as the user gave it."""
+        return self.store.path
 
     def step_path(self, step: int) -> Path:
-        """The path that the committed checkpoint of ``step`` has, whether there is one or not. OptionError if ``step`` is not a whole
-        number from 0 to MAX_STEP."""
+        """The path that the committed checkpoint of ``step`` has, whether there is one or not, for messages. OptionError if ``step`` is not
+        a whole number from 0 to MAX_STEP."""
+        return self.store.where(self.step_file(step))
+
+    def step_file(self, step: int, name: str = "") -> str:
+        """The name, in the store, of a file of the committed checkpoint of ``step``; without ``name``, of the checkpoint's folder.
+        OptionError if ``step`` is not a whole number from 0 to MAX_STEP."""
         try:
-            return self.path / names.step_dir(step)
+            folder = names.step_dir(step)
         except (TypeError, ValueError):
             expected, todo = (
                 f"a whole number from 0 to {names.MAX_STEP}",
                 "pass a step that deepfreeze.checkpoints lists",
             )
             raise OptionError(where="step=", expected=expected, found=repr(step)[:200], todo=todo) from None
+        return f"{folder}/{name}" if name else folder
 
-    def partial_path(self, step: int, attempt: str) -> Path:
-        """The path of the directory in which ``attempt`` writes the checkpoint of ``step`` until its commit."""
-        return self.path / names.partial_dir(step, attempt)
+    def has_step(self, step: int) -> bool:
+        """Whether ``step`` has a folder, whether its manifest is valid or not."""
+        return self.store.has(self.step_file(step))
 
     def step_dirs(self) -> list[int]:
         """The steps that have a directory, sorted, whether its manifest is valid or not. RunError if the run can't be listed."""
@@ -94,23 +97,19 @@ class Run:
 
     def newest(self) -> int | None:
         """The newest step whose manifest is valid; None if there is none. Reads manifests from the newest one down, until one is valid.
-        RunError if the run can't be listed."""
-        for step in reversed(self.step_dirs()):
-            try:
-                self.manifest(step)
-            except Error:
-                continue
-            return step
-        return None
+        RunError if the run can't be listed or the system does not read a manifest, NewerError if a newer version of DeepFreeze wrote it:
+        an older step must not pass for the newest then."""
+        return self.newest_and_invalid()[0]
 
     def manifest(self, step: int) -> Manifest:
         """The manifest of ``step``. NotFoundError if there is no such step directory, CorruptError if the manifest is missing, damaged,
         or of another step or run, RunError if the system does not read it."""
-        file = self.step_path(step) / names.MANIFEST_FILE
+        name = self.step_file(step, names.MANIFEST_FILE)
+        file = self.store.where(name)
         try:
-            manifest = Manifest.from_bytes(_read_unlinked(file, MAX_MANIFEST), file)
+            manifest = Manifest.from_bytes(_read_again(self.store, name, MAX_MANIFEST), file)
         except (FileNotFoundError, NotADirectoryError):
-            if os.path.lexists(self.step_path(step)):
+            if self.has_step(step):
                 todo = "this directory is no checkpoint: use another step"
                 raise CorruptError(where=file, expected="a manifest", found="none", todo=todo) from None
             raise self._no_such(step) from None
@@ -145,7 +144,7 @@ class Run:
     def damaged(self) -> list[tuple[int, str | None]]:
         """(step, attempt) of every checkpoint below ``damaged/``, sorted by step. attempt is None where the manifest did not tell."""
         try:
-            listed = os.listdir(self.path / names.DAMAGED_DIR)
+            listed = self.store.list(names.DAMAGED_DIR)
         except OSError:
             return []
         found = [parsed for name in listed if (parsed := names.parse_damaged_dir(name)) is not None]
@@ -158,9 +157,10 @@ class Run:
     def structure(self, structure_hash: str) -> Structure:
         """Reads the structure with this hash (64 hexadecimal digits). CorruptError if its file is missing or its bytes have another
         hash, RunError if the system does not read it."""
-        file = self.path / names.STRUCTURES_DIR / names.structure_file(structure_hash)
+        name = f"{names.STRUCTURES_DIR}/{names.structure_file(structure_hash)}"
+        file = self.store.where(name)
         try:
-            data = read_small(file, MAX_STRUCTURE)
+            data = self.store.read(name, MAX_STRUCTURE)
         except FileNotFoundError:
             expected = "the names and places of all tensors"
             raise CorruptError(where=file, expected=expected, found="no such file", todo=_STRUCTURE_LOST) from None
@@ -174,9 +174,10 @@ class Run:
     def config(self, attempt: str) -> ModelConfig:
         """The configuration of the model that an attempt trained. NotFoundError if the job did not store one (``save_config``),
         CorruptError if the file is damaged or another attempt's, RunError if the system does not read it."""
-        file = self.path / names.CONFIGS_DIR / names.config_file(attempt)
+        name = f"{names.CONFIGS_DIR}/{names.config_file(attempt)}"
+        file = self.store.where(name)
         try:
-            data = read_small(file, MAX_CONFIG)
+            data = self.store.read(name, MAX_CONFIG)
         except (FileNotFoundError, NotADirectoryError):
             expected = "the configuration of the model"
             found = "none: the job that wrote this checkpoint ran without save_config"
@@ -191,7 +192,7 @@ class Run:
 
     def _list(self) -> list[str]:
         try:
-            return os.listdir(self.path)
+            return self.store.list()
         except OSError as error:
             raise refused(self.path, error) from error
 
@@ -202,30 +203,30 @@ class Run:
         return NotFoundError(where=self.path, expected=f"a checkpoint of step {step}", found=found, todo=todo)
 
 
-def _run_file(root: Path) -> RunFile:
-    """Reads a run's run.json. NotFoundError if the directory is no run, CorruptError if run.json is damaged, RunError if the system does
-    not read it."""
-    file = root / names.RUN_FILE
+def _run_file(store: Store) -> RunFile:
+    """Reads a run's run.json. NotFoundError if the store has no run, CorruptError if run.json is damaged, RunError if the system does not
+    read it."""
     try:
-        data = read_small(file, MAX_RUN_FILE)
-    except (FileNotFoundError, NotADirectoryError):
-        found = "no such directory" if not root.exists() else "a directory without one"
-        if root.exists() and not root.is_dir():
+        data = store.read(names.RUN_FILE, MAX_RUN_FILE)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        found = "a directory without one" if store.has("") else "no such directory"
+        if isinstance(error, NotADirectoryError):
             found = "a file"
         todo = "check the path: it is the directory that was given to deepfreeze.Checkpoint"
-        raise NotFoundError(where=root, expected=f"a run, with {names.RUN_FILE}", found=found, todo=todo) from None
+        raise NotFoundError(
+            where=store.path, expected=f"a run, with {names.RUN_FILE}", found=found, todo=todo
+        ) from None
     except OSError as error:
-        raise refused(root, error) from error
-    return RunFile.from_bytes(data, file)
+        raise refused(store.path, error) from error
+    return RunFile.from_bytes(data, store.where(names.RUN_FILE))
 
 
-def _read_unlinked(file: Path, limit: int) -> bytes:
-    """All bytes of a file. NotADirectoryError if its directory is a symbolic link, CorruptError if the file itself is one, or has more
-    than ``limit`` bytes. OSError if the system does not read it."""
-    parent = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _read_again(store: Store, name: str, limit: int) -> bytes:
+    """As ``Store.read``, with a second try after an error that may pass. A network file system says ESTALE of a file that is removed while
+    it is read: the second try then says that there is none."""
     try:
-        return read_small(file.name, limit, parent)
-    except CorruptError as error:
-        raise CorruptError(where=file, expected=error.expected, found=error.found, todo=error.todo) from error
-    finally:
-        os.close(parent)
+        return store.read(name, limit)
+    except OSError as error:
+        if error.errno not in (errno.ESTALE, errno.EIO):
+            raise
+        return store.read(name, limit)

@@ -9,14 +9,11 @@ that. ``tag`` first makes its file, and reads marks.json after that. So at least
 from __future__ import annotations
 
 import contextlib
-import os
-from pathlib import Path
 
 from deepfreeze.errors import CorruptError, Error, NotFoundError, OptionError, RunError
 from deepfreeze.format import names
 from deepfreeze.format.marks import MAX_MARKS, MAX_TAG, MarksFile, TagFile
-from deepfreeze.store.durable import DIRECTORY_MODE, FILE_MODE, refused, sync_dir, unreadable
-from deepfreeze.store.files import read_small
+from deepfreeze.store.failures import refused, unreadable
 from deepfreeze.store.run import Run
 
 _RULE = "letters, digits, _, -, + and ., not digits alone"
@@ -27,32 +24,23 @@ def tag(run: Run, step: int, name: str) -> TagFile:
     has the tag, or the system refuses; NotFoundError if there is no such checkpoint, also because a job removes it at this moment."""
     _require_name(name)
     made = TagFile(run.run_id, step, run.manifest(step).attempt)
-    file = _file(run, name)
+    file = _file(name)
+    where = run.store.where(file)
     try:
-        file.parent.mkdir(DIRECTORY_MODE, exist_ok=True)
-        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
-    except FileExistsError:
-        taken = _read(file)
+        created = run.store.create(file, made.to_bytes())
+    except OSError as error:
+        raise refused(where, error) from error
+    if not created:
+        taken = _read(run, file)
         if taken == made:
             return made
         todo = f"choose another name, or remove the tag first: deepfreeze untag {run.path}@{name}"
-        raise RunError(where=file, expected="a new tag", found=f"step {taken.step} has it", todo=todo) from None
-    except OSError as error:
-        raise refused(file, error) from error
+        raise RunError(where=where, expected="a new tag", found=f"step {taken.step} has it", todo=todo)
     try:
-        try:
-            os.write(fd, made.to_bytes())
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        sync_dir(file.parent)
-        sync_dir(run.path)
         _require_staying(run, made)
-    except BaseException as error:
+    except BaseException:
         with contextlib.suppress(OSError):
-            file.unlink()
-        if isinstance(error, OSError) and not isinstance(error, Error):
-            raise refused(file, error) from error
+            run.store.remove(file)
         raise
     return made
 
@@ -60,42 +48,34 @@ def tag(run: Run, step: int, name: str) -> TagFile:
 def untag(run: Run, name: str) -> TagFile | None:
     """Removes the tag ``name`` and returns what it said, None if its file was damaged. NotFoundError if there is no such tag."""
     _require_name(name)
-    file = _file(run, name)
+    file, found = _file(name), None
     try:
-        found = _read(file)
-    except CorruptError:
-        found = None
-    except FileNotFoundError:
-        raise _no_such(run, name) from None
-    try:
-        file.unlink()
-        sync_dir(file.parent)
+        with contextlib.suppress(CorruptError):
+            found = _read(run, file)
+        run.store.remove(file)
     except FileNotFoundError:
         raise _no_such(run, name) from None
     except OSError as error:
-        raise refused(file, error) from error
+        raise refused(run.store.where(file), error) from error
     return found
 
 
 def tags(run: Run) -> dict[str, TagFile]:
-    """The tags of a run by their names, sorted. A file that is still empty is none: the call of ``tag`` that makes it has yet to ask
-    whether the checkpoint stays. CorruptError if a tag is damaged, RunError if the system does not read it."""
-    folder = run.path / names.TAGS_DIR
+    """The tags of a run by their names, sorted. CorruptError if a tag is damaged, RunError if the system does not read it."""
     try:
-        listed = sorted(name for name in os.listdir(folder) if names.is_tag(name))
+        listed = sorted(name for name in run.store.list(names.TAGS_DIR) if names.is_tag(name))
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise refused(folder, error) from error
+        raise refused(run.store.where(names.TAGS_DIR), error) from error
     found = {}
     for name in listed:
         try:
-            if (data := read_small(folder / name, MAX_TAG)) != b"":
-                found[name] = TagFile.from_bytes(data, folder / name)
+            found[name] = _read(run, _file(name))
         except FileNotFoundError:
             continue  # removed since it was listed
         except OSError as error:
-            raise unreadable(folder / name, error) from error
+            raise unreadable(run.store.where(_file(name)), error) from error
     return found
 
 
@@ -107,11 +87,11 @@ def tagged_step(run: Run, name: str) -> int:
     if not names.is_tag(name):
         raise _no_such(run, name)
     try:
-        found = _read(_file(run, name))
+        found = _read(run, _file(name))
     except FileNotFoundError:
         raise _no_such(run, name) from None
     except OSError as error:
-        raise unreadable(_file(run, name), error) from error
+        raise unreadable(run.store.where(_file(name)), error) from error
     try:
         if run.manifest(found.step).attempt == found.attempt:
             return found.step
@@ -136,9 +116,9 @@ def by_checkpoint(found: dict[str, TagFile]) -> dict[tuple[int, str], tuple[str,
 def read_marks(run: Run) -> MarksFile | None:
     """The content of marks.json; None if there is no such file. CorruptError if it is damaged or another run's, RunError if the system does
     not read it."""
-    file = run.path / names.MARKS_FILE
+    file = run.store.where(names.MARKS_FILE)
     try:
-        found = MarksFile.from_bytes(read_small(file, MAX_MARKS), file)
+        found = MarksFile.from_bytes(run.store.read(names.MARKS_FILE, MAX_MARKS), file)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -166,12 +146,12 @@ def _require_staying(run: Run, made: TagFile) -> None:
         raise NotFoundError(where=run.step_path(made.step), expected="a checkpoint that stays", found=found, todo=todo)
 
 
-def _file(run: Run, name: str) -> Path:
-    return run.path / names.TAGS_DIR / name
+def _file(name: str) -> str:
+    return f"{names.TAGS_DIR}/{name}"
 
 
-def _read(file: Path) -> TagFile:
-    return TagFile.from_bytes(read_small(file, MAX_TAG), file)
+def _read(run: Run, file: str) -> TagFile:
+    return TagFile.from_bytes(run.store.read(file, MAX_TAG), run.store.where(file))
 
 
 def _require_name(name: str) -> None:

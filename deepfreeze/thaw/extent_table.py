@@ -39,7 +39,7 @@ class ExtentTable:
         folder = run.step_path(step)
         if structure.file_size != manifest.file_size:
             raise _error(folder, f"{manifest.file_size} bytes (manifest)", f"{structure.file_size} (structure)")
-        records = read_records(folder, manifest)
+        records = read_records(run, manifest)
         extents = merge(records)
         for kind, offset, nbytes in uncovered(extents, manifest.file_size)[:1]:
             expected, found = "records that cover every byte once", f"bytes {offset} to {offset + nbytes} {kind}"

@@ -20,7 +20,7 @@ import numpy as np
 from deepfreeze.errors import CorruptError
 from deepfreeze.format import crc32c
 from deepfreeze.format.strict_json import DAMAGED
-from deepfreeze.thaw.source import Source, scratch
+from deepfreeze.store.ranges import Ranges, scratch
 
 PIECE = 2 << 20  # in the cache of any processor of today, and one huge page
 _ALONE = 512 << 10  # as much of small neighbours is read together; a larger extent is read on its own
@@ -66,7 +66,7 @@ class _Unit:
 class Extents:
     """All extents of one open model file. ``table``: shape ``(extents,)``, dtype ``EXTENT``, sorted by offset."""
 
-    def __init__(self, table: np.ndarray, source: Source) -> None:
+    def __init__(self, table: np.ndarray, source: Ranges) -> None:
         self.source = source
         self._offsets: list[int] = table["offset"].tolist()
         self._ends: list[int] = (table["offset"] + table["nbytes"]).tolist()
@@ -209,7 +209,7 @@ class Reading:
                 return
 
 
-def _threads(units: Sequence[_Unit], nbytes: int, source: Source) -> int:
+def _threads(units: Sequence[_Unit], nbytes: int, source: Ranges) -> int:
     """How many threads to read with; 0: ``finish`` reads. From the page cache as many as there are cores, because copying and checking
     keep a core busy; from a disk four, because a disk is faster with several requests at once."""
     if nbytes < _PARALLEL:

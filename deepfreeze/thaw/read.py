@@ -21,7 +21,6 @@ from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.extents import Extents, Landing, Reading
 from deepfreeze.thaw.model_file import ModelFile
 from deepfreeze.thaw.records import file_of, read_record
-from deepfreeze.thaw.source import Source
 
 
 class TensorReader(Mapping[str, np.ndarray]):
@@ -36,14 +35,14 @@ class TensorReader(Mapping[str, np.ndarray]):
         CorruptError, naming the file, if a file of it is damaged, missing or of another size."""
         table = ExtentTable.read(run, step) if table is None else table
         self.info: CheckpointInfo = describe(run, step, {table.manifest.structure: table.structure})
+        self.run = run
         self._file = ModelFile(run, step, table)
         self.manifest: Manifest = self._file.table.manifest
         self.structure: Structure = self._file.table.structure
         self.path: Path = self._file.path
         own = self._file.table.private
         self._private = split_private(self.structure, own, self.path.parent / file_of(self.manifest, 0))
-        self._source = Source(self._file.fd, self.path, self._file.nbytes)
-        self._extents = Extents(self._file.table.extents, self._source)
+        self._extents = Extents(self._file.table.extents, self._file.ranges)
 
     def __getitem__(self, name: str) -> np.ndarray:
         placed = self.structure.by_name[name]
@@ -59,14 +58,14 @@ class TensorReader(Mapping[str, np.ndarray]):
         """Begins to read and check tensors in the background, each into its room: for tensors that are in the model file, not the
         per-rank ones. Use the result in a ``with`` that ends before ``close``, and call its ``finish``.
 
-        ``past_cache``: parts of the file that are not in the page cache are read past it (``Source.allow_direct``). ``between``: the
+        ``past_cache``: parts of the file that are not in the page cache are read past it (``Ranges.past_cache``). ``between``: the
         file's bytes that belong to no tensor, HDF5's own, are checked too. OptionError if the reader is closed.
         """
-        if self._file.fd < 0:
+        if self._file.ranges.closed:
             todo = "read before close(), or call deepfreeze.read again"
             raise OptionError(where=self.path, expected="an open reader", found="a closed one", todo=todo)
         if past_cache:
-            self._source.allow_direct()
+            self._file.ranges.past_cache()
         landings = [Landing(placed.spec.name, placed.offset, room.data) for placed, room in wanted]
         if between:
             landings += [Landing("HDF5's own bytes", at, np.empty(n, np.uint8)) for at, n in self.structure.gaps()]
@@ -85,8 +84,6 @@ class TensorReader(Mapping[str, np.ndarray]):
         """Closes the file. May be called again."""
         if hasattr(self, "_file"):
             self._file.close()
-        if hasattr(self, "_source"):
-            self._source.close()
 
     def __enter__(self) -> TensorReader:
         return self
@@ -128,7 +125,7 @@ def read_private(run: str | os.PathLike[str], step: int | str | None = None, ran
             todo="choose a rank of the job that wrote the checkpoint",
         )
     structure = opened_run.structure(manifest.structure)
-    record = read_record(folder, manifest, rank)
+    record = read_record(opened_run, manifest, rank)
     return split_private(structure, record.private, folder / file_of(manifest, rank))
 
 

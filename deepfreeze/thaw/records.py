@@ -3,7 +3,6 @@ other; a checkpoint of version 1 has a file for each rank."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from deepfreeze.format import names
 from deepfreeze.format.manifest import Manifest, RecordEntry
 from deepfreeze.format.record import Record
 from deepfreeze.format.strict_json import DAMAGED
-from deepfreeze.store.durable import unreadable
-from deepfreeze.store.files import open_file, read_small
+from deepfreeze.store.failures import unreadable
+from deepfreeze.store.ranges import Ranges
+from deepfreeze.store.run import Run
 
 
 def file_of(manifest: Manifest, rank: int) -> str:
@@ -22,14 +22,14 @@ def file_of(manifest: Manifest, rank: int) -> str:
     return names.RECORDS_FILE if manifest.gathered else names.record_file(rank)
 
 
-def read_record(folder: Path, manifest: Manifest, rank: int) -> Record:
+def read_record(run: Run, manifest: Manifest, rank: int) -> Record:
     """One rank's record. CorruptError if its file is missing or damaged, or if its size, checksum or identity (run, attempt, step,
     ...) differ from those in the manifest."""
-    return read_records(folder, manifest, [rank])[0]
+    return read_records(run, manifest, [rank])[0]
 
 
 def read_records(
-    folder: Path,
+    run: Run,
     manifest: Manifest,
     ranks: Iterable[int] | None = None,
     on_error: Callable[[int | None, Error], Any] | None = None,
@@ -37,13 +37,13 @@ def read_records(
     """The records of ``ranks`` (None: of all ranks), in that order. Opens one file, or one for each rank in version 1. Raises what
     ``read_record`` does; or, with ``on_error``, calls it with the rank (None: all ranks) and the error, and leaves that record out."""
     found: list[Record] = []
-    fd, rank = -1, None
+    file, rank = None, None
     try:
         if manifest.gathered:
-            fd = _open(folder / names.RECORDS_FILE, manifest.offset(manifest.world_size))
+            file = _open(run, manifest)
         for rank in range(manifest.world_size) if ranks is None else ranks:
             try:
-                found.append(_read(folder, manifest, rank, fd))
+                found.append(_read(run, manifest, rank, file))
             except Error as error:
                 if on_error is None:
                     raise
@@ -53,33 +53,35 @@ def read_records(
             raise
         on_error(None, error)
     finally:
-        if fd >= 0:
-            os.close(fd)
+        if file is not None:
+            file.close()
     return found
 
 
-def _open(file: Path, size: int) -> int:
-    """A descriptor of the gathered records. CorruptError unless the file is there and has ``size`` bytes."""
+def _open(run: Run, manifest: Manifest) -> Ranges:
+    """The gathered records, open. CorruptError unless the file is there and has as many bytes as the manifest says."""
+    name, size = run.step_file(manifest.step, names.RECORDS_FILE), manifest.offset(manifest.world_size)
+    where = run.store.where(name)
     try:
-        fd = open_file(file)
+        file = run.store.open(name)
     except (FileNotFoundError, NotADirectoryError):
         expected = "the records of all ranks"
-        raise CorruptError(where=file, expected=expected, found="no such file", todo=DAMAGED) from None
+        raise CorruptError(where=where, expected=expected, found="no such file", todo=DAMAGED) from None
     except OSError as error:
-        raise unreadable(file, error) from error
-    found = os.fstat(fd).st_size
-    if found != size:
-        os.close(fd)
-        raise CorruptError(where=file, expected=f"{size} bytes", found=f"{found} bytes", todo=DAMAGED)
-    return fd
+        raise unreadable(where, error) from error
+    if file.size != size:
+        file.close()
+        raise CorruptError(where=where, expected=f"{size} bytes", found=f"{file.size} bytes", todo=DAMAGED)
+    return file
 
 
-def _read(folder: Path, manifest: Manifest, rank: int, fd: int) -> Record:
-    """The record of a rank, checked. ``fd``: of the gathered records; -1 in version 1."""
-    file = folder / file_of(manifest, rank)
-    entry = manifest.records[rank]
+def _read(run: Run, manifest: Manifest, rank: int, gathered: Ranges | None) -> Record:
+    """The record of a rank, checked. ``gathered``: the records of all ranks; None in version 1."""
+    name, entry = run.step_file(manifest.step, file_of(manifest, rank)), manifest.records[rank]
+    file = run.store.where(name)
     try:
-        data = os.pread(fd, entry.size, manifest.offset(rank)) if fd >= 0 else read_small(file, entry.size)
+        at = manifest.offset(rank)
+        data = gathered.get(at, entry.size) if gathered else run.store.read(name, entry.size)
         if len(data) != entry.size:
             raise CorruptError(where=file, expected=f"{entry.size} bytes", found=f"{len(data)} bytes", todo=DAMAGED)
         record = Record.from_bytes(data, file)
@@ -89,7 +91,7 @@ def _read(folder: Path, manifest: Manifest, rank: int, fd: int) -> Record:
     except OSError as error:
         raise unreadable(file, error) from error
     except Error as error:
-        if fd >= 0:  # the file has the records of other ranks too
+        if gathered is not None:  # the file has the records of other ranks too
             raise type(error)(
                 where=error.where,
                 expected=f"{error.expected} of rank {rank}'s record",

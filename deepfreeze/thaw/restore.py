@@ -5,7 +5,6 @@ Uses Keras objects, imports neither Keras nor TensorFlow.
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from deepfreeze.errors import CorruptError, Error, NotFoundError, OptionError, StructureError
+from deepfreeze.events.messages import to_logger
 from deepfreeze.format.dataset_groups import group, is_metric, optimizer_groups
 from deepfreeze.format.named_values import ATTACHMENTS
 from deepfreeze.format.structure import Placed, Structure
@@ -36,8 +36,6 @@ from deepfreeze.thaw.records import file_of, read_records
 
 _LISTED = 10  # differences named in a message
 _LEFT = "left in place: a job's start, or deepfreeze verify --quarantine, moves it away"
-
-log = logging.getLogger("deepfreeze")
 
 
 @dataclass
@@ -98,11 +96,11 @@ def restore(
     if step is not None:
         number = tagged_step(Run.open(run), step) if isinstance(step, str) else step
         return prepare(model, run, number, rank, world_size).assign()
-    search = Fallback(run)
+    search = Fallback(run, to_logger)
     ready = _newest(search, model, rank, world_size)
     search.report(_LEFT)
     if search.damages:
-        log.warning("restored step %d of %s, the newest that is whole", ready.info.step, run)
+        to_logger("warning", f"restored step {ready.info.step} of {run}, the newest that is whole")
     return ready.assign()
 
 
@@ -171,7 +169,7 @@ def _newest(search: Fallback, model: Any, rank: int, world_size: int) -> Ready:
                 return prepare(model, search.path, step, rank, world_size)
             except (CorruptError, NotFoundError) as error:
                 # What is gone was deleted by a job's retention, or moved away by a job's start or verify --quarantine.
-                if isinstance(error, CorruptError) and search.run.step_path(step).exists():
+                if isinstance(error, CorruptError) and search.run.has_step(step):
                     search.found(step, [error])
     except Error:
         search.report("left in place")
@@ -249,7 +247,7 @@ def _of_records(
     wanted = [own] if attachments or structure.per_rank else []
     if attachments and attachments.every_rank:
         wanted = list(range(world))
-    records = dict(zip(wanted, read_records(folder, manifest, wanted), strict=True))
+    records = dict(zip(wanted, read_records(reader.run, manifest, wanted), strict=True))
     private = {
         number: split_private(structure, record.private, folder / file_of(manifest, number))
         for number, record in records.items()

@@ -7,7 +7,6 @@ looks at the run (``partial_states``). ``recovery_plan`` decides which of them m
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,21 +16,20 @@ import veloc_bindings
 from deepfreeze.errors import CorruptError, NewerError, RunError
 from deepfreeze.format import names
 from deepfreeze.format.record import MAX_RECORD, SLOT_HEADER, Record, SlotHeader
-from deepfreeze.store.files import open_file, read_small
+from deepfreeze.notices import Notify, unheard
+from deepfreeze.store.files import open_file
 from deepfreeze.store.run import Run
 from deepfreeze.tiers.recovery_plan import LeftoverSlot, PartialState
 
-log = logging.getLogger("deepfreeze")
 
-
-def leftover_slots(local_dir: str | os.PathLike[str]) -> list[LeftoverSlot]:
+def leftover_slots(local_dir: str | os.PathLike[str], notify: Notify) -> list[LeftoverSlot]:
     """The whole slots in ``local_dir``, a run's directory on the local tier, sorted by path; [] if there is no such directory.
 
     Damaged slots are left out, and so are those that were being written when their process died, which their headers tell. A
-    directory that other users may write to counts as empty: they could have put slots there. NewerError for a slot that a newer
-    version of DeepFreeze wrote.
+    directory that other users may write to counts as empty, because they could have put slots there; ``notify`` is told so. NewerError
+    for a slot that a newer version of DeepFreeze wrote.
     """
-    with _own_folder(local_dir) as folder:
+    with _own_folder(local_dir, notify) as folder:
         listed = [] if folder is None else sorted(n for n in os.listdir(folder) if names.parse_slot_file(n) is not None)
     slots = []
     for name in listed:
@@ -52,7 +50,7 @@ def partial_states(run: Run) -> list[PartialState]:
 def clear_slots(local_dir: str | os.PathLike[str]) -> None:
     """Deletes all slots in ``local_dir``, a run's directory on the local tier: those of all attempts, half-written ones too. To be called
     after ``rescue.finish``, when no slot is needed any more."""
-    with _own_folder(local_dir) as folder:
+    with _own_folder(local_dir, unheard) as folder:  # ``leftover_slots`` has told of it
         for name in [] if folder is None else os.listdir(folder):
             if names.parse_slot_file(name) is not None:
                 # A slot that can't be deleted does no harm, because each attempt has slots of its own. The next start tries again.
@@ -61,7 +59,7 @@ def clear_slots(local_dir: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def _own_folder(local_dir: str | os.PathLike[str]) -> Iterator[int | None]:
+def _own_folder(local_dir: str | os.PathLike[str], notify: Notify) -> Iterator[int | None]:
     """Opens ``local_dir``, a run's directory on the local tier, and yields its descriptor. Yields None if the directory is missing, or if
     another user may have put files there: if it, or the user's directory above it, is a symbolic link, belongs to another user, or may
     be written to by others."""
@@ -75,14 +73,14 @@ def _own_folder(local_dir: str | os.PathLike[str]) -> Iterator[int | None]:
             except (FileNotFoundError, NotADirectoryError):
                 folder = None
             except OSError as error:
-                log.warning("%s is left alone: %s", path, error.strerror)
+                notify("warning", f"{path} is left alone: {error.strerror}")
                 folder = None
             if folder is None:
                 break
             descriptors.callback(os.close, folder)
             status = os.fstat(folder)
             if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-                log.warning("%s is left alone: users other than %d may write there", path, os.geteuid())
+                notify("warning", f"{path} is left alone: users other than {os.geteuid()} may write there")
                 folder = None
                 break
         yield folder
@@ -116,13 +114,15 @@ def _refuse_newer(path: str) -> None:
 
 
 def _partial_state(run: Run, step: int, attempt: str) -> PartialState:
-    folder: Path = run.partial_path(step, attempt)
-    if folder.is_symlink():
-        todo = "remove it; DeepFreeze did not make this link"
-        raise RunError(where=folder, expected="a directory", found="a symbolic link", todo=todo)
+    folder = names.partial_dir(step, attempt)
     ranks: dict[tuple[int, int, str], set[int]] = {}  # by world size, file size and structure
     try:
-        files = sorted(os.listdir(folder))
+        files = sorted(run.store.list(folder))
+    except NotADirectoryError:
+        todo = "remove it; DeepFreeze did not make this link, or file"
+        raise RunError(
+            where=run.store.where(folder), expected="a directory", found="a symbolic link or a file", todo=todo
+        ) from None
     except OSError:
         files = []
     for name in files:
@@ -130,7 +130,8 @@ def _partial_state(run: Run, step: int, attempt: str) -> PartialState:
         if rank is None:
             continue
         try:
-            identity = Record.from_bytes(read_small(folder / name, MAX_RECORD), folder / name).identity
+            file = f"{folder}/{name}"
+            identity = Record.from_bytes(run.store.read(file, MAX_RECORD), run.store.where(file)).identity
         except OSError:
             continue
         except NewerError:

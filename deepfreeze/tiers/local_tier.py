@@ -10,6 +10,7 @@ from pathlib import Path
 
 import veloc_bindings
 from deepfreeze.format import names
+from deepfreeze.notices import Notify
 from deepfreeze.tiers import leftovers, node_memory
 from deepfreeze.tiers.recovery_plan import LeftoverSlot
 
@@ -28,9 +29,9 @@ class LocalTier:
         there = self.base.is_dir() and (self.share is None or nbytes <= self.share * _free(self.base))
         return self.base if there else None
 
-    def leftovers(self, run_id: str) -> list[LeftoverSlot]:
+    def leftovers(self, run_id: str, notify: Notify) -> list[LeftoverSlot]:
         """See ``leftovers.leftover_slots``."""
-        return leftovers.leftover_slots(self._folder(run_id))
+        return leftovers.leftover_slots(self._folder(run_id), notify)
 
     def rescue(self, path: str, run_dir: str | os.PathLike[str]) -> None:
         """Has the engine copy the slot."""

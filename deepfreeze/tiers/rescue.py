@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import veloc_bindings
-from deepfreeze.errors import EngineError
+from deepfreeze.errors import CorruptError, EngineError
+from deepfreeze.notices import Notify
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers.leftovers import partial_states
 from deepfreeze.tiers.recovery_plan import HostSlot, LeftoverSlot, RecoveryPlan, plan_recovery
 from deepfreeze.tiers.tier import Tier
-
-log = logging.getLogger("deepfreeze")
 
 
 @dataclass(frozen=True)
@@ -55,9 +53,9 @@ def copy_slots(
     return damaged
 
 
-def finish(recovery: RecoveryPlan, run: WritableRun) -> Finished:
+def finish(recovery: RecoveryPlan, run: WritableRun, notify: Notify) -> Finished:
     """Commits the plan's complete checkpoints and deletes the other partial directories. Called on rank 0, which holds the run's lock,
-    after ``copy_slots`` of every host.
+    after ``copy_slots`` of every host. ``notify``: is told what has become of each checkpoint.
 
     A checkpoint is lost, and deleted, if one of its slots turned out to be damaged, or if its ranks differ. EngineError if the store
     fails; nothing is deleted then.
@@ -65,16 +63,13 @@ def finish(recovery: RecoveryPlan, run: WritableRun) -> Finished:
     committed, lost = [], []
     for step, attempt in recovery.finish:
         try:
-            veloc_bindings.commit(os.fspath(run.path), step, bytes.fromhex(attempt))
-        except veloc_bindings.EngineFault as fault:
-            if fault.code not in (veloc_bindings.CORRUPT, veloc_bindings.INCOMPLETE, veloc_bindings.DIVERGED):
-                where = run.partial_path(step, attempt)
-                raise _failed(where, "to commit a dead attempt's checkpoint", fault) from fault
-            lost.append((step, attempt, str(fault)))
-            log.warning("step %d of a dead attempt could not be finished: %s", step, fault)
+            run.store.publish(step, attempt)
+        except CorruptError as error:
+            lost.append((step, attempt, error.found))
+            notify("warning", f"step {step} of a dead attempt could not be finished: {error.found}")
         else:
             committed.append((step, attempt))
-            log.info("step %d of a dead attempt was complete: committed", step)
+            notify("info", f"step {step} of a dead attempt was complete: committed")
     present = set(run.partials())
     cleared = [*recovery.clear, *((step, attempt) for step, attempt, _ in lost if (step, attempt) in present)]
     for partial in cleared:

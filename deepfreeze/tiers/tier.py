@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from deepfreeze.notices import Notify
 from deepfreeze.tiers.recovery_plan import LeftoverSlot
 
 
@@ -22,9 +23,10 @@ class Tier(Protocol):
         """The directory below which the engines of all ranks of this node make their slots, which need ``nbytes`` bytes together. None if
         there is no room for them; the next tier is asked then. All ranks of the node get the same answer, unless room is short."""
 
-    def leftovers(self, run_id: str) -> list[LeftoverSlot]:
+    def leftovers(self, run_id: str, notify: Notify) -> list[LeftoverSlot]:
         """The whole slots that dead attempts of the run have left here, sorted by path. A damaged or half-written slot is none.
-        ``NewerError`` for a slot that a newer version of DeepFreeze wrote."""
+        ``notify(level, message)`` tells the user of what is left alone; ``level``: "info" or "warning". ``NewerError`` for a slot that a
+        newer version of DeepFreeze wrote."""
 
     def rescue(self, path: str, run_dir: str | os.PathLike[str]) -> None:
         """Copies a slot into the run's partial directory, compares every checksum, and publishes the rank's record. ``path``: of a slot

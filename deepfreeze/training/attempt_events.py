@@ -4,25 +4,45 @@ from __future__ import annotations
 
 import os
 import socket
-from pathlib import Path
+import time
+from dataclasses import dataclass
 
 from deepfreeze.events.event import Attempt, End, Event, Failed, Notice
 from deepfreeze.events.events import Events
 from deepfreeze.events.journal import Journal
 from deepfreeze.events.queue import Queue
 from deepfreeze.format import names
+from deepfreeze.store.stores import at
 from deepfreeze.training.open_run import OpenRun
 
 # How many seconds the end of an attempt waits for all listeners. The file of events may be on a store that hangs.
 _LISTENERS_SECONDS = 5.0
 
 
-def begin(events: Events, open_run: OpenRun, again: bool) -> None:
-    """Starts the threads of the listeners that have one, and tells every listener that an attempt has begun. They are told of all events
-    until ``open_run`` is closed; the last one says how the attempt ended. ``again``: the model has been trained here before."""
+@dataclass(frozen=True)
+class Beginning:
+    """The time at which a job's start began, as ``Event.t`` and ``Event.m``. The events of the start itself are kept from then on, until
+    ``begin`` knows the file that they belong to."""
+
+    t: int
+    m: float
+
+    @classmethod
+    def now(cls, events: Events) -> Beginning:
+        """To be called before the start."""
+        events.hold()
+        return cls(time.time_ns(), time.monotonic())
+
+
+def begin(events: Events, beginning: Beginning, open_run: OpenRun, again: bool) -> None:
+    """To be called after the start. Starts the threads of the listeners that have one, and tells every listener that an attempt has begun.
+    They are told of all events until ``open_run`` is closed; the last one says how the attempt ended. ``again``: the model has been
+    trained here before."""
     start = open_run.attempt
     target, rank = start.target, start.world.rank
     begun = Attempt(
+        t=beginning.t,
+        m=beginning.m,
         step=start.step,
         run_id=target.run_id,
         attempt=target.attempt,
@@ -32,8 +52,8 @@ def begin(events: Events, open_run: OpenRun, again: bool) -> None:
         resumed=start.resumed,
         again=again,
     )
-    path = Path(target.run) / names.EVENTS_DIR / names.events_file(target.attempt, rank)
-    journal = Journal(path, begun.m, (lambda event: True) if rank == 0 else _is_known_here_alone)
+    name = f"{names.EVENTS_DIR}/{names.events_file(target.attempt, rank)}"
+    journal = Journal(at(target.run), name, begun.m, (lambda event: True) if rank == 0 else _is_known_here_alone)
 
     def end() -> None:
         try:
@@ -42,8 +62,7 @@ def begin(events: Events, open_run: OpenRun, again: bool) -> None:
             events.stop(_LISTENERS_SECONDS)
 
     open_run.closing.callback(end)
-    events.start(Queue(journal, at_end=journal.close))
-    events.emit(begun)
+    events.start(Queue(journal, at_end=journal.close), begun)
 
 
 def _is_known_here_alone(event: Event) -> bool:

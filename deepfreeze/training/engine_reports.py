@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 
 from deepfreeze.errors import EngineError
-from deepfreeze.events.event import Diverged, Event, External, Local, Notice
+from deepfreeze.events.event import Diverged, Event, External, Local
 from deepfreeze.events.events import Events
 from deepfreeze.events.stats import NewestByStep
 from deepfreeze.format.levels import Level
@@ -32,19 +33,12 @@ class EngineReports:
     def enter(self, reports: Sequence[Report]) -> list[tuple[int, EngineError]]:
         """Emits what is new in ``reports``. Returns the step and the error of each checkpoint that has failed; the caller emits the
         failure, because it knows whether the error is raised."""
-        for report in reports:
-            if report.step < 0 or report.code != OK or report.diverged >= 0:
-                break
-        else:
-            if reports:
-                self._events.note(self._progress, reports)  # the usual case, which costs training next to nothing
-            return []
         self._events.flush()
         return [(report.step, error) for report in reports if (error := self._enter(report)) is not None]
 
     def _enter(self, report: Report) -> EngineError | None:
         if report.step < 0:
-            self._events.emit(Notice(message=report.message, level="warning"))
+            self._events.warn(report.message)
             return None
         step, where = report.step, os.path.join(self._run, f"step {report.step}")
         if report.diverged >= 0 and report.code in (OK, DIVERGED) and self._is_new(step, "diverged"):
@@ -59,12 +53,13 @@ class EngineReports:
                 found=report.message.rstrip("."),
                 todo=END_THIS_JOB if report.code == TAKEN else _MEND,
             )
-        self._events.note(self._progress, (report,))
-        self._events.flush()
+        for event in self.progress(time.time_ns(), time.monotonic(), (report,)):
+            self._events.emit(event)
         return None
 
-    def _progress(self, t: int, m: float, reports: Sequence[Report]) -> Iterator[Event]:
-        """The events of the levels that the checkpoints have reached since their last reports."""
+    def progress(self, t: int, m: float, reports: Sequence[Report]) -> Iterator[Event]:
+        """The events of the levels that the checkpoints have reached since their last reports. For ``Events.notes``, with reports that
+        tell of progress alone."""
         for report in reports:
             if report.local_s >= 0 and self._is_new(report.step, Level.LOCAL.label):
                 yield Local(t=t, m=m, step=report.step, seconds=report.local_s)

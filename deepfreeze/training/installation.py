@@ -6,10 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deepfreeze.frameworks.tensorflow.capture import TensorFlowCapture
+from deepfreeze.frameworks.tensorflow import engine_buffers
+from deepfreeze.frameworks.tensorflow.capture import Range, TensorFlowCapture
+from deepfreeze.frameworks.tensorflow.engine_buffers import EngineBuffers
+from deepfreeze.frameworks.tensorflow.graph_buffers import GraphBuffers
 from deepfreeze.frameworks.tensorflow.graph_maximum import TensorFlowMaximum
+from deepfreeze.freeze import backends
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.regions import RankRegions
+from deepfreeze.plan.placement import PLACEMENTS
 from deepfreeze.ranks.world import World
 from deepfreeze.state.training_state import TrainingState
 
@@ -57,6 +62,19 @@ class Installation:
         self._model_installations.append(self)
 
     @classmethod
+    def make(cls, state: TrainingState, terms: Terms, world: World) -> Installation:
+        """Puts new captures into the model of ``state``, its full training state."""
+        maximum = TensorFlowMaximum(world, len(terms.fields)) if terms.in_graph and world.in_graph else None
+        every_step = (_no_agreement if maximum is None else maximum.emit) if terms.in_graph else None
+        captured = state.only(terms.state)
+        placed = captured.placed()
+        shards = PLACEMENTS[terms.placement]([tensor.spec for tensor in placed], world.size)[world.rank]
+        ranges = [Range(placed[s.tensor], s.start, s.stop) for s in shards]
+        buffers = GraphBuffers() if terms.own_memory else EngineBuffers()
+        capture = TensorFlowCapture(captured, ranges, world.rank, buffers, every_step, terms.optimizer)
+        return cls(terms, capture, maximum)
+
+    @classmethod
     def take(cls, state: TrainingState, terms: Terms, world: World) -> Installation | None:
         """Collective. The installation that an earlier training has left with the model of ``state``, if it serves a training on these
         terms on every rank. Idle installations on other terms stay too, because two ``Checkpoint`` of one ``fit`` have one each; but where
@@ -100,6 +118,20 @@ class Installation:
         if self.agreed is None:
             return False  # the training that installed it ended before its first step
         return self.capture.state.same_as(state.only(self._terms.state)) and self.capture.in_place
+
+
+def against_engine_memory(path: str) -> str | None:
+    """The reason why this rank's captures can't lie in the backend's memory, as text for the log. None if they can. ``path``: the option
+    ``Capture.path``."""
+    if path == "graph":
+        return 'Capture(path="graph")'
+    if not backends.chosen().has_memory:
+        return "the backend has no memory for captures"
+    return engine_buffers.reason_against()
+
+
+def _no_agreement() -> None:
+    """Adds no op to the step: a single rank has no other rank to agree with, and ranks without Horovod agree between two executions."""
 
 
 class _Installations(list[Installation]):

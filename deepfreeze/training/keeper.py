@@ -12,7 +12,8 @@ from typing import Any
 
 from deepfreeze.errors import Error, OptionError, RunError
 from deepfreeze.events.event import Captured, Diverged, Event, External, Failed
-from deepfreeze.store import durable, marks
+from deepfreeze.store import marks
+from deepfreeze.store.failures import is_full
 from deepfreeze.store.marks import Marks, Measurement
 from deepfreeze.store.retention import metrics_of, text_of
 from deepfreeze.store.target import Target
@@ -75,7 +76,7 @@ class Keeper:
         return f"keep={text_of(self._rule)}: no metric {', '.join(missing)} so far; the metrics there are: {there}"
 
     def notices(self) -> list[str]:
-        """Messages for the user since the last call: why checkpoints could not be judged, each cause once."""
+        """Warnings for the user since the last call: why checkpoints could not be judged, each cause once, and what is lost."""
         return self._worker.take_notices() if self._worker is not None else []
 
     def finish(self, seconds: float) -> bool:
@@ -192,7 +193,7 @@ class _Worker:
         """Works off the notes, asks the rule, and tells the engine which checkpoints go."""
         self._unread += notes
         if self._known is None:
-            self._known = Marks.read(WritableRun.open(self._target.run), self._resumed)
+            self._known = Marks.read(WritableRun.open(self._target.run), self._notify, self._resumed)
             self.metric_names = frozenset(self._known.metric_names)
         for note in self._unread:
             note(self._known)
@@ -202,11 +203,15 @@ class _Worker:
             if going and self._remove is not None:
                 self._remove(going)
 
+    def _notify(self, level: str, message: str) -> None:
+        with self._changed:
+            self._notices.append(message)
+
     def _store(self, data: bytes) -> None:
         assert self._known is not None
         try:
-            marks.store(self._known.run, data, self.attempt)
+            marks.write(self._known.run, data, self.attempt)
         except RunError as error:
             # On a full store removing is the remedy. A tag, which marks.json protects, can't be made there either.
-            if not durable.is_full(error.__cause__):
+            if not is_full(error.__cause__):
                 raise

@@ -14,8 +14,9 @@ from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.private_api import steps_per_execution
 from deepfreeze.store.retention import Wants
+from deepfreeze.store.stores import directory
 from deepfreeze.training.options import Capture, Options
-from deepfreeze.training.training import Training, absolute
+from deepfreeze.training.training import Training
 
 
 class Checkpoint(Hooks):
@@ -115,7 +116,7 @@ class Checkpoint(Hooks):
             **unknown,
         )
         self._logs = KerasLogs()
-        self._training = Training(absolute(run), as_policy(every), options, listener=self._logs)
+        self._training = Training(directory(run), as_policy(every), options, listener=self._logs)
 
     @property
     def stats(self) -> Stats:
@@ -147,7 +148,7 @@ class Checkpoint(Hooks):
             self.model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Keeps the state of the last step after the last epoch: other callbacks may then replace the weights, by averages or by the best
+        """Saves the last step after the last epoch: other callbacks may then replace the weights, by averages or by the best
         ones of the training."""
         self._training.epoch_ended()
         self._training.measured(logs or {}, epoch=epoch + 1)
@@ -155,11 +156,11 @@ class Checkpoint(Hooks):
             self._training.flush_events()
             self._logs.enter(logs)
         if epoch + 1 == self.params.get("epochs") or self.model.stop_training:
-            self._training.keep()
+            self._training.save_last()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Saves the last step, waits until every checkpoint is committed or failed, and gives the run's lock and the engine's memory back.
-        The captures stay in the model's train function for its next ``fit``; ``close`` takes them out."""
+        """Saves the last step if it is not saved yet, waits until every checkpoint is committed or failed, and gives the run's lock and the
+        engine's memory back. The captures stay in the model's train function for its next ``fit``; ``close`` takes them out."""
         self._training.end()
 
     def close(self) -> None:

@@ -15,8 +15,9 @@ from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.keras_objects import is_optimizer, optimizers
 from deepfreeze.store.retention import Wants
+from deepfreeze.store.stores import directory
 from deepfreeze.training.options import Capture, Options
-from deepfreeze.training.training import Training, absolute
+from deepfreeze.training.training import Training
 
 
 def capture(
@@ -103,7 +104,7 @@ class Loop:
             model.optimizer = optimizer
         if optimizer is not optimizers(model).get("optimizer"):
             options = options.with_optimizer(optimizer)
-        self._training = Training(absolute(run), as_policy(every), options, who="deepfreeze.capture", loop=True)
+        self._training = Training(directory(run), as_policy(every), options, who="deepfreeze.capture", loop=True)
         self._model = model
         self.start = self._training.open(model)
         self._training.begin(model, "its loop is written by hand")
@@ -116,23 +117,28 @@ class Loop:
     def step(self) -> bool:
         """To be called by every rank after each step, outside of any ``tf.function``. Returns False if training should end now, because a
         SIGTERM came: the step is committed then. Raises ``EngineError``, ``WaitError``, and ``RunError`` after ``finish`` or ``close``."""
-        if not self._training.underway:
-            raise RunError(
-                where="step()",
-                expected="a training that was neither finished nor closed",
-                found="one that was: its steps are not saved any more",
-                todo="call deepfreeze.capture again, which goes on from the newest checkpoint",
-            )
+        self._require_underway("step()")
         return self._training.executed()
 
     def log(self, step: int, **values: float) -> None:
         """Tells retention (``keep=``) the values of metrics at ``step``: ``checkpoint.log(40, val_loss=0.31)``. They belong to the newest
-        checkpoint up to that step, and may come after later steps. Rank 0's values count; other ranks may call it too. ``OptionError`` for
-        a step that is no whole number, or a value that is no number."""
+        checkpoint up to that step, and may come after later steps, or before the first ``step()``: those of ``start`` belong to the
+        checkpoint that was restored. Rank 0's values count; other ranks may call it too. ``OptionError`` for a step that is no whole
+        number, or a value that is no number; ``RunError`` after ``finish`` or ``close``."""
         step = arguments.whole_number("log(step)", step, 0, MAX_STEP)
         for name, value in values.items():
             arguments.require(f"log({name}=)", value, hasattr(value, "__float__"), "a number")
+        self._require_underway("log()")
         self._training.measured(values, step)
+
+    def _require_underway(self, call: str) -> None:
+        if not self._training.underway:
+            raise RunError(
+                where=call,
+                expected="a training that was neither finished nor closed",
+                found="one that was: its steps are not saved any more",
+                todo="call deepfreeze.capture again, which goes on from the newest checkpoint",
+            )
 
     def finish(self) -> None:
         """Saves the last step, waits until every checkpoint is committed or failed, and gives the run back. Raises ``EngineError``,

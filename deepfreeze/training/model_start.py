@@ -3,11 +3,11 @@ model. Imports TensorFlow."""
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from deepfreeze.format.run_file import Parent
 from deepfreeze.frameworks.tensorflow.steps import Steps
+from deepfreeze.notices import Notify
 from deepfreeze.ranks.world import World
 from deepfreeze.state import lineage
 from deepfreeze.state.attachments import Attachments
@@ -17,8 +17,6 @@ from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.restore import Ready, prepare
 from deepfreeze.training.options import Options
 from deepfreeze.training.start import Start
-
-log = logging.getLogger("deepfreeze")
 
 
 class ModelStart(Start):
@@ -33,20 +31,25 @@ class ModelStart(Start):
         attachments: Attachments,
         options: Options,
         world: World,
+        notify: Notify,
         history: frozenset[str] | None = None,
     ) -> ModelStart:
         """Collective. Begins an attempt in the run at ``path`` and restores ``model``, or keeps the model's values if there is no
-        checkpoint or a ``history`` is given. ``history``: ``ModelStart.history`` of this model's earlier start in the run. Raises the
-        errors of ``Start.begin``, and ``StructureError`` if the checkpoint is of another model; the run's lock is free again then."""
-        values = _ModelValues(path, model, steps, attachments, world)
-        return cls.begin(path, values, world, options.resume, options.local, history)
+        checkpoint or a ``history`` is given. ``notify``: see ``Start.begin``; ``history``: ``ModelStart.history`` of this model's earlier
+        start in the run. Raises the errors of ``Start.begin``, and ``StructureError`` if the checkpoint is of another model; the run's
+        lock is free again then."""
+        values = _ModelValues(path, model, steps, attachments, world, notify)
+        return cls.begin(path, values, world, notify, options.resume, options.local, history)
 
 
 class _ModelValues:
     """The values of a model, its optimizers and the attachments (``extra=``, ``rng=``). Implements ``start.Values``."""
 
-    def __init__(self, path: str, model: Any, steps: Steps, attachments: Attachments, world: World) -> None:
-        self._path, self._model, self._steps, self._attachments, self._world = path, model, steps, attachments, world
+    def __init__(
+        self, path: str, model: Any, steps: Steps, attachments: Attachments, world: World, notify: Notify
+    ) -> None:
+        self._path, self._model, self._steps, self._attachments = path, model, steps, attachments
+        self._world, self._notify = world, notify
         self._ready: Ready | None = None
 
     def table(self, step: int) -> ExtentTable:
@@ -63,7 +66,7 @@ class _ModelValues:
         if self._attachments:
             self._load_attachments(ready)
         info = ready.assign()
-        log.info("restored step %d of %s", step, info.run)
+        self._notify("info", f"restored step {step} of {info.run}")
         if info.state == "weights":
             # The checkpoint has no optimizer. Its count of updates is set all the same, because checkpoints are named by it.
             self._steps.set(step)
@@ -75,20 +78,21 @@ class _ModelValues:
         return lineage.parent_of(tensor.variable for tensor in TrainingState.of(self._model).tensors)
 
     def _load_attachments(self, ready: Ready) -> None:
-        if ready.attachments is None:
-            log.warning(
-                "step %d has no extra states: the objects in extra= and the random number generators stay as they are",
-                ready.info.step,
-            )
-            return
+        """Rank 0 speaks for all ranks, to which the same happens."""
         rank, size = self._world.rank, self._world.size
+        if ready.attachments is None:
+            if rank == 0:
+                self._notify(
+                    "warning",
+                    f"step {ready.info.step} has no extra states: the objects in extra= and the random number generators stay as "
+                    "they are",
+                )
+            return
         for name in self._attachments.load(ready.attachments, rank, size):
             if rank == 0:
-                log.warning(
-                    "extra[%r]: nobody takes the states that ranks %d to %d of the job that wrote step %d have saved. "
-                    "An object whose load_state_dict takes (states_of_all_ranks, rank, world) gets all of them",
-                    name,
-                    size,
-                    ready.info.world_size - 1,
-                    ready.info.step,
+                self._notify(
+                    "warning",
+                    f"extra[{name!r}]: nobody takes the states that ranks {size} to {ready.info.world_size - 1} of the job that wrote "
+                    f"step {ready.info.step} have saved. An object whose load_state_dict takes "
+                    "(states_of_all_ranks, rank, world) gets all of them",
                 )

@@ -27,7 +27,7 @@ class Capture:
     Args:
         path: "auto": captures are copied into the engine's memory if TensorFlow lets the engine register its op; "graph": TensorFlow's
             own ops copy them into TensorFlow's memory.
-        placement: "per_layer": each layer is divided among the ranks; "contiguous": each rank writes one range of the file.
+        placement: "per_layer": each rank's share is spread over the layers; "contiguous": each rank writes one range of the file.
 
     Raises ``OptionError``.
     """

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from deepfreeze.errors import EngineError, Error
-from deepfreeze.events.event import Failed, Notice
-from deepfreeze.events.events import Events
+from deepfreeze.events.event import Failed
+from deepfreeze.events.events import MOST_NOTES, Events
 from deepfreeze.events.stats import Newest
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.ranks.agreement import Agreement
@@ -42,32 +42,46 @@ class Outcomes:
         self.going_on = True
         self._attempt, self._closing = open_run.attempt, open_run.closing
         self._agreement, self._wishes, self._checks = agreement, wishes, checks
-        self._keeper, self._options, self._events = keeper, options, events
+        self._keeper, self._options, self._events, self._notes = keeper, options, events, events.notes
         self._failed: Newest[int] = Newest()  # steps whose failure was told
+        # Metrics that came before ``open``: (step, values, epoch). None from then on.
+        self._early: list[tuple[int, Mapping[str, Any], int | None]] | None = []
 
     def open(self, saver: Saver) -> None:
-        """To be called once, when the session's ``saver`` is open, and before every other method. Has the saver closed with the run."""
+        """To be called once, when the session's ``saver`` is open, and before all methods that have to do with checkpoints. Has the saver
+        closed with the run."""
         target = self._attempt.target
         self._saver = saver
         self._reports = EngineReports(target.run, saver.replicated, self._events)
+        self._progress = self._reports.progress
         self._closing.callback(saver.close)
         self._closing.callback(self._take_last)
         if self._attempt.world.rank == 0:
             self._keeper.open(target, self._attempt.step, saver.remove)
+        early, self._early = self._early or [], None
+        for step, values, epoch in early:
+            self.measured(step, values, epoch)
 
     def take(self) -> None:
         """Tells of the engine's new reports, and handles the failures among them. Raises as ``fail``."""
         try:
-            reports = self._saver.poll()
+            reports, well = self._saver.poll()
         except EngineError as failure:
             self.fail(failure)
             return
-        self._wishes.enter(reports)
-        self._checks.enter(reports)
-        # All reports are told of before the first failure, which may raise.
-        failures = self._reports.enter(reports)
+        failures: list[tuple[int, EngineError]] = []
+        if reports:
+            self._wishes.enter(reports)
+            self._checks.enter(reports)
+            if well:  # the usual case
+                self._notes.append((time.monotonic(), self._progress, (reports,)))
+                if len(self._notes) > MOST_NOTES:
+                    self._events.flush()
+            else:
+                # All reports are told of before the first failure, which may raise.
+                failures = self._reports.enter(reports)
         for message in self._keeper.notices():
-            self._events.emit(Notice(message=message, level="warning"))
+            self._events.warn(message)
         for step, error in failures:
             self.fail(error, step, reported=True)
 
@@ -89,11 +103,23 @@ class Outcomes:
             raise self._agreement.failure or error
 
     def measured(self, step: int, values: Mapping[str, Any], epoch: int | None) -> None:
-        """Gives metrics to retention. ``step``: at which they were taken; ``epoch``: the number of epochs done, at the end of one."""
+        """Gives metrics to retention. ``step``: at which they were taken; ``epoch``: the number of epochs done, at the end of one. Metrics
+        that come before ``open`` wait for it."""
+        if self._early is not None:
+            self._early.append((step, dict(values), epoch))
+            return
         self._events.flush()  # retention hears of the captures before
         warning = self._keeper.measured(step, values, epoch)
         if warning is not None:
-            self._events.emit(Notice(message=warning, level="warning"))
+            self._events.warn(warning)
+
+    def end_without_steps(self) -> None:
+        """To be called in place of ``drain`` if ``open`` was not called, because the training has made no step. Warns on rank 0 of metrics
+        that are lost by this."""
+        if self._early and self._attempt.world.rank == 0:
+            steps = ", ".join(map(str, sorted({step for step, _, _ in self._early})))
+            message = f"{self._attempt.target.run}: the metrics of step {steps} are not kept, because training has made no step since"
+            self._events.warn(message)
 
     def drain(self) -> None:
         """Waits until every checkpoint is committed or failed, and those that go are removed. Shows the wait on rank 0. ``WaitError`` if
@@ -123,7 +149,8 @@ class Outcomes:
         retention."""
         try:
             for step, error in self._reports.enter(self._saver.last_reports()):
-                self._events.emit(Failed(step=step, message=str(error), raised=True, reported=True))
+                if step not in self._failed:
+                    self._events.emit(Failed(step=step, message=str(error), raised=True, reported=True))
         finally:
             self._events.flush()  # retention hears of the last commits
             self._keeper.close(_RETENTION_SECONDS)  # from now on nobody calls the engine

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deepfreeze.errors import EngineError, OptionError
-from deepfreeze.events.event import Blocked, Captured, Notice, Skipped, Stop
+from deepfreeze.events.event import Blocked, Captured, Skipped, Stop
 from deepfreeze.events.events import Events
 from deepfreeze.events.stats import Newest
 from deepfreeze.frameworks.framework import CapturedState
@@ -31,6 +31,9 @@ from deepfreeze.training.options import Options
 from deepfreeze.training.outcomes import Outcomes
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.wishes import Wishes
+
+# Bound once: each look-up costs training.
+_captured, _blocked = Captured.noted, Blocked.noted
 
 
 class Session:
@@ -57,11 +60,10 @@ class Session:
         ``events``. Raises the errors of ``Saver`` if the installation has served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
-        self._events, self._saved = events, saved
+        self._events, self._notes, self._saved = events, events.notes, saved
         self._outcomes = Outcomes(open_run, agreement, wishes, checks, keeper, options, events)
         self._stopped = False  # a signal ended training
         self._began = False  # there was an execution
-        self._kept: tuple[int, CapturedState] | None = None  # the step and the capture that ``keep`` has taken
         self._saver: Saver | None = None
         self._agreement, self._wishes, self._checks = agreement, wishes, checks
         self._told_too_often = False
@@ -87,7 +89,7 @@ class Session:
         warnings), ``OptionError`` if the policy of any rank fails."""
         self._wishes.execution_ended()
         saver, self._began = self.saver, True
-        begin = time.perf_counter()
+        begin = time.monotonic()
         step = self._open_run.steps.now()
         self._outcomes.take()
         schedule = self._schedule
@@ -98,7 +100,8 @@ class Session:
             stop = self._settle(step, done)
         finally:
             if saved is not None:
-                self._events.note(Blocked.noted, saved, time.perf_counter() - begin)
+                now = time.monotonic()
+                self._notes.append((now, _blocked, (saved, now - begin)))
         if stop:
             self._stop(step, stop)
         self._wishes.goes_on()
@@ -144,22 +147,20 @@ class Session:
         if schedule.aim(0):
             self._installation.capture.arm(schedule.target)
 
-    def keep(self) -> None:
-        """Captures the present state for the final checkpoint, because the model may change before ``end``. Does nothing if the step is
-        saved already, or with ``final=False``."""
+    def save_last(self) -> None:
+        """Saves the present step as the final checkpoint, with the values that the model has now: they may change before ``end``. Does
+        nothing if the step is saved already, if there was no execution, or with ``final=False``. Raises as ``executed`` does."""
         step = self._open_run.steps.now()
-        if self._options.final and self._saver is not None and step not in self._saved:
-            self._kept = (step, self._saver.take())
+        if self._options.final and self._began and self._saver is not None and step not in self._saved:
+            self._save_now(step, self._saver.take)
 
     def end(self) -> None:
         """Saves the last step and waits until every checkpoint is committed or failed. Raises as ``executed`` does."""
         self._outcomes.going_on = False
         if self._saver is None or not self._began:
-            return  # training ended before its first step
-        step, take, kept = self._open_run.steps.now(), self._saver.take, self._kept
-        if self._options.final and step not in self._saved:
-            self._save_now(step, lambda: kept[1] if kept is not None and kept[0] == step else take())
-        self._kept = None
+            self._outcomes.end_without_steps()  # training ended before its first step
+            return
+        self.save_last()
         self._outcomes.drain()
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
@@ -186,31 +187,35 @@ class Session:
         if self._attachments:
             step = self._open_run.steps.now()
             worlds.each(world, lambda: self._attachments.check(step))
-        agreed = installation.agreed if installation.agreed is not None else agree(state, world)
+        agreed = installation.agreed if installation.agreed is not None else agree(state, world, self._events.notify)
         regions = installation.regions
         if regions is None or agreed is not installation.agreed:
             regions = worlds.each(world, lambda: RankRegions.of(agreed, capture, world.rank))
         installation.agreed, installation.regions = agreed, regions
-        saver = Saver(agreed, regions, capture, self._attachments, target, world, self._options.saver())
+        saver = Saver(
+            agreed, regions, capture, self._attachments, target, world, self._options.saver(), self._events.notify
+        )
         self._outcomes.open(saver)
         return saver
 
     def _save_now(self, step: int, collect: Callable[[], CapturedState]) -> None:
         """Saves ``step`` where training waits for nothing else."""
-        begin = time.perf_counter()
+        begin = time.monotonic()
         if self._save(step, collect):
-            self._events.note(Blocked.noted, step, time.perf_counter() - begin)
+            now = time.monotonic()
+            self._notes.append((now, _blocked, (step, now - begin)))
 
     def _save(self, step: int, collect: Callable[[], CapturedState]) -> bool:
-        """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``. Returns whether the engine has it."""
+        """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``. Returns whether the engine has it. A step
+        that has failed is not tried again, because it has failed on the other ranks too."""
         part = self._checks.next()
+        self._saved.append(step)
         try:
-            self.saver.save(step, collect(), part)
+            self.saver.save(step, collect, part)
         except EngineError as error:
             self._outcomes.fail(error, step)
             return False
-        self._saved.append(step)
-        self._events.note(Captured.noted, step, self.saver.nbytes)
+        self._notes.append((time.monotonic(), _captured, (step, self.saver.nbytes)))
         return True
 
     def _note_uncaptured(self, done: Execution) -> None:
@@ -234,7 +239,7 @@ class Session:
             todo="raise every=, or lower steps_per_execution",
         )
         if self._open_run.attempt.world.rank == 0:
-            self._events.emit(Notice(message=str(warning), level="warning"))
+            self._events.warn(str(warning))
 
     def _observe(self, step: int, done: Execution) -> None:
         """Tells the policy of the execution, if it learns. If the policy fails on one rank, the training ends on all ranks."""

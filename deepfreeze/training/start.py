@@ -7,7 +7,6 @@ Needs no TensorFlow, so that tests can crash the very code with which a job star
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from dataclasses import dataclass
@@ -17,16 +16,16 @@ from typing import Any, Protocol, TypeVar
 from deepfreeze.errors import CorruptError, Error, NotFoundError, RunError
 from deepfreeze.format import names
 from deepfreeze.format.run_file import Parent
+from deepfreeze.notices import Notify
 from deepfreeze.ranks.world import World, each, on_rank_0, together
-from deepfreeze.store.lock import Lock
 from deepfreeze.store.quarantine import Fallback
 from deepfreeze.store.run import Run
+from deepfreeze.store.store import RunLock
+from deepfreeze.store.stores import at
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import recovery_plan, rescue, tiers
 from deepfreeze.tiers.tier import Tier
-
-log = logging.getLogger("deepfreeze")
 
 S = TypeVar("S", bound="Start")
 
@@ -74,7 +73,7 @@ class Start:
     resumed: int | None
     finished: rescue.Finished
     history: frozenset[str]
-    lock: Lock | None
+    lock: RunLock | None
 
     @classmethod
     def begin(
@@ -82,6 +81,7 @@ class Start:
         path: str,
         values: Values,
         world: World,
+        notify: Notify,
         resume: str = "auto",
         local: str | os.PathLike | None = "auto",
         history: frozenset[str] | None = None,
@@ -89,15 +89,16 @@ class Start:
     ) -> S:
         """Collective. Starts a job in the run at ``path``, which is made if it does not exist.
 
-        ``resume``, ``local``: the options of these names. ``history``: of an earlier start of the same values in this run; nothing is
-        restored then, and the values stay as they are. ``node``: a name for this node, "" for the host's name.
+        ``notify``: is told what the start finds and decides. ``resume``, ``local``: the options of these names. ``history``: of an earlier
+        start of the same values in this run; nothing is restored then, and the values stay as they are. ``node``: a name for this node,
+        "" for the host's name.
 
         Raises on every rank: ``LockedError`` if another job holds the lock; ``NotFoundError`` if there is nothing to resume and
         ``resume="required"``; ``CorruptError``; ``RunError`` if the run can't be used, or if another job has committed a newer checkpoint
         since the ``history``; and the errors of ``values``. A rank without an error of its own raises ``WorldError``. The lock is free
         again then."""
-        locks: list[Lock] = []
-        search = Fallback(path)  # only rank 0 searches with it
+        locks: list[RunLock] = []
+        search = Fallback(path, notify)  # only rank 0 searches with it
 
         def take() -> Target:
             if resume == "required" and _is_no_run(path):
@@ -105,7 +106,7 @@ class Start:
             # An earlier start of these values has tried whether the store can do what commits need, which costs several syncs.
             tried = history is not None and not _is_no_run(path)
             run = WritableRun.open(path) if tried else WritableRun.open_or_make(path)
-            locks.append(Lock.acquire(path, world.size))
+            locks.append(run.store.lock(world.size))
             attempt = run.claim(names.new_id())
             run.clear_trash()
             # Moved away before a checkpoint of the same step is committed, which would delete them.
@@ -115,10 +116,10 @@ class Start:
         try:
             target = on_rank_0(world, take)
             each(world, lambda: _require_same_run(path, target.run_id))
-            finished = _recover(target, local, world, node or socket.gethostname())
+            finished = _recover(target, local, world, node or socket.gethostname(), notify)
             resumed = _resume(values, search, resume, world) if history is None else None
             step = resumed if resumed is not None else values.now()
-            newest = on_rank_0(world, lambda: _take_over(path, values, step, history))
+            newest = on_rank_0(world, lambda: _take_over(path, values, step, history, notify))
         except BaseException:
             for lock in locks:
                 lock.release()
@@ -144,7 +145,9 @@ def _require_same_run(path: str, run_id: str) -> None:
         )
 
 
-def _recover(target: Target, local: str | os.PathLike | None, world: World, node: str) -> rescue.Finished:
+def _recover(
+    target: Target, local: str | os.PathLike | None, world: World, node: str, notify: Notify
+) -> rescue.Finished:
     """Collective. Commits the checkpoints of dead attempts that are complete, in the run or on the local tiers of these nodes, and clears
     the others."""
     leads = world.rank == world.gather(node).index(node)  # the first rank of each node handles the node's tiers
@@ -152,7 +155,7 @@ def _recover(target: Target, local: str | os.PathLike | None, world: World, node
     holders: dict[str, Tier] = {}  # by the path of each slot that this rank has found
 
     def find_slots() -> list[tuple[str, recovery_plan.LeftoverSlot]]:
-        found = [(tier, slot) for tier in mine for slot in tier.leftovers(target.run_id)] if leads else []
+        found = [(tier, slot) for tier in mine for slot in tier.leftovers(target.run_id, notify)] if leads else []
         holders.update({slot.path: tier for tier, slot in found})
         return [(node, slot) for _, slot in found]
 
@@ -163,7 +166,7 @@ def _recover(target: Target, local: str | os.PathLike | None, world: World, node
     slots = [pair for rank in together(world, find_slots) for pair in rank]
     plan = on_rank_0(world, lambda: rescue.plan(Run.open(target.run), slots))
     each(world, lambda: rescue.copy_slots(plan, node, target.run, holders) if leads else [])
-    finished = on_rank_0(world, lambda: rescue.finish(plan, WritableRun.open(target.run)))
+    finished = on_rank_0(world, lambda: rescue.finish(plan, WritableRun.open(target.run), notify))
     each(world, clear_slots)
     return finished
 
@@ -232,15 +235,15 @@ def _quarantine_damaged(search: Fallback, step: int | None, resume: str) -> None
     search.quarantine()
     if step is not None:
         if search.damages:
-            log.warning("going on from step %d of %s, the newest checkpoint that is whole", step, search.path)
+            search.notify("warning", f"going on from step {step} of {search.path}, the newest checkpoint that is whole")
         return
     if resume == "required":
         raise _nothing_to_resume(search.path, "; ".join(["none", *map(str, search.damages)]))
     if search.damages:
-        log.warning("no checkpoint of %s is whole: training starts from scratch", search.path)
+        search.notify("warning", f"no checkpoint of {search.path} is whole: training starts from scratch")
 
 
-def _take_over(path: str, values: Values, step: int, history: frozenset[str] | None) -> list[str]:
+def _take_over(path: str, values: Values, step: int, history: frozenset[str] | None, notify: Notify) -> list[str]:
     """On rank 0: moves away the checkpoints that are newer than the ``step`` from which training goes on, because this training will make
     other ones of the same steps. If no checkpoint is left, stores the checkpoint that the values come from as the run's parent. Returns
     the id of the attempt that committed the newest checkpoint; an empty list if there is no checkpoint."""
@@ -254,7 +257,7 @@ def _take_over(path: str, values: Values, step: int, history: frozenset[str] | N
             moved = run.quarantine(newer)
         except NotFoundError:
             continue  # deleted since it was listed
-        log.warning("going on from step %d: step %d moved to %s", step, newer, moved)
+        notify("warning", f"going on from step {step}: step {newer} moved to {moved}")
     newest = run.newest()
     if newest is not None:
         return [run.manifest(newest).attempt]
@@ -280,7 +283,7 @@ def _require_nothing_newer(run: Run, step: int, history: frozenset[str]) -> None
 def _is_no_run(path: str) -> bool:
     """Whether ``path`` does not exist, or is a directory with neither a run.json nor a checkpoint."""
     try:
-        found = os.listdir(path)
+        found = at(path).list()
     except FileNotFoundError:
         return True
     except OSError:

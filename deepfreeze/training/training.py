@@ -7,26 +7,18 @@ into the model, ``session`` saves.
 from __future__ import annotations
 
 import contextlib
-import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from deepfreeze.errors import Error
-from deepfreeze.events.event import Notice
 from deepfreeze.events.events import Events, Listener
 from deepfreeze.events.messages import Messages
 from deepfreeze.events.stats import Newest, Stats
-from deepfreeze.frameworks.tensorflow import engine_buffers
-from deepfreeze.frameworks.tensorflow.capture import Range, TensorFlowCapture
-from deepfreeze.frameworks.tensorflow.engine_buffers import EngineBuffers
 from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
-from deepfreeze.frameworks.tensorflow.graph_buffers import GraphBuffers
-from deepfreeze.frameworks.tensorflow.graph_maximum import TensorFlowMaximum
 from deepfreeze.frameworks.tensorflow.refusals import refuse, refuse_devices
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.freeze import backends
-from deepfreeze.plan.placement import PLACEMENTS
 from deepfreeze.plan.policy import Policy
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement
@@ -35,9 +27,8 @@ from deepfreeze.ranks.world import World
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.keras_objects import build_optimizer
 from deepfreeze.state.training_state import TrainingState
-from deepfreeze.store.run import directory
 from deepfreeze.training import attempt_events
-from deepfreeze.training.installation import Installation, Terms
+from deepfreeze.training.installation import Installation, Terms, against_engine_memory
 from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
@@ -105,7 +96,7 @@ class Training:
             if in_graph and world.in_graph:
                 require_same_model(world, state.description(), named=True)
             self._trained = weakref.ref(model)
-            agreement = Agreement(world, self._options.on_sigterm == "checkpoint")
+            agreement = Agreement(world, self._options.on_sigterm == "checkpoint", self._events.notify)
             open_run.closing.callback(agreement.close)
             wishes = Wishes(self._policy, agreement, world)
             checks = ReplicaChecks(self._options.replicas.parts, agreement)
@@ -160,12 +151,11 @@ class Training:
             with self._closing_on_error():
                 self._session.measured(values, step, epoch)
 
-    def keep(self) -> None:
-        """Captures the present state for the final checkpoint, because the model may change before ``end``. Does nothing when no training
-        is open."""
+    def save_last(self) -> None:
+        """See ``Session.save_last``. Does nothing when no training is open."""
         if self._session is not None:
             with self._closing_on_error():
-                self._session.keep()
+                self._session.save_last()
 
     def end(self) -> None:
         """Saves the last step, waits until every checkpoint is committed or failed, and gives back the run's lock and the engine's
@@ -213,7 +203,10 @@ class Training:
         steps, state = worlds.each(world, lambda: self._prepare(model, world.in_graph))
         require_same_model(world, state.description())
         history = self._history if again else None
-        attempt = ModelStart.start(self._run, model, steps, self._attachments, self._options, world, history)
+        beginning = attempt_events.Beginning.now(self._events)
+        attempt = ModelStart.start(
+            self._run, model, steps, self._attachments, self._options, world, self._events.notify, history
+        )
         self._history = attempt.history
         # Training goes on from an older step if the user has restored it, or has given the model a new optimizer. The steps after it are
         # then trained, and saved, again.
@@ -222,13 +215,13 @@ class Training:
         # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
         self._finalizer = weakref.finalize(self, self._open_run.close)
         with self._closing_on_error():
-            attempt_events.begin(self._events, self._open_run, again)
+            attempt_events.begin(self._events, beginning, self._open_run, again)
         return self._open_run, state
 
     def _notice(self, world: World, message: str) -> None:
         """Tells the user of ``message``, which is the same on all ranks."""
         if world.rank == 0:
-            self._events.emit(Notice(message=message, level="info"))
+            self._events.notify("info", message)
 
     def _optimizer(self, model: Any) -> Any:
         """The optimizer whose updates are the steps."""
@@ -252,7 +245,7 @@ class Training:
         model's full training state; ``fields``: of the control word."""
         world, options = open_run.attempt.world, self._options
         # All ranks capture in the same way, because all must trace the same graph: if one can't use the engine's op, none does.
-        reasons = [reason for reason in world.gather(self._against_engine_memory()) if reason is not None]
+        reasons = [reason for reason in world.gather(against_engine_memory(options.capture.path)) if reason is not None]
         if reasons:
             self._notice(world, f"capturing by TensorFlow's own ops: {reasons[0]}")
         terms = Terms(
@@ -270,38 +263,14 @@ class Training:
         if kept is not None:
             self._keep_installation(open_run, kept)
             return kept
-        maximum = TensorFlowMaximum(world, len(fields)) if in_graph and world.in_graph else None
-
-        def make() -> Installation:
-            every_step = _no_agreement if maximum is None else maximum.emit
-            capture = self._capture(state.only(terms.state), world, terms, every_step if in_graph else None)
-            # Kept before it is known whether another rank has failed: ``close`` must then take this rank's hooks out too.
-            return self._keep_installation(open_run, Installation(terms, capture, maximum))
-
-        return worlds.each(world, make)
-
-    def _against_engine_memory(self) -> str | None:
-        """The reason why this rank's captures can't lie in the backend's memory, as text for the log. None if they can."""
-        if self._options.capture.path == "graph":
-            return 'Capture(path="graph")'
-        if not backends.chosen().has_memory:
-            return "the backend has no memory for captures"
-        return engine_buffers.reason_against()
+        # Kept before it is known whether another rank has failed: ``close`` must then take this rank's hooks out too.
+        return worlds.each(world, lambda: self._keep_installation(open_run, Installation.make(state, terms, world)))
 
     def _keep_installation(self, open_run: OpenRun, installation: Installation) -> Installation:
         """Notes the installation for ``close``, and lets it rest when the run is closed."""
         self._installation = weakref.ref(installation)
         open_run.closing.callback(installation.rest)
         return installation
-
-    def _capture(
-        self, state: TrainingState, world: World, terms: Terms, every_step: Callable[[], None] | None
-    ) -> TensorFlowCapture:
-        placed = state.placed()
-        shards = PLACEMENTS[terms.placement]([tensor.spec for tensor in placed], world.size)[world.rank]
-        ranges = [Range(placed[s.tensor], s.start, s.stop) for s in shards]
-        buffers = GraphBuffers() if terms.own_memory else EngineBuffers()
-        return TensorFlowCapture(state, ranges, world.rank, buffers, every_step, terms.optimizer)
 
     @contextlib.contextmanager
     def _closing_on_error(self) -> Iterator[None]:
@@ -313,13 +282,3 @@ class Training:
                 self._open_run.error = str(error)
             self.close()
             raise
-
-
-def _no_agreement() -> None:
-    """Adds no op to the step: a single rank has no other rank to agree with, and ranks without Horovod agree between two executions."""
-
-
-def absolute(run: Any) -> str:
-    """The run's path as an absolute one, which stays right if the process changes its working directory. ``OptionError`` if ``run`` is no
-    path."""
-    return os.path.abspath(directory(run))

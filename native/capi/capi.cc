@@ -204,6 +204,14 @@ int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, 
   });
 }
 
+int df_engine_fail(df_engine* engine, int64_t step, const char* message) {
+  return Guard([&]() -> Status {
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "fail"));
+    if (message == nullptr) return Invalid("fail: a pointer is missing");
+    return engine->engine->Fail(step, message);
+  });
+}
+
 int df_engine_wait(df_engine* engine, int64_t step, int level, uint64_t timeout_ms) {
   return Guard([&]() -> Status {
     DF_RETURN_IF_ERROR(CheckEngine(engine, "wait"));

@@ -93,13 +93,19 @@ bool Engine::Stop(uint64_t timeout_ms, std::string* where) {
     const auto ended = [this] {
       return std::all_of(threads_.begin(), threads_.end(), [](const Thread& thread) { return thread.ended; });
     };
+    const auto all_ended = [&](uint64_t ms) {
+      return thread_ended_.wait_for(lock, std::chrono::milliseconds(ms), ended);
+    };
     if (timeout_ms == kForEver) {
       thread_ended_.wait(lock, ended);
-    } else if (!thread_ended_.wait_for(lock, std::chrono::milliseconds(timeout_ms), ended)) {
-      for (const Thread& thread : threads_) {
-        if (!thread.ended) *where += (where->empty() ? "" : ", ") + std::string(thread.name);
+    } else if (!all_ended(timeout_ms / 2)) {
+      retention_->LeaveTheRest();  // a long list of removals is no store that hangs
+      if (!all_ended(timeout_ms - timeout_ms / 2)) {
+        for (const Thread& thread : threads_) {
+          if (!thread.ended) *where += (where->empty() ? "" : ", ") + std::string(thread.name);
+        }
+        return false;
       }
-      return false;
     }
   }
   capture_memory_->Stop();
@@ -187,6 +193,15 @@ Status Engine::Remove(std::vector<int64_t> steps) {
   if (options_.identity.rank != 0) return Status(Code::kInvalid, "remove: rank 0 alone removes checkpoints");
   table_.AskRemoval(std::move(steps));
   return {};
+}
+
+Status Engine::Fail(int64_t step, const std::string& message) {
+  const std::string where = "step " + std::to_string(step);
+  if (step < 0) return Status(Code::kInvalid, where + ": steps are 0 or more");
+  auto job = std::make_shared<Job>();
+  job->step = step;
+  job->lost = Status(Code::kIncomplete, message);
+  return table_.Submit(std::move(job), false, 0);
 }
 
 Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms,

@@ -39,6 +39,8 @@ class Engine {
   // it.
   Status Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms,
                 std::vector<std::shared_ptr<Pages>> memory = {}, std::string values = {});
+  // df_engine_fail.
+  Status Fail(int64_t step, const std::string& message);
   // df_engine_plan. Regions without data.
   Status Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size, CapturePlan* plan);
   // df_engine_reserve. *base: the memory; the next Submit of regions in it takes it.

@@ -40,6 +40,7 @@ struct Job {
   std::vector<Region> regions;
   std::string private_data;
   std::string values;  // a section of named values
+  Status lost;         // why there is no capture, so that the step fails; ok if there is one
 
   // The engine's own memory that the capture lies in; null if it lies in the caller's. It is slot number `slot` if
   // home_is_slot, else buffer number `buffer`. Set when the memory is reserved.

@@ -48,7 +48,8 @@ class JobTable {
   JobTable(Env* env, uint32_t in_flight, uint32_t slots, bool local_tier);
 
   // The caller's side: df_engine_* of the public header say what these do.
-  // captured: the job's regions lie in the reserved memory, which the job takes over.
+  // captured: the job's regions lie in the reserved memory, which the job takes over. A job without a capture holds no
+  // memory, so it does not wait; its step fails at the transfer, which tells the other ranks.
   Status Submit(JobRef job, bool captured, uint64_t timeout_ms);
   Status Wait(int64_t step, int level, uint64_t timeout_ms);
   Status Drain(uint64_t timeout_ms);
@@ -113,6 +114,9 @@ class JobTable {
   // Waits for such work. False: the engine is stopping, and all that was asked for is done.
   bool NextForRetention(Upkeep* upkeep);
   void FinishUpkeep();
+  // Waits until all that was asked for is done, or held back. False at once if there is nothing to wait for. Ends early
+  // when the engine stops.
+  bool AwaitUpkeep();
 
   // Gives up the local tier: from now on jobs go past it. The first call reports the notice.
   void DropLocalTier(const std::string& notice);

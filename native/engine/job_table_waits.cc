@@ -31,7 +31,9 @@ Status JobTable::Submit(JobRef job, bool captured, uint64_t timeout_ms) {
     return Status(Code::kInvalid,
                   StepText(job->step) + " was submitted after " + StepText(newest_submitted_) + ": steps must grow");
   }
-  if (captured) {
+  if (!job->lost.ok()) {
+    job->released = true;
+  } else if (captured) {
     TakeReservedLocked(job);
   } else {
     ++memory_wanted_;
@@ -46,7 +48,7 @@ Status JobTable::Submit(JobRef job, bool captured, uint64_t timeout_ms) {
   }
   newest_submitted_ = job->step;
   job->submitted_us = env_->NowMicros();
-  job->phase = job->home_is_slot ? Phase::kForTransfer : first_phase_;
+  job->phase = job->home_is_slot || !job->lost.ok() ? Phase::kForTransfer : first_phase_;
   jobs_[job->step] = std::move(job);
   changed_.notify_all();
   return {};
@@ -183,8 +185,7 @@ void JobTable::AskCleanUp(int64_t committed, bool durable) {
     upkeep_.committed = committed;
     try {
       upkeep_.gathered.push_back(committed);
-    } catch (const std::bad_alloc&) {
-      // The step's records stay, which no reader looks at.
+    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the records stay, unread
     }
   }
   changed_.notify_all();
@@ -210,6 +211,14 @@ void JobTable::FinishUpkeep() {
   keeping_ = false;
   Moved();
   changed_.notify_all();
+}
+
+bool JobTable::AwaitUpkeep() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto over = [this] { return !keeping_ && !UpkeepLocked(); };
+  if (over()) return false;
+  changed_.wait(lock, [&] { return stopping_ || over(); });
+  return true;
 }
 
 std::vector<Report> JobTable::Poll(size_t capacity) {

@@ -36,6 +36,7 @@ Status Retention::Do(const Upkeep& upkeep) {
   for (const int64_t step : upkeep.remove) {
     // One by one: another attempt may take the run while a long list is being worked off, and whoever waits for the end
     // of it sees that something moves.
+    if (leaves_) return removed;
     Status status = RemoveStep(context_.env, options.run_dir, options.identity.attempt, step);
     context_.table->Moved();
     if (removed.ok()) removed = std::move(status);
@@ -45,9 +46,11 @@ Status Retention::Do(const Upkeep& upkeep) {
 }
 
 bool Retention::MakeRoom(int64_t step) {
+  const bool waited = context_.table->AwaitUpkeep();
   std::lock_guard<std::mutex> lock(mutex_);
   bool removed = false;
-  return Contained([&] { return RemoveFailed(context_.env, At(step), &removed); }).ok() && removed;
+  const bool ok = Contained([&] { return RemoveFailed(context_.env, At(step), &removed); }).ok();
+  return waited || (ok && removed);
 }
 
 }  // namespace deepfreeze

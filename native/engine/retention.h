@@ -3,6 +3,7 @@
 #ifndef DEEPFREEZE_ENGINE_RETENTION_H_
 #define DEEPFREEZE_ENGINE_RETENTION_H_
 
+#include <atomic>
 #include <mutex>
 #include <string>
 
@@ -18,9 +19,11 @@ class Retention {
   // stops and all of that is done. Failures are reported as a notice; partial directories and trash are tried again
   // after the next commit.
   void Run();
-  // To be called when `step` finds the store full. Removes partial directories of earlier steps that all ranks have
-  // given up; returns whether there was one. Thread-safe.
+  // To be called when `step` finds the store full. Waits for what is being removed, and removes partial directories of
+  // earlier steps that all ranks have given up. Returns whether there was anything of the kind. Thread-safe.
   bool MakeRoom(int64_t step);
+  // From now on no removal is begun: what was asked for is left. Thread-safe.
+  void LeaveTheRest() { leaves_ = true; }
 
  private:
   CleanUpRequest At(int64_t step) const;
@@ -28,6 +31,7 @@ class Retention {
 
   const StageContext context_;
   std::mutex mutex_;  // one call into the store at a time
+  std::atomic<bool> leaves_{false};
   std::string last_failure_;
 };
 

@@ -8,7 +8,7 @@ namespace deepfreeze {
 
 void Transfer::Run() {
   while (const JobRef job = context_.table->NextForTransfer()) {
-    const auto move = [&] { return Move(job); };
+    const auto move = [&] { return job->lost.ok() ? Move(job) : job->lost; };
     Status status = Patiently(context_, job, move);
     // Without room on the store, what failed steps have left there is removed first, and the step written again.
     if (status.code() == Code::kNoSpace && context_.options.identity.rank == 0 && retention_->MakeRoom(job->step)) {

@@ -47,6 +47,8 @@ class Ranks {
     CHECK_OK(engines_[rank]->Submit(step, {{data_.data() + rank * kPage, kPage, rank * kPage}}, "", kLong));
   }
 
+  void Fail(size_t rank, int64_t step, const std::string& why) { CHECK_OK(engines_[rank]->Fail(step, why)); }
+
   // Returns when rank 0 has removed what it was told to remove, or holds it back.
   void Remove(int64_t step) {
     CHECK_OK(engines_[0]->Remove({step}));
@@ -137,6 +139,25 @@ void ACommitWhoseNameIsNotKnownToBeDurableCountsAndNothingIsDeletedForIt() {
   ranks.AllCommit(3);
   ranks.Remove(2);
   CHECK(!ranks.Exists(StepName(1)) && !ranks.Exists(StepName(2)));
+}
+
+void ARankWithoutACaptureFailsTheStepOnAllRanksAtOnce() {
+  for (const size_t who : {0, 2}) {
+    TemporaryDir run;
+    Ranks ranks(run.path(), {"", "", ""});
+    for (const size_t rank : {0, 1, 2}) {
+      if (rank != who) ranks.Submit(rank, 1);
+    }
+    ranks.Fail(who, 1, "its reader is closed");
+    const std::vector<Status> ends = ranks.Ends(1);
+    for (size_t rank = 0; rank < ends.size(); ++rank) {
+      CHECK_EQ(ends[rank].code(), Code::kIncomplete);
+      const std::string other = Join(run.path(), StepName(1)) + ": rank " + std::to_string(who) + " failed: ";
+      CHECK_EQ(ends[rank].message(), (rank == who ? "" : other) + "its reader is closed");
+    }
+    ranks.AllCommit(2);
+    CHECK(!ranks.Exists(PartialName(1, Id{})) && !ranks.Exists(StepName(1)));
+  }
 }
 
 // Rank 0 may commit the step as soon as the record has its name. So a rank that does not know whether its record has it
@@ -264,6 +285,7 @@ int main() {
   deepfreeze::ARenameThatDidNotHappenFailsTheStepOnAllRanks();
   deepfreeze::AnOlderCheckpointThatWasMovedAwayDoesNotFailTheCommit();
   deepfreeze::ACommitWhoseNameIsNotKnownToBeDurableCountsAndNothingIsDeletedForIt();
+  deepfreeze::ARankWithoutACaptureFailsTheStepOnAllRanksAtOnce();
   deepfreeze::ARankWhoseRecordIsThereOrMayBeWaitsForTheVerdict();
   deepfreeze::ARankThatHearsNothingOfRankZeroSaysThatItDoesNotKnow();
   deepfreeze::ALookThatFailsSaysNothing();

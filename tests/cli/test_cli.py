@@ -14,6 +14,7 @@ import pytest
 
 from deepfreeze.cli.main import main, parser
 from deepfreeze.store.lock import Lock
+from deepfreeze.store.posix_store import PosixStore
 from deepfreeze.store.writable_run import WritableRun
 from tests.support import configs, files, processes
 
@@ -146,19 +147,21 @@ def test_verify_quarantine_leaves_what_is_whole_itself_in_place(run, capsys):
 def test_verify_quarantine_leaves_what_could_not_be_read_in_place(run, capsys, monkeypatch):
     """An error that may pass, or a newer version's record, says nothing of the bytes."""
 
-    def fails(error):
-        def call(*arguments):
-            raise OSError(error, os.strerror(error))
+    def fails(error, call, of=""):
+        def failing(*arguments):
+            if any(of in str(argument) for argument in arguments):
+                raise OSError(error, os.strerror(error))
+            return call(*arguments)
 
-        return call
+        return failing
 
-    for place, name, error in (
-        ("deepfreeze.inspect.verify", "open_file", errno.ESTALE),
-        ("os", "preadv", errno.ETIMEDOUT),
-        ("deepfreeze.thaw.records", "read_small", errno.EACCES),
+    for place, name, of, error in (
+        (PosixStore, "open", files.MODEL_FILE, errno.ESTALE),
+        (os, "preadv", "", errno.ETIMEDOUT),
+        (PosixStore, "read", ".record", errno.EACCES),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(f"{place}.{name}", fails(error))
+            patch.setattr(place, name, fails(error, getattr(place, name), of))
             assert main(["verify", str(run), "--quarantine"]) == 1
             assert "moved to" not in capsys.readouterr().out, name
     record = run / "step-0000000005" / "rank-00000.record"
@@ -168,7 +171,7 @@ def test_verify_quarantine_leaves_what_could_not_be_read_in_place(run, capsys, m
     assert main(["verify", str(run), "--quarantine"]) == 1
     assert WritableRun.open(run).step_dirs() == [5, 40] and not (run / "damaged").exists()
     with monkeypatch.context() as patch:
-        patch.setattr("os.preadv", fails(errno.EIO))
+        patch.setattr(os, "preadv", fails(errno.EIO, os.preadv))
         assert main(["verify", f"{run}@40", "--quarantine"]) == 1
     assert WritableRun.open(run).step_dirs() == [5]
 

@@ -10,6 +10,7 @@ from deepfreeze.cli.main import main
 from deepfreeze.events.event import Captured, Failed
 from deepfreeze.events.journal import Journal
 from deepfreeze.format import names
+from deepfreeze.store.stores import at
 from tests.support import files, processes
 
 NOON = 1_700_000_000_000_000_000  # 2023-11-14 22:13:20
@@ -17,7 +18,9 @@ NOON = 1_700_000_000_000_000_000  # 2023-11-14 22:13:20
 
 @pytest.fixture
 def journal(tmp_path):
-    made = Journal(files.write_run(tmp_path / "nt3") / names.EVENTS_DIR / names.events_file(files.ATTEMPT), 10.0)
+    made = Journal(
+        at(files.write_run(tmp_path / "nt3")), f"{names.EVENTS_DIR}/{names.events_file(files.ATTEMPT)}", 10.0
+    )
     made.on(Captured(step=5, nbytes=620, t=NOON + 5_000_000, m=12.5))
     made.on(Failed(step=40, message="no space\x1b[2J", raised=True, reported=False, t=NOON + 10**9, m=13.5))
     yield made

@@ -36,6 +36,15 @@ def test_without_yes_it_says_what_would_go_and_nothing_does(run, capsys):
     assert steps(run) == [5, 10, 40]
 
 
+def test_metrics_that_are_lost_are_named_once(run, capsys):
+    (run / "marks.json").write_bytes(b"torn")
+    for more in ([], ["--yes"]):
+        assert main(["prune", str(run), "--keep", "1", *more]) == 0
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"deepfreeze: {run}/marks.json: ") and "metrics of earlier checkpoints" in line
+        (run / "marks.json").write_bytes(b"torn")
+
+
 def test_with_yes_it_is_done_and_the_bytes_are_counted(run, capsys):
     assert main(["prune", str(run), "--keep", "1", "--every", "10", "--yes"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{run}: 1 deleted, 21.0 kB freed; 2 kept: step 10, 40"

@@ -9,6 +9,7 @@ import pytest
 
 import deepfreeze
 import veloc_bindings as vb
+from deepfreeze.notices import unheard
 from deepfreeze.store.run import Run
 from deepfreeze.tiers import leftovers
 from tests.support import restart
@@ -34,8 +35,10 @@ def test_a_node_that_is_lost_takes_what_was_not_committed_and_nothing_else(tmp_p
         group[1].kill()
     shutil.rmtree(tmp_path / "local-1")
     (place, gone) = restart.local_tiers(tmp_path, 2)
-    assert [slot.step for slot in leftovers.leftover_slots(place)] == [20], "the node that is left still has its part"
-    assert leftovers.leftover_slots(gone) == []
+    assert [slot.step for slot in leftovers.leftover_slots(place, unheard)] == [20], (
+        "the node that is left still has its part"
+    )
+    assert leftovers.leftover_slots(gone, unheard) == []
     restart.reopen(tmp_path, 2)
     run = Run.open(tmp_path / "run")
     assert run.committed() == [10] and not run.partials()

@@ -15,6 +15,7 @@ import pytest
 import veloc_bindings as vb
 from deepfreeze.errors import RunError
 from deepfreeze.format.structure import Structure
+from deepfreeze.notices import unheard
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import leftovers
@@ -211,7 +212,7 @@ def test_a_start_leaves_a_directory_that_others_control_alone(tmp_path, library,
     with ranks(library, "kill-before:rename:.record:1") as (rank,):
         rank.send("open", **options(tmp_path)).send("submit", step=10)
         rank.process.wait(120)
-    (slot,) = leftovers.leftover_slots(place)
+    (slot,) = leftovers.leftover_slots(place, unheard)
     own = place if inside else place.parent
     if kind == "link":  # to what would be taken for a whole slot, and deleted
         own.rename(tmp_path / "elsewhere")

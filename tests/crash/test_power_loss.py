@@ -221,7 +221,7 @@ def test_what_python_has_made_survives_a_loss_of_power(folder):
         ),
         "another one": (lambda: WritableRun.open(run).quarantine(20), lambda: os.listdir(run / "damaged")),
         "one on its way out": (
-            lambda: WritableRun.open(run).discard(run / names.step_dir(30), 30),
+            lambda: WritableRun.open(run).discard(names.step_dir(30), 30),
             lambda: WritableRun.open(run).step_dirs(),
         ),
     }

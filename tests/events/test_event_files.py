@@ -6,11 +6,12 @@ import random
 
 import pytest
 
-from deepfreeze.errors import RunError
+from deepfreeze.errors import CorruptError
 from deepfreeze.events.event import Attempt, Captured, End, External, Failed
 from deepfreeze.events.event_files import EventFiles, parse
 from deepfreeze.events.journal import Journal
 from deepfreeze.format import names
+from deepfreeze.store.stores import at
 from tests.support.seed import SEED
 
 ATTEMPT = "ab" * 16
@@ -25,7 +26,7 @@ def is_failure(event):
 
 
 def write(run, events, attempt=ATTEMPT, rank=0, **options):
-    journal = Journal(run / names.EVENTS_DIR / names.events_file(attempt, rank), BEGUN.m, **options)
+    journal = Journal(at(run), f"{names.EVENTS_DIR}/{names.events_file(attempt, rank)}", BEGUN.m, **options)
     for event in events:
         journal.on(event)
     journal.close()
@@ -79,7 +80,7 @@ def test_only_kinds_that_rank_0_can_not_know_make_a_file_of_another_rank(tmp_pat
 
 
 def test_after_a_line_that_a_full_store_cut_the_next_one_is_whole(tmp_path, monkeypatch):
-    journal = Journal(tmp_path / names.EVENTS_DIR / names.events_file(ATTEMPT), BEGUN.m)
+    journal = Journal(at(tmp_path), f"{names.EVENTS_DIR}/{names.events_file(ATTEMPT)}", BEGUN.m)
     journal.on(EVENTS[0])
     write_all = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: write_all(fd, data[:20]))
@@ -135,7 +136,7 @@ def test_other_files_are_left_alone_and_an_unreadable_one_is_named(tmp_path):
     (folder / "notes.jsonl").write_text('{"v":1,"t":1,"m":0,"kind":"end"}\n')
     assert EventFiles(tmp_path).new() == []
     (folder / names.events_file(ATTEMPT)).mkdir()
-    with pytest.raises(RunError, match=ATTEMPT):
+    with pytest.raises(CorruptError, match=ATTEMPT):
         EventFiles(tmp_path).new()
 
 

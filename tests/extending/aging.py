@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deepfreeze.store import Committed, History
+from deepfreeze.store import Committed, History, Rule
 
 HOUR, DAY = 3600, 24 * 3600  # seconds
 
 
 @dataclass(frozen=True)
-class Aging:
+class Aging(Rule):
     """Wants every checkpoint of the last ``full`` hours, one of each hour of the last ``hourly`` days, and one of each day before. Hours
     and days are those of UTC.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from deepfreeze.tiers import LeftoverSlot, LocalTier
@@ -25,9 +26,9 @@ class BurstBuffer:
         """The buffer, if the slots keep to the quota: the file system's free bytes are those of all jobs."""
         return self._buffer.need(nbytes) if nbytes <= self._quota else None
 
-    def leftovers(self, run_id: str) -> list[LeftoverSlot]:
+    def leftovers(self, run_id: str, notify: Callable[[str, str], None]) -> list[LeftoverSlot]:
         """The slots that a dead job left on this node, and those that the batch system has copied."""
-        return self._buffer.leftovers(run_id) + self._copy.leftovers(run_id)
+        return self._buffer.leftovers(run_id, notify) + self._copy.leftovers(run_id, notify)
 
     def rescue(self, path: str, run_dir: str | os.PathLike[str]) -> None:
         """Copies a slot into the run, from either place."""

@@ -13,9 +13,10 @@ from deepfreeze.freeze import backends
 from deepfreeze.freeze.backend import Opening
 from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.freeze.embedded_backend import EmbeddedBackend
+from deepfreeze.notices import unheard
 from deepfreeze.store.target import Target
 from tests.support import veloc
-from veloc_bindings import TIMEOUT, EngineFault
+from veloc_bindings import INCOMPLETE, TIMEOUT, EngineFault
 
 SIZE = 5 * 4096 + 100
 ATTEMPT = 32 * "a"
@@ -120,6 +121,18 @@ def test_every_checkpoint_of_several_is_made_and_room_comes_back(kind):
     assert kind.read(5) == held[5].tobytes()
 
 
+def test_a_step_without_a_capture_fails_and_the_next_is_made(kind):
+    backend, data = planned(kind.open()), content(4)
+    backend.fail(3, "the reader is closed")
+    backend.submit(4, rows(data), bytes(8), 1.0)
+    backend.drain(30.0)
+    found = {report.step: report for report in backend.poll()}
+    assert (found[3].code, found[3].message, found[3].released) == (INCOMPLETE, "the reader is closed", True)
+    assert found[4].level == Level.EXTERNAL and backend.room() == 2
+    backend.close()
+    assert kind.read(4) == data.tobytes()
+
+
 def test_a_wait_ends_in_time_and_may_be_repeated(kind):
     backend, data = planned(kind.open()), content(1)
     backend.submit(1, rows(data), bytes(8), 1.0)
@@ -156,7 +169,7 @@ def test_what_owns_the_memory_lives_until_it_is_released(kind):
             self.data = data
             alive.append(self)
 
-    bound, data = BoundBackend(kind.backend, kind.opening), content(2)
+    bound, data = BoundBackend(kind.backend, kind.opening, unheard), content(2)
     bound.plan(rows(data) * np.array([0, 1, 1], np.uint64), 8, 0)
     bound.submit(2, rows(data), bytes(8), Memory(data))
     assert bound.unfinished == [2]

@@ -11,6 +11,7 @@ from deepfreeze.errors import EngineError
 from deepfreeze.format.levels import Level
 from deepfreeze.freeze.backend import Opening
 from deepfreeze.freeze.bound_backend import BoundBackend
+from deepfreeze.notices import unheard
 from deepfreeze.store.target import Target
 from tests.support import processes, veloc
 from tests.support.refusals import assert_four_parts
@@ -70,7 +71,7 @@ WRONG = ["no file", "a folder that is missing", "a setting that is missing", "a 
 def test_a_configuration_that_would_end_the_process_is_refused(stub, configured, opening, name):
     wrong(name, configured)
     with pytest.raises(EngineError) as caught:
-        BoundBackend(veloc.backend(stub, configured), opening)
+        BoundBackend(veloc.backend(stub, configured), opening, unheard)
     assert_four_parts(caught.value, where=opening.target.run, expected="an engine", found=str(configured))
 
 

@@ -83,6 +83,28 @@ def test_a_failure_of_one_rank_is_raised_by_all_after_the_same_step(two, tmp_pat
     assert steps(tmp_path)[0] == 5 and 10 not in steps(tmp_path)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("silent", [4, 8], ids=["amid", "last"])
+def test_a_step_that_one_rank_can_not_give_fails_on_all_at_once(two, tmp_path, silent):
+    """An object of rank 1 raises. Nobody waits for rank 1's part of that step (the time-out is 600 s), and training goes on."""
+    options = {"local": None, "keep": 99, "silent": silent, "on_error": "warn"}
+    first, second = two.run("agreement", folder=tmp_path, steps=8, every=2, **options)
+    assert first["error"] is second["error"] is None and first["last"] == second["last"] == 8
+    assert steps(tmp_path) == [step for step in (2, 4, 6, 8) if step != silent]
+    (told,), (own,) = first["warnings"], second["warnings"]
+    assert f"step-000000000{silent}: rank 1 failed: extra['reader']" in told and "the reader is closed" in own
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("silent", [4, 400], ids=["amid", "last"])
+def test_an_object_that_raises_on_one_rank_ends_all_after_the_same_step(two, tmp_path, silent):
+    options = {"local": None, "keep": 99, "silent": silent, "pause": 0.05 if silent == 4 else 0}
+    first, second = two.run("agreement", folder=tmp_path, steps=400, every=silent, **options)
+    assert first["last"] == second["last"] <= 400 and (silent == 4) == (first["last"] < 400)
+    assert "rank 1" in first["error"] and "the reader is closed" in second["error"]
+    assert silent not in steps(tmp_path)
+
+
 def test_a_flipped_bit_on_one_rank_is_named_and_the_checkpoint_is_marked(two, tmp_path):
     """The second comparison finds it; every checkpoint from there on is marked."""
     options = {**ALL, "flip": 3, "on_divergence": "warn"}

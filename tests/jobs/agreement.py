@@ -1,7 +1,8 @@
 """Case: a training, in FOLDER/run, in which one rank knows something alone, by its engine's faults or a signal.
 
-``flip``: the step at whose end one bit of one weight of the last rank changes; ``pause``: seconds per step; the rest are Checkpoint's
-options. Returns what this rank did, and leaves it in FOLDER/agreement-R.json.
+``flip``: the step at whose end one bit of one weight of the last rank changes; ``silent``: the step at which an object of the last rank
+raises instead of giving its state; ``pause``: seconds per step; the rest are Checkpoint's options. Returns what this rank did, and leaves
+it in FOLDER/agreement-R.json.
 """
 
 import json
@@ -15,7 +16,7 @@ import deepfreeze
 from tests.support.options import grouped
 
 
-def run(folder, steps, every, pause=0, flip=None, steps_per_execution=1, **options):
+def run(folder, steps, every, pause=0, flip=None, silent=None, steps_per_execution=1, **options):
     keras = models.framework("keras")
     import horovod.tensorflow as hvd
 
@@ -23,6 +24,18 @@ def run(folder, steps, every, pause=0, flip=None, steps_per_execution=1, **optio
     rank = hvd.rank()
     optimizer = models.averaging(keras, keras.optimizers.SGD(1e-3))
     model = models.build(keras, "dense", steps_per_execution, optimizer=optimizer)
+
+    class Reader:
+        def state_at(self, step):
+            if step == silent and rank == hvd.size() - 1:
+                raise OSError("the reader is closed")
+            return step
+
+        def load_state_dict(self, state):
+            pass
+
+    if silent is not None:
+        options["extra"] = {"reader": Reader()}
     checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=every, verbose=0, **grouped(options))
     begun = []
 

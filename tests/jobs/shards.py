@@ -11,6 +11,7 @@ from deepfreeze.freeze.backend import Opening
 from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.freeze.embedded_backend import EmbeddedBackend
 from deepfreeze.freeze.regions import Regions
+from deepfreeze.notices import unheard
 from deepfreeze.plan.placement import UNIT, in_file_order, pages, per_layer
 from deepfreeze.store.run import Run
 from deepfreeze.store.target import Target
@@ -60,12 +61,12 @@ def write(path: str, rank: int, world: int) -> None:
         timeout=60.0,
         engine=deepfreeze.Engine(chunk_bytes=65536),
     )
-    engine = BoundBackend(EmbeddedBackend, opening)
+    engine = BoundBackend(EmbeddedBackend, opening, unheard)
     engine.submit(
         STEP, regions.rows(np.array(addresses, np.uint64)), value(SPECS[-1], rank).tobytes(), (arrays, regions)
     )
     assert engine.drain(60.0)
-    assert [report.code for report in engine.poll()][-1] == 0
+    assert [report.code for report in engine.poll()[0]][-1] == 0
     engine.close()
 
 

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from deepfreeze.errors import EngineError, OptionError
+from deepfreeze.notices import unheard
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.control_word import ControlWord
 from deepfreeze.ranks.meetings import Meetings
@@ -128,7 +129,7 @@ def test_a_failure_is_raised_by_all_ranks_after_the_same_execution():
 
     def rank(world):
         now = 0.0
-        agreement = Agreement(world, False, lambda: now)
+        agreement = Agreement(world, False, unheard, lambda: now)
         agreement.seal()
         agreement.connect(None)
         for number in range(1, 1000):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import veloc_bindings as vb
-from tests.support import content
+from tests.support import content, processes
 from tests.support.ranks import committed, options, ranks, slots, until
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -305,6 +305,13 @@ def test_step_that_failed_on_a_full_store_gives_its_room_to_the_next(tmp_path, l
             rank.ask("drain")
         assert [path.name for path in (tmp_path / "run").iterdir()] == ["step-0000000020"]
         assert list(committed(tmp_path / "run")) == [20]
+
+
+@pytest.mark.slow
+@pytest.mark.timing
+def test_removals_that_take_long_are_waited_for_only_by_who_needs_room(testing_library):
+    """Removals that take long are waited for by a step that finds the store full, and not by the end (native/testing/retention_test.cc)."""
+    processes.run([Path(testing_library).with_name("retention_test")], check=True, timeout=300)
 
 
 def test_an_attempt_whose_run_was_taken_commits_and_removes_nothing(tmp_path, library):

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from deepfreeze.notices import unheard
 from deepfreeze.ranks.signals import Sigterm
 
 
@@ -19,7 +20,7 @@ def heard():
 
 def test_the_first_signal_is_noted_the_second_goes_to_the_user(heard):
     """The first signal is noted and the second goes to the users handler."""
-    sigterm = Sigterm()
+    sigterm = Sigterm(unheard)
     signal.raise_signal(signal.SIGTERM)
     assert (sigterm.received, heard) == (signal.SIGTERM, [])
     signal.raise_signal(signal.SIGTERM)
@@ -27,13 +28,13 @@ def test_the_first_signal_is_noted_the_second_goes_to_the_user(heard):
 
 
 def test_closing_gives_the_users_handler_back(heard):
-    Sigterm().close()
+    Sigterm(unheard).close()
     signal.raise_signal(signal.SIGTERM)
     assert heard == [signal.SIGTERM]
 
 
 def test_one_that_is_closed_out_of_order_still_passes_the_signal_on(heard):
-    first, second = Sigterm(), Sigterm()
+    first, second = Sigterm(unheard), Sigterm(unheard)
     first.close()
     second.close()  # puts the first one's handler back
     signal.raise_signal(signal.SIGTERM)
@@ -41,7 +42,7 @@ def test_one_that_is_closed_out_of_order_still_passes_the_signal_on(heard):
 
 
 def test_a_handler_that_was_put_over_it_stays(heard):
-    sigterm = Sigterm()
+    sigterm = Sigterm(unheard)
     own: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: own.append(number))
     sigterm.close()
@@ -50,7 +51,7 @@ def test_a_handler_that_was_put_over_it_stays(heard):
 
 
 def test_in_a_thread_the_signal_is_left_alone(heard):
-    thread = threading.Thread(target=lambda: Sigterm().close())
+    thread = threading.Thread(target=lambda: Sigterm(unheard).close())
     thread.start()
     thread.join()
     signal.raise_signal(signal.SIGTERM)

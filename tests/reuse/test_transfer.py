@@ -570,7 +570,7 @@ def test_a_module_that_is_no_keras_model_takes_its_variables_by_name(tmp_path):
 def test_several_ranks_share_the_page_cache_and_one_reads_past_it(saved, api, monkeypatch):
     _, run = saved
     asked = []
-    monkeypatch.setattr("deepfreeze.thaw.source.Source.allow_direct", lambda self: asked.append(True))
+    monkeypatch.setattr("deepfreeze.store.posix_ranges.PosixRanges.past_cache", lambda self: asked.append(True))
     deepfreeze.transfer(network(api), run)
     assert asked == [True]
     monkeypatch.setattr("deepfreeze.reuse.transfer.current", lambda: types.SimpleNamespace(rank=1, size=2))

@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from deepfreeze.errors import CorruptError, RunError
-from deepfreeze.store import durable
+from deepfreeze.store import durable, failures
 from tests.support.calls import Calls
 from tests.support.refusals import assert_four_parts
 
@@ -151,10 +151,10 @@ def test_what_can_not_be_deleted_is_left_and_that_is_no_error(tmp_path, monkeypa
     ],
 )
 def test_a_refused_change_says_what_to_do(number, todo):
-    error = durable.refused("/run", OSError(number, os.strerror(number)))
+    error = failures.refused("/run", OSError(number, os.strerror(number)))
     assert type(error) is RunError
     assert_four_parts(error, where="/run", expected="a directory", found=os.strerror(number), todo=todo)
-    assert durable.refused("/run", OSError("a text alone")).found == "a text alone"
+    assert failures.refused("/run", OSError("a text alone")).found == "a text alone"
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,9 @@ def test_a_refused_change_says_what_to_do(number, todo):
 )
 def test_only_bytes_that_are_lost_make_a_file_damaged(number, kind):
     failed = OSError(number, os.strerror(number))
-    assert durable.has_lost(failed) == (kind is CorruptError)
-    error = durable.unreadable("/run/file", failed)
+    assert failures.has_lost(failed) == (kind is CorruptError)
+    error = failures.unreadable("/run/file", failed)
     assert type(error) is kind
     assert_four_parts(error, where="/run/file", found=os.strerror(number))
     without = OSError(number, "")
-    assert durable.unreadable("/run/file", without).found == str(without)
+    assert failures.unreadable("/run/file", without).found == str(without)

@@ -10,10 +10,12 @@ import shutil
 import pytest
 
 from deepfreeze.errors import CorruptError, NewerError, RunError
+from deepfreeze.events.messages import to_logger
 from deepfreeze.format.marks import Mark, MarksFile
 from deepfreeze.format.sealed_json import seal
 from deepfreeze.store import Best, Epochs, Latest, Tagged, tags
-from deepfreeze.store.marks import Marks, Measurement, finite, store
+from deepfreeze.store.marks import Marks, Measurement, finite
+from deepfreeze.store.marks import write as write_marks
 from deepfreeze.store.run import Run
 from tests.support import files
 
@@ -27,7 +29,7 @@ def run(tmp_path):
 
 def known(run, *steps, resumed=None) -> Marks:
     """Of an attempt that has committed these steps."""
-    marks = Marks.read(run, resumed)
+    marks = Marks.read(run, to_logger, resumed)
     for step in steps:
         commit(run, marks, step)
     return marks
@@ -47,7 +49,7 @@ def of(marks) -> dict[int, tuple]:
 
 
 def retain(marks, rule, pending=4, loop=False) -> tuple[int, ...]:
-    return marks.retain(rule, pending, loop, lambda data: store(marks.run, data))
+    return marks.retain(rule, pending, loop, lambda data: write_marks(marks.run, data))
 
 
 def written(run) -> dict:
@@ -87,6 +89,42 @@ def test_the_last_step_captured_after_the_last_epochs_end_has_its_metrics(run):
     assert of(marks) == {10: (1, 10, {"loss": 0.5})}
 
 
+@pytest.mark.parametrize("measured", [False, True])
+def test_all_metrics_of_one_step_belong_to_one_checkpoint(run, measured):
+    """Those that are logged before the last step is captured go over to its checkpoint together. ``measured``: the checkpoint before has
+    metrics of its own step."""
+    marks = known(run, 9)
+    of_9 = {}
+    if measured:
+        marks.measured(Measurement(9, {"c": 3.0}))
+        of_9 = {9: (None, 9, {"c": 3.0})}
+    for name in "ab":
+        marks.measured(Measurement(10, {name: 1.0}))
+        marks.settle()
+    assert of(marks) == (of_9 or {9: (None, 10, {"a": 1.0, "b": 1.0})})
+    commit(run, marks, 10)
+    assert of(marks) == of_9 | {10: (None, 10, {"a": 1.0, "b": 1.0})}
+
+
+def test_metrics_of_a_later_captured_step_leave_earlier_steps_theirs(run):
+    marks = known(run, 8)
+    for step in (8, 9, 10, 12):
+        marks.measured(Measurement(step, {f"of_{step}": 1.0}))
+        marks.settle()
+    commit(run, marks, 10)
+    assert of(marks) == {8: (None, 8, {"of_8": 1.0}), 10: (None, 10, {"of_10": 1.0})}
+    commit(run, marks, 12)
+    assert of(marks)[12] == (None, 12, {"of_12": 1.0})
+
+
+def test_an_epoch_whose_only_checkpoint_is_captured_after_its_end_has_it(run):
+    marks = known(run)
+    marks.measured(Measurement(10, {"loss": 0.5}, epoch=1))
+    assert of(marks) == {}
+    commit(run, marks, 10)
+    assert of(marks) == {10: (1, 10, {"loss": 0.5})}
+
+
 def test_no_epoch_gives_its_metrics_to_the_checkpoint_that_was_resumed(run):
     known(run, 8)
     marks = known(run, resumed=8)
@@ -118,6 +156,32 @@ def test_what_goes_is_said_before_it_goes_and_each_kept_one_has_its_reason(run):
     assert retain(marks, Latest(1)) == (10, 20)  # what is still there is told again
 
 
+def test_metrics_of_a_checkpoint_that_is_going_come_too_late(run):
+    """No other checkpoint goes because of them, and no older checkpoint gets them."""
+    marks, rule = known(run, 5, 10, 20, 30), Latest(1) | Best("loss", "min", 2)
+    for step, loss in ((5, 0.9), (20, 0.5)):
+        marks.measured(Measurement(step, {"loss": loss}))
+    assert retain(marks, rule) == (10,)
+    for _ in range(2):
+        marks.measured(Measurement(10, {"loss": 0.1}))
+        assert retain(marks, rule) == (10,) and written(run)["removing"] == [10]
+    os.rename(run.path / "step-0000000010", run.path / "elsewhere")
+    for step in (10, 15):
+        marks.measured(Measurement(step, {"loss": 0.1}))
+        assert retain(marks, rule) == ()
+    assert of(marks) == {5: (None, 5, {"loss": 0.9}), 20: (None, 20, {"loss": 0.5})}
+
+
+def test_a_broken_tag_changes_nothing_of_what_was_told_to_go(run):
+    marks = known(run, 10, 20)
+    assert retain(marks, Latest(1)) == (10,)
+    (run.path / "tags").mkdir()
+    (run.path / "tags" / "paper").write_bytes(b"broken")
+    with pytest.raises(CorruptError):
+        retain(marks, Latest(1))
+    assert written(run)["removing"] == [10]
+
+
 def test_metrics_and_times_live_on_and_few_manifests_are_read_at_a_start(run, monkeypatch):
     marks = known(run, *range(10, 310, 10))
     marks.measured(Measurement(10, {"loss": 0.25}, epoch=1))
@@ -125,7 +189,7 @@ def test_metrics_and_times_live_on_and_few_manifests_are_read_at_a_start(run, mo
     files.write_checkpoint(run.path, 310)  # committed by an attempt that was killed before it heard of it
     read = []
     monkeypatch.setattr(Run, "manifest", lambda self, step, real=Run.manifest: read.append(step) or real(self, step))
-    again = Marks.read(run)
+    again = Marks.read(run, to_logger)
     assert read == list(range(240, 320, 10))
     assert of(again) == {10: (1, 10, {"loss": 0.25})} and len(again.history({}).checkpoints) == 31
     assert [one.time for one in again.history({}).checkpoints][-1] == 1795232158  # files.CREATED
@@ -137,7 +201,7 @@ def test_a_step_that_another_attempt_has_made_anew_has_no_old_metrics(run):
     retain(marks, Latest(9))
     shutil.rmtree(run.path / "step-0000000010")
     files.write_checkpoint(run.path, 10, attempt=OTHER)
-    (again,) = Marks.read(run).history({}).checkpoints
+    (again,) = Marks.read(run, to_logger).history({}).checkpoints
     assert (again.attempt, dict(again.metrics)) == (OTHER, {})
 
 
@@ -146,28 +210,28 @@ def test_checkpoints_that_are_gone_or_are_none_do_not_count(run):
     os.rename(run.path / "step-0000000040", run.path / "elsewhere")
     assert retain(marks, Latest(1)) == (10, 20)
     (run.path / "step-0000000050").mkdir()
-    assert [one.step for one in Marks.read(run).history({}).checkpoints] == [10, 20, 30]
+    assert [one.step for one in Marks.read(run, to_logger).history({}).checkpoints] == [10, 20, 30]
 
 
 def test_a_damaged_marks_file_counts_as_none_with_a_warning(run, caplog):
     retain(known(run, 10, 20), Latest(9))
     files.flip(run.path / "marks.json", 40)
     with caplog.at_level(logging.WARNING):
-        assert [one.step for one in Marks.read(run).history({}).checkpoints] == [10, 20]
+        assert [one.step for one in Marks.read(run, to_logger).history({}).checkpoints] == [10, 20]
     assert "metrics of earlier checkpoints are not known any more" in caplog.text
 
 
 def test_a_newer_versions_marks_end_retention(run):
     (run.path / "marks.json").write_bytes(seal('{"format": 2, "run_id": "' + files.RUN_ID + '"'))
     with pytest.raises(NewerError):
-        Marks.read(run)
+        Marks.read(run, to_logger)
 
 
 def test_an_attempt_whose_run_was_taken_writes_no_marks(run):
     (run.path / "owner").write_text(OTHER + "\n")
     with pytest.raises(RunError, match=f"attempt {OTHER}, which has taken the run"):
-        store(run, b"", files.ATTEMPT)
-    store(run, b"mine", OTHER)
+        write_marks(run, b"", files.ATTEMPT)
+    write_marks(run, b"mine", OTHER)
     assert (run.path / "marks.json").read_bytes() == b"mine"
 
 
@@ -178,7 +242,7 @@ def test_tags_are_read_anew_after_it_is_said_what_goes(run):
 
     def write(data):
         said.append(json.loads(data)["removing"])
-        store(run, data)
+        write_marks(run, data)
         if len(said) == 1:
             (run.path / "tags").mkdir()
             made = tags.TagFile(run.run_id, 10, files.ATTEMPT)

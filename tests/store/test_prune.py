@@ -11,7 +11,7 @@ import pytest
 
 import deepfreeze
 from deepfreeze.errors import CorruptError, LockedError, NotFoundError, OptionError
-from deepfreeze.store import Latest, Spaced, durable, writable_run
+from deepfreeze.store import Latest, Spaced, durable
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.prune import plan, prune
 from deepfreeze.store.writable_run import WritableRun
@@ -111,7 +111,7 @@ def test_a_run_that_a_job_holds_is_refused_and_the_holder_named(run):
 
 
 def test_the_lock_is_free_again_also_after_an_error(run, monkeypatch):
-    monkeypatch.setattr(writable_run, "sync_dir", lambda path: (_ for _ in ()).throw(OSError(30, "Read-only")))
+    monkeypatch.setattr(durable, "sync_dir", lambda path: (_ for _ in ()).throw(OSError(30, "Read-only")))
     with pytest.raises(deepfreeze.RunError):
         prune(run, 1)
     monkeypatch.undo()

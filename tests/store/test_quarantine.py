@@ -16,6 +16,7 @@ import tensorflow as tf
 
 import deepfreeze
 from deepfreeze.errors import CorruptError, LockedError, NotFoundError, WorldError
+from deepfreeze.events.messages import to_logger
 from deepfreeze.inspect.verify import verify
 from deepfreeze.store import durable
 from deepfreeze.store.lock import Lock
@@ -435,7 +436,7 @@ def start(run, broken, resume="auto"):
             given[self.rank].append(step)
 
     def rank(world):
-        begun = Start.begin(str(run), Some(world.rank), world, resume, local=None)
+        begun = Start.begin(str(run), Some(world.rank), world, to_logger, resume, local=None)
         begun.close()
         return begun.resumed
 

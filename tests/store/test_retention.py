@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import strategies as st
 
 from deepfreeze.errors import OptionError
-from deepfreeze.store import Best, Epochs, Latest, Spaced, Tagged
-from deepfreeze.store.retention import Committed, History, judge, metrics_of, text_of
+from deepfreeze.store import Best, Epochs, Latest, Rule, Spaced, Tagged
+from deepfreeze.store.retention import Committed, History, is_late, judge, metrics_of, text_of
 from deepfreeze.store.rules import as_rule
 from tests.support.properties import TIMES, holds
 
@@ -109,6 +109,29 @@ def test_a_rule_of_the_users_own_joins_the_others():
         assert kept(rule, 1, 2, 3, 4) == [1, 3, 4] and metrics_of(rule) == ("f1",)
     assert "0x" not in text_of(Odd()) and text_of(Odd()).endswith("Odd()")
     assert as_rule(own := Odd()) is own
+
+
+def test_two_rules_of_the_users_own_are_joined_if_one_is_a_rule():
+    class Odd(Rule):
+        def wants(self, history):
+            return {one.step: "odd" for one in history.checkpoints if one.step % 2}
+
+    @dataclass(frozen=True)
+    class Every(Rule):
+        n: int
+        late = True
+
+        def wants(self, history):
+            return {one.step: f"every {self.n}" for one in history.checkpoints if one.step % self.n == 0}
+
+    class Second:
+        def wants(self, history):
+            return {2: "the second"}
+
+    assert kept(Odd() | Every(4), 1, 2, 3, 4, 6) == [1, 3, 4, 6]
+    assert kept(Second() | Odd(), 1, 2, 3, 4) == [1, 2, 3, 4] and kept(Every(4) | Second(), 2, 3, 4, 5) == [2, 4, 5]
+    assert text_of(Odd() | Every(4)).endswith(".Every(n=4)") and text_of(Odd()) == "Odd()"
+    assert is_late(Odd() | Every(4)) and not is_late(Odd())
 
 
 def test_a_rule_is_the_same_text_on_every_rank():

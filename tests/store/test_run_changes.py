@@ -11,7 +11,8 @@ from deepfreeze.format import names
 from deepfreeze.format.model_config import ModelConfig
 from deepfreeze.format.run_file import Parent
 from deepfreeze.format.structure import Structure
-from deepfreeze.store.run import Run, directory
+from deepfreeze.store.run import Run
+from deepfreeze.store.stores import at
 from deepfreeze.store.writable_run import WritableRun
 from tests.support import files
 from tests.support.calls import Calls
@@ -45,19 +46,19 @@ def refused(action, where, found="No space left on device"):
 
 @pytest.mark.parametrize("path", ["runs/nt3", b"runs/nt3"])
 def test_a_path_is_taken_as_it_was_given(path):
-    assert str(directory(path)) == "runs/nt3"
+    assert str(at(path).path) == "runs/nt3"
 
 
 @pytest.mark.parametrize("path", ["", b"", "a\0b", 3, None, ["runs"]], ids=repr)
 def test_what_no_directory_can_be_called_is_refused(path):
     with pytest.raises(OptionError) as caught:
-        directory(path)
+        at(path)
     assert_four_parts(caught.value, where="run=", found=repr(path), todo="pass a path")
 
 
 def test_what_is_no_path_and_no_step_is_shown_up_to_200_characters(run):
     long = ["x" * 300]
-    for action in (lambda: directory(long), lambda: run.step_path(long)):
+    for action in (lambda: at(long), lambda: run.step_path(long)):
         with pytest.raises(OptionError) as caught:
             action()
         assert caught.value.found == repr(long)[:200]
@@ -138,12 +139,13 @@ def test_the_owner_is_the_attempt_and_a_newline(run, calls):
 
 
 def test_what_is_stored_is_durable_and_so_is_its_folder(run, calls):
-    file = run.store_config(CONFIG)
+    run.store_config(CONFIG)
+    file = run.path / "configs" / f"{A}.json"
     stored = [("fsync", f"{file.name}.tmp"), ("replace", f"{file.name}.tmp"), ("fsync", "configs")]
     made = [("mkdir", "configs"), ("fsync", "run")]
     assert calls == made + stored
     del calls[:]
-    assert run.store_config(CONFIG) == file  # whoever stored it may have been killed before a sync
+    run.store_config(CONFIG)  # whoever stored it may have been killed before a sync
     assert calls == [*made, ("fsync", "configs")]
     del calls[:]
     file.write_bytes(b"something else")
@@ -179,7 +181,7 @@ def test_what_the_system_does_not_read_is_an_error_with_the_reason(run, monkeypa
     def fails(*arguments):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("deepfreeze.store.run.read_small", fails)
+    monkeypatch.setattr("deepfreeze.store.posix_store.PosixStore.read", fails)
     for action in (lambda: run.structure("a" * 64), lambda: run.config(A), lambda: run.manifest(5)):
         with pytest.raises(kind) as caught:
             action()
@@ -189,7 +191,8 @@ def test_what_the_system_does_not_read_is_an_error_with_the_reason(run, monkeypa
 
 def test_a_structure_of_another_hash_is_named_by_both(run):
     structure = Structure.from_bytes(files.sample().structure, "x")
-    file = run.store_structure(structure)
+    run.store_structure(structure)
+    file = run.path / "structures" / f"{structure.hash}.json"
     file.rename(file.with_name(f"{'a' * 64}.json"))
     with pytest.raises(CorruptError) as caught:
         run.structure("a" * 64)
@@ -298,14 +301,10 @@ def test_a_checkpoint_that_is_gone_can_not_be_abandoned(run):
 
 def test_a_partial_one_is_renamed_durably_before_it_is_deleted(run, calls):
     partial = files.write_partial(run.path, 5, files.sample())
-    trash = run.path / names.trash_dir(5, A)
-    trash.mkdir()  # of an earlier deletion
-    (trash / "file").write_text("x")
     del calls[:]
     run.clear((5, A))
-    assert [call for call in calls if call[0] != "rmdir"] == [("rename", partial.name), ("fsync", "run")]
-    assert calls.index(("rename", partial.name)) == 1, "what was in the way has gone before"
-    assert calls[-1][0] == "rmdir" and not trash.exists() and not partial.exists()
+    assert calls[:2] == [("rename", partial.name), ("fsync", "run")]
+    assert calls[2][0] == "rmdir" and not partial.exists() and not list(run.path.glob(".trash-*"))
     del calls[:]
     run.clear((5, A))
     assert calls == [("rename", partial.name)], "there is none"
@@ -324,20 +323,18 @@ def test_a_checkpoint_is_renamed_durably_before_it_is_deleted(run, calls, place)
     if place == "damaged":
         folder = run.quarantine(5)
     del calls[:]
-    assert run.discard(folder, 5) and not folder.exists()
-    assert [call for call in calls if call[0] != "rmdir"] == [
-        ("rename", folder.name),
-        ("fsync", place),
-        ("fsync", "run"),
-    ]
+    name = str(folder.relative_to(run.path))
+    assert run.discard(name, 5) and not folder.exists()
+    places = ["run"] if place == "run" else [place, "run"]
+    assert [call for call in calls if call[0] != "rmdir"] == [("rename", folder.name), *(("fsync", p) for p in places)]
     assert calls[-1][0] == "rmdir" and calls[-1][1].startswith(".trash-step-0000000005-")
-    assert run.discard(folder, 5), "there is none"
+    assert run.discard(name, 5), "there is none"
 
 
 def test_what_can_not_be_deleted_whole_is_left_for_the_next_start(run, calls):
     folder, _ = files.write_checkpoint(run.path, 5)
     calls.failing["rmdir"] = OSError(errno.EBUSY, "Device or resource busy")
-    assert not run.discard(folder, 5) and not folder.exists()
+    assert not run.discard(folder.name, 5) and not folder.exists()
     (trash,) = run.path.glob(".trash-*")
     calls.failing.clear()
     run.clear_trash()
@@ -348,4 +345,4 @@ def test_what_can_not_be_deleted_whole_is_left_for_the_next_start(run, calls):
 def test_a_checkpoint_that_can_not_be_renamed_is_an_error(run, calls, call):
     folder, _ = files.write_checkpoint(run.path, 5)
     calls.failing[call] = FULL
-    refused(lambda: run.discard(folder, 5), folder)
+    refused(lambda: run.discard(folder.name, 5), folder)

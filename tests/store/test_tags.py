@@ -88,7 +88,7 @@ def test_a_step_that_goes_while_it_is_tagged_is_not_tagged(run, monkeypatch):
             os.rename(run.path / "step-0000000010", run.path / ".trash-x")
         real(path)
 
-    monkeypatch.setattr("deepfreeze.store.tags.sync_dir", go)
+    monkeypatch.setattr(durable, "sync_dir", go)
     with pytest.raises(NotFoundError, match="is removing it at this moment"):
         tag(run, 10, "paper")
     assert os.listdir(run.path / "tags") == []
@@ -98,15 +98,14 @@ def test_a_tag_that_can_not_be_written_leaves_none(run, monkeypatch):
     def fail(fd, data):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("deepfreeze.store.tags.os.write", fail)
+    monkeypatch.setattr("deepfreeze.store.durable.os.write", fail)
     with pytest.raises(RunError, match="No space left on device"):
         tag(run, 10, "paper")
     assert os.listdir(run.path / "tags") == []
 
 
-def test_an_empty_tag_is_none_yet_and_a_damaged_one_is_damage(run):
+def test_other_files_are_no_tags_and_a_damaged_one_is_damage(run):
     tag(run, 10, "paper")
-    (run.path / "tags" / "empty").touch()
     (run.path / "tags" / ".nfs0001").write_text("x")
     assert list(tags(run)) == ["paper"]
     files.flip(run.path / "tags" / "paper", 30)

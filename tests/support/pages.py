@@ -19,7 +19,7 @@ def shared(run: Path, step: int) -> list[int]:
     owner = np.full(-(-manifest.file_size // PAGE), -1)
     found = set()
     for rank in range(manifest.world_size):
-        extents = read_record(opened.step_path(step), manifest, rank).extents
+        extents = read_record(opened, manifest, rank).extents
         for offset, nbytes in zip(extents["offset"].tolist(), extents["nbytes"].tolist(), strict=True):
             mine = np.arange(offset // PAGE, -(-(offset + nbytes) // PAGE))
             found |= set(mine[(owner[mine] != -1) & (owner[mine] != rank)].tolist())

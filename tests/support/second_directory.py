@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import veloc_bindings
+from deepfreeze.notices import Notify
 from deepfreeze.tiers import leftovers
 from deepfreeze.tiers.recovery_plan import LeftoverSlot
 
@@ -32,9 +33,9 @@ class SecondDirectory:
         self.needed = nbytes
         return self.first
 
-    def leftovers(self, run_id: str) -> list[LeftoverSlot]:
+    def leftovers(self, run_id: str, notify: Notify) -> list[LeftoverSlot]:
         self.calls.append("leftovers")
-        return leftovers.leftover_slots(self._folder(run_id))
+        return leftovers.leftover_slots(self._folder(run_id), notify)
 
     def rescue(self, path: str, run_dir: str | os.PathLike[str]) -> None:
         self.calls.append("rescue")

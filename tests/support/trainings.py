@@ -26,11 +26,11 @@ def data(steps: int, classes: int = 0, batch: int = 2) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices((x, y)).batch(batch, drop_remainder=True)
 
 
-def dense(keras: Any, optimizer: Any = "adam", cls: Any = None, **compiling: Any) -> Any:
-    """A compiled model of two layers."""
+def dense(keras: Any, optimizer: Any = "adam", cls: Any = None, units: int = 8, **compiling: Any) -> Any:
+    """A compiled model of two layers, the first of so many units."""
     keras.utils.set_random_seed(1)
     layers = keras.layers
-    model = (cls or keras.Sequential)([keras.Input((FEATURES,)), layers.Dense(8, "relu"), layers.Dense(1)])
+    model = (cls or keras.Sequential)([keras.Input((FEATURES,)), layers.Dense(units, "relu"), layers.Dense(1)])
     model.compile(optimizer, "mse", **{"jit_compile": False, **compiling})
     return model
 

@@ -93,8 +93,8 @@ def _name(attempt: str) -> bytes:
     return f"deepfreeze_{attempt}".encode()
 
 
-def _marker(persistent: Path, attempt: str, rank: int, step: int) -> Path:
-    return persistent / f"{_name(attempt).decode()}-{rank}-{step}.durable"
+def _marker(persistent: Path, attempt: str, rank: int, step: int, says: str = "durable") -> Path:
+    return persistent / f"{_name(attempt).decode()}-{rank}-{step}.{says}"
 
 
 @dataclass
@@ -105,6 +105,7 @@ class _Job:
     regions: np.ndarray
     private: bytes
     values: bytes
+    lost: str = ""  # why there is no capture
     begun: float = field(default_factory=time.monotonic)
     level: Level = Level.CAPTURED
     code: int = OK
@@ -184,6 +185,11 @@ class VelocBackend:
             self._jobs[step] = job = _Job(step, regions.copy(), bytes(private), bytes(values))
         self._queue.put(job)
 
+    def fail(self, step: int, why: str) -> None:
+        with self._changed:
+            self._jobs[step] = job = _Job(step, np.zeros((0, 3), np.uint64), b"", b"", why)
+        self._queue.put(job)
+
     def wait(self, step: int, level: int, seconds: float) -> None:
         job = self._jobs.get(step) or self._ended[step]
         self._until(lambda: job.code != OK or job.level >= level, seconds, f"step {step}")
@@ -246,6 +252,9 @@ class VelocBackend:
 
     def _checkpoint(self, job: _Job) -> None:
         opening, rank, step = self._opening, self._opening.rank, job.step
+        if job.lost:
+            _marker(self._persistent, opening.target.attempt, rank, step, "failed").write_text(job.lost)
+            raise EngineFault(INCOMPLETE, job.lost)
         self._pack(job)
         self._set(job, released=True)  # VELOC reads the image, and no memory of the caller's
         self._veloc.VELOC_Region_unprotect(_REGION, self._name)
@@ -264,6 +273,8 @@ class VelocBackend:
         begin = time.monotonic()
         for other in range(opening.world):
             while not _marker(self._persistent, opening.target.attempt, other, step).exists():
+                if _marker(self._persistent, opening.target.attempt, other, step, "failed").exists():
+                    raise EngineFault(INCOMPLETE, f"step {step}: rank {other} failed")
                 if self._closing or time.monotonic() - begin > opening.timeout:
                     raise EngineFault(INCOMPLETE, f"step {step}: rank {other} has not written its part")
                 time.sleep(_POLL)

@@ -5,6 +5,7 @@ import pytest
 
 import veloc_bindings
 from deepfreeze.inspect.verify import verify
+from deepfreeze.notices import unheard
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.read import read, read_private
 from deepfreeze.tiers import leftovers, rescue
@@ -29,10 +30,10 @@ def write_slot(folder, step, made, rank):
 
 def recover_all(run, folder):
     opened = WritableRun.open(run)
-    found = leftovers.leftover_slots(folder)
+    found = leftovers.leftover_slots(folder, unheard)
     plan = rescue.plan(opened, [("n0", slot) for slot in found])
     rescue.copy_slots(plan, "n0", run, {slot.path: LocalTier(folder, None) for slot in found})
-    return rescue.finish(plan, opened)
+    return rescue.finish(plan, opened, unheard)
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -12,9 +12,10 @@ import pytest
 import veloc_bindings
 from deepfreeze.errors import CorruptError
 from deepfreeze.format.record import EXTENT
-from deepfreeze.thaw import extents, source
+from deepfreeze.store import ranges
+from deepfreeze.store.posix_ranges import PosixRanges
+from deepfreeze.thaw import extents
 from deepfreeze.thaw.extents import Extents, Landing
-from deepfreeze.thaw.source import Source
 
 SIZE = 3_000_017
 
@@ -36,18 +37,17 @@ def open_source(tmp_path, content):
         path = tmp_path / "file"
         path.write_bytes(data)
         fd = os.open(path, os.O_RDONLY)
-        found = Source(fd, path, SIZE)
-        opened.append((found, fd))
+        found = PosixRanges(fd, path)
+        opened.append(found)
         if direct:
             os.fsync(fd)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            found.allow_direct()
+            found.past_cache()
         return found
 
     yield make
-    for found, fd in opened:
+    for found in opened:
         found.close()
-        os.close(fd)
 
 
 def cut(content, largest, rng):
@@ -142,12 +142,12 @@ def test_what_is_not_cached_is_read_past_the_cache(open_source, content, monkeyp
     opened = open_source(direct=True)
     if not opened.is_cold(0, SIZE):
         pytest.skip("this file system keeps its files in memory, or does not tell")
-    monkeypatch.setattr(opened, "_buffered", lambda into, offset: pytest.fail("read through the page cache"))
-    spare = source.scratch(70_000)
+    monkeypatch.setattr(opened, "read", lambda into, offset: pytest.fail("read through the page cache"))
+    spare = ranges.scratch(70_000)
     for offset, nbytes in [(0, 4096), (1, 70_000), (4096, 65536), (8191, 2), (SIZE - 1, 1), (SIZE - 69_999, 69_999)]:
         assert np.array_equal(opened.fetch(offset, offset + nbytes, spare), content[offset : offset + nbytes])
         for shift in (0, 64):
-            into = source.scratch(70_000)[shift : shift + nbytes]
+            into = ranges.scratch(70_000)[shift : shift + nbytes]
             opened.fill(into, offset, spare)
             assert np.array_equal(into, content[offset : offset + nbytes])
     assert opened.is_cold(0, SIZE)
@@ -170,7 +170,7 @@ def test_leaving_early_gives_up_the_rest_and_leaves_no_thread(open_source, conte
     monkeypatch.setattr(extents, "_ALONE", 0)
     opened = open_source()
     done = []
-    monkeypatch.setattr(opened, "_buffered", lambda into, offset: done.append(offset) or time.sleep(0.01))
+    monkeypatch.setattr(opened, "fill", lambda into, offset, spare: done.append(offset) or time.sleep(0.01))
     table = cut(content, 3000, random.Random(3))
     with pytest.raises(KeyboardInterrupt), Extents(table, opened).start([Landing("all", 0, np.empty(SIZE, np.uint8))]):
         raise KeyboardInterrupt

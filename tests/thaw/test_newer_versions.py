@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from deepfreeze.errors import CorruptError
+from deepfreeze.notices import unheard
 from deepfreeze.store.run import Run
 from deepfreeze.tiers import leftovers, rescue
 from tests.support import files
@@ -24,7 +25,7 @@ def test_a_newer_slot_stops_the_start_and_stays_where_it_is(tmp_path):
     place.write_bytes(as_newer(files.slot(identity, [(0, b"x" * 100)]), 4096))
     tmp_path.chmod(0o700)
     with pytest.raises(CorruptError, match=r"version 3.*newer") as caught:
-        leftovers.leftover_slots(tmp_path)
+        leftovers.leftover_slots(tmp_path, unheard)
     assert caught.value.where == str(place) and place.exists()
 
 
@@ -33,7 +34,7 @@ def test_a_slot_whose_version_is_only_damaged_is_no_newer_one(tmp_path):
     data = files.slot(identity, [(0, b"x" * 100)])
     (tmp_path / "rank-00000-0.slot").write_bytes(data[:8] + NEXT + data[12:])
     tmp_path.chmod(0o700)
-    assert leftovers.leftover_slots(tmp_path) == []
+    assert leftovers.leftover_slots(tmp_path, unheard) == []
 
 
 def test_a_newer_record_in_a_partial_directory_stops_the_start(tmp_path):

@@ -11,11 +11,12 @@ import tf_keras
 
 import deepfreeze
 from deepfreeze.state.keras_objects import tf_variable
+from deepfreeze.store import stores
 from deepfreeze.store.run import Run
 from deepfreeze.thaw import extents
 from deepfreeze.thaw.extent_table import merge
 from deepfreeze.thaw.records import read_record
-from tests.support import files, jobs, kerases, processes
+from tests.support import files, jobs, kerases, memory_store, processes
 from tests.support.state import tensors
 
 pytestmark = pytest.mark.tensorflow
@@ -121,7 +122,7 @@ def test_a_flipped_bit_in_any_extent_changes_nothing_in_the_model(api, saved, pa
     info = deepfreeze.latest(run)
     manifest = Run.open(run).manifest(info.step)
     structure = Run.open(run).structure(manifest.structure)
-    table = merge([read_record(info.path, manifest, 0)])
+    table = merge([read_record(Run.open(info.run), manifest, 0)])
     model = make(api, seed=2)
     model.fit(data(1), verbose=0, shuffle=False)
     before, rng = values(model), np.random.default_rng(0)
@@ -195,3 +196,18 @@ def test_a_model_of_the_other_keras_is_refused_by_name_with_what_to_do(writer, r
     assert caught.value.found.startswith(f"one of {both[0]} and a model of {both[1]}: ")
     assert "nothing was changed" in caught.value.todo and "deepfreeze.transfer" in caught.value.todo
     assert {path: value for path, value in values(other).items() if path in before} == before
+
+
+def test_a_run_in_a_store_without_files_is_restored_and_exported(tmp_path, monkeypatch):
+    monkeypatch.setattr(stores, "STORES", {"memory": memory_store.at})
+    trained = make(keras)
+    trained.fit(data(4), verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=2)])
+    memory_store.copy_of(tmp_path / "run", "memory://restored/run")
+    model = make(keras, seed=2)
+    assert deepfreeze.restore(model, "memory://restored/run").step == 4 and values(model) == values(trained)
+    fresh = make(keras, seed=3)
+    assert deepfreeze.transfer(fresh, "memory://restored/run").loaded
+    deepfreeze.export("memory://restored/run", tmp_path / "out.weights.h5")
+    assert (tmp_path / "out.weights.h5").read_bytes() == (
+        tmp_path / "run/step-0000000004/model.weights.h5"
+    ).read_bytes()

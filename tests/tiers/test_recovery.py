@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from deepfreeze.errors import EngineError, RunError
+from deepfreeze.events.messages import to_logger
+from deepfreeze.store.posix_store import PosixStore
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import leftovers, rescue
 from deepfreeze.tiers.local_tier import LocalTier
@@ -113,9 +115,9 @@ def test_nothing_but_records_is_read_in_a_partial_directory(tmp_path, monkeypatc
     run = WritableRun.open(files.write_run(tmp_path))
     folder = files.write_partial(tmp_path, 40, files.sample(), [1])
     (folder / "rank-00000.record.tmp").write_text("half")
-    seen, really = [], leftovers.read_small
-    monkeypatch.setattr(leftovers, "read_small", lambda path, limit: seen.append(path.name) or really(path, limit))
-    assert leftovers.partial_states(run)[0].ranks == {1} and seen == ["rank-00001.record"]
+    seen, really = [], PosixStore.read
+    monkeypatch.setattr(PosixStore, "read", lambda store, name, limit: seen.append(name) or really(store, name, limit))
+    assert leftovers.partial_states(run)[0].ranks == {1} and seen == [f"{folder.name}/rank-00001.record"]
 
 
 def test_records_that_contradict_each_other_count_for_nothing(tmp_path):
@@ -144,12 +146,12 @@ def is_passed_by(place, where, caplog) -> bool:
     caplog.clear()
     slot, before = os.path.join(os.path.realpath(where), "rank-00000-0.slot"), len(os.listdir("/proc/self/fd"))
     assert os.path.exists(slot)
-    found = leftovers.leftover_slots(place)
+    found = leftovers.leftover_slots(place, to_logger)
     leftovers.clear_slots(place)
     assert len(os.listdir("/proc/self/fd")) == before
     if found or not os.path.exists(slot):
         return False
-    assert len(caplog.records) == 2 and caplog.records[0].message.startswith(f"{place} is left alone: "), caplog.text
+    assert len(caplog.records) == 1 and caplog.records[0].message.startswith(f"{place} is left alone: "), caplog.text
     return True
 
 
@@ -182,7 +184,7 @@ def test_slots_behind_a_link_are_passed_by(tier, engine, caplog, above, tmp_path
     own.rename(tmp_path / "elsewhere")
     own.symlink_to(tmp_path / "elsewhere")
     slot = tmp_path / "elsewhere" / ("run" if above else "") / "rank-00000-0.slot"
-    assert leftovers.leftover_slots(tier) == []
+    assert leftovers.leftover_slots(tier, to_logger) == []
     leftovers.clear_slots(tier)
     assert slot.exists()
 
@@ -192,7 +194,7 @@ def test_a_directory_that_can_not_be_opened_is_passed_by_and_named(tier, engine,
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(os, "open", refuse)
-    assert leftovers.leftover_slots(tier) == []
+    assert leftovers.leftover_slots(tier, to_logger) == []
     assert [record.message for record in caplog.records] == [f"{tier} is left alone: Permission denied"]
 
 
@@ -200,7 +202,7 @@ def test_what_is_no_directory_has_no_slots(tmp_path, engine, caplog):
     (tmp_path / "file").write_text("")
     tmp_path.chmod(OWN)
     for place in (tmp_path / "file", tmp_path / "file" / "run", tmp_path / "none" / "run"):
-        assert leftovers.leftover_slots(place) == []
+        assert leftovers.leftover_slots(place, to_logger) == []
         leftovers.clear_slots(place)
     assert not caplog.records, "a node that has no local tier yet is nothing to warn of"
 
@@ -216,9 +218,9 @@ def test_only_whole_slots_are_reported(tmp_path, engine):
     for name in ("rank-00000-0.slot", "rank-00000-1.slot", "other"):
         (tmp_path / name).write_text("")
     engine.answers["rank-00000-1.slot"] = 5
-    (found,) = leftovers.leftover_slots(tmp_path)
+    (found,) = leftovers.leftover_slots(tmp_path, to_logger)
     assert (found.path, found.step, found.attempt) == (str(tmp_path / "rank-00000-0.slot"), 40, "01" * 16)
-    assert leftovers.leftover_slots(tmp_path / "none") == []
+    assert leftovers.leftover_slots(tmp_path / "none", to_logger) == []
 
 
 @pytest.mark.parametrize("version", ["as it is", "before the attempt was in the name"])
@@ -226,7 +228,7 @@ def test_slots_are_found_and_cleared_under_the_names_of_every_version(tmp_path, 
     now = files.slot_name(0, "a" * 32, 1)
     name = now if version == "as it is" else "rank-00000-1.slot"
     (tmp_path / name).write_text("")
-    (found,) = leftovers.leftover_slots(tmp_path)
+    (found,) = leftovers.leftover_slots(tmp_path, to_logger)
     assert os.path.basename(found.path) == name
     leftovers.clear_slots(tmp_path)
     assert os.listdir(tmp_path) == []
@@ -247,7 +249,7 @@ def test_complete_sets_are_committed_and_the_rest_cleared(tmp_path, engine, capl
         files.write_partial(tmp_path, step, made)
     engine.answers[50] = 6
     decided = RecoveryPlan(finish=[(40, files.ATTEMPT), (50, files.ATTEMPT)], clear=[(60, files.ATTEMPT)])
-    done = rescue.finish(decided, run)
+    done = rescue.finish(decided, run, to_logger)
     assert engine.calls[0] == ("commit", str(tmp_path), 40, bytes.fromhex(files.ATTEMPT))
     assert (done.committed, [step for step, _, _ in done.lost]) == ([(40, files.ATTEMPT)], [50])
     assert run.partials() == [(40, files.ATTEMPT)]  # this engine renames nothing; what it failed at is cleared
@@ -265,19 +267,19 @@ def test_only_a_set_that_can_never_be_committed_is_lost_and_cleared(tmp_path, en
     engine.answers[50] = code
     decided = RecoveryPlan(finish=[(50, files.ATTEMPT)])
     if lost:
-        assert rescue.finish(decided, run) == rescue.Finished(
+        assert rescue.finish(decided, run, to_logger) == rescue.Finished(
             [], [(50, files.ATTEMPT)], [(50, files.ATTEMPT, "the engine's message")]
         )
     else:
         with pytest.raises(EngineError):
-            rescue.finish(decided, run)
+            rescue.finish(decided, run, to_logger)
     assert run.partials() == ([] if lost else [(50, files.ATTEMPT)])
 
 
 def test_a_set_that_is_gone_when_its_commit_fails_is_lost_and_not_cleared(tmp_path, engine):
     run = WritableRun.open(files.write_run(tmp_path))
     engine.answers[50] = 6
-    done = rescue.finish(RecoveryPlan(finish=[(50, files.ATTEMPT)]), run)
+    done = rescue.finish(RecoveryPlan(finish=[(50, files.ATTEMPT)]), run, to_logger)
     assert (done.committed, done.cleared, [step for step, _, _ in done.lost]) == ([], [], [50])
 
 
@@ -287,7 +289,7 @@ def test_nothing_is_cleared_while_the_store_fails(tmp_path, engine):
         files.write_partial(tmp_path, step, files.sample())
     engine.answers[50] = 3
     with pytest.raises(EngineError, match="the engine's message"):
-        rescue.finish(RecoveryPlan(finish=[(50, files.ATTEMPT)], clear=[(40, files.ATTEMPT)]), run)
+        rescue.finish(RecoveryPlan(finish=[(50, files.ATTEMPT)], clear=[(40, files.ATTEMPT)]), run, to_logger)
     assert len(run.partials()) == 2
     engine.answers["/x.slot"] = 2
     with pytest.raises(EngineError):

@@ -9,6 +9,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from deepfreeze.format import names
+from deepfreeze.notices import unheard
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import leftovers, rescue
 from deepfreeze.tiers.local_tier import LocalTier
@@ -144,10 +145,10 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 def _start(run: WritableRun, local: Path) -> rescue.Finished:
     """What a start of one host does, in its order."""
-    found = leftovers.leftover_slots(local)
+    found = leftovers.leftover_slots(local, unheard)
     plan = rescue.plan(run, [("n0", slot) for slot in found])
     assert rescue.copy_slots(plan, "n0", run.path, {slot.path: LocalTier(local, None) for slot in found}) == []
-    done = rescue.finish(plan, run)
+    done = rescue.finish(plan, run, unheard)
     leftovers.clear_slots(local)
     return done
 

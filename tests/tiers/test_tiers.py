@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from deepfreeze.errors import OptionError
+from deepfreeze.notices import unheard
 from deepfreeze.tiers import add, local_tier, node_memory, tiers
 from deepfreeze.tiers.local_tier import LocalTier
 from tests.support.second_directory import SecondDirectory
@@ -66,7 +67,7 @@ def test_a_tier_lets_slots_take_its_share_of_what_is_free(monkeypatch, tmp_path)
 @pytest.mark.parametrize("share", [None, 0.5])
 def test_a_node_without_the_directory_has_no_room(tmp_path, share):
     assert LocalTier(tmp_path / "none", share).need(1) is None
-    assert LocalTier(tmp_path / "none", share).leftovers(RUN_ID) == []
+    assert LocalTier(tmp_path / "none", share).leftovers(RUN_ID, unheard) == []
 
 
 def test_discarding_removes_what_is_empty_and_no_slot(tmp_path):

@@ -6,16 +6,21 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import Counter
 
 import keras
 import pytest
 
 import deepfreeze
 from deepfreeze.format.levels import Level
+from deepfreeze.format.tensors import REPLICATED, TensorSpec
 from deepfreeze.freeze import backends
 from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.freeze.embedded_backend import EmbeddedBackend
+from deepfreeze.plan.placement import PLACEMENTS, per_layer
 from tests.support import trainings
+
+KERNELS = [TensorSpec(name, "float32", (trainings.FEATURES, 8000), REPLICATED) for name in ("kernel", "velocity")]
 
 pytestmark = pytest.mark.tensorflow
 
@@ -47,6 +52,24 @@ def a_resumed_training_goes_on_bit_exactly(folder, path, monkeypatch):
     assert second.open(model) == 4
     fit(model, x.skip(4), second)
     trainings.assert_run_is(folder / "run", folder, [2, 4, 6, 7], resumed=True)
+
+
+def many_pieces_of_one_variable_are_captured(folder, path, monkeypatch):
+    """As among hundreds of ranks, where a rank takes several turns in a layer: here every second turn, and then every other one."""
+
+    def turns(specs, world):
+        of_many = per_layer(specs, 40)
+        return [[shard for part in (of_many[::2], of_many[1::2]) for shards in part for shard in shards]]
+
+    def wide():
+        return trainings.dense(keras, units=8000)
+
+    assert max(Counter(shard.tensor for shard in turns(KERNELS, 1)[0]).values()) > 10
+    monkeypatch.setitem(PLACEMENTS, "per_layer", turns)
+    x = trainings.data(3)
+    trainings.train_undisturbed(keras, wide, folder, x)
+    fit(trainings.alike(keras, wide), x, checkpoint(folder, path, every=1))
+    trainings.assert_run_is(folder / "run", folder, [1, 2, 3])
 
 
 def a_step_inside_an_execution_is_captured(folder, path, monkeypatch):
@@ -99,9 +122,9 @@ def memory_lives_until_it_is_released(folder, path, monkeypatch):
     def polled(self):
         before = {step for step, owner in owners.items() if owner() is not None}
         alive.append(before >= owners.keys() - released)
-        reports = poll(self)
+        reports, well = poll(self)
         released.update(report.step for report in reports if report.released)
-        return reports
+        return reports, well
 
     monkeypatch.setattr(BoundBackend, "submit", noted)
     monkeypatch.setattr(BoundBackend, "poll", polled)
@@ -148,6 +171,7 @@ def waiting_for_a_level_ends_when_it_is_reached(folder, path, monkeypatch):
 PROMISES = {
     every_step_is_as_stock_keras_saves_it: False,
     a_resumed_training_goes_on_bit_exactly: False,
+    many_pieces_of_one_variable_are_captured: False,
     a_step_inside_an_execution_is_captured: False,
     memory_lives_until_it_is_released: True,
     a_step_without_room_is_skipped: True,
@@ -157,6 +181,8 @@ PROMISES = {
 
 # Captures into the engine's memory are the default, so many tests have these promises; in `make test-all` here too.
 OFTEN = {(promise, path) for promise in PROMISES for path in ("auto", "graph") if path == "graph" or PROMISES[promise]}
+OFTEN.add((many_pieces_of_one_variable_are_captured, "auto"))
+OFTEN.remove((many_pieces_of_one_variable_are_captured, "graph"))
 
 
 @pytest.mark.parametrize(

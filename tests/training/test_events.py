@@ -1,6 +1,9 @@
 """The events of real trainings: the file has them, ``stats`` and Keras's logs are made of them, and listeners are told."""
 
+import contextlib
+import itertools
 import threading
+import types
 
 import keras
 import pytest
@@ -8,7 +11,11 @@ import pytest
 import deepfreeze
 from deepfreeze.events import Blocked, Captured, End, External
 from deepfreeze.events.event_files import EventFiles
+from deepfreeze.events.events import MOST_NOTES, Events
+from deepfreeze.store.target import Target
+from deepfreeze.training.outcomes import Outcomes
 from tests.support import trainings
+from veloc_bindings import EXTERNAL, OK, Report
 
 pytestmark = pytest.mark.tensorflow
 
@@ -41,7 +48,10 @@ def test_the_file_tells_what_happened_to_each_checkpoint(tmp_path):
 def test_a_resumed_attempt_has_a_file_of_its_own(tmp_path):
     fit(tmp_path / "run")
     fit(tmp_path / "run", steps=2)
-    begun = [event for event in EventFiles(tmp_path / "run").new() if event["kind"] == "attempt"]
+    events = EventFiles(tmp_path / "run").new()
+    begun = [event for event in events if event["kind"] == "attempt"]
+    restored = events[events.index(begun[1]) + 1]
+    assert (restored["level"], restored["message"]) == ("info", f"restored step 6 of {tmp_path / 'run'}")
     assert [event.get("resumed") for event in begun] == [None, 6]
     assert len({event["attempt"] for event in begun}) == 2
 
@@ -87,6 +97,26 @@ def test_keras_s_logs_have_three_figures_in_every_epoch(tmp_path):
     assert history["deepfreeze_checkpoints"] == [2.0, 2.0, 2.0]
     assert history["deepfreeze_committed"][-1] >= 10.0 and len(history["deepfreeze_committed"]) == 3
     assert all(seconds > 0 for seconds in history["deepfreeze_blocking"])
+
+
+def test_notes_are_bounded_also_if_nobody_makes_events_of_them():
+    """A file of events on a store that hangs holds up the thread that makes them: training then makes them itself, and none is lost."""
+    stats = deepfreeze.Stats()
+    events, nobody = Events([stats]), types.SimpleNamespace(enter=lambda reports: None, notices=list)
+    attempt = types.SimpleNamespace(target=Target("/run", "1" * 32, "2" * 32), world=types.SimpleNamespace(rank=1))
+    open_run = types.SimpleNamespace(attempt=attempt, closing=contextlib.ExitStack())
+    outcomes = Outcomes(open_run, None, nobody, nobody, nobody, None, events)
+    committed = itertools.count(1)
+
+    def poll():
+        return [Report(next(committed), EXTERNAL, OK, True, -1, 1, 0.1, 0.2, 0.3, "")], True
+
+    outcomes.open(types.SimpleNamespace(replicated=[], poll=poll, close=None))
+    for _ in range(2500):
+        outcomes.take()
+        assert len(events.notes) <= MOST_NOTES
+    events.flush()
+    assert stats.commits == 2500
 
 
 def test_an_interrupted_training_ends_unfinished(tmp_path):

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
+from deepfreeze.events.messages import to_logger
 from deepfreeze.format import state_tree
 from deepfreeze.state.keras_objects import optimizer_variables
 from deepfreeze.store.run import Run
@@ -258,7 +259,7 @@ def test_a_state_that_can_not_be_kept_is_named_and_nothing_is_written(tmp_path):
     assert deepfreeze.checkpoints(tmp_path / "run") == []
 
 
-@pytest.mark.parametrize("where", ["/dev/shm", "disk", None])
+@pytest.mark.parametrize("where", ["/dev/shm", *(pytest.param(one, marks=pytest.mark.full) for one in ("disk", None))])
 def test_a_state_may_have_another_size_at_each_checkpoint(tmp_path, where):
     """It grows far beyond its first size, and shrinks; on a local tier that is memory the slots are what captures are put into."""
     sizes = [10, 10_000, 5, 300_000, 0, 40_000]
@@ -284,7 +285,7 @@ def test_a_state_may_have_another_size_at_each_checkpoint(tmp_path, where):
         trainings.dense(keras3).fit(trainings.data(5), verbose=0, shuffle=False, callbacks=[Draw(reader), checkpoint])
         run = Run.open(tmp_path / "run")
         for step in range(1, 6):
-            (record,) = read_records(run.step_path(step), run.manifest(step))
+            (record,) = read_records(run, run.manifest(step))
             states = state_tree.decode(record.values["attachments"], run)["objects"]
             assert states["changing"]["all"].tolist() == [step] * sizes[step]
         again = deepfreeze.Checkpoint(tmp_path / "run", extra={"changing": (fresh := Changing())})
@@ -312,7 +313,7 @@ def test_an_object_may_give_the_state_of_a_step(tmp_path):
     again.close()
 
 
-@pytest.mark.parametrize("late", ["too large", "no plain value"])
+@pytest.mark.parametrize("late", ["too large", pytest.param("no plain value", marks=pytest.mark.full)])
 def test_a_state_that_can_no_longer_be_kept_fails_that_checkpoint(tmp_path, late):
     class Growing(Reader):
         """Its state can be kept for two steps."""
@@ -327,6 +328,44 @@ def test_a_state_that_can_no_longer_be_kept_fails_that_checkpoint(tmp_path, late
     with pytest.raises(deepfreeze.EngineError, match=r"at most 201326592 bytes|found a builtin_function"):
         trainings.dense(keras3).fit(trainings.data(9), verbose=0, callbacks=[Draw(reader), checkpoint])
     assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [1, 2]
+
+
+class Closing(Reader):
+    """Gives no state at its fourth step, or from its beginning on."""
+
+    def __init__(self, never=False):
+        super().__init__()
+        self.never = never
+
+    def state_dict(self):
+        if self.never or self.position == 4:
+            raise OSError("the reader is closed")
+        return super().state_dict()
+
+
+CLOSED = r"extra\['it'\]: expected its state from state_dict\(\); found OSError: the reader is closed. Mend"
+
+
+def test_an_object_that_raises_fails_that_checkpoint_and_no_other(tmp_path):
+    reader = Closing()
+    options = {"every": 2, "keep": 9, "extra": {"it": reader}, "on_error": "warn"}
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", **options)
+    with pytest.warns(deepfreeze.CheckpointWarning, match=CLOSED) as caught:
+        trainings.dense(keras3).fit(trainings.data(6), verbose=0, callbacks=[Draw(reader), checkpoint])
+    assert len([one for one in caught if one.category is deepfreeze.CheckpointWarning]) == 1
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [2, 6]
+
+
+@pytest.mark.full
+def test_an_object_that_raises_ends_the_training_with_its_reason(tmp_path):
+    reader = Closing()
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2, extra={"it": reader})
+    with pytest.raises(deepfreeze.EngineError, match=CLOSED):
+        trainings.dense(keras3).fit(trainings.data(6), verbose=0, callbacks=[Draw(reader), checkpoint])
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [2]
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "other", every=2, extra={"it": Closing(never=True)})
+    with pytest.raises(deepfreeze.OptionError, match=CLOSED):
+        trainings.dense(keras3).fit(trainings.data(6), verbose=0, callbacks=[checkpoint])
 
 
 def test_states_too_large_for_a_record_are_refused_beforehand(tmp_path):
@@ -370,7 +409,7 @@ def test_states_that_nobody_takes_are_named_once_by_rank_0(caplog, rank, world, 
 
     attachments = Attachments({"reader": Reader()}, None)
     saved = SavedAttachments(dict.fromkeys(range(4), attachments.take(40)), 4, "records")
-    values = _ModelValues("run", None, None, attachments, types.SimpleNamespace(rank=rank, size=world))
+    values = _ModelValues("run", None, None, attachments, types.SimpleNamespace(rank=rank, size=world), to_logger)
     info = types.SimpleNamespace(world_size=4, step=40)
     values._load_attachments(types.SimpleNamespace(attachments=saved, info=info))
     message = "extra['reader']: nobody takes the states that ranks 2 to 3 of the job that wrote step 40 have saved."

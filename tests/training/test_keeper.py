@@ -68,6 +68,15 @@ def test_what_goes_is_told_after_each_commit_by_a_thread_of_its_own(start):
     assert job.keeper.notices() == []
 
 
+def test_metrics_that_are_lost_are_a_warning(start):
+    start(Latest(2)).commit(10)
+    job = start(Latest(2))
+    files.flip(job.path / "marks.json", 40)
+    job.commit(20)
+    (lost,) = job.keeper.notices()
+    assert "The metrics of earlier checkpoints are not known any more." in lost and job.keeper.notices() == []
+
+
 def test_a_restart_knows_what_the_job_before_knew(start):
     job = start(Best("loss", "min") | Latest(1))
     job.commit(10)

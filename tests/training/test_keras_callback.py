@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
+from deepfreeze.events.event_files import EventFiles
 from deepfreeze.format.levels import LEVELS
 from deepfreeze.tiers import tiers
 from tests.support import h5, jobs, processes, trainings
@@ -348,10 +349,17 @@ def test_a_truncated_file_is_refused_and_the_older_checkpoint_taken(run, caplog)
     fit(make(), deepfreeze.Checkpoint(run, every=3))
     file = deepfreeze.latest(run).path / "model.weights.h5"
     os.truncate(file, file.stat().st_size // 2)
-    checkpoint = deepfreeze.Checkpoint(run)
+    heard = []
+    checkpoint = deepfreeze.Checkpoint(run, listeners=[heard.append])
     assert checkpoint.open(make()) == 3
     checkpoint.close()
     assert f"step 6 is damaged: {file}: expected" in caplog.text and "Moved to" in caplog.text
+    attempt, damaged, going_on, restored, end = heard
+    assert isinstance(attempt, deepfreeze.events.Attempt) and isinstance(end, deepfreeze.events.End)
+    assert [damaged.message, going_on.message] == caplog.messages and damaged.level == going_on.level == "warning"
+    assert "restored step 3" in restored.message and attempt.m <= damaged.m <= end.m
+    written = [event for event in EventFiles(run).new() if event.get("message") == damaged.message]
+    assert [event["m"] for event in written] == [round(damaged.m - attempt.m, 6)]
 
 
 def test_a_missing_engine_is_an_error_of_ours(run, monkeypatch, tmp_path):
@@ -407,7 +415,8 @@ def test_a_warning_points_to_the_user_s_own_line(tmp_path, monkeypatch):
     from deepfreeze.errors import EngineError
     from deepfreeze.freeze.saver import Saver
 
-    def fails(self, *arguments, **options):
+    def fails(self, step, collect, compare=None):
+        collect()
         raise EngineError(where="step", expected="a", found="b", todo="c")
 
     monkeypatch.setattr(Saver, "save", fails)

@@ -73,6 +73,31 @@ def test_a_loop_logs_by_itself(keras, tmp_path):
     assert steps(run) == [4, 10]
 
 
+def test_a_loop_may_log_before_its_first_step_and_not_after_its_last(keras, tmp_path):
+    """The values of the step that was restored belong to its checkpoint."""
+    run = tmp_path / "run"
+    x, y = next(iter(trainings.data(1)))
+
+    def loop(steps, scores):
+        model = trainings.dense(keras)
+        options = {"every": 2, "keep": Latest(1) | Best("score", "max"), "keep_pending": 0, "local": None}
+        with deepfreeze.capture(model.optimizer, model, run, **options) as checkpoint:
+            for step, score in scores.items():
+                checkpoint.log(step, score=score)
+            for _ in range(steps):
+                model.train_on_batch(x, y)
+                checkpoint.step()
+        return checkpoint
+
+    loop(2, {0: 1.0})
+    loop(4, {2: 0.5})
+    assert steps(run) == [2, 6]
+    with pytest.warns(deepfreeze.CheckpointWarning, match="the metrics of step 2, 6 are not kept, because"):
+        ended = loop(0, {6: 0.9, 2: 0.1})
+    with pytest.raises(deepfreeze.RunError, match=r"log\(\): expected a training that was neither finished nor closed"):
+        ended.log(6, score=0.9)
+
+
 def test_a_loop_that_logs_nothing_for_best_ends_with_an_error(keras, tmp_path):
     run, model = tmp_path / "run", trainings.dense(keras)
     x, y = next(iter(trainings.data(1)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deepfreeze.errors import LockedError, NotFoundError, RunError, WorldError
+from deepfreeze.notices import unheard
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
@@ -30,7 +31,7 @@ def start(*paths, values=lambda rank: restart.Newest(), **options):
     """What each rank, with a path of its own, comes to."""
 
     def rank(world):
-        return Start.begin(str(paths[world.rank]), values(world.rank), world, local=None, **options)
+        return Start.begin(str(paths[world.rank]), values(world.rank), world, unheard, local=None, **options)
 
     return threads.run(len(paths), rank)
 
@@ -87,7 +88,7 @@ def test_a_tier_that_one_node_can_not_clear_ends_the_start_on_all_ranks(tmp_path
 
     def rank(world):
         run = str(tmp_path / "run")
-        return Start.begin(run, restart.Newest(), world, local="auto", node=f"node-{world.rank}")
+        return Start.begin(run, restart.Newest(), world, unheard, local="auto", node=f"node-{world.rank}")
 
     at_rank_0, at_rank_1 = threads.run(2, rank)
     assert isinstance(at_rank_1, PermissionError) and isinstance(at_rank_0, WorldError)

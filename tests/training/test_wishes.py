@@ -69,6 +69,24 @@ def test_a_policy_that_never_saves_until_it_has_learned_is_asked_again(keras, tm
     assert checkpoint.stats.steps == [8, 11]
 
 
+@pytest.mark.full
+def test_a_policy_given_as_extra_too_is_resumed_with_what_was_agreed_on(keras, tmp_path):
+    class Remembering(Doubling):
+        def state_dict(self):
+            return {"interval": self.interval, "begin": self.begin}
+
+        def load_state_dict(self, state):
+            self.interval, self.begin = state["interval"], state["begin"]
+
+    def job(steps):
+        policy, model = Remembering(), trainings.dense(keras)
+        options = {"every": policy, "extra": {"policy": policy}, "wait_for": "external", "final": False}
+        return fit(model, steps, run=tmp_path / "run", **options).stats.steps
+
+    assert job(11) == [2, 4, 8]
+    assert job(8) == [12, 16]  # from step 8 on; every second step would be 10, 12
+
+
 @pytest.mark.parametrize("wish", [-1, 1.5, None, NEVER + 1], ids=str)
 def test_a_wish_that_is_no_interval_is_an_error_with_the_policys_name(keras, tmp_path, wish):
     class Wrong(Doubling):

@@ -166,6 +166,12 @@ DF_API int df_engine_submit(df_engine* engine, int64_t step, const df_region* re
                             const void* private_data, uint64_t private_bytes, const void* values, uint64_t values_bytes,
                             uint64_t timeout_ms);
 
+/* To be called in place of df_engine_submit by a rank that has no capture of `step` to hand over, because its caller
+ * has failed: the other ranks, which may have handed over theirs, learn of it and need not wait. The step fails on all
+ * ranks, here with DF_INCOMPLETE and this message. Steps must grow as in df_engine_submit. Returns at once; the other
+ * ranks are told in the background. */
+DF_API int df_engine_fail(df_engine* engine, int64_t step, const char* message);
+
 /* Says, once per engine, what every capture into the engine's own memory consists of: n regions as in df_engine_submit
  * (data is not looked at), private_bytes private bytes, and side_bytes of room for bytes that belong to no region. Each
  * capture lies in a buffer of its own, and all buffers have the same layout: on return places[i] is the place of region
@@ -211,7 +217,8 @@ DF_API int df_engine_drain(df_engine* engine, uint64_t timeout_ms);
  * blocks. */
 DF_API int df_engine_idle(df_engine* engine, uint64_t* ms);
 
-/* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; removals are finished.
+/* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; removals are finished, or
+ * left to the next attempt if they take longer than half of the bound below.
  * Whole slots of checkpoints that are not committed stay, for df_slot_transfer at the next start; the other slots are
  * deleted. NULL is allowed. DF_TIMEOUT: a call to the system has not returned for 30 s (or commit_timeout_ms, if that
  * is less), because the store hangs. The handle must not be used any more, but the threads are left behind, and the

@@ -1,0 +1,232 @@
+"""A run as a directory of a file system. The engine writes to no other store."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepfreeze.errors import CorruptError, EngineError, RunError
+from deepfreeze.format import names
+from deepfreeze.store import durable, files
+from deepfreeze.store.durable import DIRECTORY_MODE, FILE_MODE
+from deepfreeze.store.failures import refused
+from deepfreeze.store.lock import Lock
+from deepfreeze.store.posix_ranges import PosixRanges
+from deepfreeze.store.store import Store
+
+# The longest path, relative to the run, of a file that is written in a run.
+_LONGEST_PATH = "/".join(
+    ["", names.partial_dir(names.MAX_STEP, "0" * 32), names.temporary(names.record_file(names.MAX_RANK))]
+)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class PosixStore(Store):
+    """A directory. Links inside the run are not followed: what lies behind a link is not the run's."""
+
+    path: Path
+
+    @property
+    def directory(self) -> Path:
+        return self.path
+
+    # --- reading
+
+    def list(self, folder: str = "") -> list[str]:
+        if not folder:
+            return os.listdir(self.path)
+        fd = os.open(self.where(folder), _FOLDER)
+        try:
+            return os.listdir(fd)
+        finally:
+            os.close(fd)
+
+    def has(self, name: str) -> bool:
+        return os.path.lexists(self.where(name)) if name else self.path.exists()
+
+    def read(self, name: str, limit: int) -> bytes:
+        folder, _, base = name.rpartition("/")
+        where = self.where(name)
+        if not folder:
+            return files.read_all(files.open_file(where), limit, where)
+        fd = os.open(self.where(folder), _FOLDER)
+        try:
+            return files.read_all(files.open_file(where, base, fd), limit, where)
+        finally:
+            os.close(fd)
+
+    def open(self, name: str) -> PosixRanges:
+        # The folder was not a link when its manifest was read, and a look costs a parallel file system's metadata server a call.
+        return PosixRanges(files.open_file(self.where(name)), self.where(name))
+
+    def nbytes(self, folder: str) -> int | None:
+        path = self.where(folder)
+        if path.is_symlink() or not path.is_dir():
+            return None
+        total = 0
+        for inner, _, found in os.walk(path):
+            for name in found:
+                with contextlib.suppress(OSError):  # deleted by another process meanwhile
+                    total += os.lstat(os.path.join(inner, name)).st_size
+        return total
+
+    # --- small files
+
+    def put(self, name: str, data: bytes) -> None:
+        file = self.where(name)
+        self._make_folder_of(file)
+        if _has_bytes(file, data):
+            durable.sync_dir(file.parent)  # the process that wrote it may have been killed before its own sync
+        else:
+            durable.replace(file, data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        file = self.where(name)
+        self._make_folder_of(file)
+        # No name of a tag, which has no dot first.
+        temporary = file.parent / names.temporary(f".{file.name}.{names.new_id()}")
+        try:
+            durable.write(temporary, data)
+            try:
+                os.link(temporary, file)  # fails for the second of two processes
+            except FileExistsError:
+                return False
+            except OSError:  # a file system without hard links
+                if os.path.lexists(file):
+                    return False
+                os.replace(temporary, file)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+        durable.sync_dir(file.parent)
+        return True
+
+    def remove(self, name: str) -> None:
+        file = self.where(name)
+        file.unlink()
+        durable.sync_dir(file.parent)
+
+    def append(self, name: str) -> Appending:
+        file = self.where(name)
+        if file.parent != self.path:
+            file.parent.mkdir(DIRECTORY_MODE, exist_ok=True)
+        return Appending(file)
+
+    # --- checkpoints
+
+    def publish(self, step: int, attempt: str) -> None:
+        import veloc_bindings  # reading a run needs no engine
+
+        where = self.where(names.partial_dir(step, attempt))
+        try:
+            veloc_bindings.commit(os.fspath(self.path), step, bytes.fromhex(attempt))
+        except veloc_bindings.EngineFault as fault:
+            damaged = fault.code in (veloc_bindings.CORRUPT, veloc_bindings.INCOMPLETE, veloc_bindings.DIVERGED)
+            todo = "mend what the message names and start again: nothing was deleted"
+            raise (CorruptError if damaged else EngineError)(
+                where=where, expected="to commit a dead attempt's checkpoint", found=str(fault), todo=todo
+            ) from fault
+
+    def abandon(self, folder: str, to: str) -> None:
+        target = self.where(to)
+        self._make_folder_of(target)
+        os.rename(self.where(folder), target)
+        durable.sync_dir(target.parent)
+        durable.sync_dir(self.path)
+
+    def discard(self, folder: str, step: int) -> bool:
+        path, trash = self.where(folder), self.path / names.trash_dir(step, names.new_id())
+        try:
+            os.rename(path, trash)
+        except FileNotFoundError:
+            return True
+        if path.parent != self.path:
+            durable.sync_dir(path.parent)
+        durable.sync_dir(self.path)
+        durable.delete(trash)
+        return not os.path.lexists(trash)
+
+    def sweep(self) -> None:
+        for name in os.listdir(self.path):
+            if names.parse_trash_dir(name) is not None:
+                durable.delete(self.path / name)
+
+    # --- the run's place
+
+    def make(self) -> bool:
+        root, made = self.path, False
+        self._refuse_too_long()
+        try:
+            root.mkdir(DIRECTORY_MODE)
+            made = True
+        except FileExistsError:
+            if not root.is_dir():
+                todo = "choose another path, or move that file away"
+                raise RunError(where=root, expected="a directory or nothing", found="a file", todo=todo) from None
+        except FileNotFoundError:
+            parent = root.absolute().parent
+            todo = f"make it first (mkdir -p {parent}), or correct the path"
+            raise RunError(where=root, expected="an existing parent directory", found="none", todo=todo) from None
+        except OSError as error:
+            raise refused(root, error) from error
+        try:
+            # An existing run is synced too: the job that made it may have been killed before its own sync. An error counts only for a
+            # new run, because the parent directory of an old one may be one that this user can't open.
+            with contextlib.nullcontext() if made else contextlib.suppress(OSError):
+                durable.sync_dir(root.absolute().parent)
+            durable.probe(root)
+        except OSError as error:
+            if made:
+                self.unmake()
+            raise refused(root, error) from error
+        return made
+
+    def unmake(self) -> None:
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
+    def lock(self, world_size: int = 1) -> Lock:
+        return Lock.acquire(self.path, world_size)
+
+    def _refuse_too_long(self) -> None:
+        """RunError if the paths of the run's files would be longer than the system allows: the first checkpoint would fail."""
+        nbytes = len(os.fsencode(self.path.absolute()))
+        most = os.pathconf("/", "PC_PATH_MAX") - 1 - len(_LONGEST_PATH)
+        if nbytes > most:
+            expected, found = (
+                f"a path of at most {most} bytes",
+                f"{nbytes} bytes, which leaves too little for its files",
+            )
+            raise RunError(where=self.path, expected=expected, found=found, todo="choose a shorter path")
+
+    def _make_folder_of(self, file: Path) -> None:
+        """Makes the folder of a file, if it is missing, and makes its name durable. An existing folder's name is synced too: the process
+        that made the folder may have been killed before its own sync."""
+        if file.parent != self.path:
+            file.parent.mkdir(DIRECTORY_MODE, exist_ok=True)
+            durable.sync_dir(self.path)
+
+
+class Appending:
+    """A new file that is written at its end."""
+
+    def __init__(self, file: Path) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = os.open(file, flags, FILE_MODE)
+
+    def write(self, data: bytes) -> int:
+        return os.write(self._fd, data)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _has_bytes(file: Path, data: bytes) -> bool:
+    """Whether the file is there with these bytes."""
+    try:
+        return file.stat().st_size == len(data) and file.read_bytes() == data
+    except OSError:
+        return False

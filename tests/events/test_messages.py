@@ -1,0 +1,49 @@
+"""The one module that shows messages: which event becomes a line of the logger, which a warning, and which nothing."""
+
+import logging
+import warnings
+
+import pytest
+
+from deepfreeze.events.checkpoint_warning import CheckpointWarning
+from deepfreeze.events.event import Captured, Diverged, Failed, Notice, Skipped, Stop
+from deepfreeze.events.messages import Messages, to_logger
+
+INFO, WARNING = logging.INFO, logging.WARNING
+
+
+@pytest.mark.parametrize(
+    ("event", "logged", "warned"),
+    [
+        (Notice(message="100% of it", level="info"), [(INFO, "100% of it")], []),
+        (Notice(message="moved", level="warning"), [(WARNING, "moved")], []),
+        (Notice(message="lost", level="warning", warned=True), [], ["lost"]),
+        (Failed(step=5, message="no space", raised=False, reported=True), [], ["no space"]),
+        (Failed(step=5, message="no space", raised=True, reported=True), [], []),
+        (Diverged(step=5, message="differ"), [], ["differ"]),
+        (Diverged(step=5, message="differ", refused=True), [], []),
+        (Skipped(step=5, why="full"), [(INFO, "no room for another checkpoint in memory: step 5 was skipped")], []),
+        (Stop(step=5, signal="SIGTERM"), [(WARNING, "SIGTERM: committing step 5, then training ends")], []),
+        (Captured(step=5, nbytes=1), [], []),
+    ],
+    ids=lambda value: value.kind if hasattr(value, "kind") else None,
+)
+def test_each_message_is_shown_in_one_place(event, logged, warned, caplog):
+    caplog.set_level(INFO, "deepfreeze")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Messages().on(event)
+    assert [(record.levelno, record.message) for record in caplog.records] == logged
+    assert [(warning.category, str(warning.message)) for warning in caught] == [
+        (CheckpointWarning, text) for text in warned
+    ]
+
+
+def test_a_function_without_events_has_the_logger_say_it(caplog):
+    caplog.set_level(INFO, "deepfreeze")
+    to_logger("info", "5 weights %s")
+    to_logger("warning", "restored")
+    assert [(record.name, record.levelno, record.message) for record in caplog.records] == [
+        ("deepfreeze", INFO, "5 weights %s"),
+        ("deepfreeze", WARNING, "restored"),
+    ]
