@@ -198,6 +198,7 @@ def test_a_model_of_the_other_keras_is_refused_by_name_with_what_to_do(writer, r
     assert {path: value for path, value in values(other).items() if path in before} == before
 
 
+@pytest.mark.full
 def test_a_run_in_a_store_without_files_is_restored_and_exported(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "STORES", {"memory": memory_store.at})
     trained = make(keras)

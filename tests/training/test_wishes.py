@@ -87,7 +87,9 @@ def test_a_policy_given_as_extra_too_is_resumed_with_what_was_agreed_on(keras, t
     assert job(8) == [12, 16]  # from step 8 on; every second step would be 10, 12
 
 
-@pytest.mark.parametrize("wish", [-1, 1.5, None, NEVER + 1], ids=str)
+@pytest.mark.parametrize(
+    "wish", [-1, 1.5, *(pytest.param(wish, marks=pytest.mark.full) for wish in (None, NEVER + 1))], ids=str
+)
 def test_a_wish_that_is_no_interval_is_an_error_with_the_policys_name(keras, tmp_path, wish):
     class Wrong(Doubling):
         def observe(self, observation):
