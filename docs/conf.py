@@ -46,6 +46,7 @@ STANDINS = {
     "readme": ROOT / "README.md",
     "changelog": ROOT / "CHANGELOG.md",
     "contributing": ROOT / "CONTRIBUTING.md",
+    "security": ROOT / "SECURITY.md",
 }
 
 ENTRY = re.compile(r"^- \[([^\]]+)\]\(([\w./-]+)\.md\)", re.MULTILINE)
@@ -102,7 +103,7 @@ def with_help(text):
     """guide/cli.md with the help texts as the commands print them now."""
     from deepfreeze.cli.main import parser
 
-    wanted = {"COLUMNS": "100", "NO_COLOR": "1"}
+    wanted = {"COLUMNS": "80", "NO_COLOR": "1"}
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

@@ -49,7 +49,7 @@ def source(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("source")
     for package in ("deepfreeze", "veloc_bindings", "native"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    for name in ("setup.py", "pyproject.toml", "README.md", "MANIFEST.in"):
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, folder)
     return folder
 
