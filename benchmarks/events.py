@@ -35,13 +35,13 @@ _captured, _blocked = Captured.noted, Blocked.noted
 
 
 class Session:
-    """What a session does for events, and nothing else."""
+    """Makes the same calls for events as a session of a training, and no other ones."""
 
     def __init__(self, events: Events, reports: EngineReports) -> None:
         self.events, self._notes, self._progress = events, events.notes, reports.progress
 
     def checkpoint(self, step: int, reports: list[EngineReport], begin: float) -> None:
-        """The events of one checkpoint, and of the engine's ``reports``: see ``Outcomes.take``, ``Session._save``, ``Session.executed``."""
+        """The events of one checkpoint, and of the engine's ``reports``: see ``Commits.take``, ``Session._save``, ``Session.executed``."""
         self._notes.append((time.monotonic(), self._progress, (reports,)))
         if len(self._notes) > MOST_NOTES:
             self.events.flush()
@@ -50,7 +50,7 @@ class Session:
         self._notes.append((now, _blocked, (step, now - begin)))
 
     def nothing(self, step: int, reports: list[EngineReport], begin: float) -> None:
-        """What a call takes by itself."""
+        """A method that does nothing: the time of a call of it is the cost of a call by itself."""
 
 
 def measure(args: argparse.Namespace) -> Report:
@@ -85,7 +85,7 @@ def measure(args: argparse.Namespace) -> Report:
 def tables(found: Report) -> str:
     """The time on the training thread, and its part of a step."""
     row = found.find()
-    # What a call and reading the clock take by themselves is no cost of events.
+    # The cost of a call, and of reading the clock, is no cost of events.
     net = row.median("events") - row.median("nothing")
     cells = [
         row.labels["steps"],

@@ -191,7 +191,9 @@ def measure(args: argparse.Namespace) -> Report:
     """All limits for the state of NT3 and of ResNet-50."""
     found = Report("machine", "What can memory and disk do at best?")
     if args.of is not None:
-        for row in (row for row in Report.load(args.of).rows if "limit" in row.labels):
+        measured = Report.load(args.of)
+        found.noise = measured.noise
+        for row in (row for row in measured.rows if "limit" in row.labels):
             nbytes = round(row.samples("rate")[0] * row.samples("seconds")[0])
             add_rows(
                 found,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +16,14 @@ import deepfreeze
 from benchmarks import jobs, workloads
 from benchmarks.paper_approaches import KerasDefault, Timed, Took, VelocSharded, VelocSingle
 from benchmarks.paper_largest import Largest
+from benchmarks.paper_plan import Turn, extra, near, turns
 from deepfreeze.state.keras_objects import tf_variable
 
-WARM, SPACE = 2, 1  # steps before the first checkpoint; from one that is not counted to the next
 TRACED = 1  # steps that take as long as tracing does
 SETTLED = 2  # from this step after a checkpoint on, nothing is left of it
 PLAIN = 2  # further steps at the end
 # Approaches that are ours: what training waits for.
 LEVELS = {"veloc-opt": "local", "captured": "captured"}
-
-
-@dataclass(frozen=True)
-class Turn:
-    """A checkpoint to come; ``counts`` is false for each approach's first, which finds everything untouched."""
-
-    step: int
-    approach: str
-    counts: bool
-
-
-def turns(approaches: Sequence[str], begin: int, every: int, samples: int) -> list[Turn]:
-    """Round robin, each round beginning with another one."""
-    found, step = [], begin + WARM
-    for approach in approaches:
-        found.append(Turn(step, approach, False))
-        step += SPACE
-    step += every - SPACE
-    for n in range(samples):
-        first = n % len(approaches)
-        for approach in [*approaches[first:], *approaches[:first]]:
-            found.append(Turn(step, approach, True))
-            step += every
-    return found
 
 
 class Clock(keras.callbacks.Callback):
@@ -64,17 +38,21 @@ class Clock(keras.callbacks.Callback):
         self._plan = {turn.step: turn for turn in plan}
         self._savers, self._settlers = savers, {**savers, **settlers}
         self.seconds: dict[int, float] = {}
+        self.cpu: dict[int, float] = {}  # of this process, all threads
+        self.settled: dict[int, float] = {}  # CPU seconds after the step behind a checkpoint
         self.took: dict[int, Took] = {}
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Begins an iteration."""
         step = self._step()
         if step - 1 in self._plan:
+            begun = time.process_time()
             self._settlers[self._plan[step - 1].approach].settle()
+            self.settled[step - 1] = time.process_time() - begun
             if hvd.rank() == 0:
                 os.sync()
             hvd.allreduce(tf.constant(0.0), name="settled")
-        self._begun = time.perf_counter()
+        self._begun, self._begun_cpu = time.perf_counter(), time.process_time()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Saves, if it is the turn of one of the savers."""
@@ -84,7 +62,9 @@ class Clock(keras.callbacks.Callback):
 
     def end(self) -> None:
         """Ends the iteration."""
-        self.seconds[self._step()] = time.perf_counter() - self._begun
+        step = self._step()
+        self.seconds[step] = time.perf_counter() - self._begun
+        self.cpu[step] = time.process_time() - self._begun_cpu
 
     def _step(self) -> int:
         return int(tf_variable(self.model.optimizer.iterations).numpy())
@@ -140,15 +120,15 @@ class Experiment:
         self._model.fit(batches, verbose=0, shuffle=False, callbacks=callbacks)
         took = {**clock.took, **ours.took}
         due = {turn.step for turn in plan}
-        plain = [s for at, s in clock.seconds.items() if at > begin + TRACED and not {at, at - 1} & due]
-        baseline = statistics.median(plain)
+        plain = [at for at in clock.seconds if at > begin + TRACED and not {at, at - 1} & due]
         return [
             {
                 "approach": turn.approach,
                 "preparation": took[turn.step][0],
                 "blocking": took[turn.step][1],
-                "overhead": (clock.seconds[turn.step] + clock.seconds[turn.step + 1]) / 2 - baseline,
-                "baseline": baseline,
+                "overhead": extra(clock.seconds, turn.step, plain),
+                "cpu": extra(clock.cpu, turn.step, plain, clock.settled[turn.step]),
+                "baseline": near(clock.seconds, turn.step, plain),
             }
             for turn in plan
             if turn.counts

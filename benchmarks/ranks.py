@@ -136,16 +136,17 @@ class Job:
 
 
 class Ranks:
-    """The processes of ``world`` ranks, each with ``memory`` bytes to take shards from. A context manager."""
+    """The processes of ``world`` ranks, each with ``memory`` bytes to take shards from. A context manager. ``program``: the module that
+    each process runs."""
 
-    def __init__(self, world: int, memory: int, traced: bool = False) -> None:
+    def __init__(self, world: int, memory: int, traced: bool = False, program: str = "scaling_rank") -> None:
         self.world = world
         self._numbers = itertools.count()
         self._logs = Path(tempfile.mkdtemp(prefix="deepfreeze-ranks-"))
         self._processes: list[subprocess.Popen] = []
         try:
             for rank in range(world):
-                command = [sys.executable, "-m", "benchmarks.scaling_rank", "--memory", str(memory)]
+                command = [sys.executable, "-m", f"benchmarks.{program}", "--memory", str(memory)]
                 if traced:
                     command = [*_strace(self._logs / f"trace-{rank}"), *command]
                 with open(self._logs / f"errors-{rank}", "wb") as errors:
@@ -186,6 +187,15 @@ class Ranks:
         self._send([[name, arguments]] * self.world)
         return self._answers()
 
+    def each(self, name: str, arguments: Sequence[dict[str, Any] | None]) -> list[Any]:
+        """The answers of those ranks that have arguments, in order of rank. Each is asked when the one before it has answered."""
+        found = []
+        for rank, (process, own) in enumerate(zip(self._processes, arguments, strict=True)):
+            if own is not None:
+                self._tell(process, [name, own])
+                found.append(self._value(rank, process.stdout.readline()))
+        return found
+
     def trace(self, rank: int) -> str:
         """The system calls that a traced rank has made so far."""
         return (self._logs / f"trace-{rank}").read_text(errors="replace")
@@ -207,18 +217,24 @@ class Ranks:
 
     def _send(self, lines: list) -> None:
         for process, line in zip(self._processes, lines, strict=True):
-            with suppress(BrokenPipeError):  # its answer will tell
-                process.stdin.write(json.dumps(line) + "\n")
-                process.stdin.flush()
+            self._tell(process, line)
 
     def _answers(self) -> list[Any]:
         lines = [process.stdout.readline() for process in self._processes]
-        answers = [json.loads(line) if line else {"error": "ended"} for line in lines]
-        for rank, answer in enumerate(answers):
-            if "error" in answer:
-                errors = (self._logs / f"errors-{rank}").read_text(errors="replace")[-3000:]
-                raise SystemExit(f"rank process {rank} of {self.world}: {answer['error']}\n{errors}".rstrip())
-        return [answer["value"] for answer in answers]
+        return [self._value(rank, line) for rank, line in enumerate(lines)]
+
+    @staticmethod
+    def _tell(process: subprocess.Popen, line: list) -> None:
+        with suppress(BrokenPipeError):  # its answer will tell
+            process.stdin.write(json.dumps(line) + "\n")
+            process.stdin.flush()
+
+    def _value(self, rank: int, line: str) -> Any:
+        answer = json.loads(line) if line else {"error": "ended"}
+        if "error" in answer:
+            errors = (self._logs / f"errors-{rank}").read_text(errors="replace")[-3000:]
+            raise SystemExit(f"rank process {rank} of {self.world}: {answer['error']}\n{errors}".rstrip())
+        return answer["value"]
 
 
 @contextmanager

