@@ -1,6 +1,6 @@
-"""Every constant, struct and function of the C interface, ``native/include/deepfreeze/deepfreeze.h``, which explains them.
+"""Every constant, struct and function of the C interface: the headers in ``native/include/deepfreeze``, which explain them.
 
-A test compares this table with the header: a change of one must be made in the other too.
+A test compares this table with the headers: a change of one must be made in the other too.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes as c
 from typing import Any
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 # df_code
 OK, INVALID, IO, NO_SPACE, TIMEOUT, CORRUPT, INCOMPLETE, CLOSED, DIVERGED, TAKEN = range(10)
@@ -16,6 +16,10 @@ OK, INVALID, IO, NO_SPACE, TIMEOUT, CORRUPT, INCOMPLETE, CLOSED, DIVERGED, TAKEN
 CAPTURED, LOCAL, EXTERNAL = 0, 1, 3
 # df_refusal
 REFUSE_NONE, REFUSE_ALL, REFUSE_FIRST = range(3)
+# df_backend
+EMBEDDED = 0
+# df_notice
+WARNS, INFORMS = range(2)
 
 CONSTANTS = {
     "DF_ABI_VERSION": ABI_VERSION,
@@ -32,9 +36,12 @@ CONSTANTS = {
     "DF_CAPTURED": CAPTURED,
     "DF_LOCAL": LOCAL,
     "DF_EXTERNAL": EXTERNAL,
+    "DF_WARNS": WARNS,
+    "DF_INFORMS": INFORMS,
     "DF_REFUSE_NONE": REFUSE_NONE,
     "DF_REFUSE_ALL": REFUSE_ALL,
     "DF_REFUSE_FIRST": REFUSE_FIRST,
+    "DF_EMBEDDED": EMBEDDED,
 }
 
 
@@ -47,20 +54,25 @@ class COptions(c.Structure):
         ("struct_size", c.c_uint32),
         ("rank", c.c_uint32),
         ("world", c.c_uint32),
-        ("in_flight", c.c_uint32),
-        ("slots", c.c_uint32),
-        ("writers", c.c_uint32),
         ("hashes", c.c_uint32),
-        ("refuse_diverged", c.c_uint32),
-        ("nice", c.c_uint32),
-        ("chunk_bytes", c.c_uint64),
         ("file_size", c.c_uint64),
-        ("commit_timeout_ms", c.c_uint64),
         ("run_id", c.c_uint8 * 16),
         ("attempt", c.c_uint8 * 16),
         ("structure", c.c_uint8 * 32),
         ("run_dir", c.c_char_p),
         ("local_dir", c.c_char_p),
+        ("in_flight", c.c_uint32),
+        ("slots", c.c_uint32),
+        ("writers", c.c_uint32),
+        ("nice", c.c_uint32),
+        ("refuse_diverged", c.c_uint32),
+        ("backend", c.c_uint32),
+        ("chunk_bytes", c.c_uint64),
+        ("commit_timeout_ms", c.c_uint64),
+        ("node", c.POINTER(c.c_uint32)),
+        ("node_ranks", c.c_uint64),
+        ("node_dir", c.c_char_p),
+        ("rate", c.c_uint64),
     ]
 
 
@@ -96,10 +108,43 @@ class CPiece(c.Structure):
     _fields_ = [("source", c.c_uint64), ("start", c.c_uint64), ("nbytes", c.c_uint64), ("place", c.c_uint64)]
 
 
+class CThread(c.Structure):
+    _fields_ = [("name", c.c_char * 16), ("cpu_s", c.c_double)]
+
+
+class CStats(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("threads", c.c_uint32),
+        ("waits", c.c_uint64),
+        ("wait_us", c.c_uint64),
+        ("looks", c.c_uint64),
+        ("pauses", c.c_uint64),
+        ("pause_us", c.c_uint64),
+        ("external_direct_bytes", c.c_uint64),
+        ("external_cached_bytes", c.c_uint64),
+        ("external_read_bytes", c.c_uint64),
+        ("external_syncs", c.c_uint64),
+        ("external_metadata", c.c_uint64),
+        ("external_lists", c.c_uint64),
+        ("external_names", c.c_uint64),
+        ("local_direct_bytes", c.c_uint64),
+        ("local_cached_bytes", c.c_uint64),
+        ("local_read_bytes", c.c_uint64),
+        ("local_syncs", c.c_uint64),
+        ("local_metadata", c.c_uint64),
+        ("local_lists", c.c_uint64),
+        ("local_names", c.c_uint64),
+        ("thread", CThread * 16),
+    ]
+
+
 STRUCTS = {
     "df_region": Region,
     "df_options": COptions,
     "df_report": CReport,
+    "df_thread": CThread,
+    "df_stats": CStats,
     "df_slot_info": CSlotInfo,
     "df_piece": CPiece,
 }
@@ -129,6 +174,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_engine_remove": (c.c_int, [_engine, c.POINTER(c.c_int64), c.c_size_t]),
     "df_engine_drain": (c.c_int, [_engine, c.c_uint64]),
     "df_engine_idle": (c.c_int, [_engine, c.POINTER(c.c_uint64)]),
+    "df_engine_stats": (c.c_int, [_engine, c.POINTER(CStats)]),
     "df_engine_close": (c.c_int, [_engine]),
     "df_area_open": (c.c_int, [c.POINTER(c.c_uint64)]),
     "df_area_group": (c.c_int, [c.c_uint64, c.c_uint64, c.POINTER(CPiece), c.c_size_t]),
@@ -144,4 +190,5 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_slot_inspect": (c.c_int, [c.c_char_p, c.POINTER(CSlotInfo)]),
     "df_slot_transfer": (c.c_int, [c.c_char_p, c.c_char_p]),
     "df_commit": (c.c_int, [c.c_char_p, c.c_int64, c.POINTER(c.c_uint8)]),
+    "df_newest": (c.c_int, [c.c_char_p, c.POINTER(c.c_int64)]),
 }

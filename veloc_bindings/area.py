@@ -1,5 +1,5 @@
 """A capture area: the memory into which the ops of a training's graph copy captured tensors. See ``df_area_*`` in the header
-``native/include/deepfreeze/deepfreeze.h``."""
+``native/include/deepfreeze/area.h``."""
 
 from __future__ import annotations
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import ctypes as c
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from . import _table
 from ._fault import EngineFault
 from ._fault import check as _check
 from ._library import library
+from ._stats import as_dict
 from .area import Area
 
 FOREVER = 2**63  # milliseconds; the engine waits for a year at most
@@ -25,7 +26,8 @@ _POLL = 64  # reports that one call of the library returns at most
 
 
 class Report(NamedTuple):
-    """The state of a checkpoint (``df_report``); or, with ``step`` -1, a notice for the user in ``message``.
+    """The state of a checkpoint (``df_report``); or, with ``step`` -1, a notice for the user in ``message``, which is a line of the
+    engine's log if its ``level`` is ``INFORMS``.
 
     - ``level``: the level reached so far: ``CAPTURED``, ``LOCAL`` or ``EXTERNAL``. ``code``: ``OK``, or why the checkpoint failed.
     - ``released``: True once the engine no longer reads the memory that ``submit`` was given.
@@ -123,9 +125,11 @@ class EmbeddedEngine:
     The options of the constructor are the fields of ``df_options``: ``run_id`` and ``attempt`` are 16 bytes each, ``structure`` (the
     structure's hash) 32; ``file_size`` (of the model file) and ``chunk_bytes`` (the largest extent) are in bytes; ``in_flight`` and
     ``slots`` count checkpoints, ``writers`` threads, ``hashes`` the replica checksums at the end of the private bytes; ``nice`` is from
-    0 to 19; ``refuse_diverged`` is one of ``REFUSE_NONE``, ``REFUSE_ALL`` and ``REFUSE_FIRST``; ``commit_timeout`` is how many seconds a
-    checkpoint may wait for another rank that does not move. ``run_dir`` and ``local_dir`` are existing directories;
-    ``local_dir`` is None without a local tier.
+    0 to 19; ``rate`` is how many bytes per second this rank writes to the external store at most, 0 for no bound; ``refuse_diverged`` is
+    one of ``REFUSE_NONE``, ``REFUSE_ALL`` and ``REFUSE_FIRST``; ``commit_timeout`` is how many seconds a checkpoint may wait for another
+    rank that does not move. ``run_dir`` and ``local_dir`` are existing directories; ``local_dir`` is None without a local tier. ``node``:
+    the ranks of this rank's node, ascending, with this rank among them, which look at the store for each other by a file in ``node_dir``,
+    a directory in the node's memory; without these options each rank looks.
     """
 
     def __init__(
@@ -146,7 +150,10 @@ class EmbeddedEngine:
         refuse_diverged: int = _table.REFUSE_NONE,
         nice: int = 0,
         chunk_bytes: int = 4 << 20,
+        rate: int = 0,
         commit_timeout: float = 600.0,
+        node: Sequence[int] = (),
+        node_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self._handle = c.c_void_p()
         self._library = library()
@@ -162,12 +169,16 @@ class EmbeddedEngine:
             nice=nice,
             chunk_bytes=chunk_bytes,
             file_size=file_size,
+            rate=rate,
             commit_timeout_ms=_milliseconds(commit_timeout),
             run_id=_array(run_id, 16, "run_id"),
             attempt=_array(attempt, 16, "attempt"),
             structure=_array(structure, 32, "structure"),
             run_dir=_path(run_dir),
             local_dir=None if local_dir is None else _path(local_dir),
+            node_ranks=len(node),
+            node=(c.c_uint32 * len(node))(*node),
+            node_dir=None if node_dir is None else _path(node_dir),
         )
         _check(self._library.df_engine_open(c.byref(options), c.byref(self._handle)))
 
@@ -285,6 +296,13 @@ class EmbeddedEngine:
         _check(self._library.df_engine_idle(self._open_handle(), c.byref(count)))
         return count.value / 1000
 
+    def stats(self) -> dict[str, Any]:
+        """What the engine has counted since it was opened (``df_stats``): numbers by the names of the struct, with ``wait_s`` and
+        ``pause_s`` in seconds, a dict of numbers each for ``external`` and ``local``, and ``threads``: CPU seconds by the thread's name."""
+        found = _table.CStats(struct_size=c.sizeof(_table.CStats))
+        _check(self._library.df_engine_stats(self._open_handle(), c.byref(found)))
+        return as_dict(found)
+
     def close(self) -> None:
         """Stops writing at the next chunk, ends the engine's threads and frees the engine. May be called twice. Call ``drain`` before:
         a checkpoint that is neither committed nor whole on the local tier is lost.
@@ -332,6 +350,14 @@ def commit(run_dir: str | os.PathLike[str], step: int, attempt: bytes) -> None:
     its id, 16 bytes. May be called again. ``EngineFault`` with ``INCOMPLETE`` if records are missing, ``CORRUPT`` if bytes are wrong,
     ``DIVERGED`` if the ranks differ, ``IO`` or ``NO_SPACE`` if the system refuses."""
     _check(library().df_commit(_path(run_dir), step, _array(attempt, 16, "attempt")))
+
+
+def newest(run_dir: str | os.PathLike[str]) -> int | None:
+    """The step of the newest committed checkpoint in a run; None if there is none. Takes no lock. ``EngineFault`` with ``IO`` if the system
+    refuses."""
+    step = c.c_int64()
+    _check(library().df_newest(_path(run_dir), c.byref(step)))
+    return step.value if step.value >= 0 else None
 
 
 def version() -> str:

@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/crc32c.h"
+#include "base/crc32c_wide.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -12,10 +15,12 @@ namespace {
 
 // Bytes. A smaller destination is likely to be read while it is still in a cache, so it is written through the caches.
 constexpr size_t kWorthwhile = size_t{256} << 10;
+constexpr size_t kLine = 64;
+
+// The bytes from `to` to the beginning of a cache line.
+size_t ToLine(const void* to) { return (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine; }
 
 #if defined(__x86_64__)
-
-constexpr size_t kLine = 64;
 
 __attribute__((target("avx2"))) void Stream(char* to, const char* from, size_t lines) {
   for (size_t i = 0; i < lines; ++i, to += kLine, from += kLine) {
@@ -41,7 +46,7 @@ void CopyPastCache(void* to, const void* from, size_t n) {
   if (n >= kWorthwhile && HasAvx2()) {
     char* target = static_cast<char*>(to);
     const char* source = static_cast<const char*>(from);
-    const size_t head = (kLine - reinterpret_cast<uintptr_t>(target) % kLine) % kLine;
+    const size_t head = ToLine(target);
     std::memcpy(target, source, head);
     const size_t lines = (n - head) / kLine;
     Stream(target + head, source + head, lines);
@@ -51,6 +56,29 @@ void CopyPastCache(void* to, const void* from, size_t n) {
   }
 #endif
   std::memcpy(to, from, n);
+}
+
+bool ChecksumIsFree() { return HasWideCrc32c(); }
+
+uint32_t CopyAndChecksum(uint32_t crc, void* to, const void* from, size_t n) {
+  auto* target = static_cast<uint8_t*>(to);
+  const auto* source = static_cast<const uint8_t*>(from);
+#if defined(__x86_64__)
+  if (n >= kWorthwhile && HasWideCrc32c()) {
+    const size_t head = ToLine(target);
+    const size_t lines = (n - head) / kLine * kLine;
+    const size_t done = head + lines;
+    std::memcpy(target, source, head);
+    crc = Crc32c(crc, source, head);
+    crc = ~ExtendWideAndCopy(~crc, source + head, lines, target + head);
+    _mm_sfence();  // as in Stream
+    std::memcpy(target + done, source + done, n - done);
+    return Crc32c(crc, source + done, n - done);
+  }
+#endif
+  crc = Crc32c(crc, source, n);
+  CopyPastCache(target, source, n);
+  return crc;
 }
 
 }  // namespace deepfreeze

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/crc32c_wide.h"
+
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #define DF_CRC_TARGET __attribute__((target("sse4.2")))
@@ -117,13 +119,17 @@ DF_CRC_TARGET uint32_t ExtendInstruction(uint32_t state, const uint8_t* p, size_
   return state;
 }
 
+uint32_t ExtendWideOrNot(uint32_t state, const uint8_t* p, size_t n) {
+  return n >= kWideLeast ? ExtendWide(state, p, n) : ExtendInstruction(state, p, n);
+}
+
 #endif  // DF_CRC_TARGET
 
 using Extend = uint32_t (*)(uint32_t, const uint8_t*, size_t);
 
 Extend Choose() {
 #ifdef DF_CRC_TARGET
-  if (HasInstruction()) return ExtendInstruction;
+  if (HasInstruction()) return HasWideCrc32c() ? ExtendWideOrNot : ExtendInstruction;
 #endif
   return ExtendTable;
 }
@@ -133,6 +139,13 @@ Extend Choose() {
 uint32_t Crc32c(uint32_t crc, const void* data, size_t n) {
   static const Extend extend = Choose();
   return ~extend(~crc, static_cast<const uint8_t*>(data), n);
+}
+
+uint32_t Crc32cInstruction(uint32_t crc, const void* data, size_t n) {
+#ifdef DF_CRC_TARGET
+  if (HasInstruction()) return ~ExtendInstruction(~crc, static_cast<const uint8_t*>(data), n);
+#endif
+  return Crc32cTable(crc, data, n);
 }
 
 uint32_t Crc32cTable(uint32_t crc, const void* data, size_t n) {

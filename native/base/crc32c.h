@@ -12,6 +12,9 @@ namespace deepfreeze {
 // a + 3, 4) is Crc32c(0, a, 7).
 uint32_t Crc32c(uint32_t crc, const void* data, size_t n);
 
+// The same by the instruction for CRC32C that most processors have, without wider ones; for tests and measurements.
+uint32_t Crc32cInstruction(uint32_t crc, const void* data, size_t n);
+
 // The same by table look-ups, for processors without CRC32C instructions and for tests.
 uint32_t Crc32cTable(uint32_t crc, const void* data, size_t n);
 

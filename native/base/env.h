@@ -47,8 +47,8 @@ class File {
   virtual Status Sync() = 0;
   // For a file on memory-backed storage: makes it at least size bytes long and maps [0, size) for reading and writing.
   // Stores into the mapping may fail, by a signal, until Populate or Allocate has found the memory for them. The
-  // mapping lives as long as this object. A forked child does not have it: there it would keep the memory of a removed
-  // file. At most once per File.
+  // mapping lives as long as this object, and begins a huge page if it has the size of one. A forked child does not
+  // have it: there it would keep the memory of a removed file. At most once per File.
   virtual Status Map(uint64_t size, char** data) = 0;
   // A hint that the system begin to write the range to the disk now. Never fails.
   virtual void StartWriteback(uint64_t offset, uint64_t n) = 0;
@@ -73,6 +73,7 @@ enum class OpenMode {
 };
 
 constexpr uint64_t kDirectUnit = 4096;
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
 struct FileInfo {
   bool exists = false;
@@ -80,6 +81,7 @@ struct FileInfo {
   uint32_t uid = 0;           // the owner's user id
   uint32_t mode = 0;          // the permission bits
   uint64_t size = 0;
+  uint64_t block = 0;  // bytes that the file system likes to be given at a time; kHugePage for files in huge pages
 };
 
 class Env {
@@ -124,6 +126,11 @@ class Env {
   // (PopulatePieces, in base/pages.h). kIo with error() ENOMEM if there is no room; other errors also where the system
   // can't do this, or where the file of the mapping has no room.
   virtual Status Populate(char* data, uint64_t n) = 0;
+  // Makes huge pages of [data, data + n), memory of File::Map: data and n are multiples of kHugePage, and in each huge
+  // page one page has been found. All the memory is found then. Needs no rights and no mount option; other threads may
+  // map memory meanwhile. After an error the memory is as it was: kInvalid if the system never does this, but would if
+  // the file system were mounted so; kIo if it can't here and now, or not at all.
+  virtual Status JoinPages(char* data, uint64_t n) = 0;
   // Gives back memory of AllocatePages; size is the same.
   virtual void FreePages(char* data, uint64_t size) = 0;
 

@@ -17,6 +17,23 @@ Status PopulatePieces(Env* env, char* data, uint64_t size, const StopWhen& stop,
   return {};
 }
 
+Status PopulateHuge(Env* env, char* data, uint64_t size, const StopWhen& stop, uint64_t* done, bool* join,
+                    Status* why) {
+  // Each call of JoinPages has all processors tidy up their lists of pages first, so it is given many pages.
+  constexpr uint64_t kMost = 16 * kHugePage;
+  while (*join && *done % kHugePage == 0 && size - *done >= kHugePage) {
+    const uint64_t n = std::min(kMost, (size - *done) / kHugePage * kHugePage);
+    for (uint64_t at = 0; at < n; at += kHugePage) {
+      if (stop && stop()) return Status(Code::kClosed, "told to stop");
+      DF_RETURN_IF_ERROR(env->Populate(data + *done + at, kDirectUnit));
+    }
+    *why = env->JoinPages(data + *done, n);
+    *join = why->ok();
+    if (*join) *done += n;
+  }
+  return PopulatePieces(env, data, size, stop, done);
+}
+
 std::shared_ptr<Pages> Pages::Allocate(Env* env, uint64_t size, const StopWhen& stop) {
   char* data = env->AllocatePages(size);
   if (data == nullptr) return nullptr;

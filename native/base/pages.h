@@ -13,11 +13,16 @@ namespace deepfreeze {
 using StopWhen = std::function<bool()>;
 
 // The most bytes of one call of Env::Populate: those of a huge page. Other threads wait about a millisecond for it.
-constexpr uint64_t kPopulatePiece = uint64_t{2} << 20;
+constexpr uint64_t kPopulatePiece = kHugePage;
 
 // Calls Env::Populate for [data, data + size), piece by piece. *done: how many bytes have their pages; the call goes on
 // from there, and counts it up. kClosed if `stop` has said so; else the first error of a piece.
 Status PopulatePieces(Env* env, char* data, uint64_t size, const StopWhen& stop, uint64_t* done);
+
+// The same for memory of File::Map, which begins a huge page, with huge pages wherever the system makes such of small
+// ones (Env::JoinPages). *join: whether that is tried; false from its first error on, which is *why then, and pages are
+// small from there on.
+Status PopulateHuge(Env* env, char* data, uint64_t size, const StopWhen& stop, uint64_t* done, bool* join, Status* why);
 
 // The destructor gives the memory back, in the process that allocated it alone: a forked child does not have it.
 // Thread-compatible.

@@ -51,6 +51,33 @@ void Advise(char* data, uint64_t size) {
 #endif
 }
 
+// Maps the file where a huge page begins: parts of a mapping become huge pages only at such addresses.
+void* MapAligned(int fd, uint64_t size) {
+  constexpr int kProtection = PROT_READ | PROT_WRITE;
+  // Room for the mapping and for what is before the first huge page.
+  void* room = size < kHugePage
+                   ? MAP_FAILED
+                   : ::mmap(nullptr, size + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return ::mmap(nullptr, size, kProtection, MAP_SHARED, fd, 0);
+  const auto begin = reinterpret_cast<uintptr_t>(room);
+  const uint64_t before = (kHugePage - begin % kHugePage) % kHugePage;
+  const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t whole = (size + page - 1) / page * page;
+  char* const data = static_cast<char*>(room) + before;
+  void* mapped = ::mmap(data, size, kProtection, MAP_SHARED | MAP_FIXED, fd, 0);
+  const int error = errno;
+  if (mapped == MAP_FAILED) {
+    ::munmap(room, size + kHugePage);
+  } else {
+    if (before > 0) ::munmap(room, before);
+    const uint64_t used = before + whole;
+    const uint64_t all = (size + kHugePage + page - 1) / page * page;
+    if (used < all) ::munmap(data + whole, all - used);
+  }
+  errno = error;
+  return mapped;
+}
+
 // No file or directory is writable for everybody, also with a umask of 000, with which batch systems and containers
 // start jobs: nobody could trust such a checkpoint. All else is left to the umask.
 constexpr mode_t kFileMode = 0664, kNotForAll = ~mode_t{S_IWOTH};
@@ -141,7 +168,7 @@ class PosixFile final : public File {
     uint64_t now = 0;
     DF_RETURN_IF_ERROR(Size(&now));
     if (now < size) DF_RETURN_IF_ERROR(Truncate(size));
-    void* mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    void* mapped = MapAligned(fd_, size);
     if (mapped == MAP_FAILED) return Status::FromErrno(errno, "mmap", path());
     mapped_ = static_cast<char*>(mapped);
     mapped_size_ = size;
@@ -225,6 +252,7 @@ class PosixEnv final : public Env {
     info->uid = raw.st_uid;
     info->mode = raw.st_mode & 07777;
     info->size = static_cast<uint64_t>(raw.st_size);
+    info->block = static_cast<uint64_t>(raw.st_blksize);
     return {};
   }
 
@@ -305,6 +333,20 @@ class PosixEnv final : public Env {
     return Result(Retry([&] { return ::madvise(data, n, MADV_POPULATE_WRITE); }), "madvise", "memory");
 #else
     return Status::FromErrno(EINVAL, "madvise", "memory");
+#endif
+  }
+
+  Status JoinPages([[maybe_unused]] char* data, [[maybe_unused]] uint64_t n) override {
+#ifdef __linux__
+    constexpr int kCollapse = 25;  // MADV_COLLAPSE, of Linux 6.1
+    if (Retry([&] { return ::madvise(data, n, kCollapse); }) == 0) return {};
+    const int error = errno;
+    // Without this file the kernel has no huge pages for files in memory, however they are mounted.
+    const bool has = ::access("/sys/kernel/mm/transparent_hugepage/shmem_enabled", F_OK) == 0;
+    if (error == EINVAL && has) return Status(Code::kInvalid, "madvise: the system makes no huge pages of small ones");
+    return Status::FromErrno(error, "madvise", "memory");
+#else
+    return Status::FromErrno(EOPNOTSUPP, "madvise", "memory");
 #endif
   }
 

@@ -6,7 +6,7 @@
 
 namespace deepfreeze {
 
-WorkerPool::WorkerPool(size_t threads, int nice) : nice_(nice) {
+WorkerPool::WorkerPool(size_t threads, int nice, ThreadClocks* clocks) : nice_(nice), clocks_(clocks) {
   threads_.reserve(threads);
   try {
     for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this, i] { Loop(i); });
@@ -20,25 +20,25 @@ WorkerPool::~WorkerPool() { Stop(); }
 
 void WorkerPool::Stop() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  work_ready_.notify_all();
+  work_ready_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
 }
 
 void WorkerPool::Run(size_t n, size_t width, bool urgent, const Work& work) {
   if (n == 0) return;
   Batch batch{&work, n, width};
-  std::unique_lock<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (urgent) {
     batches_.push_front(&batch);
   } else {
     batches_.push_back(&batch);
   }
   // Wakes no more threads than there is work for: each thread that wakes may take a core from the training.
-  for (size_t i = std::min({n, width, threads_.size()}); i > 0; --i) work_ready_.notify_one();
-  batch_done_.wait(lock, [&] { return batch.next == batch.size && batch.running == 0; });
+  for (size_t i = std::min({n, width, threads_.size()}); i > 0; --i) work_ready_.NotifyOne();
+  while (batch.next < batch.size || batch.running > 0) batch_done_.Wait(&mutex_);
 }
 
 WorkerPool::Batch* WorkerPool::Ready() const {
@@ -50,27 +50,29 @@ WorkerPool::Batch* WorkerPool::Ready() const {
 
 void WorkerPool::Loop(size_t worker) {
   BecomeBackgroundThread("df-writer", nice_);
-  std::unique_lock<std::mutex> lock(mutex_);
+  const ThreadClocks::Running clock(clocks_, "df-writer");
+  mutex_.Lock();
   for (;;) {
     Batch* batch = nullptr;
-    work_ready_.wait(lock, [&] { return (batch = Ready()) != nullptr || stopping_; });
-    if (batch == nullptr) return;
+    while ((batch = Ready()) == nullptr && !stopping_) work_ready_.Wait(&mutex_);
+    if (batch == nullptr) break;
     const size_t item = batch->next++;
     ++batch->running;
     if (batch->next == batch->size) batches_.remove(batch);
-    lock.unlock();
+    mutex_.Unlock();
     const bool go_on = (*batch->work)(worker, item);
-    lock.lock();
+    mutex_.Lock();
     if (!go_on && batch->next < batch->size) {
       batch->next = batch->size;
       batches_.remove(batch);
     }
     if (--batch->running == 0 && batch->next == batch->size) {
-      batch_done_.notify_all();
+      batch_done_.NotifyAll();
     } else if (batch->next < batch->size && Ready() != batch) {
-      work_ready_.notify_one();  // this thread goes on with another batch, so another thread may join this one
+      work_ready_.NotifyOne();  // this thread goes on with another batch, so another thread may join this one
     }
   }
+  mutex_.Unlock();
 }
 
 }  // namespace deepfreeze

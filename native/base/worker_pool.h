@@ -5,13 +5,14 @@
 #ifndef DEEPFREEZE_BASE_WORKER_POOL_H_
 #define DEEPFREEZE_BASE_WORKER_POOL_H_
 
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <list>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
+#include "base/thread_clocks.h"
 
 namespace deepfreeze {
 
@@ -21,8 +22,9 @@ class WorkerPool {
   // is the number of the calling thread. False: no more items of this batch are begun. Must not throw.
   using Work = std::function<bool(size_t worker, size_t item)>;
 
-  // Starts the threads; nice: see BecomeBackgroundThread. Throws std::system_error if the system gives no threads.
-  WorkerPool(size_t threads, int nice);
+  // Starts the threads; nice: see BecomeBackgroundThread. clocks: counts their CPU time as df-writer's; may be null,
+  // and must outlive the pool. Throws std::system_error if the system gives no threads.
+  WorkerPool(size_t threads, int nice, ThreadClocks* clocks = nullptr);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
@@ -46,15 +48,16 @@ class WorkerPool {
 
   void Loop(size_t worker);
   // The first batch of which one more item may begin now; null if there is none.
-  Batch* Ready() const;
+  Batch* Ready() const REQUIRES(mutex_);
   void Stop();
 
-  std::mutex mutex_;
-  std::condition_variable work_ready_;
-  std::condition_variable batch_done_;
-  std::list<Batch*> batches_;  // with items left, urgent ones first
-  bool stopping_ = false;
+  Mutex mutex_;  // also guards what is in the batches
+  CondVar work_ready_;
+  CondVar batch_done_;
+  std::list<Batch*> batches_ GUARDED_BY(mutex_);  // with items left, urgent ones first
+  bool stopping_ GUARDED_BY(mutex_) = false;
   const int nice_;
+  ThreadClocks* const clocks_;
   std::vector<std::thread> threads_;
 };
 

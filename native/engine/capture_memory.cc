@@ -40,6 +40,7 @@ Status CaptureMemory::Plan(const std::vector<Region>& regions, uint64_t private_
   in_memory_ = context_.slots != nullptr && context_.slots->InMemory();
   toucher_ = std::thread([this] {
     BecomeBackgroundThread("df-touch", context_.options.nice);
+    const ThreadClocks::Running clock(&context_.counters->threads, "df-touch");
     BestEffort([this] { TouchAll(); });
   });
   return {};
@@ -57,29 +58,37 @@ void CaptureMemory::TouchAll() {
   for (uint32_t i = 0; i < count && !stop(); ++i) {
     if (slots) {
       (void)context_.slots->Touch(i, size_, stop).ok();
+      if (i == 0 && context_.options.identity.rank == 0 && context_.slots->WantsHugePages()) TellOfSmallPages();
     } else {
       (void)Touched(i);
     }
   }
 }
 
-Status CaptureMemory::Reserve(uint64_t timeout_ms, char** base) {
+void CaptureMemory::TellOfSmallPages() {
+  context_.table->Notify(
+      context_.options.local_dir +
+      ": memory there comes in pages of 4 KiB. With huge pages, checkpoints take less of the processor: have that "
+      "file system mounted with the option huge=within_size");
+}
+
+Status CaptureMemory::Obtain(uint64_t timeout_ms, char** base) {
   if (size_ == 0) return Status(Code::kInvalid, "reserve: there is no plan");
-  *base = context_.table->Reserved();
+  *base = context_.table->reserved().base;
   if (*base != nullptr) return {};
   if (UsesSlots()) {
-    const Status status = ReserveSlot(timeout_ms, base);
+    const Status status = InSlot(timeout_ms, base);
     if (status.ok() || status.code() == Code::kClosed || status.code() == Code::kTimeout) return status;
     context_.table->DropLocalTier(context_.options.local_dir + ": the local tier has no memory for a capture (" +
                                   status.message() + "); from now on checkpoints go directly to the external store");
   }
-  return ReservePages(timeout_ms, base);
+  return InPages(timeout_ms, base);
 }
 
-Status CaptureMemory::ReserveSlot(uint64_t timeout_ms, char** base) {
-  uint32_t slot = 0;
-  DF_RETURN_IF_ERROR(context_.table->ReserveSlot(timeout_ms, &slot));
-  const Status status = context_.slots->Map(slot, size_, stopping_, base);
+Status CaptureMemory::InSlot(uint64_t timeout_ms, char** base) {
+  int slot = SlotPool::kNoSlot;
+  DF_RETURN_IF_ERROR(context_.table->Reserve(Home::kSlot, timeout_ms, &slot));
+  const Status status = context_.slots->Map(static_cast<uint32_t>(slot), size_, stopping_, base);
   if (status.ok()) {
     context_.table->Bind(*base, size_);
   } else {
@@ -88,10 +97,10 @@ Status CaptureMemory::ReserveSlot(uint64_t timeout_ms, char** base) {
   return status;
 }
 
-Status CaptureMemory::ReservePages(uint64_t timeout_ms, char** base) {
-  uint32_t number = 0;
-  DF_RETURN_IF_ERROR(context_.table->ReserveBuffer(timeout_ms, &number));
-  *base = Touched(number);
+Status CaptureMemory::InPages(uint64_t timeout_ms, char** base) {
+  int number = SlotPool::kNoSlot;
+  DF_RETURN_IF_ERROR(context_.table->Reserve(Home::kBuffer, timeout_ms, &number));
+  *base = Touched(static_cast<uint32_t>(number));
   if (*base == nullptr) {
     context_.table->Unreserve();
     if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
@@ -103,7 +112,7 @@ Status CaptureMemory::ReservePages(uint64_t timeout_ms, char** base) {
 
 char* CaptureMemory::Touched(uint32_t number) {
   Buffer& buffer = buffers_[number];
-  std::lock_guard<std::mutex> lock(buffer.mutex);
+  const MutexLock lock(&buffer.mutex);
   if (buffer.pages == nullptr) buffer.pages = Pages::Allocate(context_.env, size_, stopping_);
   return buffer.pages == nullptr ? nullptr : buffer.pages->data();
 }

@@ -7,10 +7,10 @@
 #ifndef DEEPFREEZE_ENGINE_CAPTURE_MEMORY_H_
 #define DEEPFREEZE_ENGINE_CAPTURE_MEMORY_H_
 
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/pages.h"
 #include "engine/stage.h"
 
@@ -23,7 +23,7 @@ struct CapturePlan {
   uint64_t size = 0;             // of the whole buffer
 };
 
-// Plan is called once, before all other methods; then they may be called from any thread, Reserve by one at a time.
+// Plan is called once, before all other methods; then they may be called from any thread, Obtain by one at a time.
 class CaptureMemory {
  public:
   explicit CaptureMemory(const StageContext& context);
@@ -31,14 +31,14 @@ class CaptureMemory {
   CaptureMemory(const CaptureMemory&) = delete;
   CaptureMemory& operator=(const CaptureMemory&) = delete;
 
-  // Lays out the buffers and starts a thread that makes them and touches their pages. kInvalid: there is a plan
-  // already, or a buffer would be too large. Sizes in bytes.
+  // Lays out the buffers and starts a thread that makes them and touches their pages. Sizes in bytes. RETURNS kInvalid
+  // if there is a plan already, or a buffer would be too large.
   Status Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size, CapturePlan* plan);
 
   // *base: the buffer for the next capture, the same one at each call until it is submitted. Waits, at most timeout_ms,
   // while all buffers are in use; longer where the memory of the buffer is still being touched. If the slots' memory
   // can't be had, the engine gives up the local tier, with a notice, and captures go into pages of the process.
-  Status Reserve(uint64_t timeout_ms, char** base);
+  Status Obtain(uint64_t timeout_ms, char** base);
 
   // Bytes of each buffer; 0 without a plan.
   uint64_t size() const { return size_; }
@@ -46,19 +46,20 @@ class CaptureMemory {
   // Whether the buffers are slots.
   bool UsesSlots() const;
 
-  // Joins the thread that touches pages, which leaves off at its next piece. The job table must be stopped before.
+  // Joins the thread that touches pages, which leaves off at its next piece. REQUIRES: the job table is stopped.
   void Stop();
 
  private:
-  Status ReserveSlot(uint64_t timeout_ms, char** base);
-  Status ReservePages(uint64_t timeout_ms, char** base);
+  Status InSlot(uint64_t timeout_ms, char** base);
+  Status InPages(uint64_t timeout_ms, char** base);
   void TouchAll();
+  void TellOfSmallPages();
   // The memory of a buffer, which is touched first; null if there is none, or if the engine is stopping.
   char* Touched(uint32_t number);
 
   struct Buffer {
-    std::mutex mutex;  // guards pages; whoever wants one buffer does not wait for another to be touched
-    std::shared_ptr<Pages> pages;
+    Mutex mutex;  // of this buffer alone: whoever wants it does not wait for another one to be touched
+    std::shared_ptr<Pages> pages GUARDED_BY(mutex);
   };
 
   const StageContext context_;

@@ -10,16 +10,12 @@ namespace deepfreeze {
 
 namespace {
 
-// Bytes. To write fewer bytes by themselves takes longer than to copy them behind their neighbour and write both at
-// once.
-constexpr uint64_t kSmall = uint64_t{64} << 10;
-
 void FindRuns(Job* job, uint64_t most) {
   uint64_t end = 0;
   uint64_t size = 0;  // bytes of the run so far; 0: no further extent may join it
   for (size_t i = 0; i < job->extents.size(); ++i) {
     const Extent& extent = job->extents[i];
-    const bool small = extent.size < kSmall;
+    const bool small = extent.size < kSmallExtent;
     if (size == 0 || !small || extent.file_offset != end || size + extent.size > most) {
       job->runs.push_back(i);
       size = 0;
@@ -40,6 +36,7 @@ void CutExtents(Job* job, uint64_t chunk_bytes) {
       job->sources.push_back(region.data + at);
     }
   }
+  job->summed.resize(job->extents.size());
   FindRuns(job, chunk_bytes);
 }
 
@@ -52,7 +49,7 @@ char* Block::data() {
 namespace {
 
 uint64_t DirectPart(const Sink& to, uint64_t at, uint64_t size) {
-  return to.direct != nullptr && at % kDirectUnit == 0 ? size / kDirectUnit * kDirectUnit : 0;
+  return to.direct() && at % kDirectUnit == 0 ? size / kDirectUnit * kDirectUnit : 0;
 }
 
 }  // namespace
@@ -73,12 +70,12 @@ Status WriteExtent(const char* from, const Sink& to, uint64_t at, bool known, Ex
       std::memcpy(to.block->data(), data, n);
       data = to.block->data();
     }
-    DF_RETURN_IF_ERROR(WriteFull(past_cache ? to.direct : to.file, at + done, data, n));
+    DF_RETURN_IF_ERROR(to.Write(at + done, data, n, past_cache));
     done += n;
   }
   if (!known) extent->crc = crc;
-  // The disk begins to write while other extents are still being copied, so the sync at the end has less to wait for.
-  if (direct < extent->size) to.file->StartWriteback(at + direct, extent->size - direct);
+  // The disk begins to write while other extents are still being copied, so a sync at the end has less to wait for.
+  if (direct < extent->size) to.StartWriteback(at + direct, extent->size - direct);
   return {};
 }
 
@@ -91,8 +88,8 @@ Status WriteGathered(const char* const* from, const Sink& to, bool known, Extent
     std::memcpy(block + size, from[i], bytes);
     size += bytes;
   }
-  DF_RETURN_IF_ERROR(WriteFull(to.file, extents[0].file_offset, block, size));
-  to.file->StartWriteback(extents[0].file_offset, size);
+  DF_RETURN_IF_ERROR(to.Write(extents[0].file_offset, block, size));
+  to.StartWriteback(extents[0].file_offset, size);
   return {};
 }
 
@@ -106,7 +103,7 @@ Status CopyVerified(File* from, uint64_t place, const Sink& to, const Extent& ex
     char* data = to.block->data();
     DF_RETURN_IF_ERROR(ReadFull(from, place + done, data, n));
     crc = Crc32c(crc, data, n);
-    DF_RETURN_IF_ERROR(WriteFull(past_cache ? to.direct : to.file, extent.file_offset + done, data, n));
+    DF_RETURN_IF_ERROR(to.Write(extent.file_offset + done, data, n, past_cache));
     done += n;
   }
   if (crc != extent.crc) {
@@ -115,7 +112,7 @@ Status CopyVerified(File* from, uint64_t place, const Sink& to, const Extent& ex
                          std::to_string(extent.file_offset + extent.size),
                      Hex32(crc));
   }
-  if (direct < extent.size) to.file->StartWriteback(extent.file_offset + direct, extent.size - direct);
+  if (direct < extent.size) to.StartWriteback(extent.file_offset + direct, extent.size - direct);
   return {};
 }
 

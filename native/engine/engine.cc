@@ -5,16 +5,24 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "base/thread.h"
+#include "deepfreeze/deepfreeze.h"
 #include "engine/checksum.h"
+#include "engine/external.h"
+#include "engine/local_write.h"
 #include "format/named_values.h"
+#include "store/node_meeting.h"
+#include "store/posix_store.h"
 
 namespace deepfreeze {
 namespace {
 
 constexpr uint64_t kForEver = ~uint64_t{0};
+constexpr uint64_t kNodePatienceUs = 5000000;  // or an eighth of the time-out, if that is less
+constexpr uint64_t kHeldUpUs = 100;            // a call that takes less has not waited
 
 // While an object of this class lives, new threads begin with all signals blocked. So the handlers of the program that
 // uses the engine run on that program's threads.
@@ -31,52 +39,99 @@ class BlockSignals {
   sigset_t before_;
 };
 
+// env: of the node's page, which is no part of the store and is not counted as one.
+std::unique_ptr<Meeting> Meet(const Options& options, Env* env, Store* store) {
+  std::unique_ptr<Meeting> meeting = store->Meet(options.identity);
+  if (options.node.size() < 2 || options.node_dir.empty()) return meeting;
+  const uint64_t patience_us = std::min(kNodePatienceUs, options.commit_timeout_ms * 1000 / 8);
+  return std::make_unique<NodeMeeting>(std::move(meeting), env, options.identity, options.node_dir, options.node,
+                                       patience_us);
+}
+
+TableOptions ToTable(const Options& options, const std::vector<LevelEntry>& entries) {
+  TableOptions table{options.in_flight, options.slots, !options.local_dir.empty()};
+  table.levels = {kLevelRows[kCaptured]};
+  for (const LevelEntry& entry : entries) table.levels.push_back(entry.row);
+  return table;
+}
+
 }  // namespace
 
-Engine::Engine(const Options& options, Env* env)
+// The levels of every engine, in the order of their numbers.
+std::vector<LevelEntry> Engine::Entries(const std::vector<LevelEntry>& more) {
+  std::vector<LevelEntry> entries{
+      {kLevelRows[kLocal], [](const StageContext& context) { return std::make_unique<LocalWriter>(context); }},
+      {kLevelRows[kExternal],
+       [this](const StageContext& context) { return std::make_unique<External>(context, remover_.get()); }}};
+  entries.insert(entries.end(), more.begin(), more.end());
+  return entries;
+}
+
+Engine::Engine(const Options& options, Env* env, std::unique_ptr<Store> store, const std::vector<LevelEntry>& more)
     : options_(options),
-      table_(env, options.in_flight, options.slots, !options.local_dir.empty()),
-      progress_(options_, env, &table_),
+      env_(env, options.local_dir, &counters_),
+      store_(store != nullptr ? std::move(store) : std::make_unique<PosixStore>(&env_, options.run_dir)),
+      meeting_(Meet(options_, env, store_.get())),
+      entries_(Entries(more)),
+      table_(&env_, ToTable(options, entries_)),
+      progress_(options_, &env_, &table_, meeting_.get()),
       slots_(options.local_dir.empty()
                  ? nullptr
-                 : std::make_unique<SlotStore>(env, options.local_dir, options.identity, options.slots)),
-      meeting_(env, options.run_dir, options.identity) {
+                 : std::make_unique<SlotStore>(&env_, options.local_dir, options.identity, options.slots)) {
   const BlockSignals block_signals;
-  pool_ = std::make_unique<WorkerPool>(options.writers, options.nice);
-  const StageContext context{options_, env, &table_, slots_.get(), &meeting_, pool_.get(), &progress_};
+  pool_ = std::make_unique<WorkerPool>(options.writers, options.nice, &counters_.threads);
+  const StageContext context{options_,       &env_,       &table_,    &upkeep_,   slots_.get(), store_.get(),
+                             meeting_.get(), pool_.get(), &progress_, &counters_, &log_};
   capture_memory_ = std::make_unique<CaptureMemory>(context);
-  retention_ = std::make_unique<Retention>(context);
-  local_writer_ = std::make_unique<LocalWriter>(context);
-  transfer_ = std::make_unique<Transfer>(context, retention_.get());
-  publisher_ = std::make_unique<Publisher>(context, retention_.get());
-  committer_ = std::make_unique<Committer>(context);
+  remover_ = std::make_unique<Remover>(context);
+  for (const LevelEntry& entry : entries_) levels_.push_back(entry.make(context));
   try {
-    if (slots_ != nullptr) Start("df-local", local_writer_.get());
-    Start("df-transfer", transfer_.get());
-    Start("df-publish", publisher_.get());
-    Start("df-commit", committer_.get());
-    if (options_.identity.rank == 0) Start("df-retention", retention_.get());
+    for (LevelId id = kLocal; id <= entries_.size(); ++id) {
+      if (id == kLocal && slots_ == nullptr) continue;
+      for (size_t stage = 0; stage < kMostStages; ++stage) {
+        const StageRow& row = entries_[id - 1].row.stages[stage];
+        for (size_t n = 0; n < row.threads; ++n) Start(row.thread, [this, id, stage] { Work(id, stage); });
+      }
+    }
+    if (options_.identity.rank == 0) Start("df-retention", [this] { remover_->Run(); });
   } catch (...) {  // the system refuses another thread
     Stop(kForEver, nullptr);
     throw;
   }
 }
 
-template <typename Stage>
-void Engine::Start(const char* name, Stage* stage) {
+void Engine::Start(const char* name, std::function<void()> body) {
   threads_.push_back(Thread{name, false, {}});
   Thread* thread = &threads_.back();
   try {
-    thread->thread = std::thread([this, thread, stage] {
+    thread->thread = std::thread([this, thread, body = std::move(body)] {
       BecomeBackgroundThread(thread->name, options_.nice);
-      stage->Run();
-      std::lock_guard<std::mutex> lock(mutex_);
+      const ThreadClocks::Running clock(&counters_.threads, thread->name);
+      body();
+      const MutexLock lock(&mutex_);
       thread->ended = true;
-      thread_ended_.notify_all();
+      thread_ended_.NotifyAll();
     });
   } catch (...) {
     threads_.pop_back();
     throw;
+  }
+}
+
+void Engine::Work(LevelId id, size_t stage) {
+  Level* level = levels_[id - 1].get();
+  while (const JobRef job = table_.Next(id, stage)) {
+    Status status = Contained([&] { return level->Protect(job, stage); });
+    if (status.code() == Code::kClosed) return;
+    if (!status.ok()) {
+      table_.Fail(job, id, std::move(status));
+      continue;
+    }
+    // Before the caller can hear of the commit and ask for removals.
+    if (id == kExternal && entries_[id - 1].row.IsLast(stage)) {
+      for (const std::unique_ptr<Level>& each : levels_) each->Release(job->step);
+    }
+    table_.Finish(job, id);
   }
 }
 
@@ -88,30 +143,32 @@ Engine::~Engine() {
 
 bool Engine::Stop(uint64_t timeout_ms, std::string* where) {
   table_.Stop();
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    const auto ended = [this] {
-      return std::all_of(threads_.begin(), threads_.end(), [](const Thread& thread) { return thread.ended; });
-    };
-    const auto all_ended = [&](uint64_t ms) {
-      return thread_ended_.wait_for(lock, std::chrono::milliseconds(ms), ended);
-    };
-    if (timeout_ms == kForEver) {
-      thread_ended_.wait(lock, ended);
-    } else if (!all_ended(timeout_ms / 2)) {
-      retention_->LeaveTheRest();  // a long list of removals is no store that hangs
-      if (!all_ended(timeout_ms - timeout_ms / 2)) {
-        for (const Thread& thread : threads_) {
-          if (!thread.ended) *where += (where->empty() ? "" : ", ") + std::string(thread.name);
-        }
-        return false;
+  upkeep_.Stop();
+  if (!AwaitThreads(timeout_ms / 2)) {
+    remover_->LeaveTheRest();  // a long list of removals is no store that hangs
+    if (!AwaitThreads(timeout_ms - timeout_ms / 2)) {
+      const MutexLock lock(&mutex_);
+      for (const Thread& thread : threads_) {
+        if (!thread.ended) *where += (where->empty() ? "" : ", ") + std::string(thread.name);
       }
+      return false;
     }
   }
   capture_memory_->Stop();
   for (Thread& thread : threads_) thread.thread.join();
   threads_.clear();
   return true;
+}
+
+bool Engine::AwaitThreads(uint64_t timeout_ms) {
+  const MutexLock lock(&mutex_);
+  const auto deadline = Deadline(timeout_ms);
+  const auto ended = [](const Thread& thread) { return thread.ended; };
+  bool in_time = true;
+  while (in_time && !std::all_of(threads_.begin(), threads_.end(), ended)) {
+    in_time = thread_ended_.WaitUntil(&mutex_, deadline);
+  }
+  return std::all_of(threads_.begin(), threads_.end(), ended);
 }
 
 namespace {
@@ -179,7 +236,12 @@ Status Engine::Plan(const std::vector<Region>& regions, uint64_t private_size, u
   return {};
 }
 
-Status Engine::ReserveWhileMoving(uint64_t timeout_ms, char** base) {
+Status Engine::Reserve(uint64_t timeout_ms, char** base) {
+  const CountedTime time(&env_, &counters_.waits, &counters_.wait_us, kHeldUpUs);
+  return capture_memory_->Obtain(timeout_ms, base);
+}
+
+Status Engine::AwaitMemory(uint64_t timeout_ms, char** base) {
   Status status = Reserve(timeout_ms, base);
   while (status.code() == Code::kTimeout) {
     const uint64_t idle_ms = IdleMs();
@@ -189,9 +251,27 @@ Status Engine::ReserveWhileMoving(uint64_t timeout_ms, char** base) {
   return status;
 }
 
-Status Engine::Remove(std::vector<int64_t> steps) {
+std::vector<Report> Engine::Poll(size_t capacity) {
+  std::vector<Report> reports = table_.Poll(capacity);
+  for (std::string& line : log_.Take(capacity - reports.size())) {
+    reports.emplace_back();
+    reports.back().level = DF_INFORMS;
+    reports.back().message = std::move(line);
+  }
+  return reports;
+}
+
+Status Engine::Drain(uint64_t timeout_ms) {
+  const auto deadline = Deadline(timeout_ms);
+  DF_RETURN_IF_ERROR(table_.Drain(deadline));
+  if (upkeep_.AwaitUntil(deadline)) return {};
+  if (table_.stopping()) return Status(Code::kClosed, "the engine is shutting down");
+  return Status(Code::kTimeout, "older checkpoints are being removed");
+}
+
+Status Engine::Remove(const std::vector<int64_t>& steps) {
   if (options_.identity.rank != 0) return Status(Code::kInvalid, "remove: rank 0 alone removes checkpoints");
-  table_.AskRemoval(std::move(steps));
+  upkeep_.AskRemoval(steps);
   return {};
 }
 
@@ -201,7 +281,7 @@ Status Engine::Fail(int64_t step, const std::string& message) {
   auto job = std::make_shared<Job>();
   job->step = step;
   job->lost = Status(Code::kIncomplete, message);
-  return table_.Submit(std::move(job), false, 0);
+  return table_.Submit(job, false, 0);
 }
 
 Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string private_data, uint64_t timeout_ms,
@@ -213,6 +293,7 @@ Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string pri
   DF_RETURN_IF_ERROR(CheckRecord(options_, regions, private_data.size(), values.size(), where));
   const Status section = CheckNamedValues(values, where);
   if (!section.ok()) return Status(Code::kInvalid, section.message());
+  const Reservation reserved = table_.reserved();
   bool captured = false;
   for (const Region& region : regions) {
     if (region.data == nullptr && region.size > 0) {
@@ -221,7 +302,7 @@ Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string pri
           "none for " + std::to_string(region.size) + " bytes at " + std::to_string(region.file_offset),
           "Correct the regions");
     }
-    captured = captured || table_.InReserved(region.data);
+    captured = captured || reserved.Holds(region.data);
   }
   // A capture lies in the places of the plan. With other regions, the place of one region in the slot could overlap the
   // bytes of another one.
@@ -237,7 +318,9 @@ Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string pri
   job->values = std::move(values);
   job->memory = std::move(memory);
   CutExtents(job.get(), options_.chunk_bytes);
-  return table_.Submit(std::move(job), captured, timeout_ms);
+  if (captured) captured_sums_.GiveTo(job.get());
+  const CountedTime time(&env_, &counters_.waits, &counters_.wait_us, kHeldUpUs);
+  return table_.Submit(job, captured, timeout_ms);
 }
 
 }  // namespace deepfreeze

@@ -4,29 +4,29 @@
 #ifndef DEEPFREEZE_ENGINE_ENGINE_H_
 #define DEEPFREEZE_ENGINE_ENGINE_H_
 
-#include <condition_variable>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/counting_env.h"
 #include "engine/capture_memory.h"
-#include "engine/commit.h"
-#include "engine/local_write.h"
-#include "engine/publish.h"
-#include "engine/retention.h"
-#include "engine/transfer.h"
-#include "store/dir_meeting.h"
+#include "engine/captured_sums.h"
+#include "engine/level.h"
+#include "engine/remover.h"
+#include "engine/stage.h"
+#include "store/store.h"
 
 namespace deepfreeze {
 
 class Engine {
  public:
-  // The caller has checked the options; env must outlive the engine. Throws std::system_error if the system gives no
-  // threads.
-  Engine(const Options& options, Env* env);
+  // REQUIRES: the options are checked; env outlives the engine. store: the run; null: the directory
+  // options.run_dir. more: levels besides the local tier, if there is one, and the external store. Throws
+  // std::system_error if the system gives no threads.
+  Engine(const Options& options, Env* env, std::unique_ptr<Store> store = nullptr,
+         const std::vector<LevelEntry>& more = {});
   // Stops work at the next chunk, joins all threads, and deletes the slots that hold nothing worth keeping. No other
   // call may be under way.
   ~Engine();
@@ -34,6 +34,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   const Options& options() const { return options_; }
+  const Counters& counters() const { return counters_; }
 
   // df_engine_submit. memory: the capture areas' memory that regions lie in; the engine keeps it alive while it reads
   // it.
@@ -44,20 +45,23 @@ class Engine {
   // df_engine_plan. Regions without data.
   Status Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size, CapturePlan* plan);
   // df_engine_reserve. *base: the memory; the next Submit of regions in it takes it.
-  Status Reserve(uint64_t timeout_ms, char** base) { return capture_memory_->Reserve(timeout_ms, base); }
+  Status Reserve(uint64_t timeout_ms, char** base);
   // Bytes of that memory; 0 before Plan.
   uint64_t CaptureSize() const { return capture_memory_->size(); }
-  // As Reserve, but waits as long as something moves: kTimeout when nothing has moved for timeout_ms.
-  Status ReserveWhileMoving(uint64_t timeout_ms, char** base);
+  // The checksums of what is in that memory, from whoever puts it there until Submit.
+  CapturedSums* captured_sums() { return &captured_sums_; }
+  // As Reserve, but waits as long as something moves. RETURNS kTimeout when nothing has moved for timeout_ms.
+  Status AwaitMemory(uint64_t timeout_ms, char** base);
   // df_engine_idle, in milliseconds.
   uint64_t IdleMs() const { return table_.IdleMs(); }
   // df_engine_room.
-  uint32_t Room() const { return table_.Room(capture_memory_->UsesSlots()); }
+  uint32_t Room() const { return table_.Room(capture_memory_->UsesSlots() ? Home::kSlot : Home::kBuffer); }
   // df_engine_remove.
-  Status Remove(std::vector<int64_t> steps);
+  Status Remove(const std::vector<int64_t>& steps);
   Status Wait(int64_t step, int level, uint64_t timeout_ms) { return table_.Wait(step, level, timeout_ms); }
-  Status Drain(uint64_t timeout_ms) { return table_.Drain(timeout_ms); }
-  std::vector<Report> Poll(size_t capacity) { return table_.Poll(capacity); }
+  Status Drain(uint64_t timeout_ms);
+  // df_engine_poll.
+  std::vector<Report> Poll(size_t capacity);
   // Ends every wait, then waits, at most timeout_ms, until all threads have ended. False: some are still in a call to
   // the system, because the store hangs; *where names these threads. The engine must then never be destroyed: the
   // destructor would wait for them.
@@ -65,29 +69,38 @@ class Engine {
 
  private:
   const Options options_;
+  Counters counters_;
+  Log log_;
+  CountingEnv env_;
+  const std::unique_ptr<Store> store_;
+  const std::unique_ptr<Meeting> meeting_;
+  const std::vector<LevelEntry> entries_;  // by LevelId, without kCaptured
   JobTable table_;
+  UpkeepQueue upkeep_;
   Progress progress_;
   std::unique_ptr<SlotStore> slots_;
-  DirMeeting meeting_;
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<CaptureMemory> capture_memory_;
+  CapturedSums captured_sums_;
   std::vector<Region> planned_;
   uint64_t planned_private_ = 0;
-  std::unique_ptr<Retention> retention_;
-  std::unique_ptr<LocalWriter> local_writer_;
-  std::unique_ptr<Transfer> transfer_;
-  std::unique_ptr<Publisher> publisher_;
-  std::unique_ptr<Committer> committer_;
+  std::unique_ptr<Remover> remover_;
+  std::vector<std::unique_ptr<Level>> levels_;  // of entries_
   struct Thread {
     const char* name;
     bool ended = false;
     std::thread thread;
   };
-  template <typename Stage>
-  void Start(const char* name, Stage* stage);
+  std::vector<LevelEntry> Entries(const std::vector<LevelEntry>& more);
+  // Starts a thread.
+  void Start(const char* name, std::function<void()> body);
+  // The body of a stage's threads.
+  void Work(LevelId id, size_t stage);
+  // RETURNS whether all threads have ended within this time.
+  bool AwaitThreads(uint64_t timeout_ms);
 
-  std::mutex mutex_;  // guards Thread::ended
-  std::condition_variable thread_ended_;
+  Mutex mutex_;  // guards Thread::ended
+  CondVar thread_ended_;
   std::list<Thread> threads_;
 };
 

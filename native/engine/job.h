@@ -2,16 +2,18 @@
 #ifndef DEEPFREEZE_ENGINE_JOB_H_
 #define DEEPFREEZE_ENGINE_JOB_H_
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/pages.h"
 #include "base/status.h"
+#include "engine/level_state.h"
+#include "engine/slot_pool.h"
 #include "format/identity.h"
-#include "store/commit.h"
-#include "store/heartbeat.h"
-#include "store/partial.h"
+#include "store/comparison.h"
+#include "store/shard_writer.h"
 
 namespace deepfreeze {
 
@@ -21,18 +23,9 @@ struct Region {
   uint64_t file_offset = 0;
 };
 
-// How far a job has got. Each stage takes jobs from one phase to the next, in the order of their steps.
-enum class Phase {
-  kForCapture,   // memory is reserved for it; not submitted yet
-  kForLocal,     // for the local writer
-  kForTransfer,  // for the transfer
-  kForPublish,   // for the publisher: written to the external store, not yet durable
-  kForCommit,    // for the committer: this rank's part is durable and its record published
-  kCommitted,
-  kFailed,
-};
-
-struct Job {
+// This rank's bytes of one step, and where they lie. It owns that memory: it keeps memory of capture areas alive, and
+// has a buffer or a slot of the engine's to itself, until the job table has it leave its memory.
+struct Shard {
   // Set at submit and never changed.
   int64_t step = 0;
   uint64_t nbytes = 0;
@@ -40,43 +33,42 @@ struct Job {
   std::vector<Region> regions;
   std::string private_data;
   std::string values;  // a section of named values
-  Status lost;         // why there is no capture, so that the step fails; ok if there is one
 
-  // The engine's own memory that the capture lies in; null if it lies in the caller's. It is slot number `slot` if
-  // home_is_slot, else buffer number `buffer`. Set when the memory is reserved.
-  char* home = nullptr;
-  uint64_t home_size = 0;
-  // Keeps alive the memory of capture areas that regions lie in, until the job is released.
-  std::vector<std::shared_ptr<Pages>> memory;
+  // Where the capture lies: in memory of the engine's at `base` unless home is kCaller.
+  Home home = Home::kCaller;
+  char* base = nullptr;
+  uint64_t base_size = 0;
+  int buffer = SlotPool::kNoSlot;  // number of its buffer, if home is kBuffer
+  int slot = SlotPool::kNoSlot;  // number of its slot, or of the one that it had; set before a level's thread reads it
+  std::vector<std::shared_ptr<Pages>> memory;  // of capture areas that regions lie in
 
-  // Used only by the stage that works on the job.
+  // Used by one level at a time.
   std::vector<Extent> extents;
-  std::vector<const char*> sources;        // memory of each extent
-  std::vector<size_t> runs;                // first extent of each run, and the number of extents; see CutExtents
-  std::vector<uint64_t> places;            // where each extent begins in the job's slot
-  bool checksummed = false;                // the extents have their checksums
-  std::unique_ptr<PartialWriter> partial;  // from the transfer to the publisher
+  std::vector<const char*> sources;    // memory of each extent
+  std::vector<bool> summed;            // which extents got their checksum from the capture; as long as extents
+  std::vector<size_t> runs;            // first extent of each run, and the number of extents; see CutExtents
+  std::vector<uint64_t> places;        // where each extent begins in the job's slot
+  bool checksummed = false;            // the extents have their checksums
+  std::unique_ptr<ShardWriter> shard;  // from the transfer to the publisher
 
   // Guarded by Progress's mutex.
-  std::unique_ptr<Heartbeat> heartbeat;  // null until the job takes long
-  uint64_t beat_us = 0;                  // time of the last beat
+  uint64_t beats = 0;    // heartbeats so far
+  uint64_t beat_us = 0;  // time of the last one
+};
 
-  // Guarded by JobTable's mutex.
-  Phase phase = Phase::kForLocal;
-  bool running = false;  // a stage works on it
-  // A job that was captured in a slot is at two stages at once: the local writer computes its checksums (checking)
-  // while the transfer writes it.
-  bool checking = false;
-  bool checked = false;  // the local writer has finished; on_slot says whether the slot is whole
-  bool on_slot = false;  // its slot is whole
-  int slot = -1;         // number of its slot, or -1
-  bool home_is_slot = false;
-  int buffer = -1;              // number of its buffer of capture memory, or -1
-  bool give_up_memory = false;  // its memory is wanted: from now on the transfer reads the slot
-  uint32_t memory_users = 0;    // chunks that are being read from its memory
-  bool released = false;        // its memory is no longer read
-  bool changed = false;         // since the last poll
-  int level = 0;
+// What a job is to one level. `stage`: which of the level's stages it is in, or waits for.
+struct Standing {
+  LevelState state = LevelState::kNone;
+  uint8_t stage = 0;
+};
+
+struct Job : Shard {
+  Status lost;  // why there is no capture, so that the step fails; ok if there is one. Set at submit
+
+  // The rest is guarded by JobTable's mutex.
+  std::vector<Standing> at;  // one for each level
+  uint32_t readers = 0;      // levels that keep its memory, and chunks that are being read from it
+  bool unreported = false;   // something has changed since the last poll
   double local_s = -1;
   double written_s = -1;
   double external_s = -1;
@@ -84,10 +76,19 @@ struct Job {
   Status failure;
   std::string waits_for;  // what it waits for, for messages: "waits for its commit (...)"
 
+  // Whether its fate is known: it is committed, or has failed.
+  bool over() const { return Settled(at[kExternal].state); }
+  bool failed() const { return at[kExternal].state == LevelState::kFailed; }
+  // Whether its memory is no longer read.
+  bool released() const { return at[kCaptured].state != LevelState::kDone && readers == 0; }
   // Whether it holds memory that in_flight bounds; a slot is the local tier's.
-  bool in_flight() const { return !released && !home_is_slot; }
-  bool busy() const { return running || checking; }
-  bool done() const { return phase == Phase::kCommitted || phase == Phase::kFailed; }
+  bool in_flight() const { return !released() && home != Home::kSlot; }
+  // Whether a thread of a level works on it.
+  bool busy() const {
+    return std::any_of(at.begin(), at.end(), [](const Standing& one) { return one.state == LevelState::kRunning; });
+  }
+  // Its slot is whole.
+  bool on_slot() const { return at[kLocal].state == LevelState::kDone; }
 };
 
 using JobRef = std::shared_ptr<Job>;

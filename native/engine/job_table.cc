@@ -1,254 +1,254 @@
+// The part of the table that the levels use.
 #include "engine/job_table.h"
 
 #include <algorithm>
-
-#include "deepfreeze/deepfreeze.h"
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
 
 namespace deepfreeze {
 
-JobTable::JobTable(Env* env, uint32_t in_flight, uint32_t slots, bool local_tier)
+JobTable::JobTable(Env* env, const TableOptions& options)
     : env_(env),
-      in_flight_(in_flight),
-      first_phase_(local_tier ? Phase::kForLocal : Phase::kForTransfer),
+      in_flight_(options.in_flight),
+      rows_(options.levels),
+      on_fault_(options.on_fault),
       moved_us_(env->NowMicros()),
-      local_tier_(local_tier),
-      slot_jobs_(slots),
-      buffer_jobs_(in_flight) {}
+      local_tier_(options.local_tier),
+      slots_(options.slots),
+      buffers_(options.in_flight) {}
 
 void JobTable::Stop() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   stopping_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
-JobRef JobTable::FindLocked(Phase phase) const {
+bool JobTable::MayBeginLocked(const Job& job, LevelId level) const {
+  const LevelSet after = rows_[level].after[static_cast<size_t>(job.home)];
+  for (LevelId other = 0; other < rows_.size(); ++other) {
+    if ((after & Only(other)) != 0 && !Settled(job.at[other].state)) return false;
+  }
+  return true;
+}
+
+JobRef JobTable::FindLocked(LevelId level, size_t stage) {
   for (const auto& [step, job] : jobs_) {
-    if (job->done()) continue;
-    if (job->phase == phase && !job->running) return job;
-    // A stage takes the steps in their order, because after the commit of a step retention removes what older steps
-    // left.
-    if (job->phase < phase) return nullptr;
+    const Standing at = job->at[level];
+    if (job->over() || Settled(at.state) || at.stage > stage) continue;
+    if (at.state == LevelState::kRunning && at.stage == stage) continue;  // another thread of this stage has it
+    const bool next = at.state == LevelState::kNone && at.stage == stage && MayBeginLocked(*job, level);
+    return next ? job : nullptr;  // else a newer step waits for it
   }
   return nullptr;
 }
 
-JobRef JobTable::Next(Phase phase) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  JobRef next;
-  changed_.wait(lock, [&] { return stopping_ || (next = FindLocked(phase)) != nullptr; });
-  if (stopping_) return nullptr;
-  next->running = true;
-  return next;
-}
-
-JobRef JobTable::NextForLocal() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  JobRef next;
-  const auto unchecked = [&]() -> JobRef {
-    for (const auto& [step, job] : jobs_) {
-      if (job->home_is_slot && !job->checking && !job->checked && !job->done()) return job;
+JobRef JobTable::Next(LevelId level, size_t stage) {
+  const MutexLock lock(&mutex_);
+  while (!stopping_) {
+    if (JobRef job = FindLocked(level, stage)) {
+      if (ChangeLocked(job.get(), level, Change::kBegin)) return job;
+      continue;
     }
-    return nullptr;
-  };
-  changed_.wait(lock, [&] {
-    return stopping_ || (next = unchecked()) != nullptr || (next = FindLocked(Phase::kForLocal)) != nullptr;
-  });
-  if (stopping_) return nullptr;
-  (next->home_is_slot ? next->checking : next->running) = true;
-  return next;
+    changed_.Wait(&mutex_);
+  }
+  return nullptr;
 }
 
-void JobTable::AwaitChecked(const JobRef& job) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [&] { return stopping_ || job->checked; });
+JobRef JobTable::TryNext(LevelId level, size_t stage) {
+  const MutexLock lock(&mutex_);
+  JobRef job = FindLocked(level, stage);
+  return job != nullptr && ChangeLocked(job.get(), level, Change::kBegin) ? job : nullptr;
+}
+
+bool JobTable::ChangeLocked(Job* job, LevelId level, Change change) {
+  LevelState* state = &job->at[level].state;
+  if (!Apply(change, state)) {
+    FaultLocked(job);
+    return false;
+  }
+  const bool settled = change == Change::kFinish || change == Change::kFail;
+  if (settled && rows_[level].keeps_memory && job->lost.ok()) DropReaderLocked(job);
+  return true;
+}
+
+void JobTable::MoveSlotLocked(Job* job, SlotPool* pool, int number, SlotState to) {
+  if (!pool->Move(number, to, job->step)) FaultLocked(job);
+}
+
+void JobTable::FaultLocked(Job* job) noexcept {
+  if (on_fault_ == OnFault::kAbort) {
+    std::fprintf(stderr, "step %lld: a change that engine/level_state.h does not have\n",
+                 static_cast<long long>(job->step));
+    std::abort();
+  }
+  if (!job->over()) {
+    job->at[kExternal].state = LevelState::kFailed;
+    try {
+      job->failure = Status(Code::kIo, "step " + std::to_string(job->step) +
+                                           ": a fault of the engine's own, so it is not known what there is of the "
+                                           "step. Please report it");
+    } catch (...) {
+      job->failure = Status(Code::kIo, "engine's fault");  // short enough to need no memory
+    }
+  }
+  job->unreported = true;
+  changed_.NotifyAll();
+}
+
+void JobTable::Finish(const JobRef& job, LevelId level) {
+  const MutexLock lock(&mutex_);
+  Standing* at = &job->at[level];
+  const size_t stage = at->stage;
+  const bool last = rows_[level].IsLast(stage);
+  if (!ChangeLocked(job.get(), level, last ? Change::kFinish : Change::kPass)) return;
+  if (!last) ++at->stage;
+  if (level == kLocal) job->local_s = SinceLocked(*job);
+  if (level == kExternal && stage == kTransfer) GiveUpMemoryLocked(job.get());
+  if (level == kExternal && stage == kPublish) {
+    job->written_s = SinceLocked(*job);
+    Moved();
+  }
+  if (level == kExternal && stage == kCommit) {
+    job->external_s = SinceLocked(*job);
+    job->waits_for.clear();
+  }
+  if (last || stage == kPublish) job->unreported = true;
+  if (level == kExternal && last) EndLocked(job.get());
+  SettleSlotLocked(job.get());
+  if (level == kLocal) ReleaseWantedLocked();
+  changed_.NotifyAll();
+}
+
+void JobTable::ReleaseSlots(int64_t step) {
+  const MutexLock lock(&mutex_);
+  newest_committed_ = std::max(newest_committed_, step);
+  for (const auto& [older, job] : jobs_) {
+    if (older < newest_committed_) SettleSlotLocked(job.get());
+  }
+  slots_.FreeSealed(newest_committed_);  // also of jobs that are forgotten
+}
+
+void JobTable::EndLocked(Job* job) {
+  for (LevelId level = kLocal; level < rows_.size(); ++level) {
+    if (job->at[level].state == LevelState::kNone) (void)ChangeLocked(job, level, Change::kFail);
+  }
+}
+
+void JobTable::Fail(const JobRef& job, LevelId level, Status why) {
+  const MutexLock lock(&mutex_);
+  if (!ChangeLocked(job.get(), level, Change::kFail)) return;
+  if (level == kExternal) {
+    job->failure = std::move(why);
+    job->unreported = true;
+    EndLocked(job.get());
+    GiveUpMemoryLocked(job.get());
+  }
+  SettleSlotLocked(job.get());
+  changed_.NotifyAll();
+}
+
+bool JobTable::AwaitSettled(const JobRef& job, LevelId level) {
+  const MutexLock lock(&mutex_);
+  while (!stopping_ && !Settled(job->at[level].state)) changed_.Wait(&mutex_);
+  return Reached(job->at[level].state);
 }
 
 int JobTable::AcquireSlot(const JobRef& job) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (job->slot >= 0) return job->slot;  // the step was captured in this slot
-  job->waits_for = "waits for a free slot on the local tier";
-  changed_.wait(lock, [&] { return stopping_ || TakeSlotLocked(job) || SlotsWaitForLocked(*job); });
+  const MutexLock lock(&mutex_);
+  while (!stopping_ && !AcquireSlotLocked(job.get())) {
+    job->waits_for = "waits for a free slot on the local tier";
+    changed_.Wait(&mutex_);
+  }
   job->waits_for.clear();
   return job->slot;
 }
 
-bool JobTable::SlotsWaitForLocked(const Job& job) const {
-  return std::all_of(slot_jobs_.begin(), slot_jobs_.end(), [&](const JobRef& owner) {
-    return owner->phase == Phase::kForCapture || (owner->phase != Phase::kFailed && owner->step > job.step);
-  });
+bool JobTable::TryAcquireSlot(const JobRef& job, int* slot) {
+  const MutexLock lock(&mutex_);
+  const bool known = AcquireSlotLocked(job.get());
+  *slot = job->slot;
+  return known;
 }
 
-bool JobTable::TakeSlotLocked(const JobRef& job) {
-  FreeSlotsLocked();
-  JobRef failed;
-  for (size_t i = 0; i < slot_jobs_.size(); ++i) {
-    const JobRef& owner = slot_jobs_[i];
-    if (owner == nullptr) {
-      slot_jobs_[i] = job;
-      job->slot = static_cast<int>(i);
-      return true;
-    }
-    if (owner->phase == Phase::kFailed && !owner->busy() && (failed == nullptr || owner->step < failed->step)) {
-      failed = owner;
-    }
+// RETURNS whether it is known which slot the job gets, if any.
+bool JobTable::AcquireSlotLocked(Job* job) {
+  if (job->slot == SlotPool::kNoSlot) job->slot = TakeSlotLocked(job->step);
+  return job->slot != SlotPool::kNoSlot || !slots_.MayGetFree(job->step);
+}
+
+int JobTable::TakeSlotLocked(int64_t step) {
+  int64_t lost = SlotPool::kNoStep;
+  const int slot = slots_.Take(step, &lost);
+  const auto owner = jobs_.find(lost);
+  if (owner != jobs_.end()) (void)ChangeLocked(owner->second.get(), kLocal, Change::kSupersede);
+  return slot;
+}
+
+void JobTable::SettleSlotLocked(Job* job) {
+  if (job->slot == SlotPool::kNoSlot || slots_.step(job->slot) != job->step) return;
+  const LevelState local = job->at[kLocal].state;
+  if (!Settled(local)) return;  // the local level still writes to it
+  const bool whole = local == LevelState::kDone;
+  SlotState to = SlotState::kFree;
+  if (job->over()) {
+    if (whole && job->step > newest_committed_ && job->failed()) to = SlotState::kSealed;
+  } else if (whole) {
+    to = SlotState::kSending;
+  } else if (job->home == Home::kSlot) {
+    to = SlotState::kCaptured;
   }
-  if (failed == nullptr) return false;
-  job->slot = failed->slot;
-  slot_jobs_[static_cast<size_t>(job->slot)] = job;
-  failed->slot = -1;
-  failed->on_slot = false;
-  return true;
-}
-
-void JobTable::FinishLocal(const JobRef& job) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (!job->home_is_slot) {
-    job->running = false;
-    job->phase = Phase::kForTransfer;
-  }
-  job->checking = false;
-  job->checked = true;
-  job->on_slot = true;
-  job->level = std::max<int>(job->level, DF_LOCAL);
-  job->local_s = SinceLocked(*job);
-  job->changed = true;
-  if (job->done()) ReleaseLocked(job.get());  // failed meanwhile
-  ReleaseWantedLocked();
-  changed_.notify_all();
-}
-
-void JobTable::SkipLocal(const JobRef& job) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  job->checking = false;
-  job->checked = true;
-  if (!job->home_is_slot) {
-    job->running = false;
-    job->phase = Phase::kForTransfer;
-    if (job->slot >= 0) slot_jobs_[static_cast<size_t>(job->slot)] = nullptr;
-    job->slot = -1;
-  }
-  if (job->done()) ReleaseLocked(job.get());  // failed meanwhile
-  changed_.notify_all();
-}
-
-void JobTable::FinishTransfer(const JobRef& job) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  job->running = false;
-  ReleaseLocked(job.get());
-  job->phase = Phase::kForPublish;
-  changed_.notify_all();
-}
-
-void JobTable::Published(const JobRef& job) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  job->running = false;
-  job->phase = Phase::kForCommit;
-  job->level = DF_LOCAL;
-  job->written_s = SinceLocked(*job);
-  Moved();
-  job->changed = true;
-  changed_.notify_all();
-}
-
-void JobTable::Committed(const JobRef& job) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  job->phase = Phase::kCommitted;
-  job->level = DF_EXTERNAL;
-  job->external_s = SinceLocked(*job);
-  job->changed = true;
-  job->waits_for.clear();
-  newest_committed_ = std::max(newest_committed_, job->step);
-  FreeSlotsLocked();
-  changed_.notify_all();
-}
-
-void JobTable::Settle(const JobRef& job) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  job->running = false;
-  FreeSlotsLocked();
-  changed_.notify_all();
-}
-
-void JobTable::Fail(const JobRef& job, Status failure) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  job->running = false;
-  if (!job->done()) {
-    job->phase = Phase::kFailed;
-    job->failure = std::move(failure);
-    job->changed = true;
-  }
-  if (!job->on_slot && !job->checking && job->slot >= 0) {
-    slot_jobs_[static_cast<size_t>(job->slot)] = nullptr;
-    job->slot = -1;
-  }
-  ReleaseLocked(job.get());
-  changed_.notify_all();
+  if (to == slots_.state(job->slot)) return;
+  MoveSlotLocked(job, &slots_, job->slot, to);
+  if (to == SlotState::kFree && whole) (void)ChangeLocked(job, kLocal, Change::kSupersede);
 }
 
 void JobTable::DropLocalTier(const std::string& notice) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   const bool first = local_tier_;
   local_tier_ = false;
-  changed_.notify_all();
+  changed_.NotifyAll();
   if (first) notices_.push_back(notice);  // done last, because there may be no memory for it
 }
 
 bool JobTable::local_tier() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return local_tier_;
 }
 
 std::vector<uint32_t> JobTable::IdleSlots() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<uint32_t> idle;
-  for (size_t i = 0; i < slot_jobs_.size(); ++i) {
-    const JobRef& job = slot_jobs_[i];
-    // A step that was captured in a slot is read from the slot until its memory is released.
-    const bool read = job != nullptr && job->home_is_slot && (job->checking || !job->released) && !stopping_;
-    if (read) continue;
-    if (job == nullptr || !job->on_slot || job->step <= newest_committed_) idle.push_back(static_cast<uint32_t>(i));
-  }
-  return idle;
+  const MutexLock lock(&mutex_);
+  return slots_.Idle(stopping_);
 }
 
 bool JobTable::BeginRead(const JobRef& job) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (job->give_up_memory || job->released) return false;
-  ++job->memory_users;
+  const MutexLock lock(&mutex_);
+  if (job->at[kCaptured].state != LevelState::kDone) return false;
+  ++job->readers;
   return true;
 }
 
 void JobTable::EndRead(const JobRef& job) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (--job->memory_users == 0 && job->give_up_memory) {
-    ReleaseLocked(job.get());
-    changed_.notify_all();
-  }
+  const MutexLock lock(&mutex_);
+  DropReaderLocked(job.get());
+  if (job->released()) changed_.NotifyAll();
 }
 
-void JobTable::SetDivergence(const JobRef& job, const Divergence& divergence) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  job->divergence = divergence;
+void JobTable::DropReaderLocked(Job* job) {
+  if (--job->readers == 0 && job->at[kCaptured].state == LevelState::kSuperseded) FreeMemoryLocked(job);
 }
 
-void JobTable::SetWaitsFor(const JobRef& job, std::string what) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  job->waits_for = std::move(what);
+// From now on no chunk of the memory is read.
+void JobTable::GiveUpMemoryLocked(Job* job) {
+  if (job->at[kCaptured].state != LevelState::kDone) return;
+  (void)ChangeLocked(job, kCaptured, Change::kSupersede);
+  if (job->readers == 0) FreeMemoryLocked(job);
 }
 
-void JobTable::Notify(const std::string& notice) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  notices_.push_back(notice);
-}
-
-void JobTable::ReleaseLocked(Job* job) {
-  // The local writer reads this memory while it checksums the step, or copies it to a slot.
-  if (job->released || job->memory_users > 0 || job->checking) return;
-  job->released = true;
-  job->changed = true;
+void JobTable::FreeMemoryLocked(Job* job) {
+  job->unreported = true;
   job->memory.clear();
-  if (job->buffer >= 0) buffer_jobs_[static_cast<size_t>(job->buffer)] = nullptr;
-  job->buffer = -1;
+  if (job->home == Home::kBuffer) MoveSlotLocked(job, &buffers_, job->buffer, SlotState::kFree);
 }
 
 // Releases the memory of checkpoints that are whole on the local tier, the oldest first: of as many as calls of Submit
@@ -256,39 +256,17 @@ void JobTable::ReleaseLocked(Job* job) {
 void JobTable::ReleaseWantedLocked() {
   uint32_t left = in_flight_;  // how many checkpoints may stay in memory
   left -= std::min(left, memory_wanted_);
+  const auto holds = [](const Job& job) {
+    return job.home != Home::kSlot && job.at[kCaptured].state == LevelState::kDone;
+  };
   uint32_t held = 0;
-  for (const auto& [step, job] : jobs_) held += job->in_flight() && !job->give_up_memory ? 1 : 0;
+  for (const auto& [step, job] : jobs_) held += holds(*job) ? 1 : 0;
   for (const auto& [step, job] : jobs_) {
     if (held <= left) break;
-    if (!job->in_flight() || job->give_up_memory || !job->on_slot) continue;
-    job->give_up_memory = true;
-    ReleaseLocked(job.get());
+    if (!holds(*job) || !job->on_slot()) continue;
+    GiveUpMemoryLocked(job.get());
     --held;
   }
-}
-
-void JobTable::FreeSlotsLocked() {
-  for (JobRef& owner : slot_jobs_) {
-    if (owner == nullptr || owner->phase == Phase::kForCapture || owner->step > newest_committed_) continue;
-    if (owner->home_is_slot && !owner->done()) continue;  // the slot has the only copy of the step
-    // The local writer or the transfer may still read the slot. Retention, which runs for a committed step, does not.
-    if (owner->checking || (owner->running && owner->phase != Phase::kCommitted)) continue;
-    owner->slot = -1;
-    owner->on_slot = false;
-    owner = nullptr;
-  }
-}
-
-uint32_t JobTable::HeldLocked() const {
-  uint32_t held = reserved_ != nullptr && reserved_->in_flight() ? 1 : 0;
-  for (const auto& [step, job] : jobs_) held += job->in_flight() ? 1 : 0;
-  return held;
-}
-
-uint32_t JobTable::BacklogRoomLocked() const {
-  uint32_t room = in_flight_ + static_cast<uint32_t>(slot_jobs_.size());
-  for (const auto& [step, job] : jobs_) room -= !job->done() && room > 0 ? 1 : 0;
-  return room;
 }
 
 double JobTable::SinceLocked(const Job& job) const {

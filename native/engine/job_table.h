@@ -1,20 +1,20 @@
-// All jobs of an engine, and the rules by which they move on: which memory is held, which slot is free, what is
-// reported. The stages do the work and tell this table, which does no I/O.
+// All jobs of an engine, and the rules by which they move on: which level may begin, which memory is held, what is
+// reported. The levels' threads do the work and tell this table, which does no I/O. Every change of a job's standing at
+// a level goes through kTransitions (level_state.h), every change of a slot through kSlotTransitions (slot_pool.h).
 //
-// Methods may be called from any thread, except NextFor*: each is called by the thread of its stage alone.
+// Methods may be called from any thread.
 #ifndef DEEPFREEZE_ENGINE_JOB_TABLE_H_
 #define DEEPFREEZE_ENGINE_JOB_TABLE_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
-#include <functional>
+#include <iterator>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/env.h"
+#include "base/mutex.h"
 #include "engine/job.h"
 
 namespace deepfreeze {
@@ -33,43 +33,59 @@ struct Report {
   std::string message;
 };
 
-// Work of retention. `committed`: clean up after the commit of this step, -1 for nothing; `gathered`: committed steps
-// whose commit has gathered the records, so that those which the ranks published can go; `remove`: committed
-// checkpoints to remove.
-struct Upkeep {
-  int64_t committed = -1;
-  std::vector<int64_t> gathered;
-  std::vector<int64_t> remove;
+// Memory for the next capture.
+struct Reservation {
+  Home home = Home::kCaller;
+  int number = SlotPool::kNoSlot;  // of the slot or buffer; kNoSlot: nothing is reserved
+  char* base = nullptr;            // null until the memory is bound
+  uint64_t size = 0;
+
+  bool Holds(const char* data) const { return base != nullptr && data >= base && data < base + size; }
+};
+
+// A change that kTransitions or kSlotTransitions does not have is a fault of the engine's own. Where tests run it ends
+// the process, so that the test that has found it shows the stack. In a training it fails the step: the training must
+// not die for a checkpoint, and a checkpoint whose standing is unknown must not be called safe.
+enum class OnFault { kAbort, kFailStep };
+#if defined(NDEBUG) && !defined(DF_ABORT_ON_FAULT)
+inline constexpr OnFault kOnFault = OnFault::kFailStep;
+#else
+inline constexpr OnFault kOnFault = OnFault::kAbort;
+#endif
+
+struct TableOptions {
+  uint32_t in_flight = 1;                                                      // as in df_options
+  uint32_t slots = 1;                                                          // as in df_options
+  bool local_tier = false;                                                     // whether there is one
+  std::vector<LevelRow> levels{std::begin(kLevelRows), std::end(kLevelRows)};  // begins with kLevelRows
+  OnFault on_fault = kOnFault;
 };
 
 class JobTable {
  public:
-  // env must outlive this. in_flight and slots as in df_options; local_tier: whether there is one.
-  JobTable(Env* env, uint32_t in_flight, uint32_t slots, bool local_tier);
+  // REQUIRES: env outlives this.
+  JobTable(Env* env, const TableOptions& options);
 
   // The caller's side: df_engine_* of the public header say what these do.
   // captured: the job's regions lie in the reserved memory, which the job takes over. A job without a capture holds no
   // memory, so it does not wait; its step fails at the transfer, which tells the other ranks.
-  Status Submit(JobRef job, bool captured, uint64_t timeout_ms);
+  Status Submit(const JobRef& job, bool captured, uint64_t timeout_ms);
   Status Wait(int64_t step, int level, uint64_t timeout_ms);
-  Status Drain(uint64_t timeout_ms);
+  // Waits until all jobs are over.
+  Status Drain(CondVar::Time deadline);
   std::vector<Report> Poll(size_t capacity);
 
-  // Reserve memory for the next capture: a slot, or one of in_flight buffers. They wait, at most timeout_ms, until one
-  // is free, and keep it until a Submit takes it or Unreserve gives it back. Only one is reserved at a time: the caller
-  // asks Reserved() first. kIo: the local tier has been given up, and its slots with it.
-  Status ReserveSlot(uint64_t timeout_ms, uint32_t* slot);
-  Status ReserveBuffer(uint64_t timeout_ms, uint32_t* buffer);
-  // Follows a Reserve*: says at which address the reserved memory is, and its bytes.
+  // Waits, at most timeout_ms, until a slot or a buffer is free, and keeps it until a Submit takes it or Unreserve
+  // gives it back. REQUIRES: nothing is reserved. RETURNS kIo if the local tier has been given up, and its slots with
+  // it.
+  Status Reserve(Home home, uint64_t timeout_ms, int* number);
+  // Says where the memory is that Reserve has reserved. REQUIRES: there is a reservation.
   void Bind(char* base, uint64_t size);
+  // REQUIRES: there is a reservation.
   void Unreserve();
-  // The address of the reserved memory; null if nothing is reserved.
-  char* Reserved() const;
-  // Whether data points into the reserved memory.
-  bool InReserved(const char* data) const;
-
-  // For how many more captures there is memory now, without waiting: in slots, or in buffers.
-  uint32_t Room(bool in_slots) const;
+  Reservation reserved() const;
+  // For how many more captures there is memory now, without waiting: in slots or in buffers.
+  uint32_t Room(Home home) const;
 
   // Notes that bytes of this rank have moved, or those of another rank that it waits for.
   void Moved() { moved_us_ = env_->NowMicros(); }
@@ -79,53 +95,42 @@ class JobTable {
     return (env_->NowMicros() - moved_us) / 1000;
   }
 
-  // Ends every wait, here and in the stages.
+  // Ends every wait, here and in the levels.
   void Stop();
   bool stopping() const { return stopping_; }
 
-  // The stages' side. Only the stage that works on a job moves the job on or fails it. NextFor* wait for a job of that
-  // phase, mark the oldest one as running and return it; null when the engine is stopping.
-  JobRef NextForLocal();
-  JobRef NextForTransfer() { return Next(Phase::kForTransfer); }
-  JobRef NextForPublish() { return Next(Phase::kForPublish); }
-  JobRef NextForCommit() { return Next(Phase::kForCommit); }
-  // Called by the transfer for a job that was captured in a slot: waits until the local writer has finished with it.
-  void AwaitChecked(const JobRef& job);
+  // The levels' side. Only the thread that has begun a job moves the job on, or fails it, at that level.
+  // Waits for the oldest job that this stage of the level may begin, and begins it. A stage takes the steps in their
+  // order, because after the commit of a step retention removes what older steps left. RETURNS null if the engine is
+  // stopping.
+  JobRef Next(LevelId level, size_t stage);
+  // As Next, without waiting. RETURNS null also if there is no such job.
+  JobRef TryNext(LevelId level, size_t stage);
+  // The stage is done; after the last one the level has the job. REQUIRES: the caller has begun the job by Next.
+  // Allocates no memory.
+  void Finish(const JobRef& job, LevelId level);
+  // The level will not have the job. The step fails if the level is kExternal; without another one it goes on.
+  // Allocates no memory.
+  void Fail(const JobRef& job, LevelId level, Status why);
+  // Waits until the level has finished or failed. RETURNS whether the level has the job; false if the engine is
+  // stopping.
+  bool AwaitSettled(const JobRef& job, LevelId level);
 
-  // Waits until a slot is free, gives it to the job and returns its number; a job that has a slot keeps it. A slot is
-  // free if its step or a newer one is committed. If none is free, the slot of a failed checkpoint is taken. -1: the
-  // engine is stopping, or later captures have all slots; waiting for them would never end, because steps are committed
-  // in order.
+  // Waits until a slot is free, gives it to the job and RETURNS its number; a job that has a slot keeps it. If none is
+  // free, the slot of a failed checkpoint is taken. kNoSlot: the engine is stopping, or no slot will get free.
   int AcquireSlot(const JobRef& job);
-  // With one of these the stage that works on a job says that it has finished; `running` ends. They allocate no memory,
-  // so they can't fail.
-  void FinishLocal(const JobRef& job);     // the job's slot is whole
-  void SkipLocal(const JobRef& job);       // the job goes on without a slot
-  void FinishTransfer(const JobRef& job);  // the job is written; releases its memory
-  void Published(const JobRef& job);       // this rank's part is durable and its record published
-  void Committed(const JobRef& job);       // the job stays running until Settle
-  void Settle(const JobRef& job);
-  void Fail(const JobRef& job, Status failure);
-
-  // Work for retention, which has a thread of its own; Drain waits for it. After the commit of a step: cleans up; or,
-  // if the step's name is not known to be durable, holds all work back until a later commit is. Allocates no memory.
-  void AskCleanUp(int64_t committed, bool durable);
-  void AskRemoval(std::vector<int64_t> steps);
-  // Waits for such work. False: the engine is stopping, and all that was asked for is done.
-  bool NextForRetention(Upkeep* upkeep);
-  void FinishUpkeep();
-  // Waits until all that was asked for is done, or held back. False at once if there is nothing to wait for. Ends early
-  // when the engine stops.
-  bool AwaitUpkeep();
-
+  // As AcquireSlot, without waiting. RETURNS false if it would wait; else *slot is what AcquireSlot returns.
+  bool TryAcquireSlot(const JobRef& job, int* slot);
+  // The step is committed: gives back the slots of older steps. Its own follows when the external level has finished.
+  void ReleaseSlots(int64_t step);
   // Gives up the local tier: from now on jobs go past it. The first call reports the notice.
   void DropLocalTier(const std::string& notice);
   bool local_tier() const;
   // The numbers of the slots that hold nothing worth keeping.
   std::vector<uint32_t> IdleSlots() const;
 
-  // Called by the transfer before each chunk. True: it may read the chunk from the job's memory, and must then call
-  // EndRead. False: it reads the chunk from the job's slot.
+  // Called by the transfer before each chunk. RETURNS whether the chunk may be read from the job's memory; EndRead must
+  // follow then. Otherwise the chunk is read from the job's slot.
   bool BeginRead(const JobRef& job);
   void EndRead(const JobRef& job);
 
@@ -140,46 +145,64 @@ class JobTable {
   void Notify(const std::string& notice);
 
  private:
-  bool UpkeepLocked() const { return !held_ && (upkeep_.committed >= 0 || !upkeep_.remove.empty()); }
-  JobRef Next(Phase phase);
-  JobRef FindLocked(Phase phase) const;
-  Status Reserve(uint64_t timeout_ms, const std::function<bool(const JobRef&)>& take);
-  bool TakeSlotLocked(const JobRef& job);
-  bool SlotsWaitForLocked(const Job& job) const;
-  void TakeReservedLocked(const JobRef& job);
-  std::string DescribeAllLocked() const;
-  void ReleaseLocked(Job* job);
-  void ReleaseWantedLocked();
-  void FreeSlotsLocked();
-  void ForgetLocked();
-  uint32_t HeldLocked() const;
+  using Jobs = std::map<int64_t, JobRef>;
+
+  // Waits until `met`, which is called with the mutex held. RETURNS false if it is `deadline`, or the engine is
+  // stopping.
+  template <typename Met>
+  bool AwaitLocked(CondVar::Time deadline, const Met& met) REQUIRES(mutex_) {
+    while (!stopping_) {
+      if (met()) return true;
+      if (!changed_.WaitUntil(&mutex_, deadline)) return !stopping_ && met();
+    }
+    return false;
+  }
+  JobRef FindLocked(LevelId level, size_t stage) REQUIRES(mutex_);
+  bool MayBeginLocked(const Job& job, LevelId level) const REQUIRES(mutex_);
+  // Makes the change, or a fault. RETURNS whether it was made.
+  bool ChangeLocked(Job* job, LevelId level, Change change) REQUIRES(mutex_);
+  void MoveSlotLocked(Job* job, SlotPool* pool, int number, SlotState to) REQUIRES(mutex_);
+  void FaultLocked(Job* job) noexcept REQUIRES(mutex_);
+  bool AcquireSlotLocked(Job* job) REQUIRES(mutex_);
+  int TakeSlotLocked(int64_t step) REQUIRES(mutex_);
+  // Gives the job's slot the state that follows from the job's.
+  void SettleSlotLocked(Job* job) REQUIRES(mutex_);
+  // The job's fate is known: the levels that have not begun it need not.
+  void EndLocked(Job* job) REQUIRES(mutex_);
+  void EnterLocked(Job* job, bool captured) REQUIRES(mutex_);
+  void TakeReservedLocked(Job* job) REQUIRES(mutex_);
+  void GiveUpMemoryLocked(Job* job) REQUIRES(mutex_);
+  void DropReaderLocked(Job* job) REQUIRES(mutex_);
+  void FreeMemoryLocked(Job* job) REQUIRES(mutex_);
+  void ReleaseWantedLocked() REQUIRES(mutex_);
+  Jobs::iterator ForgetLocked(Jobs::iterator it) REQUIRES(mutex_);
+  uint32_t HeldLocked() const REQUIRES(mutex_);
   // Whether one more job stays within both bounds: of the jobs held in memory, and of those not yet committed. Without
   // the second one partial directories would pile up where there is no local tier, whose slots bound the backlog too.
-  bool RoomLocked() const { return HeldLocked() < in_flight_ && BacklogRoomLocked() > 0; }
-  uint32_t BacklogRoomLocked() const;
-  double SinceLocked(const Job& job) const;
-  std::string DescribeLocked(const Job& job) const;
+  bool RoomLocked() const REQUIRES(mutex_) { return HeldLocked() < in_flight_ && BacklogRoomLocked() > 0; }
+  uint32_t BacklogRoomLocked() const REQUIRES(mutex_);
+  double SinceLocked(const Job& job) const REQUIRES(mutex_);
+  std::string DescribeLocked(const Job& job) const REQUIRES(mutex_);
+  std::string DescribeAllLocked() const REQUIRES(mutex_);
 
   Env* const env_;
   const uint32_t in_flight_;
-  const Phase first_phase_;  // of new jobs; kForLocal also after the local tier is given up, which keeps jobs in order
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;  // anything at all; the waiters are few
+  const std::vector<LevelRow> rows_;
+  const OnFault on_fault_;
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> moved_us_;
-  bool local_tier_;
-  uint32_t memory_wanted_ = 0;  // how many submits and reservations wait for memory
-  int64_t newest_submitted_ = -1;
-  Upkeep upkeep_;         // asked for
-  bool held_ = false;     // the newest commit may be lost by a loss of power, so nothing older is deleted
-  bool keeping_ = false;  // retention works
-  int64_t newest_committed_ = -1;
-  std::map<int64_t, JobRef> jobs_;
-  std::vector<JobRef> slot_jobs_;    // null: free
-  std::vector<JobRef> buffer_jobs_;  // null: free
-  JobRef reserved_;
-  std::deque<std::string> notices_;
-  std::map<int64_t, Status> forgotten_;  // how the last forgotten jobs ended, for a late Wait
+  mutable Mutex mutex_;
+  CondVar changed_;  // anything at all; the waiters are few
+  bool local_tier_ GUARDED_BY(mutex_);
+  uint32_t memory_wanted_ GUARDED_BY(mutex_) = 0;  // how many submits and reservations wait for memory
+  int64_t newest_submitted_ GUARDED_BY(mutex_) = -1;
+  int64_t newest_committed_ GUARDED_BY(mutex_) = -1;
+  Jobs jobs_ GUARDED_BY(mutex_);
+  SlotPool slots_ GUARDED_BY(mutex_);
+  SlotPool buffers_ GUARDED_BY(mutex_);
+  Reservation reserved_ GUARDED_BY(mutex_);
+  std::deque<std::string> notices_ GUARDED_BY(mutex_);
+  std::map<int64_t, Status> forgotten_ GUARDED_BY(mutex_);  // how the last forgotten jobs ended, for a late Wait
 };
 
 }  // namespace deepfreeze

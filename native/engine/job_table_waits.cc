@@ -1,44 +1,47 @@
 // The part of the table that the engine's caller uses: the calls that wait for a bounded time, and the reports.
 #include <algorithm>
 #include <chrono>
-#include <new>
+#include <iterator>
 #include <utility>
 
+#include "deepfreeze/deepfreeze.h"
 #include "engine/job_table.h"
 
 namespace deepfreeze {
 namespace {
 
 constexpr size_t kRemembered = 1024;
-constexpr uint64_t kLongestWaitMs = uint64_t{1000} * 3600 * 24 * 365;  // keeps deadlines from overflowing
-
-std::chrono::steady_clock::time_point Deadline(uint64_t ms) {
-  return std::chrono::steady_clock::now() + std::chrono::milliseconds(std::min(ms, kLongestWaitMs));
-}
 
 std::string StepText(int64_t step) { return "step " + std::to_string(step); }
+
+// The df_level that a job has reached. A rank's part on the external store is as safe as one on the local tier.
+int PublicLevel(const Job& job) {
+  if (Reached(job.at[kExternal].state)) return DF_EXTERNAL;
+  return Reached(job.at[kLocal].state) || job.at[kExternal].stage == kCommit ? DF_LOCAL : DF_CAPTURED;
+}
 
 Status Closed() { return Status(Code::kClosed, "the engine is shutting down"); }
 
 }  // namespace
 
-Status JobTable::Submit(JobRef job, bool captured, uint64_t timeout_ms) {
-  std::unique_lock<std::mutex> lock(mutex_);
+Status JobTable::Submit(const JobRef& job, bool captured, uint64_t timeout_ms) {
+  const MutexLock lock(&mutex_);
   const auto deadline = Deadline(timeout_ms);
   if (stopping_) return Closed();
-  ForgetLocked();
+  // The table must not grow for ever if the caller never calls Poll.
+  for (auto it = jobs_.begin(); jobs_.size() > kRemembered && it != jobs_.end();) it = ForgetLocked(it);
   if (job->step <= newest_submitted_) {
     return Status(Code::kInvalid,
                   StepText(job->step) + " was submitted after " + StepText(newest_submitted_) + ": steps must grow");
   }
-  if (!job->lost.ok()) {
-    job->released = true;
-  } else if (captured) {
-    TakeReservedLocked(job);
-  } else {
+  job->at.resize(rows_.size());
+  if (job->lost.ok() && !captured) {
     ++memory_wanted_;
     ReleaseWantedLocked();
-    const bool room = changed_.wait_until(lock, deadline, [&] { return stopping_ || RoomLocked(); });
+    const bool room = AwaitLocked(deadline, [this] {
+      mutex_.AssertHeld();
+      return RoomLocked();
+    });
     --memory_wanted_;
     if (stopping_) return Closed();
     if (!room) {
@@ -48,105 +51,102 @@ Status JobTable::Submit(JobRef job, bool captured, uint64_t timeout_ms) {
   }
   newest_submitted_ = job->step;
   job->submitted_us = env_->NowMicros();
-  job->phase = job->home_is_slot || !job->lost.ok() ? Phase::kForTransfer : first_phase_;
-  jobs_[job->step] = std::move(job);
-  changed_.notify_all();
+  jobs_[job->step] = job;
+  EnterLocked(job.get(), captured);
+  changed_.NotifyAll();
   return {};
 }
 
-void JobTable::TakeReservedLocked(const JobRef& job) {
-  job->home = reserved_->home;
-  job->home_is_slot = reserved_->home_is_slot;
-  job->slot = reserved_->slot;
-  job->buffer = reserved_->buffer;
-  if (job->slot >= 0) slot_jobs_[static_cast<size_t>(job->slot)] = job;
-  if (job->buffer >= 0) buffer_jobs_[static_cast<size_t>(job->buffer)] = job;
-  reserved_ = nullptr;
+void JobTable::EnterLocked(Job* job, bool captured) {
+  if (!job->lost.ok()) {
+    for (LevelId level = kCaptured; level < rows_.size(); ++level) {
+      if (level != kExternal) (void)ChangeLocked(job, level, Change::kFail);
+    }
+    return;
+  }
+  if (captured) TakeReservedLocked(job);
+  (void)ChangeLocked(job, kCaptured, Change::kBegin);
+  (void)ChangeLocked(job, kCaptured, Change::kFinish);
+  for (const LevelRow& row : rows_) job->readers += row.keeps_memory ? 1 : 0;
+  if (!local_tier_) (void)ChangeLocked(job, kLocal, Change::kFail);
 }
 
-Status JobTable::Reserve(uint64_t timeout_ms, const std::function<bool(const JobRef&)>& take) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  auto job = std::make_shared<Job>();
-  job->phase = Phase::kForCapture;
+void JobTable::TakeReservedLocked(Job* job) {
+  const Reservation taken = std::exchange(reserved_, Reservation());
+  job->home = taken.home;
+  job->base = taken.base;
+  job->base_size = taken.size;
+  const bool in_slot = taken.home == Home::kSlot;
+  (in_slot ? job->slot : job->buffer) = taken.number;
+  MoveSlotLocked(job, in_slot ? &slots_ : &buffers_, taken.number, SlotState::kCaptured);
+}
+
+Status JobTable::Reserve(Home home, uint64_t timeout_ms, int* number) {
+  const MutexLock lock(&mutex_);
   ++memory_wanted_;
   ReleaseWantedLocked();
-  const bool taken = changed_.wait_until(lock, Deadline(timeout_ms), [&] { return stopping_ || take(job); });
+  bool given_up = false;
+  *number = SlotPool::kNoSlot;
+  const bool over = AwaitLocked(Deadline(timeout_ms), [&] {
+    mutex_.AssertHeld();
+    int64_t lost = SlotPool::kNoStep;
+    // The slots of a dropped local tier are removed right afterwards, so no capture may take one of them any more.
+    given_up = home == Home::kSlot && !local_tier_;
+    if (given_up) return true;
+    if (home == Home::kSlot) *number = TakeSlotLocked(SlotPool::kNoStep);
+    if (home == Home::kBuffer && RoomLocked()) *number = buffers_.Take(SlotPool::kNoStep, &lost);
+    return *number != SlotPool::kNoSlot;
+  });
   --memory_wanted_;
   if (stopping_) return Closed();
-  if (!taken) {
-    return Status(Code::kTimeout, "no memory for it: " + DescribeAllLocked());
-  }
-  reserved_ = job;
+  if (given_up) return Status(Code::kIo, "the local tier was given up");
+  if (!over) return Status(Code::kTimeout, "no memory for it: " + DescribeAllLocked());
+  reserved_ = Reservation{home, *number};
   return {};
-}
-
-Status JobTable::ReserveSlot(uint64_t timeout_ms, uint32_t* slot) {
-  bool given_up = false;
-  DF_RETURN_IF_ERROR(Reserve(timeout_ms, [&](const JobRef& job) {
-    // The slots of a dropped local tier are removed right afterwards, so no capture may take one of them any more.
-    given_up = !local_tier_;
-    if (given_up || !TakeSlotLocked(job)) return given_up;
-    job->home_is_slot = true;
-    *slot = static_cast<uint32_t>(job->slot);
-    return true;
-  }));
-  if (!given_up) return {};
-  Unreserve();
-  return Status(Code::kIo, "the local tier was given up");
-}
-
-Status JobTable::ReserveBuffer(uint64_t timeout_ms, uint32_t* buffer) {
-  return Reserve(timeout_ms, [&](const JobRef& job) {
-    if (!RoomLocked()) return false;
-    const auto free = std::find(buffer_jobs_.begin(), buffer_jobs_.end(), nullptr);
-    if (free == buffer_jobs_.end()) return false;
-    *free = job;
-    job->buffer = static_cast<int>(free - buffer_jobs_.begin());
-    *buffer = static_cast<uint32_t>(job->buffer);
-    return true;
-  });
-}
-
-uint32_t JobTable::Room(bool in_slots) const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (in_slots) {
-    return static_cast<uint32_t>(std::count_if(slot_jobs_.begin(), slot_jobs_.end(), [](const JobRef& owner) {
-      return owner == nullptr || (owner->phase == Phase::kFailed && !owner->busy());
-    }));
-  }
-  // A checkpoint that is whole on the local tier is not counted: it gives its memory up when a capture needs it.
-  uint32_t held = reserved_ != nullptr && reserved_->in_flight() ? 1 : 0;
-  for (const auto& [step, job] : jobs_) held += job->in_flight() && !job->on_slot ? 1 : 0;
-  return std::min(in_flight_ - std::min(in_flight_, held), BacklogRoomLocked());
 }
 
 void JobTable::Bind(char* base, uint64_t size) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  reserved_->home = base;
-  reserved_->home_size = size;
+  const MutexLock lock(&mutex_);
+  reserved_.base = base;
+  reserved_.size = size;
 }
 
 void JobTable::Unreserve() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (reserved_->slot >= 0) slot_jobs_[static_cast<size_t>(reserved_->slot)] = nullptr;
-  if (reserved_->buffer >= 0) buffer_jobs_[static_cast<size_t>(reserved_->buffer)] = nullptr;
-  reserved_ = nullptr;
-  changed_.notify_all();
+  const MutexLock lock(&mutex_);
+  SlotPool* pool = reserved_.home == Home::kSlot ? &slots_ : &buffers_;
+  (void)pool->Move(reserved_.number, SlotState::kFree, SlotPool::kNoStep);
+  reserved_ = Reservation();
+  changed_.NotifyAll();
 }
 
-char* JobTable::Reserved() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return reserved_ == nullptr ? nullptr : reserved_->home;
+Reservation JobTable::reserved() const {
+  const MutexLock lock(&mutex_);
+  return reserved_;
 }
 
-bool JobTable::InReserved(const char* data) const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return reserved_ != nullptr && reserved_->home != nullptr && data >= reserved_->home &&
-         data < reserved_->home + reserved_->home_size;
+uint32_t JobTable::Room(Home home) const {
+  const MutexLock lock(&mutex_);
+  if (home == Home::kSlot) return slots_.Room();
+  // A checkpoint that is whole on the local tier is not counted: it gives its memory up when a capture needs it.
+  uint32_t held = reserved_.home == Home::kBuffer ? 1 : 0;
+  for (const auto& [step, job] : jobs_) held += job->in_flight() && !job->on_slot() ? 1 : 0;
+  return std::min(in_flight_ - std::min(in_flight_, held), BacklogRoomLocked());
+}
+
+uint32_t JobTable::HeldLocked() const {
+  uint32_t held = reserved_.home == Home::kBuffer ? 1 : 0;
+  for (const auto& [step, job] : jobs_) held += job->in_flight() ? 1 : 0;
+  return held;
+}
+
+uint32_t JobTable::BacklogRoomLocked() const {
+  uint32_t room = in_flight_ + static_cast<uint32_t>(slots_.size());
+  for (const auto& [step, job] : jobs_) room -= !job->over() && room > 0 ? 1 : 0;
+  return room;
 }
 
 Status JobTable::Wait(int64_t step, int level, uint64_t timeout_ms) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   const auto found = jobs_.find(step);
   if (found == jobs_.end()) {
     const auto old = forgotten_.find(step);
@@ -154,75 +154,30 @@ Status JobTable::Wait(int64_t step, int level, uint64_t timeout_ms) {
     return Status(Code::kInvalid, StepText(step) + " was never submitted, or ended long ago");
   }
   const JobRef job = found->second;
-  changed_.wait_until(lock, Deadline(timeout_ms),
-                      [&] { return stopping_ || job->phase == Phase::kFailed || job->level >= level; });
-  if (job->phase == Phase::kFailed) return job->failure;
-  if (job->level >= level) return {};
+  (void)AwaitLocked(Deadline(timeout_ms), [&] { return job->failed() || PublicLevel(*job) >= level; });
+  if (job->failed()) return job->failure;
+  if (PublicLevel(*job) >= level) return {};
   if (stopping_) return Closed();
   return Status(Code::kTimeout, DescribeLocked(*job));
 }
 
-Status JobTable::Drain(uint64_t timeout_ms) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  const auto busy = [this] {
+Status JobTable::Drain(CondVar::Time deadline) {
+  const MutexLock lock(&mutex_);
+  const Job* busy = nullptr;
+  const auto over = [&] {
+    mutex_.AssertHeld();
+    busy = nullptr;
     for (const auto& [step, job] : jobs_) {
-      if (!job->done() || job->busy()) return job.get();
+      if (busy == nullptr && (!job->over() || job->busy())) busy = job.get();
     }
-    return static_cast<Job*>(nullptr);
+    return busy == nullptr;
   };
-  const auto over = [&] { return busy() == nullptr && !keeping_ && !UpkeepLocked(); };
-  if (changed_.wait_until(lock, Deadline(timeout_ms), [&] { return stopping_ || over(); })) {
-    return over() ? Status() : Closed();
-  }
-  const Job* job = busy();
-  return Status(Code::kTimeout, job != nullptr ? DescribeLocked(*job) : "older checkpoints are being removed");
-}
-
-void JobTable::AskCleanUp(int64_t committed, bool durable) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  held_ = !durable;
-  if (durable) {
-    upkeep_.committed = committed;
-    try {
-      upkeep_.gathered.push_back(committed);
-    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the records stay, unread
-    }
-  }
-  changed_.notify_all();
-}
-
-void JobTable::AskRemoval(std::vector<int64_t> steps) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  upkeep_.remove.insert(upkeep_.remove.end(), steps.begin(), steps.end());
-  changed_.notify_all();
-}
-
-bool JobTable::NextForRetention(Upkeep* upkeep) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [&] { return stopping_ || UpkeepLocked(); });
-  if (!UpkeepLocked()) return false;
-  *upkeep = std::exchange(upkeep_, Upkeep());
-  keeping_ = true;
-  return true;
-}
-
-void JobTable::FinishUpkeep() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  keeping_ = false;
-  Moved();
-  changed_.notify_all();
-}
-
-bool JobTable::AwaitUpkeep() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  const auto over = [this] { return !keeping_ && !UpkeepLocked(); };
-  if (over()) return false;
-  changed_.wait(lock, [&] { return stopping_ || over(); });
-  return true;
+  if (AwaitLocked(deadline, over) || over()) return {};
+  return stopping_ ? Closed() : Status(Code::kTimeout, DescribeLocked(*busy));
 }
 
 std::vector<Report> JobTable::Poll(size_t capacity) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   std::vector<Report> reports;
   while (!notices_.empty() && reports.size() < capacity) {
     reports.emplace_back();
@@ -231,61 +186,76 @@ std::vector<Report> JobTable::Poll(size_t capacity) {
   }
   for (auto it = jobs_.begin(); it != jobs_.end() && reports.size() < capacity;) {
     Job& job = *it->second;
-    if (job.changed) {
-      job.changed = false;
-      reports.push_back(Report{job.step, job.level, job.failure.code(), job.released, job.divergence.first, job.nbytes,
-                               job.local_s, job.written_s, job.external_s,
+    if (job.unreported) {
+      job.unreported = false;
+      reports.push_back(Report{job.step, PublicLevel(job), job.failure.code(), job.released(), job.divergence.first,
+                               job.nbytes, job.local_s, job.written_s, job.external_s,
                                job.failure.ok() ? job.divergence.text : job.failure.message()});
     }
-    // A stage may still use the job, although the last report about it is made.
-    const bool over = job.done() && job.released && !job.busy();
-    if (over) forgotten_[job.step] = job.failure;
-    it = over ? jobs_.erase(it) : std::next(it);
+    it = ForgetLocked(it);
   }
   while (forgotten_.size() > kRemembered) forgotten_.erase(forgotten_.begin());
   return reports;
 }
 
+// Forgets the job if nothing more will happen to it. A level may still use a job whose last report is made. RETURNS the
+// next job.
+JobTable::Jobs::iterator JobTable::ForgetLocked(Jobs::iterator it) {
+  const Job& job = *it->second;
+  const bool ended = job.over() && job.released() && !job.busy();
+  if (ended) forgotten_[job.step] = job.failure;
+  return ended ? jobs_.erase(it) : std::next(it);
+}
+
+void JobTable::SetDivergence(const JobRef& job, const Divergence& divergence) {
+  const MutexLock lock(&mutex_);
+  job->divergence = divergence;
+}
+
+void JobTable::SetWaitsFor(const JobRef& job, std::string what) {
+  const MutexLock lock(&mutex_);
+  job->waits_for = std::move(what);
+}
+
+void JobTable::Notify(const std::string& notice) {
+  const MutexLock lock(&mutex_);
+  notices_.push_back(notice);
+}
+
 void JobTable::PauseCommit(uint64_t us) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   const int64_t newest = newest_submitted_;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(us);
-  changed_.wait_until(lock, deadline, [&] { return stopping_ || newest_submitted_ != newest; });
+  (void)AwaitLocked(deadline, [&] {
+    mutex_.AssertHeld();
+    return newest_submitted_ != newest;
+  });
 }
 
 void JobTable::Pause(uint64_t ms) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait_until(lock, Deadline(ms), [&] { return stopping_.load(); });
-}
-
-// Forgets the oldest jobs that are over, if there are too many: the table must not grow for ever if the caller never
-// calls Poll.
-void JobTable::ForgetLocked() {
-  for (auto it = jobs_.begin(); jobs_.size() > kRemembered && it != jobs_.end();) {
-    const Job& job = *it->second;
-    const bool over = job.done() && job.released && !job.busy();
-    if (over) forgotten_[job.step] = job.failure;
-    it = over ? jobs_.erase(it) : std::next(it);
-  }
+  const MutexLock lock(&mutex_);
+  (void)AwaitLocked(Deadline(ms), [] { return false; });
 }
 
 std::string JobTable::DescribeAllLocked() const {
   std::string all;
   for (const auto& [step, job] : jobs_) {
-    if (!job->done()) all += (all.empty() ? "" : "; ") + DescribeLocked(*job);
+    if (!job->over()) all += (all.empty() ? "" : "; ") + DescribeLocked(*job);
   }
   return all;
 }
 
 std::string JobTable::DescribeLocked(const Job& job) const {
-  std::string what = job.waits_for;
-  if (what.empty() && job.phase == Phase::kForLocal) what = "is being written to the local tier";
-  const bool writing = job.phase == Phase::kForTransfer || job.phase == Phase::kForPublish;
-  if (what.empty() && writing) what = "is being written to the external store";
-  if (what.empty() && job.phase == Phase::kForCommit) what = "waits for its commit";
-  // Committed or failed: its last files are being removed.
-  if (what.empty()) what = "is being finished";
-  return StepText(job.step) + " " + what;
+  const std::string step = StepText(job.step) + " ";
+  if (!job.waits_for.empty()) return step + job.waits_for;
+  if (job.over()) return step + "is being finished";  // its last files are being removed
+  if (job.at[kExternal].stage == kCommit) return step + "waits for its commit";
+  LevelId level = kExternal;
+  for (LevelId other = 0; other < rows_.size(); ++other) {
+    const bool first = (rows_[kExternal].after[static_cast<size_t>(job.home)] & Only(other)) != 0;
+    if (first && !Settled(job.at[other].state)) level = other;
+  }
+  return step + rows_[level].doing;
 }
 
 }  // namespace deepfreeze

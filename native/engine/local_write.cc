@@ -7,58 +7,50 @@
 
 namespace deepfreeze {
 
-void LocalWriter::Run() {
+Status LocalWriter::Protect(const JobRef& shard, size_t) {
   JobTable* table = context_.table;
-  while (const JobRef job = table->NextForLocal()) {
-    bool whole = false;
-    const Status status = Contained([&] { return ToSlot(job, &whole); });
-    if (whole) {
-      table->FinishLocal(job);
-      continue;
-    }
-    if (table->stopping()) return;
-    if (!status.ok()) BestEffort([&] { GiveUp(status); });
-    table->SkipLocal(job);
-  }
-}
-
-Status LocalWriter::ToSlot(const JobRef& job, bool* whole) {
-  if (!context_.table->local_tier()) return {};
-  const int slot = context_.table->AcquireSlot(job);
-  if (slot < 0 || context_.table->stopping()) return {};
-  DF_RETURN_IF_ERROR(Write(job, static_cast<uint32_t>(slot)));
-  *whole = true;
-  return {};
+  if (!table->local_tier()) return Status(Code::kNoSpace, "no local tier");
+  const int slot = table->AcquireSlot(shard);
+  if (table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
+  if (slot == SlotPool::kNoSlot) return Status(Code::kNoSpace, "no slot");  // later steps have them all
+  Status status = Contained([&] { return Write(shard, static_cast<uint32_t>(slot)); });
+  if (table->stopping() && !status.ok()) return Status(Code::kClosed, "the engine is shutting down");
+  if (!status.ok()) BestEffort([&] { GiveUp(status); });
+  return status;
 }
 
 Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
   const SlotLayout layout = LayOutSlot(job->extents, job->private_data.size());
-  if (!job->home_is_slot) DF_RETURN_IF_ERROR(context_.slots->Begin(slot, layout.file_size()));
-  const Sink to{context_.slots->file(slot), nullptr, nullptr};
-  const auto write = [&](size_t, size_t i) {
+  if (job->home != Home::kSlot) DF_RETURN_IF_ERROR(context_.slots->Begin(slot, layout.file_size()));
+  File* const direct = context_.slots->direct(slot);
+  const auto write = [&](size_t worker, size_t i) {
     context_.table->Moved();
     Extent* extent = &job->extents[i];
+    const Sink to{context_.slots->file(slot), extent->size < kSmallExtent ? nullptr : direct, nullptr,
+                  &blocks_[worker]};
     const char* from = job->sources[i];
-    if (!job->home_is_slot || from != job->home + layout.places[i]) {
-      return WriteExtent(from, to, layout.places[i], false, extent);
+    if (job->home != Home::kSlot || from != job->base + layout.places[i]) {
+      return WriteExtent(from, to, layout.places[i], job->summed[i], extent);
     }
-    extent->crc = Crc32c(0, from, extent->size);  // the capture has put the bytes into their place in the slot
+    // The capture has put the bytes into their place in the slot.
+    if (!job->summed[i]) extent->crc = Crc32c(0, from, extent->size);
     return Status();
   };
-  if (job->home_is_slot) {
+  if (job->home == Home::kSlot) {
     // Only checksums are needed. This thread computes them alone, so that the writers can keep the disk busy.
     for (size_t i = 0; i < job->extents.size(); ++i) {
       if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
       DF_RETURN_IF_ERROR(write(0, i));
     }
   } else {
-    DF_RETURN_IF_ERROR(ForEachExtent(context_, job->extents.size(), Copiers(context_.options), true, write));
+    const size_t width = direct != nullptr ? context_.pool->threads() : Copiers(context_.options);
+    DF_RETURN_IF_ERROR(ForEachExtent(context_, job->extents.size(), width, true, write));
   }
   // Behind the whole memory of a capture, which is the same for each capture; the values have any size at each.
-  const uint64_t end = std::max(layout.file_size(), job->home_is_slot ? job->home_size : 0);
+  const uint64_t end = std::max(layout.file_size(), job->base_size);
   DF_RETURN_IF_ERROR(context_.slots->Finish(slot, context_.options.At(job->step), job->extents, layout,
                                             job->private_data, job->values, end));
-  if (!job->home_is_slot) {  // else the transfer has begun already, and waits for the checksums by AwaitChecked
+  if (job->home != Home::kSlot) {  // else the transfer has begun already, and waits for the checksums by AwaitSettled
     job->places = layout.places;
     job->checksummed = true;
   }

@@ -3,6 +3,7 @@
 #define DEEPFREEZE_ENGINE_OPTIONS_H_
 
 #include <string>
+#include <vector>
 
 #include "format/identity.h"
 
@@ -20,8 +21,11 @@ struct Options {
   Refuse refuse_diverged = Refuse::kNone;
   uint64_t chunk_bytes = 4096;
   uint64_t commit_timeout_ms = 0;
-  std::string run_dir;
-  std::string local_dir;  // empty: no local tier
+  uint64_t rate = 0;           // bytes per second to the external store; 0: as fast as it takes them
+  std::string run_dir;         // the run, unless the engine is given another store
+  std::string local_dir;       // empty: no local tier
+  std::vector<uint32_t> node;  // the ranks of this rank's node, ascending; empty: it may be alone there
+  std::string node_dir;        // in the memory that they share; empty: none
 
   // The identity of a step.
   Identity At(int64_t step) const {

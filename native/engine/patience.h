@@ -12,12 +12,15 @@ class Patience {
  public:
   Patience(const StageContext& context, const JobRef& job) : context_(context), job_(job) {}
 
-  // To be called with the status of each try. True: make another try; the pause before it, longer each time, is over.
-  // False: the try has succeeded, or failed with an error that does not pass, or the first failure is commit_timeout_ms
-  // ago, or the engine is stopping.
+  // To be called with the status of each try. RETURNS whether to make another one; the pause before it, longer each
+  // time, is over then. False if the try has succeeded, or failed with an error that does not pass, or the first
+  // failure is commit_timeout_ms ago, or the engine is stopping.
   bool Again(const Status& status) noexcept;
 
  private:
+  std::string Where() const;
+  std::string Waited() const;  // since the first failure
+
   const StageContext& context_;
   const JobRef& job_;
   bool failed_ = false;
@@ -25,8 +28,8 @@ class Patience {
   uint64_t pause_ms_ = 0;
 };
 
-// Calls `work`, which returns a Status and can be repeated from its beginning, until Patience says no; returns the last
-// status. kClosed: the engine is stopping, and the work is not done.
+// Calls `work`, which returns a Status, until Patience says no. REQUIRES: work can be repeated from its beginning.
+// RETURNS the last status; kClosed if the engine is stopping, and the work is not done.
 template <typename Work>
 Status Patiently(const StageContext& context, const JobRef& job, const Work& work) noexcept {
   Patience patience(context, job);

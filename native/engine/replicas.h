@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/options.h"
-#include "store/commit.h"
+#include "store/comparison.h"
 
 namespace deepfreeze {
 

@@ -5,11 +5,12 @@
 #include <string>
 
 #include "base/env.h"
+#include "store/store.h"
 
 namespace deepfreeze {
 
-// See df_slot_transfer. Blocks on both tiers.
-Status RescueSlot(Env* env, const std::string& path, const std::string& run_dir);
+// See df_slot_transfer. path: of the slot. Blocks on both tiers.
+Status RescueSlot(Env* env, const std::string& path, Store* store);
 
 }  // namespace deepfreeze
 

@@ -5,9 +5,9 @@
 
 namespace deepfreeze {
 
-void FailStep(const StageContext& context, const JobRef& job, Status why) noexcept {
+Status FailStep(const StageContext& context, const JobRef& job, Status why) noexcept {
   BestEffort([&] { (void)context.meeting->Failed(job->step, why.message()).ok(); });
-  context.table->Fail(job, std::move(why));
+  return why;
 }
 
 size_t Copiers(const Options& options) { return std::max<size_t>(2, options.writers / 4); }

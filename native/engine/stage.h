@@ -1,4 +1,4 @@
-// What the four stages (local write, transfer, publish, commit) have in common.
+// What the levels and their stages have in common.
 #ifndef DEEPFREEZE_ENGINE_STAGE_H_
 #define DEEPFREEZE_ENGINE_STAGE_H_
 
@@ -6,27 +6,34 @@
 #include <functional>
 #include <string>
 
+#include "base/counters.h"
+#include "base/log.h"
 #include "base/worker_pool.h"
 #include "engine/job_table.h"
 #include "engine/options.h"
 #include "engine/progress.h"
+#include "engine/upkeep.h"
 #include "local/slot_store.h"
-#include "store/meeting.h"
+#include "store/store.h"
 
 namespace deepfreeze {
 
-// Owned by the engine; outlives the stages.
+// Owned by the engine; outlives the levels.
 struct StageContext {
   const Options& options;
   Env* env;
   JobTable* table;
+  UpkeepQueue* upkeep;
   SlotStore* slots;  // null without a local tier
+  Store* store;      // the run: no stage asks Env for anything that is in it
   Meeting* meeting;
   WorkerPool* pool;
   Progress* progress;
+  Counters* counters;
+  Log* log;
 };
 
-// Calls `work`, which returns a Status, and returns it; kIo if work throws, as it does when memory runs out. No
+// Calls `work`, which returns a Status. RETURNS that; kIo if work throws, as it does when memory runs out. No
 // exception may leave a thread of the engine. So a stage does all its work inside of this function, except for the
 // calls that move a job on in the table: those allocate no memory.
 template <typename Work>
@@ -51,9 +58,9 @@ void BestEffort(const Work& work) noexcept {
   }).ok();
 }
 
-// Fails the job, and tells the other ranks, so that they need not wait for this rank's part. If they can't be told they
-// wait until commit_timeout_ms is over.
-void FailStep(const StageContext& context, const JobRef& job, Status why) noexcept;
+// Tells the other ranks that the step has failed here, so that they need not wait for this rank's part. If they can't
+// be told they wait until commit_timeout_ms is over. RETURNS `why`.
+Status FailStep(const StageContext& context, const JobRef& job, Status why) noexcept;
 
 // How many threads of the pool may copy or checksum at a time: a quarter of them, at least 2, because this takes cores
 // from the training. All threads may write to the disk at a time: after each write a thread waits for a core, on busy

@@ -1,62 +1,90 @@
 #include "engine/transfer.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/crc32c.h"
 #include "engine/patience.h"
-#include "store/partial.h"
 
 namespace deepfreeze {
 
-void Transfer::Run() {
-  while (const JobRef job = context_.table->NextForTransfer()) {
-    const auto move = [&] { return job->lost.ok() ? Move(job) : job->lost; };
-    Status status = Patiently(context_, job, move);
-    // Without room on the store, what failed steps have left there is removed first, and the step written again.
-    if (status.code() == Code::kNoSpace && context_.options.identity.rank == 0 && retention_->MakeRoom(job->step)) {
-      status = Patiently(context_, job, move);
-    }
-    if (status.ok()) {
-      context_.table->FinishTransfer(job);
-    } else if (status.code() == Code::kClosed) {
-      return;
-    } else {
-      job->partial.reset();
-      FailStep(context_, job, std::move(status));
-    }
+Status Transfer::Write(const JobRef& job) {
+  const auto move = [&] { return job->lost.ok() ? Move(job) : job->lost; };
+  Status status = Patiently(context_, job, move);
+  // Without room on the store, what failed steps have left there is removed first, and the step written again.
+  if (status.code() == Code::kNoSpace && context_.options.identity.rank == 0 && remover_->MakeRoom(job->step)) {
+    status = Patiently(context_, job, move);
   }
+  if (status.ok() || status.code() == Code::kClosed) return status;
+  job->shard.reset();
+  return FailStep(context_, job, std::move(status));
 }
 
 Status Transfer::Move(const JobRef& job) {
-  const Identity identity = context_.options.At(job->step);
-  if (job->partial == nullptr) job->partial = std::make_unique<PartialWriter>();
-  PartialWriter* partial = job->partial.get();
-  DF_RETURN_IF_ERROR(partial->Open(context_.env, context_.options.run_dir, identity));
+  if (job->shard == nullptr) job->shard = context_.store->OpenShard(context_.options.At(job->step));
+  ShardWriter* shard = job->shard.get();
+  DF_RETURN_IF_ERROR(shard->Begin());
   // Without direct writes every byte is copied to the page cache, so no more threads work than may copy at a time.
-  const size_t width = partial->direct() != nullptr ? context_.pool->threads() : Copiers(context_.options);
-  DF_RETURN_IF_ERROR(ForEachExtent(context_, job->runs.size() - 1, width, false, [&](size_t worker, size_t run) {
-    return MoveRun(job, run, Sink{partial->file(), partial->direct(), &blocks_[worker]});
-  }));
-  if (job->home_is_slot) DF_RETURN_IF_ERROR(TakeChecksums(job));
+  const size_t width = shard->direct() ? context_.pool->threads() : Copiers(context_.options);
+  for (size_t first = 0; first < job->runs.size() - 1;) {
+    uint64_t bytes = 0;
+    const size_t n = Turn(*job, first, &bytes);
+    DF_RETURN_IF_ERROR(AwaitTurn(job, bytes));
+    DF_RETURN_IF_ERROR(ForEachExtent(context_, n, width, false, [&](size_t worker, size_t i) {
+      return MoveRun(job, first + i, Sink{nullptr, nullptr, shard, &blocks_[worker]});
+    }));
+    first += n;
+  }
+  if (job->home == Home::kSlot) DF_RETURN_IF_ERROR(TakeChecksums(job));
   job->checksummed = true;
-  BestEffort([&] { TellIfCached(*partial); });
+  BestEffort([&] { TellIfCached(*shard); });
   return {};
 }
 
-void Transfer::TellIfCached(const PartialWriter& partial) {
+size_t Transfer::Turn(const Job& job, size_t first, uint64_t* bytes) const {
+  const size_t runs = job.runs.size() - 1;
+  if (context_.options.rate == 0) return runs - first;
+  // Of a quarter of a second, so that the store is never offered a whole second's bytes at once but after a pause.
+  const uint64_t most = context_.options.rate / 4;
+  size_t n = 0;
+  for (; first + n < runs; ++n) {
+    uint64_t run = 0;
+    for (size_t i = job.runs[first + n]; i < job.runs[first + n + 1]; ++i) run += job.extents[i].size;
+    if (n > 0 && *bytes + run > most) break;
+    *bytes += run;
+  }
+  return n;
+}
+
+// The stage's own thread waits. A thread of the pool that waited would be missing to the local tier, and to training.
+Status Transfer::AwaitTurn(const JobRef& job, uint64_t bytes) {
+  if (context_.options.rate == 0) return {};
+  constexpr uint64_t kSliceMs = 100;
+  uint64_t now_us = context_.env->NowMicros();
+  const uint64_t turn_us = now_us + bucket_.Take(bytes, now_us);
+  for (; now_us < turn_us; now_us = context_.env->NowMicros()) {
+    context_.table->Pause(std::min(kSliceMs, (turn_us - now_us + 999) / 1000));
+    if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
+    context_.progress->Moved(job);
+  }
+  return {};
+}
+
+void Transfer::TellIfCached(const ShardWriter& shard) {
   if (told_) return;
-  const std::string why = partial.CachedBecause();
+  const std::string why = shard.CachedBecause();
   if (why.empty()) return;
-  context_.table->Notify(context_.options.run_dir + ": direct writes (O_DIRECT) are not to be had there (" + why +
+  context_.table->Notify(context_.store->place() + ": direct writes (O_DIRECT) are not to be had there (" + why +
                          "); checkpoints go through the page cache, which takes more of the processor and of memory");
   told_ = true;
 }
 
 Status Transfer::TakeChecksums(const JobRef& job) {
-  context_.table->AwaitChecked(job);
+  if (context_.table->AwaitSettled(job, kLocal)) return {};
   if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
-  if (job->on_slot) return {};
   // The local tier has failed, and its writer may not have computed all checksums.
   return ForEachExtent(context_, job->extents.size(), Copiers(context_.options), false, [&](size_t, size_t i) {
-    job->extents[i].crc = Crc32c(0, job->sources[i], static_cast<size_t>(job->extents[i].size));
+    if (!job->summed[i]) job->extents[i].crc = Crc32c(0, job->sources[i], static_cast<size_t>(job->extents[i].size));
     return Status();
   });
 }
@@ -68,8 +96,11 @@ Status Transfer::MoveRun(const JobRef& job, size_t run, const Sink& to) {
   if (context_.table->BeginRead(job)) {
     const Status status = Contained([&] {  // no exception may keep EndRead from being called
       const char* const* from = &job->sources[first];
-      // Of a step that was captured in its slot, the local writer computes the checksums meanwhile.
-      const bool known = job->home_is_slot || job->checksummed;
+      // Of a step that was captured in its slot, the local writer computes the missing checksums meanwhile.
+      const auto summed = std::next(job->summed.begin(), static_cast<ptrdiff_t>(first));
+      const bool all_summed =
+          std::all_of(summed, std::next(summed, static_cast<ptrdiff_t>(n)), [](bool one) { return one; });
+      const bool known = job->home == Home::kSlot || job->checksummed || all_summed;
       return n > 1 ? WriteGathered(from, to, known, extents, n)
                    : WriteExtent(*from, to, extents->file_offset, known, extents);
     });

@@ -1,39 +1,47 @@
-// The second stage: writes this rank's ranges of the assembled file. It reads them from the job's memory; when the
+// The stage kTransfer: writes this rank's ranges of the assembled file. It reads them from the job's memory; when the
 // memory is wanted for another checkpoint, it reads the rest from the job's slot.
 #ifndef DEEPFREEZE_ENGINE_TRANSFER_H_
 #define DEEPFREEZE_ENGINE_TRANSFER_H_
 
+#include <algorithm>
 #include <vector>
 
+#include "base/token_bucket.h"
 #include "engine/checksum.h"
-#include "engine/retention.h"
+#include "engine/remover.h"
 #include "engine/stage.h"
 
 namespace deepfreeze {
 
 class Transfer {
  public:
-  // retention must outlive this.
-  Transfer(const StageContext& context, Retention* retention)
+  // REQUIRES: remover outlives this.
+  Transfer(const StageContext& context, Remover* remover)
       : context_(context),
-        retention_(retention),
-        blocks_(context.pool->threads(), Block(context.env, context.options.chunk_bytes)) {}
-  // The thread's body; returns when the table stops.
-  void Run();
+        remover_(remover),
+        blocks_(context.pool->threads(), Block(context.env, context.options.chunk_bytes)),
+        bucket_(std::max<uint64_t>(1, context.options.rate)) {}
+  // RETURNS as Level::Protect. The other ranks know of a failure by then.
+  Status Write(const JobRef& job);
 
  private:
   // Writes the whole job. May be repeated: nothing is durable yet, and the slot has what memory no longer has.
   Status Move(const JobRef& job);
   // Reports, once, that direct writes are not possible and go through the page cache.
-  void TellIfCached(const PartialWriter& partial);
+  void TellIfCached(const ShardWriter& shard);
   // For a job that was captured in a slot: waits for the checksums of the local writer; computes them if it has failed.
   Status TakeChecksums(const JobRef& job);
+  // How many runs, from number `first` on, are written before the rate is looked at again. All without a rate.
+  size_t Turn(const Job& job, size_t first, uint64_t* bytes) const;
+  // Waits until so many bytes may be written. The job counts as moving meanwhile: nothing is wrong.
+  Status AwaitTurn(const JobRef& job, uint64_t bytes);
   // Writes one run of extents.
   Status MoveRun(const JobRef& job, size_t run, const Sink& to);
 
   const StageContext context_;
-  Retention* const retention_;
+  Remover* const remover_;
   std::vector<Block> blocks_;  // one per worker
+  TokenBucket bucket_;
   bool told_ = false;
 };
 

@@ -30,6 +30,10 @@ std::string PartialName(int64_t step, const Id& attempt) { return StepName(step)
 std::string FailedStepName(int64_t step, const Id& attempt) { return StepName(step) + kFailed + Hex(attempt); }
 std::string TrashName(int64_t step, const Id& attempt) { return kTrash + StepName(step) + "-" + Hex(attempt); }
 std::string RecordName(uint32_t rank) { return Padded("rank-", 5, rank, ".record"); }
+std::string NodeRecordName(const NodeRanks& ranks) {
+  return Padded("ranks-", 5, ranks.first, "-") + Padded("", 5, ranks.last, "-") + std::to_string(ranks.distance) +
+         ".record";
+}
 std::string FailedName(uint32_t rank) { return Padded("rank-", 5, rank, ".failed"); }
 std::string AliveName(uint32_t rank, uint64_t number) {
   return Padded("rank-", 5, rank, "-") + std::to_string(number) + ".alive";
@@ -38,6 +42,9 @@ std::string SlotName(uint32_t rank, const Id& attempt, uint32_t index) {
   return Padded("rank-", 5, rank, "-") + Hex(attempt) + "-" + std::to_string(index) + ".slot";
 }
 std::string UserDirName(uint32_t uid) { return "deepfreeze-" + std::to_string(uid); }
+std::string NodePageName(uint32_t uid, const Id& attempt, uint32_t lowest) {
+  return UserDirName(uid) + "-" + Hex(attempt) + Padded("-", 5, lowest, ".looks");
+}
 
 RunEntry ParseRunEntry(const std::string& name) {
   RunEntry entry;
@@ -58,6 +65,15 @@ RunEntry ParseRunEntry(const std::string& name) {
   return entry;
 }
 
+bool ParseNodeRecordName(const std::string& name, NodeRanks* ranks) {
+  unsigned first = 0;
+  unsigned last = 0;
+  unsigned distance = 0;
+  if (std::sscanf(name.c_str(), "ranks-%9u-%9u-%9u", &first, &last, &distance) != 3) return false;
+  *ranks = {first, last, distance};
+  return distance > 0 && first <= last && (last - first) % distance == 0 && ranks->count() <= kMostOnNode &&
+         NodeRecordName(*ranks) == name;
+}
 bool ParseRecordName(const std::string& name, uint32_t* rank) { return ParseRanked(name, RecordName, rank); }
 bool ParseFailedName(const std::string& name, uint32_t* rank) { return ParseRanked(name, FailedName, rank); }
 

@@ -21,11 +21,23 @@ std::string PartialName(int64_t step, const Id& attempt);     // step-0000000040
 std::string FailedStepName(int64_t step, const Id& attempt);  // step-0000000040.failed-ATTEMPT
 std::string TrashName(int64_t step, const Id& attempt);       // .trash-step-0000000040-ATTEMPT
 std::string RecordName(uint32_t rank);                        // rank-00003.record
-std::string FailedName(uint32_t rank);                        // rank-00003.failed
-std::string AliveName(uint32_t rank, uint64_t number);        // rank-00003-7.alive
+// ranks-00001-00007-2.record: the records of the ranks 1, 3, 5 and 7, which are on one node
+struct NodeRanks {
+  uint32_t first = 0;
+  uint32_t last = 0;
+  uint32_t distance = 1;
+  bool Has(uint32_t rank) const { return rank >= first && rank <= last && (rank - first) % distance == 0; }
+  uint32_t count() const { return (last - first) / distance + 1; }
+};
+constexpr uint32_t kMostOnNode = 4096;  // ranks in one such name
+std::string NodeRecordName(const NodeRanks& ranks);
+std::string FailedName(uint32_t rank);                  // rank-00003.failed
+std::string AliveName(uint32_t rank, uint64_t number);  // rank-00003-7.alive
 // rank-00003-ATTEMPT-0.slot. With the attempt in the name, no attempt can open another attempt's slot by mistake.
 std::string SlotName(uint32_t rank, const Id& attempt, uint32_t index);
 std::string UserDirName(uint32_t uid);  // deepfreeze-UID
+// deepfreeze-UID-ATTEMPT-00003.looks: the page of the node whose lowest rank is 3
+std::string NodePageName(uint32_t uid, const Id& attempt, uint32_t lowest);
 
 enum class EntryKind { kOther, kStep, kPartial, kFailed, kTrash };
 
@@ -38,8 +50,10 @@ struct RunEntry {
 };
 RunEntry ParseRunEntry(const std::string& name);
 
-// False unless name is exactly RecordName(*rank), FailedName(*rank) or AliveName(*rank, *number).
+// False unless name is exactly RecordName(*rank), NodeRecordName(*ranks), FailedName(*rank) or AliveName(*rank,
+// *number).
 bool ParseRecordName(const std::string& name, uint32_t* rank);
+bool ParseNodeRecordName(const std::string& name, NodeRanks* ranks);
 bool ParseFailedName(const std::string& name, uint32_t* rank);
 bool ParseAliveName(const std::string& name, uint32_t* rank, uint64_t* number);
 // Whether a file of this name may be in a partial directory and not in a committed checkpoint: a failure marker, a

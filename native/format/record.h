@@ -11,7 +11,8 @@
 namespace deepfreeze {
 
 constexpr size_t kRecordHeader = 136;
-constexpr size_t kRecordHeader1 = 128;  // of version 1, which has no named values
+constexpr size_t kRecordHeader1 = 128;     // of version 1, which has no named values
+constexpr size_t kRecordSizeOffset = 120;  // of the record's size, u64
 constexpr size_t kRecordEntry = 24;
 constexpr uint64_t kMaxRecordSize = uint64_t{1}
                                     << 28;  // bytes, room for 11 million extents; bounds what a reader allocates

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/copy.h"
+#include "engine/checksum.h"
 
 namespace deepfreeze {
 namespace {
@@ -51,6 +52,19 @@ Status CheckSource(size_t group, const CaptureArea::Piece& piece, const std::vec
   return Status(Code::kInvalid, "capture: group " + std::to_string(group) + " has no " + std::to_string(piece.size) +
                                     " bytes at " + std::to_string(piece.start) + " of source " +
                                     std::to_string(piece.source));
+}
+
+// Copies n bytes to memory of the engine, and notes the checksums of the extents into which the engine will cut them.
+void CopyWithSums(Engine* engine, char* to, const char* from, uint64_t n) {
+  const uint64_t chunk = engine->options().chunk_bytes;
+  std::vector<CapturedSums::Sum> sums;
+  sums.reserve(CountExtents(n, chunk));
+  engine->captured_sums()->Forget(to, n);
+  for (uint64_t at = 0; at < n; at += chunk) {
+    const uint64_t size = std::min(chunk, n - at);
+    sums.push_back({to + at, size, CopyAndChecksum(0, to + at, from + at, size)});
+  }
+  engine->captured_sums()->Note(sums);
 }
 
 }  // namespace
@@ -117,7 +131,7 @@ Status CaptureArea::Acquire() {
   if (attached_) {
     const std::shared_ptr<Engine> engine = engine_.lock();
     if (engine == nullptr) return Status(Code::kClosed, "the engine is closed");
-    DF_RETURN_IF_ERROR(engine->ReserveWhileMoving(timeout_ms_, &base_));
+    DF_RETURN_IF_ERROR(engine->AwaitMemory(timeout_ms_, &base_));
     size_ = engine->CaptureSize();
     return {};
   }
@@ -136,6 +150,7 @@ Status CaptureArea::Acquire() {
 
 Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {
   std::shared_ptr<const std::vector<Piece>> pieces;
+  std::shared_ptr<Engine> engine;
   char* base = nullptr;
   uint64_t size = 0;
   {
@@ -148,25 +163,32 @@ Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {
     if (!failure_.ok()) return {};
     base = base_;
     size = size_;
+    if (!InOwn() && ChecksumIsFree()) engine = engine_.lock();
   }
   for (const Piece& piece : *pieces) {
     DF_RETURN_IF_ERROR(CheckSource(group, piece, sources));
     DF_RETURN_IF_ERROR(CheckPlace(group, piece, size));
   }
   for (const Piece& piece : *pieces) {
-    CopyPastCache(base + piece.place, sources[piece.source].data + piece.start, piece.size);
+    char* const to = base + piece.place;
+    const char* const from = sources[piece.source].data + piece.start;
+    if (engine == nullptr) {
+      CopyPastCache(to, from, piece.size);
+    } else {
+      CopyWithSums(engine.get(), to, from, piece.size);
+    }
   }
   return {};
 }
 
-Status CaptureArea::Collect(char** base, bool* own) {
+Status CaptureArea::Collect(char** base, Owner* owner) {
   std::lock_guard<std::mutex> lock(mutex_);
   Status failure;
   std::swap(failure, failure_);
   DF_RETURN_IF_ERROR(failure);
   if (base_ == nullptr) return Status(Code::kInvalid, "collect: nothing was captured");
   *base = base_;
-  *own = InOwn();
+  *owner = InOwn() ? Owner::kArea : Owner::kEngine;
   base_ = nullptr;
   return {};
 }

@@ -31,6 +31,9 @@ class CaptureArea {
     uint64_t size = 0;
   };
 
+  // Whose memory a capture lies in.
+  enum class Owner { kEngine, kArea };
+
   explicit CaptureArea(Env* env) : env_(env) {}
   CaptureArea(const CaptureArea&) = delete;
   CaptureArea& operator=(const CaptureArea&) = delete;
@@ -55,9 +58,8 @@ class CaptureArea {
   // that training goes on; Collect then returns the error.
   Status Capture(size_t group, const std::vector<Source>& sources);
 
-  // df_area_collect. *own: whether the buffer is the area's own memory, which lasts until DropOwn, or until the last
-  // job that reads it is released.
-  Status Collect(char** base, bool* own);
+  // df_area_collect. The area's own memory lasts until DropOwn, or until the last job that reads it is released.
+  Status Collect(char** base, Owner* owner);
   void DropOwn();
 
  private:

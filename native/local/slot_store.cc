@@ -50,8 +50,12 @@ Status SlotStore::MakeDirectory() {
 
 Status SlotStore::OpenLocked(uint32_t slot) {
   DF_RETURN_IF_ERROR(MakeDirectory());
-  std::unique_ptr<File>& file = slots_[slot].file;
-  return file == nullptr ? env_->Open(path(slot), OpenMode::kPrivate, &file) : Status();
+  Slot& one = slots_[slot];
+  if (one.file != nullptr) return {};
+  DF_RETURN_IF_ERROR(env_->Open(path(slot), OpenMode::kPrivate, &one.file));
+  // Not known to be a file of this user alone before the line above.
+  if (!env_->InMemory(directory_) && !env_->Open(path(slot), OpenMode::kDirect, &one.direct).ok()) one.direct.reset();
+  return {};
 }
 
 // Marks the slot as half-written, which a reader sees until Finish.
@@ -80,12 +84,26 @@ Status SlotStore::Touch(uint32_t slot, uint64_t size, const StopWhen& stop) {
     DF_RETURN_IF_ERROR(one.file->Map(size, &mapped));
     one.mapped = mapped;
   }
-  Status status = PopulatePieces(env_, one.mapped, size, stop, &one.touched);
+  Status status = FindMemory(slot, size, stop);
   if (status.ok() || status.code() == Code::kClosed) return status;
   // The memory can't be found beforehand (an old kernel), or some is missing. Allocate tells whether there is room.
   DF_RETURN_IF_ERROR(one.file->Allocate(size));
   one.touched = size;
   return {};
+}
+
+// A direct write from small pages takes five times the processor time of one from huge pages.
+Status SlotStore::FindMemory(uint32_t slot, uint64_t size, const StopWhen& stop) {
+  Slot& one = slots_[slot];
+  bool join = join_;
+  Status refused;
+  Status status = PopulateHuge(env_, one.mapped, size, stop, &one.touched, &join, &refused);
+  if (refused.code() == Code::kInvalid) {
+    join_ = false;
+    FileInfo info;
+    wants_huge_pages_ = env_->Stat(path(slot), &info).ok() && info.block < kHugePage;
+  }
+  return status;
 }
 
 Status SlotStore::Map(uint32_t slot, uint64_t size, const StopWhen& stop, char** data) {
@@ -127,6 +145,7 @@ void SlotStore::Remove(uint32_t slot) {
   if (one.file == nullptr) return;
   one.mapped = nullptr;
   one.touched = 0;
+  one.direct.reset();
   one.file.reset();
   // An error is ignored: nobody needs the slot's content, and the next use of the file begins by marking it not whole.
   (void)env_->Unlink(path(slot)).ok();

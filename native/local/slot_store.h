@@ -8,6 +8,7 @@
 #ifndef DEEPFREEZE_LOCAL_SLOT_STORE_H_
 #define DEEPFREEZE_LOCAL_SLOT_STORE_H_
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,7 +21,7 @@ namespace deepfreeze {
 
 class SlotStore {
  public:
-  // env must outlive this. Makes nothing on the disk; the first call below makes the directory.
+  // REQUIRES: env outlives this. Makes nothing on the disk; the first call below makes the directory.
   SlotStore(Env* env, const std::string& local_dir, const Identity& identity, uint32_t slots);
 
   const std::string& directory() const { return directory_; }
@@ -31,6 +32,9 @@ class SlotStore {
   // The slot's file; null before the first Begin, Map or Touch. Owned by this store.
   File* file(uint32_t slot) { return slots_[slot].file.get(); }
 
+  // The same file opened with kDirect, for data on a disk. Null where the file system opens none, and in memory.
+  File* direct(uint32_t slot) { return slots_[slot].direct.get(); }
+
   // Whether slots are memory, so that captures can be put straight into them with Map. Makes the directory.
   bool InMemory();
   // As Begin. *data is the memory of the whole file, at the same address for every call of one slot. `size` must be the
@@ -39,6 +43,8 @@ class SlotStore {
   // Does the slow part of Map (making the file and finding its memory) beforehand. May overlap Map of the same slot,
   // which then waits. After kClosed the next call goes on where this one has stopped.
   Status Touch(uint32_t slot, uint64_t size, const StopWhen& stop);
+  // Whether the memory of mapped slots is in small pages, and would be in huge ones with another mount option.
+  bool WantsHugePages() const { return wants_huge_pages_; }
 
   // Writes the private bytes, the named values, the table and, last of all, the header: the slot is whole then. The
   // values lie at byte values_place or behind it; the data must end before.
@@ -48,17 +54,22 @@ class SlotStore {
   // Closes and deletes the file, if this store has opened it. May overlap Touch of the same slot.
   void Remove(uint32_t slot);
   // Closes the file and keeps it on the disk.
-  void Close(uint32_t slot) { slots_[slot].file.reset(); }
+  void Close(uint32_t slot) {
+    slots_[slot].direct.reset();
+    slots_[slot].file.reset();
+  }
 
  private:
   struct Slot {
     std::mutex mutex;  // guards making, mapping, touching and removing: Touch may run at the same time
     std::unique_ptr<File> file;
+    std::unique_ptr<File> direct;
     char* mapped = nullptr;
     uint64_t touched = 0;  // bytes of the mapping whose memory is found
   };
 
   Status MakeDirectory();
+  Status FindMemory(uint32_t slot, uint64_t size, const StopWhen& stop);
   Status OpenLocked(uint32_t slot);
   Status MarkNotWhole(uint32_t slot);
 
@@ -70,6 +81,8 @@ class SlotStore {
   const Id attempt_;
   std::mutex mutex_;  // guards directory_made_
   bool directory_made_ = false;
+  std::atomic<bool> join_{true};  // whether the system makes huge pages, as far as is known
+  std::atomic<bool> wants_huge_pages_{false};
   std::vector<Slot> slots_;
 };
 

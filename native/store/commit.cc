@@ -27,13 +27,15 @@ constexpr char kUsualCauses[] =
 Status CompareRecords(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, Divergence* found) {
   Comparison comparison;
   PartialState state;
-  DF_RETURN_IF_ERROR(ScanPartial(env, run_dir, step, attempt, &state));
+  RecordFiles files;
+  DF_RETURN_IF_ERROR(ScanPartial(env, run_dir, step, attempt, &state, &files));
+  PartialRecords records(env, PartialPath(run_dir, step, attempt), files);
   uint32_t missing = 1;  // until a record tells how many ranks there are
   for (const uint32_t rank : state.present) {
-    const std::string path = Join(PartialPath(run_dir, step, attempt), RecordName(rank));
+    std::string path;
     std::string bytes;
     Record record;
-    Status status = ReadSmallFile(env, path, kMaxRecordSize, &bytes);
+    Status status = records.Read(rank, &bytes, &path);
     if (status.ok()) status = DecodeRecord(bytes, path, &record);
     if (status.code() == Code::kCorrupt || status.error() == ENOENT) continue;
     DF_RETURN_IF_ERROR(status);
@@ -47,13 +49,15 @@ Status CompareRecords(Env* env, const std::string& run_dir, int64_t step, const 
 
 // Reads the records of all ranks. Fills in the manifest and the extents of all ranks, and gathers the records.
 Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& request, const PartialState& state,
-                   RecordsWriter* gathered, Manifest* manifest, std::vector<Extent>* extents, CommitOutcome* outcome) {
+                   const RecordFiles& files, RecordsWriter* gathered, Manifest* manifest, std::vector<Extent>* extents,
+                   CommitOutcome* outcome) {
   Comparison comparison;
+  PartialRecords records(env, directory, files);
   for (const uint32_t rank : state.present) {
-    const std::string path = Join(directory, RecordName(rank));
+    std::string path;
     std::string bytes;
     Record record;
-    DF_RETURN_IF_ERROR(ReadSmallFile(env, path, kMaxRecordSize, &bytes));
+    DF_RETURN_IF_ERROR(records.Read(rank, &bytes, &path));
     DF_RETURN_IF_ERROR(DecodeRecord(bytes, path, &record));
     if (manifest->records.empty()) manifest->identity = request.expected ? *request.expected : record.identity;
     const Identity& id = record.identity;
@@ -117,14 +121,14 @@ Status SyncModel(Env* env, const std::string& directory, const CommitRequest& re
 }
 
 // Moves RUN/step-N away before the rename: a directory can't be renamed to the name of one that is not empty.
-Status MakeWay(Env* env, const CommitRequest& request) {
-  const std::string target = Join(request.run_dir, StepName(request.step));
+Status MakeWay(Env* env, const std::string& run_dir, const CommitRequest& request) {
+  const std::string target = Join(run_dir, StepName(request.step));
   FileInfo info;
   DF_RETURN_IF_ERROR(env->Stat(target, &info));
   if (!info.exists) return {};
   Manifest old;
   bool counts = false;
-  DF_RETURN_IF_ERROR(ReadCommitted(env, request.run_dir, request.step, &old, &counts));
+  DF_RETURN_IF_ERROR(ReadCommitted(env, run_dir, request.step, &old, &counts));
   if (counts && !request.replace) {
     return Status::FourPart(Code::kInvalid, target, "no checkpoint of this step",
                             "one committed by attempt " + Hex(old.identity.attempt),
@@ -132,8 +136,8 @@ Status MakeWay(Env* env, const CommitRequest& request) {
   }
   // From here until the rename only the partial directory has the step. So the partial directory's name is made durable
   // before the name of the old directory goes.
-  DF_RETURN_IF_ERROR(env->SyncDir(request.run_dir));
-  return MoveToTrash(env, request.run_dir, StepName(request.step), request.step, counts ? old.identity.attempt : Id{});
+  DF_RETURN_IF_ERROR(env->SyncDir(run_dir));
+  return MoveToTrash(env, run_dir, StepName(request.step), request.step, counts ? old.identity.attempt : Id{});
 }
 
 // Whether the error of opening or decoding a manifest means that there is no manifest. A damaged manifest counts as
@@ -146,31 +150,24 @@ bool SaysAbsent(const Status& status) {
 // The rename that commits. If it returns an error, only a look at the names tells whether it was carried out: the
 // client of a network file system that has lost the first reply sends the request again, and the second answer is
 // ENOENT.
-Status GiveFinalName(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
+Status GiveFinalName(Env* env, const std::string& run_dir, const CommitRequest& request, CommitOutcome* outcome) {
   outcome->in_doubt = true;
-  Status renamed = env->Rename(PartialPath(request.run_dir, request.step, request.attempt),
-                               Join(request.run_dir, StepName(request.step)));
+  Status renamed =
+      env->Rename(PartialPath(run_dir, request.step, request.attempt), Join(run_dir, StepName(request.step)));
   if (!renamed.ok()) {
     bool committed = false;
-    if (!IsCommitted(env, request.run_dir, request.step, request.attempt, &committed).ok()) return renamed;
+    if (!IsCommitted(env, run_dir, request.step, request.attempt, &committed).ok()) return renamed;
     outcome->in_doubt = committed;
     if (!committed) return renamed;
   }
   outcome->gathered = true;
   // A failed sync is not repeated: the data that it should have kept may be lost, and the second sync would succeed.
-  outcome->unsynced = env->SyncDir(request.run_dir);
+  outcome->unsynced = env->SyncDir(run_dir);
   outcome->in_doubt = false;
   return {};
 }
 
 }  // namespace
-
-Divergence NotComparedSince(int64_t step, const Divergence& found) {
-  Divergence known = found;
-  known.compared = false;
-  if (found.tensors > 0) known.text = "not compared since step " + std::to_string(step) + ": " + found.text;
-  return known;
-}
 
 Status ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest, bool* counts) {
   const std::string path = Join(Join(run_dir, StepName(step)), kManifestName);
@@ -223,26 +220,27 @@ Status KnownBefore(Env* env, const std::string& run_dir, int64_t step, const Id&
   return {};
 }
 
-Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
-  const std::string directory = PartialPath(request.run_dir, request.step, request.attempt);
-  const std::string target = Join(request.run_dir, StepName(request.step));
+Status CommitPartial(Env* env, const std::string& run_dir, const CommitRequest& request, CommitOutcome* outcome) {
+  const std::string directory = PartialPath(run_dir, request.step, request.attempt);
+  const std::string target = Join(run_dir, StepName(request.step));
   bool committed = false;
-  DF_RETURN_IF_ERROR(IsCommitted(env, request.run_dir, request.step, request.attempt, &committed));
+  DF_RETURN_IF_ERROR(IsCommitted(env, run_dir, request.step, request.attempt, &committed));
   if (committed) {
-    outcome->unsynced = env->SyncDir(request.run_dir);  // the process that renamed it may have died before this sync
+    outcome->unsynced = env->SyncDir(run_dir);  // the process that renamed it may have died before this sync
     return {};
   }
   DF_RETURN_IF_ERROR(CheckPartial(env, directory));
   Manifest manifest;
   PartialState state;
-  DF_RETURN_IF_ERROR(ScanPartial(env, request.run_dir, request.step, request.attempt, &state));
+  RecordFiles files;
+  DF_RETURN_IF_ERROR(ScanPartial(env, run_dir, request.step, request.attempt, &state, &files));
   if (state.present.empty()) {
     return Status::FourPart(Code::kIncomplete, directory, "the records of all ranks", "none",
                             "Use an older checkpoint");
   }
   std::vector<Extent> extents;
   RecordsWriter gathered(env, directory);
-  DF_RETURN_IF_ERROR(ReadRecords(env, directory, request, state, &gathered, &manifest, &extents, outcome));
+  DF_RETURN_IF_ERROR(ReadRecords(env, directory, request, state, files, &gathered, &manifest, &extents, outcome));
   if (manifest.records.size() != manifest.identity.world) {
     return Status(Code::kIncomplete, target + ": " + DescribeMissing(state, manifest.identity.world));
   }
@@ -264,9 +262,9 @@ Status Commit(Env* env, const CommitRequest& request, CommitOutcome* outcome) {
   // The names of the manifest and the records are made durable before the directory's final name, because a directory
   // with its final name is taken to be whole.
   DF_RETURN_IF_ERROR(env->SyncDir(directory));
-  if (request.own) DF_RETURN_IF_ERROR(CheckOwner(env, request.run_dir, request.attempt));
-  DF_RETURN_IF_ERROR(MakeWay(env, request));
-  return GiveFinalName(env, request, outcome);
+  if (request.own) DF_RETURN_IF_ERROR(CheckOwner(env, run_dir, request.attempt));
+  DF_RETURN_IF_ERROR(MakeWay(env, run_dir, request));
+  return GiveFinalName(env, run_dir, request, outcome);
 }
 
 }  // namespace deepfreeze

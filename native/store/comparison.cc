@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "format/named_values.h"
-#include "store/partial.h"
+#include "store/roll.h"
 
 namespace deepfreeze {
 namespace {
@@ -18,6 +18,13 @@ constexpr char kPart[] = "compared_part";
 Divergence Holds(const Divergence& found, const Divergence& known) {
   const bool news = found.compared && (found.whole || found.tensors > known.tensors);
   return news ? found : known;
+}
+
+Divergence NotComparedSince(int64_t step, const Divergence& found) {
+  Divergence known = found;
+  known.compared = false;
+  if (found.tensors > 0) known.text = "not compared since step " + std::to_string(step) + ": " + found.text;
+  return known;
 }
 
 void Comparison::Add(const Record& record) {

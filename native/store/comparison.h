@@ -24,6 +24,10 @@ struct Divergence {
 // comparison of whole tensors ends a difference that is known.
 Divergence Holds(const Divergence& found, const Divergence& known);
 
+// `found` is the result of the comparison at `step`. Returns what holds for later steps until the next comparison: the
+// same tensors, and the text "not compared since step N: ...".
+Divergence NotComparedSince(int64_t step, const Divergence& found);
+
 // Compares the replica checksums of all ranks with rank 0's, one rank after the other.
 class Comparison {
  public:

@@ -1,9 +1,11 @@
 #include "store/dir_meeting.h"
 
+#include <cerrno>
 #include <vector>
 
 #include "format/names.h"
 #include "store/commit.h"
+#include "store/partial.h"
 
 namespace deepfreeze {
 
@@ -15,10 +17,7 @@ Identity DirMeeting::At(int64_t step) const {
 
 Status DirMeeting::Sealed(const Record& record, bool* perhaps) {
   *perhaps = false;
-  if (!decides()) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    sealed_.insert(record.identity.step);
-  }
+  SealedByAnother(record.identity.step);
   const std::string directory = PartialPath(run_dir_, record.identity.step, identity_.attempt);
   const std::string path = Join(directory, RecordName(identity_.rank));
   DF_RETURN_IF_ERROR(ReplaceFile(env_, path, EncodeRecord(record), true, perhaps));
@@ -27,6 +26,34 @@ Status DirMeeting::Sealed(const Record& record, bool* perhaps) {
   // although the first one has lost them; a second sync of names does not, because names are in the file system's
   // journal, and a journal that has failed stays failed. So an error here does not fail the step. It may also come from
   // a directory that rank 0 has renamed or removed meanwhile.
+  return env_->SyncDir(directory);
+}
+
+Status DirMeeting::SealedTogether(const Record& own, const NodeRanks& ranks, const std::string& records, bool* another,
+                                  bool* perhaps) {
+  const int64_t step = own.identity.step;
+  const std::string directory = PartialPath(run_dir_, step, identity_.attempt);
+  const std::string path = Join(directory, NodeRecordName(ranks));
+  SealedByAnother(step);
+  *another = false;
+  *perhaps = true;  // another rank may write them
+  if (together_ != step) {
+    std::unique_ptr<File> file;
+    const Status made = env_->Open(path + ".tmp", OpenMode::kNew, &file);
+    *another = made.error() == EEXIST;
+    if (*another) return {};
+    if (!made.ok()) {
+      const Status alone = Sealed(own, perhaps);
+      if (decides() || alone.ok()) return alone;
+      // Rank 0 heeds this only while a record is missing.
+      if (!alone.transient()) Answer(step, alone.message());
+      *perhaps = true;
+      return alone;
+    }
+    together_ = step;
+  }
+  *perhaps = false;
+  DF_RETURN_IF_ERROR(ReplaceFile(env_, path, records, true, perhaps));
   return env_->SyncDir(directory);
 }
 
@@ -51,6 +78,15 @@ void DirMeeting::Answer(int64_t step, const std::string& why) {
   (void)MarkFailed(env_, run_dir_, At(step), why).ok();
 }
 
+void DirMeeting::Beat(int64_t step, uint64_t beat) {
+  const std::string directory = PartialPath(run_dir_, step, identity_.attempt);
+  const std::string path = Join(directory, AliveName(identity_.rank, beat));
+  // The number is in the name, so a beat costs one rename, and whoever calls the roll sees it.
+  if (beat > 1 && env_->Rename(Join(directory, AliveName(identity_.rank, beat - 1)), path).ok()) return;
+  std::unique_ptr<File> file;
+  (void)env_->Open(path, OpenMode::kUpdate, &file).ok();
+}
+
 Status DirMeeting::Look(int64_t step, Verdict* verdict, std::string* why) {
   *verdict = Verdict::kPending;
   bool committed = false;
@@ -69,10 +105,19 @@ Status DirMeeting::Look(int64_t step, Verdict* verdict, std::string* why) {
     }
   }
   if (committed) *verdict = Verdict::kCommitted;
-  if (*verdict == Verdict::kPending) return {};
+  if (*verdict != Verdict::kPending) Ended(step);
+  return {};
+}
+
+void DirMeeting::SealedByAnother(int64_t step) {
+  if (decides()) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  sealed_.insert(step);
+}
+
+void DirMeeting::Ended(int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
   sealed_.erase(sealed_.begin(), sealed_.upper_bound(step));
-  return {};
 }
 
 Status DirMeeting::WasReplaced(int64_t step, bool* removed) {

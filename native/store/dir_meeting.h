@@ -19,8 +19,14 @@ class DirMeeting final : public Meeting {
       : env_(env), run_dir_(std::move(run_dir)), identity_(identity) {}
 
   Status Sealed(const Record& record, bool* perhaps) override;
+  bool SealsTogether() const override { return true; }
+  Status SealedTogether(const Record& own, const NodeRanks& ranks, const std::string& records, bool* another,
+                        bool* perhaps) override;
+  void SealedByAnother(int64_t step) override;
   Status Failed(int64_t step, const std::string& why) override;
+  void Beat(int64_t step, uint64_t beat) override;
   Status Look(int64_t step, Verdict* verdict, std::string* why) override;
+  void Ended(int64_t step) override;
   Status Roll(int64_t step, PartialState* roll, std::string* failure) override;
 
  private:
@@ -43,6 +49,7 @@ class DirMeeting final : public Meeting {
   // Steps that this rank has sealed, or tried to, and whose end it has not seen. Rank 0 can't have committed a step
   // that is not among them.
   std::set<int64_t> sealed_;
+  int64_t together_ = -1;  // the newest step of which this rank writes the records of its node
 };
 
 }  // namespace deepfreeze

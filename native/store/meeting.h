@@ -8,8 +8,9 @@
 
 #include <string>
 
+#include "format/names.h"
 #include "format/record.h"
-#include "store/partial.h"
+#include "store/roll.h"
 
 namespace deepfreeze {
 
@@ -25,19 +26,43 @@ class Meeting {
   // a look tells whether it has.
   virtual Status Sealed(const Record& record, bool* perhaps) = 0;
 
+  // Whether the ranks of a node can seal a step together. If so, one of them has all their records and makes the next
+  // call instead of Sealed, and the others the one after it.
+  virtual bool SealsTogether() const { return false; }
+  // As Sealed, for all these ranks. own: this rank's record; records: those of `ranks`, encoded, one behind the other
+  // in the ranks' order. Of several ranks that make this call for a step, one does the work; *another: it is not this
+  // one. To be called by one thread at a time, and for a step again only if *another was false.
+  virtual Status SealedTogether(const Record& own, const NodeRanks& ranks, const std::string& records, bool* another,
+                                bool* perhaps);
+  // Another rank of the node has this rank's record of the step, and seals it.
+  virtual void SealedByAnother(int64_t /*step*/) {}
+
   // On rank 0: the step has failed, on all ranks. On another rank, whose part no rank can know of: this rank can't
   // finish the step, so rank 0 will fail it. The message may be lost in a crash.
   virtual Status Failed(int64_t step, const std::string& why) = 0;
+
+  // This rank's bytes of a step move, though they take long: the others need not give the step up. beat: 1 and so on,
+  // at each call for a step. Errors are ignored: the next beat says more.
+  virtual void Beat(int64_t step, uint64_t beat) = 0;
 
   // What rank 0 has decided; *why, of a failed step, for people. Takes the same few calls however many ranks and steps
   // there are. For the other ranks, and only for steps that this rank has sealed, or may have, in ascending order. An
   // error says nothing of the step.
   virtual Status Look(int64_t step, Verdict* verdict, std::string* why) = 0;
 
+  // This rank knows from elsewhere that the step is committed: it will not look at the step again.
+  virtual void Ended(int64_t step) = 0;
+
   // Who has come. *failure: why a rank has given the step up, "" if none has; then the step can't be committed any
   // more. Reads as many names as there are ranks: rank 0 calls it to decide, others seldom.
   virtual Status Roll(int64_t step, PartialState* roll, std::string* failure) = 0;
 };
+
+inline Status Meeting::SealedTogether(const Record& own, const NodeRanks& /*ranks*/, const std::string& /*records*/,
+                                      bool* another, bool* perhaps) {
+  *another = false;
+  return Sealed(own, perhaps);
+}
 
 }  // namespace deepfreeze
 

@@ -9,7 +9,6 @@ namespace deepfreeze {
 namespace {
 
 constexpr uint64_t kMaxFailure = 65536;
-constexpr size_t kNamedRanks = 16;
 
 }  // namespace
 
@@ -25,26 +24,35 @@ Status CheckPartial(Env* env, const std::string& directory) {
                           "Remove it; this library did not make it");
 }
 
-Status PartialWriter::Open(Env* env, const std::string& run_dir, const Identity& identity) {
-  env_ = env;
-  directory_ = PartialPath(run_dir, identity.step, identity.attempt);
-  DF_RETURN_IF_ERROR(env->MakeDir(directory_, 0777));
-  DF_RETURN_IF_ERROR(CheckPartial(env, directory_));
+PartialWriter::PartialWriter(Env* env, const std::string& run_dir, const Identity& identity)
+    : env_(env), directory_(PartialPath(run_dir, identity.step, identity.attempt)), size_(identity.file_size) {}
+
+Status PartialWriter::Begin() {
+  DF_RETURN_IF_ERROR(env_->MakeDir(directory_, 0777));
+  DF_RETURN_IF_ERROR(CheckPartial(env_, directory_));
   const std::string path = Join(directory_, kModelName);
-  Status opened = env->Open(path, OpenMode::kNew, &file_);
+  Status opened = env_->Open(path, OpenMode::kNew, &file_);
   made_ = made_ || opened.ok();
-  if (opened.error() == EEXIST) opened = env->Open(path, OpenMode::kUpdate, &file_);
+  if (opened.error() == EEXIST) opened = env_->Open(path, OpenMode::kUpdate, &file_);
   DF_RETURN_IF_ERROR(opened);
   uint64_t size = 0;
   DF_RETURN_IF_ERROR(file_->Size(&size));
   // A longer file was written with another structure, under this name by mistake.
-  if (size > identity.file_size) DF_RETURN_IF_ERROR(file_->Truncate(identity.file_size));
+  if (size > size_) DF_RETURN_IF_ERROR(file_->Truncate(size_));
   // By one rank alone: parallel file systems lock the whole file for it. If that rank dies before, the file gets its
   // size by the writes.
-  if (made_) DF_RETURN_IF_ERROR(file_->Allocate(identity.file_size));
-  direct_opened_ = env->Open(path, OpenMode::kDirect, &direct_);
+  if (made_) DF_RETURN_IF_ERROR(file_->Allocate(size_));
+  direct_opened_ = env_->Open(path, OpenMode::kDirect, &direct_);
   if (!direct_opened_.ok()) direct_.reset();
   return {};
+}
+
+Status PartialWriter::Write(uint64_t offset, const void* data, size_t n) {
+  return WriteFull(file_.get(), offset, data, n);
+}
+
+Status PartialWriter::WriteDirect(uint64_t offset, const void* data, size_t n) {
+  return WriteFull(direct_.get(), offset, data, n);
 }
 
 std::string PartialWriter::CachedBecause() const {
@@ -52,7 +60,7 @@ std::string PartialWriter::CachedBecause() const {
   return direct_ == nullptr ? direct_opened_.message() : "the file system refused a write";
 }
 
-Status PartialWriter::Sync() {
+Status PartialWriter::Seal() {
   DF_RETURN_IF_ERROR(file_->DataSync());  // also flushes what was written through `direct_`: it is the same file
   if (direct_ != nullptr) DF_RETURN_IF_ERROR(direct_->Close());
   direct_.reset();
@@ -67,18 +75,30 @@ Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity
   return WriteFailure(env, Join(directory, FailedName(identity.rank)), message);
 }
 
-Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state) {
+Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state,
+                   RecordFiles* files) {
   *state = PartialState();
+  RecordFiles found;
   std::vector<std::string> names;
   DF_RETURN_IF_ERROR(env->List(PartialPath(run_dir, step, attempt), &names, &state->exists));
   for (const std::string& name : names) {
     uint32_t rank = 0;
-    if (ParseRecordName(name, &rank)) state->present.push_back(rank);
+    NodeRanks ranks;
+    if (ParseRecordName(name, &rank)) found.own.push_back(rank);
+    if (ParseNodeRecordName(name, &ranks)) found.nodes.push_back(ranks);
     if (ParseFailedName(name, &rank)) state->failed.push_back(rank);
     uint64_t number = 0;
     if (ParseAliveName(name, &rank, &number)) state->alive.emplace_back(rank, number);
   }
-  std::sort(state->present.begin(), state->present.end());
+  std::vector<uint32_t>& present = state->present;
+  present = found.own;
+  for (const NodeRanks& ranks : found.nodes) {
+    for (uint32_t i = 0; i < ranks.count(); ++i) present.push_back(ranks.first + i * ranks.distance);
+  }
+  std::sort(present.begin(), present.end());
+  present.erase(std::unique(present.begin(), present.end()), present.end());
+  std::sort(found.own.begin(), found.own.end());
+  if (files != nullptr) *files = std::move(found);
   std::sort(state->failed.begin(), state->failed.end());
   return {};
 }
@@ -96,25 +116,6 @@ std::string ReadFailure(Env* env, const std::string& path) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
   if (!status.ok()) return status.message();
   return text.empty() ? "the reason could not be written" : text;
-}
-
-std::string NameRanks(const std::vector<uint32_t>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < std::min(ranks.size(), kNamedRanks); ++i)
-    text += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
-  if (ranks.size() > kNamedRanks) text += " and " + std::to_string(ranks.size() - kNamedRanks) + " more";
-  return text;
-}
-
-std::string DescribeMissing(const PartialState& state, uint32_t world) {
-  std::vector<uint32_t> missing;
-  for (uint32_t rank = 0; rank < world; ++rank) {
-    if (!std::binary_search(state.present.begin(), state.present.end(), rank)) missing.push_back(rank);
-  }
-  const std::string count =
-      " (" + std::to_string(world - missing.size()) + " of " + std::to_string(world) + " present)";
-  if (missing.size() == 1) return NameRanks(missing) + "'s record is missing" + count;
-  return "the records of " + NameRanks(missing) + " are missing" + count;
 }
 
 }  // namespace deepfreeze

@@ -8,11 +8,13 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/env.h"
+#include "format/names.h"
 #include "format/record.h"
+#include "store/roll.h"
+#include "store/shard_writer.h"
 
 namespace deepfreeze {
 
@@ -22,30 +24,30 @@ std::string PartialPath(const std::string& run_dir, int64_t step, const Id& atte
 // nothing must be written to or read from the path behind it.
 Status CheckPartial(Env* env, const std::string& directory);
 
-// One rank's bytes of one step. Writes through file() and direct() may be made by several threads at once; all other
-// calls are made by one thread at a time. Order of the calls: Open, writes, Sync.
-class PartialWriter {
+// The writer of one rank's shard of one step, in the model file of the partial directory.
+class PartialWriter final : public ShardWriter {
  public:
+  // env must outlive this.
+  PartialWriter(Env* env, const std::string& run_dir, const Identity& identity);
+
   // Makes the directory and the model file if they are missing. If it has made the file, gives it its full size and
-  // reserves its blocks. May be repeated after a failure, also of the writes. env must outlive this.
-  Status Open(Env* env, const std::string& run_dir, const Identity& identity);
-  // The model file. Owned by this; null before Open and after Sync, as is direct().
-  File* file() { return file_.get(); }
-  // The same file, opened so that writes go past the page cache; null if the file system can't do that.
-  File* direct() { return direct_.get(); }
-  // Why direct writes go through the page cache all the same. "" if they do not, or if the file system has no disk
-  // behind its cache (tmpfs).
-  std::string CachedBecause() const;
-  // Makes everything written so far durable and closes the files. Must not be repeated: after a failed sync the data
-  // may be lost, and a second sync would succeed without it.
-  Status Sync();
+  // reserves its blocks.
+  Status Begin() override;
+  Status Write(uint64_t offset, const void* data, size_t n) override;
+  bool direct() const override { return direct_ != nullptr; }
+  Status WriteDirect(uint64_t offset, const void* data, size_t n) override;
+  std::string CachedBecause() const override;
+  void StartWriteback(uint64_t offset, uint64_t n) override { file_->StartWriteback(offset, n); }
+  Status Seal() override;
 
  private:
-  Env* env_ = nullptr;
-  std::string directory_;
-  bool made_ = false;  // by this rank
+  Env* const env_;
+  const std::string directory_;
+  const uint64_t size_;  // bytes of the model file
+  bool made_ = false;    // by this rank
+  // From Begin to Seal.
   std::unique_ptr<File> file_;
-  std::unique_ptr<File> direct_;
+  std::unique_ptr<File> direct_;  // the same file, opened with kDirect; null if the file system can't do that
   Status direct_opened_;
 };
 
@@ -54,26 +56,20 @@ class PartialWriter {
 // must not bring back a directory that rank 0 has removed.
 Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity, const std::string& message);
 
-struct PartialState {
-  bool exists = false;
-  std::vector<uint32_t> present;                     // ranks with a record, sorted
-  std::vector<uint32_t> failed;                      // ranks with a marker, sorted
-  std::vector<std::pair<uint32_t, uint64_t>> alive;  // ranks with a heartbeat, and its number; in no order
+// The files that have the records in a partial directory.
+struct RecordFiles {
+  std::vector<uint32_t> own;     // ranks that have a file of their own, sorted
+  std::vector<NodeRanks> nodes;  // of each other file: the ranks of a node, whose records it has
 };
-// Lists a partial directory. Of a missing one the status is ok and state->exists false.
-Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state);
+// Lists a partial directory. Of a missing one the status is ok and state->exists false. files: may be null.
+Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state,
+                   RecordFiles* files = nullptr);
 
 // Writes the message of a failure to a file, for people and for other ranks; at least its name, if there is no room for
 // more. Not synced: it may be lost in a crash.
 Status WriteFailure(Env* env, const std::string& path, const std::string& message);
 // The message in such a file; if it can't be read, the reason of that.
 std::string ReadFailure(Env* env, const std::string& path);
-
-// "rank 3", "ranks 1, 3", "ranks 0, 1, ... and 20 more".
-std::string NameRanks(const std::vector<uint32_t>& ranks);
-
-// "rank 3's record is missing (3 of 4 present)".
-std::string DescribeMissing(const PartialState& state, uint32_t world);
 
 }  // namespace deepfreeze
 

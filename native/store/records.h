@@ -3,10 +3,13 @@
 #ifndef DEEPFREEZE_STORE_RECORDS_H_
 #define DEEPFREEZE_STORE_RECORDS_H_
 
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/env.h"
+#include "store/partial.h"
 
 namespace deepfreeze {
 
@@ -27,6 +30,26 @@ class RecordsWriter {
   std::unique_ptr<File> file_;
   uint64_t size_ = 0;
 };
+
+// Reads the records in a partial directory: those that have a file of their own, and those of a node's ranks.
+class PartialRecords {
+ public:
+  // env and files must outlive this.
+  PartialRecords(Env* env, const std::string& directory, const RecordFiles& files)
+      : env_(env), directory_(directory), files_(files) {}
+  // The record of a rank that is present; *path is the file that has it. To be called in the ranks' order: the records
+  // of a node are held in memory until the last of them is read.
+  Status Read(uint32_t rank, std::string* bytes, std::string* path);
+
+ private:
+  Env* const env_;
+  const std::string directory_;
+  const RecordFiles& files_;
+  std::map<std::string, std::vector<std::string>> nodes_;  // by a node's file: its records
+};
+
+// The largest record that is put into a file for all ranks of a node.
+constexpr uint64_t kMaxNodeRecord = 65536;
 
 // Removes the records that the ranks have published for a commit which has gathered them. To be called when the commit
 // is durable. Errors are ignored: no reader of a committed checkpoint looks at these files.

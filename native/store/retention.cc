@@ -53,9 +53,10 @@ struct Failed {
 
 // Whether rank 0 has told that the step has failed, and every other rank has answered by a marker in the partial
 // directory.
-Status AllKnow(Env* env, const CleanUpRequest& request, const Failed& failed, bool* all_know) {
+Status AllKnow(Env* env, const std::string& run_dir, const CleanUpRequest& request, const Failed& failed,
+               bool* all_know) {
   PartialState state;
-  DF_RETURN_IF_ERROR(ScanPartial(env, request.run_dir, failed.step, request.attempt, &state));
+  DF_RETURN_IF_ERROR(ScanPartial(env, run_dir, failed.step, request.attempt, &state));
   const auto answered = std::count_if(state.failed.begin(), state.failed.end(), [](uint32_t rank) { return rank > 0; });
   *all_know = failed.told && answered + 1 >= request.world;
   return {};
@@ -83,15 +84,15 @@ bool Discard(Env* env, const std::string& run_dir, const std::string& name, int6
 }
 
 // *old: the steps of this attempt that are older than the request's step and have left something, the newest first.
-Status OldOnes(Env* env, const std::vector<std::string>& names, const CleanUpRequest& request,
-               std::vector<Failed>* old) {
+Status OldOnes(Env* env, const std::string& run_dir, const std::vector<std::string>& names,
+               const CleanUpRequest& request, std::vector<Failed>* old) {
   std::map<int64_t, Failed, std::greater<>> steps;
   for (const std::string& name : names) {
     const RunEntry entry = ParseRunEntry(name);
     const bool left = entry.kind == EntryKind::kPartial || entry.kind == EntryKind::kFailed;
     if (!left || entry.attempt != request.attempt || entry.step >= request.step) continue;
     if (entry.kind == EntryKind::kPartial) {
-      const Status made = CheckPartial(env, Join(request.run_dir, name));
+      const Status made = CheckPartial(env, Join(run_dir, name));
       if (made.code() == Code::kInvalid) continue;  // this library did not make it
       DF_RETURN_IF_ERROR(made);
     }
@@ -104,18 +105,17 @@ Status OldOnes(Env* env, const std::vector<std::string>& names, const CleanUpReq
 }
 
 // Removes the file by which rank 0 has told that the step has failed, and one that it could not give that name.
-Status Untell(Env* env, const CleanUpRequest& request, const Failed& failed) {
+Status Untell(Env* env, const std::string& run_dir, const CleanUpRequest& request, const Failed& failed) {
   if (!failed.told) return {};
-  const std::string path = Join(request.run_dir, FailedStepName(failed.step, request.attempt));
+  const std::string path = Join(run_dir, FailedStepName(failed.step, request.attempt));
   (void)env->Unlink(path + ".tmp").ok();
   return env->Unlink(path);
 }
 
 }  // namespace
 
-Status CleanUp(Env* env, const CleanUpRequest& request) {
-  DF_RETURN_IF_ERROR(CheckOwner(env, request.run_dir, request.attempt));
-  const std::string& run_dir = request.run_dir;
+Status CleanUpAfter(Env* env, const std::string& run_dir, const CleanUpRequest& request) {
+  DF_RETURN_IF_ERROR(CheckOwner(env, run_dir, request.attempt));
   std::vector<std::string> names;
   bool exists = false;
   DF_RETURN_IF_ERROR(env->List(run_dir, &names, &exists));
@@ -126,10 +126,10 @@ Status CleanUp(Env* env, const CleanUpRequest& request) {
   }
   uint32_t awaited = 0;
   std::vector<Failed> left;
-  DF_RETURN_IF_ERROR(OldOnes(env, names, request, &left));
+  DF_RETURN_IF_ERROR(OldOnes(env, run_dir, names, request, &left));
   for (const Failed& old : left) {
     bool all_know = false;
-    DF_RETURN_IF_ERROR(AllKnow(env, request, old, &all_know));
+    DF_RETURN_IF_ERROR(AllKnow(env, run_dir, request, old, &all_know));
     // Steps are committed in order, so this older step has failed. A rank that has not seen the failure yet would take
     // a step without a trace for one that was committed and replaced. So all of it stays until every rank has answered.
     // At most `backlog` steps stay, as many as a rank can have unfinished: they must not pile up when an answer can't
@@ -139,7 +139,7 @@ Status CleanUp(Env* env, const CleanUpRequest& request) {
         !Discard(env, run_dir, PartialName(old.step, request.attempt), old.step, request.attempt, &trash, &first)) {
       continue;
     }
-    Keep(Untell(env, request, old), &first);
+    Keep(Untell(env, run_dir, request, old), &first);
   }
   Keep(EmptyTrash(env, run_dir, trash), &first);
   return first;
@@ -157,26 +157,26 @@ Status RemoveStep(Env* env, const std::string& run_dir, const Id& attempt, int64
   return EmptyTrash(env, run_dir, {TrashName(step, written_by)});
 }
 
-Status RemoveFailed(Env* env, const CleanUpRequest& request, bool* removed) {
+Status RemoveFailed(Env* env, const std::string& run_dir, const CleanUpRequest& request, bool* removed) {
   *removed = false;
-  DF_RETURN_IF_ERROR(CheckOwner(env, request.run_dir, request.attempt));
+  DF_RETURN_IF_ERROR(CheckOwner(env, run_dir, request.attempt));
   std::vector<std::string> names;
   bool exists = false;
-  DF_RETURN_IF_ERROR(env->List(request.run_dir, &names, &exists));
+  DF_RETURN_IF_ERROR(env->List(run_dir, &names, &exists));
   std::vector<std::string> trash;
   std::vector<Failed> left;
-  DF_RETURN_IF_ERROR(OldOnes(env, names, request, &left));
+  DF_RETURN_IF_ERROR(OldOnes(env, run_dir, names, request, &left));
   for (const Failed& old : left) {
     bool all_know = false;
-    DF_RETURN_IF_ERROR(AllKnow(env, request, old, &all_know));
+    DF_RETURN_IF_ERROR(AllKnow(env, run_dir, request, old, &all_know));
     if (!all_know || !old.partial) continue;
     const std::string partial = PartialName(old.step, request.attempt);
-    DF_RETURN_IF_ERROR(MoveToTrash(env, request.run_dir, partial, old.step, request.attempt));
+    DF_RETURN_IF_ERROR(MoveToTrash(env, run_dir, partial, old.step, request.attempt));
     trash.push_back(TrashName(old.step, request.attempt));
-    DF_RETURN_IF_ERROR(Untell(env, request, old));
+    DF_RETURN_IF_ERROR(Untell(env, run_dir, request, old));
   }
   *removed = !trash.empty();
-  return EmptyTrash(env, request.run_dir, trash);
+  return EmptyTrash(env, run_dir, trash);
 }
 
 }  // namespace deepfreeze

@@ -2,9 +2,17 @@
 // and memory that is in use is not given to another capture.
 #include "graph/capture_area.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <thread>
 
+#include "base/copy.h"
+#include "base/crc32c.h"
 #include "deepfreeze/deepfreeze.h"
+#include "engine/checksum.h"
 #include "format/names.h"
 #include "testing/check.h"
 
@@ -29,7 +37,7 @@ class Training {
     options.in_flight = 2;
     options.slots = 2;
     options.writers = 2;
-    options.chunk_bytes = uint64_t{8} * 4096;
+    options.chunk_bytes = kSmallExtent;
     options.commit_timeout_ms = kLong;
     options.run_dir = run_.path();
     options.local_dir = local;
@@ -60,8 +68,9 @@ class Training {
 
   Status Submit(int64_t step) {
     char* base = nullptr;
-    bool own = false;
-    DF_RETURN_IF_ERROR(area_->Collect(&base, &own));
+    auto owner = CaptureArea::Owner::kEngine;
+    DF_RETURN_IF_ERROR(area_->Collect(&base, &owner));
+    const bool own = owner == CaptureArea::Owner::kArea;
     const std::vector<uint64_t> places = own ? std::vector<uint64_t>{0, kLarge, 0, 0} : places_;
     const uint64_t side = own ? kLarge + kSmall : side_;
     return engine_->Submit(step, Regions(base, places), std::string(base + side, 16), kLong);
@@ -76,6 +85,7 @@ class Training {
 
   Engine* engine() { return engine_.get(); }
   CaptureArea* area() { return area_.get(); }
+  uint64_t place_of_large() const { return places_[3]; }
 
  private:
   std::vector<Region> Regions(char* base, const std::vector<uint64_t>& places) {
@@ -153,14 +163,96 @@ void ASlotThatWasCapturedIntoCanBeRescued(const std::string& local) {
   CHECK_EQ(slot.private_data, std::string("seed-1005-------"));
 }
 
+// The checksums are those of the tensors, computed by the copy, so bytes that change after it are found by any reader.
+void TheCopyComputesTheChecksums(const std::string& local) {
+  if (!ChecksumIsFree()) return;  // this processor computes them from the memory of the capture, later
+  Training training(2, local);
+  training.Attach(kLong);
+  training.Capture(5);
+  const uint64_t place = training.place_of_large() + 7;
+  char* base = nullptr;
+  CHECK_OK(training.engine()->Reserve(kLong, &base));  // the memory of the capture that is not submitted yet
+  base[place] = '!';
+  CHECK_OK(training.Submit(5));
+  CHECK_OK(training.engine()->Wait(5, DF_LOCAL, kLong));
+  const SlotStore names(Env::Posix(), local, Identity{}, 1);
+  WholeSlot slot;
+  CHECK_OK(OpenSlot(Env::Posix(), names.path(0), &slot));
+  const std::string expected = training.Expected();
+  for (const Extent& extent : slot.extents) {
+    CHECK_EQ(extent.crc, Crc32c(0, expected.data() + extent.file_offset, extent.size));
+  }
+  char found = 0;
+  CHECK_OK(ReadFull(slot.file.get(), place, &found, 1));
+  CHECK_EQ(found, '!');
+}
+
+// How many of the file's pages in [from, to) are in the page cache.
+size_t PagesInCache(const std::string& path, uint64_t from, uint64_t to) {
+  const int fd = ::open(path.c_str(), O_RDONLY);
+  CHECK(fd >= 0);
+  void* mapped = ::mmap(nullptr, to - from, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(from));
+  CHECK(mapped != MAP_FAILED);
+  std::vector<unsigned char> pages((to - from) / 4096);
+  CHECK(::mincore(mapped, to - from, pages.data()) == 0);
+  ::munmap(mapped, to - from);
+  ::close(fd);
+  return static_cast<size_t>(
+      std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; }));
+}
+
+void ASlotOnADiskIsWrittenPastThePageCache(const std::string& local) {
+  std::unique_ptr<File> file;
+  if (Env::Posix()->InMemory(local) || !Env::Posix()->Open(local + "/probe", OpenMode::kDirect, &file).ok()) return;
+  Training training(2, local);
+  training.Attach(kLong);
+  for (const int64_t step : {5, 6}) {
+    training.Capture(step);
+    CHECK_OK(training.Submit(step));
+    CHECK_OK(training.engine()->Wait(step, DF_LOCAL, kLong));
+    const SlotStore names(Env::Posix(), local, Identity{}, 2);
+    const std::string path = names.path(static_cast<uint32_t>(step - 5));
+    const uint64_t place = training.place_of_large();
+    const uint64_t small = place + kLarge / kSmallExtent * kSmallExtent;  // the large tensor's last extent
+    CHECK_EQ(PagesInCache(path, place, small), 0U);
+    CHECK(PagesInCache(path, small, small + 4096) == 1);
+  }
+}
+
+// What is captured again, also at other borders, has no checksum of before.
+void SumsOfChangedBytesAreForgotten() {
+  const std::string bytes(100, 'x');
+  const char* at = bytes.data();
+  Job job;
+  for (const uint64_t offset : {0, 10, 20, 30}) {
+    job.extents.push_back(Extent{offset, 10, 0});
+    job.sources.push_back(at + offset);
+  }
+  job.extents.push_back(Extent{40, 5, 0});  // of another size than what is noted there
+  job.sources.push_back(at + 40);
+  job.summed.resize(job.extents.size());
+  CapturedSums sums;
+  sums.Note({{at, 10, 1}, {at + 10, 10, 2}, {at + 20, 10, 3}, {at + 30, 10, 4}, {at + 40, 10, 5}});
+  sums.Forget(at + 19, 2);  // touches the second and the third
+  sums.Forget(at + 30, 10);
+  sums.Note({{at + 30, 10, 6}});
+  sums.GiveTo(&job);
+  CHECK((job.summed == std::vector<bool>{true, false, false, true, false}));
+  CHECK_EQ(job.extents[0].crc, 1u);
+  CHECK_EQ(job.extents[3].crc, 6u);
+  job.summed.assign(job.extents.size(), false);
+  sums.GiveTo(&job);  // the next capture begins without any
+  CHECK((job.summed == std::vector<bool>(5)));
+}
+
 void RegionsThatWereNotPlannedAreRefused(const std::string& local) {
   Training training(1, local);
   training.Attach(kLong);
   training.Capture(1);
   char* base = nullptr;
-  bool own = true;
-  CHECK_OK(training.area()->Collect(&base, &own));
-  CHECK(!own);
+  auto owner = CaptureArea::Owner::kArea;
+  CHECK_OK(training.area()->Collect(&base, &owner));
+  CHECK(owner == CaptureArea::Owner::kEngine);
   CHECK(training.engine()->Submit(1, {{base, 10, 0}}, "", kLong).code() == Code::kInvalid);
 }
 
@@ -190,8 +282,8 @@ void WithoutItsEngineACaptureIsLostAndNothingElse() {
   }
   CHECK_OK(area->Capture(0, {{"01234567", 8}}));
   char* base = nullptr;
-  bool own = false;
-  CHECK(area->Collect(&base, &own).code() == Code::kClosed);
+  auto owner = CaptureArea::Owner::kEngine;
+  CHECK(area->Collect(&base, &owner).code() == Code::kClosed);
 }
 
 }  // namespace
@@ -205,7 +297,10 @@ int main() {
   for (const std::string& local : {disk.path(), memory.path()}) {
     ASlotThatWasCapturedIntoCanBeRescued(local);
     RegionsThatWereNotPlannedAreRefused(local);
+    TheCopyComputesTheChecksums(local);
   }
+  ASlotOnADiskIsWrittenPastThePageCache(disk.path());
+  SumsOfChangedBytesAreForgotten();
   ACaptureWithoutMemoryIsToldAndDoesNotFailTheGraph(memory.path(), 2);  // the slots
   ACaptureWithoutMemoryIsToldAndDoesNotFailTheGraph(disk.path(), 4);    // the slots, and what is in flight
   AnAreaIsFoundUntilItIsForgotten();

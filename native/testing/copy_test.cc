@@ -1,9 +1,11 @@
 #include "base/copy.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "testing/check.h"
 
 namespace deepfreeze {
@@ -21,6 +23,9 @@ void EveryByteArrivesAndNoOther() {
         std::string expected = to;
         std::memcpy(&expected[target], &from[source], n);
         CopyPastCache(&to[target], &from[source], n);
+        CHECK(to == expected);
+        std::fill(to.begin(), to.end(), '#');
+        CHECK_EQ(CopyAndChecksum(7, &to[target], &from[source], n), Crc32cTable(7, &from[source], n));
         CHECK(to == expected);
       }
     }

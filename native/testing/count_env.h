@@ -14,8 +14,11 @@ namespace deepfreeze {
 
 class CountEnv final : public Env {
  public:
-  // base must outlive this.
-  explicit CountEnv(Env* base) : base_(base) {}
+  // base must outlive this. below: only calls about this directory and what is in it are counted.
+  explicit CountEnv(Env* base, std::string below = "") : base_(base), below_(std::move(below)) {}
+
+  // All calls about names.
+  uint64_t calls() const { return metadata + lists + refreshes; }
 
   std::atomic<uint64_t> metadata{0};    // calls about names, not about a file's bytes; all but the next two
   std::atomic<uint64_t> lists{0};       // directories that were listed
@@ -23,45 +26,48 @@ class CountEnv final : public Env {
   std::atomic<uint64_t> refreshes{0};   // directories that were opened anew, as each look does once
   std::atomic<uint64_t> populates{0};   // pieces of memory for which pages were found
   std::atomic<uint64_t> largest{0};     // bytes of the largest of these pieces
+  std::atomic<uint64_t> joins{0};       // calls of JoinPages
+  // In place of the base's JoinPages.
+  std::function<Status()> on_join;
   // Called before each Populate with the number of the call, from 1; a test may wait in it, and a failure is returned.
   std::function<Status(uint64_t nth)> on_populate;
 
   Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override {
-    ++metadata;
+    Count(path, &metadata);
     return base_->Open(path, mode, file);
   }
   Status Stat(const std::string& path, FileInfo* info) override {
-    ++metadata;
+    Count(path, &metadata);
     return base_->Stat(path, info);
   }
   Status List(const std::string& path, std::vector<std::string>* names, bool* exists) override {
-    ++lists;
+    Count(path, &lists);
     const Status status = base_->List(path, names, exists);
-    names_read += names->size();
+    if (path.compare(0, below_.size(), below_) == 0) names_read += names->size();
     return status;
   }
   Status Rename(const std::string& from, const std::string& to) override {
-    ++metadata;
+    Count(from, &metadata);
     return base_->Rename(from, to);
   }
   Status MakeDir(const std::string& path, uint32_t mode) override {
-    ++metadata;
+    Count(path, &metadata);
     return base_->MakeDir(path, mode);
   }
   Status Unlink(const std::string& path) override {
-    ++metadata;
+    Count(path, &metadata);
     return base_->Unlink(path);
   }
   Status RemoveDir(const std::string& path) override {
-    ++metadata;
+    Count(path, &metadata);
     return base_->RemoveDir(path);
   }
   Status SyncDir(const std::string& path) override {
-    ++metadata;
+    Count(path, &metadata);
     return base_->SyncDir(path);
   }
   Status Refresh(const std::string& directory) override {
-    ++refreshes;
+    Count(directory, &refreshes);
     return base_->Refresh(directory);
   }
   bool InMemory(const std::string& path) override { return base_->InMemory(path); }
@@ -73,6 +79,10 @@ class CountEnv final : public Env {
     if (on_populate) DF_RETURN_IF_ERROR(on_populate(nth));
     return base_->Populate(data, n);
   }
+  Status JoinPages(char* data, uint64_t n) override {
+    ++joins;
+    return on_join ? on_join() : base_->JoinPages(data, n);
+  }
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
   uint64_t NowMicros() override { return base_->NowMicros(); }
   int64_t WallSeconds() override { return base_->WallSeconds(); }
@@ -81,7 +91,12 @@ class CountEnv final : public Env {
   int64_t ProcessId() override { return base_->ProcessId(); }
 
  private:
+  void Count(const std::string& path, std::atomic<uint64_t>* calls) {
+    if (path.compare(0, below_.size(), below_) == 0) ++*calls;
+  }
+
   Env* const base_;
+  const std::string below_;
 };
 
 }  // namespace deepfreeze

@@ -1,5 +1,6 @@
 // The engine under load, in one process: several ranks, many steps, waits and polls from other threads, closing at any
-// time. Built with the sanitizers, this is where races and leaks show.
+// time. Built with the sanitizers, this is where races and leaks show. Whatever does not depend on directories is
+// tested on a store without them too.
 #include "engine/engine.h"
 
 #include <atomic>
@@ -8,9 +9,9 @@
 
 #include "deepfreeze/deepfreeze.h"
 #include "format/names.h"
-#include "store/commit.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/place.h"
 #include "testing/values.h"
 
 namespace deepfreeze {
@@ -19,7 +20,7 @@ namespace {
 constexpr uint64_t kLong = 60000;
 constexpr uint64_t kSize = 300 * 4096 + 17;
 
-Options ForRank(uint32_t rank, uint32_t world, const std::string& run, const std::string& local) {
+Options ForRank(uint32_t rank, uint32_t world, const std::string& local) {
   Options options;
   options.identity.rank = rank;
   options.identity.world = world;
@@ -29,7 +30,6 @@ Options ForRank(uint32_t rank, uint32_t world, const std::string& run, const std
   options.writers = 2;
   options.chunk_bytes = uint64_t{16} * 4096;
   options.commit_timeout_ms = kLong;
-  options.run_dir = run;
   options.local_dir = local;
   return options;
 }
@@ -42,14 +42,7 @@ std::vector<Region> Share(const std::string& data, uint32_t rank, uint32_t world
   return {{data.data() + begin, 1000, begin}, {data.data() + begin + 1000, end - begin - 1000, begin + 1000}};
 }
 
-std::string Model(const std::string& run, int64_t step) {
-  std::string bytes;
-  CHECK_OK(ReadSmallFile(Env::Posix(), Join(Join(run, StepName(step)), kModelName), kSize, &bytes));
-  return bytes;
-}
-
-void ManyStepsOfTwoRanks() {
-  TemporaryDir run;
+void ManyStepsOfTwoRanks(Place* run) {
   TemporaryDir local;
   constexpr int64_t kSteps = 25;
   std::vector<std::string> data;
@@ -57,7 +50,7 @@ void ManyStepsOfTwoRanks() {
   std::vector<std::thread> ranks;
   for (uint32_t rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
-      Engine engine(ForRank(rank, 2, run.path(), rank == 0 ? local.path() : ""), Env::Posix());
+      Engine engine(ForRank(rank, 2, rank == 0 ? local.path() : ""), Env::Posix(), run->Open());
       std::atomic<bool> over{false};
       std::thread poller([&] {
         while (!over) {
@@ -75,15 +68,16 @@ void ManyStepsOfTwoRanks() {
     });
   }
   for (std::thread& rank : ranks) rank.join();
-  CHECK_EQ(Model(run.path(), kSteps - 1), data.back());
+  CHECK_EQ(run->Model(kSteps - 1), data.back());
 }
 
-void CloseAtAnyTime() {
+void CloseAtAnyTime(Place* run) {
   const std::string data(kSize, 'z');
   for (uint64_t us = 0; us < 6000; us += 400) {
-    TemporaryDir run;
     TemporaryDir local;
-    Engine engine(ForRank(0, 1, run.path(), local.path()), Env::Posix());
+    Options options = ForRank(0, 1, local.path());
+    options.identity.attempt[0] = static_cast<uint8_t>(us / 400);
+    Engine engine(options, Env::Posix(), run->Open());
     std::thread blocked([&] {
       for (int64_t step = 1; engine.Submit(step, Share(data, 0, 1), "", kLong).ok(); ++step) {
       }
@@ -96,21 +90,66 @@ void CloseAtAnyTime() {
   }
 }
 
-void WrongRegionsAreRefused() {
-  TemporaryDir run;
+// The time is a lower bound, which no busy machine breaks.
+void NoMoreBytesASecondThanTheRate(Place* run) {
+  TemporaryDir local;
+  const std::string data(kSize, 'z');
+  Options options = ForRank(0, 1, local.path());
+  options.rate = uint64_t{4} << 20;
+  Engine engine(options, Env::Posix(), run->Open());
+  const uint64_t begin_us = Env::Posix()->NowMicros();
+  constexpr int64_t kSteps = 5;
+  for (int64_t step = 1; step <= kSteps; ++step) CHECK_OK(engine.Submit(step, Share(data, 0, 1), "", kLong));
+  CHECK_OK(engine.Drain(kLong));
+  const double seconds = static_cast<double>(Env::Posix()->NowMicros() - begin_us) * 1e-6;
+  CHECK(seconds >= static_cast<double>(kSteps * kSize) / static_cast<double>(options.rate) - 1);
+  CHECK_EQ(run->Model(kSteps), data);
+}
+
+// While a write waits for its turn the rank moves, so that no bound of another rank, or of a caller, ends.
+void WaitingForTheRateIsNoHang(Place* run) {
+  const std::string data(kSize, 'z');
+  Options options = ForRank(0, 1, "");
+  options.rate = 1024;  // the first run of 64 KiB waits for a minute
+  Engine engine(options, Env::Posix(), run->Open());
+  CHECK_OK(engine.Submit(1, Share(data, 0, 1), "", kLong));
+  while (engine.IdleMs() < 10) std::this_thread::yield();
+  while (engine.IdleMs() >= 10) std::this_thread::yield();  // moved since
+  std::string where;
+  CHECK(engine.Stop(kLong, &where));  // at once
+}
+
+void WrongRegionsAreRefused(Place* run) {
   const std::string data(kSize, 'z');  // outlives the engine, which reads it until it has closed
-  Engine engine(ForRank(0, 1, run.path(), ""), Env::Posix());
+  Engine engine(ForRank(0, 1, ""), Env::Posix(), run->Open());
   CHECK(engine.Submit(1, {{data.data(), 10, kSize - 9}}, "", 0).code() == Code::kInvalid);
   CHECK(engine.Submit(1, {{data.data(), 10, 5}, {data.data(), 10, 14}}, "", 0).code() == Code::kInvalid);
   CHECK(engine.Submit(1, {{nullptr, 10, 0}}, "", 0).code() == Code::kInvalid);
   CHECK(engine.Submit(-1, {}, "", 0).code() == Code::kInvalid);
 }
 
+// A wait that takes long is logged once in an eighth of its bound, with the rank that is waited for.
+void ALongWaitIsLogged(Place* run) {
+  const std::string data(kSize, 'w');  // outlives the engine, which reads it until it has closed
+  Options options = ForRank(0, 2, "");
+  options.commit_timeout_ms = 400;
+  Engine engine(options, Env::Posix(), run->Open());
+  CHECK_OK(engine.Submit(1, Share(data, 0, 2), "", kLong));
+  CHECK_EQ(engine.Wait(1, DF_EXTERNAL, kLong).code(), Code::kIncomplete);
+  int lines = 0;
+  for (const Report& report : engine.Poll(99)) {
+    if (report.step >= 0) continue;
+    CHECK_EQ(report.level, DF_INFORMS);
+    CHECK(report.message.find(": rank 1's record is missing") != std::string::npos);
+    ++lines;
+  }
+  CHECK(lines >= 1 && lines <= 7);  // fewer on a machine that is busy
+}
+
 // If two clients of a network file system write to one page, bytes of the page may be lost.
-void APartOfAPageIsRefusedBeforeAnythingIsWritten() {
-  TemporaryDir run;
+void APartOfAPageIsRefusedBeforeAnythingIsWritten(Place* run) {
   const std::string data(kSize, 'z');  // outlives the engine, which reads it until it has closed
-  Engine engine(ForRank(0, 2, run.path(), ""), Env::Posix());
+  Engine engine(ForRank(0, 2, ""), Env::Posix(), run->Open());
   const auto refused = [&](const std::vector<Region>& regions, const std::string& found) {
     CapturePlan plan;
     for (const Status& status : {engine.Submit(1, regions, "", 0), engine.Plan(regions, 0, 0, &plan)}) {
@@ -128,10 +167,9 @@ void APartOfAPageIsRefusedBeforeAnythingIsWritten() {
   CHECK_OK(engine.Submit(1, {{data.data(), 5000, 0}, {data.data(), 3192, 5000}, {data.data(), 17, last}}, "", kLong));
 }
 
-void AGapInTheFileFailsTheStepAndOnlyIt() {
-  TemporaryDir run;
+void AGapInTheFileFailsTheStepAndOnlyIt(Place* run) {
   const std::string data(kSize, 'z');  // outlives the engine, which reads it until it has closed
-  Engine engine(ForRank(0, 1, run.path(), ""), Env::Posix());
+  Engine engine(ForRank(0, 1, ""), Env::Posix(), run->Open());
   CHECK_OK(engine.Submit(1, {{data.data(), 4096, 0}}, "", kLong));
   CHECK(engine.Wait(1, DF_EXTERNAL, kLong).code() == Code::kCorrupt);
   CHECK_OK(engine.Submit(2, Share(data, 0, 1), "", kLong));
@@ -139,19 +177,20 @@ void AGapInTheFileFailsTheStepAndOnlyIt() {
 }
 
 // Two ranks have private bytes with three checksums each. Their last checksums differ.
-void RanksThatDifferAreNamedAndMarked() {
+void RanksThatDifferAreNamedAndMarked(Place* run) {
   for (const bool refuse : {false, true}) {
-    TemporaryDir run;
     const std::string data(kSize, 'd');
     std::vector<std::unique_ptr<Engine>> engines;
     for (uint32_t rank = 0; rank < 2; ++rank) {
-      Options options = ForRank(rank, 2, run.path(), "");
+      Options options = ForRank(rank, 2, "");
       options.identity.hashes = 3;
+      options.identity.attempt[0] = refuse ? 1 : 0;
       options.refuse_diverged = refuse ? Refuse::kAll : Refuse::kNone;
-      engines.push_back(std::make_unique<Engine>(options, Env::Posix()));
+      engines.push_back(std::make_unique<Engine>(options, Env::Posix(), run->Open()));
     }
-    for (int64_t step = 1; step <= 2; ++step) {
-      const bool alike = step == 2;
+    const int64_t first = refuse ? 3 : 1;
+    for (const int64_t step : {first, first + 1}) {
+      const bool alike = step > first;
       for (uint32_t rank = 0; rank < 2; ++rank) {
         const std::string hashes = std::string("AAAABBBB") + (rank == 0 || alike ? "CCCC" : "cccc");
         CHECK_OK(engines[rank]->Submit(step, Share(data, rank, 2), "own bytes " + hashes, kLong));
@@ -163,9 +202,7 @@ void RanksThatDifferAreNamedAndMarked() {
                  !alike);
       }
       Manifest manifest;
-      bool counts = false;
-      CHECK_OK(ReadCommitted(Env::Posix(), run.path(), step, &manifest, &counts));
-      CHECK_EQ(counts, alike || !refuse);
+      CHECK_EQ(run->Find(step, &manifest), alike || !refuse);
       CHECK_EQ(manifest.diverged, alike || refuse ? 0U : 1U);
     }
   }
@@ -174,12 +211,12 @@ void RanksThatDifferAreNamedAndMarked() {
 // Two ranks with three checksums each, which run one after the other through given steps.
 class TwoRanks {
  public:
-  TwoRanks(const std::string& run, const std::function<void(Options*)>& change) {
+  TwoRanks(Place* run, const std::function<void(Options*)>& change) {
     for (uint32_t rank = 0; rank < 2; ++rank) {
-      Options options = ForRank(rank, 2, run, "");
+      Options options = ForRank(rank, 2, "");
       options.identity.hashes = 3;
       change(&options);
-      engines_.push_back(std::make_unique<Engine>(options, Env::Posix()));
+      engines_.push_back(std::make_unique<Engine>(options, Env::Posix(), run->Open()));
     }
   }
 
@@ -206,17 +243,14 @@ class TwoRanks {
   std::vector<std::unique_ptr<Engine>> engines_;
 };
 
-uint32_t MarkOf(const std::string& run, int64_t step) {
+uint32_t MarkOf(Place* run, int64_t step) {
   Manifest manifest;
-  bool counts = false;
-  CHECK_OK(ReadCommitted(Env::Posix(), run, step, &manifest, &counts));
-  CHECK(counts);
+  CHECK(run->Find(step, &manifest));
   return manifest.diverged;
 }
 
-void AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain() {
-  TemporaryDir run;
-  TwoRanks ranks(run.path(), [](Options*) {});
+void AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain(Place* run) {
+  TwoRanks ranks(run, [](Options*) {});
   const std::string a = "AAAABBBBCCCC";
   const std::string b = "AAAAbbbbcccc";
   Report report;
@@ -232,12 +266,11 @@ void AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain() {
   CHECK(ranks.Step(6, "", "", &report));
   CHECK_EQ(report.message, "");
   const uint32_t marks[] = {0, 2, 2, 2, 0, 0};
-  for (int64_t step = 1; step <= 6; ++step) CHECK_EQ(MarkOf(run.path(), step), marks[step - 1]);
+  for (int64_t step = 1; step <= 6; ++step) CHECK_EQ(MarkOf(run, step), marks[step - 1]);
 }
 
-void OnlyAComparisonOfWholeTensorsEndsTheMark() {
-  TemporaryDir run;
-  TwoRanks ranks(run.path(), [](Options*) {});
+void OnlyAComparisonOfWholeTensorsEndsTheMark(Place* run) {
+  TwoRanks ranks(run, [](Options*) {});
   const std::string a = "AAAABBBBCCCC";
   const std::string part_a = std::string(4, '\0') + "bbbb" + std::string(4, '\0');
   const std::string part_b = std::string(4, '\0') + "BBBB" + std::string(4, '\0');
@@ -259,12 +292,11 @@ void OnlyAComparisonOfWholeTensorsEndsTheMark() {
   CHECK(ranks.Step(8, part_a, part_a, &report, first));
   CHECK_EQ(report.message, "");
   const uint32_t marks[] = {0, 0, 1, 1, 2, 2, 0, 0};
-  for (int64_t step = 1; step <= 8; ++step) CHECK_EQ(MarkOf(run.path(), step), marks[step - 1]);
+  for (int64_t step = 1; step <= 8; ++step) CHECK_EQ(MarkOf(run, step), marks[step - 1]);
 }
 
-void ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree() {
-  TemporaryDir run;
-  TwoRanks ranks(run.path(), [](Options* options) { options->refuse_diverged = Refuse::kFirst; });
+void ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree(Place* run) {
+  TwoRanks ranks(run, [](Options* options) { options->refuse_diverged = Refuse::kFirst; });
   const std::string a = "AAAABBBBCCCC";
   const std::string b = "AAAAbbbbcccc";
   Report report;
@@ -278,21 +310,17 @@ void ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree() {
   // A difference that comes later is marked, and the checkpoint committed.
   CHECK(ranks.Step(7, a, b, &report));
   CHECK(ranks.Step(8, "", "", &report));
-  CHECK_EQ(MarkOf(run.path(), 6), 0U);
-  CHECK_EQ(MarkOf(run.path(), 7), 2U);
-  CHECK_EQ(MarkOf(run.path(), 8), 2U);
+  CHECK_EQ(MarkOf(run, 6), 0U);
+  CHECK_EQ(MarkOf(run, 7), 2U);
+  CHECK_EQ(MarkOf(run, 8), 2U);
 }
 
-void WhatIsToldGoesAndNothingElse() {
-  TemporaryDir run;
-  TwoRanks ranks(run.path(), [](Options*) {});
+void WhatIsToldGoesAndNothingElse(Place* run) {
+  TwoRanks ranks(run, [](Options*) {});
   const auto there = [&] {
     std::vector<int64_t> steps;
-    Manifest manifest;
     for (int64_t step = 1; step <= 8; ++step) {
-      bool counts = false;
-      CHECK_OK(ReadCommitted(Env::Posix(), run.path(), step, &manifest, &counts));
-      if (counts) steps.push_back(step);
+      if (run->Has(step)) steps.push_back(step);
     }
     return steps;
   };
@@ -314,7 +342,7 @@ void WhatIsToldGoesAndNothingElse() {
 void TheRankThatMakesTheFileAloneReservesItsBlocks() {
   constexpr uint32_t kWorld = 8;
   constexpr int64_t kSteps = 3;
-  TemporaryDir run;
+  DirectoryPlace run;
   const std::string data(kSize, 'd');
   std::vector<std::unique_ptr<FaultEnv>> envs;
   std::vector<std::unique_ptr<Engine>> engines;
@@ -322,7 +350,8 @@ void TheRankThatMakesTheFileAloneReservesItsBlocks() {
     std::vector<Fault> counted;
     CHECK_OK(ParseFaults("delay=0:fallocate::1+", &counted));
     envs.push_back(std::make_unique<FaultEnv>(Env::Posix(), counted, ""));
-    engines.push_back(std::make_unique<Engine>(ForRank(rank, kWorld, run.path(), ""), envs.back().get()));
+    FaultEnv* env = envs.back().get();
+    engines.push_back(std::make_unique<Engine>(ForRank(rank, kWorld, ""), env, run.OpenOn(env)));
   }
   for (int64_t step = 1; step <= kSteps; ++step) {
     for (uint32_t rank = 0; rank < kWorld; ++rank) {
@@ -338,16 +367,16 @@ void TheRankThatMakesTheFileAloneReservesItsBlocks() {
 // The file is there at the second try, and nobody else has reserved its blocks.
 void ATryThatIsRepeatedReservesBlocksAgain() {
   for (const std::string fault : {"fail=EIO:pwrite:model:1", "fail=EIO:fallocate:model:1"}) {
-    TemporaryDir run;
+    DirectoryPlace run;
     const std::string data(kSize, 'd');
     std::vector<Fault> faults;
     CHECK_OK(ParseFaults("delay=0:fallocate:model:1+," + fault, &faults));
     FaultEnv env(Env::Posix(), faults, "");
-    Engine engine(ForRank(0, 1, run.path(), ""), &env);
+    Engine engine(ForRank(0, 1, ""), &env, run.OpenOn(&env));
     CHECK_OK(engine.Submit(1, Share(data, 0, 1), "", kLong));
     CHECK_OK(engine.Wait(1, DF_EXTERNAL, kLong));
     CHECK_EQ(env.seen(), 2U);
-    CHECK_EQ(Model(run.path(), 1), data);
+    CHECK_EQ(run.Model(1), data);
   }
 }
 
@@ -355,16 +384,18 @@ void ATryThatIsRepeatedReservesBlocksAgain() {
 }  // namespace deepfreeze
 
 int main() {
-  deepfreeze::ManyStepsOfTwoRanks();
-  deepfreeze::CloseAtAnyTime();
-  deepfreeze::WrongRegionsAreRefused();
-  deepfreeze::APartOfAPageIsRefusedBeforeAnythingIsWritten();
-  deepfreeze::AGapInTheFileFailsTheStepAndOnlyIt();
-  deepfreeze::RanksThatDifferAreNamedAndMarked();
-  deepfreeze::AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain();
-  deepfreeze::OnlyAComparisonOfWholeTensorsEndsTheMark();
-  deepfreeze::ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree();
-  deepfreeze::WhatIsToldGoesAndNothingElse();
-  deepfreeze::TheRankThatMakesTheFileAloneReservesItsBlocks();
-  deepfreeze::ATryThatIsRepeatedReservesBlocksAgain();
+  using namespace deepfreeze;
+  for (const auto& test :
+       {ManyStepsOfTwoRanks, CloseAtAnyTime, NoMoreBytesASecondThanTheRate, WaitingForTheRateIsNoHang,
+        WrongRegionsAreRefused, ALongWaitIsLogged, APartOfAPageIsRefusedBeforeAnythingIsWritten,
+        AGapInTheFileFailsTheStepAndOnlyIt, RanksThatDifferAreNamedAndMarked,
+        AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain, OnlyAComparisonOfWholeTensorsEndsTheMark,
+        ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree, WhatIsToldGoesAndNothingElse}) {
+    DirectoryPlace directory;
+    test(&directory);
+    MemoryPlace memory;
+    test(&memory);
+  }
+  TheRankThatMakesTheFileAloneReservesItsBlocks();
+  ATryThatIsRepeatedReservesBlocksAgain();
 }

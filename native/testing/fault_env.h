@@ -80,6 +80,7 @@ class FaultEnv final : public Env {
   bool InMemory(const std::string& path) override { return base_->InMemory(path); }
   char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
   Status Populate(char* data, uint64_t n) override { return base_->Populate(data, n); }
+  Status JoinPages(char* data, uint64_t n) override { return base_->JoinPages(data, n); }
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
   uint64_t NowMicros() override { return base_->NowMicros() + late_us_; }
   int64_t WallSeconds() override { return base_->WallSeconds() + Before("clock", "").jump; }

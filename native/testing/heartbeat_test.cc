@@ -1,7 +1,6 @@
 // The heartbeats of a rank that takes long, and what the other ranks conclude from them.
-#include "store/heartbeat.h"
-
-#include "format/names.h"
+#include "store/dir_meeting.h"
+#include "store/partial.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
 
@@ -26,12 +25,12 @@ struct Step {
 
 void ABeatIsOneFileWithAGrowingNumber() {
   Step step;
-  Heartbeat heartbeat(step.run.path(), step.identity);
-  heartbeat.Beat(Env::Posix());
+  DirMeeting meeting(Env::Posix(), step.run.path(), step.identity);
+  meeting.Beat(40, 1);
   CHECK(!step.State().exists);  // who only beats makes no directory
   CHECK_OK(Env::Posix()->MakeDir(step.path(), 0777));
   for (uint64_t number = 2; number <= 4; ++number) {
-    heartbeat.Beat(Env::Posix());
+    meeting.Beat(40, number);
     const PartialState state = step.State();
     CHECK_EQ(state.alive.size(), 1U);
     CHECK(state.alive[0].first == 3 && state.alive[0].second == number);
@@ -44,11 +43,12 @@ void ABeatThatFailsIsFollowedByTheNext() {
   std::vector<Fault> faults;
   CHECK_OK(ParseFaults("fail=EIO:rename::1+,fail=EIO:open::2", &faults));
   FaultEnv env(Env::Posix(), faults, "");
-  Heartbeat heartbeat(step.run.path(), step.identity);
+  DirMeeting meeting(&env, step.run.path(), step.identity);
   Pulse pulse;
   CHECK(!pulse.Moved(step.State()));
+  uint64_t beat = 0;
   for (const bool shown : {true, false, true}) {
-    heartbeat.Beat(&env);
+    meeting.Beat(40, ++beat);
     CHECK_EQ(pulse.Moved(step.State()), shown);
   }
 }

@@ -19,103 +19,120 @@ JobRef Submitted(JobTable* table, int64_t step, bool captured) {
 }
 
 JobRef CapturedInSlot(JobTable* table, int64_t step) {
-  uint32_t slot = 0;
-  CHECK_OK(table->ReserveSlot(kLong, &slot));
+  int slot = SlotPool::kNoSlot;
+  CHECK_OK(table->Reserve(Home::kSlot, kLong, &slot));
   return Submitted(table, step, true);
 }
+
+// Takes the job through the stages of the external level, from `stage` on.
+void Commit(JobTable* table, const JobRef& job, size_t stage = kTransfer) {
+  for (; stage <= kCommit; ++stage) {
+    CHECK_EQ(table->Next(kExternal, stage), job);
+    if (stage == kCommit) table->ReleaseSlots(job->step);
+    table->Finish(job, kExternal);
+  }
+}
+
+TableOptions WithSlots(uint32_t slots) { return TableOptions{2, slots, true}; }
 
 // A capture in the caller's memory is slow to reach the local tier, and later captures, which lie there from the
 // beginning, have taken all slots: these are free again only when their steps are committed, after this one.
 void SlotsTakenByLaterStepsAreNotWaitedFor() {
-  JobTable table(Env::Posix(), 2, 2, true);
+  JobTable table(Env::Posix(), WithSlots(2));
   Submitted(&table, 1, false);
   CapturedInSlot(&table, 2);
   CapturedInSlot(&table, 3);
-  JobRef job = table.NextForLocal();
-  while (job->step != 1) job = table.NextForLocal();
+  JobRef job = table.Next(kLocal, 0);
+  while (job->step != 1) job = table.Next(kLocal, 0);
   CHECK_EQ(table.AcquireSlot(job), -1);
   CHECK(!table.stopping());
-  table.SkipLocal(job);
-  CHECK_EQ(table.NextForTransfer()->step, 1);
+  table.Fail(job, kLocal, Status(Code::kNoSpace, "no slot"));
+  CHECK_EQ(table.Next(kExternal, kTransfer)->step, 1);
 }
 
 // The same while one slot is still an older step's, and the next capture takes it as soon as it is free.
 void ASlotThatIsLostToALaterCaptureIsNotWaitedFor() {
-  JobTable table(Env::Posix(), 2, 2, true);
+  JobTable table(Env::Posix(), WithSlots(2));
   const JobRef oldest = CapturedInSlot(&table, 1);
-  while (table.NextForLocal() != oldest) {
+  while (table.Next(kLocal, 0) != oldest) {
   }
-  table.FinishLocal(oldest);
+  table.Finish(oldest, kLocal);
   Submitted(&table, 2, false);
   CapturedInSlot(&table, 3);
-  JobRef job = table.NextForLocal();
-  while (job->step != 2) job = table.NextForLocal();
+  JobRef job = table.Next(kLocal, 0);
+  while (job->step != 2) job = table.Next(kLocal, 0);
   int slot = 0;
   std::thread local([&] { slot = table.AcquireSlot(job); });
   std::thread capture([&] {
-    uint32_t reserved = 0;
-    CHECK_OK(table.ReserveSlot(kLong, &reserved));
+    int reserved = SlotPool::kNoSlot;
+    CHECK_OK(table.Reserve(Home::kSlot, kLong, &reserved));
   });
-  CHECK_EQ(table.NextForTransfer(), oldest);
-  table.FinishTransfer(oldest);
-  CHECK_EQ(table.NextForPublish(), oldest);
-  table.Published(oldest);
-  CHECK_EQ(table.NextForCommit(), oldest);
-  table.Committed(oldest);
-  table.Settle(oldest);
+  Commit(&table, oldest);
   local.join();
   if (slot >= 0) {  // it was first; the capture gets the slot of step 2 or 3 in its turn
-    table.FinishLocal(job);
-    CHECK_EQ(table.NextForTransfer(), job);
-    table.FinishTransfer(job);
-    CHECK_EQ(table.NextForPublish(), job);
-    table.Published(job);
-    CHECK_EQ(table.NextForCommit(), job);
-    table.Committed(job);
-    table.Settle(job);
+    table.Finish(job, kLocal);
+    Commit(&table, job);
   }
   capture.join();
 }
 
 // Its idle slots are removed: a capture must not be given one of them, nor wait for one for ever.
 void ALocalTierThatIsGivenUpTakesNoCaptures() {
-  JobTable table(Env::Posix(), 2, 1, true);
+  JobTable table(Env::Posix(), WithSlots(1));
   CapturedInSlot(&table, 1);
   std::thread capture([&] {
-    uint32_t slot = 0;
-    CHECK(table.ReserveSlot(kLong, &slot).code() == Code::kIo);
+    int slot = SlotPool::kNoSlot;
+    CHECK(table.Reserve(Home::kSlot, kLong, &slot).code() == Code::kIo);
   });
   table.DropLocalTier("it is full");
   capture.join();
-  uint32_t number = 0;
-  CHECK(table.ReserveSlot(0, &number).code() == Code::kIo);
-  CHECK_OK(table.ReserveBuffer(0, &number));
+  int number = SlotPool::kNoSlot;
+  CHECK(table.Reserve(Home::kSlot, 0, &number).code() == Code::kIo);
+  CHECK_OK(table.Reserve(Home::kBuffer, 0, &number));
 }
 
 // Memory outside of slots is not released while the local writer reads it, also if the step has failed meanwhile.
 void WhatTheLocalWriterReadsIsNotReleased() {
   for (const bool whole : {true, false}) {
-    JobTable table(Env::Posix(), 2, 2, true);
+    JobTable table(Env::Posix(), WithSlots(2));
     const JobRef job = CapturedInSlot(&table, 1);
-    CHECK_EQ(table.NextForLocal(), job);
-    CHECK_EQ(table.NextForTransfer(), job);
-    table.Fail(job, Status(Code::kIo, "the store"));
+    CHECK_EQ(table.Next(kLocal, 0), job);
+    CHECK_EQ(table.Next(kExternal, kTransfer), job);
+    table.Fail(job, kExternal, Status(Code::kIo, "the store"));
     std::vector<Report> reports = table.Poll(8);
     CHECK(reports.size() == 1 && reports.front().code == Code::kIo && !reports.front().released);
     if (whole) {
-      table.FinishLocal(job);
+      table.Finish(job, kLocal);
     } else {
-      table.SkipLocal(job);
+      table.Fail(job, kLocal, Status(Code::kNoSpace, "no slot"));
     }
     reports = table.Poll(8);
     CHECK(reports.size() == 1 && reports.front().released);
   }
 }
 
+// A change that the table of changes does not have fails the step where it must not end the process, and no other step.
+void AFaultOfTheEngineFailsTheStep() {
+  TableOptions options = WithSlots(2);
+  options.on_fault = OnFault::kFailStep;
+  JobTable table(Env::Posix(), options);
+  const JobRef job = Submitted(&table, 1, false);
+  table.Finish(job, kLocal);  // which no thread has begun
+  const std::vector<Report> reports = table.Poll(8);
+  CHECK(reports.size() == 1 && reports.front().code == Code::kIo);
+  CHECK(reports.front().message.find("fault") != std::string::npos && !reports.front().released);
+  const JobRef next = Submitted(&table, 2, false);
+  CHECK_EQ(table.Next(kLocal, 0), next);
+  table.Finish(next, kLocal);
+  Commit(&table, next);
+  CHECK_OK(table.Wait(2, DF_EXTERNAL, kLong));
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
 int main() {
+  deepfreeze::AFaultOfTheEngineFailsTheStep();
   deepfreeze::WhatTheLocalWriterReadsIsNotReleased();
   deepfreeze::ALocalTierThatIsGivenUpTakesNoCaptures();
   deepfreeze::SlotsTakenByLaterStepsAreNotWaitedFor();

@@ -38,6 +38,11 @@ void ParsingUndoesMaking() {
   uint32_t rank = 0;
   CHECK(ParseRecordName("rank-00012.record", &rank) && rank == 12);
   CHECK(ParseFailedName("rank-123456.failed", &rank) && rank == 123456);
+  NodeRanks ranks;
+  CHECK(ParseNodeRecordName("ranks-00001-00007-2.record", &ranks) && ranks.first == 1 && ranks.count() == 4);
+  CHECK(ranks.Has(1) && ranks.Has(5) && ranks.Has(7) && !ranks.Has(2) && !ranks.Has(9) && !ranks.Has(0));
+  CHECK_EQ(NodeRecordName(ranks), "ranks-00001-00007-2.record");
+  CHECK(ParseNodeRecordName("ranks-123456-123456-1.record", &ranks) && ranks.count() == 1);
   uint64_t number = 0;
   CHECK(ParseAliveName("rank-00012-34.alive", &rank, &number) && rank == 12 && number == 34);
 }
@@ -53,6 +58,14 @@ void OtherNamesAreRefused() {
   for (const char* name :
        {"rank-3.record", "rank-00003.record.tmp", "rank-.record", "rank-00003", "rank- 0003.record"}) {
     CHECK(!ParseRecordName(name, &rank));
+  }
+  NodeRanks ranks;
+  for (const char* name :
+       {"ranks-00001-00002.record", "ranks-00001-00002-1.record.tmp", "ranks-00001-00002-0.record",
+        "ranks-00001-00002-01.record", "ranks-00002-00001-1.record", "ranks-00001-00004-2.record", "ranks-1-2-1.record",
+        "ranks-000001-00002-1.record", "ranks-00000-04096-1.record", "ranks-00000-999999999-1.record",
+        "ranks-00001--0002-1.record", "ranks-00001-00002-1.recorder"}) {
+    CHECK(!ParseNodeRecordName(name, &ranks));
   }
   uint64_t number = 0;
   for (const char* name : {"rank-00003.alive", "rank-00003-.alive", "rank-3-1.alive", "rank-00003-01.alive",

@@ -9,7 +9,9 @@
 #include "deepfreeze/deepfreeze.h"
 #include "engine/engine.h"
 #include "format/names.h"
-#include "store/commit.h"
+#include "store/dir_meeting.h"
+#include "store/partial.h"
+#include "store/posix_store.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
 #include "testing/nfs_env.h"
@@ -38,14 +40,14 @@ void TwoRanksThatWritePartsOfOnePageLoseNothing() {
   std::vector<std::unique_ptr<PartialWriter>> ranks;
   for (uint32_t rank = 0; rank < 2; ++rank) {
     clients.push_back(std::make_unique<NfsEnv>(Env::Posix(), run.path()));
-    ranks.push_back(std::make_unique<PartialWriter>());
-    CHECK_OK(ranks[rank]->Open(clients[rank].get(), run.path(), identity));
+    ranks.push_back(std::make_unique<PartialWriter>(clients[rank].get(), run.path(), identity));
+    CHECK_OK(ranks[rank]->Begin());
   }
   const uint64_t border = kPage + 1000;
   const std::string data = std::string(border, 'a') + std::string(2 * kPage - border, 'b');
-  CHECK_OK(WriteFull(ranks[0]->file(), 0, data.data(), border));
-  CHECK_OK(WriteFull(ranks[1]->file(), border, data.data() + border, data.size() - border));
-  for (auto& rank : ranks) CHECK_OK(rank->Sync());
+  CHECK_OK(ranks[0]->Write(0, data.data(), border));
+  CHECK_OK(ranks[1]->Write(border, data.data() + border, data.size() - border));
+  for (auto& rank : ranks) CHECK_OK(rank->Seal());
   CHECK_EQ(Model(PartialPath(run.path(), 0, Id{})), data);
 }
 
@@ -104,18 +106,18 @@ void AStepOfWhichTwoRanksWroteOnePageIsNotCommittedByTheEngineAndFinishedByALate
   options.identity.file_size = data.size();
   options.commit_timeout_ms = kLong;
   options.run_dir = run.path();
+  PosixStore store(Env::Posix(), run.path());
   for (const auto& [rank, begin, end] :
        {std::tuple{1U, kPage, kPage + 1000}, std::tuple{2U, kPage + 1000, 3 * kPage}}) {
     Identity identity = options.At(1);
     identity.rank = rank;
-    PartialWriter writer;
-    CHECK_OK(writer.Open(Env::Posix(), run.path(), identity));
-    CHECK_OK(WriteFull(writer.file(), begin, data.data(), end - begin));
-    CHECK_OK(writer.Sync());
+    const auto shard = store.OpenShard(identity);
+    CHECK_OK(shard->Begin());
+    CHECK_OK(shard->Write(begin, data.data(), end - begin));
+    CHECK_OK(shard->Seal());
     bool perhaps = false;
-    DirMeeting meeting(Env::Posix(), run.path(), identity);
-    CHECK_OK(meeting.Sealed(Record{identity, {{begin, end - begin, Crc32c(0, data.data(), end - begin)}}, "", ""},
-                            &perhaps));
+    const Record record{identity, {{begin, end - begin, Crc32c(0, data.data(), end - begin)}}, "", ""};
+    CHECK_OK(store.Meet(identity)->Sealed(record, &perhaps));
   }
   Engine engine(options, Env::Posix());
   CHECK_OK(engine.Submit(1, {{data.data(), kPage, 0}}, "", kLong));
@@ -124,11 +126,10 @@ void AStepOfWhichTwoRanksWroteOnePageIsNotCommittedByTheEngineAndFinishedByALate
   CHECK(refused.message().find("rank-00001.record: expected every page of 4096 bytes") != std::string::npos);
   CHECK(refused.message().find("found a piece that ends at byte 5096") != std::string::npos);
   CommitRequest request;
-  request.run_dir = run.path();
   request.step = 1;
   request.verify = true;
   CommitOutcome outcome;
-  CHECK_OK(Commit(Env::Posix(), request, &outcome));
+  CHECK_OK(store.Commit(request, &outcome));
   CHECK_EQ(Model(Join(run.path(), StepName(1))), data);
 }
 

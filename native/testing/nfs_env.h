@@ -56,6 +56,7 @@ class NfsEnv final : public Env {
   bool InMemory(const std::string& path) override { return !Mounted(path) && base_->InMemory(path); }
   char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
   Status Populate(char* data, uint64_t n) override { return base_->Populate(data, n); }
+  Status JoinPages(char* data, uint64_t n) override { return base_->JoinPages(data, n); }
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
   uint64_t NowMicros() override;
   int64_t WallSeconds() override { return base_->WallSeconds(); }

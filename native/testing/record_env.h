@@ -45,6 +45,7 @@ class RecordEnv final : public Env {
   bool InMemory(const std::string&) override { return false; }
   char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
   Status Populate(char* data, uint64_t n) override { return base_->Populate(data, n); }
+  Status JoinPages(char* data, uint64_t n) override { return base_->JoinPages(data, n); }
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
   uint64_t NowMicros() override { return base_->NowMicros(); }
   int64_t WallSeconds() override { return base_->WallSeconds(); }

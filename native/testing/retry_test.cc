@@ -63,7 +63,9 @@ void AnErrorThatPassesCostsNoCheckpoint(const char* error, const char* call, int
   CHECK_OK(job.engine->Wait(1, DF_EXTERNAL, kLong));
   CHECK(job.env->seen() > static_cast<uint64_t>(times));
   CHECK(job.Committed(1) == job.data);
-  for (const Report& report : job.engine->Poll(9)) CHECK(report.code == Code::kOk && report.step == 1);
+  for (const Report& report : job.engine->Poll(9)) {
+    CHECK(report.code == Code::kOk && (report.step == 1 || report.level == DF_INFORMS));
+  }
 }
 
 void AFailedSyncIsNeverRepeated(const char* error, const char* call) {
@@ -102,6 +104,31 @@ void MemoryIsGivenUpMeanwhile() {
   CHECK(job.Committed(2) == second);
 }
 
+// The log has two lines of it, however often the engine tried.
+void ItIsLoggedWhenItBeginsAndWhenItIsOver() {
+  Job job("fail=EIO:pwrite:model:1,fail=EIO:pwrite:model:2,fail=EIO:pwrite:model:3");
+  CHECK_OK(job.Submit(1));
+  CHECK_OK(job.engine->Wait(1, DF_EXTERNAL, kLong));
+  std::vector<std::string> lines;
+  for (const Report& report : job.engine->Poll(9)) {
+    if (report.step < 0 && report.level == DF_INFORMS) lines.push_back(report.message);
+  }
+  CHECK_EQ(lines.size(), 2U);
+  const std::string where = Join(job.run.path(), StepName(1));
+  CHECK_EQ(lines[0].find(where + ": tried again: "), 0U);
+  CHECK(lines[0].find("Input/output error") != std::string::npos);
+  CHECK_EQ(lines[1].find(where + ": the store takes it after "), 0U);
+}
+
+// A log that nobody takes keeps its newest lines.
+void ALogThatNobodyReadsIsBounded() {
+  Log log;
+  for (size_t i = 0; i < Log::kMost + 3; ++i) log.Add(std::to_string(i));
+  CHECK_EQ(log.Take(2), (std::vector<std::string>{"3", "4"}));
+  CHECK_EQ(log.Take(9999).size(), Log::kMost - 2);
+  CHECK(log.Take(9999).empty());
+}
+
 void TheStepsBoundEndsIt() {
   Job job("fail=ETIMEDOUT:pwrite:model:1+", 50);
   CHECK_OK(job.Submit(1));
@@ -138,6 +165,8 @@ int main() {
   for (const char* call : kRepeated) AnErrorThatPassesCostsNoCheckpoint("EIO", call, 4);
   for (const char* call : kLookedAtAgain) AnErrorThatPassesCostsNoCheckpoint("EIO", call, 4);
   OtherErrorsFailAtOnce();
+  ItIsLoggedWhenItBeginsAndWhenItIsOver();
+  ALogThatNobodyReadsIsBounded();
   MemoryIsGivenUpMeanwhile();
   TheStepsBoundEndsIt();
   ItIsNamedAndClosingEndsIt();

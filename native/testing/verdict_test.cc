@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "format/names.h"
 #include "store/commit.h"
+#include "store/posix_store.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
 
@@ -254,7 +255,6 @@ void ACheckpointThatCanNotBeReadNowIsNeitherReplacedNorDeleted() {
   Ranks(run.path(), {""}).AllCommit(1);
   const Id first = AttemptOfStepOne(run.path());
   CommitRequest request;
-  request.run_dir = run.path();
   request.step = 1;
   request.attempt[0] = 1;
   {
@@ -267,13 +267,13 @@ void ACheckpointThatCanNotBeReadNowIsNeitherReplacedNorDeleted() {
     CHECK_OK(ParseFaults("fail=EIO:open:" + StepName(1) + "/manifest.json:" + nth, &faults));
     FaultEnv env(Env::Posix(), faults, "");
     CommitOutcome outcome;
-    CHECK_EQ(Commit(&env, request, &outcome).code(), Code::kIo);
+    CHECK_EQ(PosixStore(&env, run.path()).Commit(request, &outcome).code(), Code::kIo);
     CHECK(AttemptOfStepOne(run.path()) == first);
   }
   std::vector<Fault> faults;
   CHECK_OK(ParseFaults("fail=EIO:open:" + StepName(1) + "/manifest.json:1", &faults));
   FaultEnv env(Env::Posix(), faults, "");
-  CHECK_EQ(RemoveStep(&env, run.path(), first, 1).code(), Code::kIo);
+  CHECK_EQ(PosixStore(&env, run.path()).Remove(1, first).code(), Code::kIo);
   CHECK(AttemptOfStepOne(run.path()) == first);
 }
 

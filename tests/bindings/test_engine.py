@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 
@@ -10,6 +11,8 @@ import pytest
 import veloc_bindings as vb
 from tests.support import content
 from tests.support.ranks import committed, options, slots
+from veloc_bindings import _table
+from veloc_bindings._library import library
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -182,3 +185,37 @@ def test_more_room_than_memory_can_have_is_refused(tmp_path, side):
 def test_wrong_length_of_an_id_is_named(tmp_path):
     with pytest.raises(ValueError, match="attempt: expected 16 bytes; found 3"):
         vb.commit(tmp_path, 1, b"abc")
+
+
+def test_the_engine_counts_what_it_does(tmp_path):
+    data = content.model_bytes(1, 10, 300_000)
+    with opened(tmp_path, file_size=300_000) as engine:
+        before = engine.stats()
+        engine.submit(10, [(data, 300_000, 0)], content.private_bytes(1, 10, 0), timeout=60)
+        engine.drain(60)
+        after = engine.stats()
+    assert before["external"]["direct_bytes"] == before["looks"] == before["waits"] == 0
+    external, local = after["external"], after["local"]
+    assert external["direct_bytes"] + external["cached_bytes"] > 300_000 and external["syncs"] >= 4
+    assert local["metadata"] > 0 and after["looks"] >= 1 and after["pause_s"] >= 0
+    assert after["threads"]["df-writer"] >= before["threads"].get("df-writer", 0) >= 0  # at first it may not run yet
+    assert set(after["threads"]) > {"df-commit", "df-transfer", "df-publish"}
+
+
+def test_stats_of_another_version_s_size_are_filled_as_far_as_both_know(tmp_path):
+    with opened(tmp_path, file_size=8192) as engine:
+        engine.submit(10, [(content.model_bytes(1, 10, 8192), 8192, 0)], content.private_bytes(1, 10, 0), timeout=60)
+        engine.drain(60)
+        known = _table.CStats.local_names.offset + 8
+        for size in (known, ctypes.sizeof(_table.CStats), ctypes.sizeof(_table.CStats) + 16):
+            room = (ctypes.c_uint8 * (ctypes.sizeof(_table.CStats) + 32))(*[7] * (ctypes.sizeof(_table.CStats) + 32))
+            found = ctypes.cast(room, ctypes.POINTER(_table.CStats))
+            found.contents.struct_size = size
+            assert library().df_engine_stats(engine._handle, found) == vb.OK
+            assert found.contents.struct_size == size and found.contents.looks > 0
+            assert bytes(room[size:]) == b"\7" * (len(room) - size), "beyond what the caller has"
+            assert not any(room[ctypes.sizeof(_table.CStats) : size]), "unknown to the library: zero"
+        found.contents.struct_size = 4
+        assert library().df_engine_stats(engine._handle, found) == vb.INVALID
+    with pytest.raises(vb.EngineFault, match="closed"):
+        engine.stats()

@@ -5,7 +5,7 @@
  * commits that file atomically. docs/format.md describes the files, docs/design.md ("Words") the words.
  *
  * Threads: every function may be called from any thread; calls on one engine may overlap, except df_engine_close, which
- * must be the last. Functions on capture areas (df_area_*) have rules of their own, below. No function calls back into
+ * must be the last. Functions on capture areas (area.h) have rules of their own. No function calls back into
  * the caller. The engine starts its threads in df_engine_open and has joined them all when df_engine_close returns
  * DF_OK.
  *
@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Grows by one with every incompatible change of this header. */
-#define DF_ABI_VERSION 2
+#define DF_ABI_VERSION 3
 
 /* The result of a call. */
 typedef enum df_code {
@@ -68,6 +68,12 @@ typedef enum df_level {
   DF_EXTERNAL = 3  /* assembled, fsynced, committed */
 } df_level;
 
+/* What a report with step -1 is: its level. */
+typedef enum df_notice {
+  DF_WARNS = 0,  /* the user should know */
+  DF_INFORMS = 1 /* a line of the engine's log: something takes long, or is tried again */
+} df_notice;
+
 typedef struct df_engine df_engine; /* opaque; made by df_engine_open, freed by df_engine_close */
 
 /* A contiguous part of this rank's bytes: nbytes bytes at data belong at file_offset of the assembled file. All regions
@@ -89,33 +95,50 @@ typedef enum df_refusal {
                          a comparison finds none; a difference that is found later is not refused */
 } df_refusal;
 
-/* The caller must set all fields, struct_size to sizeof(df_options). */
+/* Which part takes the checkpoints and makes them durable. */
+typedef enum df_backend {
+  DF_EMBEDDED = 0 /* this library, in the calling process */
+} df_backend;
+
+/* The caller sets struct_size to sizeof(df_options), and all fields up to run_dir. A field that the caller's version of
+ * this struct does not have yet gets its default, which stands in brackets; a caller may also leave fields out at the
+ * end, by a struct_size that ends before them. Bytes that this library's version does not have must be zero: an option
+ * that the library does not know is refused. New fields are added at the end, in multiples of 8 bytes. */
 typedef struct df_options {
   uint32_t struct_size;
   uint32_t rank;              /* < world */
   uint32_t world;             /* ranks that write together, >= 1 */
-  uint32_t in_flight;         /* checkpoints whose shards may be held in the process's memory at once, >= 1 */
-  uint32_t slots;             /* slots of this rank on the local tier: bounds the backlog, >= 1 */
-  uint32_t writers;           /* threads that write, >= 1; Copiers in engine/stage.h says how many may copy */
   uint32_t hashes;            /* number of replica checksums (u32 each) at the end of the private bytes: they must be
                                  the same on all ranks; all zero at a step at which the ranks are not compared */
-  uint32_t refuse_diverged;   /* a df_refusal */
-  uint32_t nice;              /* 0 to 19: added to the nice value of the engine's threads */
-  uint64_t chunk_bytes;       /* size of the largest extent, a multiple of 4096, >= 4096 */
   uint64_t file_size;         /* bytes of the assembled file, 1 to 2^63 - 1 */
-  uint64_t commit_timeout_ms; /* how long a checkpoint may wait for another rank while nothing moves there */
   uint8_t run_id[16];         /* a random id, in RUN/run.json */
   uint8_t attempt[16];        /* a random id, of this start of the job */
   uint8_t structure[32];      /* SHA-256 of the structure file */
   const char* run_dir;        /* existing directory on the external store */
-  const char* local_dir;      /* existing directory of the local tier, or NULL for none; slots: docs/format.md, LOCAL */
+  const char* local_dir;      /* existing directory of the local tier, or NULL for none; slots: docs/format.md, LOCAL
+                                 [NULL] */
+  uint32_t in_flight;         /* checkpoints whose shards may be held in the process's memory at once, >= 1 [2] */
+  uint32_t slots;             /* slots of this rank on the local tier: bounds the backlog, >= 1 [2] */
+  uint32_t writers;           /* threads that write, >= 1; Copiers in engine/stage.h says how many may copy [8] */
+  uint32_t nice;              /* 0 to 19: added to the nice value of the engine's threads [10] */
+  uint32_t refuse_diverged;   /* a df_refusal [DF_REFUSE_NONE] */
+  uint32_t backend;           /* a df_backend [DF_EMBEDDED] */
+  uint64_t chunk_bytes;       /* size of the largest extent, a multiple of 4096, >= 4096 [4 MiB] */
+  uint64_t commit_timeout_ms; /* how long a checkpoint may wait for another rank while nothing moves there [600000] */
+  const uint32_t* node;       /* the ranks of this rank's node, ascending, with this rank among them: they look at the
+                                 store for each other, and one publishes the records of all [NULL] */
+  uint64_t node_ranks;        /* how many ranks `node` has; 0: this rank may be alone on its node [0] */
+  const char* node_dir;       /* directory in the memory that these ranks share, or NULL for none; it need not exist
+                                 [NULL] */
+  uint64_t rate;              /* bytes per second that this rank writes to the external store at most, with bursts of
+                                 one second; 0: as many as the store takes [0] */
 } df_options;
 
 /* The state of one checkpoint; or, with step -1, a notice for the user, which has a message and no checkpoint. Times
  * are in seconds since the submit, -1 while the checkpoint has not got there. */
 typedef struct df_report {
   int64_t step;
-  int32_t level;     /* the df_level reached so far */
+  int32_t level;     /* the df_level reached so far; of a notice: a df_notice */
   int32_t code;      /* DF_OK, or why it failed; a failed checkpoint never gets further */
   int32_t released;  /* 1: the engine no longer reads the caller's memory */
   int32_t diverged;  /* on rank 0: number of the first replica checksum in which the ranks differ, -1 if they differ in
@@ -123,10 +146,45 @@ typedef struct df_report {
                         other ranks: -1 */
   uint64_t nbytes;   /* bytes of this rank's regions */
   double local_s;    /* when it was whole on the local tier; stays -1 for a checkpoint without a slot */
-  double written_s;  /* when this rank's ranges were fsynced on the external store and its record published */
+  double written_s;  /* when this rank's ranges were fsynced on the external store and its record published, or given to
+                        the rank of its node that publishes the records of all */
   double external_s; /* when it was committed, as far as this rank has seen */
   char message[512]; /* the failure, the notice, or in which tensors the ranks differ; else empty */
 } df_report;
+
+/* CPU seconds of an engine's threads of one name, as the system shows it: df-commit, df-writer and so on. */
+typedef struct df_thread {
+  char name[16];
+  double cpu_s;
+} df_thread;
+
+/* What an engine has done since it was opened. Bytes and calls of failed attempts count too. The external_* fields are
+ * about the run's directory, the local_* fields about the local tier; bytes that a capture puts into a slot that is
+ * memory are in neither. */
+typedef struct df_stats {
+  uint32_t struct_size; /* set by the caller: sizeof(df_stats) */
+  uint32_t threads;     /* used entries of thread */
+  uint64_t waits;       /* submits and captures that were held up, for 0.1 ms or longer */
+  uint64_t wait_us;     /* microseconds in all */
+  uint64_t looks;       /* how often the engine looked at the store for a commit or for other ranks' parts */
+  uint64_t pauses;      /* between such looks, or before another try of a store that fails */
+  uint64_t pause_us;
+  uint64_t external_direct_bytes; /* written past the page cache */
+  uint64_t external_cached_bytes; /* written through it */
+  uint64_t external_read_bytes;
+  uint64_t external_syncs;    /* of files and directories */
+  uint64_t external_metadata; /* calls about names, sizes and blocks: open, stat, rename and so on */
+  uint64_t external_lists;    /* directories that were listed */
+  uint64_t external_names;    /* names in these listings */
+  uint64_t local_direct_bytes;
+  uint64_t local_cached_bytes;
+  uint64_t local_read_bytes;
+  uint64_t local_syncs;
+  uint64_t local_metadata;
+  uint64_t local_lists;
+  uint64_t local_names;
+  df_thread thread[16]; /* in the order of their names */
+} df_stats;
 
 /* The identity that a slot's header has. */
 typedef struct df_slot_info {
@@ -197,7 +255,8 @@ DF_API int df_engine_room(df_engine* engine, uint32_t* n);
 DF_API int df_engine_wait(df_engine* engine, int64_t step, int level, uint64_t timeout_ms);
 
 /* Copies reports to out, at most capacity of them, and their number to *n: the notices first, then one for each
- * checkpoint that has changed since the last poll, in the order of their steps. Never blocks. A checkpoint that is
+ * checkpoint that has changed since the last poll, in the order of their steps, then the lines of the engine's log, of
+ * which the newest 256 are kept. Never blocks. A checkpoint that is
  * released, and external or failed, is reported one last time and then forgotten. */
 DF_API int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, size_t* n);
 
@@ -217,6 +276,11 @@ DF_API int df_engine_drain(df_engine* engine, uint64_t timeout_ms);
  * blocks. */
 DF_API int df_engine_idle(df_engine* engine, uint64_t* ms);
 
+/* What the engine has done so far. Never blocks for longer than a copy of the numbers takes. Fills the first
+ * struct_size bytes of *out, so that a caller of an older or newer version gets what both know. DF_INVALID: struct_size
+ * is less than 8. */
+DF_API int df_engine_stats(df_engine* engine, df_stats* out);
+
 /* Stops the engine, joins its threads and frees it. Work under way stops at the next chunk; removals are finished, or
  * left to the next attempt if they take longer than half of the bound below.
  * Whole slots of checkpoints that are not committed stay, for df_slot_transfer at the next start; the other slots are
@@ -224,50 +288,6 @@ DF_API int df_engine_idle(df_engine* engine, uint64_t* ms);
  * is less), because the store hangs. The handle must not be used any more, but the threads are left behind, and the
  * caller's memory that they read must stay as it is until the process ends. */
 DF_API int df_engine_close(df_engine* engine);
-
-/* Capture areas. The ops of a training's graph copy tensors into a capture area: a buffer that is filled group by group
- * while a step runs. A group is a list of tensors that one op captures. The graph knows the area by its number, so that
- * a graph that outlives its area meets an error and no freed memory.
- *
- * Threads: df_area_capture may be called from several threads at once, for different groups. All other calls on an area
- * must be made between two executions of the graph, while no capture runs. */
-typedef struct df_piece {
-  uint64_t source; /* number of the tensor within its group */
-  uint64_t start;  /* first byte of the piece in the flattened tensor */
-  uint64_t nbytes;
-  uint64_t place; /* first byte of the piece in the buffer */
-} df_piece;
-
-/* Makes an area; the caller ends it with df_area_close. Until an engine is attached, captures lie in memory of the
- * area's own. */
-DF_API int df_area_open(uint64_t* area);
-/* Sets the pieces of group number `group`, in place of those it had. DF_INVALID: a piece ends beyond 2^63 - 1 bytes of
- * a buffer. Whether it fits into the buffer that a capture gets is checked by the capture. */
-DF_API int df_area_group(uint64_t area, uint64_t group, const df_piece* pieces, size_t n);
-/* From the next capture on, captures lie in the engine's memory (NULL: in the area's own). A capture waits for memory
- * as long as something moves, and timeout_ms longer. The area does not keep the engine alive: after df_engine_close
- * captures fail. */
-DF_API int df_area_attach(uint64_t area, df_engine* engine, uint64_t timeout_ms);
-/* Copies one group's pieces, as the op DeepfreezeCapture does: data[i] and nbytes[i] are tensor number i of the group.
- * The first call of a step reserves the buffer. If there is no memory for it, the call copies nothing and returns
- * DF_OK, so that training goes on; df_area_collect then says why. DF_INVALID, and nothing is copied: a piece lies
- * outside of its tensor, or of the buffer. */
-DF_API int df_area_capture(uint64_t area, uint64_t group, const void* const* data, const uint64_t* nbytes, size_t n);
-/* Ends the capture of a step: *base is its buffer. If *own is 1 the buffer is the area's own memory, and keeps what was
- * captured until the next capture or df_area_drop. If *own is 0 it is the engine's, and the next df_engine_submit must
- * be of regions in it. An error says why there is no capture: DF_TIMEOUT if there was no memory for it in time,
- * DF_INVALID if nothing was captured. */
-DF_API int df_area_collect(uint64_t area, void** base, int32_t* own);
-/* Frees the area's own memory, as soon as no checkpoint is read from it. */
-DF_API int df_area_drop(uint64_t area);
-/* Ends the area: ops that still have its number fail. */
-DF_API int df_area_close(uint64_t area);
-
-/* Registers the op DeepfreezeCapture with the TensorFlow 2 that this process has loaded, through TensorFlow's C
- * interface: input `tensors` of types T (a list), attributes `area` and `group` (int), no outputs. Once per process is
- * enough; later calls return the first one's result. DF_INVALID, with the reason: this process has no TensorFlow, or
- * one without that interface. */
-DF_API int df_tensorflow_register(void);
 
 /* For the next start of a job, when no engine of the dead attempt runs any more: */
 
@@ -286,6 +306,10 @@ DF_API int df_slot_transfer(const char* path, const char* run_dir);
  * when the attempt last compared them before, so the attempt may have refused the checkpoint. An I/O error may also
  * come from the last sync, when the step has its final name: the next call then finds it committed. */
 DF_API int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]);
+
+/* *step: of the newest committed checkpoint in run_dir, -1 if there is none. Reads the manifests of the newest ones
+ * alone, and takes no lock: a job may write to the run meanwhile. */
+DF_API int df_newest(const char* run_dir, int64_t* step);
 
 #ifdef __cplusplus
 }

@@ -1,11 +1,9 @@
-#include "engine/commit.h"
+#include "engine/committer.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "format/names.h"
-#include "store/commit.h"
-#include "store/owner.h"
 
 namespace deepfreeze {
 namespace {
@@ -18,25 +16,14 @@ constexpr char kUnknown[] = ". It is unknown whether the step is committed: rank
 
 }  // namespace
 
-void Committer::Run() {
-  while (const JobRef job = context_.table->NextForCommit()) {
-    Look look;
-    Status status = Contained([&] { return Await(job, &look); });
-    if (status.code() == Code::kClosed) return;
-    if (!status.ok()) {
-      // The other ranks wait for rank 0's verdict.
-      if (decides() && look.doubt.ok()) {
-        (void)Contained([&] { return context_.meeting->Failed(job->step, status.message()); }).ok();
-      }
-      context_.table->Fail(job, std::move(status));
-      continue;
-    }
-    // Before the caller can hear of the commit and ask for removals.
-    if (decides()) context_.table->AskCleanUp(job->step, look.durable);
-    context_.table->Committed(job);
-    Heard(context_.env->NowMicros());
-    context_.table->Settle(job);
-  }
+Status Committer::Commit(const JobRef& job) {
+  Look look;
+  Status status = Contained([&] { return Await(job, &look); });
+  if (status.code() == Code::kClosed) return status;
+  if (!status.ok()) return decides() && look.doubt.ok() ? FailStep(context_, job, std::move(status)) : status;
+  durable_ = look.durable;
+  Heard(context_.env->NowMicros());
+  return {};
 }
 
 Status Committer::Await(const JobRef& job, Look* look) {
@@ -44,7 +31,7 @@ Status Committer::Await(const JobRef& job, Look* look) {
   const uint64_t bound_us = options.commit_timeout_ms * 1000;
   const uint64_t rolls_every_us = bound_us / kRollsPerBound;
   const uint64_t written_us = job->submitted_us + static_cast<uint64_t>(job->written_s * 1e6);
-  const std::string where = Join(options.run_dir, StepName(job->step));
+  const std::string where = Join(context_.store->place(), StepName(job->step));
   // The time-out counts from the last movement: of this rank's bytes, or of another rank, also of one that was seen
   // while an earlier step was waited for.
   const auto waited_us = [&](uint64_t now_us) {
@@ -58,6 +45,7 @@ Status Committer::Await(const JobRef& job, Look* look) {
     const uint64_t longest_us = status.transient() ? kLongestAfterErrorUs : Pauses::kLongestUs;
     const uint64_t left_us = bound_us - std::min(bound_us, waited_us(now_us));
     const uint64_t most_us = std::min(left_us, std::max(rolls_every_us, Pauses::kShortestUs));
+    const CountedTime time(context_.env, &context_.counters->pauses, &context_.counters->pause_us, 0);
     context_.table->PauseCommit(std::min(most_us, pauses_.Next(now_us, longest_us)));
     return !context_.table->stopping();
   };
@@ -83,6 +71,13 @@ Status Committer::Await(const JobRef& job, Look* look) {
     BestEffort([&] {
       context_.table->SetWaitsFor(job, "waits for its commit (" + where + ": " + WaitsFor(status, *look) + ")");
     });
+    if (waited_us(now_us) / rolls_every_us > look->logged) {
+      look->logged = waited_us(now_us) / rolls_every_us;
+      BestEffort([&] {
+        const std::string ms = std::to_string(waited_us(now_us) / 1000) + " ms";
+        context_.log->Add(where + ": " + WaitsFor(status, *look) + " after " + ms);
+      });
+    }
     goes_on = pause(now_us);
   }
   return Status(Code::kClosed, "the engine is shutting down");
@@ -101,6 +96,7 @@ void Committer::Heard(uint64_t when_us) {
 }
 
 Status Committer::LookAt(const JobRef& job, uint64_t now_us, bool rolls, Look* look) {
+  context_.counters->looks.Add();
   if (!decides()) return Contained([&] { return Watch(job->step, now_us, rolls, look); });
   if (!look->doubt.ok()) return Contained([&] { return ResolveDoubt(job->step, look); });
   const Status status = Contained([&] { return CommitIfWhole(job, now_us, look); });
@@ -110,22 +106,22 @@ Status Committer::LookAt(const JobRef& job, uint64_t now_us, bool rolls, Look* l
   return status;
 }
 
-// The directory's name, step-N or step-N.partial-ATTEMPT, tells whether the step is committed.
 Status Committer::ResolveDoubt(int64_t step, Look* look) {
-  const Options& options = context_.options;
-  const Id& attempt = options.identity.attempt;
-  bool committed = false;
-  DF_RETURN_IF_ERROR(IsCommitted(context_.env, options.run_dir, step, attempt, &committed));
-  if (committed) {
-    SyncName(step, look);
-    return {};
-  }
-  FileInfo partial;
-  DF_RETURN_IF_ERROR(context_.env->Stat(PartialPath(options.run_dir, step, attempt), &partial));
-  if (!partial.exists) return {};
+  Fate fate = Fate::kUnknown;
+  DF_RETURN_IF_ERROR(Settle(step, look, &fate));
+  if (fate != Fate::kUncommitted) return {};
   Status was = std::exchange(look->doubt, Status());
   look->over = !was.transient();
   return was;
+}
+
+Status Committer::Settle(int64_t step, Look* look, Fate* fate) {
+  Status settled = Contained([&] { return context_.store->Settle(step, context_.options.identity.attempt, fate); });
+  if (*fate != Fate::kCommitted) return settled;
+  look->over = true;
+  look->durable = settled.ok();
+  if (!look->durable) BestEffort([&] { NotifyUnsynced(step, settled); });
+  return {};
 }
 
 Status Committer::Roll(int64_t step, uint64_t now_us, Look* look, std::string* failure) {
@@ -137,26 +133,16 @@ Status Committer::Roll(int64_t step, uint64_t now_us, Look* look, std::string* f
   return {};
 }
 
-void Committer::SyncName(int64_t step, Look* look) {
-  look->over = true;
-  const Status synced = Contained([&] { return context_.env->SyncDir(context_.options.run_dir); });
-  look->durable = synced.ok();
-  if (!look->durable) BestEffort([&] { NotifyUnsynced(step, synced); });
-}
-
 Status Committer::CommitIfWhole(const JobRef& job, uint64_t now_us, Look* look) {
   const int64_t step = job->step;
   const Options& options = context_.options;
   std::string failure;
   DF_RETURN_IF_ERROR(Roll(step, now_us, look, &failure));
-  // This rank has published its record in the partial directory. If the directory is missing, a rename that had
-  // returned an error was carried out later, or another process has removed the directory.
+  // This rank's record is among the shards. If they are missing, a commit that had returned an error was carried out
+  // later, or another process has removed them.
   if (!look->roll.exists) {
-    bool committed = false;
-    DF_RETURN_IF_ERROR(IsCommitted(context_.env, options.run_dir, step, options.identity.attempt, &committed));
-    if (!committed) return CheckOwner(context_.env, options.run_dir, options.identity.attempt);
-    SyncName(step, look);
-    return {};
+    Fate fate = Fate::kUnknown;
+    return Settle(step, look, &fate);
   }
   if (look->roll.present.size() < options.identity.world) {
     return failure.empty() ? Status() : Status(Code::kIncomplete, failure);
@@ -164,7 +150,6 @@ Status Committer::CommitIfWhole(const JobRef& job, uint64_t now_us, Look* look) 
   pauses_.Ended(now_us);
   const Identity expected = options.At(step);
   CommitRequest request;
-  request.run_dir = options.run_dir;
   request.step = step;
   request.attempt = expected.attempt;
   request.expected = &expected;
@@ -174,7 +159,7 @@ Status Committer::CommitIfWhole(const JobRef& job, uint64_t now_us, Look* look) 
   request.known = &replicas_.known();
   request.refuse_diverged = replicas_.Refuses(options.refuse_diverged);
   CommitOutcome outcome;
-  const Status status = Contained([&] { return Commit(context_.env, request, &outcome); });
+  const Status status = Contained([&] { return context_.store->Commit(request, &outcome); });
   // The verdict stands also if there is no memory for these notes.
   BestEffort([&] {
     replicas_.Note(step, outcome.compared, outcome.divergence);
@@ -189,7 +174,7 @@ Status Committer::CommitIfWhole(const JobRef& job, uint64_t now_us, Look* look) 
 }
 
 void Committer::NotifyUnsynced(int64_t step, const Status& why) {
-  context_.table->Notify(Join(context_.options.run_dir, StepName(step)) +
+  context_.table->Notify(Join(context_.store->place(), StepName(step)) +
                          ": the step is committed and not known to be durable (" + why.message() +
                          "). Only a loss of power may take it; older checkpoints stay until a later commit");
 }

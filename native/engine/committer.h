@@ -1,21 +1,21 @@
-// The fourth stage. Rank 0 waits for the parts of all ranks and commits the checkpoint, or fails it; each other rank
+// The stage kCommit. Rank 0 waits for the parts of all ranks and commits the checkpoint, or fails it; each other rank
 // waits until it sees what rank 0 has decided (store/meeting.h).
-#ifndef DEEPFREEZE_ENGINE_COMMIT_H_
-#define DEEPFREEZE_ENGINE_COMMIT_H_
+#ifndef DEEPFREEZE_ENGINE_COMMITTER_H_
+#define DEEPFREEZE_ENGINE_COMMITTER_H_
 
 #include "engine/pauses.h"
 #include "engine/replicas.h"
 #include "engine/stage.h"
-#include "store/heartbeat.h"
-#include "store/partial.h"
 
 namespace deepfreeze {
 
 class Committer {
  public:
   explicit Committer(const StageContext& context) : context_(context), pauses_(context.options.identity.rank) {}
-  // The thread's body; returns when the table stops.
-  void Run();
+  // RETURNS as Level::Protect: ok if the step is committed. The other ranks know of a failure by then.
+  Status Commit(const JobRef& job);
+  // Whether the name of the step that was committed last is synced.
+  bool durable() const { return durable_; }
 
  private:
   // What this rank has seen of a step.
@@ -23,6 +23,7 @@ class Committer {
     PartialState roll;       // who had come when the roll was called last
     uint64_t rolled_us = 0;  // when that was
     Pulse pulse;             // whether they have moved since
+    uint64_t logged = 0;     // parts of the time-out, of which each was logged
     bool over = false;       // the outcome is known: the step is committed (ok), or has failed (the Status returned)
     bool durable = false;    // the step is committed and its name is synced
     Status doubt;            // rank 0: the error of a commit that may have been done; ok if there is no such doubt
@@ -43,8 +44,8 @@ class Committer {
   Status Roll(int64_t step, uint64_t now_us, Look* look, std::string* failure);
   // What the step waits for, after a look with this status.
   std::string WaitsFor(const Status& status, const Look& look) const;
-  // For a step that is seen to be committed, and whose name nobody has synced yet: syncs it.
-  void SyncName(int64_t step, Look* look);
+  // Asks what has become of the step, of which a commit may have happened unseen.
+  Status Settle(int64_t step, Look* look, Fate* fate);
   void NotifyUnsynced(int64_t step, const Status& why);
   bool decides() const { return context_.options.identity.rank == 0; }
 
@@ -54,9 +55,10 @@ class Committer {
   const StageContext context_;
   Pauses pauses_;
   uint64_t heard_us_ = 0;
+  bool durable_ = false;
   Replicas replicas_;
 };
 
 }  // namespace deepfreeze
 
-#endif  // DEEPFREEZE_ENGINE_COMMIT_H_
+#endif  // DEEPFREEZE_ENGINE_COMMITTER_H_

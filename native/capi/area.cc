@@ -1,0 +1,105 @@
+// The C interface of capture areas (area.h).
+#include "deepfreeze/area.h"
+
+#include <memory>
+#include <vector>
+
+#include "capi/default_env.h"
+#include "capi/guard.h"
+#include "graph/capture_area.h"
+#include "graph/tensorflow_op.h"
+
+namespace {
+
+using deepfreeze::CheckEngine;
+using deepfreeze::Guard;
+using deepfreeze::Invalid;
+using deepfreeze::Status;
+
+// Calls `work` with the area of this number.
+template <typename Work>
+Status WithArea(const char* call, uint64_t number, Work work) {
+  std::shared_ptr<deepfreeze::CaptureArea> area;
+  DF_RETURN_IF_ERROR(deepfreeze::CaptureArea::Find(call, number, &area));
+  return area == nullptr ? Invalid("no capture area " + std::to_string(number)) : work(area.get());
+}
+
+}  // namespace
+
+extern "C" {
+
+int df_area_open(uint64_t* area) {
+  return Guard([&]() -> Status {
+    if (area == nullptr) return Invalid("area: a pointer is missing");
+    *area = deepfreeze::CaptureArea::Register(std::make_shared<deepfreeze::CaptureArea>(deepfreeze::DefaultEnv()));
+    return {};
+  });
+}
+
+int df_area_group(uint64_t area, uint64_t group, const df_piece* pieces, size_t n) {
+  return Guard([&]() -> Status {
+    if (pieces == nullptr && n > 0) return Invalid("group: a pointer is missing");
+    return WithArea("group", area, [&](deepfreeze::CaptureArea* found) {
+      std::vector<deepfreeze::CaptureArea::Piece> copy(n);
+      for (size_t i = 0; i < n; ++i) copy[i] = {pieces[i].source, pieces[i].start, pieces[i].nbytes, pieces[i].place};
+      return found->SetGroup(group, std::move(copy));
+    });
+  });
+}
+
+int df_area_attach(uint64_t area, df_engine* engine, uint64_t timeout_ms) {
+  return Guard([&]() -> Status {
+    if (engine != nullptr) DF_RETURN_IF_ERROR(CheckEngine(engine, "attach"));
+    return WithArea("attach", area, [&](deepfreeze::CaptureArea* found) {
+      found->Attach(engine == nullptr ? nullptr : engine->engine, timeout_ms);
+      return Status();
+    });
+  });
+}
+
+int df_area_capture(uint64_t area, uint64_t group, const void* const* data, const uint64_t* nbytes, size_t n) {
+  return Guard([&]() -> Status {
+    if ((data == nullptr || nbytes == nullptr) && n > 0) return Invalid("capture: a pointer is missing");
+    return WithArea("capture", area, [&](deepfreeze::CaptureArea* found) {
+      std::vector<deepfreeze::CaptureArea::Source> sources(n);
+      for (size_t i = 0; i < n; ++i) sources[i] = {static_cast<const char*>(data[i]), nbytes[i]};
+      return found->Capture(group, sources);
+    });
+  });
+}
+
+int df_area_collect(uint64_t area, void** base, int32_t* own) {
+  return Guard([&]() -> Status {
+    if (base == nullptr || own == nullptr) return Invalid("collect: a pointer is missing");
+    return WithArea("collect", area, [&](deepfreeze::CaptureArea* found) {
+      char* at = nullptr;
+      auto owner = deepfreeze::CaptureArea::Owner::kEngine;
+      DF_RETURN_IF_ERROR(found->Collect(&at, &owner));
+      *base = at;
+      *own = owner == deepfreeze::CaptureArea::Owner::kArea ? 1 : 0;
+      return Status();
+    });
+  });
+}
+
+int df_area_drop(uint64_t area) {
+  return Guard([&]() -> Status {
+    return WithArea("drop", area, [](deepfreeze::CaptureArea* found) {
+      found->DropOwn();
+      return Status();
+    });
+  });
+}
+
+int df_area_close(uint64_t area) {
+  return Guard([&]() -> Status {
+    deepfreeze::CaptureArea::Forget(area);
+    return {};
+  });
+}
+
+int df_tensorflow_register(void) {
+  return Guard([]() -> Status { return deepfreeze::RegisterTensorflowOp(); });
+}
+
+}  // extern "C"

@@ -1,0 +1,112 @@
+// Where a checkpoint stands at each level, and how it gets on: the one table of states and changes. JobTable makes
+// every change by it; level_state_test walks it.
+#ifndef DEEPFREEZE_ENGINE_LEVEL_STATE_H_
+#define DEEPFREEZE_ENGINE_LEVEL_STATE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace deepfreeze {
+
+enum class LevelState : uint8_t {
+  kNone,        // waits for a thread of the level, or for a level that comes before
+  kRunning,     // a thread of the level works on it
+  kDone,        // the level has it
+  kFailed,      // the level will never have it
+  kSuperseded,  // the level had it, and has given its place to a newer checkpoint
+};
+
+enum class Change : uint8_t {
+  kBegin,      // a thread takes the checkpoint
+  kPass,       // the thread has done its stage, and the level's next stage follows
+  kFinish,     // the thread has done the last stage
+  kFail,       // the thread can't go on; or the step has failed before the level began
+  kSupersede,  // the level's place is given to another checkpoint
+};
+
+struct Transition {
+  LevelState from;
+  Change change;
+  LevelState to;
+};
+
+inline constexpr Transition kTransitions[] = {
+    {LevelState::kNone, Change::kBegin, LevelState::kRunning},
+    {LevelState::kNone, Change::kFail, LevelState::kFailed},
+    {LevelState::kRunning, Change::kPass, LevelState::kNone},
+    {LevelState::kRunning, Change::kFinish, LevelState::kDone},
+    {LevelState::kRunning, Change::kFail, LevelState::kFailed},
+    {LevelState::kDone, Change::kSupersede, LevelState::kSuperseded},
+};
+
+// RETURNS whether the table has such a change; if so, *state is the new state.
+constexpr bool Apply(Change change, LevelState* state) {
+  for (const Transition& row : kTransitions) {
+    if (row.from != *state || row.change != change) continue;
+    *state = row.to;
+    return true;
+  }
+  return false;
+}
+
+// Whether the level's work is over, with or without success: no thread of it touches the checkpoint any more.
+constexpr bool Settled(LevelState state) { return state != LevelState::kNone && state != LevelState::kRunning; }
+
+// Whether the level has the checkpoint, or had it.
+constexpr bool Reached(LevelState state) { return state == LevelState::kDone || state == LevelState::kSuperseded; }
+
+// Where the bytes of a capture lie.
+enum class Home : uint8_t {
+  kCaller,  // in memory of the caller's
+  kBuffer,  // in a buffer of the engine's
+  kSlot,    // in a slot of the local tier, which is memory
+};
+inline constexpr size_t kHomes = 3;
+
+// The number of a level: its place in the list of levels. kCaptured is the memory of the training process; it has no
+// threads, because the caller captures.
+using LevelId = size_t;
+inline constexpr LevelId kCaptured = 0;
+inline constexpr LevelId kLocal = 1;
+inline constexpr LevelId kExternal = 2;
+
+using LevelSet = uint32_t;
+constexpr LevelSet Only(LevelId level) { return LevelSet{1} << level; }
+
+// One after the other, a checkpoint goes through the stages of a level.
+struct StageRow {
+  const char* thread = nullptr;  // the name of its threads, at most 15 bytes; null: there is no such stage
+  size_t threads = 0;            // how many there are: so many checkpoints may be in this stage at a time
+};
+inline constexpr size_t kMostStages = 3;
+
+// A level, as the job table knows it.
+struct LevelRow {
+  const char* doing;  // of a checkpoint that is not there yet, for people: "is being written to ..."
+  StageRow stages[kMostStages];
+  bool keeps_memory;  // whether a checkpoint's memory must stay until the level has settled
+  // Which levels must have settled before this one may begin, by Home. Levels that wait for none start together.
+  LevelSet after[kHomes];
+
+  constexpr bool IsLast(size_t stage) const { return stage + 1 == kMostStages || stages[stage + 1].threads == 0; }
+};
+
+// The stages of kExternal.
+inline constexpr size_t kTransfer = 0;  // to the external store
+inline constexpr size_t kPublish = 1;   // makes that durable, and says so
+inline constexpr size_t kCommit = 2;
+
+// A checkpoint that is captured in a slot needs only its checksums from the local tier: it goes to the external store
+// at the same time. Another one is copied to its slot first, because the store would keep the training's memory longer.
+inline constexpr LevelRow kLevelRows[] = {
+    {"is being captured", {}, false, {0, 0, 0}},
+    {"is being written to the local tier", {{"df-local", 1}}, true, {0, 0, 0}},
+    {"is being written to the external store",
+     {{"df-transfer", 1}, {"df-publish", 1}, {"df-commit", 1}},  // each stage is written for one thread
+     false,
+     {Only(kLocal), Only(kLocal), 0}},
+};
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_ENGINE_LEVEL_STATE_H_

@@ -1,0 +1,51 @@
+// What retention is asked to do, and has not done yet. Any thread asks; retention's thread takes the work.
+#ifndef DEEPFREEZE_ENGINE_UPKEEP_H_
+#define DEEPFREEZE_ENGINE_UPKEEP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/mutex.h"
+
+namespace deepfreeze {
+
+struct Upkeep {
+  int64_t committed = -1;         // clean up after the commit of this step; -1: nothing
+  std::vector<int64_t> gathered;  // committed steps whose commit has gathered the records: the ranks' own may go
+  std::vector<int64_t> remove;    // committed checkpoints to remove
+};
+
+class UpkeepQueue {
+ public:
+  // After the commit of a step: cleans up; or, if the step's name is not known to be durable, holds all work back until
+  // a later commit is. Allocates no memory that it needs.
+  void AskCleanUp(int64_t committed, bool durable);
+  void AskRemoval(const std::vector<int64_t>& steps);
+  // Waits for work and takes all of it. RETURNS false if the queue is stopped, and all that was asked for is done.
+  bool Take(Upkeep* upkeep);
+  // The work taken last is done.
+  void Finish();
+  // Waits until all that was asked for is done or held back, or the queue is stopped. RETURNS whether there was
+  // anything to wait for.
+  bool Await();
+  // As Await, until `deadline`. RETURNS whether there is nothing left to do.
+  bool AwaitUntil(CondVar::Time deadline);
+  // Ends every wait, but for Take while there is work.
+  void Stop();
+
+ private:
+  bool AnyLocked() const REQUIRES(mutex_) { return !held_ && (asked_.committed >= 0 || !asked_.remove.empty()); }
+  bool BusyLocked() const REQUIRES(mutex_) { return working_ || AnyLocked(); }
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  Upkeep asked_ GUARDED_BY(mutex_);
+  bool held_ GUARDED_BY(mutex_) = false;  // a loss of power may take the newest commit, so nothing older is deleted
+  bool working_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace deepfreeze
+
+#endif  // DEEPFREEZE_ENGINE_UPKEEP_H_
