@@ -2,7 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all test-tf215 lint analyse costs bench docs fuzz soak clean distclean
+.PHONY: help setup demo check test test-all test-tf215 lint analyse costs bench bench-paper docs fuzz soak clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,8 +27,11 @@ test-all: setup  ## run everything that can be tested (hours); ARGS="--part 3/10
 test-tf215: setup  ## run the tests on TensorFlow 2.15 with its own Keras 2.15, in .venv-tf215
 	@$(PYTHON) tools/tf215.py $(ARGS)
 
-bench: setup  ## measure everything in docs/benchmarks.md, on an idle machine (half an hour)
+bench: setup  ## measure everything in docs/benchmarks.md, on an idle machine (three quarters of an hour)
 	@$(PYTHON) tools/bench.py $(ARGS)
+
+bench-paper: setup  ## measure the paper's experiment alone, in full length, on an idle machine (two hours)
+	@$(PYTHON) tools/bench.py --paper $(ARGS)
 
 lint: setup  ## check formats, style, types, and that the tests stay within their time (seconds)
 	@$(PYTHON) tools/lint.py

@@ -6,7 +6,7 @@ import ast
 import importlib
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,7 @@ ALLOWED = {
     "veloc_bindings": set(),
     "errors": set(),
     "notices": set(),
+    "wording": set(),
     "arguments": {"errors"},
     "format": {"errors"},
     "store": {
@@ -46,9 +47,10 @@ ALLOWED = {
     "frameworks.tensorflow": {"errors", "format", "frameworks", "plan", "ranks", "state", "veloc_bindings"},
     "freeze": STATE | {"arguments", "frameworks", "notices", "plan", "ranks", "tiers", "veloc_bindings"},
     "thaw": STATE | {"events", "frameworks", "plan", "ranks", "veloc_bindings"},
-    "reuse": STATE | {"events", "frameworks", "ranks", "thaw"},
+    "matching": {"errors", "format"},
+    "reuse": STATE | {"events", "frameworks", "matching", "ranks", "thaw", "wording"},
     "exports": READ | {"inspect", "thaw"},
-    "inspect": READ | {"thaw"},
+    "inspect": READ | {"matching", "thaw"},
     "data": {"errors", "format"},
     "training": STATE
     | {
@@ -63,8 +65,9 @@ ALLOWED = {
         "thaw",
         "tiers",
         "veloc_bindings",
+        "wording",
     },
-    "cli": READ | {"events", "exports", "inspect", "thaw"},
+    "cli": READ | {"events", "exports", "inspect", "matching", "thaw", "wording"},
     # The package itself: what it loads late, __getattr__ loads by name from a table.
     "__init__": READ | {"exports", "reuse", "thaw"},
     "__main__": {"cli"},
@@ -74,10 +77,13 @@ FILE_SYSTEM = {
     *(f"deepfreeze/store/{module}.py" for module in ("durable", "files", "lock", "posix_ranges", "posix_store")),
     *(f"deepfreeze/tiers/{module}.py" for module in ("leftovers", "local_tier", "node_memory", "tiers")),
     "deepfreeze/exports/draft.py",
+    "deepfreeze/ranks/nodes.py",  # the kernel's boot id
     "deepfreeze/cli/main.py",  # standard output that nobody reads any more
 }
 # What of the module os touches no file of a run.
 NO_FILES = {"PathLike", "devnull", "environ", "fsdecode", "fspath", "getpid", "path", "sched_getaffinity", "strerror"}
+# Who asks for the host name: ``nodes`` says which ranks share a machine, and the run's lock tells people where its holder is.
+HOST_NAME = {"deepfreeze/ranks/nodes.py", "deepfreeze/store/lock.py"}
 PATH_CALLS = re.compile(r"\.(iterdir|unlink|rename|rmdir|mkdir|(read|write)_(bytes|text)|r?glob|symlink_to|touch)\(")
 # The modules outside of events/ and cli/ that write to the user, and how. The user asks for either with ``verbose=``.
 WRITES = {
@@ -98,7 +104,7 @@ INCLUDES = {
     "capi": {"base", "format", "local", "store", "engine", "graph", "deepfreeze"},
     "testing": {"base", "format", "local", "store", "engine", "graph", "capi", "deepfreeze"},
     "fuzz": {"base", "format", "local", "testing"},
-    "include": set(),  # the public header: C, and the standard library alone
+    "include": {"deepfreeze"},  # the public headers: C, each other, and the standard library alone
 }
 
 
@@ -191,6 +197,12 @@ def test_files_are_touched_behind_the_store_alone():
         assert not PATH_CALLS.search(text), f"{name(path)} calls the file system: {PATH_CALLS.search(text)}"
 
 
+def test_what_a_node_is_nodes_alone_say():
+    """Two machines may have one host name."""
+    asks = re.compile(r"\b(gethostname|getfqdn|nodename|uname|platform\.node|boot_id)\b")
+    assert {name(path) for path in PYTHON if asks.search(path.read_text())} == HOST_NAME, "take ranks.nodes.Nodes"
+
+
 def written_to(path: Path) -> set[str]:
     """The ways to write to the user that a file names."""
     nodes = list(ast.walk(ast.parse(path.read_text())))
@@ -261,6 +273,35 @@ def test_the_engines_includes_go_down_only():
     assert NATIVE and not wrong, "\n".join(wrong)
 
 
+def test_the_engine_speaks_to_the_store_alone():
+    """No stage knows in what kind of place a run is: a store without directories takes the place of the one that has them."""
+    interface = {f"store/{noun}.h" for noun in ("store", "shard_writer", "meeting", "roll", "comparison")}
+    chosen = {
+        "engine/engine.cc": {"store/posix_store.h", "store/node_meeting.h"},
+        "capi/capi.cc": {"store/posix_store.h"},
+    }
+    seen: set[str] = set()
+    for path in NATIVE:
+        mine = str(path.relative_to(ROOT / "native"))
+        headers = set(re.findall(r'^\s*#\s*include\s*"([^"]+)"', path.read_text(), re.MULTILINE))
+        theirs = {header for header in headers if header.startswith("store/")}
+        if mine.startswith(("engine/", "graph/", "capi/")):
+            assert theirs <= interface | chosen.get(mine, set()), f"{mine} includes {sorted(theirs - interface)}"
+            seen |= theirs
+        if mine in interface:
+            assert theirs <= interface and "base/env.h" not in headers, f"{mine}: a file system is one implementation"
+    assert "store/store.h" in seen and "store/posix_store.h" in seen
+
+
+def test_no_two_files_of_the_engine_have_one_name():
+    """A header and its source do, and so do a public header and the functions that it declares."""
+    places = defaultdict(set)
+    for path in NATIVE:
+        folder = path.relative_to(ROOT / "native").parent
+        places[path.stem].add("capi" if folder.parts[0] == "include" else str(folder))
+    assert {stem: found for stem, found in places.items() if len(found) > 1} == {}
+
+
 def test_the_engine_calls_the_system_through_its_env_alone():
     """What the sweeps over every operation don't see they prove nothing about. A thread's priority is no file."""
     calls = {"fcntl.h", "dirent.h", "sys/stat.h", "sys/mman.h", "sys/uio.h", "sys/vfs.h", "fstream", "filesystem"}
@@ -280,13 +321,29 @@ def test_no_module_is_too_large():
 
 
 def private(path: Path) -> list[str]:
-    """What a file uses of this project besides public names: imports, and attributes of the package."""
+    """What a file uses of this project besides public names: imports, and attributes of the package, also of a module that it has given
+    a name of its own. Modules are imported by import statements alone."""
     names = {module: getattr(importlib.import_module(module), "__all__", ()) for module in PUBLIC}
     public = {f"{module}.{one}" for module in PUBLIC for one in names[module]} | {*PUBLIC}
     nodes = list(ast.walk(ast.parse(path.read_text())))
-    used = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
-    used = {name for name in used if name.startswith("deepfreeze.") and name.rpartition(".")[0] in PUBLIC}
-    own = {module for module in imports(path) if module.split(".")[0] in ("deepfreeze", "veloc_bindings", "tests")}
+    called = {"deepfreeze": "deepfreeze"}  # what a name in the file stands for
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            called |= {one.asname: one.name for one in node.names if one.asname}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            called |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+    used = set()
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            first, _, rest = ast.unparse(node).partition(".")
+            whole = f"{called.get(first, first)}.{rest}"
+            if whole.startswith("deepfreeze.") and whole.rpartition(".")[0] in PUBLIC:
+                used.add(whole)
+    own = {
+        module
+        for module in imports(path)
+        if module.split(".")[0] in ("deepfreeze", "veloc_bindings", "tests", "importlib")
+    }
     return sorted((used | own) - public)
 
 
@@ -305,6 +362,9 @@ def test_an_extension_takes_few_lines_and_public_names():
         "from deepfreeze.events import journal",
         "import deepfreeze\nwith deepfreeze._policies() as x: pass",
         "import deepfreeze.plan\ndeepfreeze.plan.schedule.Schedule",
+        "import deepfreeze.store as s\ns.run.Run",
+        "from deepfreeze import store\nstore.run.Run",
+        "import importlib\nimportlib.import_module('deepfreeze.store.run')",
         "from veloc_bindings import OK",
         "from tests.support import trainings",
         "from . import prime_steps",

@@ -12,7 +12,7 @@ SANITIZERS = {"address": "address,undefined", "thread": "thread"}
 
 
 def clang_tidy():
-    """clang-tidy on every source file that the build compiles."""
+    """clang-tidy on every source file that the build compiles, with clang's check that each lock is held where it must be."""
     folder = native.configure("tidy", "-DCMAKE_BUILD_TYPE=Debug", "-DDF_TESTING=ON")
     config = ["-config-file", ROOT / "native" / ".clang-tidy"]
     arguments = [*config, "-p", folder, "-j", JOBS, "-quiet", "-clang-tidy-binary", VENV / "bin" / "clang-tidy"]

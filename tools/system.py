@@ -11,6 +11,11 @@ from project import Failure, main, run_logged, say
 PYTHON = (3, 11)
 PROGRAM = "#include <filesystem>\n#include <optional>\nstatic_assert(__cplusplus >= 201703L);\nint main() {}\n"
 PACKAGES = {"compiler": "g++", "make": "make", "venv": f"python3.{sys.version_info.minor}-venv"}
+NODES = (
+    "glusterfs-server",
+    "glusterfs-client",
+    "iproute2",
+)  # for tests/horovod/test_nodes.py alone, which skips without
 FUZZING = ("clang", "libclang-rt-dev")  # for tools/fuzz.py alone: 15 to 40 MB to load
 
 

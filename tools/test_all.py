@@ -3,12 +3,15 @@ bounded time: either one of the stages that can't be divided, or an equal share 
 
 import argparse
 import functools
+import os
+import shutil
 import subprocess
 import sys
 import time
 
 import costs
 import fuzz
+import system
 import test
 from project import ROOT, Failure, environment, main, part_of, say
 
@@ -26,7 +29,18 @@ def share(part):
 
 def tests(part):
     """Runs the tests that `make test` leaves out, and every point of every sweep."""
+    nodes()
     return test.run("--tier", "full", "-q", *share(part))
+
+
+def nodes():
+    """Installs what the test of several nodes needs, where that is possible. Elsewhere that test is skipped, and names the packages."""
+    if shutil.which("glusterd", path=f"{os.environ.get('PATH', '')}:/usr/sbin"):
+        return
+    try:
+        system.install(system.NODES)
+    except Failure as failure:
+        say(f"going on without several nodes: {failure}")
 
 
 def repeated(part):

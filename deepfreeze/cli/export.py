@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich.filesize import decimal
-
+from deepfreeze import wording
 from deepfreeze.cli import command
 from deepfreeze.cli.ls import as_json
 from deepfreeze.cli.output import bar, line
@@ -18,10 +17,9 @@ from deepfreeze.exports.export import export
 _MORE = """
 formats, by the suffix of PATH:
   .weights.h5    the checkpoint's model file, for Keras's load_weights
-  .safetensors   the weights by name; with --optimizer also the optimizer's variables, the metrics'
-                 states and rank 0's random seeds; run, step and framework in its metadata
-  .keras         a whole model for keras.saving.load_model; for jobs that ran with
-                 deepfreeze.Checkpoint(save_config=True)
+  .safetensors   the weights by name; with --optimizer also the optimizer's variables, the metrics' states and rank 0's random seeds
+  .keras         a whole model for keras.saving.load_model; for jobs that ran with Checkpoint(save_config=True)
+
 Keras can't load a checkpoint of layout plain-h5 (`deepfreeze show` prints the layout): it can only
 be written as .safetensors.
 
@@ -30,14 +28,13 @@ is whole and durable: an export that is interrupted or finds damage leaves PATH 
 
 exit codes:
   0  PATH is written
-  1  there is no such checkpoint, it is damaged, or the format can't hold it; or PATH can't be
-     written, or exists
+  1  there is no such checkpoint, it is damaged, or the format can't hold it; or PATH can't be written, or exists
   2  the command line is wrong
 
 examples:
   deepfreeze export runs/nt3 nt3.weights.h5              the newest checkpoint
-  deepfreeze export runs/nt3@40 nt3.safetensors          the checkpoint of step 40
-  deepfreeze export runs/nt3@40 nt3.keras --overwrite    replace nt3.keras if it exists
+  deepfreeze export runs/nt3@40 nt3.safetensors          the one of step 40
+  deepfreeze export runs/nt3@40 nt3.keras --overwrite    replace nt3.keras
 """
 
 
@@ -65,5 +62,5 @@ def run(arguments: argparse.Namespace) -> int:
         written = {"path": str(arguments.path), "nbytes": nbytes, "checkpoint": as_json(info)}
         print(json.dumps(written, indent=2))
     else:
-        line(f"{arguments.path}: step {info.step} of {info.run}, {decimal(nbytes)}")
+        line(f"{arguments.path}: step {info.step} of {info.run}, {wording.size(nbytes)}")
     return 0

@@ -27,10 +27,10 @@ exit codes:
   2  the command line is wrong
 
 examples:
-  deepfreeze log runs/nt3                         what has happened in all attempts?
-  deepfreeze log runs/nt3@40                      what has happened to the checkpoint of step 40?
-  deepfreeze log runs/nt3 --follow                the same, and what happens from now on, until Ctrl-C
-  deepfreeze log runs/nt3 --json                  one JSON object a line
+  deepfreeze log runs/nt3              what has happened in all attempts?
+  deepfreeze log runs/nt3@40           what has happened to step 40?
+  deepfreeze log runs/nt3 --follow     also what happens now, until Ctrl-C
+  deepfreeze log runs/nt3 --json       one JSON object a line
 """
 
 
@@ -79,5 +79,7 @@ def _print(event: dict[str, Any], as_json: bool) -> None:
 
 
 def _text(value: Any) -> str:
-    """A value as text for a terminal: a string without control characters as it is, anything else as JSON."""
+    """A value as text for a terminal: a string without control characters as it is, a float with six digits, anything else as JSON."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
     return value if isinstance(value, str) and is_printable(value) else json.dumps(value)

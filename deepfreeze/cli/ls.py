@@ -1,34 +1,38 @@
-"""``deepfreeze ls``: lists the checkpoints of a run."""
+"""``deepfreeze ls``: lists the checkpoints of a run, or the runs in a directory."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rich.filesize import decimal
-
+from deepfreeze import wording
 from deepfreeze.cli import command
-from deepfreeze.cli.output import line, table
+from deepfreeze.cli.output import complain, line, table
 from deepfreeze.cli.target import step_of, target
-from deepfreeze.errors import Error
+from deepfreeze.errors import Error, NotFoundError
 from deepfreeze.format import names
 from deepfreeze.format.marks import Mark
 from deepfreeze.store.catalog import CheckpointInfo, checkpoints, choose, describe
 from deepfreeze.store.run import Run
+from deepfreeze.store.runs import RunInfo, runs
 from deepfreeze.store.tags import by_checkpoint, read_marks, tags
 
 _MOVED = f"damaged, moved to {names.DAMAGED_DIR}/"
 _MORE = f"""
-"stays because" is what the rules of the last job (keep=) have said of a checkpoint after the last
-commit. "metrics" has the last epoch's or those that were logged, and how many steps later than the
-checkpoint they were taken.
+Of a run, "stays because" is what the rules of the last job (keep=) have said of a checkpoint after the last commit. "metrics" has the last
+epoch's or those that were logged, and how many steps later than the checkpoint they were taken. Below the table stand the steps that can't
+be restored: those without a valid manifest, those that were moved to {names.DAMAGED_DIR}/, and unfinished ones.
 
-Below the table stand the steps that can't be restored: those without a valid manifest, those that
-were moved to {names.DAMAGED_DIR}/, and unfinished ones. ls reads no tensors; `deepfreeze verify` checks them.
+Of a directory of runs, each run has a line: its newest step and how old that is, how many checkpoints it keeps, their size in all, what
+the newest one holds, and what is not as it should be.
+
+Where a terminal is too narrow, columns that matter less are left out: "written by" and "ranks", of runs "kept".
+
+ls reads no tensors; `deepfreeze verify` checks them.
 
 exit codes:
   0  there is a checkpoint
@@ -36,24 +40,32 @@ exit codes:
   2  the command line is wrong
 
 examples:
-  deepfreeze ls runs/nt3                          all checkpoints of the run
-  deepfreeze ls runs/nt3@40                       is there a checkpoint of step 40?
-  deepfreeze ls runs/nt3 --json                   all that is known of each, for a program
+  deepfreeze ls runs               all runs in this directory
+  deepfreeze ls runs/nt3           all checkpoints of the run
+  deepfreeze ls runs/nt3@40        is there a checkpoint of step 40?
+  deepfreeze ls runs/nt3 --json    all that is known of each, for a program
 """
 
 
 def add_parser(commands: Any) -> None:
     """Adds the subcommand to argparse's ``commands``."""
     text = """Lists a run's checkpoints, oldest first: those that can be restored, with their sizes, how many ranks wrote them, and
-    when."""
-    parser = command.add(commands, "ls", run, short="list the checkpoints of a run", text=text, more=_MORE)
-    parser.add_argument("target", metavar="RUN[@STEP]", type=target, help="a run, or one of its checkpoints")
+    when. Or lists the runs in a directory."""
+    parser = command.add(commands, "ls", run, short="list the checkpoints of a run, or runs", text=text, more=_MORE)
+    told = "a run, one of its checkpoints, or a directory of runs"
+    parser.add_argument("target", metavar="RUN[@STEP]", type=target, help=told)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the list. Returns the exit code, 1 if there is no checkpoint."""
     path, step = arguments.target[0], step_of(arguments.target)
-    opened_run = Run.open(path)
+    try:
+        opened_run = Run.open(path)
+    except NotFoundError:
+        found = runs(path) if step is None else []
+        if not found:
+            raise
+        return _list(found, arguments.json)
     infos = checkpoints(path) if step is None else [describe(opened_run, choose(opened_run, step))]
     marks, tagged = _marks(opened_run), _tags(opened_run)
     notes = [_Notes.of(info, marks, tagged) for info in infos]
@@ -62,10 +74,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps([{**as_json(info), **asdict(own)} for info, own in both], indent=2))
         return 0 if infos else 1
     if infos:
-        head = [">step", ">size", ">ranks", "state", "committed (UTC)", "written by"]
-        columns = {"stays because": [own.because for own in notes], "metrics": [own.measures for own in notes]}
+        head = [">step", ">size", ">age", "committed (UTC)", "~state", "?>ranks", "?written by"]
+        columns = {"~stays because": [own.because for own in notes], "~metrics": [own.measures for own in notes]}
         shown = {name: cells for name, cells in columns.items() if any(cells)}
-        rows = [(*_row(info), *(cells[n] for cells in shown.values())) for n, info in enumerate(infos)]
+        now = time.time()
+        rows = [(*_row(info, now), *(cells[n] for cells in shown.values())) for n, info in enumerate(infos)]
         table((*head, *shown), rows)
     else:
         line(f"{path}: no checkpoint yet")
@@ -106,7 +119,7 @@ class _Notes:
     @property
     def measures(self) -> str:
         parts = [f"epoch {self.epoch}"] if self.epoch is not None else []
-        parts += [f"{self.steps_between} steps later"] if self.steps_between else []
+        parts += [f"{wording.count(self.steps_between, 'step')} later"] if self.steps_between else []
         values = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
         return ": ".join(filter(None, [", ".join(parts), values]))
 
@@ -115,7 +128,7 @@ def _marks(run: Run) -> dict[int, Mark]:
     try:
         found = read_marks(run)
     except Error as error:
-        print(f"deepfreeze: {error}", file=sys.stderr)
+        complain(error)
         return {}
     return {} if found is None else {mark.step: mark for mark in found.marks}
 
@@ -124,7 +137,7 @@ def _tags(run: Run) -> dict[tuple[int, str], tuple[str, ...]]:
     try:
         return by_checkpoint(tags(run))
     except Error as error:
-        print(f"deepfreeze: {error}", file=sys.stderr)
+        complain(error)
         return {}
 
 
@@ -137,7 +150,40 @@ def _state(info: CheckpointInfo) -> str:
     return f"{info.state}, ranks differed" if info.diverged else info.state
 
 
-def _row(info: CheckpointInfo) -> tuple[str, ...]:
-    writer = f"{info.framework['api']} {info.framework['keras']}" if info.framework else "?"
-    time = info.created.replace("T", " ").rstrip("Z")
-    return (str(info.step), decimal(info.nbytes), str(info.world_size), _state(info), time, writer)
+def _row(info: CheckpointInfo, now: float) -> tuple[str, ...]:
+    when = info.created.replace("T", " ").rstrip("Z")
+    size, age = wording.size(info.nbytes), wording.age(info.created, now)
+    return (str(info.step), size, age, when, _state(info), str(info.world_size), _writer(info) or "?")
+
+
+def _writer(info: CheckpointInfo) -> str:
+    """Keras and its version; "" if the run's structure file could not be read."""
+    return f"{info.framework['api']} {info.framework['keras']}" if info.framework else ""
+
+
+def _list(found: list[RunInfo], json_wanted: bool) -> int:
+    """Prints the runs of a directory. Returns the exit code, 1 if none has a checkpoint."""
+    if json_wanted:
+        print(json.dumps([_run_as_json(info) for info in found], indent=2))
+    else:
+        now = time.time()
+        heads = ["~run", ">newest", ">age", "?>kept", ">size", "~holds", "~state"]
+        rows = [_run_row(info, now) for info in found]
+        table(heads if any(row[-1] for row in rows) else heads[:-1], rows)
+    return 0 if any(info.newest for info in found) else 1
+
+
+def _run_as_json(info: RunInfo) -> dict[str, Any]:
+    return {**asdict(info), "run": str(info.run), "newest": None if info.newest is None else as_json(info.newest)}
+
+
+def _run_row(info: RunInfo, now: float) -> tuple[str, ...]:
+    counts = (("damaged", info.damaged), ("unfinished", info.unfinished))
+    state = ["ranks differed"] if info.diverged else []
+    state += [f"{number} {what}" for what, number in counts if number]
+    if info.newest is None:
+        state = [info.problem or "no checkpoint yet", *state]
+        return (str(info.run), "", "", "", "", "", ", ".join(state))
+    holds = ", ".join(filter(None, [info.newest.state, _writer(info.newest)]))
+    newest, age = str(info.newest.step), wording.age(info.newest.created, now)
+    return (str(info.run), newest, age, str(info.checkpoints), wording.size(info.nbytes), holds, ", ".join(state))

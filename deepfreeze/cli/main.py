@@ -11,20 +11,23 @@ from collections.abc import Sequence
 from deepfreeze.errors import Error
 
 try:
-    from deepfreeze.cli import diff, export, log, ls, prune, show, tag, verify
+    from deepfreeze.cli import command, diff, export, log, ls, output, prune, show, tag, verify
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "rich":
         raise
     # No other part of the package needs rich. An exit instead of an exception: this module is the start of a program.
     raise SystemExit(
-        "deepfreeze: the command line: expected the Python package rich, for its tables; found none. Install it (pip install "
+        "deepfreeze: the command line: expected the Python package rich, for its progress bars; found none. Install it (pip install "
         "rich), or use deepfreeze.checkpoints, read, export and the like in Python, which do without."
     ) from None
 
+_DESCRIPTION = """Inspects the checkpoints of training runs. Needs no TensorFlow. Only export, tag, untag, prune --yes and
+verify --quarantine write or delete files."""
 _EPILOG = """\
-RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40),
-RUN@NAME one that has a tag (runs/nt3@paper);
-where only RUN is given, its newest checkpoint is meant (ls, log and verify: all). Each command has its own --help.
+RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40), RUN@NAME one that has a tag
+(runs/nt3@paper); where only RUN is given, its newest checkpoint is meant (ls, log and verify: all). Each command has its own --help.
+
+On a terminal the output keeps to the terminal's width. In a file or a pipe each row is one line, unless COLUMNS is set.
 
 exit codes:
   0  all is well
@@ -33,17 +36,19 @@ exit codes:
   3  diff --exit-code: the checkpoints differ
   4  verify: every byte is right, but the ranks differed at a checkpoint
   130  interrupted (Ctrl-C): no file is left half written; what prune has deleted is deleted
+
 If the program that reads the output ends before it has read all (| head), the exit code is 1.
 
 examples:
-  deepfreeze ls runs/nt3                                which checkpoints are there?
-  deepfreeze show runs/nt3@40                           what is in it, and which rank wrote it?
-  deepfreeze log runs/nt3 --follow                      what has happened, and what happens now?
-  deepfreeze verify runs/nt3                            is every byte right?
-  deepfreeze diff runs/nt3@30 runs/nt3@40               what have ten steps changed?
-  deepfreeze export runs/nt3@40 nt3.safetensors         write a file for other programs
-  deepfreeze tag runs/nt3@40 paper                      call it runs/nt3@paper
-  deepfreeze prune runs/nt3 --keep 2                    what would be deleted? --yes deletes it
+  deepfreeze ls runs                              which runs are there?
+  deepfreeze ls runs/nt3                          which checkpoints are there?
+  deepfreeze show runs/nt3@40                     what is in it?
+  deepfreeze log runs/nt3 --follow                what happens now?
+  deepfreeze verify runs/nt3                      is every byte right?
+  deepfreeze diff runs/nt3@30 runs/nt3@40         what have ten steps changed?
+  deepfreeze export runs/nt3@40 nt3.safetensors   write a file for others
+  deepfreeze tag runs/nt3@40 paper                call it runs/nt3@paper
+  deepfreeze prune runs/nt3 --keep 2              what would be deleted?
 """
 
 
@@ -51,9 +56,8 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     top = argparse.ArgumentParser(
         prog="deepfreeze",
-        description="Inspects the checkpoints of training runs. Needs no TensorFlow. Only export, tag, untag,\n"
-        "prune --yes and verify --quarantine write or delete files.",
-        epilog=_EPILOG,
+        description=command.filled(_DESCRIPTION),
+        epilog=command.filled(_EPILOG),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -73,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except Error as error:
-        print(f"deepfreeze: {error}", file=sys.stderr)
+        output.complain(error)
         return 1
     except BrokenPipeError:
         # The program that reads the output (head, less) has ended. Without this Python would print an error when it flushes at exit.

@@ -7,8 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from rich.filesize import decimal
-
+from deepfreeze import wording
 from deepfreeze.cli import command
 from deepfreeze.cli.output import bar, line, notify, table
 from deepfreeze.store.prune import Pruning, Removal, plan, prune
@@ -27,8 +26,8 @@ exit codes:
   2  the command line is wrong
 
 examples:
-  deepfreeze prune runs/nt3 --keep 2                 list all but the newest two
-  deepfreeze prune runs/nt3 --keep 2 --yes           delete all but the newest two
+  deepfreeze prune runs/nt3 --keep 2          list all but the newest two
+  deepfreeze prune runs/nt3 --keep 2 --yes    delete all but the newest two
   deepfreeze prune runs/nt3 --best val_loss:min:3 --epochs 10 --yes
   deepfreeze prune runs/nt3 --keep 1 --every 1000 --damaged --abandoned --yes
 """
@@ -115,15 +114,19 @@ def _as_json(pruning: Pruning) -> dict[str, Any]:
 def _print(pruning: Pruning) -> None:
     kept = f"{len(pruning.keep)} kept: step {', '.join(map(str, pruning.keep))}" if pruning.keep else "no checkpoint"
     if pruning.removals:
-        table((">step", "what", ">size"), [(str(r.step), r.kind, decimal(r.nbytes)) for r in pruning.removals])
+        table((">step", "what", ">size"), [(str(r.step), r.kind, wording.size(r.nbytes)) for r in pruning.removals])
     for step, reason in pruning.keep.items():
         line(f"step {step} stays: {reason}")
-    freed = decimal(pruning.freed)
+    freed = wording.size(pruning.freed)
     if not pruning.removals:
         line(f"{pruning.run}: nothing to delete; {kept}")
     elif pruning.done:
-        line(f"{pruning.run}: {len(pruning.removals) - len(pruning.left)} deleted, {freed} freed; {kept}")
+        line(
+            f"{pruning.run}: {wording.count(len(pruning.removals) - len(pruning.left), 'checkpoint')} deleted, {freed} freed; {kept}"
+        )
     else:
-        line(f"{pruning.run}: would delete these {len(pruning.removals)} and free {freed} (--yes does it); {kept}")
+        line(
+            f"{pruning.run}: would delete {wording.count(len(pruning.removals), 'checkpoint')} and free {freed} (--yes does it); {kept}"
+        )
     for removal in pruning.left:
         line(f"not all of it could be deleted, the next start tries again: {removal.path}")

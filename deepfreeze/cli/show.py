@@ -5,58 +5,73 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.filesize import decimal
-
-from deepfreeze.cli import command
+from deepfreeze import wording
+from deepfreeze.cli import command, show_engine
 from deepfreeze.cli.ls import as_json
-from deepfreeze.cli.output import line, table
+from deepfreeze.cli.output import facts, line, table
 from deepfreeze.cli.target import target
-from deepfreeze.format.structure import KERAS_H5, PLAIN_H5, Placed
+from deepfreeze.format import dataset_groups
+from deepfreeze.format.structure import KERAS_H5, PLAIN_H5, Placed, Structure
 from deepfreeze.format.tensors import PER_RANK
 from deepfreeze.inspect.writers import ShardTable, WrittenShard
+from deepfreeze.matching.weights import of_checkpoint
 from deepfreeze.store.catalog import CheckpointInfo, choose, describe
 from deepfreeze.store.run import Run
 
-_LISTED = 50  # the most tensors that are listed one by one, unless --tensor is given
+_LARGEST = 10  # the parts that are listed without --all
 _RANKS = 4  # the most shards of a tensor that a cell names
 _LAYOUTS = {
     KERAS_H5: f"{KERAS_H5}, which stock Keras loads",
     PLAIN_H5: f"{PLAIN_H5}, every variable as it is: deepfreeze.restore loads it, stock Keras can't",
 }
 _MORE = f"""
-The last column names the ranks that wrote the bytes of a tensor: 0[0:8192] means that rank 0 wrote
-its first 8192 bytes. If a checkpoint has more than {_LISTED} tensors, they are summed up by parts of the
-model; --tensor '*' lists them all. show reads no tensors; `deepfreeze verify` checks them.
+A part is a layer with its weights, an optimizer, all metrics, or all random seeds. The {_LARGEST} largest parts are listed, in the order of
+the model file, and --all lists them all. --tensor lists tensors one by one. The last column names the ranks that wrote the bytes of a
+tensor: 0[0:8192] means that rank 0 wrote its first 8192 bytes. On a narrow terminal the column "role" is left out.
+
+show reads no tensors; `deepfreeze verify` checks them.
 
 exit codes:
   0  the checkpoint was shown
-  1  there is no such checkpoint, its records or structure are damaged, or no tensor matches
+  1  there is no such checkpoint, its records or structure are damaged, no tensor matches, or
+     nothing was counted
   2  the command line is wrong
 
 examples:
-  deepfreeze show runs/nt3                             the newest checkpoint
-  deepfreeze show runs/nt3@40 --tensor '*kernel'       tensors whose names end with "kernel"
-  deepfreeze show runs/nt3@40 --json                   all that is known of it, for a program
+  deepfreeze show runs/nt3                          the newest checkpoint
+  deepfreeze show runs/nt3@40 --all                 all of its layers
+  deepfreeze show runs/nt3@40 --tensor '*kernel'    tensors with such names
+  deepfreeze show runs/nt3@40 --json                all of it, for a program
+  deepfreeze show runs/nt3 --engine                 what saving has cost
 """
 
 
 def add_parser(commands: Any) -> None:
     """Adds the subcommand to argparse's ``commands``."""
-    text = """Shows one checkpoint, the newest if no STEP is given: run, commit and ranks, then its tensors with dtype, shape, role,
-    size, and the ranks that wrote them."""
+    text = """Shows one checkpoint, the newest if no STEP is given: run, commit, ranks, and the layers with their sizes; or single
+    tensors with dtype, shape, and the ranks that wrote them."""
     parser = command.add(commands, "show", run, short="show what is in a checkpoint", text=text, more=_MORE)
     parser.add_argument("target", metavar="RUN[@STEP]", type=target, help="a run, or one of its checkpoints")
-    parser.add_argument("--tensor", metavar="GLOB", help="only tensors whose names match, like 'dense*'")
+    parser.add_argument(
+        "--engine",
+        action="store_true",
+        help="only what saving has cost in the newest attempt: calls, bytes, CPU time",
+    )
+    parser.add_argument("--all", action="store_true", help=f"list all parts, not only the {_LARGEST} largest")
+    parser.add_argument("--tensor", metavar="GLOB", help="list the tensors whose names match, like 'dense*'")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints facts and tensors. Returns the exit code, 1 if no tensor matches."""
     path, step = arguments.target
     opened_run = Run.open(path)
+    if arguments.engine:
+        return show_engine.show(opened_run, arguments.json)
     chosen = choose(opened_run, step)
     info, shards = describe(opened_run, chosen), ShardTable(opened_run, chosen)
     pattern = "*" if arguments.tensor is None else arguments.tensor
@@ -64,11 +79,18 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(_as_json(opened_run, info, shards, tensors), indent=2))
     else:
-        _print(opened_run, info, shards, tensors, arguments.tensor)
+        _print_facts(opened_run, info, shards)
+        if arguments.tensor is None:
+            _print_parts(_parts(shards.structure), arguments.all)
+        elif tensors:
+            _print_tensors(shards, tensors)
+        else:
+            line(f"no tensor's name matches {arguments.tensor}")
     return 0 if tensors or arguments.tensor is None else 1
 
 
 def _as_json(opened_run: Run, info: CheckpointInfo, shards: ShardTable, tensors: Sequence[Placed]) -> dict[str, Any]:
+    kinds = dataset_groups.kinds(shards.structure)
     return {
         "run": {
             "path": str(opened_run.path),
@@ -81,6 +103,7 @@ def _as_json(opened_run: Run, info: CheckpointInfo, shards: ShardTable, tensors:
         "tensors": [
             {
                 "name": placed.spec.name,
+                "kind": kinds[placed.spec.name],
                 "dtype": placed.spec.dtype,
                 "shape": list(placed.spec.shape),
                 "role": placed.spec.role,
@@ -94,60 +117,82 @@ def _as_json(opened_run: Run, info: CheckpointInfo, shards: ShardTable, tensors:
     }
 
 
-def _print(
-    opened_run: Run, info: CheckpointInfo, shards: ShardTable, tensors: Sequence[Placed], pattern: str | None
-) -> None:
+def _print_facts(opened_run: Run, info: CheckpointInfo, shards: ShardTable) -> None:
     seeded = [] if opened_run.parent is None else [("seeded from", str(opened_run.parent))]
-    facts = [
-        ("run", f"{opened_run.path} ({opened_run.run_id}), begun {_time(opened_run.created)}"),
+    differed = f"in {wording.count(info.diverged, 'tensor')} that should have been the same on all"
+    facts([
+        ("run", str(opened_run.path)),
+        ("run id", f"{opened_run.run_id}, begun {_time(opened_run.created)}"),
         *seeded,
         ("step", str(info.step)),
-        ("committed", f"{_time(info.created)} by attempt {info.attempt}"),
-        ("model file", f"{shards.path}, {decimal(shards.file_size)}"),
+        ("committed", f"{_time(info.created)}, {wording.age(info.created, time.time())} ago"),
+        ("attempt", info.attempt),
+        ("model file", f"{shards.path}, {wording.size(shards.file_size)}"),
         ("layout", _LAYOUTS.get(info.layout, info.layout)),
         ("state", info.state),
-        ("written by", " ".join(f"{key} {value}" for key, value in _framework(info))),
-    ]
-    if info.diverged:
-        facts.append(("ranks differed", f"in {info.diverged} tensors that should have been the same on all"))
-    width = max(len(name) for name, _ in facts)
-    for name, text in facts:
-        line(f"{name.ljust(width)}  {text}")
+        ("written by", ", ".join(f"{key} {value}" for key, value in _framework(info))),
+        *([("ranks differed", differed)] if info.diverged else []),
+    ])  # fmt: skip
     line("")
-    table(
-        (">rank", ">wrote", ">ranges", ">its own"),
-        [(str(r.rank), decimal(r.nbytes), str(r.extents), decimal(r.private)) for r in shards.ranks],
-    )
+    ranks = [(str(r.rank), wording.size(r.nbytes), str(r.extents), wording.size(r.private)) for r in shards.ranks]
+    table((">rank", ">wrote", ">ranges", ">its own"), ranks)
     line("")
-    if not tensors:
-        line("no tensor" if pattern is None else f"no tensor's name matches {pattern}")
-    elif pattern is None and len(tensors) > _LISTED:
-        _summary(tensors)
-    else:
-        rows = [_row(shards, placed) for placed in tensors]
-        table(("tensor", "dtype", "shape", "role", ">size", "written by rank[bytes]"), rows)
 
 
-def _row(shards: ShardTable, placed: Placed) -> tuple[str, ...]:
-    spec = placed.spec
-    shape = "x".join(map(str, spec.shape)) or "scalar"
-    writers = "each rank its own" if spec.role == PER_RANK else _writers(shards.of(placed))
-    return (spec.name, spec.dtype, shape, spec.role, decimal(spec.nbytes), writers)
+@dataclass
+class _Part:
+    """A layer with its weights, an optimizer, all metrics or all seeds."""
+
+    name: str
+    kind: str
+    tensors: int = 0
+    nbytes: int = 0
+
+    def row(self) -> tuple[str, ...]:
+        return (self.name, self.kind, str(self.tensors), wording.size(self.nbytes))
+
+
+def _parts(structure: Structure) -> list[_Part]:
+    """The parts of a checkpoint, in the order of the model file."""
+    layers = {one.spec.name: one.short.rpartition("/")[0] or one.short for one in of_checkpoint(structure)}
+    parts: dict[tuple[str, str], _Part] = {}
+    for name, kind in dataset_groups.kinds(structure).items():
+        placed = structure.by_name[name]
+        own = layers.get(name) or dataset_groups.group(placed.path)
+        part = parts.setdefault((kind, own), _Part(own, kind))
+        part.tensors += 1
+        part.nbytes += placed.spec.nbytes
+    return list(parts.values())
+
+
+def _print_parts(parts: Sequence[_Part], everything: bool) -> None:
+    largest = sorted(parts, key=lambda part: -part.nbytes)[: len(parts) if everything else _LARGEST]
+    shown = [part for part in parts if part in largest]
+    rest = [part for part in parts if part not in largest]
+    rows = [part.row() for part in shown]
+    if rest:
+        rows.append(_sum(f"{len(rest)} smaller (--all)", rest).row())
+    table(("~part", "kind", ">tensors", ">size"), [*rows, _sum("in all", parts).row()])
+
+
+def _sum(name: str, parts: Sequence[_Part]) -> _Part:
+    return _Part(name, "", sum(part.tensors for part in parts), sum(part.nbytes for part in parts))
+
+
+def _print_tensors(shards: ShardTable, tensors: Sequence[Placed]) -> None:
+    kinds = dataset_groups.kinds(shards.structure)
+    rows = []
+    for placed in tensors:
+        spec = placed.spec
+        shape = "x".join(map(str, spec.shape)) or "scalar"
+        writers = "each rank its own" if spec.role == PER_RANK else _writers(shards.of(placed))
+        rows.append((spec.name, kinds[spec.name], spec.dtype, shape, wording.size(spec.nbytes), spec.role, writers))
+    table(("~tensor", "kind", "dtype", "shape", ">size", "?role", "~rank[bytes]"), rows)
 
 
 def _writers(shards: Sequence[WrittenShard]) -> str:
     named = " ".join(f"{shard.rank}[{shard.start}:{shard.stop}]" for shard in shards[:_RANKS])
     return f"{named} and {len(shards) - _RANKS} more" if len(shards) > _RANKS else named or "-"
-
-
-def _summary(tensors: Sequence[Placed]) -> None:
-    """Prints a row for each group of tensors whose paths have the same first two components: layers/dense, optimizer/vars."""
-    groups: dict[str, list[Placed]] = {}
-    for placed in tensors:
-        groups.setdefault("/".join(placed.path.split("/")[:2]), []).append(placed)
-    rows = [(name, str(len(g)), decimal(sum(t.spec.nbytes for t in g))) for name, g in sorted(groups.items())]
-    table(("part", ">tensors", ">size"), rows)
-    line(f"{len(tensors)} tensors in all; --tensor '*' lists them")
 
 
 def _framework(info: CheckpointInfo) -> list[tuple[str, str]]:

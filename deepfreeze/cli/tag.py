@@ -25,8 +25,8 @@ exit codes:
   2  the command line is wrong
 
 examples:
-  deepfreeze tag runs/nt3@40 paper                step 40 is runs/nt3@paper from now on
-  deepfreeze tag runs/nt3 release-1               the newest checkpoint
+  deepfreeze tag runs/nt3@40 paper      step 40 is runs/nt3@paper from now on
+  deepfreeze tag runs/nt3 release-1     the newest checkpoint
 """
 _MORE_UNTAG = """
 The checkpoint itself stays as it is; from now on nothing keeps it for its tag.

@@ -7,8 +7,7 @@ import contextlib
 import json
 from typing import Any
 
-from rich.filesize import decimal
-
+from deepfreeze import wording
 from deepfreeze.cli import command
 from deepfreeze.cli.output import bar, line
 from deepfreeze.cli.target import step_of, target
@@ -30,10 +29,10 @@ exit codes:
   4  every byte is right, but at a checkpoint the ranks differed: it is a mixture of their models
 
 examples:
-  deepfreeze verify runs/nt3                  check all checkpoints of the run
-  deepfreeze verify runs/nt3@40               check the one of step 40
-  deepfreeze verify runs/nt3 --json           print the reports for a program
-  deepfreeze verify runs/nt3 --quarantine     also move damaged checkpoints to RUN/damaged
+  deepfreeze verify runs/nt3                 check all checkpoints of the run
+  deepfreeze verify runs/nt3@40              check the one of step 40
+  deepfreeze verify runs/nt3 --json          print the reports for a program
+  deepfreeze verify runs/nt3 --quarantine    also move what is damaged
 """
 
 
@@ -73,9 +72,14 @@ def run(arguments: argparse.Namespace) -> int:
     return _DIFFERED if any(report.diverged for report in reports) else 0
 
 
+def _speed(report: Verification) -> str:
+    """How fast the bytes were read and compared: "1.9 GB/s"."""
+    return f"{wording.size(report.nbytes / max(report.seconds, 1e-9))}/s"
+
+
 def _print(report: Verification) -> None:
-    read = f"{decimal(report.nbytes)} in {report.files} files"
-    differed = f", ranks differed (in {report.diverged} tensors)" if report.diverged else ""
+    read = f"{wording.size(report.nbytes)} in {wording.count(report.files, 'file')}, {_speed(report)}"
+    differed = f", ranks differed (in {wording.count(report.diverged, 'tensor')})" if report.diverged else ""
     line(f"{report.path}: {'ok' if report.ok else 'DAMAGED'}{differed}, {read}")
     for problem in report.problems:
         line(f"  {problem}")

@@ -135,11 +135,13 @@ class Failed(Event):
 @dataclass(frozen=True, kw_only=True)
 class Notice(Event):
     """A message for the user that is no failure of a checkpoint. ``level``: "warning" or "info". ``warned``: Python shows it as a warning
-    (``CheckpointWarning``), with the line of the user's program; else the logger ``deepfreeze`` shows it."""
+    (``CheckpointWarning``), with the line of the user's program. ``said``: it is a line on standard error, which ``verbose=1`` asks for.
+    If it is neither, the logger ``deepfreeze`` shows it."""
 
     message: str
     level: str
     warned: bool = False
+    said: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +160,14 @@ class Stop(Event):
 
     step: int
     signal: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted(Event):
+    """What rank 0's engine has counted, at the end of an attempt. ``engine``: calls, bytes and seconds, as
+    ``veloc_bindings.EmbeddedEngine.stats`` returns them; another backend may have other members."""
+
+    engine: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,7 @@ class Events:
         # The events since ``hold``, for the threads that ``start`` starts. They may not wait for a listener in greater numbers anyway.
         self._held: deque[Event] = deque(maxlen=CAPACITY)
         self._holding = False
+        self._told_once: set[str] = set()  # causes of warnings
         self._reported: set[str] = set()  # names of the listeners whose failure was reported
 
     def emit(self, event: Event) -> None:
@@ -82,9 +83,18 @@ class Events:
         """Emits a message that the logger shows. A ``Notify`` (``deepfreeze.notices``), which training gives to the rooms below."""
         self.emit(Notice(message=message, level=level))
 
-    def warn(self, message: str) -> None:
-        """Emits a message that Python shows as a warning, with the line of the user's program."""
+    def warn(self, message: str, once: str = "") -> None:
+        """Emits a message that Python shows as a warning, with the line of the user's program. ``once``: the cause, of which the user
+        hears no second time; "" if each message counts."""
+        if once in self._told_once:
+            return
+        if once:
+            self._told_once.add(once)
         self.emit(Notice(message=message, level="warning", warned=True))
+
+    def say(self, message: str) -> None:
+        """Emits a line for standard error. The caller has been asked for it by ``verbose=1``."""
+        self.emit(Notice(message=message, level="info", said=True))
 
     def flush(self) -> None:
         """Emits the events that were noted, in this call."""

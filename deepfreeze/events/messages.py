@@ -1,8 +1,9 @@
-"""Shows messages to people: as lines of the logger ``deepfreeze``, and as warnings. The only module that does."""
+"""Shows messages to people, as lines of the logger ``deepfreeze``, as warnings, and as lines on standard error. No other module does."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,10 @@ def _diverged(event: Diverged) -> None:
 def _notice(event: Notice) -> None:
     if event.warned:
         warn(event.message)
+    elif event.said:
+        # One write, so that the lines of several processes do not mix. Standard output belongs to the program, and to Keras's bar.
+        sys.stderr.write(f"deepfreeze: {event.message}\n")
+        sys.stderr.flush()
     else:
         to_logger(event.level, event.message)
 

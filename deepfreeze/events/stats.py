@@ -61,6 +61,8 @@ class Stats:
     #: how many checkpoints were captured, and how many committed
     captures: int = 0
     commits: int = 0
+    #: how many seconds all checkpoints together held up training
+    waited: float = 0.0
     #: upper bound in seconds -> how many captures held up training for less than this bound, and for no less than the bound before
     histogram: dict[float, int] = field(default_factory=lambda: dict.fromkeys(BINS, 0))
 
@@ -87,6 +89,7 @@ class Stats:
         # The callback's other work after the execution is done, and timed, only after the capture.
         for n in range(len(self.steps) - 1, -1, -1):
             if self.steps[n] == event.step:
+                self.waited += event.seconds - self.blocking[n]
                 self.histogram[_bin(self.blocking[n])] -= 1
                 self.blocking[n] = event.seconds
                 self.histogram[_bin(event.seconds)] += 1

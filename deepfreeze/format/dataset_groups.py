@@ -1,5 +1,6 @@
 """Which tensors of a checkpoint are the model's weights, and which belong to its optimizers and metrics. The path of a tensor's dataset
-in the model file tells: ``layers/dense/vars/0``, ``optimizer/vars/1``, ``metrics/mean/vars/0``."""
+in the model file tells: ``layers/dense/vars/0``, ``optimizer/vars/1``, ``metrics/mean/vars/0``. A per-rank tensor is in no file, and has
+a path all the same: ``seeds/0``."""
 
 from __future__ import annotations
 
@@ -11,17 +12,29 @@ from deepfreeze.format.tensors import PER_RANK
 # The path of an optimizer's variable ("optimizer/vars/0"), also of one inside a LossScaleOptimizer
 # ("optimizer/inner_optimizer/vars/0").
 _OF_OPTIMIZER = re.compile(r"([^/]+)/(?:_?(?:inner_)?optimizer/)?vars/[0-9]+\Z")
+# The kinds of tensors, for people. An attachment is a tensor in version 1 of the format alone.
+WEIGHT, OPTIMIZER, METRIC, SEED, ATTACHMENT = "weight", "optimizer", "metric", "seed", "attachment"
+
 _STEP_COUNT = re.compile(r"(^|/)iterations?$")
+
+
+def kinds(structure: Structure) -> dict[str, str]:
+    """The kind of each tensor, ``WEIGHT`` for example, by the tensor's name, in the structure's order."""
+    of_optimizers = optimizer_groups(structure)
+
+    def kind(placed: Placed) -> str:
+        if placed.spec.role == PER_RANK:
+            return SEED if group(placed.path) == "seeds" else ATTACHMENT
+        if is_metric(placed.path):
+            return METRIC
+        return OPTIMIZER if group(placed.path) in of_optimizers else WEIGHT
+
+    return {placed.spec.name: kind(placed) for placed in structure.tensors}
 
 
 def weights(structure: Structure) -> list[Placed]:
     """The model's weights, trainable or not: all tensors but those of optimizers and metrics, and the random seeds."""
-    of_optimizers = optimizer_groups(structure)
-    return [
-        placed
-        for placed in structure.tensors
-        if placed.spec.role != PER_RANK and not is_metric(placed.path) and group(placed.path) not in of_optimizers
-    ]
+    return [structure.by_name[name] for name, kind in kinds(structure).items() if kind == WEIGHT]
 
 
 def optimizer_groups(structure: Structure) -> set[str]:

@@ -26,6 +26,7 @@ TRASH_PREFIX = ".trash-"
 
 MAX_STEP = 2**63 - 1
 MAX_RANK = 2**32 - 1
+MOST_ON_NODE = 4096  # ranks whose records are in one file
 
 _HEX32 = re.compile(r"[0-9a-f]{32}\Z")
 _HEX64 = re.compile(r"[0-9a-f]{64}\Z")
@@ -35,6 +36,7 @@ _FAILED = re.compile(r"step-([0-9]{10,19})\.failed-([0-9a-f]{32})\Z")
 _ASIDE = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32})\Z")
 _DAMAGED = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32}|unknown)(?:\.([0-9]{1,9}))?\Z")
 _RECORD = re.compile(r"rank-([0-9]{5,10})\.record\Z")
+_NODE_RECORD = re.compile(r"ranks-([0-9]{5,9})-([0-9]{5,9})-([0-9]{1,9})\.record\Z")
 _EVENTS = re.compile(r"([0-9a-f]{32})(?:\.rank-([0-9]{5,10}))?\.jsonl\Z")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+.-]{0,199}\Z")
 _SLOT = re.compile(r"rank-([0-9]{5,10})-(?:([0-9a-f]{32})-)?([0-9]{1,10})\.slot\Z")
@@ -153,6 +155,24 @@ def parse_record_file(name: str) -> int | None:
     """The rank in the name of a record."""
     match = _RECORD.match(name)
     return _rank(match[1]) if match else None
+
+
+def node_record_file(ranks: range) -> str:
+    """The name of the file that has the records of a node's ranks, in a partial directory: ``ranks-00001-00007-2.record`` for the ranks
+    1, 3, 5 and 7. ``ranks``: ascending."""
+    return f"ranks-{_check_rank(ranks[0]):05d}-{_check_rank(ranks[-1]):05d}-{ranks.step}.record"
+
+
+def parse_node_record_file(name: str) -> range | None:
+    """The ranks in the name of the file that has the records of a node's ranks."""
+    match = _NODE_RECORD.match(name)
+    if match is None:
+        return None
+    first, last, distance = map(int, match.groups())
+    if distance < 1 or last < first or (last - first) % distance:
+        return None
+    ranks = range(first, last + 1, distance)
+    return ranks if len(ranks) <= MOST_ON_NODE and node_record_file(ranks) == name else None
 
 
 def structure_file(structure_hash: str) -> str:

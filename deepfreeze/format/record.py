@@ -32,6 +32,7 @@ SLOT_EXTENT = np.dtype([("offset", "<u8"), ("nbytes", "<u8"), ("place", "<u8"), 
 _PREFIX = struct.Struct("<8sII")
 _IDENTITY = struct.Struct("<16s16s32sqIIQII")
 _SLOT_LAYOUT = struct.Struct("<QQQQQII")
+_RECORD_SIZE = 120  # the place of a record's size in it, u64
 _SLOT_VALUES = struct.Struct("<QQI")
 
 
@@ -104,6 +105,18 @@ class Record:
             size=size,
             crc32c=crc,
         )
+
+
+def split(data: bytes) -> list[bytes]:
+    """Takes apart records that lie one behind the other. Their bytes are not checked; the last part is what is left over, if the bytes are
+    no records."""
+    parts, at = [], 0
+    while at < len(data):
+        size = int.from_bytes(data[at + _RECORD_SIZE : at + _RECORD_SIZE + 8], "little")
+        end = at + size if 0 < size <= len(data) - at else len(data)
+        parts.append(data[at:end])
+        at = end
+    return parts
 
 
 @dataclass(frozen=True)

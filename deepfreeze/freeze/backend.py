@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -24,14 +24,14 @@ class Opening:
 
     - ``target``: the run and the attempt. ``structure``: the SHA-256 of the structure, 32 bytes; the run has the structure's file.
     - ``file_size``: bytes of the model file, to which the regions of all ranks add up.
-    - ``rank``, ``world``: this rank's number, and the number of ranks.
+    - ``rank``, ``world``: this rank's number, and the number of ranks. ``node``: the ranks of this rank's node, ascending; empty if
+      nobody has said which they are.
     - ``local``: an existing directory on the local tier, None if there is none.
     - ``in_memory``: True if captures will lie in the backend's own memory (``Backend.memory``). False if ``submit`` will be given
       memory of the framework's, or of the tests'.
     - ``hashes``: how many replica checksums (u32 each) end the private bytes. All ranks should have the same ones, except where they are
       all zero. ``on_divergence``: what to do where they differ, "auto", "warn" or "raise" as in ``Replicas``.
-    - ``timeout``: how many seconds a checkpoint may wait for another rank
-      that does not move.
+    - ``timeout``: how many seconds a checkpoint may wait for another rank that does not move.
     - ``engine``: the options of this name. A backend ignores those that mean nothing to it."""
 
     target: Target
@@ -39,6 +39,7 @@ class Opening:
     file_size: int
     rank: int = 0
     world: int = 1
+    node: tuple[int, ...] = ()
     local: Path | None = None
     in_memory: bool = False
     hashes: int = 0
@@ -72,8 +73,8 @@ class Backend(Protocol):
     ``TIMEOUT``, with a message that names the rank and the thing that they wait for; nothing has changed then, and the caller may
     repeat the call. The caller goes on for as long as ``idle`` says that something moves.
 
-    Two methods are to come, and will be optional: ``tune``, with figures by which a backend may choose its own numbers, and ``schedule``,
-    with the steps that will be captured next."""
+    Two methods are to come with the parts that call them, and will be optional: ``tune``, with figures by which a backend may choose its
+    own numbers, and ``schedule``, with the steps that will be captured next."""
 
     #: Whether ``memory`` of an open backend is one. Asked of the class before the train function is traced, when no backend is open yet.
     has_memory: ClassVar[bool]
@@ -144,6 +145,10 @@ class Backend(Protocol):
 
     def idle(self) -> float:
         """For how many seconds nothing has moved: no bytes of this rank, and no sign of a rank that it waits for. Never waits."""
+
+    def stats(self) -> dict[str, Any]:
+        """What the backend has counted since it was opened, as values that JSON can hold; ``{}`` if it counts nothing. For people: nothing
+        is decided by it. Asked before ``close``. Never waits."""
 
     def close(self) -> None:
         """Stops the work at the next occasion, ends the backend's threads and frees its memory. The code ``TIMEOUT`` if a thread can't be

@@ -177,6 +177,11 @@ class BoundBackend:
             return WaitError(where=self._where, expected=expected, found=str(fault), todo=todo)
         return EngineError(where=self._where, expected=expected, found=str(fault), todo=todo)
 
+    def stats(self) -> dict[str, Any]:
+        """See ``Backend.stats``. Raises ``EngineError``."""
+        with self.translated("what the engine has counted"):
+            return self._backend.stats()
+
     def close(self) -> None:
         """Stops the backend and drops the owners of all memory. If the store hangs, the call gives up after half a
         minute, with a warning, and that memory stays until the process ends."""

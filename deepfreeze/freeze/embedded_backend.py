@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from deepfreeze.errors import EngineError
 from deepfreeze.freeze.backend import CaptureMemory, Opening
 from veloc_bindings import REFUSE_ALL, REFUSE_FIRST, REFUSE_NONE, Area, LibraryError, Report
 
+# Where the ranks of a node share a page of memory. On a system without this directory each rank does without.
+_SHARED_MEMORY = "/dev/shm"
 _REFUSES = {"auto": REFUSE_FIRST, "warn": REFUSE_NONE, "raise": REFUSE_ALL}
 
 
@@ -32,6 +34,7 @@ class EmbeddedBackend:
             hashes=opening.hashes,
             refuse_diverged=_REFUSES[opening.on_divergence],
             nice=engine.nice,
+            rate=engine.rate_of_rank(max(1, len(opening.node))),
             chunk_bytes=engine.chunk_bytes,
             file_size=opening.file_size,
             commit_timeout=opening.timeout,
@@ -40,6 +43,8 @@ class EmbeddedBackend:
             structure=opening.structure,
             run_dir=target.run,
             local_dir=opening.local,
+            node=opening.node,
+            node_dir=_SHARED_MEMORY,
         )
 
     @classmethod
@@ -102,6 +107,10 @@ class EmbeddedBackend:
     def idle(self) -> float:
         """See ``backend.Backend``."""
         return self._engine.idle()
+
+    def stats(self) -> dict[str, Any]:
+        """The engine's counters."""
+        return self._engine.stats()
 
     def close(self) -> None:
         """Ends the engine's threads."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from deepfreeze.freeze.replicas import ReplicaChecksums
 from deepfreeze.freeze.settings import SaverSettings
 from deepfreeze.notices import Notify
 from deepfreeze.plan.comparisons import Part
+from deepfreeze.ranks.nodes import Nodes
 from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.store.target import Target
@@ -49,6 +50,7 @@ class Saver:
         attachments: Attachments,
         target: Target,
         world: World,
+        nodes: Nodes,
         settings: SaverSettings,
         notify: Notify,
     ) -> None:
@@ -66,15 +68,15 @@ class Saver:
         self.nbytes = int(self._regions.nbytes.sum())
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
         self._tells_others = world.size > 1
-        self._local = self._local_tier(target, world)
+        self._local = self._local_tier(target, world, nodes)
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
-            each(world, lambda: self._open_backend(structure, target, world))
+            each(world, lambda: self._open_backend(structure, target, world, nodes))
             each(world, self._plan)
             on_error.pop_all()
 
-    def _open_backend(self, structure: Structure, target: Target, world: World) -> None:
+    def _open_backend(self, structure: Structure, target: Target, world: World, nodes: Nodes) -> None:
         settings = self._settings
         if self._local is not None:
             tier, _ = self._local
@@ -85,6 +87,7 @@ class Saver:
             file_size=structure.file_size,
             rank=world.rank,
             world=world.size,
+            node=nodes.ranks,
             local=None if self._local is None else self._local[1],
             in_memory=self._capture.engine_memory is not None,
             hashes=len(self._replicas.names),
@@ -205,21 +208,27 @@ class Saver:
                 reports += self._backend.poll()[0]
         return reports
 
+    def stats(self) -> dict[str, Any]:
+        """To be called before ``close``: see ``Backend.stats``. ``{}`` if the backend can't tell any more."""
+        with contextlib.suppress(EngineError):
+            return self._backend.stats()
+        return {}
+
     def close(self) -> None:
         """Stops the backend, which first finishes removals (a long list of them is left to the next job), and removes the local tier's
         directory if no slot has to stay there. The latter is done also if the former has failed. Safe to call twice."""
         self._closing.close()
 
-    def _local_tier(self, target: Target, world: World) -> tuple[Tier, Path] | None:
+    def _local_tier(self, target: Target, world: World, nodes: Nodes) -> tuple[Tier, Path] | None:
         """Collective. The tier for this node's slots, and the directory below which they are made; None if there is none. The ranks of a
         node share the room on it, so the need of all of them is added up."""
-        here = socket.gethostname()
-        needs = world.gather((here, self.nbytes * self._settings.engine.slots))
-        need = sum(nbytes for node, nbytes in needs if node == here)
+        needs = world.gather(self.nbytes * self._settings.engine.slots)
+        need = sum(needs[rank] for rank in nodes.ranks)
         chosen = each(world, lambda: tiers.choose(self._settings.local, need))
         lacks = chosen is None and self._settings.local is not None
-        nodes = world.gather(here if lacks else None)
-        if lacks and nodes.index(here) == world.rank:  # one rank speaks for the node
+        lacking = world.gather(lacks)
+        if lacks and world.rank == min(rank for rank in nodes.ranks if lacking[rank]):  # one rank speaks for the node
+            here = nodes.here.host
             self._notify(
                 "warning", f"no room for {need} bytes on a local tier of {here}: writing to {target.run} directly"
             )

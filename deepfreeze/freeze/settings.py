@@ -29,6 +29,8 @@ class Engine:
         writers: how many threads of each rank write; a quarter of them, at least 2, may copy or checksum at a time.
         chunk_bytes: how many bytes are copied and written at a time; a multiple of 4096.
         nice: the niceness of the engine's threads, 0 to 19: with a higher one they leave more of the processor to training.
+        rate: how many bytes per second each node writes to the external store at most, so that others can use it too; its ranks have equal
+            parts. Bursts are a second's bytes at most. None: as many as the store takes.
         when_full: "wait": training waits while there is no memory for another checkpoint. "skip": if some rank has no memory for a
             checkpoint, all ranks skip it.
 
@@ -40,13 +42,21 @@ class Engine:
     writers: int = 8
     chunk_bytes: int = 4 << 20
     nice: int = 10
+    rate: int | None = None
     when_full: str = "wait"
 
     def __post_init__(self) -> None:
         for name, (low, high, multiple_of) in _ENGINE_NUMBERS.items():
             value = arguments.whole_number(f"Engine({name}=)", getattr(self, name), low, high, multiple_of)
             object.__setattr__(self, name, value)  # an int also where numpy's number was passed
+        if self.rate is not None:
+            rate = arguments.whole_number("Engine(rate=)", self.rate, 1 << 20, 1 << 50, otherwise=", or None")
+            object.__setattr__(self, "rate", rate)
         arguments.one_of("Engine(when_full=)", self.when_full, ("wait", "skip"))
+
+    def rate_of_rank(self, ranks: int) -> int:
+        """The part of ``rate`` that each of ``ranks`` ranks on a node has, in bytes per second; 0 if there is no bound."""
+        return 0 if self.rate is None else max(1, self.rate // ranks)
 
 
 @arguments.suggesting

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from deepfreeze.format.structure import Placed
 from deepfreeze.format.tensors import BFLOAT16
+from deepfreeze.inspect.pairs import pairs
 from deepfreeze.inspect.verify import OnProgress
 from deepfreeze.store.catalog import CheckpointInfo
-from deepfreeze.thaw.read import TensorReader, read
+from deepfreeze.thaw.read import read
 
 _BLOCK = 1 << 18  # elements compared at a time: in double precision they stay in the processor's cache
 
@@ -22,6 +23,7 @@ class Change:
     """A tensor that both checkpoints have, with the same dtype and shape and other values. In the following, a is the first checkpoint's
     value of an element, and b the second's.
 
+    - ``name``, ``second_name``: its names in the checkpoints. ``label``: the tensor for people, as in ``Pair``.
     - ``size``: the number of elements. ``differing``: how many of them differ. Two NaNs don't differ, nor do 0.0 and -0.0.
     - ``nonfinite``: how many of the differing elements are NaN or infinite in either checkpoint.
     - ``largest``: max|b - a|. ``relative``: max|b - a| / max|a|, infinite if all a are 0. Both are infinite if ``nonfinite`` is not 0.
@@ -35,25 +37,30 @@ class Change:
     nonfinite: int
     largest: float
     relative: float
+    second_name: str
+    label: str
 
 
 @dataclass(frozen=True)
 class Unlike:
     """A tensor that both checkpoints have, with different dtypes or shapes. ``first``, ``second``: dtype and shape in each, such as
-    "float32 [3, 4]"."""
+    "float32 [3, 4]"; names and ``label`` as those of ``Change``."""
 
     name: str
     first: str
     second: str
+    second_name: str
+    label: str
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``same``: the number of tensors that are equal in both checkpoints. ``changed``: the largest relative change first. ``unlike``,
-    ``only_first``: in the first checkpoint's order; ``only_second``: in the second's."""
+    """``compared``: "weights", or "all" tensors. ``same``: how many of these are equal in both checkpoints. ``changed``: the largest
+    relative change first. ``unlike``, ``only_first``: in the first checkpoint's order; ``only_second``: in the second's."""
 
     first: CheckpointInfo
     second: CheckpointInfo
+    compared: str
     same: int
     changed: tuple[Change, ...]
     unlike: tuple[Unlike, ...]
@@ -62,7 +69,7 @@ class Comparison:
 
     @property
     def identical(self) -> bool:
-        """Whether both checkpoints have the same tensors with the same values."""
+        """Whether both checkpoints have the same of the compared tensors, with the same values."""
         return not (self.changed or self.unlike or self.only_first or self.only_second)
 
 
@@ -70,35 +77,42 @@ def diff(
     first: tuple[str | os.PathLike[str], int | str | None],
     second: tuple[str | os.PathLike[str], int | str | None],
     progress: OnProgress | None = None,
+    everything: bool = False,
 ) -> Comparison:
-    """Compares two checkpoints, each given as (run, step or tag); None means the newest. Tensors are matched by name. Of per-rank tensors
-    rank 0's values are compared. ``progress`` is called with (bytes read so far, bytes to read in all), of both checkpoints together.
+    """Compares two checkpoints, each given as (run, step or tag); None means the newest. The weights are compared, with ``everything`` also
+    the optimizers' variables, metrics and seeds. ``inspect/pairs`` says which tensors are the same one. Of per-rank tensors rank 0's values
+    are compared. ``progress`` is called with (bytes read so far, bytes to read in all), of both checkpoints together.
 
     Raises NotFoundError if there is no such run or checkpoint, CorruptError if a file of one is damaged.
     """
     with read(*first) as a, read(*second) as b:
-        both = [name for name in a if name in b]
-        comparable = [name for name in both if _kind(a, name) == _kind(b, name)]
-        total = sum(2 * a.structure.by_name[name].spec.nbytes for name in comparable)
+        paired = pairs(a.structure, b.structure, everything)
+        comparable = [one for one in paired.both if _kind(one.first) == _kind(one.second)]
+        total = sum(2 * one.first.spec.nbytes for one in comparable)
         done = 0
         changed = []
-        for name in comparable:
-            placed = a.structure.by_name[name]
-            change = compare(placed, a[name], b[name])
+        for one in comparable:
+            name, other = one.first.spec.name, one.second.spec.name
+            change = compare(one.first, a[name], b[other])
             if change is not None:
-                changed.append(change)
-            done += 2 * placed.spec.nbytes
+                changed.append(replace(change, second_name=other, label=one.label))
+            done += 2 * one.first.spec.nbytes
             if progress is not None:
                 progress(done, total)
         changed.sort(key=lambda change: (-change.relative, -change.largest, change.name))
         return Comparison(
             first=a.info,
             second=b.info,
+            compared="all" if everything else "weights",
             same=len(comparable) - len(changed),
             changed=tuple(changed),
-            unlike=tuple(Unlike(n, _kind(a, n), _kind(b, n)) for n in both if _kind(a, n) != _kind(b, n)),
-            only_first=tuple(name for name in a if name not in b),
-            only_second=tuple(name for name in b if name not in a),
+            unlike=tuple(
+                Unlike(one.first.spec.name, _kind(one.first), _kind(one.second), one.second.spec.name, one.label)
+                for one in paired.both
+                if _kind(one.first) != _kind(one.second)
+            ),
+            only_first=paired.only_first,
+            only_second=paired.only_second,
         )
 
 
@@ -132,13 +146,14 @@ def compare(placed: Placed, first: np.ndarray, second: np.ndarray) -> Change | N
     else:
         relative = largest / scale if scale else math.inf
     spec = placed.spec
-    return Change(spec.name, spec.dtype, spec.shape, a.size, differing, nonfinite, largest, relative)
+    return Change(
+        spec.name, spec.dtype, spec.shape, a.size, differing, nonfinite, largest, relative, spec.name, spec.name
+    )
 
 
-def _kind(tensors: TensorReader, name: str) -> str:
+def _kind(placed: Placed) -> str:
     """A tensor's dtype and shape: "float32 [3, 4]"."""
-    spec = tensors.structure.by_name[name].spec
-    return f"{spec.dtype} {list(spec.shape)}"
+    return f"{placed.spec.dtype} {list(placed.spec.shape)}"
 
 
 def _plain(placed: Placed, value: np.ndarray) -> np.ndarray:

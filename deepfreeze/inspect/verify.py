@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from deepfreeze.store.ranges import Ranges
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.extent_table import merge, uncovered
-from deepfreeze.thaw.records import file_of, read_records
+from deepfreeze.thaw.rank_records import file_of, read_records
 
 # Called with (bytes done so far, bytes to do in all), from the thread of the caller.
 OnProgress = Callable[[int, int], None]
@@ -45,8 +46,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of checking one checkpoint. ``files`` and ``nbytes``: how many files and bytes were read. ``problems``: empty if every
-    byte is right.
+    """The result of checking one checkpoint. ``files`` and ``nbytes``: how many files and bytes were read. ``seconds``: how long that took.
+    ``problems``: empty if every byte is right.
 
     ``diverged``: the manifest's number of replicated tensors that differed between ranks. If it is not 0, the checkpoint is a mixture of
     the ranks' models, although its bytes may be right. ``damaged``: whether a problem lies in the checkpoint's own files; not so for a
@@ -63,6 +64,7 @@ class Verification:
     diverged: int = 0
     damaged: bool = False
     moved: str | None = None
+    seconds: float = field(default=0.0, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -87,6 +89,7 @@ def verify(
     if chosen is None or chosen not in steps:
         chosen = choose(opened_run, chosen)  # raises, naming the steps that exist
     check = _Check(opened_run, chosen, progress or (lambda done, total: None))
+    start = time.perf_counter()
     check.run_all()
     return Verification(
         run=str(opened_run.path),
@@ -97,6 +100,7 @@ def verify(
         problems=tuple(check.problems),
         diverged=check.diverged,
         damaged=check.damaged,
+        seconds=time.perf_counter() - start,
     )
 
 
@@ -158,7 +162,8 @@ class _Check:
         # The ranks' own records may stay behind a commit that has gathered them: a crash can keep a rank from removing its own.
         known = {names.MODEL_FILE, names.MANIFEST_FILE, *map(names.record_file, range(manifest.world_size))}
         known |= {file_of(manifest, 0)}
-        for name in sorted(set(self.run.store.list(self.run.step_file(self.step))) - known):
+        found = set(self.run.store.list(self.run.step_file(self.step))) - known
+        for name in sorted(name for name in found if names.parse_node_record_file(name) is None):
             # Not ``own``: the checkpoint can be restored all the same.
             self._add(name, "the whole file", "no such file in a checkpoint", "it is there", own=False)
 

@@ -10,7 +10,7 @@ from deepfreeze.format.names import MODEL_FILE
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK
 from deepfreeze.store.run import Run
-from deepfreeze.thaw.records import read_records
+from deepfreeze.thaw.rank_records import read_records
 
 
 @dataclass(frozen=True)

@@ -106,16 +106,22 @@ class MpiWorld:
         return np.max(self._comm.allgather(values), axis=0)
 
 
+#: A value of ``world=``: this process trains a model of its own, whatever launched it.
+ALONE = "alone"
+
+
 def current(comm: Any = None) -> World:
-    """The world of the communicator ``comm``, if one is given; else Horovod's, if ``hvd.init()`` was called and it has several ranks; else
-    one rank. ``OptionError`` if ``comm`` is no communicator, or has another size than Horovod's world."""
+    """One rank if ``comm`` is ``ALONE``; the world of the communicator ``comm``, if one is given; else Horovod's, if ``hvd.init()`` was
+    called and it has several ranks; else one rank. ``OptionError`` if ``comm`` is neither, or has another size than Horovod's world."""
+    if isinstance(comm, str) and comm == ALONE:
+        return OneRank()
     hvd = sys.modules.get("horovod.tensorflow")
     horovod = HorovodWorld(hvd) if hvd is not None and hvd.is_initialized() and hvd.size() > 1 else None
     if comm is not None:
         missing = [name for name in _CALLS if not callable(getattr(comm, name, None))]
         if missing:
             found = f"{repr(comm)[:100]}, without {missing[0]}()"
-            raise _no_world("an mpi4py communicator", found, "pass e.g. mpi4py.MPI.COMM_WORLD")
+            raise _no_world('an mpi4py communicator, or "alone"', found, "pass e.g. mpi4py.MPI.COMM_WORLD")
         if horovod is not None and horovod.size != comm.Get_size():
             found, todo = (
                 f"one of {comm.Get_size()}",

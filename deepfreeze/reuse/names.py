@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from deepfreeze.errors import OptionError
 from deepfreeze.format.strict_json import short
+from deepfreeze.matching.match import Renamed
 
 Names = str | Sequence[str] | None
 Renaming = Mapping[str, str] | Callable[[str], str] | None
@@ -63,14 +64,6 @@ class _Pattern:
     def covers(self, name: str) -> bool:
         """Whether the pattern matches the name or a beginning of it up to a ``/``: "conv*" covers ``conv1/kernel``."""
         return any(self.glob.match(prefix) for prefix in _prefixes(name))
-
-
-@dataclass(frozen=True)
-class Renamed:
-    """A weight's ``name`` in the model. ``rest``: the last components of ``name``, which renaming did not change; "" if it changed all."""
-
-    name: str
-    rest: str
 
 
 class Rename:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from deepfreeze import wording
 from deepfreeze.store.catalog import CheckpointInfo
 
 _MOST_ROWS = 200  # of each kind in the table; ResNet-50, which has 107 layers, is shown whole
@@ -88,7 +89,7 @@ class TransferReport:
         return {"info": info, "dry_run": self.dry_run, "nbytes": self.nbytes, **weights, **names}
 
     def __str__(self) -> str:
-        what = "dry run, nothing read or changed" if self.dry_run else f"{_size(self.nbytes)} read"
+        what = "dry run, nothing read or changed" if self.dry_run else f"{wording.size(self.nbytes)} read"
         counts = ", ".join(f"{len(getattr(self, kind))} {kind}" for kind in _KINDS if getattr(self, kind))
         title = f"{self.info.run}@{self.info.step}: {counts} ({what})"
         rows = [("", "checkpoint", "model", "weights", "size", ""), *self._rows()]
@@ -135,7 +136,7 @@ def _grouped(kind: str, items: Iterable[tuple[tuple[str, str, str], int]]) -> li
     for key, nbytes in items:
         groups.setdefault(key, []).append(nbytes)
     rows = [
-        (kind, saved, own, str(len(sizes)), _size(sum(sizes)) if saved else "", note)
+        (kind, saved, own, str(len(sizes)), wording.size(sum(sizes)) if saved else "", note)
         for (saved, own, note), sizes in groups.items()
     ]
     more = len(rows) - _MOST_ROWS
@@ -145,15 +146,6 @@ def _grouped(kind: str, items: Iterable[tuple[tuple[str, str, str], int]]) -> li
 def _layer(name: str) -> str:
     """The name of a weight's layer; of a weight that belongs to no layer its own name."""
     return name.rpartition("/")[0] or name
-
-
-def _size(nbytes: int) -> str:
-    size = float(nbytes)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
 
 
 def listed(texts: Sequence[str], most: int = 10) -> str:

@@ -19,11 +19,12 @@ from deepfreeze.format.strict_json import short
 from deepfreeze.format.structure import Placed
 from deepfreeze.format.tensors import numpy_dtype
 from deepfreeze.frameworks import memory
+from deepfreeze.matching.match import Matches
+from deepfreeze.matching.weights import NamedWeight, of_checkpoint, pair
 from deepfreeze.ranks.world import current
-from deepfreeze.reuse.match import Matches
+from deepfreeze.reuse.model_weights import numbered, of_model
 from deepfreeze.reuse.names import Names, Patterns, Rename, Renaming
 from deepfreeze.reuse.report import Matched, NotCopied, TransferReport, listed
-from deepfreeze.reuse.weights import NamedWeight, of_checkpoint, of_model, pair
 from deepfreeze.state import lineage
 from deepfreeze.state.supported import require_working_optimizers
 from deepfreeze.store.catalog import parent_of
@@ -135,7 +136,7 @@ class _Plan:
         saved_names = [name for weight in saved for name in weight.names]
         rename.check(saved_names)
         patterns.check([*saved_names, *(name for weight in own for name in _all_names(weight, rename))])
-        matches = pair(saved, own, model, rename)
+        matches = pair(saved, own, numbered(model), rename)
         chosen = {weight.spec.name for weight in saved if patterns.reason_to_skip(*weight.names) is None}
         self._refuse_unclear(matches, chosen)
         _refuse_equal_names(matches, chosen)

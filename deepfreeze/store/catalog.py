@@ -145,14 +145,14 @@ def choose(run: Run, step: int | str | None) -> int:
 
 def use(run: Run, step: int | str | None, action: Callable[[int], T]) -> T:
     """Returns ``action(step)``; for ``step=None`` the action gets the newest step, for a tag its step. If a job's retention deletes the
-    newest checkpoint before the action is done, the action is called again with a newer one. Raises what ``choose`` and ``action``
-    raise."""
+    checkpoint before the action is done, ``choose`` is asked again: the action gets a newer one, or, where a step or a tag was named, the
+    checkpoint is not found. Raises what ``choose`` and ``action`` raise."""
     for attempt in range(_ATTEMPTS):
         chosen = choose(run, step)
         try:
             return action(chosen)
         except (CorruptError, NotFoundError):
-            if step is not None or attempt == _ATTEMPTS - 1 or run.has_step(chosen):
+            if attempt == _ATTEMPTS - 1 or run.has_step(chosen):
                 raise
     raise AssertionError("unreachable")
 

@@ -166,8 +166,10 @@ class PosixStore(Store):
             if not root.is_dir():
                 todo = "choose another path, or move that file away"
                 raise RunError(where=root, expected="a directory or nothing", found="a file", todo=todo) from None
-        except FileNotFoundError:
+        except FileNotFoundError as error:
             parent = root.absolute().parent
+            if parent.is_dir():  # a file system may refuse a name by the same error
+                raise refused(root, error) from error
             todo = f"make it first (mkdir -p {parent}), or correct the path"
             raise RunError(where=root, expected="an existing parent directory", found="none", todo=todo) from None
         except OSError as error:

@@ -1,7 +1,7 @@
 """The interface of the external store: what the rest of DeepFreeze asks of the place where a run is. ``stores`` lists the implementations.
 
 A run is a set of files, whose names docs/format.md has: "run.json", "step-0000000006/manifest.json". A name has at most one folder. The
-engine writes the files of a checkpoint; its half of the interface is native (native/store).
+engine writes the files of a checkpoint; its half of the interface is native (native/store/store.h).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from deepfreeze.format.record import EXTENT, Record
 from deepfreeze.format.strict_json import DAMAGED
 from deepfreeze.format.structure import Structure
 from deepfreeze.store.run import Run
-from deepfreeze.thaw.records import read_records
+from deepfreeze.thaw.rank_records import read_records
 
 
 @dataclass(frozen=True, eq=False)

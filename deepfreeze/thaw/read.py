@@ -20,7 +20,7 @@ from deepfreeze.store.run import Run
 from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.extents import Extents, Landing, Reading
 from deepfreeze.thaw.model_file import ModelFile
-from deepfreeze.thaw.records import file_of, read_record
+from deepfreeze.thaw.rank_records import file_of, read_record
 
 
 class TensorReader(Mapping[str, np.ndarray]):

@@ -31,8 +31,8 @@ from deepfreeze.store.run import Run
 from deepfreeze.store.tags import tagged_step
 from deepfreeze.thaw import by_name
 from deepfreeze.thaw.extent_table import ExtentTable
+from deepfreeze.thaw.rank_records import file_of, read_records
 from deepfreeze.thaw.read import TensorReader, split_private
-from deepfreeze.thaw.records import file_of, read_records
 
 _LISTED = 10  # differences named in a message
 _LEFT = "left in place: a job's start, or deepfreeze verify --quarantine, moves it away"
@@ -214,7 +214,7 @@ def _check_same(reader: TensorReader, model: Any, specs: dict[str, Any], compile
     if differences:
         more = f"; and {len(differences) - _LISTED} more" if len(differences) > _LISTED else ""
         between = _between_kerases(reader.structure, model)
-        todo = "build and compile the model as the job that wrote the checkpoint did"
+        todo = "build and compile the model as the job that wrote the checkpoint did, or give this model another run directory"
         if between:
             todo = "Keras 2 and 3 keep a model's state differently; deepfreeze.transfer takes its weights, by name"
         raise StructureError(

@@ -1,6 +1,6 @@
-"""Finds what dead attempts have left behind: whole slots on this host's local tier, and partial directories in the run.
+"""Finds what dead attempts have left behind: whole slots on this node's local tier, and partial directories in the run.
 
-When a job starts, and rank 0 holds the run's lock, one rank of each host looks at the host's local tier (``leftover_slots``), and rank 0
+When a job starts, and rank 0 holds the run's lock, one rank of each node looks at the node's local tier (``leftover_slots``), and rank 0
 looks at the run (``partial_states``). ``recovery_plan`` decides which of them make a checkpoint, ``rescue`` carries the decision out.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import veloc_bindings
 from deepfreeze.errors import CorruptError, NewerError, RunError
 from deepfreeze.format import names
-from deepfreeze.format.record import MAX_RECORD, SLOT_HEADER, Record, SlotHeader
+from deepfreeze.format.record import MAX_RECORD, SLOT_HEADER, Record, SlotHeader, split
 from deepfreeze.notices import Notify, unheard
 from deepfreeze.store.files import open_file
 from deepfreeze.store.run import Run
@@ -125,15 +125,9 @@ def _partial_state(run: Run, step: int, attempt: str) -> PartialState:
         ) from None
     except OSError:
         files = []
-    for name in files:
-        rank = names.parse_record_file(name)
-        if rank is None:
-            continue
+    for rank, file, data in _records(run, folder, files):
         try:
-            file = f"{folder}/{name}"
-            identity = Record.from_bytes(run.store.read(file, MAX_RECORD), run.store.where(file)).identity
-        except OSError:
-            continue
+            identity = Record.from_bytes(data, run.store.where(file)).identity
         except NewerError:
             raise
         except CorruptError:
@@ -144,3 +138,21 @@ def _partial_state(run: Run, step: int, attempt: str) -> PartialState:
         return PartialState(step, attempt)
     ((world_size, file_size, structure), valid) = ranks.popitem()
     return PartialState(step, attempt, frozenset(valid), world_size, file_size, structure)
+
+
+def _records(run: Run, folder: str, files: list[str]) -> Iterator[tuple[int, str, bytes]]:
+    """The records in a partial directory, as (rank, file, bytes): those that have a file of their own, and those of a node's ranks."""
+    for name in files:
+        rank, ranks = names.parse_record_file(name), names.parse_node_record_file(name)
+        if rank is not None:
+            ranks = range(rank, rank + 1)
+        if ranks is None:
+            continue
+        file = f"{folder}/{name}"
+        try:
+            data = run.store.read(file, MAX_RECORD)
+        except (OSError, CorruptError):
+            continue
+        parts = [data] if rank is not None else split(data)
+        if len(parts) == len(ranks):
+            yield from ((rank, file, part) for rank, part in zip(ranks, parts, strict=True))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class LeftoverSlot:
-    """A whole slot on this host's local tier. ``run_id``, ``attempt`` and ``structure`` (the structure's hash) are hexadecimal;
+    """A whole slot on this node's local tier. ``run_id``, ``attempt`` and ``structure`` (the structure's hash) are hexadecimal;
     ``file_size`` is the model file's size, ``nbytes`` the size of the slot's extents, both in bytes."""
 
     path: str
@@ -24,10 +24,10 @@ class LeftoverSlot:
 
 
 @dataclass(frozen=True)
-class HostSlot:
-    """A slot and the host it is on."""
+class NodeSlot:
+    """A slot and the node it is on."""
 
-    host: str
+    node: str
     slot: LeftoverSlot
 
 
@@ -48,7 +48,7 @@ class PartialState:
 class RecoveryPlan:
     """Rank 0's decision.
 
-    ``finish``: (step, attempt) of the checkpoints to commit, oldest first. ``transfer``: for each host, the paths of the slots that it
+    ``finish``: (step, attempt) of the checkpoints to commit, oldest first. ``transfer``: for each node, the paths of the slots that it
     copies into the run before the commits. ``clear``: (step, attempt) of the partial directories to delete.
     """
 
@@ -58,7 +58,7 @@ class RecoveryPlan:
 
 
 def plan_recovery(
-    newest_committed: int | None, partials: Iterable[PartialState], slots: Iterable[HostSlot]
+    newest_committed: int | None, partials: Iterable[PartialState], slots: Iterable[NodeSlot]
 ) -> RecoveryPlan:
     """Plans to finish every complete checkpoint that is newer than the newest committed one (None if none is committed), and to clear
     all other partial directories. A checkpoint is complete if each rank has a valid record or a whole slot.
@@ -67,9 +67,9 @@ def plan_recovery(
     have a complete checkpoint of one step, the one that needs fewer slots is finished; nothing tells which is newer.
     """
     partials = sorted(set(partials), key=lambda p: (p.step, p.attempt))
-    slots = sorted(set(slots), key=lambda s: (s.host, s.slot.path))
+    slots = sorted(set(slots), key=lambda s: (s.node, s.slot.path))
     recovery = RecoveryPlan(clear=[(p.step, p.attempt) for p in partials])
-    candidates: dict[int, list[tuple[int, str, list[HostSlot]]]] = {}
+    candidates: dict[int, list[tuple[int, str, list[NodeSlot]]]] = {}
     identities = {(p.step, p.attempt) for p in partials} | {(s.slot.step, s.slot.attempt) for s in slots}
     for step, attempt in sorted(identities):
         if newest_committed is not None and step <= newest_committed:
@@ -84,13 +84,13 @@ def plan_recovery(
         _, attempt, to_copy = min(candidates[step], key=lambda c: c[:2])
         recovery.finish.append((step, attempt))
         for slot in to_copy:
-            recovery.transfer.setdefault(slot.host, []).append(slot.slot.path)
+            recovery.transfer.setdefault(slot.node, []).append(slot.slot.path)
         if (step, attempt) in recovery.clear:
             recovery.clear.remove((step, attempt))
     return recovery
 
 
-def _slots_to_copy(partials: list[PartialState], slots: list[HostSlot]) -> list[HostSlot] | None:
+def _slots_to_copy(partials: list[PartialState], slots: list[NodeSlot]) -> list[NodeSlot] | None:
     """The slots of one step and attempt to copy so that every rank has a record: one for each rank without a valid record. None if the
     checkpoint is not complete, or its records and slots contradict each other."""
     shapes = {(p.world_size, p.file_size, p.structure) for p in partials if p.ranks}
@@ -99,7 +99,7 @@ def _slots_to_copy(partials: list[PartialState], slots: list[HostSlot]) -> list[
         return None
     (world_size, _, _) = shapes.pop()
     recorded = frozenset().union(*(p.ranks for p in partials))
-    by_rank: dict[int, HostSlot] = {}
+    by_rank: dict[int, NodeSlot] = {}
     for slot in slots:
         by_rank.setdefault(slot.slot.rank, slot)
     missing = [rank for rank in range(world_size) if rank not in recorded]

@@ -1,5 +1,5 @@
 """Finishes the checkpoints that dead attempts have left complete, and deletes those that they have left incomplete. Rank 0 plans
-(``plan``), one rank of each host copies the host's slots into the run (``copy_slots``), then rank 0 commits and deletes (``finish``)."""
+(``plan``), one rank of each node copies the node's slots into the run (``copy_slots``), then rank 0 commits and deletes (``finish``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deepfreeze.notices import Notify
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers.leftovers import partial_states
-from deepfreeze.tiers.recovery_plan import HostSlot, LeftoverSlot, RecoveryPlan, plan_recovery
+from deepfreeze.tiers.recovery_plan import LeftoverSlot, NodeSlot, RecoveryPlan, plan_recovery
 from deepfreeze.tiers.tier import Tier
 
 
@@ -29,21 +29,21 @@ class Finished:
 
 
 def plan(run: Run, slots: Iterable[tuple[str, LeftoverSlot]]) -> RecoveryPlan:
-    """The plan for a run, made on rank 0. ``slots``: (host, slot) of the leftover slots of all hosts; slots of other runs are ignored."""
-    own_slots = [HostSlot(host, slot) for host, slot in slots if slot.run_id == run.run_id]
+    """The plan for a run, made on rank 0. ``slots``: (node, slot) of the leftover slots of all nodes; slots of other runs are ignored."""
+    own_slots = [NodeSlot(node, slot) for node, slot in slots if slot.run_id == run.run_id]
     return plan_recovery(run.newest(), partial_states(run), own_slots)
 
 
 def copy_slots(
-    recovery: RecoveryPlan, host: str, run_dir: str | os.PathLike[str], tiers: Mapping[str, Tier]
+    recovery: RecoveryPlan, node: str, run_dir: str | os.PathLike[str], tiers: Mapping[str, Tier]
 ) -> list[str]:
-    """Copies this host's slots of the plan into the run's partial directories. ``tiers``: by the path of each slot, the tier that has it.
+    """Copies this node's slots of the plan into the run's partial directories. ``tiers``: by the path of each slot, the tier that has it.
     Returns the paths of the slots that turned out to be damaged.
 
     EngineError if the engine or the store fails. The caller must not clear anything then, so that the next start can try again.
     """
     damaged = []
-    for path in recovery.transfer.get(host, []):
+    for path in recovery.transfer.get(node, []):
         try:
             tiers[path].rescue(path, run_dir)
         except veloc_bindings.EngineFault as fault:
@@ -55,7 +55,7 @@ def copy_slots(
 
 def finish(recovery: RecoveryPlan, run: WritableRun, notify: Notify) -> Finished:
     """Commits the plan's complete checkpoints and deletes the other partial directories. Called on rank 0, which holds the run's lock,
-    after ``copy_slots`` of every host. ``notify``: is told what has become of each checkpoint.
+    after ``copy_slots`` of every node. ``notify``: is told what has become of each checkpoint.
 
     A checkpoint is lost, and deleted, if one of its slots turned out to be damaged, or if its ranks differ. EngineError if the store
     fails; nothing is deleted then.

@@ -1,9 +1,8 @@
-"""The first and the last event of an attempt, and the file that keeps its events."""
+"""The first and the last events of an attempt, and the file that keeps its events."""
 
 from __future__ import annotations
 
 import os
-import socket
 import time
 from dataclasses import dataclass
 
@@ -11,9 +10,13 @@ from deepfreeze.events.event import Attempt, End, Event, Failed, Notice
 from deepfreeze.events.events import Events
 from deepfreeze.events.journal import Journal
 from deepfreeze.events.queue import Queue
+from deepfreeze.events.stats import Stats
 from deepfreeze.format import names
+from deepfreeze.store.run import Run
 from deepfreeze.store.stores import at
+from deepfreeze.training import attempt_lines
 from deepfreeze.training.open_run import OpenRun
+from deepfreeze.training.options import Options
 
 # How many seconds the end of an attempt waits for all listeners. The file of events may be on a store that hangs.
 _LISTENERS_SECONDS = 5.0
@@ -34,10 +37,10 @@ class Beginning:
         return cls(time.time_ns(), time.monotonic())
 
 
-def begin(events: Events, beginning: Beginning, open_run: OpenRun, again: bool) -> None:
+def begin(events: Events, beginning: Beginning, open_run: OpenRun, again: bool, options: Options, stats: Stats) -> None:
     """To be called after the start. Starts the threads of the listeners that have one, and tells every listener that an attempt has begun.
     They are told of all events until ``open_run`` is closed; the last one says how the attempt ended. ``again``: the model has been
-    trained here before."""
+    trained here before; ``options``, ``stats``: of the training, for the two lines that rank 0 prints with ``verbose=1``."""
     start = open_run.attempt
     target, rank = start.target, start.world.rank
     begun = Attempt(
@@ -47,7 +50,7 @@ def begin(events: Events, beginning: Beginning, open_run: OpenRun, again: bool) 
         run_id=target.run_id,
         attempt=target.attempt,
         ranks=start.world.size,
-        host=socket.gethostname(),
+        host=start.nodes.here.host,
         pid=os.getpid(),
         resumed=start.resumed,
         again=again,
@@ -55,14 +58,28 @@ def begin(events: Events, beginning: Beginning, open_run: OpenRun, again: bool) 
     name = f"{names.EVENTS_DIR}/{names.events_file(target.attempt, rank)}"
     journal = Journal(at(target.run), name, begun.m, (lambda event: True) if rank == 0 else _is_known_here_alone)
 
+    speaks, before = rank == 0 and options.verbose > 0, attempt_lines.Before.of(stats)
+
     def end() -> None:
         try:
+            events.flush()  # the figures of the last checkpoints may be among the notes
+            line = attempt_lines.end(before, stats, open_run.file_size) if speaks and open_run.finished else None
+            if line is not None:
+                events.say(line)
             events.emit(End(finished=open_run.finished, error=open_run.error))
         finally:
             events.stop(_LISTENERS_SECONDS)
 
     open_run.closing.callback(end)
     events.start(Queue(journal, at_end=journal.close), begun)
+    if speaks and not again:
+        events.say(_first_line(target.run, start.resumed, options.resume))
+
+
+def _first_line(run: str, step: int | None, resume: str) -> str:
+    if step is None:
+        return attempt_lines.fresh(run, resume)
+    return attempt_lines.resumed(run, step, Run.open(run).manifest(step).created, time.time())
 
 
 def _is_known_here_alone(event: Event) -> bool:

@@ -12,7 +12,7 @@ from deepfreeze.events.events import Events
 from deepfreeze.events.stats import NewestByStep
 from deepfreeze.format.levels import Level
 from deepfreeze.store.run import END_THIS_JOB
-from veloc_bindings import DIVERGED, OK, TAKEN, Report
+from veloc_bindings import DIVERGED, INFORMS, OK, TAKEN, Report
 
 _MEND = "mend what the message names; older checkpoints are untouched and training can go on"
 _ALIKE = (
@@ -38,7 +38,10 @@ class EngineReports:
 
     def _enter(self, report: Report) -> EngineError | None:
         if report.step < 0:
-            self._events.warn(report.message)
+            if report.level == INFORMS:
+                self._events.notify("info", report.message)
+            else:
+                self._events.warn(report.message)
             return None
         step, where = report.step, os.path.join(self._run, f"step {report.step}")
         if report.diverged >= 0 and report.code in (OK, DIVERGED) and self._is_new(step, "diverged"):

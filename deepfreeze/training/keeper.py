@@ -101,8 +101,10 @@ class Keeper:
             )
 
     def _missing(self) -> list[str]:
-        known = self._worker.metric_names if self._worker is not None else frozenset()
-        return [name for name in metrics_of(self._rule) if name not in self._seen and name not in known]
+        """The metrics that the rule asks for and that no job of the run has seen, as far as that is known: a training that is resumed
+        just before its end may have none of its own."""
+        known = self._worker.metric_names if self._worker is not None else None
+        return [] if known is None else [n for n in metrics_of(self._rule) if n not in self._seen and n not in known]
 
 
 class _Worker:
@@ -129,7 +131,8 @@ class _Worker:
         self._ended = False
         self._notices: list[str] = []
         self._said = ""
-        self.metric_names: frozenset[str] = frozenset()  # of the checkpoints that were there before
+        # Of the checkpoints from which training goes on; None until the first commit, at which marks.json is read.
+        self.metric_names: frozenset[str] | None = None if resumed else frozenset()
         self._thread = threading.Thread(target=self._run, name="deepfreeze-keeper", daemon=True)
         self._thread.start()
 
@@ -194,7 +197,8 @@ class _Worker:
         self._unread += notes
         if self._known is None:
             self._known = Marks.read(WritableRun.open(self._target.run), self._notify, self._resumed)
-            self.metric_names = frozenset(self._known.metric_names)
+            if self._resumed:
+                self.metric_names = frozenset(self._known.metric_names)
         for note in self._unread:
             note(self._known)
         self._unread = []

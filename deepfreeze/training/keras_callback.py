@@ -47,14 +47,15 @@ class Checkpoint(Hooks):
         save_config: True: the model's configuration is stored with the run, so that ``export`` can write a ``.keras`` file.
         on_sigterm: "checkpoint": a SIGTERM to any rank makes all ranks commit the current step and ends ``fit``, and ``stats.stopped`` is
             "SIGTERM" then. "ignore": SIGTERM does what it did before.
-        verbose: 1: shows a progress line while the end of training waits for the last commit; 0: shows none.
+        verbose: 1: rank 0 says in one line where training begins and in one what was saved, and shows a progress line while the end of
+            training waits for the last commit; all on standard error. 0: says nothing.
         timeout: a wait ends when nothing has moved for so many seconds, on this rank and on each rank that it waits for.
         engine: how each rank's engine works: ``deepfreeze.Engine``.
         replicas: how the ranks' weights are compared: ``deepfreeze.Replicas``.
         capture: how the state is captured: ``deepfreeze.Capture``.
         listeners: functions that are called with each event of the training (``deepfreeze.events``), or objects with a method
             ``on(event)``. Each has a thread of its own, which is not training's; an exception of theirs is one warning.
-        world: an mpi4py communicator in place of Horovod's ranks.
+        world: an mpi4py communicator in place of Horovod's ranks; "alone": this process trains a model of its own, whatever launched it.
 
     ``fit`` has three more figures in each epoch's ``logs``: ``deepfreeze_checkpoints`` (captured in the epoch), ``deepfreeze_blocking``
     (seconds that they held up training in the callback) and ``deepfreeze_committed`` (the newest committed step, 0 if there is none).

@@ -12,8 +12,9 @@ from deepfreeze.training.model_start import ModelStart
 
 class OpenRun:
     """A run that is open for the training of one model, from the start of an attempt until ``close``. ``steps``: the count of the model's
-    steps; ``finished``: whether the training has come to its end; ``error``: the error that ended it, as text; ``closing``: to which each
-    part that is opened later adds the function that closes it.
+    steps; ``file_size``: bytes of a checkpoint's model file, 0 until it is known; ``finished``: whether the training has come to its
+    end; ``error``: the error that ended it, as text; ``closing``: to which each part that is opened later adds the function that closes
+    it.
 
     ``close`` closes the parts in the reverse order in which they were opened. So the engine stops before the memory that it reads is given
     back, and the run's lock is given back last."""
@@ -23,6 +24,7 @@ class OpenRun:
         self._model = weakref.ref(model)
         self.closing = contextlib.ExitStack()
         self.closing.callback(attempt.close)
+        self.file_size = 0
         self.finished = False
         self.error: str | None = None
 

@@ -132,6 +132,7 @@ _CHOICES: dict[str, tuple] = {
     "rng": (None, "all"),
     "save_config": (True, False),
 }
+_NOT_HERE = 'not here (see "Coming from Keras\'s ModelCheckpoint" in the guide): '
 # Advice for a user who passes an option of a group by itself, or an option of another library.
 _ADVICE = {
     field.name: f"pass {name}=deepfreeze.{kind.__name__}({field.name}=...)"
@@ -140,13 +141,18 @@ _ADVICE = {
     if field.name != "every"
 } | {
     "filepath": "did you mean run=",
-    "path": "did you mean run=",
+    "path": "did you mean run=, or capture=deepfreeze.Capture(path=...)",
     "memory": (
         "memory is bounded by engine=deepfreeze.Engine(in_flight=...), in the training process, and Engine(slots=...), "
         "on the local tier"
     ),
     "save_freq": "did you mean every=",
     "max_to_keep": "did you mean keep=",
+    "save_best_only": _NOT_HERE
+    + 'keep=deepfreeze.store.Latest(2) | deepfreeze.store.Best("val_loss", "min") keeps the best one',
+    "monitor": _NOT_HERE + 'keep=deepfreeze.store.Best("val_loss", "min") names a metric',
+    "mode": _NOT_HERE + 'keep=deepfreeze.store.Best("val_loss", "min") has it',
+    "save_weights_only": _NOT_HERE + 'state="weights" saves the weights alone',
 }
 
 

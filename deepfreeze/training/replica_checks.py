@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from deepfreeze.format.levels import Level
 from deepfreeze.plan.comparisons import Comparisons, Part
 from deepfreeze.ranks.agreement import Agreement
-from veloc_bindings import DIVERGED, EXTERNAL, OK, Report
+from veloc_bindings import DIVERGED, OK, Report
 
 
 class ReplicaChecks:
-    """One rank's part in it. The training thread calls all methods, between two executions."""
+    """One rank's part in the comparison. The training thread calls all methods, between two executions."""
 
     def __init__(self, parts: int, agreement: Agreement) -> None:
         """Takes a field of the control word, because rank 0 alone knows of a difference, and all ranks must compare the same bytes.
@@ -25,5 +26,5 @@ class ReplicaChecks:
     def enter(self, reports: Sequence[Report]) -> None:
         """Takes in the engine's new reports, in the order of their steps: the last comparison tells whether a difference is known."""
         for report in reports:
-            if report.code == DIVERGED or (report.code == OK and report.level == EXTERNAL):
+            if report.code == DIVERGED or (report.code == OK and report.level == Level.EXTERNAL):
                 self._differ.propose(int(report.diverged >= 0))

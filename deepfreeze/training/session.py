@@ -23,12 +23,12 @@ from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.model_config import model_config
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
+from deepfreeze.training.commits import Commits
 from deepfreeze.training.first_weights import FirstWeights
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
-from deepfreeze.training.outcomes import Outcomes
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.wishes import Wishes
 
@@ -61,12 +61,11 @@ class Session:
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
         self._events, self._notes, self._saved = events, events.notes, saved
-        self._outcomes = Outcomes(open_run, agreement, wishes, checks, keeper, options, events)
+        self._commits = Commits(open_run, agreement, wishes, checks, keeper, options, events)
         self._stopped = False  # a signal ended training
         self._began = False  # there was an execution
         self._saver: Saver | None = None
         self._agreement, self._wishes, self._checks = agreement, wishes, checks
-        self._told_too_often = False
         self._first_weights = FirstWeights(open_run, installation.capture, events)
         if installation.agreed is not None:
             self._saver = self._open_saver()
@@ -91,7 +90,7 @@ class Session:
         saver, self._began = self.saver, True
         begin = time.monotonic()
         step = self._open_run.steps.now()
-        self._outcomes.take()
+        self._commits.take()
         schedule = self._schedule
         done = schedule.ended(step)
         captured = done.captured
@@ -105,7 +104,7 @@ class Session:
         if stop:
             self._stop(step, stop)
         self._wishes.goes_on()
-        return self._outcomes.going_on
+        return self._commits.going_on
 
     def _settle(self, step: int, done: Execution) -> int:
         """Settles with the other ranks what comes after the execution ``done``, which ended at ``step``, and prepares the next one. Returns
@@ -156,16 +155,16 @@ class Session:
 
     def end(self) -> None:
         """Saves the last step and waits until every checkpoint is committed or failed. Raises as ``executed`` does."""
-        self._outcomes.going_on = False
+        self._commits.going_on = False
         if self._saver is None or not self._began:
-            self._outcomes.end_without_steps()  # training ended before its first step
+            self._commits.end_without_steps()  # training ended before its first step
             return
         self.save_last()
-        self._outcomes.drain()
+        self._commits.drain()
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
         if not self._stopped:
-            self._outcomes.require_metrics()
+            self._commits.require_metrics()
 
     def _first_saver(self) -> Saver:
         """Collective. Opens the saver after the model's first execution with these captures."""
@@ -192,10 +191,10 @@ class Session:
         if regions is None or agreed is not installation.agreed:
             regions = worlds.each(world, lambda: RankRegions.of(agreed, capture, world.rank))
         installation.agreed, installation.regions = agreed, regions
-        saver = Saver(
-            agreed, regions, capture, self._attachments, target, world, self._options.saver(), self._events.notify
-        )
-        self._outcomes.open(saver)
+        settings, notify = self._options.saver(), self._events.notify
+        saver = Saver(agreed, regions, capture, self._attachments, target, world, attempt.nodes, settings, notify)
+        self._open_run.file_size = agreed.structure.file_size
+        self._commits.open(saver)
         return saver
 
     def _save_now(self, step: int, collect: Callable[[], CapturedState]) -> None:
@@ -213,7 +212,7 @@ class Session:
         try:
             self.saver.save(step, collect, part)
         except EngineError as error:
-            self._outcomes.fail(error, step)
+            self._commits.fail(error, step)
             return False
         self._notes.append((time.monotonic(), _captured, (step, self.saver.nbytes)))
         return True
@@ -226,12 +225,11 @@ class Session:
             return
         if done.captured is None:
             self._events.emit(Skipped(step=done.missed, why="unequal"))
-        elif not self._told_too_often:
-            self._told_too_often = True
+        else:
             self._warn_too_often(done.captured, done.missed, done.steps)
 
     def _warn_too_often(self, captured: int, missed: int, steps: int) -> None:
-        """Rank 0 warns, once, that two steps were due in one execution of so many steps."""
+        """Rank 0 warns that two steps were due in one execution of so many steps. One warning is enough for all ``fit``s."""
         warning = OptionError(
             where="every=",
             expected=f"at most one checkpoint per execution, which is {steps} steps here",
@@ -239,7 +237,7 @@ class Session:
             todo="raise every=, or lower steps_per_execution",
         )
         if self._open_run.attempt.world.rank == 0:
-            self._events.warn(str(warning))
+            self._events.warn(str(warning), once="every=")
 
     def _observe(self, step: int, done: Execution) -> None:
         """Tells the policy of the execution, if it learns. If the policy fails on one rank, the training ends on all ranks."""
@@ -252,24 +250,24 @@ class Session:
 
     def _stop(self, step: int, number: int) -> None:
         """Commits ``step`` and ends training, because a rank has received the signal ``number``. All ranks call it after the same step."""
-        self._outcomes.going_on, self._stopped = False, True
+        self._commits.going_on, self._stopped = False, True
         self._schedule.stop()
         self._events.emit(Stop(step=step, signal=signal.Signals(number).name))
         if step not in self._saved:
             self._save_now(step, self.saver.take)
-        self._outcomes.drain()
+        self._commits.drain()
 
     def _reserve(self) -> None:
         """Waits until there is memory for the next capture."""
         try:
             self.saver.reserve()
         except EngineError as error:
-            self._outcomes.fail(error)
+            self._commits.fail(error)
 
     def measured(self, values: Mapping[str, Any], step: int | None = None, epoch: int | None = None) -> None:
         """Gives metrics to retention. ``step``: at which they were taken, None for the present one; ``epoch``: the number of epochs done,
         at the end of one."""
-        self._outcomes.measured(self._open_run.steps.now() if step is None else step, values, epoch)
+        self._commits.measured(self._open_run.steps.now() if step is None else step, values, epoch)
 
 
 def _store_config(model: Any, target: Target) -> None:

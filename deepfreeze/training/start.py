@@ -8,7 +8,6 @@ Needs no TensorFlow, so that tests can crash the very code with which a job star
 from __future__ import annotations
 
 import os
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -17,6 +16,7 @@ from deepfreeze.errors import CorruptError, Error, NotFoundError, RunError
 from deepfreeze.format import names
 from deepfreeze.format.run_file import Parent
 from deepfreeze.notices import Notify
+from deepfreeze.ranks.nodes import Node, Nodes
 from deepfreeze.ranks.world import World, each, on_rank_0, together
 from deepfreeze.store.quarantine import Fallback
 from deepfreeze.store.run import Run
@@ -60,7 +60,7 @@ class Values(Protocol):
 class Start:
     """A job that has started in a run, and holds the run's lock until ``close``.
 
-    - ``target``: the run and the new attempt, which training writes to.
+    - ``target``: the run and the new attempt, which training writes to. ``nodes``: which ranks share a node.
     - ``step``: the step from which training goes on; ``resumed``: the same if a checkpoint was restored, else None.
     - ``finished``: the checkpoints of dead attempts that were committed or cleared.
     - ``history``: the ids of the attempts that the values come from: this attempt, those of an earlier start whose ``history`` was
@@ -69,6 +69,7 @@ class Start:
 
     target: Target
     world: World
+    nodes: Nodes
     step: int
     resumed: int | None
     finished: rescue.Finished
@@ -85,13 +86,13 @@ class Start:
         resume: str = "auto",
         local: str | os.PathLike | None = "auto",
         history: frozenset[str] | None = None,
-        node: str = "",
+        node: Node | None = None,
     ) -> S:
         """Collective. Starts a job in the run at ``path``, which is made if it does not exist.
 
         ``notify``: is told what the start finds and decides. ``resume``, ``local``: the options of these names. ``history``: of an earlier
-        start of the same values in this run; nothing is restored then, and the values stay as they are. ``node``: a name for this node,
-        "" for the host's name.
+        start of the same values in this run; nothing is restored then, and the values stay as they are. ``node``: this rank's node, None
+        for the node of this process.
 
         Raises on every rank: ``LockedError`` if another job holds the lock; ``NotFoundError`` if there is nothing to resume and
         ``resume="required"``; ``CorruptError``; ``RunError`` if the run can't be used, or if another job has committed a newer checkpoint
@@ -116,7 +117,8 @@ class Start:
         try:
             target = on_rank_0(world, take)
             each(world, lambda: _require_same_run(path, target.run_id))
-            finished = _recover(target, local, world, node or socket.gethostname(), notify)
+            nodes = Nodes.gather(world, node)
+            finished = _recover(target, local, world, nodes, notify)
             resumed = _resume(values, search, resume, world) if history is None else None
             step = resumed if resumed is not None else values.now()
             newest = on_rank_0(world, lambda: _take_over(path, values, step, history, notify))
@@ -125,7 +127,7 @@ class Start:
                 lock.release()
             raise
         attempts = (history or frozenset()) | {target.attempt, *newest}
-        return cls(target, world, step, resumed, finished, attempts, locks[0] if locks else None)
+        return cls(target, world, nodes, step, resumed, finished, attempts, locks[0] if locks else None)
 
     def close(self) -> None:
         """Gives the run's lock back. Safe to call twice."""
@@ -146,11 +148,11 @@ def _require_same_run(path: str, run_id: str) -> None:
 
 
 def _recover(
-    target: Target, local: str | os.PathLike | None, world: World, node: str, notify: Notify
+    target: Target, local: str | os.PathLike | None, world: World, nodes: Nodes, notify: Notify
 ) -> rescue.Finished:
     """Collective. Commits the checkpoints of dead attempts that are complete, in the run or on the local tiers of these nodes, and clears
     the others."""
-    leads = world.rank == world.gather(node).index(node)  # the first rank of each node handles the node's tiers
+    node, leads = nodes.here.name, nodes.leads  # one rank of each node handles the node's tiers
     mine = each(world, lambda: tiers.of(local))
     holders: dict[str, Tier] = {}  # by the path of each slot that this rank has found
 

@@ -27,7 +27,7 @@ from deepfreeze.ranks.world import World
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.keras_objects import build_optimizer
 from deepfreeze.state.training_state import TrainingState
-from deepfreeze.training import attempt_events
+from deepfreeze.training import advice, attempt_events
 from deepfreeze.training.installation import Installation, Terms, against_engine_memory
 from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.model_start import ModelStart
@@ -95,6 +95,7 @@ class Training:
         with self._closing_on_error():
             if in_graph and world.in_graph:
                 require_same_model(world, state.description(), named=True)
+                advice.warn_of_no_average(world, model, self._optimizer(model), self._events.notify)
             self._trained = weakref.ref(model)
             agreement = Agreement(world, self._options.on_sigterm == "checkpoint", self._events.notify)
             open_run.closing.callback(agreement.close)
@@ -199,6 +200,7 @@ class Training:
         again = same_model or self._trained() is model
         self._give_back()
         world = worlds.current(self._options.world)
+        advice.warn_of_one_rank(world, self._options.world, self._events.notify)
         require_same_options(world, {"run": self._run, "every": str(self._policy), **self._options.shared()})
         steps, state = worlds.each(world, lambda: self._prepare(model, world.in_graph))
         require_same_model(world, state.description())
@@ -215,7 +217,7 @@ class Training:
         # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
         self._finalizer = weakref.finalize(self, self._open_run.close)
         with self._closing_on_error():
-            attempt_events.begin(self._events, beginning, self._open_run, again)
+            attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats)
         return self._open_run, state
 
     def _notice(self, world: World, message: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from deepfreeze.inspect import diff as diff_module
 from deepfreeze.inspect.diff import compare, diff
 from tests.support import files
 
+DATA = Path(__file__).resolve().parents[1] / "data" / "v1"  # runs of real models
 NAN, INF = math.nan, math.inf
 
 
@@ -92,8 +94,10 @@ def test_bfloat16_is_compared_by_its_values():
 
 def test_the_same_values_are_said_to_be_the_same(run, capsys):
     assert main(["diff", f"{run}@30", f"{run}@35"]) == 0
-    assert capsys.readouterr().out == f"{run}@30 and {run}@35: the same 5 tensors\n"
-    assert main(["diff", "--exit-code", f"{run}@30", f"{run}@35"]) == 0
+    more = " (--all: also the optimizers)"
+    assert capsys.readouterr().out == f"{run}@30 and {run}@35 are identical: 4 weights, none changed{more}\n"
+    assert main(["diff", "--exit-code", "--all", f"{run}@30", f"{run}@35"]) == 0
+    assert capsys.readouterr().out == f"{run}@30 and {run}@35 are identical: 5 tensors, none changed\n"
 
 
 def test_changes_are_listed_with_their_figures(run, capsys):
@@ -101,8 +105,8 @@ def test_changes_are_listed_with_their_figures(run, capsys):
     bias = files.sample().values["dense/bias"]
     relative = f"{(np.float64(bias[3] + np.float32(1)) - bias[3]) / np.abs(bias).max():.3g}"
     assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
-        f"{run}@30 and {run}@40: 1 tensors changed, 4 are the same",
-        "tensor      relative  largest  differing  of",
+        f"{run}@30 and {run}@40: 1 weight changed, 3 identical (--all: also the optimizers)",
+        "weight      relative  largest  differing  of",
         f"dense/bias  {relative:>8}        1          1  40",
     ]
     assert main(["diff", "--exit-code", f"{run}@30", str(run)]) == 3
@@ -112,12 +116,53 @@ def test_the_largest_relative_changes_come_first(tmp_path, capsys):
     run = files.write_run(tmp_path / "nt3")
     files.write_checkpoint(run, 1, files.sample(seed=1))
     files.write_checkpoint(run, 2, files.sample(seed=2))
-    found = diff((run, 1), (run, 2))
+    found = diff((run, 1), (run, 2), everything=True)
     assert [change.relative for change in found.changed] == sorted((c.relative for c in found.changed), reverse=True)
     assert {change.name for change in found.changed} == {"dense/kernel", "dense/bias", "bn/mean", "seed"}
-    assert main(["diff", f"{run}@1", f"{run}@2", "--top", "1"]) == 0
+    assert main(["diff", f"{run}@1", f"{run}@2", "--all", "--top", "1"]) == 0
     out = capsys.readouterr().out
     assert found.changed[0].name in out and found.changed[1].name not in out and "and 3 more (--top)" in out
+
+
+def test_weights_are_compared_by_default_and_all_tensors_on_demand(tmp_path, capsys):
+    run = files.write_run(tmp_path / "nt3")
+    made = files.sample()
+    files.write_checkpoint(run, 1, made)
+    made.seeds[0] = made.seeds[0] + 1
+    files.write_checkpoint(run, 2, made)
+    assert main(["diff", f"{run}@1", f"{run}@2", "--exit-code"]) == 0
+    assert "identical" in capsys.readouterr().out
+    assert main(["diff", f"{run}@1", f"{run}@2", "--exit-code", "--all", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert (found["compared"], found["identical"], found["changed"][0]["name"]) == ("all", False, "seed")
+
+
+def test_a_keras_3_run_and_a_tf_keras_run_of_one_model_are_compared(capsys):
+    assert main(["diff", str(DATA / "keras" / "run"), str(DATA / "tf_keras" / "run"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (len(found["changed"]), found["unlike"], found["only_first"], found["only_second"]) == (8, [], [], [])
+    names = {(one["name"], one["second_name"], one["label"]) for one in found["changed"]}
+    assert ("sequential/dense_1/kernel", "dense_1/kernel", "dense_1/kernel") in names
+
+
+def test_models_without_a_common_weight_are_said_to_be_so(run, tmp_path, capsys):
+    other = files.write_run(tmp_path / "other")
+    made = files.sample()
+    made.structure = (
+        made.structure.replace(b"layers/", b"other/")
+        .replace(b"dense/", b"a/")
+        .replace(b"bn/", b"b/")
+        .replace(b'"empty"', b'"none"')
+    )
+    files.write_checkpoint(other, 40, made)
+    assert main(["diff", str(run), str(other), "--top", "1"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{run}@40 and {other}@40 have no weight in common",
+        f"only in {run}@40: empty",
+        "and 3 more (--top)",
+        f"only in {other}@40: none",
+        "and 3 more (--top)",
+    ]
 
 
 def test_other_tensors_and_other_kinds_are_named(tmp_path, capsys):
@@ -138,15 +183,16 @@ def test_other_tensors_and_other_kinds_are_named(tmp_path, capsys):
     assert f"only in {run}@1: bn/mean" in out and f"only in {run}@2: bn/variance" in out
     assert main(["diff", f"{run}@1", f"{run}@2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["identical"], found["same"], found["changed"]) == (False, 3, [])
+    assert (found["identical"], found["same"], found["changed"]) == (False, 2, [])
     assert (found["only_first"], found["only_second"]) == (["bn/mean"], ["bn/variance"])
-    assert found["unlike"] == [{"name": "dense/bias", "first": "float32 [40]", "second": "float32 [8, 5]"}]
+    (unlike,) = found["unlike"]
+    assert (unlike["name"], unlike["first"], unlike["second"]) == ("dense/bias", "float32 [40]", "float32 [8, 5]")
 
 
 def test_json_has_every_change_and_null_for_infinity(run, capsys, monkeypatch):
     assert main(["diff", f"{run}@30", f"{run}@40", "--json", "--top", "1"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["first"]["step"], found["second"]["step"], found["same"]) == (30, 40, 4)
+    assert (found["first"]["step"], found["second"]["step"], found["same"]) == (30, 40, 3)
     (change,) = found["changed"]
     assert change["name"] == "dense/bias" and change["differing"] == 1 and change["shape"] == [40]
     made = files.sample()

@@ -18,7 +18,7 @@ def run(tmp_path):
 
 def test_it_says_what_was_written(run, tmp_path, capsys):
     assert main(["export", str(run), str(tmp_path / "a.weights.h5")]) == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'a.weights.h5'}: step 40 of {run}, 20.0 kB\n"
+    assert capsys.readouterr().out == f"{tmp_path / 'a.weights.h5'}: step 40 of {run}, 20 kB\n"
     assert main(["export", f"{run}@5", str(tmp_path / "a.safetensors"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["nbytes"] == (tmp_path / "a.safetensors").stat().st_size

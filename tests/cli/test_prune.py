@@ -27,11 +27,11 @@ def steps(run):
 def test_without_yes_it_says_what_would_go_and_nothing_does(run, capsys):
     assert main(["prune", str(run), "--keep", "1"]) == 0
     assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
-        "step  what           size",
-        "   5  checkpoint  21.0 kB",
-        "  10  checkpoint  21.0 kB",
+        "step  what         size",
+        "   5  checkpoint  21 kB",
+        "  10  checkpoint  21 kB",
         "step 40 stays: newest",
-        f"{run}: would delete these 2 and free 42.0 kB (--yes does it); 1 kept: step 40",
+        f"{run}: would delete 2 checkpoints and free 42 kB (--yes does it); 1 kept: step 40",
     ]
     assert steps(run) == [5, 10, 40]
 
@@ -47,7 +47,7 @@ def test_metrics_that_are_lost_are_named_once(run, capsys):
 
 def test_with_yes_it_is_done_and_the_bytes_are_counted(run, capsys):
     assert main(["prune", str(run), "--keep", "1", "--every", "10", "--yes"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"{run}: 1 deleted, 21.0 kB freed; 2 kept: step 10, 40"
+    assert capsys.readouterr().out.splitlines()[-1] == f"{run}: 1 checkpoint deleted, 21 kB freed; 2 kept: step 10, 40"
     assert steps(run) == [10, 40]
     assert main(["prune", str(run), "--keep", "2", "--yes"]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -82,7 +82,7 @@ def test_what_could_not_be_deleted_is_exit_code_1(run, capsys, monkeypatch):
     monkeypatch.setattr(durable, "delete", lambda path: None)
     assert main(["prune", str(run), "--keep", "2", "--yes"]) == 1
     out = capsys.readouterr().out
-    assert "0 deleted, 0 bytes freed" in out and "the next start tries again: " in out
+    assert "0 checkpoints deleted, 0 B freed" in out and "the next start tries again: " in out
 
 
 @pytest.mark.parametrize(

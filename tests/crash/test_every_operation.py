@@ -27,7 +27,7 @@ MEMORY = "/dev/shm"
 STEPS_AFTER = (90, 100)  # of the new job, beyond any other
 
 # Each rank is a client of its own; the machine that crashes is the server, with all of them.
-ON_NETWORK = "two ranks on a network file system"
+ON_NETWORK = " on a network file system"
 # name: (ranks, the steps of each attempt in turn)
 SCENARIOS = {
     "one rank": (1, [[10, 20, 30]]),
@@ -35,11 +35,12 @@ SCENARIOS = {
     "steps that overlap": (3, [[[10, 20, 30]]]),
     "a second attempt at the same steps": (2, [[10, 20], [20, 30]]),
     "syncs that fail": (1, [[10, 20, 30, 40, 50, 60, 70]]),
-    ON_NETWORK: (2, [[10, 20]]),
+    f"two ranks{ON_NETWORK}": (2, [[10, 20]]),
 }
 # Of the run when step 20 has its name; of a model file; of a partial directory, with and without a manifest.
 FAILING = ["fsync_dir::6", "fdatasync:step-0000000030:1", "fsync_dir:step-0000000050:2", "fsync_dir:step-0000000060:1"]
 FAULTS = {"syncs that fail": ",".join(f"fail=EIO:{call}" for call in FAILING)}
+NETWORKED = [pytest.param(name + ON_NETWORK, marks=pytest.mark.full) for name in SCENARIOS if ON_NETWORK not in name]
 
 
 @pytest.fixture
@@ -114,14 +115,15 @@ def halves(op: page_cache.Op) -> list[bool]:
     return [False] if op.kind != "W" or len(op.data) < 2 else [True, False]
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", [*SCENARIOS, *NETWORKED])
 def test_a_crash_at_any_operation_loses_nothing_that_was_promised(
     folder, testing_library, record_property, points, name
 ):
     """The job is recorded once; a point is a crash of the processes or of the power, and the start that follows it."""
     print(f"seed {SEED} (DEEPFREEZE_TEST_SEED)")
-    world, attempts = SCENARIOS[name]
-    disk, ops = record(folder, testing_library, world, attempts, FAULTS.get(name, ""), name == ON_NETWORK)
+    of = name if name in SCENARIOS else name.removesuffix(ON_NETWORK)
+    world, attempts = SCENARIOS[of]
+    disk, ops = record(folder, testing_library, world, attempts, FAULTS.get(of, ""), ON_NETWORK in name)
     oracle, passed = Oracle(folder, world), Counter()
     moments = [(number, op, half) for number, op in enumerate([page_cache.Op("mark"), *ops]) for half in halves(op)]
     due = set(points(range(len(moments))))
@@ -155,5 +157,5 @@ def test_a_crash_at_any_operation_loses_nothing_that_was_promised(
         tried = f"{len(due) * per_moment} of {len(moments) * per_moment} points, {outcome}"
         record_property("points", f"crash sweep, {name}: {tried} ({kinds}; {oracle.distinct} different)")
     assert promised["external"] >= 20, "the record holds the promises"
-    assert name not in FAULTS or said == [10, 40, 70], "each of the failing calls cost one promise"
+    assert of not in FAULTS or said == [10, 40, 70], "each of the failing calls cost one promise"
     assert passed.total() == len(due) * per_moment and len(moments) * per_moment > 500

@@ -14,6 +14,7 @@ SOURCES = [path for package in ("deepfreeze", "veloc_bindings") for path in (ROO
 def test_every_word_of_the_glossary_is_defined_once():
     words = re.findall(r"\*\*([a-z -]+)\*\*", GLOSSARY)
     assert len(words) > 25 and sorted(set(words)) == sorted(words)
+    assert {"plan", "slots", "transfer", "group", "place", "layout"} - set(words) == set(), "these had several meanings"
 
 
 def test_no_two_classes_have_one_name():

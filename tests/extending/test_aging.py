@@ -83,5 +83,5 @@ def test_a_job_thins_out_what_an_earlier_job_has_left(tmp_path):
     times = {1: day, 2: day + HOUR, 3: day + DAY, 4: hour, 5: hour + 10, 6: now}
     known = marks.read_marks(there)
     aged = tuple(replace(mark, time=times[mark.step]) for mark in known.marks)
-    marks.store(there, MarksFile(known.run_id, known.rule, (), aged).to_bytes())
+    marks.write(there, MarksFile(known.run_id, known.rule, (), aged).to_bytes())
     assert train(2, keep=Aging()) == [1, 3, 4, 6, 7, 8]

@@ -36,6 +36,9 @@ def test_every_step_survives_the_round_trip(step):
 @pytest.mark.parametrize("rank", [0, 3, 99999, 100000, names.MAX_RANK])
 def test_every_rank_survives_the_round_trip(rank):
     assert names.parse_record_file(names.record_file(rank)) == rank
+    if rank < 10**9:
+        for ranks in (range(rank, rank + 1), range(rank, rank + 8), range(rank, rank + 15, 7)):
+            assert names.parse_node_record_file(names.node_record_file(ranks)) == range(rank, ranks[-1] + 1, ranks.step)
     assert names.parse_slot_file(f"rank-{rank:05d}-{A}-12.slot") == (rank, A, 12)
     assert names.parse_slot_file(f"rank-{rank:05d}-12.slot") == (rank, None, 12)
 
@@ -48,6 +51,9 @@ def test_every_rank_survives_the_round_trip(rank):
         f"step-0000000040.partial-{A.upper()}", "step-0000000040.partial-", "rank-3.record", "rank-000003.record",
         "step-0000000040-known", f"step-0000000040-{A}.1", f"step-0000000040-{A}.02", "step-0000000040-unknown.", "unknown",
         "rank-00003.record.tmp", "rank-4294967296.record", "rank-00003-00.slot", "rank-00003-.slot", "rank-00003-0.slot.tmp",
+        "ranks-00001-00002.record", "ranks-00001-00002-1.record.tmp", "ranks-00001-00002-0.record", "ranks-00001-00002-01.record",
+        "ranks-00002-00001-1.record", "ranks-00001-00004-2.record", "ranks-1-2-1.record", "ranks-000001-00002-1.record",
+        "ranks-00000-04096-1.record", "ranks-00000-999999999-1.record", "ranks-00001--0002-1.record", "ranks-00001-00002-1.recorder",
         "step-0000000040.failed-", f"step-0000000040.failed-{A}x",
         f"rank-00003-{A}.slot", f"rank-00003-{A}-00.slot", f"rank-00003-{A.upper()}-0.slot",
     ],
@@ -55,7 +61,7 @@ def test_every_rank_survives_the_round_trip(rank):
 def test_foreign_names_are_left_alone(name):
     for parse in (
         names.parse_step_dir, names.parse_partial_dir, names.parse_abandoned_dir, names.parse_trash_dir,
-        names.parse_record_file, names.parse_slot_file, names.parse_damaged_dir, names.parse_failed_file,
+        names.parse_record_file, names.parse_node_record_file, names.parse_slot_file, names.parse_damaged_dir, names.parse_failed_file,
     ):  # fmt: skip
         assert parse(name) is None
 

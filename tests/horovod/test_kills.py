@@ -78,11 +78,11 @@ def test_a_killed_training_ends_with_the_very_state_of_one_never_killed(two, tmp
 
 @pytest.mark.timing
 def test_a_rank_stopped_for_longer_than_the_time_out_is_named(two, tmp_path):
-    """Rank 1 stops itself, all its threads, when it is about to publish its part of the first checkpoint, and is woken when rank 0
+    """Rank 1 stops itself, all its threads, when it is about to make its part of the first checkpoint durable, and is woken when rank 0
     has given that step up. Training goes on."""
     log, run = tmp_path / "log", tmp_path / "run"
     options = {"kind": "dense", "timeout": 3, "on_error": "warn", "pause": 0.1}
-    stop = {1: "sigstop:rename:rank-00001.record:1"}
+    stop = {1: "sigstop:fdatasync:model.weights.h5:1"}
     two.start("ranks", stop, log, api="keras", folder=tmp_path, steps=12, every=4, **options)
     two.until(lambda: log.exists() and list(run.glob("step-0000000004.failed-*")))
     os.kill(two.pids[1], signal.SIGCONT)

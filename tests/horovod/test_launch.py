@@ -58,7 +58,7 @@ def test_ranks_of_a_model_with_parallel_branches_do_not_wait_for_ever(two, tmp_p
 
 @pytest.mark.full
 def test_the_end_of_training_is_bounded_and_names_the_missing_rank(two, tmp_path):
-    late = {1: "delay=15000:rename:rank-00001.record:2"}
+    late = {1: "delay=15000:fdatasync:model.weights.h5:2"}
     options = {"kind": "dense", "timeout": 2}
     first, second = two.errors("ranks", late, api="keras", folder=tmp_path, steps=4, every=2, **options)
     for text in (first, second):

@@ -49,6 +49,24 @@ def test_ranks_that_disagree_are_all_told_which_rank_and_what(two, option, value
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("api", "averaged"),
+    [
+        ("keras", False),
+        (kerases.NAMES[-1], True),  # a Keras 2, on which Horovod's own optimizer averages
+        *(pytest.param(name, False, marks=pytest.mark.full) for name in kerases.NAMES[1:]),
+    ],
+)
+def test_ranks_that_average_nothing_are_told_before_the_first_step(two, api, averaged, tmp_path):
+    zero, one = two.run("unaveraged", api=api, folder=tmp_path, averaged=averaged)
+    if averaged:
+        assert zero == one == [[], None]
+        return
+    told, error = zero
+    assert len(told) == 1 and "Horovod has 2 ranks, but Adam does not average their gradients" in told[0]
+    assert error is not None and "expected the same weights on all ranks" in error
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("api", kerases.NAMES)
 def test_an_update_that_one_rank_s_overflow_makes_all_skip_is_no_step(two, api, tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from deepfreeze.errors import OptionError
 from deepfreeze.format.tensors import TensorSpec
-from deepfreeze.reuse.match import Weight, match
+from deepfreeze.matching.match import Weight, match
 from deepfreeze.reuse.names import Patterns, Rename, near
 from tests.support.properties import holds
 

@@ -1,13 +1,14 @@
-"""What every store promises (deepfreeze/store/store.py): one suite for all implementations.
+"""What every store promises (deepfreeze/store/store.py, native/store/store.h): one suite for all implementations and both halves.
 
-``Half`` is what the suite needs from whoever writes checkpoints: Python's half of the interface alone, or the engine's. A further
-implementation is a row of ``STORES``.
+``Half`` is what the suite needs from whoever writes checkpoints: Python's half of the interface, or the engine's. Over one directory each
+half commits, reads and removes what the other one has written. A further implementation is a row of ``STORES``.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 import deepfreeze
-from deepfreeze.errors import CorruptError, LockedError, NotFoundError, OptionError, RunError
+from deepfreeze.errors import CorruptError, EngineError, LockedError, NotFoundError, OptionError, RunError
 from deepfreeze.events.event_files import EventFiles
 from deepfreeze.format import names
 from deepfreeze.format.run_file import RunFile
@@ -32,6 +33,7 @@ from deepfreeze.store.store import Store
 from deepfreeze.store.tags import tag, tags, untag
 from deepfreeze.store.writable_run import WritableRun
 from tests.support import files, memory_store
+from tests.support.engine_half import EngineHalf, newest
 
 A, B = files.ATTEMPT, "b" * 32
 
@@ -54,17 +56,44 @@ class Half:
     discard: Callable[[Store, int], None] = lambda store, step: store.discard(names.step_dir(step), step)
 
 
-#: name -> (makes the store in a temporary directory, who writes its checkpoints)
+def directory(folder: Path) -> Store:
+    return PosixStore(folder / "run")
+
+
+def memory_run(folder: Path) -> Store:
+    return memory_store.MemoryStore(Path("memory:/run"))
+
+
+def removed_by_engine() -> Half:
+    return Half(discard=EngineHalf().discard)
+
+
+def removed_by_python() -> Half:
+    engine = EngineHalf()
+    return Half(fill=engine.fill, publish=engine.publish)
+
+
+#: name -> (makes the store in a temporary directory, makes who writes its checkpoints)
 STORES = {
-    "directory": (lambda folder: PosixStore(folder / "run"), Half()),
-    "memory": (lambda folder: memory_store.MemoryStore(Path("memory:/run")), Half()),
+    "directory": (directory, Half),
+    "memory": (memory_run, Half),
+    "engine": (directory, EngineHalf),
+    "engine removes": (directory, removed_by_engine),
+    "engine writes": (directory, removed_by_python),
 }
+# What has no checkpoints is Python's half alone.
+small = pytest.mark.parametrize("pair", ["directory", "memory"], indirect=True)
+
+
+def sample(**making) -> files.Sample:
+    """Of whole pages, which the engine asks for."""
+    return files.sample(version=2, extent=4096, **making)
 
 
 @pytest.fixture(params=STORES)
 def pair(request, tmp_path):
     make, half = STORES[request.param]
-    return make(tmp_path), half
+    return make(tmp_path), half()
 
 
 @pytest.fixture
@@ -77,7 +106,7 @@ def store(pair):
 @pytest.fixture
 def commit(pair):
     def commit(store, step, attempt=A, **making):
-        made = files.sample(version=2, **making)
+        made = sample(**making)
         pair[1].fill(store, step, made, attempt)
         pair[1].publish(store, step, attempt)
         return made
@@ -88,6 +117,7 @@ def commit(pair):
 # --- small files
 
 
+@small
 def test_a_file_has_what_was_put_last(store):
     for data in (b"one", b"another", b"", b"another"):
         store.put("owner", data)
@@ -96,6 +126,7 @@ def test_a_file_has_what_was_put_last(store):
         store.read("owner", 6)
 
 
+@small
 def test_a_reader_never_sees_a_mixture(store):
     texts = [b"a" * 100_000, b"b" * 100_000]
     store.put("marks.json", texts[0])
@@ -113,6 +144,7 @@ def test_a_reader_never_sees_a_mixture(store):
     thread.join()
 
 
+@small
 def test_a_file_is_created_once(store):
     assert store.create("tags/best", b"first") and not store.create("tags/best", b"second")
     assert store.read("tags/best", 9) == b"first" and store.list("tags") == ["best"]
@@ -133,6 +165,7 @@ def test_a_file_is_created_once(store):
     assert sorted(store.list("tags")) == ["best", "race"]
 
 
+@small
 def test_what_is_not_there_is_not_found(store):
     store.put("owner", b"x")
     for name in ("none", "none/none"):
@@ -152,6 +185,7 @@ def test_what_is_not_there_is_not_found(store):
     assert store.has("owner") and store.has("") and store.nbytes("none") is None
 
 
+@small
 def test_what_is_removed_is_gone_and_the_rest_is_not(store):
     store.put("tags/one", b"1")
     store.put("tags/two", b"2")
@@ -159,6 +193,7 @@ def test_what_is_removed_is_gone_and_the_rest_is_not(store):
     assert store.list("tags") == ["two"] and not store.has("tags/one")
 
 
+@small
 def test_a_growing_file_is_read_while_it_grows(store):
     file = store.append("events/a.jsonl")
     assert file.write(b"one\n") == 4
@@ -174,7 +209,7 @@ def test_a_growing_file_is_read_while_it_grows(store):
 
 
 def test_a_checkpoint_is_seen_when_it_is_published_and_whole(store, pair, commit):
-    made = files.sample(version=2)
+    made = sample()
     pair[1].fill(store, 40, made)
     run = Run.open(store)
     assert run.committed() == run.step_dirs() == [] and run.partials() == [(40, A)]
@@ -189,7 +224,7 @@ def test_a_checkpoint_is_seen_when_it_is_published_and_whole(store, pair, commit
 
 @pytest.mark.parametrize("missing", [True, False], ids=["missing", "damaged"])
 def test_a_checkpoint_without_a_whole_record_is_not_published(store, pair, missing):
-    pair[1].fill(store, 40, files.sample(version=2))
+    pair[1].fill(store, 40, sample())
     record = f"{names.partial_dir(40, A)}/{names.record_file(1)}"
     data = store.read(record, 1 << 20)
     store.remove(record)
@@ -224,7 +259,7 @@ def test_a_checkpoint_that_is_discarded_is_gone_whole(store, pair, commit):
     pair[1].discard(store, 10)
     assert Run.open(store).step_dirs() == [20] and store.nbytes(names.step_dir(10)) is None
     assert store.discard(names.step_dir(10), 10), "there is none"
-    pair[1].fill(store, 30, files.sample(version=2), B)
+    pair[1].fill(store, 30, sample(), B)
     WritableRun.open(store).clear((30, B))
     assert Run.open(store).partials() == [] and verify(store).ok
     store.sweep()
@@ -249,9 +284,111 @@ def test_a_checkpoint_that_is_abandoned_has_its_bytes_under_the_new_name(store, 
     assert run.damaged() == [] and run.step_dirs() == [] and not [name for name in store.list() if name.startswith(".")]
 
 
+# --- both halves over one directory
+
+
+@pytest.fixture
+def both(tmp_path):
+    """A directory, Python's half and the engine's."""
+    store = directory(tmp_path)
+    store.make()
+    assert store.create(names.RUN_FILE, RunFile(files.RUN_ID, files.CREATED).to_bytes())
+    return store, Half(), EngineHalf()
+
+
+def test_both_halves_see_the_same_newest_checkpoint(both):
+    store, python, engine = both
+
+    def seen():
+        steps = Run.open(store).committed()
+        assert newest(store) == (steps[-1] if steps else None)
+        return newest(store)
+
+    assert seen() is None
+    for step, half in ((10, python), (20, engine), (30, python), (40, engine)):
+        half.fill(store, step, sample())
+        assert seen() == (step - 10 or None)
+        half.publish(store, step, A)
+        assert seen() == step
+    WritableRun.open(store).abandon(40, A)
+    assert seen() == 30
+    engine.discard(store, 30)
+    assert seen() == 20
+    python.discard(store, 20)
+    assert seen() == 10
+    manifest = f"{names.step_dir(10)}/{names.MANIFEST_FILE}"
+    store.put(manifest, store.read(manifest, 1 << 20)[:-9])
+    assert seen() is None
+
+
+def test_what_one_half_leaves_half_done_the_other_finishes(both):
+    store, python, engine = both
+    made = sample()
+    engine.fill(store, 40, made)
+    fill(store, 40, made)  # rank 0's part too, by Python
+    python.publish(store, 40, A)
+    fill(store, 50, made)
+    store.remove(f"{names.partial_dir(50, A)}/{names.record_file(0)}")
+    engine.fill(store, 50, made)
+    engine.publish(store, 50, A)
+    assert Run.open(store).committed() == [40, 50] and verify(store).ok
+
+
+def test_an_attempt_that_has_lost_the_run_changes_nothing(both):
+    store, _, engine = both
+    run = WritableRun.open(store)
+    run.claim(A)
+    for step in (10, 20):
+        engine.fill(store, step, sample())
+    engine.publish(store, 10, A)
+    run.claim(B)
+    with pytest.raises(EngineError, match=f"attempt {B} has taken the run"):
+        engine.publish(store, 20, A)
+    with pytest.raises(EngineError, match=f"attempt {B} has taken the run"):
+        engine.discard(store, 10)
+    assert run.committed() == [10] and verify(store).ok
+    engine.discard(store, 10, B)
+    assert run.step_dirs() == []
+
+
+@pytest.mark.parametrize("writer", ["python", "engine"])
+def test_readers_see_the_whole_of_a_checkpoint_or_nothing(both, writer):
+    store, python, engine = both
+    half = python if writer == "python" else engine
+    made, over, read = sample(), threading.Event(), []
+
+    def look():
+        while not over.is_set():
+            newest(store)
+            for step in Run.open(store).step_dirs():
+                try:
+                    with deepfreeze.read(store, step) as reader:
+                        for name, value in made.values.items():
+                            np.testing.assert_array_equal(reader[name], value)
+                except NotFoundError:
+                    continue  # removed meanwhile
+                read.append(step)
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(look)
+        try:
+            for step in range(1, 6):
+                half.fill(store, step, made)
+                half.publish(store, step, A)
+                seen = len(read)
+                while len(read) == seen and not reader.done():
+                    over.wait(0.001)
+                half.discard(store, step)
+        finally:
+            over.set()
+        reader.result()
+    assert len(read) >= 5 and Run.open(store).step_dirs() == []
+
+
 # --- the run
 
 
+@small
 def test_a_run_is_made_once_and_opened(pair):
     store, _ = pair
     with pytest.raises(NotFoundError, match="no such directory"):
@@ -264,6 +401,7 @@ def test_a_run_is_made_once_and_opened(pair):
     assert not store.has("")
 
 
+@small
 def test_one_job_at_a_time_has_the_lock(store):
     with store.lock(), pytest.raises(LockedError):
         store.lock(4)
@@ -299,6 +437,7 @@ def test_damage_falls_back_to_the_checkpoint_before(store, commit):
     assert Run.open(store).step_dirs() == [10] and Run.open(store).damaged() == [(20, None)]
 
 
+@small
 def test_events_are_read_from_where_they_were_read_to(store):
     file = store.append(f"{names.EVENTS_DIR}/{names.events_file(A)}")
     found = EventFiles(store)
@@ -325,7 +464,7 @@ def memory(monkeypatch):
 def test_a_store_of_ones_own_is_named_like_a_url(memory):
     store = stores.at("memory://runs/nt3")
     WritableRun.open_or_make(store)
-    made = files.sample(version=2)
+    made = sample()
     fill(store, 40, made)
     store.blobs["run.json"] = RunFile(files.RUN_ID, files.CREATED).to_bytes()
     store.publish(40, A)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from deepfreeze.store.run import Run
-from deepfreeze.thaw.records import read_record
+from deepfreeze.thaw.rank_records import read_record
 
 PAGE = 4096
 

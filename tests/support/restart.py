@@ -12,6 +12,7 @@ from pathlib import Path
 import veloc_bindings as vb
 from deepfreeze.format.run_file import Parent
 from deepfreeze.notices import unheard
+from deepfreeze.ranks.nodes import Node
 from deepfreeze.ranks.world import OneRank, World
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import rescue
@@ -61,7 +62,7 @@ def begin(there: Path, world: int, values: Callable[[int], Values] = lambda rank
         local = there / f"local-{here.rank}"
         if "local" not in options and not local.is_dir():
             local.mkdir()
-        own = {"local": local, "node": f"node-{here.rank}", **options}
+        own = {"local": local, "node": Node(f"node-{here.rank}", ""), **options}
         return Start.begin(str(there / "run"), values(here.rank), here, unheard, **own)
 
     found = [rank(OneRank())] if world == 1 else threads.run(world, rank)

@@ -214,6 +214,9 @@ class VelocBackend:
     def idle(self) -> float:
         return time.monotonic() - self._moved
 
+    def stats(self) -> dict[str, Any]:
+        return {}
+
     def close(self) -> None:
         self._closing = True
         self._queue.put(None)

@@ -37,7 +37,7 @@ print(json.dumps({
     "values": {name: hashlib.sha256(value.tobytes()).hexdigest() for name, value in values.items()},
     "same in the file": [len(same), all(same)],
     "verified": [verify(run, info.step).ok for info in deepfreeze.checkpoints(run)],
-    "changed": len(diff((run, 2), (run, 4)).changed),
+    "changed": len(diff((run, 2), (run, 4), everything=True).changed),
     "exported": [deepfreeze.export(run, f"{out}/a{suffix}").step for suffix in (".weights.h5", ".safetensors", ".keras")],
 }))
 """

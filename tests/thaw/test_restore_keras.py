@@ -15,7 +15,7 @@ from deepfreeze.store import stores
 from deepfreeze.store.run import Run
 from deepfreeze.thaw import extents
 from deepfreeze.thaw.extent_table import merge
-from deepfreeze.thaw.records import read_record
+from deepfreeze.thaw.rank_records import read_record
 from tests.support import files, jobs, kerases, memory_store, processes
 from tests.support.state import tensors
 

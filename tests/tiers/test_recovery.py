@@ -13,7 +13,7 @@ from deepfreeze.store.posix_store import PosixStore
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import leftovers, rescue
 from deepfreeze.tiers.local_tier import LocalTier
-from deepfreeze.tiers.recovery_plan import HostSlot, LeftoverSlot, PartialState, RecoveryPlan, plan_recovery
+from deepfreeze.tiers.recovery_plan import LeftoverSlot, NodeSlot, PartialState, RecoveryPlan, plan_recovery
 from tests.support import files
 from tests.support.refusals import assert_four_parts
 
@@ -25,9 +25,9 @@ def partial(step, ranks, attempt=A, world=3, size=100, structure="s"):
     return PartialState(step, attempt, frozenset(ranks), world, size, structure)
 
 
-def slot(step, rank, host="n0", attempt=A, world=3, size=100, structure="s", name=None):
+def slot(step, rank, node="n0", attempt=A, world=3, size=100, structure="s", name=None):
     path = name or f"/local/{step}-{attempt[0]}-{rank}.slot"
-    return HostSlot(host, LeftoverSlot(path, step, rank, world, size, size, files.RUN_ID, attempt, structure))
+    return NodeSlot(node, LeftoverSlot(path, step, rank, world, size, size, files.RUN_ID, attempt, structure))
 
 
 def test_attempts_are_never_mixed():

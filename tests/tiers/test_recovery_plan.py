@@ -13,7 +13,7 @@ from deepfreeze.notices import unheard
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import leftovers, rescue
 from deepfreeze.tiers.local_tier import LocalTier
-from deepfreeze.tiers.recovery_plan import HostSlot, LeftoverSlot, PartialState, plan_recovery
+from deepfreeze.tiers.recovery_plan import LeftoverSlot, NodeSlot, PartialState, plan_recovery
 from tests.support import files
 from tests.support.properties import holds
 
@@ -32,10 +32,10 @@ def _partial(step: int, attempt: str, ranks: frozenset[int], shape: tuple[int, i
     return PartialState(step, attempt, valid, world, size, structure) if valid else PartialState(step, attempt)
 
 
-def _slot(step: int, attempt: str, rank: int, shape: tuple[int, int, str], host: str, index: int) -> HostSlot:
+def _slot(step: int, attempt: str, rank: int, shape: tuple[int, int, str], node: str, index: int) -> NodeSlot:
     world, size, structure = shape
     path = f"/local/{files.slot_name(rank, attempt, index)}"
-    return HostSlot(host, LeftoverSlot(path, step, rank % world, world, size, size, files.RUN_ID, attempt, structure))
+    return NodeSlot(node, LeftoverSlot(path, step, rank % world, world, size, size, files.RUN_ID, attempt, structure))
 
 
 partials = st.lists(
@@ -46,7 +46,7 @@ partials = st.lists(
 slots = st.lists(
     st.builds(_slot, steps, attempts, st.integers(0, 2), shapes, st.sampled_from(["n0", "n1"]), st.integers(0, 1)),
     max_size=12,
-    unique_by=lambda one: (one.host, one.slot.path),
+    unique_by=lambda one: (one.node, one.slot.path),
 )
 # Of one checkpoint, some ranks' several times over.
 alike = st.lists(
@@ -61,7 +61,7 @@ alike = st.lists(
     ),
     min_size=6,
     max_size=14,
-    unique_by=lambda one: (one.host, one.slot.path),
+    unique_by=lambda one: (one.node, one.slot.path),
 )
 # Two attempts at one step, of which often both are complete.
 full = (3, 100, "s")
@@ -78,7 +78,7 @@ left_behind = st.tuples(partials, slots) | st.tuples(rivals, spares)
 newest = st.none() | st.integers(0, 4)
 
 
-def complete(found: list[PartialState], reports: list[HostSlot]) -> dict[tuple[int, str], set[int]]:
+def complete(found: list[PartialState], reports: list[NodeSlot]) -> dict[tuple[int, str], set[int]]:
     """By (step, attempt) of what can be finished, the ranks without a record: all there is agrees, and no rank lacks."""
     can = {}
     for key in itertools.product(range(1, 5), ATTEMPTS):
@@ -105,10 +105,10 @@ def test_each_newer_step_that_is_complete_is_finished_and_nothing_else(before, l
 
 @holds(examples=80, before=newest, found=partials, reports=slots | alike)
 def test_each_rank_without_a_record_has_one_slot_copied_from_where_it_is(before, found, reports):
-    """Of several the one of the first host, and there of the first path: all hosts have to agree, and all starts."""
+    """Of several the one of the first node, and there of the first path: all nodes have to agree, and all starts."""
     plan, can = plan_recovery(before, found, reports), complete(found, reports)
-    where = {(one.host, one.slot.path): one.slot for one in reports}
-    copied = sorted((host, path) for host, paths in plan.transfer.items() for path in paths)
+    where = {(one.node, one.slot.path): one.slot for one in reports}
+    copied = sorted((node, path) for node, paths in plan.transfer.items() for path in paths)
     wanted = []
     for key in plan.finish:
         for rank in can[key]:
@@ -144,7 +144,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def _start(run: WritableRun, local: Path) -> rescue.Finished:
-    """What a start of one host does, in its order."""
+    """What a start of one node does, in its order."""
     found = leftovers.leftover_slots(local, unheard)
     plan = rescue.plan(run, [("n0", slot) for slot in found])
     assert rescue.copy_slots(plan, "n0", run.path, {slot.path: LocalTier(local, None) for slot in found}) == []
@@ -165,7 +165,7 @@ ranks = st.sets(st.integers(0, 1))
     trash=st.sets(keys, max_size=2),
 )
 def test_a_start_keeps_what_is_committed_finishes_the_newer_and_clears(committed, records, copies, trash):
-    """With the engine, two ranks, both slots on one host. A second start finds nothing to do."""
+    """With the engine, two ranks, both slots on one node. A second start finds nothing to do."""
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="deepfreeze-test-") as folder:
         run, local = WritableRun.open(files.write_run(Path(folder) / "run")), Path(folder) / "local"
         local.mkdir(mode=0o700)

@@ -9,13 +9,14 @@ import keras
 import pytest
 
 import deepfreeze
-from deepfreeze.events import Blocked, Captured, End, External
+from deepfreeze.events import Blocked, Captured, End, External, Notice
 from deepfreeze.events.event_files import EventFiles
-from deepfreeze.events.events import MOST_NOTES, Events
+from deepfreeze.events.events import MOST_NOTES, Events, as_listener
 from deepfreeze.store.target import Target
-from deepfreeze.training.outcomes import Outcomes
+from deepfreeze.training.commits import Commits
+from deepfreeze.training.engine_reports import EngineReports
 from tests.support import trainings
-from veloc_bindings import EXTERNAL, OK, Report
+from veloc_bindings import EXTERNAL, INFORMS, OK, Report
 
 pytestmark = pytest.mark.tensorflow
 
@@ -35,6 +36,9 @@ def test_the_file_tells_what_happened_to_each_checkpoint(tmp_path):
     assert begun["kind"] == "attempt" and begun["step"] == 0 and begun["ranks"] == 1 and "resumed" not in begun
     assert begun["attempt"] in {deepfreeze.latest(tmp_path / "run").attempt} and begun["m"] == 0.0
     assert end["kind"] == "end" and end["finished"] is True and end["m"] > 0
+    (counted,) = [event for event in events if event["kind"] == "counted"]
+    assert counted["engine"]["external"]["syncs"] >= 3
+    assert counted["engine"]["threads"].keys() > {"df-commit", "df-writer"}
     for step in (2, 4, 6):
         own = {event["kind"]: event for event in events if event.get("step") == step}
         assert own.keys() >= {"captured", "blocked", "external"}
@@ -43,6 +47,16 @@ def test_the_file_tells_what_happened_to_each_checkpoint(tmp_path):
     seconds = [event["seconds"] for event in events if event["kind"] == "blocked"]
     assert seconds == checkpoint.stats.blocking and len(seconds) == 3, "once for each checkpoint"
     assert sorted(events, key=lambda event: event["m"]) == events
+
+
+def test_a_line_of_the_engines_log_is_a_notice_that_warns_nobody(tmp_path, recwarn):
+    heard = []
+    events = Events([as_listener(heard.append)])
+    reports = EngineReports("run", [], events)
+    line, notice = (Report(-1, level, OK, False, -1, 0, 0, 0, 0, "told") for level in (INFORMS, 0))
+    assert reports.enter([line]) == [] and not recwarn.list
+    assert [(type(event), event.level, event.warned) for event in heard] == [(Notice, "info", False)]
+    assert reports.enter([notice]) == [] and (heard[-1].level, heard[-1].warned) == ("warning", True)
 
 
 def test_a_resumed_attempt_has_a_file_of_its_own(tmp_path):
@@ -105,15 +119,15 @@ def test_notes_are_bounded_also_if_nobody_makes_events_of_them():
     events, nobody = Events([stats]), types.SimpleNamespace(enter=lambda reports: None, notices=list)
     attempt = types.SimpleNamespace(target=Target("/run", "1" * 32, "2" * 32), world=types.SimpleNamespace(rank=1))
     open_run = types.SimpleNamespace(attempt=attempt, closing=contextlib.ExitStack())
-    outcomes = Outcomes(open_run, None, nobody, nobody, nobody, None, events)
+    commits = Commits(open_run, None, nobody, nobody, nobody, None, events)
     committed = itertools.count(1)
 
     def poll():
         return [Report(next(committed), EXTERNAL, OK, True, -1, 1, 0.1, 0.2, 0.3, "")], True
 
-    outcomes.open(types.SimpleNamespace(replicated=[], poll=poll, close=None))
+    commits.open(types.SimpleNamespace(replicated=[], poll=poll, close=None))
     for _ in range(2500):
-        outcomes.take()
+        commits.take()
         assert len(events.notes) <= MOST_NOTES
     events.flush()
     assert stats.commits == 2500

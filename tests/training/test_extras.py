@@ -16,7 +16,7 @@ from deepfreeze.events.messages import to_logger
 from deepfreeze.format import state_tree
 from deepfreeze.state.keras_objects import optimizer_variables
 from deepfreeze.store.run import Run
-from deepfreeze.thaw.records import read_records
+from deepfreeze.thaw.rank_records import read_records
 from tests.support import kerases, trainings
 from tests.support.refusals import assert_four_parts
 

@@ -142,6 +142,20 @@ def test_a_metric_that_never_comes_is_one_warning_and_then_an_error(start):
     job.keeper.require_metrics()  # it is no number, but it came
 
 
+def test_a_metric_of_an_earlier_job_is_not_missing(start):
+    """A job that is resumed just before its end may take no metrics. Until the run's marks are read, nothing is known to be missing."""
+    first = start(Best("val_loss", "min"))
+    first.keeper.measured(10, {"val_loss": 1.0}, epoch=1)
+    first.commit(10)
+    first.keeper.close(10)
+    second = start(Best("val_loss", "min") | Best("acc", "max"), resumed=10)
+    assert second.keeper.measured(20, {"loss": 1.0}, epoch=2) is None
+    second.commit(20)
+    assert "no metric acc so far" in second.keeper.measured(30, {"loss": 1.0}, epoch=3)
+    with pytest.raises(OptionError, match="the metric acc; found loss"):
+        second.keeper.require_metrics()
+
+
 def test_a_loop_that_logs_nothing_for_best_is_an_error(start):
     job = start(Best("loss", "min"), loop=True)
     job.commit(10)

@@ -354,9 +354,11 @@ def test_a_truncated_file_is_refused_and_the_older_checkpoint_taken(run, caplog)
     assert checkpoint.open(make()) == 3
     checkpoint.close()
     assert f"step 6 is damaged: {file}: expected" in caplog.text and "Moved to" in caplog.text
-    attempt, damaged, going_on, restored, end = heard
+    attempt, damaged, going_on, restored, _said, end = heard
     assert isinstance(attempt, deepfreeze.events.Attempt) and isinstance(end, deepfreeze.events.End)
-    assert [damaged.message, going_on.message] == caplog.messages and damaged.level == going_on.level == "warning"
+    # Keras has a logger of its own, which may say that this machine is slow.
+    logged = [record.getMessage() for record in caplog.records if record.name == "deepfreeze"]
+    assert [damaged.message, going_on.message] == logged and damaged.level == going_on.level == "warning"
     assert "restored step 3" in restored.message and attempt.m <= damaged.m <= end.m
     written = [event for event in EventFiles(run).new() if event.get("message") == damaged.message]
     assert [event["m"] for event in written] == [round(damaged.m - attempt.m, 6)]

@@ -6,6 +6,7 @@ import pytest
 
 from deepfreeze.errors import LockedError, NotFoundError, RunError, WorldError
 from deepfreeze.notices import unheard
+from deepfreeze.ranks.nodes import Node
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
@@ -88,7 +89,7 @@ def test_a_tier_that_one_node_can_not_clear_ends_the_start_on_all_ranks(tmp_path
 
     def rank(world):
         run = str(tmp_path / "run")
-        return Start.begin(run, restart.Newest(), world, unheard, local="auto", node=f"node-{world.rank}")
+        return Start.begin(run, restart.Newest(), world, unheard, local="auto", node=Node(f"node-{world.rank}", ""))
 
     at_rank_0, at_rank_1 = threads.run(2, rank)
     assert isinstance(at_rank_1, PermissionError) and isinstance(at_rank_0, WorldError)

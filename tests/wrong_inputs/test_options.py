@@ -40,6 +40,10 @@ def one_model():
         *[("writers", value, "a whole number from 1 to 256") for value in COUNTS],
         *[("chunk_bytes", value, "a multiple of 4096") for value in (0, 1000, -4096, 4096.0, 2**70)],
         *[("nice", value, "a whole number from 0 to 19") for value in (-1, 20, True, "10", None)],
+        *[
+            ("rate", value, "a whole number from 1048576 to 1125899906842624, or None")
+            for value in (0, 1e9, True, "1G")
+        ],
         *[("parts", value, "a whole number from 0 to 1048576") for value in (-1, 1.5, "2", False, None)],
         *[
             ("timeout", value, "seconds, more than 0")
@@ -93,6 +97,8 @@ def test_a_value_that_can_not_be_meant_is_refused_with_what_can(option, value, e
         ),
         ("save_freq", "did you mean every="),
         ("max_to_keep", "did you mean keep="),
+        ("save_best_only", 'not here (see "Coming from Keras\'s ModelCheckpoint" in the guide): keep='),
+        ("monitor", 'keep=deepfreeze.store.Best("val_loss", "min") names a metric'),
         ("qqq", "the options are every, resume, keep"),
     ],
 )

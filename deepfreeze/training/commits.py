@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deepfreeze.errors import EngineError, Error
-from deepfreeze.events.event import Failed
+from deepfreeze.events.event import Counted, Failed
 from deepfreeze.events.events import MOST_NOTES, Events
 from deepfreeze.events.stats import Newest
 from deepfreeze.freeze.saver import Saver
@@ -24,9 +24,9 @@ from deepfreeze.training.wishes import Wishes
 _RETENTION_SECONDS = 5.0
 
 
-class Outcomes:
-    """The outcomes of one session's checkpoints, on this rank. The training thread calls all methods. ``going_on``: whether further steps
-    will come, in which the ranks can agree; the session sets it to False."""
+class Commits:
+    """The commits and failures of one session's checkpoints, on this rank. The training thread calls all methods. ``going_on``: whether
+    further steps will come, in which the ranks can agree; the session sets it to False."""
 
     def __init__(
         self,
@@ -145,12 +145,14 @@ class Outcomes:
         self.take()
 
     def _take_last(self) -> None:
-        """Before the saver is closed: tells of the checkpoints that were committed, or have failed, since the last look, and ends
-        retention."""
+        """Before the saver is closed: tells of the checkpoints that were committed, or have failed, since the last look, and on rank 0 of
+        what the engine has counted; and ends retention."""
         try:
             for step, error in self._reports.enter(self._saver.last_reports()):
                 if step not in self._failed:
                     self._events.emit(Failed(step=step, message=str(error), raised=True, reported=True))
+            if self._attempt.world.rank == 0 and (counts := self._saver.stats()):
+                self._events.emit(Counted(engine=counts))
         finally:
             self._events.flush()  # retention hears of the last commits
             self._keeper.close(_RETENTION_SECONDS)  # from now on nobody calls the engine

@@ -1,16 +1,18 @@
-"""Pairs the weights of a checkpoint with the variables of a model, by name, and sees through the numbers that Keras puts behind names.
+"""Pairs the weights of two sides by name, and sees through the numbers that Keras puts behind names. One side is a checkpoint; the other
+is a model, or another checkpoint.
 
 Keras names a layer that got no name from the user after its class, and counts: ``dense``, ``dense_1``. It counts per process, not per
 model, so the same program's second model has ``dense_2`` and ``dense_3``. Compared as they are, such names would not match, or would match
 the wrong layer. So layers whose names differ only in these numbers form a family, and the families of both sides are compared:
 
-- A family that begins with the same number in the checkpoint and in the model: its layers are paired by name.
+- A family that begins with the same number on both sides: its layers are paired by name.
 - A family that has no name in common, and as many layers on both sides: its layers are paired in order. The order is that of the
   layers' places in the weights file if these are the same on both sides, as ``restore`` does it, else that of the numbers.
 - A family that begins with different numbers and yet has names in common: both ways are possible. If the shapes rule out the pairs
   by name, the layers are paired in order; else the family is ambiguous, and the caller must say what is meant.
 
-Names that users have given are compared as they are. Uses Keras objects, imports neither Keras nor TensorFlow.
+Names that users have given are compared as they are. The caller knows which names are Keras's: a model's layers tell
+(``reuse/model_weights``), and so do the places in a model file (``inspect/pairs``).
 """
 
 from __future__ import annotations
@@ -18,10 +20,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from deepfreeze.format.tensors import TensorSpec
-from deepfreeze.state.keras_objects import saveables
 
 _NUMBER = re.compile(r"(.+?)_([1-9][0-9]{0,8})")
 # Keras's name of a layer's variable that got no name from the user.
@@ -30,8 +30,8 @@ _NAMELESS = "variable"
 
 @dataclass(frozen=True, eq=False)
 class Weight:
-    """A weight of the checkpoint or of the model. ``spec``: its name, dtype and shape there; ``path``: its dataset; ``name``: its name in
-    the model, after renaming; ``rest``: the end of ``name`` that renaming has not changed, all of it for a weight of the model."""
+    """A weight of either side. ``spec``: its name, dtype and shape there; ``path``: its dataset; ``name``: the name by which it is
+    compared, after renaming; ``rest``: the end of ``name`` that renaming has not changed, all of it where nothing was renamed."""
 
     spec: TensorSpec
     path: str
@@ -40,29 +40,26 @@ class Weight:
 
 
 @dataclass(frozen=True)
+class Renamed:
+    """A weight's new ``name``. ``rest``: the last components of ``name``, which renaming did not change; "" if it changed all."""
+
+    name: str
+    rest: str
+
+
+@dataclass(frozen=True)
 class Matches:
-    """``saved``: the checkpoint's weights as they were compared; ``pairs``: (weight of the checkpoint, weight of the model); ``unclear``:
-    each ambiguous family, as (names of the checkpoint's layers, names of the model's layers, the checkpoint's weights in it)."""
+    """``saved``: the checkpoint's weights as they were compared; ``pairs``: (weight of the checkpoint, weight of the other side);
+    ``unclear``: each ambiguous family, as (names of the checkpoint's layers, names of the other side's, the checkpoint's weights in it)."""
 
     saved: Sequence[Weight]
     pairs: list[tuple[Weight, Weight]]
     unclear: list[tuple[list[str], list[str], list[Weight]]]
 
 
-def numbered(model: Any) -> frozenset[str]:
-    """The names, without numbers, that Keras itself has given to layers of ``model``: those of their classes, ``dense`` for example."""
-    bases = set()
-    for layer in saveables(model).values():
-        base = _split(getattr(layer, "name", None) or "")[0]
-        # Bidirectional puts forward_ and backward_ before the name of the layer that it was given.
-        plain = re.sub(r"^(forward|backward)_", "", base)
-        if plain.replace("_", "") == type(layer).__name__.replace("_", "").lower():
-            bases.add(base)
-    return frozenset(bases)
-
-
 def match(saved: Sequence[Weight], own: Sequence[Weight], bases: frozenset[str]) -> Matches:
-    """Pairs a checkpoint's weights with a model's. ``bases``: the result of ``numbered``. The shapes of a pair may differ."""
+    """Pairs a checkpoint's weights with the other side's. ``bases``: the names, without numbers, that Keras itself has given to layers,
+    such as ``dense``. The shapes of a pair may differ."""
     by_name = {weight.name: weight for weight in own}
     pairs = []
     counted = []
@@ -100,7 +97,7 @@ class _Layer:
         return next(iter(self.weights.values())).path.rpartition("/vars/")[0]
 
 
-def _split(component: str) -> tuple[str, int]:
+def split(component: str) -> tuple[str, int]:
     """(name without number, number) of a component of a name: ("dense", 1) for ``dense_1``, ("dense", 0) for ``dense``."""
     match = _NUMBER.fullmatch(component)
     return (match[1], int(match[2])) if match else (component, 0)
@@ -109,7 +106,7 @@ def _split(component: str) -> tuple[str, int]:
 def _is_counted(name: str, bases: frozenset[str]) -> bool:
     """Whether Keras may have given any component of a name."""
     *owners, last = name.split("/")
-    return any(_split(owner)[0] in bases for owner in owners) or _split(last)[0] == _NAMELESS
+    return any(split(owner)[0] in bases for owner in owners) or split(last)[0] == _NAMELESS
 
 
 def _families(weights: Iterable[Weight], bases: frozenset[str]) -> dict[str, list[_Layer]]:
@@ -118,11 +115,11 @@ def _families(weights: Iterable[Weight], bases: frozenset[str]) -> dict[str, lis
     for weight in weights:
         owner, _, last = weight.name.rpartition("/")
         if owner not in layers:
-            layers[owner] = _Layer(owner, tuple(n for base, n in map(_split, owner.split("/")) if base in bases))
+            layers[owner] = _Layer(owner, tuple(n for base, n in map(split, owner.split("/")) if base in bases))
         layers[owner].weights[last] = weight
     families: dict[str, list[_Layer]] = {}
     for layer in layers.values():
-        parts = map(_split, layer.name.split("/"))
+        parts = map(split, layer.name.split("/"))
         key = "/".join(base if base in bases or not n else f"{base}_{n}" for base, n in parts)
         families.setdefault(key, []).append(layer)
         _count_nameless(layer)
@@ -133,9 +130,7 @@ def _families(weights: Iterable[Weight], bases: frozenset[str]) -> dict[str, lis
 
 def _count_nameless(layer: _Layer) -> None:
     """Numbers a layer's nameless variables from 0 on, in their order. Keras counts them per process, as it does with layers."""
-    nameless = sorted(
-        (last for last in layer.weights if _split(last)[0] == _NAMELESS), key=lambda last: _split(last)[1]
-    )
+    nameless = sorted((last for last in layer.weights if split(last)[0] == _NAMELESS), key=lambda last: split(last)[1])
     weights = [layer.weights.pop(last) for last in nameless]
     layer.weights.update((f"{_NAMELESS}_{n}", weight) for n, weight in enumerate(weights))
 

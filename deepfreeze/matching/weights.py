@@ -1,23 +1,21 @@
-"""The weights of both sides of a transfer, a checkpoint's and a model's, and the pairs that they form.
+"""The weights of a checkpoint or of a model with the names by which they are compared, and the pairs that those of two sides form.
 
 Keras puts the name of a Sequential or subclassed model before the names of all its weights (``nt3/conv1d/kernel``); it does not for a
 functional model. So the names are compared twice, with the model's name and without it. The comparison with more pairs counts.
-
-Uses Keras objects, imports neither Keras nor TensorFlow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from deepfreeze.format.dataset_groups import weights
 from deepfreeze.format.structure import Structure
 from deepfreeze.format.tensors import TensorSpec
-from deepfreeze.reuse.match import Matches, Weight, match, numbered
-from deepfreeze.reuse.names import Rename, Renamed
-from deepfreeze.state.training_state import STATISTIC, WEIGHT, TrainingState
+from deepfreeze.matching.match import Matches, Renamed, Weight, match
+
+# Turns the name of a checkpoint's weight into the name by which it is compared. Called with each of a weight's names.
+Rename = Callable[[str], Renamed]
 
 # Groups of the weights file that hold layers and are not layers themselves.
 _CONTAINERS = ("layers", "_layer_checkpoint_dependencies")
@@ -40,26 +38,18 @@ class NamedWeight:
 
 def of_checkpoint(structure: Structure) -> list[NamedWeight]:
     """A checkpoint's weights, in the order of the model file; without optimizers' variables, metrics and seeds."""
-    return _named([(one.spec, one.path) for one in weights(structure)])
+    return named([(one.spec, one.path) for one in weights(structure)])
 
 
-def of_model(model: Any) -> tuple[list[NamedWeight], dict[str, Any]]:
-    """A model's weights, in the order of the weights file, and their variables by name."""
-    from deepfreeze.state.dataset_paths import locate  # imports h5py, which programs that only read don't need
-
-    state = TrainingState.of(model, "weights")
-    tensors = [
-        tensor
-        for tensor in locate(state).tensors
-        if (found := state.find(tensor.variable)) is not None and found.kind in (WEIGHT, STATISTIC)
-    ]
-    named = _named([(tensor.spec, tensor.path) for tensor in tensors])
-    return named, {tensor.spec.name: tensor.variable for tensor in tensors}
+def as_it_is(name: str) -> Renamed:
+    """The ``Rename`` that changes no name."""
+    return Renamed(name, name)
 
 
-def pair(saved: Sequence[NamedWeight], own: Sequence[NamedWeight], model: Any, rename: Rename) -> Matches:
-    """Pairs the checkpoint's weights, renamed, with the model's."""
-    bases = numbered(model)
+def pair(
+    saved: Sequence[NamedWeight], own: Sequence[NamedWeight], bases: frozenset[str], rename: Rename = as_it_is
+) -> Matches:
+    """Pairs a checkpoint's weights, renamed, with the other side's. ``bases``: as for ``match``."""
     by_full_name = match([_full(one, rename) for one in saved], [_weight(one, one.spec.name) for one in own], bases)
     if all(one.short == one.spec.name for one in (*saved, *own)):
         return by_full_name
@@ -70,7 +60,8 @@ def pair(saved: Sequence[NamedWeight], own: Sequence[NamedWeight], model: Any, r
     return by_short_name if len(by_short_name.pairs) > len(by_full_name.pairs) else by_full_name
 
 
-def _named(weights: list[tuple[TensorSpec, str]]) -> list[NamedWeight]:
+def named(weights: list[tuple[TensorSpec, str]]) -> list[NamedWeight]:
+    """All weights of one side, given as (spec, path), with their names."""
     cut = len(_model_name([(spec.name, path) for spec, path in weights]))
     return [NamedWeight(spec, path, spec.name[cut:]) for spec, path in weights]
 

@@ -13,8 +13,8 @@ from deepfreeze.inspect.verify import verify
 from deepfreeze.inspect.writers import ShardTable
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
+from deepfreeze.thaw.rank_records import read_records
 from deepfreeze.thaw.read import read, read_private
-from deepfreeze.thaw.records import read_records
 from tests.support import files
 
 USES = {
