@@ -45,7 +45,8 @@ class Checkpoint(Hooks):
             TensorFlow's seed (``tf.random.set_seed``). They are restored by ``open``, or when ``fit`` begins if you don't call
             ``open``. The order of ``fit(shuffle=True)`` follows from TensorFlow's seed: call ``open`` before ``fit`` then.
         optimizer: the optimizer whose updates are the steps, for a model with several; by default the one given to ``compile``.
-        save_config: True: the model's configuration is stored with the run, so that ``export`` can write a ``.keras`` file.
+        save_config: True: the model's configuration (some kB) is stored with the run before the first checkpoint, so that ``export`` can
+            write a ``.keras`` file. A model that Keras can't describe as JSON is trained and saved all the same. False: it is not stored.
         on_sigterm: "checkpoint": a SIGTERM to any rank makes all ranks commit the current step and ends ``fit``, and ``stats.stopped`` is
             "SIGTERM" then. "ignore": SIGTERM does what it did before.
         verbose: 1: rank 0 says in one line where training begins and in one what was saved, and shows a progress line while the end of
@@ -82,7 +83,7 @@ class Checkpoint(Hooks):
         extra: Mapping[str, Any] | None = None,
         rng: str | None = None,
         optimizer: Any = None,
-        save_config: bool = False,
+        save_config: bool = True,
         on_sigterm: str = "checkpoint",
         verbose: int = 1,
         timeout: float = 600.0,

@@ -55,7 +55,7 @@ class Options:
     extra: Any = None
     rng: str | None = None
     optimizer: Any = None
-    save_config: bool = False
+    save_config: bool = True
     on_sigterm: str = "checkpoint"
     verbose: int = 1
     timeout: float = 600.0

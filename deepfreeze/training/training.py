@@ -207,7 +207,7 @@ class Training:
         world = worlds.current(self._options.world)
         advice.warn_of_one_rank(world, self._options.world, self._events.notify)
         require_same_options(world, {"run": self._run, "every": str(self._policy), **self._options.shared()})
-        steps, state = worlds.each(world, lambda: self._prepare(model, world.in_graph))
+        steps, state = worlds.each(world, lambda: self._prepare(model, world.in_graph, again))
         require_same_model(world, state.description())
         history = self._history if again else None
         beginning = attempt_events.Beginning.now(self._events)
@@ -234,15 +234,17 @@ class Training:
         """The optimizer whose updates are the steps."""
         return self._options.optimizer or getattr(model, "optimizer", None)
 
-    def _prepare(self, model: Any, averages_in_graph: bool) -> tuple[Steps, TrainingState]:
-        """Refuses a model whose training can't be captured, loads the engine, and builds the optimizer, whose variables are restored."""
+    def _prepare(self, model: Any, averages_in_graph: bool, again: bool) -> tuple[Steps, TrainingState]:
+        """Refuses a model whose training can't be captured, loads the engine, and builds the optimizer, whose variables are restored.
+        ``again``: the model has been trained here before."""
         optimizer = self._optimizer(model)
         refuse(model, optimizer, averages_in_graph, self._who)
         backends.chosen().load()
         if optimizer is getattr(model, "optimizer", None):
             build_optimizer(model)
         state = TrainingState.of(model)
-        refuse_devices(state, self._who)
+        if not again:
+            refuse_devices(state, self._who)  # asks each variable, which takes as long as all the rest
         return Steps(optimizer), state
 
     def _install(
