@@ -42,6 +42,16 @@ TABLE = (
     PrivateName(
         "keras.src.backend.common.global_state", "Keras 3", "3.0", "keras_generator", 'rng="all" leaves it out'
     ),
+    PrivateName(
+        "global_state.GLOBAL_STATE_TRACKER, GLOBAL_SETTINGS_TRACKER",
+        "Keras 3",
+        "3.0",
+        "thread_states",
+        "a model that its first batch builds has no policy of mixed precision, and other names",
+    ),
+    PrivateName(
+        "autograph.impl.api: ag_pass_through", "TensorFlow", "2.2", "passed_through", "Keras 2 raises a StagingError"
+    ),
 )
 
 
@@ -102,3 +112,18 @@ def keras_generator() -> Any:
     state: Any = sys.modules.get("keras.src.backend.common.global_state")
     generator = state.get_global_attribute("global_seed_generator") if state is not None else None
     return None if generator is None else generator.state.value
+
+
+def thread_states() -> list[dict[str, Any]]:
+    """What Keras 3 keeps for the calling thread: its policy of precision, the numbers behind the names of layers, its seed generator.
+    An empty list where only Keras 2 is imported, which keeps these for the process."""
+    state: Any = sys.modules.get("keras.src.backend.common.global_state")
+    trackers = [getattr(state, name, None) for name in ("GLOBAL_STATE_TRACKER", "GLOBAL_SETTINGS_TRACKER")]
+    return [vars(tracker) for tracker in trackers if tracker is not None]
+
+
+def passed_through(error: Any) -> None:
+    """Marks an exception, which is raised while Keras 2 traces, as one that autograph passes on as it is. Autograph raises another class in
+    place of one whose constructor it does not know."""
+    if isinstance(error, BaseException):
+        error.ag_pass_through = True  # type: ignore[attr-defined]

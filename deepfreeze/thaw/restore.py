@@ -25,6 +25,7 @@ from deepfreeze.state.attachments import PATH_1, Attachments, SavedAttachments
 from deepfreeze.state.keras_objects import build_optimizer, framework_of, optimizer_variables, optimizers
 from deepfreeze.state.supported import require_supported
 from deepfreeze.state.training_state import TrainingState
+from deepfreeze.state.unbuilt import unbuilt_layers
 from deepfreeze.store.catalog import CheckpointInfo, parent_of
 from deepfreeze.store.quarantine import Fallback
 from deepfreeze.store.run import Run
@@ -106,7 +107,7 @@ def restore(
 
 def require_built(model: Any) -> None:
     """StructureError if the model has no variables yet."""
-    if not getattr(model, "built", True):
+    if not getattr(model, "built", True) and unbuilt_layers(model):
         todo = "build it first: call it on one batch, or model.build(input_shape)"
         where = f"model {model.name!r}"
         raise StructureError(where=where, expected="a model with weights", found="none yet", todo=todo)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from deepfreeze.events.keras_logs import KerasLogs
 from deepfreeze.events.stats import Stats
 from deepfreeze.frameworks.keras_hooks import Hooks
+from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, lines_to_build
 from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.policy import Policy, as_policy
@@ -117,6 +118,7 @@ class Checkpoint(Hooks):
             world=world,
             **unknown,
         )
+        self._first_trace: FirstTrace | None = None
         self._logs = KerasLogs()
         self._training = Training(directory(run), as_policy(every), options, listener=self._logs)
 
@@ -135,17 +137,30 @@ class Checkpoint(Hooks):
         return self._training.open(model)
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Opens the run, and puts the captures into the train function before Keras traces it."""
+        """Opens the run, and puts the captures into the train function before Keras traces it. For a model that is not built yet both are
+        done while Keras traces its first batch, before the first step."""
         model = self.model
         against = ""
         if is_compiled_by_xla(model):
             against = "it is compiled by XLA (jit_compile)"
         elif getattr(model, "autotune_steps_per_execution", False):
             against = "Keras tunes its steps_per_execution"
-        self._training.begin(model, against, steps_per_execution(model))
+
+        def begin() -> None:
+            self._training.begin(model, against, steps_per_execution(model))
+
+        self._first_trace = None
+        if lines_to_build(model):
+            self._training.refuse(model)
+            self._first_trace = FirstTrace.of(model)
+            self._first_trace.then(self, begin)
+        else:
+            begin()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Hands the capture of the last execution to the engine, if there is one. Ends ``fit`` after a SIGTERM."""
+        if self._first_trace is not None:
+            self._first_trace.require_done()
         if not self._training.executed():
             self.model.stop_training = True
 
@@ -163,9 +178,17 @@ class Checkpoint(Hooks):
     def on_train_end(self, logs: Any = None) -> None:
         """Saves the last step if it is not saved yet, waits until every checkpoint is committed or failed, and gives the run's lock and the
         engine's memory back. The captures stay in the model's train function for its next ``fit``; ``close`` takes them out."""
+        self._forget_first_trace()
         self._training.end()
 
     def close(self) -> None:
         """Stops the engine, gives the run's lock back and takes the captures out of the model. Checkpoints in flight get some seconds to be
         committed. Safe to call twice."""
+        self._forget_first_trace()
         self._training.close()
+
+    def _forget_first_trace(self) -> None:
+        """After a ``fit`` that has ended before its first batch."""
+        first_trace, self._first_trace = self._first_trace, None
+        if first_trace is not None:
+            first_trace.forget(self)

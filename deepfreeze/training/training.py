@@ -80,6 +80,11 @@ class Training:
         open_run, _ = self._open(model)
         return open_run.attempt.step
 
+    def refuse(self, model: Any) -> None:
+        """Collective. ``UnsupportedError`` if the training of ``model``, which is not built yet, can't be captured when it is."""
+        world = worlds.current(self._options.world)
+        worlds.each(world, lambda: refuse(model, self._optimizer(model), world.in_graph, self._who, built=False))
+
     def begin(self, model: Any, against: str = "", steps_per_execution: int = 1) -> None:
         """Opens the run if it is not open, and prepares captures. ``against``: the reason why the train function, which is traced next,
         can't take the captures, so that they are taken between two executions; "" if it can. ``steps_per_execution``: how many batches
