@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from deepfreeze.events.keras_logs import KerasLogs
@@ -11,10 +11,12 @@ from deepfreeze.events.stats import Stats
 from deepfreeze.frameworks.keras_hooks import Hooks
 from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.freeze.settings import Engine, Replicas
+from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.policy import Policy, as_policy
-from deepfreeze.state.private_api import steps_per_execution
+from deepfreeze.state.private_api import first_epoch, fits_initial_epoch, steps_per_execution, training_state
 from deepfreeze.store.retention import Wants
 from deepfreeze.store.stores import directory
+from deepfreeze.training.fit_position import FitPosition
 from deepfreeze.training.options import Capture, Options
 from deepfreeze.training.training import Training
 
@@ -43,6 +45,9 @@ class Checkpoint(Hooks):
         rng: "all": also save the states of Python's, numpy's, TensorFlow's and Keras's global random number generators, and
             TensorFlow's seed (``tf.random.set_seed``). They are restored by ``open``, or when ``fit`` begins if you don't call
             ``open``. The order of ``fit(shuffle=True)`` follows from TensorFlow's seed: call ``open`` before ``fit`` then.
+        resume_epochs: True: a ``fit`` that goes on from a checkpoint does not repeat the epochs that are finished, and trains as many
+            batches in all as it was asked for. False, after a call of ``open``, with ``initial_epoch``, and where the batches per epoch
+            are unknown or not those of the checkpoint: it trains all epochs, from the restored step on.
         optimizer: the optimizer whose updates are the steps, for a model with several; by default the one given to ``compile``.
         save_config: True: the model's configuration is stored with the run, so that ``export`` can write a ``.keras`` file.
         on_sigterm: "checkpoint": a SIGTERM to any rank makes all ranks commit the current step and ends ``fit``, and ``stats.stopped`` is
@@ -80,6 +85,7 @@ class Checkpoint(Hooks):
         state: str = "full",
         extra: Mapping[str, Any] | None = None,
         rng: str | None = None,
+        resume_epochs: bool = True,
         optimizer: Any = None,
         save_config: bool = False,
         on_sigterm: str = "checkpoint",
@@ -104,6 +110,7 @@ class Checkpoint(Hooks):
             state=state,
             extra=extra,
             rng=rng,
+            resume_epochs=resume_epochs,
             optimizer=optimizer,
             save_config=save_config,
             on_sigterm=on_sigterm,
@@ -117,6 +124,8 @@ class Checkpoint(Hooks):
             **unknown,
         )
         self._logs = KerasLogs()
+        self._position: FitPosition | None = None
+        self._begin_with: Callable[[int | None], None] | None = None
         self._training = Training(directory(run), as_policy(every), options, listener=self._logs)
 
     @property
@@ -141,11 +150,41 @@ class Checkpoint(Hooks):
             against = "it is compiled by XLA (jit_compile)"
         elif getattr(model, "autotune_steps_per_execution", False):
             against = "Keras tunes its steps_per_execution"
-        self._training.begin(model, against, steps_per_execution(model))
+        self._position = self._training.begin(model, against, steps_per_execution(model), self._fit())
+        if self._position is not None and self._position.going_on is not None and self._begin_with is not None:
+            self._begin_with(self._position.going_on.epoch)
+
+    def _fit(self) -> Fit:
+        """What the ``fit`` that begins was asked for."""
+        model = self.model
+        self._begin_with = first_epoch(model) or training_state(model)
+        batches = self.params.get("steps")
+        return Fit(
+            epochs=int(self.params.get("epochs") or 0),
+            batches=None if batches is None else int(batches),
+            begins_at=fits_initial_epoch(model),
+            movable=self._begin_with is not None,
+        )
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Counts the epoch."""
+        self._put_back()
+        if self._position is not None:
+            self._position.epoch_begin(epoch)
+
+    def _put_back(self) -> None:
+        """Keras has read the epoch to begin with. The next ``fit`` must not."""
+        if self._begin_with is not None:
+            self._begin_with(None)
+            self._begin_with = None
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Hands the capture of the last execution to the engine, if there is one. Ends ``fit`` after a SIGTERM."""
-        if not self._training.executed():
+        """Hands the capture of the last execution to the engine, if there is one. Ends ``fit`` after a SIGTERM, and a ``fit`` that goes on
+        from a checkpoint when it has trained as many batches as it was asked for."""
+        position = self._position
+        if position is not None:
+            position.train_batch_end(batch)
+        if not self._training.executed() or (position is not None and position.is_over):
             self.model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -162,9 +201,11 @@ class Checkpoint(Hooks):
     def on_train_end(self, logs: Any = None) -> None:
         """Saves the last step if it is not saved yet, waits until every checkpoint is committed or failed, and gives the run's lock and the
         engine's memory back. The captures stay in the model's train function for its next ``fit``; ``close`` takes them out."""
+        self._put_back()
         self._training.end()
 
     def close(self) -> None:
         """Stops the engine, gives the run's lock back and takes the captures out of the model. Checkpoints in flight get some seconds to be
         committed. Safe to call twice."""
+        self._put_back()
         self._training.close()

@@ -54,6 +54,7 @@ class Options:
     state: str = "full"
     extra: Any = None
     rng: str | None = None
+    resume_epochs: bool = True
     optimizer: Any = None
     save_config: bool = False
     on_sigterm: str = "checkpoint"
@@ -131,6 +132,7 @@ _CHOICES: dict[str, tuple] = {
     "on_sigterm": ("checkpoint", "ignore"),
     "rng": (None, "all"),
     "save_config": (True, False),
+    "resume_epochs": (True, False),
 }
 _NOT_HERE = 'not here (see "Coming from Keras\'s ModelCheckpoint" in the guide): '
 # Advice for a user who passes an option of a group by itself, or an option of another library.

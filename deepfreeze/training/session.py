@@ -24,6 +24,7 @@ from deepfreeze.state.model_config import model_config
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.training.commits import Commits
+from deepfreeze.training.described import Described
 from deepfreeze.training.first_weights import FirstWeights
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.keeper import Keeper
@@ -54,15 +55,18 @@ class Session:
         events: Events,
         saved: Newest[int],
         keeper: Keeper,
+        described: Described,
     ) -> None:
         """Collective. ``open_run``: the open run, which closes what the session opens; ``agreement``: connected to the installation;
         ``saved``: the model's steps that are saved already, to which the session adds its own; ``keeper``: retention, a listener of
-        ``events``. Raises the errors of ``Saver`` if the installation has served another session before."""
+        ``events``; ``described``: what rank 0's manifests say of the training. Raises the errors of ``Saver`` if the installation has
+        served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
         self._events, self._notes, self._saved = events, events.notes, saved
         self._commits = Commits(open_run, agreement, wishes, checks, keeper, options, events)
-        self._stopped = False  # a signal ended training
+        self._described = described
+        self.stopped = False  # a signal ended training
         self._began = False  # there was an execution
         self._saver: Saver | None = None
         self._agreement, self._wishes, self._checks = agreement, wishes, checks
@@ -94,7 +98,9 @@ class Session:
         schedule = self._schedule
         done = schedule.ended(step)
         captured = done.captured
-        saved = captured if captured is not None and self._save(captured, lambda: saver.collect(captured)) else None
+        saved = None
+        if captured is not None and self._save(captured, lambda: saver.collect(captured), step - captured, done.steps):
+            saved = captured
         try:
             stop = self._settle(step, done)
         finally:
@@ -163,7 +169,7 @@ class Session:
         self._commits.drain()
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
-        if not self._stopped:
+        if not self.stopped:
             self._commits.require_metrics()
 
     def _first_saver(self) -> Saver:
@@ -204,13 +210,14 @@ class Session:
             now = time.monotonic()
             self._notes.append((now, _blocked, (step, now - begin)))
 
-    def _save(self, step: int, collect: Callable[[], CapturedState]) -> bool:
-        """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``. Returns whether the engine has it. A step
-        that has failed is not tried again, because it has failed on the other ranks too."""
+    def _save(self, step: int, collect: Callable[[], CapturedState], behind: int = 0, steps: int = 1) -> bool:
+        """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``, which is so many steps ``behind`` the
+        end of an execution of ``steps``. Returns whether the engine has it. A step that has failed is not tried again, because it has
+        failed on the other ranks too."""
         part = self._checks.next()
         self._saved.append(step)
         try:
-            self.saver.save(step, collect, part)
+            self.saver.save(step, collect, part, self._described.values(behind, steps))
         except EngineError as error:
             self._commits.fail(error, step)
             return False
@@ -250,7 +257,7 @@ class Session:
 
     def _stop(self, step: int, number: int) -> None:
         """Commits ``step`` and ends training, because a rank has received the signal ``number``. All ranks call it after the same step."""
-        self._commits.going_on, self._stopped = False, True
+        self._commits.going_on, self.stopped = False, True
         self._schedule.stop()
         self._events.emit(Stop(step=step, signal=signal.Signals(number).name))
         if step not in self._saved:

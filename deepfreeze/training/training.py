@@ -19,6 +19,7 @@ from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
 from deepfreeze.frameworks.tensorflow.refusals import refuse, refuse_devices
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.freeze import backends
+from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.policy import Policy
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement
@@ -28,6 +29,9 @@ from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.keras_objects import build_optimizer
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.training import advice, attempt_events
+from deepfreeze.training.described import Described
+from deepfreeze.training.fit_position import FitPosition
+from deepfreeze.training.fits import Fits
 from deepfreeze.training.installation import Installation, Terms, against_engine_memory
 from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.model_start import ModelStart
@@ -69,6 +73,7 @@ class Training:
         self._installation: Callable[[], Installation | None] = lambda: None  # a weak reference: the model owns it
         self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
+        self._fits = Fits(options.resume_epochs)
         self._stats, self._keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
         at_once: list[Listener] = [self._stats, Messages(), self._keeper, *([listener] if listener is not None else [])]
         self._events = Events(at_once, options.listeners)
@@ -77,21 +82,26 @@ class Training:
         """Takes the run's lock, commits or clears the checkpoints that a dead job left unfinished, and restores ``model``. Returns the
         step to go on from (0 in a fresh run). A model that was trained here before keeps its values, and so does a model that was
         opened here and has made steps since. Raises ``OptionError``, ``UnsupportedError`` and the errors of ``ModelStart.start``."""
+        self._fits.leave_to_program()
         open_run, _ = self._open(model)
         return open_run.attempt.step
 
-    def begin(self, model: Any, against: str = "", steps_per_execution: int = 1) -> None:
+    def begin(
+        self, model: Any, against: str = "", steps_per_execution: int = 1, fit: Fit | None = None
+    ) -> FitPosition | None:
         """Opens the run if it is not open, and prepares captures. ``against``: the reason why the train function, which is traced next,
         can't take the captures, so that they are taken between two executions; "" if it can. ``steps_per_execution``: how many batches
-        one execution runs. Raises what ``open`` raises."""
+        one execution runs; ``fit``: the ``fit`` that begins, None if it is a loop. Returns the position of the ``fit``, for the caller to
+        keep up. Raises what ``open`` raises."""
         # Attachments are read by Python, between two executions. So the graph may capture only if an execution is one step.
         if not against and steps_per_execution > 1 and self._attachments:
             against = "extra= and rng= are read between two executions"
         in_graph = not against
         if self._session is not None:
             self._give_back()  # the last training was interrupted before its ``end``
-        open_run, state = self._open(model)
+        open_run, state = self._open(model, fit)
         world = open_run.attempt.world
+        position = None if fit is None else self._fits.begin(fit)
         with self._closing_on_error():
             if in_graph and world.in_graph:
                 require_same_model(world, state.description(), named=True)
@@ -117,7 +127,9 @@ class Training:
                 self._events,
                 self._saved,
                 self._keeper,
+                Described(position),
             )
+        return position
 
     @property
     def stats(self) -> Stats:
@@ -165,6 +177,8 @@ class Training:
             if self._session is not None and self._open_run is not None:
                 self._session.end()
                 self._open_run.finished = True
+                if not self._session.stopped:
+                    self._fits.end()
             self._give_back()
 
     def close(self) -> None:
@@ -188,9 +202,9 @@ class Training:
         if open_run is not None:
             open_run.close()
 
-    def _open(self, model: Any) -> tuple[OpenRun, TrainingState]:
+    def _open(self, model: Any, fit: Fit | None = None) -> tuple[OpenRun, TrainingState]:
         """Collective. The run as it is open, if it was opened for ``model`` and the model has made no step since on any rank. Else a new
-        attempt. And the model's full training state."""
+        attempt, for ``fit``. And the model's full training state."""
         before = self._open_run
         same_model = before is not None and before.is_of(model)
         if before is not None:
@@ -217,7 +231,8 @@ class Training:
         # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
         self._finalizer = weakref.finalize(self, self._open_run.close)
         with self._closing_on_error():
-            attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats)
+            epochs = self._fits.settle(fit, attempt, again, self._events.notify)
+            attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats, epochs)
         return self._open_run, state
 
     def _notice(self, world: World, message: str) -> None:
