@@ -16,9 +16,7 @@ from deepfreeze.events.events import Events, Listener
 from deepfreeze.events.messages import Messages
 from deepfreeze.events.stats import Newest, Stats
 from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
-from deepfreeze.frameworks.tensorflow.refusals import refuse, refuse_devices
 from deepfreeze.frameworks.tensorflow.steps import Steps
-from deepfreeze.freeze import backends
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.policy import Policy
 from deepfreeze.ranks import world as worlds
@@ -26,7 +24,6 @@ from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.same_model import require_same_model, require_same_options
 from deepfreeze.ranks.world import World
 from deepfreeze.state.attachments import Attachments
-from deepfreeze.state.keras_objects import build_optimizer
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.training import advice, attempt_events
 from deepfreeze.training.described import Described
@@ -37,6 +34,7 @@ from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
+from deepfreeze.training.prepared import prepared
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.session import Session
 from deepfreeze.training.wishes import Wishes
@@ -210,13 +208,15 @@ class Training:
         if before is not None:
             unchanged = same_model and before.is_as_opened(self._optimizer(model))
             if all(before.attempt.world.gather(unchanged)):
-                return before, TrainingState.of(model)
+                return before, TrainingState.of(model, "weights" if before.waits else "full")
+            if before.waits and all(before.attempt.world.gather(same_model)):
+                return before, self._complete(before, model)
         again = same_model or self._trained() is model
         self._give_back()
         world = worlds.current(self._options.world)
         advice.warn_of_one_rank(world, self._options.world, self._events.notify)
         require_same_options(world, {"run": self._run, "every": str(self._policy), **self._options.shared()})
-        steps, state = worlds.each(world, lambda: self._prepare(model, world.in_graph))
+        steps, state = worlds.each(world, lambda: self._prepared(model, world, fit is None))
         require_same_model(world, state.description())
         history = self._history if again else None
         beginning = attempt_events.Beginning.now(self._events)
@@ -235,6 +235,16 @@ class Training:
             attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats, epochs)
         return self._open_run, state
 
+    def _complete(self, open_run: OpenRun, model: Any) -> TrainingState:
+        """Collective. The model was opened before it was compiled. Returns its full training state."""
+        world = open_run.attempt.world
+        with self._closing_on_error():
+            steps, state = worlds.each(world, lambda: self._prepared(model, world))
+            assert steps is not None
+            require_same_model(world, state.description())
+            open_run.complete(model, steps)
+        return state
+
     def _notice(self, world: World, message: str) -> None:
         """Tells the user of ``message``, which is the same on all ranks."""
         if world.rank == 0:
@@ -244,16 +254,8 @@ class Training:
         """The optimizer whose updates are the steps."""
         return self._options.optimizer or getattr(model, "optimizer", None)
 
-    def _prepare(self, model: Any, averages_in_graph: bool) -> tuple[Steps, TrainingState]:
-        """Refuses a model whose training can't be captured, loads the engine, and builds the optimizer, whose variables are restored."""
-        optimizer = self._optimizer(model)
-        refuse(model, optimizer, averages_in_graph, self._who)
-        backends.chosen().load()
-        if optimizer is getattr(model, "optimizer", None):
-            build_optimizer(model)
-        state = TrainingState.of(model)
-        refuse_devices(state, self._who)
-        return Steps(optimizer), state
+    def _prepared(self, model: Any, world: World, may_wait: bool = False) -> tuple[Steps | None, TrainingState]:
+        return prepared(model, self._optimizer(model), self._who, world.in_graph, may_wait)
 
     def _install(
         self, open_run: OpenRun, state: TrainingState, in_graph: bool, fields: tuple[str, ...]
