@@ -53,9 +53,11 @@ class Saver:
         nodes: Nodes,
         settings: SaverSettings,
         notify: Notify,
+        stored: bool = False,
     ) -> None:
         """Collective. ``mine``: this rank's regions of each capture; ``notify``: is told if no local tier has room, or if the backend can't
-        be closed. Stores the structure in the run, chooses the local tier and opens the backend.
+        be closed; ``stored``: this process has stored the structure in the run already. Stores the structure, chooses the local tier and
+        opens the backend.
 
         ``RunError`` if the structure can't be stored, ``OptionError`` for a wrong ``local``, ``EngineError`` if the backend can't be
         opened. A rank without an error of its own raises ``WorldError`` then."""
@@ -63,7 +65,8 @@ class Saver:
         self._capture = capture
         self._attachments = attachments
         structure = agreed.structure
-        on_rank_0(world, lambda: _store(structure, target))
+        if not stored:
+            on_rank_0(world, lambda: _store(structure, target))
         self._regions, self._private = mine.regions, list(mine.private)
         self.nbytes = int(self._regions.nbytes.sum())
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)

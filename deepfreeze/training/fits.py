@@ -40,7 +40,7 @@ class Fits:
             self._restored = (-1, None)
         if fit is None:
             return ""
-        if not again and attempt.resumed is None:
+        if (self._restored[1] if again else attempt.resumed) is None:
             return ""
         number, world = self._number, attempt.world
 

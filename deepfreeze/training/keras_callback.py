@@ -49,7 +49,8 @@ class Checkpoint(Hooks):
             batches in all as it was asked for. False, after a call of ``open``, with ``initial_epoch``, and where the batches per epoch
             are unknown or not those of the checkpoint: it trains all epochs, from the restored step on.
         optimizer: the optimizer whose updates are the steps, for a model with several; by default the one given to ``compile``.
-        save_config: True: the model's configuration is stored with the run, so that ``export`` can write a ``.keras`` file.
+        save_config: True: the model's configuration (some kB) is stored with the run before the first checkpoint, so that ``export`` can
+            write a ``.keras`` file. A model that Keras can't describe as JSON is trained and saved all the same. False: it is not stored.
         on_sigterm: "checkpoint": a SIGTERM to any rank makes all ranks commit the current step and ends ``fit``, and ``stats.stopped`` is
             "SIGTERM" then. "ignore": SIGTERM does what it did before.
         verbose: 1: rank 0 says in one line where training begins and in one what was saved, and shows a progress line while the end of
@@ -87,7 +88,7 @@ class Checkpoint(Hooks):
         rng: str | None = None,
         resume_epochs: bool = True,
         optimizer: Any = None,
-        save_config: bool = False,
+        save_config: bool = True,
         on_sigterm: str = "checkpoint",
         verbose: int = 1,
         timeout: float = 600.0,

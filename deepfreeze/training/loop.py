@@ -36,7 +36,7 @@ def capture(
     state: str = "full",
     extra: Mapping[str, Any] | None = None,
     rng: str | None = None,
-    save_config: bool = False,
+    save_config: bool = True,
     on_sigterm: str = "checkpoint",
     verbose: int = 1,
     timeout: float = 600.0,

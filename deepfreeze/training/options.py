@@ -56,7 +56,7 @@ class Options:
     rng: str | None = None
     resume_epochs: bool = True
     optimizer: Any = None
-    save_config: bool = False
+    save_config: bool = True
     on_sigterm: str = "checkpoint"
     verbose: int = 1
     timeout: float = 600.0

@@ -20,9 +20,6 @@ from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.state.attachments import Attachments
-from deepfreeze.state.model_config import model_config
-from deepfreeze.store.target import Target
-from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.training.commits import Commits
 from deepfreeze.training.described import Described
 from deepfreeze.training.first_weights import FirstWeights
@@ -31,6 +28,7 @@ from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.replica_checks import ReplicaChecks
+from deepfreeze.training.stored_config import StoredConfig
 from deepfreeze.training.wishes import Wishes
 
 # Bound once: each look-up costs training.
@@ -69,6 +67,7 @@ class Session:
         self.stopped = False  # a signal ended training
         self._began = False  # there was an execution
         self._saver: Saver | None = None
+        self._config: StoredConfig | None = None
         self._agreement, self._wishes, self._checks = agreement, wishes, checks
         self._first_weights = FirstWeights(open_run, installation.capture, events)
         if installation.agreed is not None:
@@ -186,9 +185,8 @@ class Session:
         target, world = attempt.target, attempt.world
         capture = installation.capture
         state = capture.state if installation.agreed is not None else capture.state.grown()
-        if self._options.save_config:
-            # Stored before the attempt's first checkpoint, so that every checkpoint of the attempt has a configuration.
-            worlds.on_rank_0(world, lambda: _store_config(state.model, target))
+        if self._options.save_config and world.rank == 0:
+            self._config = StoredConfig(installation, target, self._events.notify)
         if self._attachments:
             step = self._open_run.steps.now()
             worlds.each(world, lambda: self._attachments.check(step))
@@ -196,9 +194,14 @@ class Session:
         regions = installation.regions
         if regions is None or agreed is not installation.agreed:
             regions = worlds.each(world, lambda: RankRegions.of(agreed, capture, world.rank))
+        # Storing the structure again, as a new process does, would cost the next ``fit`` two syncs.
+        stored = agreed is installation.agreed and installation.stored_in == target.run_id
         installation.agreed, installation.regions = agreed, regions
         settings, notify = self._options.saver(), self._events.notify
-        saver = Saver(agreed, regions, capture, self._attachments, target, world, attempt.nodes, settings, notify)
+        saver = Saver(
+            agreed, regions, capture, self._attachments, target, world, attempt.nodes, settings, notify, stored
+        )
+        installation.stored_in = target.run_id
         self._open_run.file_size = agreed.structure.file_size
         self._commits.open(saver)
         return saver
@@ -216,6 +219,8 @@ class Session:
         failed on the other ranks too."""
         part = self._checks.next()
         self._saved.append(step)
+        if self._config is not None:
+            self._config.store()
         try:
             self.saver.save(step, collect, part, self._described.values(behind, steps))
         except EngineError as error:
@@ -275,7 +280,3 @@ class Session:
         """Gives metrics to retention. ``step``: at which they were taken, None for the present one; ``epoch``: the number of epochs done,
         at the end of one."""
         self._commits.measured(self._open_run.steps.now() if step is None else step, values, epoch)
-
-
-def _store_config(model: Any, target: Target) -> None:
-    WritableRun.open(target.run).store_config(model_config(model, target.run_id, target.attempt))

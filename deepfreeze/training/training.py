@@ -16,7 +16,6 @@ from deepfreeze.events.events import Events, Listener
 from deepfreeze.events.messages import Messages
 from deepfreeze.events.stats import Newest, Stats
 from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
-from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.policy import Policy
 from deepfreeze.ranks import world as worlds
@@ -203,20 +202,23 @@ class Training:
     def _open(self, model: Any, fit: Fit | None = None) -> tuple[OpenRun, TrainingState]:
         """Collective. The run as it is open, if it was opened for ``model`` and the model has made no step since on any rank. Else a new
         attempt, for ``fit``. And the model's full training state."""
-        before = self._open_run
+        before, optimizer = self._open_run, self._optimizer(model)
         same_model = before is not None and before.is_of(model)
-        if before is not None:
-            unchanged = same_model and before.is_as_opened(self._optimizer(model))
+        if before is not None and before.waits and (fit is not None or optimizer is not None):
+            if all(before.attempt.world.gather(same_model)):
+                return before, self._complete(before, model)
+        elif before is not None:
+            unchanged = same_model and before.is_as_opened(optimizer)
             if all(before.attempt.world.gather(unchanged)):
                 return before, TrainingState.of(model, "weights" if before.waits else "full")
-            if before.waits and all(before.attempt.world.gather(same_model)):
-                return before, self._complete(before, model)
         again = same_model or self._trained() is model
         self._give_back()
         world = worlds.current(self._options.world)
         advice.warn_of_one_rank(world, self._options.world, self._events.notify)
         require_same_options(world, {"run": self._run, "every": str(self._policy), **self._options.shared()})
-        steps, state = worlds.each(world, lambda: self._prepared(model, world, fit is None))
+        steps, state = worlds.each(
+            world, lambda: prepared(model, optimizer, self._who, world.in_graph, again, fit is None)
+        )
         require_same_model(world, state.description())
         history = self._history if again else None
         beginning = attempt_events.Beginning.now(self._events)
@@ -239,7 +241,9 @@ class Training:
         """Collective. The model was opened before it was compiled. Returns its full training state."""
         world = open_run.attempt.world
         with self._closing_on_error():
-            steps, state = worlds.each(world, lambda: self._prepared(model, world))
+            steps, state = worlds.each(
+                world, lambda: prepared(model, self._optimizer(model), self._who, world.in_graph)
+            )
             assert steps is not None
             require_same_model(world, state.description())
             open_run.complete(model, steps)
@@ -253,9 +257,6 @@ class Training:
     def _optimizer(self, model: Any) -> Any:
         """The optimizer whose updates are the steps."""
         return self._options.optimizer or getattr(model, "optimizer", None)
-
-    def _prepared(self, model: Any, world: World, may_wait: bool = False) -> tuple[Steps | None, TrainingState]:
-        return prepared(model, self._optimizer(model), self._who, world.in_graph, may_wait)
 
     def _install(
         self, open_run: OpenRun, state: TrainingState, in_graph: bool, fields: tuple[str, ...]
