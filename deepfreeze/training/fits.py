@@ -5,10 +5,10 @@ from __future__ import annotations
 from deepfreeze.format.position import Position
 from deepfreeze.notices import Notify
 from deepfreeze.plan.epochs import Fit, GoingOn, going_on, other_batches
+from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.ranks.world import together
 from deepfreeze.store.run import Run
 from deepfreeze.training import attempt_lines
-from deepfreeze.training.fit_position import FitPosition
 from deepfreeze.training.start import Start
 
 # By the id of a run: how many fits of this process have ended in it. A program that is started again begins with the same fits.

@@ -12,11 +12,11 @@ from deepfreeze.frameworks.keras_hooks import Hooks
 from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.epochs import Fit
+from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.policy import Policy, as_policy
 from deepfreeze.state.private_api import first_epoch, fits_initial_epoch, steps_per_execution, training_state
 from deepfreeze.store.retention import Wants
 from deepfreeze.store.stores import directory
-from deepfreeze.training.fit_position import FitPosition
 from deepfreeze.training.options import Capture, Options
 from deepfreeze.training.training import Training
 
@@ -48,6 +48,8 @@ class Checkpoint(Hooks):
         resume_epochs: True: a ``fit`` that goes on from a checkpoint does not repeat the epochs that are finished, and trains as many
             batches in all as it was asked for. False, after a call of ``open``, with ``initial_epoch``, and where the batches per epoch
             are unknown or not those of the checkpoint: it trains all epochs, from the restored step on.
+        metadata: facts of your own, such as ``{"git": "3f2c1ab", "note": "a lower rate"}``, stored with each checkpoint (rank 0's): a
+            mapping of names to JSON values. Keras's logs of the last epoch that has ended are stored without being asked for.
         optimizer: the optimizer whose updates are the steps, for a model with several; by default the one given to ``compile``.
         save_config: True: the model's configuration (some kB) is stored with the run before the first checkpoint, so that ``export`` can
             write a ``.keras`` file. A model that Keras can't describe as JSON is trained and saved all the same. False: it is not stored.
@@ -87,6 +89,7 @@ class Checkpoint(Hooks):
         extra: Mapping[str, Any] | None = None,
         rng: str | None = None,
         resume_epochs: bool = True,
+        metadata: Mapping[str, Any] | None = None,
         optimizer: Any = None,
         save_config: bool = True,
         on_sigterm: str = "checkpoint",
@@ -112,6 +115,7 @@ class Checkpoint(Hooks):
             extra=extra,
             rng=rng,
             resume_epochs=resume_epochs,
+            metadata=metadata,
             optimizer=optimizer,
             save_config=save_config,
             on_sigterm=on_sigterm,

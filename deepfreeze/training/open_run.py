@@ -11,9 +11,10 @@ from deepfreeze.training.model_start import ModelStart
 
 
 class OpenRun:
-    """A run that is open for the training of one model, from the start of an attempt until ``close``. ``file_size``: bytes of a
-    checkpoint's model file, 0 until it is known; ``finished``: whether the training has come to its end; ``error``: the error that ended it, as text;
-    ``closing``: to which each part that is opened later adds the function that closes it.
+    """A run that is open for the training of one model, from the start of an attempt until ``close``.
+
+    ``file_size``: bytes of a checkpoint's model file, 0 until it is known; ``finished``: whether the training has come to its end;
+    ``error``: the error that ended it, as text; ``closing``: to which each part that is opened later adds the function that closes it.
 
     ``close`` closes the parts in the reverse order in which they were opened. So the engine stops before the memory that it reads is given
     back, and the run's lock is given back last."""

@@ -13,6 +13,7 @@ from deepfreeze.events.events import Events
 from deepfreeze.events.stats import Newest
 from deepfreeze.frameworks.framework import CapturedState
 from deepfreeze.freeze.agreed_structure import agree
+from deepfreeze.freeze.described import Described
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.policy import Policy
@@ -21,7 +22,6 @@ from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.training.commits import Commits
-from deepfreeze.training.described import Described
 from deepfreeze.training.first_weights import FirstWeights
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.keeper import Keeper

@@ -16,7 +16,9 @@ from deepfreeze.events.events import Events, Listener
 from deepfreeze.events.messages import Messages
 from deepfreeze.events.stats import Newest, Stats
 from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
+from deepfreeze.freeze.described import Described
 from deepfreeze.plan.epochs import Fit
+from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.policy import Policy
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement
@@ -25,8 +27,6 @@ from deepfreeze.ranks.world import World
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.training import advice, attempt_events
-from deepfreeze.training.described import Described
-from deepfreeze.training.fit_position import FitPosition
 from deepfreeze.training.fits import Fits
 from deepfreeze.training.installation import Installation, Terms, against_engine_memory
 from deepfreeze.training.keeper import Keeper
@@ -70,7 +70,7 @@ class Training:
         self._installation: Callable[[], Installation | None] = lambda: None  # a weak reference: the model owns it
         self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
-        self._fits = Fits(options.resume_epochs)
+        self._fits, self._described = Fits(options.resume_epochs), Described(options.metadata)
         self._stats, self._keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
         at_once: list[Listener] = [self._stats, Messages(), self._keeper, *([listener] if listener is not None else [])]
         self._events = Events(at_once, options.listeners)
@@ -99,6 +99,7 @@ class Training:
         open_run, state = self._open(model, fit)
         world = open_run.attempt.world
         position = None if fit is None else self._fits.begin(fit)
+        self._described.begin(position)
         with self._closing_on_error():
             if in_graph and world.in_graph:
                 require_same_model(world, state.description(), named=True)
@@ -124,7 +125,7 @@ class Training:
                 self._events,
                 self._saved,
                 self._keeper,
-                Described(position),
+                self._described,
             )
         return position
 
@@ -159,6 +160,8 @@ class Training:
         """See ``Session.measured``. Does nothing when no training is open."""
         if self._session is not None:
             with self._closing_on_error():
+                if epoch is not None:
+                    self._described.epoch_ended(epoch, values)
                 self._session.measured(values, step, epoch)
 
     def save_last(self) -> None:
