@@ -39,6 +39,7 @@ def saved(keras, run, steps=4, **options):
     return model
 
 
+@kerases.one_will_do
 def test_the_weights_come_at_once_and_the_optimizer_with_fit(keras, tmp_path):
     run = tmp_path / "run"
     whole = saved(keras, run)
