@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import deepfreeze
-from deepfreeze.errors import StructureError, UnsupportedError
+from deepfreeze.errors import StructureError
 from tests.support import kerases, trainings
 from tests.support.state import tensors
 
@@ -98,12 +98,3 @@ def test_another_optimizer_is_refused_when_it_comes_and_nothing_is_lost(keras, t
         train(compiled(model, keras.optimizers.SGD(0.1, momentum=0.9)), 1, checkpoint)
     assert [info.step for info in deepfreeze.checkpoints(run)] == [2, 4]
     assert deepfreeze.Checkpoint(run).open(compiled(build(keras))) == 4, "the lock is free"
-
-
-@pytest.mark.full
-@kerases.one_will_do
-def test_fit_itself_still_asks_for_a_compiled_model(keras, tmp_path):
-    model, checkpoint = build(keras), deepfreeze.Checkpoint(tmp_path / "run")
-    checkpoint.set_model(model)
-    with pytest.raises(UnsupportedError, match="one without an optimizer"):
-        checkpoint.on_train_begin()
