@@ -11,13 +11,14 @@ from deepfreeze.format.position import Position
 @dataclass(frozen=True)
 class Fit:
     """What one ``fit`` was asked for. ``epochs``: the argument; ``batches``: in each epoch, None if Keras does not know their number;
-    ``begins_at``: the argument ``initial_epoch``, None if it is unknown; ``movable``: whether this version of Keras lets a callback choose
-    the epoch with which ``fit`` begins."""
+    ``begins_at``: the argument ``initial_epoch``, None if it is unknown; ``begun``: the epoch that ``fit`` begins with
+    whatever is found out, and ``because``: the reason; None if it is still to be chosen."""
 
     epochs: int
     batches: int | None
     begins_at: int | None
-    movable: bool = True
+    begun: int | None = None
+    because: str = ""
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,9 @@ def other_batches(fit: Fit, position: Position) -> str:
     return f"fit begins with epoch 1, for its epochs have {fit.batches} batches now and not {position.batches}"
 
 
-def not_movable(plan: GoingOn) -> str:
-    """The message where a callback can't choose the epoch with which ``fit`` begins."""
-    return f"this version of Keras repeats epochs that are finished, unless the program calls fit(initial_epoch={plan.epoch})"
+def not_movable(plan: GoingOn, fit: Fit) -> str:
+    """The message where it is too late to choose the epoch with which ``fit`` begins, or where Keras has no way."""
+    return f"epochs that are finished are trained again: {fit.because}. fit(initial_epoch={plan.epoch}) leaves them out"
 
 
 def fresh(run: str, resume: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from deepfreeze.errors import Error
 from deepfreeze.format.position import Position
 from deepfreeze.notices import Notify
 from deepfreeze.plan.epochs import Fit, GoingOn, going_on, other_batches
 from deepfreeze.plan.fit_position import FitPosition
-from deepfreeze.ranks.world import together
+from deepfreeze.ranks.world import World, on_rank_0, together
 from deepfreeze.store.run import Run
 from deepfreeze.training import attempt_lines
 from deepfreeze.training.start import Start
@@ -29,6 +30,23 @@ class Fits:
     def leave_to_program(self) -> None:
         """The program has called ``open``: it chooses the epochs from now on."""
         self._wanted = False
+
+    def foresee(self, run: str, fit: Fit, world: World) -> int:
+        """Collective. The epoch with which ``fit`` will probably go on, looked up before the run is open: the model that is to be restored
+        is built by its first batch, and then its first epoch has begun. 0 if it begins with its first one, or is finished: a model
+        without a batch would never be restored. An unfinished checkpoint that the start commits may turn out to be of a later epoch."""
+
+        def look() -> int:
+            try:
+                found = Run.open(run)
+                newest = found.newest()
+                position = None if newest is None else Position.of(found.manifest(newest).values)
+                plan = going_on(position, _ended.get(found.run_id, 0), fit)
+            except Error:
+                return 0  # the start, which comes next, says what is wrong
+            return 0 if plan is None or plan.finished else plan.epoch
+
+        return on_rank_0(world, look) if self._wanted else 0
 
     def settle(self, fit: Fit | None, attempt: Start, again: bool, notify: Notify) -> str:
         """Collective. Decides which epochs of ``fit`` are trained, in the attempt that has just begun; None: it is no ``fit``. ``again``:
@@ -57,9 +75,9 @@ class Fits:
         plan = going_on(position, number, fit)
         if plan is None:
             return attempt_lines.other_batches(fit, position) if other_batches(position, number, fit) else ""
-        if plan.epoch > 0 and not fit.movable:
+        if fit.begun is not None and plan.epoch != fit.begun:
             if world.rank == 0:
-                notify("warning", attempt_lines.not_movable(plan))
+                notify("warning", attempt_lines.not_movable(plan, fit))
             return ""
         self._going_on = plan
         return attempt_lines.going_on(plan, fit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from deepfreeze.events.keras_logs import KerasLogs
@@ -20,6 +21,10 @@ from deepfreeze.store.retention import Wants
 from deepfreeze.store.stores import directory
 from deepfreeze.training.options import Capture, Options
 from deepfreeze.training.training import Training
+
+# Why the epoch with which ``fit`` begins can't be chosen once the checkpoint is known.
+_NO_WAY = "this version of Keras lets no callback choose the first epoch"
+_BUILT_LATE = "the model was not built when fit began"
 
 
 class Checkpoint(Hooks):
@@ -161,30 +166,40 @@ class Checkpoint(Hooks):
             against = "Keras tunes its steps_per_execution"
         self._begin_with = first_epoch(model) or training_state(model)
         self._first_trace = self._position = self._epoch = None
+        fit = self._fit()
         if lines_to_build(model):
-            self._training.refuse(model)
-            # The first epoch has begun before the model is built and the position is known.
-            fit = self._fit(movable=False)
+            first = self._training.prepare(model, fit)
+            if fit.begun is None:
+                if first > 0:
+                    self._choose_epoch(first)
+                fit = replace(fit, begun=first, because=_BUILT_LATE)
             self._first_trace = FirstTrace.of(model)
             self._first_trace.then(self, lambda: self._begin(against, fit))
         else:
-            self._begin(against, self._fit(movable=self._begin_with is not None))
-            if self._position is not None and self._position.going_on is not None and self._begin_with is not None:
-                self._begin_with(self._position.going_on.epoch)
+            self._begin(against, fit)
+            if self._position is not None and self._position.going_on is not None:
+                self._choose_epoch(self._position.going_on.epoch)
+
+    def _choose_epoch(self, epoch: int) -> None:
+        """Has ``fit`` begin with ``epoch``, if this version of Keras has a way."""
+        if self._begin_with is not None:
+            self._begin_with(epoch)
 
     def _begin(self, against: str, fit: Fit) -> None:
         self._position = self._training.begin(self.model, against, steps_per_execution(self.model), fit)
         if self._position is not None and self._epoch is not None:
             self._position.epoch_begin(self._epoch)  # it has begun before
 
-    def _fit(self, movable: bool) -> Fit:
-        """What the ``fit`` that begins was asked for. ``movable``: as in ``Fit``."""
+    def _fit(self) -> Fit:
+        """What the ``fit`` that begins was asked for."""
         batches = self.params.get("steps")
+        movable = self._begin_with is not None
         return Fit(
             epochs=int(self.params.get("epochs") or 0),
             batches=None if batches is None else int(batches),
             begins_at=fits_initial_epoch(self.model),
-            movable=movable,
+            begun=None if movable else 0,
+            because="" if movable else _NO_WAY,
         )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:

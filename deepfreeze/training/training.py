@@ -16,6 +16,7 @@ from deepfreeze.events.events import Events, Listener
 from deepfreeze.events.messages import Messages
 from deepfreeze.events.stats import Newest, Stats
 from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
+from deepfreeze.frameworks.tensorflow.refusals import refuse
 from deepfreeze.freeze.described import Described
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
@@ -83,10 +84,12 @@ class Training:
         open_run, _ = self._open(model)
         return open_run.attempt.step
 
-    def refuse(self, model: Any) -> None:
-        """Collective. ``UnsupportedError`` if the training of ``model``, which is not built yet, can't be captured when it is."""
+    def prepare(self, model: Any, fit: Fit) -> int:
+        """Collective. To be called before ``begin`` for a ``model`` that is not built yet. Returns the epoch with which ``fit`` will
+        probably go on. ``UnsupportedError`` if the training can't be captured when the model is built."""
         world = worlds.current(self._options.world)
         worlds.each(world, lambda: refuse(model, self._optimizer(model), world.in_graph, self._who, built=False))
+        return self._fits.foresee(self._run, fit, world) if self._options.resume != "off" else 0
 
     def begin(
         self, model: Any, against: str = "", steps_per_execution: int = 1, fit: Fit | None = None

@@ -14,7 +14,7 @@ from deepfreeze.format.position import Position
 from deepfreeze.state import private_api
 from deepfreeze.store.run import Run
 from deepfreeze.training import keras_callback
-from tests.support import jobs, kerases, trainings
+from tests.support import jobs, kerases, later_models, trainings
 
 pytestmark = pytest.mark.tensorflow
 
@@ -206,6 +206,25 @@ def test_with_gradient_accumulation_batches_count_and_not_updates(tmp_path):
     assert position(run) == Position(fit=0, epoch=1, batch=2, batches=6, epochs=4, trained=8)
     began, trained = program(keras, run, model=model(), every=2)
     assert began == [1, 2, 3] and steps(trained) == 12
+
+
+def test_a_model_that_its_first_batch_builds_repeats_no_epoch_either(keras, tmp_path):
+    run = tmp_path / "run"
+    program(keras, run, kill=9, model=later_models.sequential(keras))
+    began, model = program(keras, run, model=later_models.sequential(keras))
+    assert began == [1, 2, 3] and steps(model) == 24
+    assert float(np.asarray(model.optimizer.learning_rate)) == pytest.approx(0.1 / 4), "the schedule's last epoch"
+    assert position(run) == Position(fit=0, epoch=3, batch=4, batches=6, epochs=4, trained=24) and put_back(model)
+
+
+@pytest.mark.full
+def test_a_finished_run_of_a_model_that_is_built_late_is_trained_again(keras, tmp_path, caplog):
+    """It can't be restored without a batch, so its user is told what to do."""
+    run = tmp_path / "run"
+    program(keras, run, model=later_models.sequential(keras))
+    began, model = program(keras, run, model=later_models.sequential(keras))
+    assert began == [0, 1, 2, 3] and steps(model) == 48
+    assert "the model was not built when fit began. fit(initial_epoch=4) leaves them out" in caplog.text
 
 
 @pytest.mark.full
