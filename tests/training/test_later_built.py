@@ -43,7 +43,7 @@ def fit(model, batches, run=None, callbacks=(), **fitting):
     return {name: values for name, values in logs.items() if not name.startswith("deepfreeze")}
 
 
-@kerases.cases(later_models.MODELS, often=["sequential"], name="kind")
+@kerases.cases(later_models.MODELS, often=[], name="kind")
 def test_what_the_first_batch_builds_is_saved_as_keras_saves_it(keras, kind, tmp_path):
     """Checkpoints of a model that its first batch builds are, from the first step on, what stock Keras saves."""
     steps = trainings.assert_as_keras_saves_it(
@@ -88,7 +88,7 @@ def test_it_is_built_and_restored_however_it_is_compiled(keras, way, tmp_path):
     assert_equal(second, whole)
 
 
-@kerases.one_will_do
+@pytest.mark.full
 def test_a_rate_that_callbacks_set_is_not_restored_over(keras, tmp_path):
     """As where the model is built before ``fit``: callbacks of the first epoch and batch come after the restore."""
 
