@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from deepfreeze.events.keras_logs import KerasLogs
@@ -12,8 +12,10 @@ from deepfreeze.frameworks.keras_hooks import Hooks
 from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, lines_to_build
 from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.freeze.settings import Engine, Replicas
+from deepfreeze.plan.epochs import Fit
+from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.policy import Policy, as_policy
-from deepfreeze.state.private_api import steps_per_execution
+from deepfreeze.state.private_api import first_epoch, fits_initial_epoch, steps_per_execution, training_state
 from deepfreeze.store.retention import Wants
 from deepfreeze.store.stores import directory
 from deepfreeze.training.options import Capture, Options
@@ -44,6 +46,11 @@ class Checkpoint(Hooks):
         rng: "all": also save the states of Python's, numpy's, TensorFlow's and Keras's global random number generators, and
             TensorFlow's seed (``tf.random.set_seed``). They are restored by ``open``, or when ``fit`` begins if you don't call
             ``open``. The order of ``fit(shuffle=True)`` follows from TensorFlow's seed: call ``open`` before ``fit`` then.
+        resume_epochs: True: a ``fit`` that goes on from a checkpoint does not repeat the epochs that are finished, and trains as many
+            batches in all as it was asked for. False, after a call of ``open``, with ``initial_epoch``, and where the batches per epoch
+            are unknown or not those of the checkpoint: it trains all epochs, from the restored step on.
+        metadata: facts of your own, such as ``{"git": "3f2c1ab", "note": "a lower rate"}``, stored with each checkpoint (rank 0's): a
+            mapping of names to JSON values. Keras's logs of the last epoch that has ended are stored without being asked for.
         optimizer: the optimizer whose updates are the steps, for a model with several; by default the one given to ``compile``.
         save_config: True: the model's configuration (some kB) is stored with the run before the first checkpoint, so that ``export`` can
             write a ``.keras`` file. A model that Keras can't describe as JSON is trained and saved all the same. False: it is not stored.
@@ -82,6 +89,8 @@ class Checkpoint(Hooks):
         state: str = "full",
         extra: Mapping[str, Any] | None = None,
         rng: str | None = None,
+        resume_epochs: bool = True,
+        metadata: Mapping[str, Any] | None = None,
         optimizer: Any = None,
         save_config: bool = True,
         on_sigterm: str = "checkpoint",
@@ -106,6 +115,8 @@ class Checkpoint(Hooks):
             state=state,
             extra=extra,
             rng=rng,
+            resume_epochs=resume_epochs,
+            metadata=metadata,
             optimizer=optimizer,
             save_config=save_config,
             on_sigterm=on_sigterm,
@@ -120,6 +131,9 @@ class Checkpoint(Hooks):
         )
         self._first_trace: FirstTrace | None = None
         self._logs = KerasLogs()
+        self._position: FitPosition | None = None
+        self._epoch: int | None = None  # which has begun in this ``fit``
+        self._begin_with: Callable[[int | None], None] | None = None
         self._training = Training(directory(run), as_policy(every), options, listener=self._logs)
 
     @property
@@ -130,7 +144,7 @@ class Checkpoint(Hooks):
     def open(self, model: Any) -> int:
         """Takes the run's lock, commits or clears the checkpoints that a dead job left unfinished, and restores ``model``. Returns the
         step to go on from (0 in a fresh run). To be called by every rank. ``fit`` calls it if you don't. Call it yourself to begin the
-        input at the right batch.
+        input at the right batch. A model that is not compiled yet gets its weights now, and the rest when ``fit`` begins.
 
         A model that this callback has trained before keeps its values. ``RunError`` if another job has committed a newer checkpoint
         meanwhile. Raises what the class raises when training begins."""
@@ -145,23 +159,56 @@ class Checkpoint(Hooks):
             against = "it is compiled by XLA (jit_compile)"
         elif getattr(model, "autotune_steps_per_execution", False):
             against = "Keras tunes its steps_per_execution"
-
-        def begin() -> None:
-            self._training.begin(model, against, steps_per_execution(model))
-
-        self._first_trace = None
+        self._begin_with = first_epoch(model) or training_state(model)
+        self._first_trace = self._position = self._epoch = None
         if lines_to_build(model):
             self._training.refuse(model)
+            # The first epoch has begun before the model is built and the position is known.
+            fit = self._fit(movable=False)
             self._first_trace = FirstTrace.of(model)
-            self._first_trace.then(self, begin)
+            self._first_trace.then(self, lambda: self._begin(against, fit))
         else:
-            begin()
+            self._begin(against, self._fit(movable=self._begin_with is not None))
+            if self._position is not None and self._position.going_on is not None and self._begin_with is not None:
+                self._begin_with(self._position.going_on.epoch)
+
+    def _begin(self, against: str, fit: Fit) -> None:
+        self._position = self._training.begin(self.model, against, steps_per_execution(self.model), fit)
+        if self._position is not None and self._epoch is not None:
+            self._position.epoch_begin(self._epoch)  # it has begun before
+
+    def _fit(self, movable: bool) -> Fit:
+        """What the ``fit`` that begins was asked for. ``movable``: as in ``Fit``."""
+        batches = self.params.get("steps")
+        return Fit(
+            epochs=int(self.params.get("epochs") or 0),
+            batches=None if batches is None else int(batches),
+            begins_at=fits_initial_epoch(self.model),
+            movable=movable,
+        )
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Counts the epoch."""
+        self._put_back()
+        self._epoch = epoch
+        if self._position is not None:
+            self._position.epoch_begin(epoch)
+
+    def _put_back(self) -> None:
+        """Keras has read the epoch to begin with. The next ``fit`` must not."""
+        if self._begin_with is not None:
+            self._begin_with(None)
+            self._begin_with = None
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Hands the capture of the last execution to the engine, if there is one. Ends ``fit`` after a SIGTERM."""
+        """Hands the capture of the last execution to the engine, if there is one. Ends ``fit`` after a SIGTERM, and a ``fit`` that goes on
+        from a checkpoint when it has trained as many batches as it was asked for."""
         if self._first_trace is not None:
             self._first_trace.require_done()
-        if not self._training.executed():
+        position = self._position
+        if position is not None:
+            position.train_batch_end(batch)
+        if not self._training.executed() or (position is not None and position.is_over):
             self.model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -179,12 +226,14 @@ class Checkpoint(Hooks):
         """Saves the last step if it is not saved yet, waits until every checkpoint is committed or failed, and gives the run's lock and the
         engine's memory back. The captures stay in the model's train function for its next ``fit``; ``close`` takes them out."""
         self._forget_first_trace()
+        self._put_back()
         self._training.end()
 
     def close(self) -> None:
         """Stops the engine, gives the run's lock back and takes the captures out of the model. Checkpoints in flight get some seconds to be
         committed. Safe to call twice."""
         self._forget_first_trace()
+        self._put_back()
         self._training.close()
 
     def _forget_first_trace(self) -> None:

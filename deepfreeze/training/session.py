@@ -13,6 +13,7 @@ from deepfreeze.events.events import Events
 from deepfreeze.events.stats import Newest
 from deepfreeze.frameworks.framework import CapturedState
 from deepfreeze.freeze.agreed_structure import agree
+from deepfreeze.freeze.described import Described
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.policy import Policy
@@ -52,15 +53,18 @@ class Session:
         events: Events,
         saved: Newest[int],
         keeper: Keeper,
+        described: Described,
     ) -> None:
         """Collective. ``open_run``: the open run, which closes what the session opens; ``agreement``: connected to the installation;
         ``saved``: the model's steps that are saved already, to which the session adds its own; ``keeper``: retention, a listener of
-        ``events``. Raises the errors of ``Saver`` if the installation has served another session before."""
+        ``events``; ``described``: what rank 0's manifests say of the training. Raises the errors of ``Saver`` if the installation has
+        served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
         self._events, self._notes, self._saved = events, events.notes, saved
         self._commits = Commits(open_run, agreement, wishes, checks, keeper, options, events)
-        self._stopped = False  # a signal ended training
+        self._described = described
+        self.stopped = False  # a signal ended training
         self._began = False  # there was an execution
         self._saver: Saver | None = None
         self._config: StoredConfig | None = None
@@ -93,7 +97,9 @@ class Session:
         schedule = self._schedule
         done = schedule.ended(step)
         captured = done.captured
-        saved = captured if captured is not None and self._save(captured, lambda: saver.collect(captured)) else None
+        saved = None
+        if captured is not None and self._save(captured, lambda: saver.collect(captured), step - captured, done.steps):
+            saved = captured
         try:
             stop = self._settle(step, done)
         finally:
@@ -162,7 +168,7 @@ class Session:
         self._commits.drain()
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
-        if not self._stopped:
+        if not self.stopped:
             self._commits.require_metrics()
 
     def _first_saver(self) -> Saver:
@@ -207,15 +213,16 @@ class Session:
             now = time.monotonic()
             self._notes.append((now, _blocked, (step, now - begin)))
 
-    def _save(self, step: int, collect: Callable[[], CapturedState]) -> bool:
-        """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``. Returns whether the engine has it. A step
-        that has failed is not tried again, because it has failed on the other ranks too."""
+    def _save(self, step: int, collect: Callable[[], CapturedState], behind: int = 0, steps: int = 1) -> bool:
+        """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``, which is so many steps ``behind`` the
+        end of an execution of ``steps``. Returns whether the engine has it. A step that has failed is not tried again, because it has
+        failed on the other ranks too."""
         part = self._checks.next()
         self._saved.append(step)
         if self._config is not None:
             self._config.store()
         try:
-            self.saver.save(step, collect, part)
+            self.saver.save(step, collect, part, self._described.values(behind, steps))
         except EngineError as error:
             self._commits.fail(error, step)
             return False
@@ -255,7 +262,7 @@ class Session:
 
     def _stop(self, step: int, number: int) -> None:
         """Commits ``step`` and ends training, because a rank has received the signal ``number``. All ranks call it after the same step."""
-        self._commits.going_on, self._stopped = False, True
+        self._commits.going_on, self.stopped = False, True
         self._schedule.stop()
         self._events.emit(Stop(step=step, signal=signal.Signals(number).name))
         if step not in self._saved:

@@ -318,6 +318,7 @@ Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string pri
   job->values = std::move(values);
   job->memory = std::move(memory);
   CutExtents(job.get(), options_.chunk_bytes);
+  job->layout = LayOutSlot(job->extents, job->private_data.size());
   if (captured) captured_sums_.GiveTo(job.get());
   const CountedTime time(&env_, &counters_.waits, &counters_.wait_us, kHeldUpUs);
   return table_.Submit(job, captured, timeout_ms);

@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "engine/level_state.h"
 #include "engine/slot_pool.h"
-#include "format/identity.h"
+#include "format/slot.h"
 #include "store/comparison.h"
 #include "store/shard_writer.h"
 
@@ -42,13 +42,17 @@ struct Shard {
   int slot = SlotPool::kNoSlot;  // number of its slot, or of the one that it had; set before a level's thread reads it
   std::vector<std::shared_ptr<Pages>> memory;  // of capture areas that regions lie in
 
-  // Used by one level at a time.
+  std::vector<const char*> sources;  // memory of each extent
+  std::vector<bool> summed;          // which extents got their checksum from the capture; as long as extents
+  std::vector<size_t> runs;          // first extent of each run, and the number of extents; see CutExtents
+  SlotLayout layout;                 // of the job's slot
+
+  // Their sizes and places are set at submit. Checksums that the capture has not given: the local level sets them,
+  // and nobody else reads them before it has settled. If it has failed, the transfer sets them.
   std::vector<Extent> extents;
-  std::vector<const char*> sources;    // memory of each extent
-  std::vector<bool> summed;            // which extents got their checksum from the capture; as long as extents
-  std::vector<size_t> runs;            // first extent of each run, and the number of extents; see CutExtents
-  std::vector<uint64_t> places;        // where each extent begins in the job's slot
-  bool checksummed = false;            // the extents have their checksums
+
+  // Used by the external level alone.
+  bool checksummed = false;            // the transfer knows that the extents have their checksums
   std::unique_ptr<ShardWriter> shard;  // from the transfer to the publisher
 
   // Guarded by Progress's mutex.
@@ -60,6 +64,7 @@ struct Shard {
 struct Standing {
   LevelState state = LevelState::kNone;
   uint8_t stage = 0;
+  std::string waits_for;  // what its thread waits for, for messages: "waits for its commit (...)"
 };
 
 struct Job : Shard {
@@ -74,7 +79,6 @@ struct Job : Shard {
   double external_s = -1;
   Divergence divergence;
   Status failure;
-  std::string waits_for;  // what it waits for, for messages: "waits for its commit (...)"
 
   // Whether its fate is known: it is committed, or has failed.
   bool over() const { return Settled(at[kExternal].state); }

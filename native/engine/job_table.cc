@@ -111,7 +111,7 @@ void JobTable::Finish(const JobRef& job, LevelId level) {
   }
   if (level == kExternal && stage == kCommit) {
     job->external_s = SinceLocked(*job);
-    job->waits_for.clear();
+    job->at[kExternal].waits_for.clear();
   }
   if (last || stage == kPublish) job->unreported = true;
   if (level == kExternal && last) EndLocked(job.get());
@@ -148,19 +148,19 @@ void JobTable::Fail(const JobRef& job, LevelId level, Status why) {
   changed_.NotifyAll();
 }
 
-bool JobTable::AwaitSettled(const JobRef& job, LevelId level) {
+LevelState JobTable::AwaitSettled(const JobRef& job, LevelId level, CondVar::Time deadline) {
   const MutexLock lock(&mutex_);
-  while (!stopping_ && !Settled(job->at[level].state)) changed_.Wait(&mutex_);
-  return Reached(job->at[level].state);
+  (void)AwaitLocked(deadline, [&] { return Settled(job->at[level].state); });
+  return job->at[level].state;
 }
 
 int JobTable::AcquireSlot(const JobRef& job) {
   const MutexLock lock(&mutex_);
   while (!stopping_ && !AcquireSlotLocked(job.get())) {
-    job->waits_for = "waits for a free slot on the local tier";
+    job->at[kLocal].waits_for = "waits for a free slot on the local tier";
     changed_.Wait(&mutex_);
   }
-  job->waits_for.clear();
+  job->at[kLocal].waits_for.clear();
   return job->slot;
 }
 

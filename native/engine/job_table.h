@@ -112,9 +112,9 @@ class JobTable {
   // The level will not have the job. The step fails if the level is kExternal; without another one it goes on.
   // Allocates no memory.
   void Fail(const JobRef& job, LevelId level, Status why);
-  // Waits until the level has finished or failed. RETURNS whether the level has the job; false if the engine is
-  // stopping.
-  bool AwaitSettled(const JobRef& job, LevelId level);
+  // Waits until the level has settled. RETURNS the job's state there, which is another one if it is `deadline` or the
+  // engine is stopping.
+  LevelState AwaitSettled(const JobRef& job, LevelId level, CondVar::Time deadline);
 
   // Waits until a slot is free, gives it to the job and RETURNS its number; a job that has a slot keeps it. If none is
   // free, the slot of a failed checkpoint is taken. kNoSlot: the engine is stopping, or no slot will get free.

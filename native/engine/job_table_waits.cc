@@ -214,7 +214,7 @@ void JobTable::SetDivergence(const JobRef& job, const Divergence& divergence) {
 
 void JobTable::SetWaitsFor(const JobRef& job, std::string what) {
   const MutexLock lock(&mutex_);
-  job->waits_for = std::move(what);
+  job->at[kExternal].waits_for = std::move(what);
 }
 
 void JobTable::Notify(const std::string& notice) {
@@ -247,15 +247,17 @@ std::string JobTable::DescribeAllLocked() const {
 
 std::string JobTable::DescribeLocked(const Job& job) const {
   const std::string step = StepText(job.step) + " ";
-  if (!job.waits_for.empty()) return step + job.waits_for;
+  const auto join = [](std::string* all, const std::string& one) { *all += (all->empty() ? "" : " and ") + one; };
+  std::string waits;
+  std::string ways;
+  for (LevelId level = kLocal; level < rows_.size(); ++level) {
+    if (!job.at[level].waits_for.empty()) join(&waits, job.at[level].waits_for);
+    if (!Settled(job.at[level].state)) join(&ways, rows_[level].whereto);
+  }
+  if (!waits.empty()) return step + waits;
   if (job.over()) return step + "is being finished";  // its last files are being removed
   if (job.at[kExternal].stage == kCommit) return step + "waits for its commit";
-  LevelId level = kExternal;
-  for (LevelId other = 0; other < rows_.size(); ++other) {
-    const bool first = (rows_[kExternal].after[static_cast<size_t>(job.home)] & Only(other)) != 0;
-    if (first && !Settled(job.at[other].state)) level = other;
-  }
-  return step + rows_[level].doing;
+  return step + "is being written " + ways;
 }
 
 }  // namespace deepfreeze

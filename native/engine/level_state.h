@@ -82,7 +82,7 @@ inline constexpr size_t kMostStages = 3;
 
 // A level, as the job table knows it.
 struct LevelRow {
-  const char* doing;  // of a checkpoint that is not there yet, for people: "is being written to ..."
+  const char* whereto;  // for people: a checkpoint "is being written to ..."
   StageRow stages[kMostStages];
   bool keeps_memory;  // whether a checkpoint's memory must stay until the level has settled
   // Which levels must have settled before this one may begin, by Home. Levels that wait for none start together.
@@ -96,15 +96,16 @@ inline constexpr size_t kTransfer = 0;  // to the external store
 inline constexpr size_t kPublish = 1;   // makes that durable, and says so
 inline constexpr size_t kCommit = 2;
 
-// A checkpoint that is captured in a slot needs only its checksums from the local tier: it goes to the external store
-// at the same time. Another one is copied to its slot first, because the store would keep the training's memory longer.
+// A checkpoint goes to the local tier and to the external store at the same time: it is committed after the longer of
+// both, not after their sum. Once the local tier has it, its memory may be wanted for the next capture; the store then
+// gets the rest from the slot.
 inline constexpr LevelRow kLevelRows[] = {
-    {"is being captured", {}, false, {0, 0, 0}},
-    {"is being written to the local tier", {{"df-local", 1}}, true, {0, 0, 0}},
-    {"is being written to the external store",
+    {"to memory", {}, false, {0, 0, 0}},
+    {"to the local tier", {{"df-local", 1}}, true, {0, 0, 0}},
+    {"to the external store",
      {{"df-transfer", 1}, {"df-publish", 1}, {"df-commit", 1}},  // each stage is written for one thread
      false,
-     {Only(kLocal), Only(kLocal), 0}},
+     {0, 0, 0}},
 };
 
 }  // namespace deepfreeze

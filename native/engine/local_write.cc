@@ -20,7 +20,7 @@ Status LocalWriter::Protect(const JobRef& shard, size_t) {
 }
 
 Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
-  const SlotLayout layout = LayOutSlot(job->extents, job->private_data.size());
+  const SlotLayout& layout = job->layout;
   if (job->home != Home::kSlot) DF_RETURN_IF_ERROR(context_.slots->Begin(slot, layout.file_size()));
   File* const direct = context_.slots->direct(slot);
   const auto write = [&](size_t worker, size_t i) {
@@ -43,18 +43,14 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
       DF_RETURN_IF_ERROR(write(0, i));
     }
   } else {
-    const size_t width = direct != nullptr ? context_.pool->threads() : Copiers(context_.options);
+    // Half of the threads are left to the transfer, which works on the job at the same time.
+    const size_t width = direct != nullptr ? (context_.pool->threads() + 1) / 2 : Copiers(context_.options);
     DF_RETURN_IF_ERROR(ForEachExtent(context_, job->extents.size(), width, true, write));
   }
   // Behind the whole memory of a capture, which is the same for each capture; the values have any size at each.
   const uint64_t end = std::max(layout.file_size(), job->base_size);
-  DF_RETURN_IF_ERROR(context_.slots->Finish(slot, context_.options.At(job->step), job->extents, layout,
-                                            job->private_data, job->values, end));
-  if (job->home != Home::kSlot) {  // else the transfer has begun already, and waits for the checksums by AwaitSettled
-    job->places = layout.places;
-    job->checksummed = true;
-  }
-  return {};
+  return context_.slots->Finish(slot, context_.options.At(job->step), job->extents, layout, job->private_data,
+                                job->values, end);
 }
 
 void LocalWriter::GiveUp(const Status& why) {

@@ -26,16 +26,19 @@ Status Transfer::Move(const JobRef& job) {
   DF_RETURN_IF_ERROR(shard->Begin());
   // Without direct writes every byte is copied to the page cache, so no more threads work than may copy at a time.
   const size_t width = shard->direct() ? context_.pool->threads() : Copiers(context_.options);
+  // The local level works on the job at the same time, and computes the checksums. Without it they are computed here,
+  // together with the writes.
+  const bool known = job->checksummed || context_.table->AwaitSettled(job, kLocal, Deadline(0)) != LevelState::kFailed;
   for (size_t first = 0; first < job->runs.size() - 1;) {
     uint64_t bytes = 0;
     const size_t n = Turn(*job, first, &bytes);
     DF_RETURN_IF_ERROR(AwaitTurn(job, bytes));
     DF_RETURN_IF_ERROR(ForEachExtent(context_, n, width, false, [&](size_t worker, size_t i) {
-      return MoveRun(job, first + i, Sink{nullptr, nullptr, shard, &blocks_[worker]});
+      return MoveRun(job, first + i, known, Sink{nullptr, nullptr, shard, &blocks_[worker]});
     }));
     first += n;
   }
-  if (job->home == Home::kSlot) DF_RETURN_IF_ERROR(TakeChecksums(job));
+  if (known && !job->checksummed) DF_RETURN_IF_ERROR(TakeChecksums(job));
   job->checksummed = true;
   BestEffort([&] { TellIfCached(*shard); });
   return {};
@@ -80,7 +83,7 @@ void Transfer::TellIfCached(const ShardWriter& shard) {
 }
 
 Status Transfer::TakeChecksums(const JobRef& job) {
-  if (context_.table->AwaitSettled(job, kLocal)) return {};
+  if (Reached(context_.table->AwaitSettled(job, kLocal, CondVar::Time::max()))) return {};
   if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
   // The local tier has failed, and its writer may not have computed all checksums.
   return ForEachExtent(context_, job->extents.size(), Copiers(context_.options), false, [&](size_t, size_t i) {
@@ -89,27 +92,25 @@ Status Transfer::TakeChecksums(const JobRef& job) {
   });
 }
 
-Status Transfer::MoveRun(const JobRef& job, size_t run, const Sink& to) {
+Status Transfer::MoveRun(const JobRef& job, size_t run, bool known, const Sink& to) {
   const size_t first = job->runs[run];
   const size_t n = job->runs[run + 1] - first;
   Extent* extents = &job->extents[first];
   if (context_.table->BeginRead(job)) {
     const Status status = Contained([&] {  // no exception may keep EndRead from being called
       const char* const* from = &job->sources[first];
-      // Of a step that was captured in its slot, the local writer computes the missing checksums meanwhile.
       const auto summed = std::next(job->summed.begin(), static_cast<ptrdiff_t>(first));
       const bool all_summed =
           std::all_of(summed, std::next(summed, static_cast<ptrdiff_t>(n)), [](bool one) { return one; });
-      const bool known = job->home == Home::kSlot || job->checksummed || all_summed;
-      return n > 1 ? WriteGathered(from, to, known, extents, n)
-                   : WriteExtent(*from, to, extents->file_offset, known, extents);
+      return n > 1 ? WriteGathered(from, to, known || all_summed, extents, n)
+                   : WriteExtent(*from, to, extents->file_offset, known || all_summed, extents);
     });
     context_.table->EndRead(job);
     if (status.ok()) context_.progress->Moved(job);
     return status;
   }
   File* slot = context_.slots->file(static_cast<uint32_t>(job->slot));
-  for (size_t i = 0; i < n; ++i) DF_RETURN_IF_ERROR(CopyVerified(slot, job->places[first + i], to, extents[i]));
+  for (size_t i = 0; i < n; ++i) DF_RETURN_IF_ERROR(CopyVerified(slot, job->layout.places[first + i], to, extents[i]));
   context_.progress->Moved(job);
   return {};
 }

@@ -29,14 +29,14 @@ class Transfer {
   Status Move(const JobRef& job);
   // Reports, once, that direct writes are not possible and go through the page cache.
   void TellIfCached(const ShardWriter& shard);
-  // For a job that was captured in a slot: waits for the checksums of the local writer; computes them if it has failed.
+  // Waits for the checksums of the local level, and computes them if it fails.
   Status TakeChecksums(const JobRef& job);
   // How many runs, from number `first` on, are written before the rate is looked at again. All without a rate.
   size_t Turn(const Job& job, size_t first, uint64_t* bytes) const;
   // Waits until so many bytes may be written. The job counts as moving meanwhile: nothing is wrong.
   Status AwaitTurn(const JobRef& job, uint64_t bytes);
-  // Writes one run of extents.
-  Status MoveRun(const JobRef& job, size_t run, const Sink& to);
+  // Writes one run of extents. known: the checksums are computed elsewhere.
+  Status MoveRun(const JobRef& job, size_t run, bool known, const Sink& to);
 
   const StageContext context_;
   Remover* const remover_;

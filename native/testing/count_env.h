@@ -27,6 +27,8 @@ class CountEnv final : public Env {
   std::atomic<uint64_t> populates{0};   // pieces of memory for which pages were found
   std::atomic<uint64_t> largest{0};     // bytes of the largest of these pieces
   std::atomic<uint64_t> joins{0};       // calls of JoinPages
+  // Called before each Open; a test may wait in it, and a failure is returned.
+  std::function<Status(const std::string& path)> on_open;
   // In place of the base's JoinPages.
   std::function<Status()> on_join;
   // Called before each Populate with the number of the call, from 1; a test may wait in it, and a failure is returned.
@@ -34,6 +36,7 @@ class CountEnv final : public Env {
 
   Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override {
     Count(path, &metadata);
+    if (on_open) DF_RETURN_IF_ERROR(on_open(path));
     return base_->Open(path, mode, file);
   }
   Status Stat(const std::string& path, FileInfo* info) override {

@@ -111,6 +111,20 @@ void WhatTheLocalWriterReadsIsNotReleased() {
   }
 }
 
+// Levels begin together, unless a row has one wait for another.
+void ALevelWaitsForThoseOfItsRow() {
+  for (const bool waits : {false, true}) {
+    TableOptions options = WithSlots(2);
+    if (waits) options.levels[kExternal].after[static_cast<size_t>(Home::kCaller)] = Only(kLocal);
+    JobTable table(Env::Posix(), options);
+    const JobRef job = Submitted(&table, 1, false);
+    CHECK_EQ(table.Next(kLocal, 0), job);
+    CHECK_EQ(table.TryNext(kExternal, kTransfer), waits ? nullptr : job);
+    table.Fail(job, kLocal, Status(Code::kNoSpace, "no slot"));
+    CHECK_EQ(table.TryNext(kExternal, kTransfer), waits ? job : nullptr);
+  }
+}
+
 // A change that the table of changes does not have fails the step where it must not end the process, and no other step.
 void AFaultOfTheEngineFailsTheStep() {
   TableOptions options = WithSlots(2);
@@ -132,6 +146,7 @@ void AFaultOfTheEngineFailsTheStep() {
 }  // namespace deepfreeze
 
 int main() {
+  deepfreeze::ALevelWaitsForThoseOfItsRow();
   deepfreeze::AFaultOfTheEngineFailsTheStep();
   deepfreeze::WhatTheLocalWriterReadsIsNotReleased();
   deepfreeze::ALocalTierThatIsGivenUpTakesNoCaptures();

@@ -67,7 +67,7 @@ struct Job {
     options.run_dir = run.path();
     options.local_dir = local;
     const std::string directory = second.empty() ? copies.path() : second;
-    const LevelRow row{"is being copied", {{"df-copy", 2}}, true, {0, 0, 0}};
+    const LevelRow row{"to a second directory", {{"df-copy", 2}}, true, {0, 0, 0}};
     const LevelEntry entry{row, [this, directory](const StageContext& context) {
                              return std::make_unique<SecondCopy>(context, directory, &gate);
                            }};

@@ -25,7 +25,7 @@ from tests.support import processes, sources
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
-GUIDE = {name: text for name, text in PAGES.items() if name.startswith("guide/")}
+GUIDE = {name: text for name, text in PAGES.items() if name.startswith("guide/") or name == "index.md"}
 # A fenced block, and the comment in the line before it.
 FENCE = re.compile(
     r"(?:^<!-- (?P<note>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
