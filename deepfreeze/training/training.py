@@ -16,6 +16,7 @@ from deepfreeze.events.events import Events, Listener
 from deepfreeze.events.messages import Messages
 from deepfreeze.events.stats import Newest, Stats
 from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
+from deepfreeze.frameworks.tensorflow.refusals import refuse
 from deepfreeze.freeze.described import Described
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition

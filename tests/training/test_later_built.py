@@ -1,5 +1,6 @@
 """Models that are not built when ``fit`` begins: Keras builds them while it traces the first batch, and there they are restored."""
 
+import importlib
 import threading
 
 import keras as keras3
@@ -205,3 +206,16 @@ def test_open_names_every_line_and_a_shape_that_is_known(keras, tmp_path):
     model = made(keras, "gan")
     with pytest.raises(deepfreeze.UnsupportedError, match=r"generator\.build.* and .*model\.g_optimizer\.build"):
         deepfreeze.Checkpoint(tmp_path / "run", optimizer=model.g_optimizer).open(model)
+
+
+@pytest.mark.full
+def test_stock_keras_2_loads_the_optimizer_after_the_line_that_show_says(tmp_path):
+    keras = importlib.import_module(kerases.NAMES[-1])
+    trained = trainings.dense(keras)
+    fit(trained, trainings.data(3), tmp_path / "run")
+    for built in (False, True):
+        stock = trainings.dense(keras)
+        if built:
+            stock.optimizer.build(stock.trainable_variables)
+        stock.load_weights(deepfreeze.latest(tmp_path / "run").path / "model.weights.h5")
+        assert (trainings.count(stock.optimizer) == 3) is built
