@@ -28,14 +28,20 @@ FORWARD_TEXT = '#pragma once\n#include "tensorflow/compiler/xla/hlo/builder/xla_
 # Open MPI 5 insists on two dashes; Open MPI 4 takes them too.
 LAUNCHER = "horovod/runner/mpi_run.py"
 OLD_SPELLING, NEW_SPELLING = "['-bind-to none', '-map-by slot']", "['--bind-to none', '--map-by slot']"
-# Horovod imports ``keras``, which is Keras 3 also where the program trains with tf_keras; ``tensorflow.keras`` is the one that it trains with.
+# Horovod imports ``keras``, which is Keras 3 also where a program trains with tf_keras; ``tensorflow.keras`` is what it trains with.
 # docs/guide/cluster.md has these as a command for other installations.
 MENDS = (
     (r"^    from keras import backend as K$", "    K = keras.backend"),
     (r"^import keras$", "from tensorflow import keras"),
     (r"^import keras\.backend as K$", "K = keras.backend"),
 )
-MENDED = ("tensorflow/keras/__init__.py", "tensorflow/keras/callbacks.py", "keras/__init__.py", "keras/callbacks.py", "keras/elastic.py")
+MENDED = (
+    "tensorflow/keras/__init__.py",
+    "tensorflow/keras/callbacks.py",
+    "keras/__init__.py",
+    "keras/callbacks.py",
+    "keras/elastic.py",
+)
 MENDING = 1  # raised when MENDS or MENDED change, so that they are applied where Horovod is installed already
 # Open MPI's compiler wrapper writes the place of its own libraries, in the .venv that builds, into the library: another clone
 # would look there. Both lie under the environment's lib, so the way from one to the other is the same everywhere.

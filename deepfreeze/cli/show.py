@@ -131,6 +131,7 @@ def _print_facts(opened_run: Run, info: CheckpointInfo, shards: ShardTable) -> N
         ("attempt", info.attempt),
         ("model file", f"{shards.path}, {wording.size(shards.file_size)}"),
         ("layout", _LAYOUTS.get(info.layout, info.layout)),
+        *_load(info),
         ("state", info.state),
         ("written by", ", ".join(f"{key} {value}" for key, value in _framework(info))),
         *([("ranks differed", differed)] if info.diverged else []),
@@ -140,6 +141,14 @@ def _print_facts(opened_run: Run, info: CheckpointInfo, shards: ShardTable) -> N
     ranks = [(str(r.rank), wording.size(r.nbytes), str(r.extents), wording.size(r.private)) for r in shards.ranks]
     table((">rank", ">wrote", ">ranges", ">its own"), ranks)
     line("")
+
+
+def _load(info: CheckpointInfo) -> list[tuple[str, str]]:
+    """What stock Keras 2 needs before it loads more than the weights."""
+    keras_2 = info.framework.get("api") == "tf_keras" or info.framework.get("keras", "").startswith("2.")
+    if info.layout != KERAS_H5 or info.state != "full" or not keras_2:
+        return []
+    return [("", "(the optimizer too, after model.optimizer.build(model.trainable_variables))")]
 
 
 def _said(info: CheckpointInfo) -> list[tuple[str, str]]:

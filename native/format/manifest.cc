@@ -129,7 +129,8 @@ Status TakeManifestValues(const std::string& section, const std::string& where, 
   const auto printable = [](char c) { return c >= ' ' && c <= '~'; };
   const bool object = text.size() >= 2 && text.front() == '{' && text.back() == '}';
   if (!object || !std::all_of(text.begin(), text.end(), printable)) {
-    return Malformed(where, "a JSON object on one line, for the manifest", std::to_string(text.size()) + " other bytes");
+    return Malformed(where, "a JSON object on one line, for the manifest",
+                     std::to_string(text.size()) + " other bytes");
   }
   *values = text;
   return {};

@@ -9,14 +9,13 @@ from tests.support import kerases
 pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
 
 
-@pytest.mark.parametrize(
-    ("api", "kind"),
-    [
-        ("keras", "sequential"),
-        *(pytest.param(api, kind, marks=pytest.mark.full) for api in kerases.NAMES for kind in ("gan", "subclass")),
-        pytest.param(kerases.NAMES[-1], "sequential", marks=pytest.mark.full),
-    ][: None if len(kerases.NAMES) > 1 else -1],
-)
+# Horovod's own optimizer averages nothing in a train_step that calls apply_gradients, as a GAN's does.
+CASES = [("keras", "sequential"), ("keras", "subclass"), ("keras", "gan")]
+OLDER = [(kerases.NAMES[-1], "sequential"), (kerases.NAMES[-1], "subclass")]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("api", "kind"), OLDER if kerases.KERAS_IS_2 else CASES + OLDER)
 def test_what_the_first_batch_builds_resumes_bit_for_bit_on_two_ranks(two, api, kind, tmp_path):
     assert two.run("later", api=api, folder=tmp_path, kind=kind) == [[], []]
     found = deepfreeze.checkpoints(tmp_path / "run")

@@ -1,5 +1,6 @@
-"""Case: a training as Horovod's example for Keras has it, with all of its callbacks (those of Keras 3 in their place there). Trains from where
-FOLDER/run is, epochs BEGIN and BEGIN + 1. Returns the averaged logs of each epoch, the learning rate at the end and the step."""
+"""Case: a training as Horovod's example for Keras has it, with all of its callbacks, or with what takes their place under Keras 3. Trains
+epochs BEGIN and BEGIN + 1, from where FOLDER/run is. Returns the averaged logs of each epoch, the learning rate at the end and the step.
+"""
 
 import importlib
 

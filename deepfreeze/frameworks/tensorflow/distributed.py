@@ -8,10 +8,10 @@ from typing import Any
 
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.frameworks.keras_hooks import Hooks
-from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, lines_to_build
+from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, in_own_thread, lines_to_build
 from deepfreeze.ranks.same_model import require_same_model
 from deepfreeze.ranks.world import HorovodWorld
-from deepfreeze.state.keras_objects import build_optimizer, tf_variable
+from deepfreeze.state.keras_objects import build_optimizer, optimizers, tf_variable
 from deepfreeze.state.supported import require_supported
 from deepfreeze.state.training_state import COUNT, SLOT, STATISTIC, WEIGHT, TrainingState
 
@@ -79,13 +79,16 @@ class BroadcastState(Hooks):
         if hvd.size() == 1:
             return
         if lines_to_build(self.model):
-            FirstTrace.of(self.model).then(self, self._broadcast)
+            # Horovod broadcasts by a tf.function that it keeps, which can't be called again below tf.init_scope.
+            FirstTrace.of(self.model).then(self, lambda: in_own_thread(self._broadcast))
         else:
             self._broadcast()
 
     def _broadcast(self) -> None:
         hvd = _horovod("deepfreeze.BroadcastState")
-        build_optimizer(self.model)
+        if len(optimizers(self.model)) == 1:
+            # Of several optimizers the compiled one may be a default that train_step never applies (a GAN's): it stays without slots.
+            build_optimizer(self.model)
         state = TrainingState.of(self.model)
         require_same_model(HorovodWorld(hvd), state.description(), named=True)
         # Without metrics: they begin anew, and their variables may exist on one rank and not yet on another.

@@ -164,11 +164,26 @@ def _trace(model: Any, step: Callable[..., Any], args: Any, kwargs: Any) -> Exce
         _copy(mine, states_after)
 
     states_after: list[dict[str, Any]] = [{} for _ in states]
-    thread = threading.Thread(target=trace, name="deepfreeze-first-trace", daemon=True)
-    thread.start()
-    thread.join()
+    in_own_thread(trace)
     _copy(states_after, states)
     return failures[0] if failures else None
+
+
+def in_own_thread(action: Callable[[], None]) -> None:
+    """Runs ``action`` in a new thread, which knows nothing of the graph that this one traces. Waits for it, and raises what it raises."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="deepfreeze-first-trace", daemon=True)
+    thread.start()
+    thread.join()
+    if raised:
+        raise raised[0]
 
 
 class _Done(Exception):
