@@ -5,7 +5,7 @@ import pytest
 
 import deepfreeze
 from deepfreeze.errors import StructureError
-from tests.support import kerases, trainings
+from tests.support import jobs, kerases, trainings
 from tests.support.state import tensors
 
 pytestmark = pytest.mark.tensorflow
@@ -98,3 +98,17 @@ def test_another_optimizer_is_refused_when_it_comes_and_nothing_is_lost(keras, t
         train(compiled(model, keras.optimizers.SGD(0.1, momentum=0.9)), 1, checkpoint)
     assert [info.step for info in deepfreeze.checkpoints(run)] == [2, 4]
     assert deepfreeze.Checkpoint(run).open(compiled(build(keras))) == 4, "the lock is free"
+
+
+@pytest.mark.full
+@pytest.mark.ranks
+@pytest.mark.parametrize("api", kerases.NAMES)
+def test_two_ranks_that_open_early_get_the_same_optimizer(api, tmp_path):
+    def lines(steps):
+        legacy = "1" if api == "tf_keras" else "0"
+        told = jobs.run("early.py", api, tmp_path / "run", steps, ranks=2, TF_USE_LEGACY_KERAS=legacy)
+        return [line for line in told.splitlines() if line.startswith("from ")]
+
+    first, then = lines(5), lines(8)
+    assert len(set(then)) == 1 and len(then) == 2 and then[0].startswith("from 5 to 8 with ")
+    assert first[0].startswith("from 0 to 5 with ") and first[0][-8:] != then[0][-8:]

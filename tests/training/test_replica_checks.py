@@ -22,9 +22,9 @@ pytestmark = pytest.mark.tensorflow
 def test_replicas_are_compared_whole_at_two_captures_and_then_in_parts(tmp_path, monkeypatch, options, then):
     asked, save = [], Saver.save
 
-    def noted(self, step, captured, compare=None):
+    def noted(self, step, captured, compare=None, manifest=None):
         asked.append(compare)
-        save(self, step, captured, compare)
+        save(self, step, captured, compare, manifest)
 
     monkeypatch.setattr(Saver, "save", noted)
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=1, replicas=deepfreeze.Replicas(**options))

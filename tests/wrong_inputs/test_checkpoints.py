@@ -138,7 +138,7 @@ def newer_config(run):
     data = configs.sign(
         configs.config_bytes().rsplit(b', "crc32c"', 1)[0].replace(b'"format": 1', b'"format": 2') + b"}"
     )
-    (run / "configs").mkdir()
+    (run / "configs").mkdir(exist_ok=True)
     file = run / "configs" / f"{deepfreeze.latest(run).attempt}.json"
     file.write_bytes(data)
     return file

@@ -43,9 +43,12 @@ def test_a_model_in_a_distribution_strategy_is_refused(keras, way, tmp_path):
 
 
 def test_a_model_without_an_optimizer_is_refused(keras, tmp_path):
+    """When training begins: ``open`` may come before ``compile``."""
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run")
+    checkpoint.set_model(model)
     refused(
-        lambda: deepfreeze.Checkpoint(tmp_path / "run").open(model),
+        checkpoint.on_train_begin,
         deepfreeze.UnsupportedError, where="deepfreeze.Checkpoint", expected="a compiled model",
         found="one without an optimizer", todo="model.compile(optimizer", folder=tmp_path, model=model,
     )  # fmt: skip
