@@ -218,10 +218,11 @@ def test_a_model_that_its_first_batch_builds_repeats_no_epoch_either(keras, tmp_
 
 
 @pytest.mark.full
-def test_a_finished_run_of_a_model_that_is_built_late_is_trained_again(keras, tmp_path, caplog):
+def test_a_finished_run_of_a_model_that_is_built_late_is_trained_again(keras, tmp_path, caplog, monkeypatch):
     """It can't be restored without a batch, so its user is told what to do."""
     run = tmp_path / "run"
     program(keras, run, model=later_models.sequential(keras))
+    monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
     began, model = program(keras, run, model=later_models.sequential(keras))
     assert began == [0, 1, 2, 3] and steps(model) == 48
     assert "the model was not built when fit began. fit(initial_epoch=4) leaves them out" in caplog.text
