@@ -68,6 +68,7 @@ def c_program(site: Path, folder: Path) -> list[Path]:
     return [program]
 
 
+@pytest.mark.full
 def test_a_wheel_s_own_engine_saves_where_no_checkout_is(source, tmp_path):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
     build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", tmp_path / "wheels", source]
