@@ -2,7 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all test-tf215 lint analyse costs bench bench-paper docs fuzz soak clean distclean
+.PHONY: help setup demo check test test-all test-tf215 lint analyse costs bench bench-paper docs wheel fuzz soak clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ costs: setup  ## write the seconds that the last test runs measured into tests/c
 docs:  ## build the user guide and reference as a site, build/docs/index.html, and check its links
 	@$(PYTHON) tools/docs.py
 
+wheel:  ## build a wheel for any Linux with glibc 2.28 and any Python, in dist/
+	@$(PYTHON) tools/wheel.py
+
 fuzz: setup  ## feed a million hostile inputs to each reader of files (10 minutes); ARGS="--seconds 60": a minute for each
 	@$(PYTHON) tools/fuzz.py $(ARGS)
 
@@ -55,5 +58,5 @@ clean:  ## remove everything that was built, except .venv and the wheel cache
 	rm -rf build dist *.egg-info runs .pytest_cache .mypy_cache .ruff_cache veloc_bindings/*.so
 	find benchmarks deepfreeze veloc_bindings examples tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean  ## remove .venv, .venv-peers, .venv-docs and .venv-tf215 too
-	rm -rf .venv .venv-peers .venv-docs .venv-tf215
+distclean: clean  ## remove all virtual environments too
+	rm -rf .venv .venv-peers .venv-docs .venv-tf215 .venv-wheel

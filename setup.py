@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 LIBRARY = "libdeepfreeze.so"
@@ -44,6 +45,15 @@ class BuildEngine(build_ext):
             new = target.with_suffix(".new")
             shutil.copy2(built, new)
             os.replace(new, target)
+        if not self.inplace:  # in a checkout, native/ has the headers
+            shutil.copytree(ROOT / "native" / "include", target.parent / "include", dirs_exist_ok=True)
+
+
+class AnyPython(bdist_wheel):
+    """A wheel for every Python 3 on this platform: ctypes loads the engine."""
+
+    def get_tag(self):
+        return "py3", "none", super().get_tag()[2]
 
 
 if ENGINE == "none":
@@ -52,5 +62,5 @@ if ENGINE == "none":
 else:
     setup(
         ext_modules=[Extension("veloc_bindings.libdeepfreeze", sources=[])],
-        cmdclass={"build_ext": BuildEngine},
+        cmdclass={"build_ext": BuildEngine, "bdist_wheel": AnyPython},
     )

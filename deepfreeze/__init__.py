@@ -35,7 +35,7 @@ from deepfreeze.thaw.restore import restore
 if TYPE_CHECKING:
     from deepfreeze.events.checkpoint_warning import CheckpointWarning
     from deepfreeze.events.stats import Stats
-    from deepfreeze.frameworks.tensorflow.distributed import BroadcastState, DistributedOptimizer
+    from deepfreeze.frameworks.tensorflow.distributed import AverageMetrics, BroadcastState, DistributedOptimizer
     from deepfreeze.freeze.settings import Engine, Replicas
     from deepfreeze.training.keras_callback import Checkpoint
     from deepfreeze.training.loop import capture
@@ -52,11 +52,13 @@ _LAZY = {
     "Replicas": "deepfreeze.freeze.settings",
     "CheckpointWarning": "deepfreeze.events.checkpoint_warning",
     "Stats": "deepfreeze.events.stats",
+    "AverageMetrics": "deepfreeze.frameworks.tensorflow.distributed",
     "BroadcastState": "deepfreeze.frameworks.tensorflow.distributed",
     "DistributedOptimizer": "deepfreeze.frameworks.tensorflow.distributed",
 }
 
 __all__ = [
+    "AverageMetrics",
     "BroadcastState",
     "Capture",
     "Checkpoint",

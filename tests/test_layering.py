@@ -87,6 +87,7 @@ HOST_NAME = {"deepfreeze/ranks/nodes.py", "deepfreeze/store/lock.py"}
 PATH_CALLS = re.compile(r"\.(iterdir|unlink|rename|rmdir|mkdir|(read|write)_(bytes|text)|r?glob|symlink_to|touch)\(")
 # The modules outside of events/ and cli/ that write to the user, and how. The user asks for either with ``verbose=``.
 WRITES = {
+    "deepfreeze/state/model_config.py": {"warnings"},  # which it silences
     "deepfreeze/reuse/transfer.py": {"sys.stderr"},  # the report of a transfer
     "deepfreeze/training/progress.py": {"sys.stderr"},  # a line that shows the wait for the last commits
 }

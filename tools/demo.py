@@ -211,6 +211,7 @@ def demo():
     LOGS.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(RUN, ignore_errors=True)
     RUN.parent.mkdir(exist_ok=True)
+    say("The demo takes two minutes: it trains, is killed, resumes, and loads the result with stock Keras.")
     say(f"[1/4] training NT3 on {RANKS} Horovod ranks, a checkpoint every {EVERY} of {STEPS} steps")
     killed, newest = first_attempt()
     say("[2/4] starting it again")
@@ -221,6 +222,15 @@ def demo():
     say("[4/4] comparing")
     checks(summary, loaded)
     table(summary, loaded, killed)
+    look()
+
+
+def look():
+    """Commands for the run that is there now."""
+    command, run = os.path.relpath(VENV / "bin" / "deepfreeze"), os.path.relpath(RUN)
+    say("\nLook at the run that the demo has made:\n")
+    for words in (f"ls {run}", f"show {run}", f"log {run}"):
+        say(f"  {command} {words}")
 
 
 if __name__ == "__main__":

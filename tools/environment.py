@@ -15,11 +15,13 @@ from project import LOCK, VENV, Failure, main, run_logged, say
 
 @dataclass(frozen=True)
 class Place:
-    """A virtual environment and the file that pins its packages. ``log``: the name of the log of its making, in build/logs."""
+    """A virtual environment and the file that pins its packages. ``log``: the name of the log of its making, in build/logs; ``probe``:
+    imports that work once the packages are there. Half of an environment must not pass for a whole one."""
 
     venv: Path
     lock: Path
     log: str
+    probe: str = "import h5py, keras, mpi4py.MPI, numpy, tensorflow"
 
     @property
     def python(self):
@@ -44,8 +46,6 @@ PIP = MAIN.pip
 ADVICE = (
     "Is there a network, and 3 GB of free disk? `make distclean` removes a half-made environment; then run make again."
 )
-# Half of an environment must not pass for a whole one: the stamp is written only after these imports.
-PROBE = "import h5py, keras, mpi4py.MPI, numpy, tensorflow"
 
 
 def fingerprint(place=MAIN):
@@ -80,7 +80,9 @@ def make(place=MAIN):
 
 def install(place=MAIN):
     seconds = run_logged([*place.pip, "install", "--no-deps", "-r", place.lock], place.log, ADVICE)
-    run_logged([place.python, "-c", PROBE], place.log, f"A package in {place.lock.name} does not work on this machine.")
+    run_logged(
+        [place.python, "-c", place.probe], place.log, f"A package in {place.lock.name} does not work on this machine."
+    )
     place.stamp.write_text(fingerprint(place))
     return seconds
 

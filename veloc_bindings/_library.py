@@ -37,6 +37,14 @@ def candidates() -> list[Path]:
     return [package / NAME, package.parent / "build" / "native" / NAME]
 
 
+def headers() -> Path:
+    """The folder to give to a C compiler as ``-I``, for programs that call the engine by themselves: it has ``deepfreeze/deepfreeze.h`` and
+    ``deepfreeze/area.h``. Such a program links the library at ``find()``, whose SONAME is ``libdeepfreeze.so``."""
+    package = Path(__file__).resolve().parent
+    installed = package / "include"
+    return installed if installed.is_dir() else package.parent / "native" / "include"
+
+
 def find() -> Path:
     """The path of the library. ``LibraryError`` if there is none."""
     places = candidates()

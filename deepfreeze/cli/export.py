@@ -18,7 +18,7 @@ _MORE = """
 formats, by the suffix of PATH:
   .weights.h5    the checkpoint's model file, for Keras's load_weights
   .safetensors   the weights by name; with --optimizer also the optimizer's variables, the metrics' states and rank 0's random seeds
-  .keras         a whole model for keras.saving.load_model; for jobs that ran with Checkpoint(save_config=True)
+  .keras         a whole model for keras.saving.load_model, unless the job ran with save_config=False
 
 Keras can't load a checkpoint of layout plain-h5 (`deepfreeze show` prints the layout): it can only
 be written as .safetensors.

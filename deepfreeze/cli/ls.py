@@ -15,6 +15,7 @@ from deepfreeze.cli.output import complain, line, table
 from deepfreeze.cli.target import step_of, target
 from deepfreeze.errors import Error, NotFoundError
 from deepfreeze.format import names
+from deepfreeze.format.manifest_values import facts_of, text_of_logs
 from deepfreeze.format.marks import Mark
 from deepfreeze.store.catalog import CheckpointInfo, checkpoints, choose, describe
 from deepfreeze.store.run import Run
@@ -23,14 +24,17 @@ from deepfreeze.store.tags import by_checkpoint, read_marks, tags
 
 _MOVED = f"damaged, moved to {names.DAMAGED_DIR}/"
 _MORE = f"""
-Of a run, "stays because" is what the rules of the last job (keep=) have said of a checkpoint after the last commit. "metrics" has the last
-epoch's or those that were logged, and how many steps later than the checkpoint they were taken. Below the table stand the steps that can't
-be restored: those without a valid manifest, those that were moved to {names.DAMAGED_DIR}/, and unfinished ones.
+Of a run, "stays because" is what the rules of the last job (keep=) have said of a checkpoint after the last commit. "metrics" has what
+the rules go by: the last epoch's or those that were logged, and how many steps later than the checkpoint they were taken. Without such
+rules it has the logs of the last epoch that had ended when the checkpoint was taken. "metadata" has your own facts (metadata=). Below
+the table stand the steps that can't be restored: those without a valid manifest, those that were moved to {names.DAMAGED_DIR}/, and
+unfinished ones.
 
 Of a directory of runs, each run has a line: its newest step and how old that is, how many checkpoints it keeps, their size in all, what
 the newest one holds, and what is not as it should be.
 
-Where a terminal is too narrow, columns that matter less are left out: "written by" and "ranks", of runs "kept".
+Where a terminal is too narrow, columns that matter less are left out: "metadata", "metrics", "written by" and
+"ranks", of runs "kept".
 
 ls reads no tensors; `deepfreeze verify` checks them.
 
@@ -75,7 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0 if infos else 1
     if infos:
         head = [">step", ">size", ">age", "committed (UTC)", "~state", "?>ranks", "?written by"]
-        columns = {"~stays because": [own.because for own in notes], "~metrics": [own.measures for own in notes]}
+        columns = {"~stays because": [own.because for own in notes], **_metrics(infos, notes)}
+        columns["?~metadata"] = [", ".join(map(" ".join, facts_of(info.values))) for info in infos]
         shown = {name: cells for name, cells in columns.items() if any(cells)}
         now = time.time()
         rows = [(*_row(info, now), *(cells[n] for cells in shown.values())) for n, info in enumerate(infos)]
@@ -122,6 +127,12 @@ class _Notes:
         parts += [f"{wording.count(self.steps_between, 'step')} later"] if self.steps_between else []
         values = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
         return ": ".join(filter(None, [", ".join(parts), values]))
+
+
+def _metrics(infos: list[CheckpointInfo], notes: list[_Notes]) -> dict[str, list[str]]:
+    """The column of metrics: those by which retention goes; without any, those of the last epoch, where there is room."""
+    judged = [own.measures for own in notes]
+    return {"~metrics": judged} if any(judged) else {"?~metrics": [text_of_logs(info.values) for info in infos]}
 
 
 def _marks(run: Run) -> dict[int, Mark]:

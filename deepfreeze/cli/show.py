@@ -16,6 +16,8 @@ from deepfreeze.cli.ls import as_json
 from deepfreeze.cli.output import facts, line, table
 from deepfreeze.cli.target import target
 from deepfreeze.format import dataset_groups
+from deepfreeze.format.manifest_values import facts_of, text_of_logs
+from deepfreeze.format.position import Position
 from deepfreeze.format.structure import KERAS_H5, PLAIN_H5, Placed, Structure
 from deepfreeze.format.tensors import PER_RANK
 from deepfreeze.inspect.writers import ShardTable, WrittenShard
@@ -129,14 +131,35 @@ def _print_facts(opened_run: Run, info: CheckpointInfo, shards: ShardTable) -> N
         ("attempt", info.attempt),
         ("model file", f"{shards.path}, {wording.size(shards.file_size)}"),
         ("layout", _LAYOUTS.get(info.layout, info.layout)),
+        *_load(info),
         ("state", info.state),
         ("written by", ", ".join(f"{key} {value}" for key, value in _framework(info))),
         *([("ranks differed", differed)] if info.diverged else []),
+        *_said(info),
     ])  # fmt: skip
     line("")
     ranks = [(str(r.rank), wording.size(r.nbytes), str(r.extents), wording.size(r.private)) for r in shards.ranks]
     table((">rank", ">wrote", ">ranges", ">its own"), ranks)
     line("")
+
+
+def _load(info: CheckpointInfo) -> list[tuple[str, str]]:
+    """What stock Keras 2 needs before it loads more than the weights."""
+    keras_2 = info.framework.get("api") == "tf_keras" or info.framework.get("keras", "").startswith("2.")
+    if info.layout != KERAS_H5 or info.state != "full" or not keras_2:
+        return []
+    return [("", "(the optimizer too, after model.optimizer.build(model.trainable_variables))")]
+
+
+def _said(info: CheckpointInfo) -> list[tuple[str, str]]:
+    """What the training has said of the checkpoint."""
+    position, logs = Position.of(info.values), text_of_logs(info.values)
+    found = [("metrics", logs)] if logs else []
+    if position is not None:
+        batch = f"batch {position.batch}" + (f" of {position.batches}" if position.batches else "")
+        found.append(("position", f"epoch {position.epoch + 1} of {position.epochs}, {batch}"))
+    facts = [f"{name}: {text}" for name, text in facts_of(info.values)]
+    return [*found, *(("metadata" if n == 0 else "", text) for n, text in enumerate(facts))]
 
 
 @dataclass

@@ -39,9 +39,9 @@ def export(
     - ``.weights.h5``: the checkpoint's model file as it is, which Keras's ``load_weights`` loads.
     - ``.safetensors``: the weights, trainable or not, by name; with ``optimizer=True`` also the optimizer's variables, the
       metrics' states and rank 0's random seeds. The file's metadata names run, step and framework.
-    - ``.keras``: a whole model, which ``keras.saving.load_model`` loads; for checkpoints of a job that ran with
-      ``Checkpoint(save_config=True)``. As with files that Keras wrote, classes of your own must be registered before the file is
-      loaded, and a tf_keras model that Horovod's own optimizer trained is loaded with ``compile=False``.
+    - ``.keras``: a whole model, which ``keras.saving.load_model`` loads; for a model that Keras can
+      describe as JSON, and not of a job that ran with ``save_config=False``. As with files that Keras wrote, classes of your own must be
+      registered before the file is loaded, and a tf_keras model that Horovod's own optimizer trained is loaded with ``compile=False``.
 
     A checkpoint whose ``layout`` is "plain-h5" (``CheckpointInfo``) has no file that Keras can load: export it to ``.safetensors``.
 

@@ -14,6 +14,7 @@ from deepfreeze.format.strict_json import DAMAGED
 ATTACHMENTS = (
     "attachments"  # the states of the user's objects and of the random number generators, by ``format/state_tree``
 )
+MANIFEST = "manifest"  # rank 0's record: the manifest's named values, as JSON text (``format/manifest_values``)
 
 _HEAD = struct.Struct("<IIQ")  # checksum of the value, bytes of the name, bytes of the value
 _NAME = re.compile(rb"[a-z0-9_]{1,64}\Z")

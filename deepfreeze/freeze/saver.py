@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from deepfreeze.errors import EngineError
-from deepfreeze.format import named_values
+from deepfreeze.format import manifest_values, named_values
 from deepfreeze.format.levels import LEVELS, Level
-from deepfreeze.format.named_values import ATTACHMENTS
+from deepfreeze.format.named_values import ATTACHMENTS, MANIFEST
 from deepfreeze.format.structure import Structure
 from deepfreeze.frameworks.framework import CapturedState, StateCapture
 from deepfreeze.freeze import backends
@@ -53,9 +53,11 @@ class Saver:
         nodes: Nodes,
         settings: SaverSettings,
         notify: Notify,
+        stored: bool = False,
     ) -> None:
         """Collective. ``mine``: this rank's regions of each capture; ``notify``: is told if no local tier has room, or if the backend can't
-        be closed. Stores the structure in the run, chooses the local tier and opens the backend.
+        be closed; ``stored``: this process has stored the structure in the run already. Stores the structure, chooses the local tier and
+        opens the backend.
 
         ``RunError`` if the structure can't be stored, ``OptionError`` for a wrong ``local``, ``EngineError`` if the backend can't be
         opened. A rank without an error of its own raises ``WorldError`` then."""
@@ -63,11 +65,12 @@ class Saver:
         self._capture = capture
         self._attachments = attachments
         structure = agreed.structure
-        on_rank_0(world, lambda: _store(structure, target))
+        if not stored:
+            on_rank_0(world, lambda: _store(structure, target))
         self._regions, self._private = mine.regions, list(mine.private)
         self.nbytes = int(self._regions.nbytes.sum())
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
-        self._tells_others = world.size > 1
+        self._tells_others, self._describes = world.size > 1, world.rank == 0
         self._local = self._local_tier(target, world, nodes)
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
@@ -131,14 +134,21 @@ class Saver:
         memory for two captures is needed. Never waits. Raises ``EngineError``."""
         return self._backend.room() > (1 if armed and self._capture.engine_memory is None else 0)
 
-    def save(self, step: int, collect: Callable[[], CapturedState], compare: Part | None = None) -> None:
+    def save(
+        self,
+        step: int,
+        collect: Callable[[], CapturedState],
+        compare: Part | None = None,
+        manifest: Mapping[str, Any] | None = None,
+    ) -> None:
         """Hands the capture that ``collect`` returns to the backend as the checkpoint of ``step``, and waits for the level that the setting
         ``wait_for`` names. Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of
-        this part of the replicated tensors' present values, by which rank 0 compares the ranks; None: of none.
+        this part of the replicated tensors' present values, by which rank 0 compares the ranks; None: of none. ``manifest``: named values
+        of the checkpoint's manifest; rank 0's count.
 
         Raises ``EngineError``, ``WaitError``. If this rank has nothing to hand over, the step fails on the other ranks too."""
         try:
-            self._submit(step, collect(), compare)
+            self._submit(step, collect(), compare, manifest)
         except EngineError as error:
             if self._tells_others:
                 with contextlib.suppress(EngineError):
@@ -148,8 +158,12 @@ class Saver:
         if level > Level.CAPTURED:
             self._backend.wait(step, level)
 
-    def _submit(self, step: int, captured: CapturedState, compare: Part | None) -> None:
+    def _submit(
+        self, step: int, captured: CapturedState, compare: Part | None, manifest: Mapping[str, Any] | None
+    ) -> None:
         private, values = self._own_bytes(captured, compare)
+        if manifest and self._describes:
+            values[MANIFEST] = manifest_values.encode(manifest)
         if self._attachments:
             values[ATTACHMENTS] = self._attachments.take(step)
         rows = self._regions.rows(captured.addresses)

@@ -143,6 +143,9 @@ def _ask_keras(state: TrainingState) -> tuple[dict[str, Any], bytes]:
     with tempfile.TemporaryDirectory(prefix="deepfreeze-") as folder, contextlib.ExitStack() as restore:
         for owner in objects.values():
             restore.enter_context(shadowed(owner, "save_own_variables", recorder(owner, owner.save_own_variables)))
+        if not getattr(model, "built", True):
+            # Keras calls a model built when its own ``call`` has run, and saves no other. A model with a train_step may have no ``call``.
+            restore.enter_context(shadowed(model, "built", True))
         file = os.path.join(folder, "probe.weights.h5")
         model.save_weights(file)
         with open(file, "rb") as f:

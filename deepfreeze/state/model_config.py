@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import warnings
 import zipfile
 from typing import Any
 
@@ -46,6 +47,8 @@ def _saved_by_keras(model: Any) -> tuple[bytes, list[str]]:
     with tempfile.TemporaryDirectory(prefix="deepfreeze-") as folder, contextlib.ExitStack() as restore:
         for owner in objects.values():
             restore.enter_context(shadowed(owner, "save_own_variables", lambda store: None))
+        restore.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")  # what Keras says of a file that nobody asked for
         file = os.path.join(folder, "config.keras")
         model.save(file)
         with zipfile.ZipFile(file) as archive:
@@ -54,7 +57,7 @@ def _saved_by_keras(model: Any) -> tuple[bytes, list[str]]:
 
 
 def _unsupported(model: Any, expected: str, found: str) -> UnsupportedError:
-    todo = "leave save_config out, or give the model's own classes a get_config that JSON can hold"
+    todo = "give the model's own classes a get_config that JSON can hold; checkpoints need no configuration, a .keras file does"
     return UnsupportedError(
         where=f"the model ({type(model).__name__})", expected=expected, found=found[:500], todo=todo
     )

@@ -7,8 +7,13 @@ name is missing. This module imports none of the packages: for a package that th
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import operator
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 
@@ -31,6 +36,11 @@ TABLE = (
     PrivateName("Optimizer._built", "Keras 2", "2.11", "says_built", "the optimizer counts as not built"),
     PrivateName("Optimizer._iterations", "Keras 3", "3.1", "batch_counter", "gradient accumulation is refused"),
     PrivateName("Model._steps_per_execution", "Keras 2", "2.4", "steps_per_execution", "one step per execution"),
+    PrivateName(
+        "frame of Model.fit", "Keras 2 and 3", "2.0", "fits_initial_epoch", "a fit that goes on trains all its epochs"
+    ),
+    PrivateName("Model._initial_epoch", "Keras 3", "3.3", "first_epoch", "a message says: pass initial_epoch"),
+    PrivateName("Model._training_state", "Keras 2", "2.15", "training_state", "a message says: pass initial_epoch"),
     PrivateName("Optimizer._agg_helper", "Horovod", "0.21", "horovods_accumulator", "every batch is an update"),
     PrivateName("Module._flatten", "TensorFlow", "2.0", "flattened", "a tf.Module is refused"),
     PrivateName(
@@ -41,6 +51,16 @@ TABLE = (
     ),
     PrivateName(
         "keras.src.backend.common.global_state", "Keras 3", "3.0", "keras_generator", 'rng="all" leaves it out'
+    ),
+    PrivateName(
+        "global_state.GLOBAL_STATE_TRACKER, GLOBAL_SETTINGS_TRACKER",
+        "Keras 3",
+        "3.0",
+        "thread_states",
+        "a model that its first batch builds has no policy of mixed precision, and other names",
+    ),
+    PrivateName(
+        "autograph.impl.api: ag_pass_through", "TensorFlow", "2.2", "passed_through", "Keras 2 raises a StagingError"
     ),
 )
 
@@ -66,6 +86,43 @@ def steps_per_execution(model: Any) -> int:
     """The ``steps_per_execution`` that ``compile`` was given; 1 if unknown. Keras 2 keeps it in a private variable."""
     steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
     return int(steps.numpy() if hasattr(steps, "numpy") else steps or 1)
+
+
+def fits_initial_epoch(model: Any) -> int | None:
+    """The argument ``initial_epoch`` of the ``model.fit`` that this thread is in; None outside of one. Callbacks are not told of it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "fit" and frame.f_locals.get("self") is model:
+            with contextlib.suppress(TypeError):
+                return operator.index(frame.f_locals.get("initial_epoch"))  # type: ignore[arg-type]
+        frame = frame.f_back
+    return None
+
+
+def first_epoch(model: Any) -> Callable[[int | None], None] | None:
+    """A function that sets the epoch with which a ``fit`` of Keras 3 begins, to be called in ``on_train_begin``; with None it sets what was
+    there before. None if the model has no such attribute, or if another callback has set it."""
+    return functools.partial(setattr, model, "_initial_epoch") if getattr(model, "_initial_epoch", 0) is None else None
+
+
+def training_state(model: Any) -> Callable[[int | None], None] | None:
+    """As ``first_epoch``, for Keras 2: its ``fit`` asks an object for the epoch, which ``BackupAndRestore`` leaves with the model too."""
+    if getattr(model, "_training_state", 0) is not None:
+        return None
+
+    def begin_with(epoch: int | None) -> None:
+        model._training_state = None if epoch is None else _BeginsWith(epoch)
+
+    return begin_with
+
+
+class _BeginsWith:
+    def __init__(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def maybe_load_initial_counters_from_ckpt(self, *_: Any, **__: Any) -> tuple[int, int]:
+        """The epoch and the batch with which ``fit`` begins."""
+        return self._epoch, 0
 
 
 def horovods_accumulator(optimizer: Any) -> Any:
@@ -102,3 +159,18 @@ def keras_generator() -> Any:
     state: Any = sys.modules.get("keras.src.backend.common.global_state")
     generator = state.get_global_attribute("global_seed_generator") if state is not None else None
     return None if generator is None else generator.state.value
+
+
+def thread_states() -> list[dict[str, Any]]:
+    """What Keras 3 keeps for the calling thread: its policy of precision, the numbers behind the names of layers, its seed generator.
+    An empty list where only Keras 2 is imported, which keeps these for the process."""
+    state: Any = sys.modules.get("keras.src.backend.common.global_state")
+    trackers = [getattr(state, name, None) for name in ("GLOBAL_STATE_TRACKER", "GLOBAL_SETTINGS_TRACKER")]
+    return [vars(tracker) for tracker in trackers if tracker is not None]
+
+
+def passed_through(error: Any) -> None:
+    """Marks an exception, which is raised while Keras 2 traces, as one that autograph passes on as it is. Autograph raises another class in
+    place of one whose constructor it does not know."""
+    if isinstance(error, BaseException):
+        error.ag_pass_through = True  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from deepfreeze.errors import CorruptError, Error, NewerError, NotFoundError
 from deepfreeze.format.levels import Level
@@ -38,6 +38,8 @@ class CheckpointInfo:
       damaged, ``state`` and ``layout`` are "unknown", and ``framework`` is empty.
     - ``diverged``: how many replicated tensors differed between ranks when the ranks were compared last, at this checkpoint or before.
     - ``parent``: the checkpoint of another run that this run was seeded from by ``transfer`` or ``restore``; None if it was not.
+    - ``values``: what the training has said of the checkpoint, by name: ``position`` (epoch, batch), ``logs`` (of the last epoch that had
+      ended), ``metadata`` (the option of this name).
     """
 
     run: Path
@@ -55,6 +57,7 @@ class CheckpointInfo:
     run_id: str = ""
     parent: Parent | None = None
     layout: str = "unknown"
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 def checkpoints(run: str | os.PathLike[str]) -> list[CheckpointInfo]:
@@ -105,6 +108,7 @@ def describe(run: Run, step: int, structures: dict[str, Structure | None] | None
         run_id=run.run_id,
         parent=run.parent,
         layout=layout,
+        values=manifest.values,
     )
 
 

@@ -27,9 +27,7 @@ _STRUCTURE_LOST = (
     "the checkpoints that need this file can be read again once it is back: take it from a copy of the run, or from "
     "another run of the same program, where it has the same name"
 )
-_NO_CONFIG = (
-    "train with Checkpoint(save_config=True), or build the model in your program and load an exported .weights.h5"
-)
+_NO_CONFIG = "build the model in your program and load an exported .weights.h5; `deepfreeze log RUN` says what Keras could not describe"
 
 # What to advise a job whose run another job has taken over.
 END_THIS_JOB = "end this job: it commits and removes nothing more there; the file lock in the run names the other job's host and pid"
@@ -172,7 +170,7 @@ class Run:
         return Structure.from_bytes(data, file)
 
     def config(self, attempt: str) -> ModelConfig:
-        """The configuration of the model that an attempt trained. NotFoundError if the job did not store one (``save_config``),
+        """The configuration of the model that an attempt trained. NotFoundError if the job did not store one,
         CorruptError if the file is damaged or another attempt's, RunError if the system does not read it."""
         name = f"{names.CONFIGS_DIR}/{names.config_file(attempt)}"
         file = self.store.where(name)
@@ -180,7 +178,7 @@ class Run:
             data = self.store.read(name, MAX_CONFIG)
         except (FileNotFoundError, NotADirectoryError):
             expected = "the configuration of the model"
-            found = "none: the job that wrote this checkpoint ran without save_config"
+            found = "none: the job ran with save_config=False, or Keras could not describe the model"
             raise NotFoundError(where=file, expected=expected, found=found, todo=_NO_CONFIG) from None
         except OSError as error:
             raise unreadable(file, error) from error

@@ -25,6 +25,7 @@ from deepfreeze.state.attachments import PATH_1, Attachments, SavedAttachments
 from deepfreeze.state.keras_objects import build_optimizer, framework_of, optimizer_variables, optimizers
 from deepfreeze.state.supported import require_supported
 from deepfreeze.state.training_state import TrainingState
+from deepfreeze.state.unbuilt import unbuilt_layers
 from deepfreeze.store.catalog import CheckpointInfo, parent_of
 from deepfreeze.store.quarantine import Fallback
 from deepfreeze.store.run import Run
@@ -106,7 +107,7 @@ def restore(
 
 def require_built(model: Any) -> None:
     """StructureError if the model has no variables yet."""
-    if not getattr(model, "built", True):
+    if not getattr(model, "built", True) and unbuilt_layers(model):
         todo = "build it first: call it on one batch, or model.build(input_shape)"
         where = f"model {model.name!r}"
         raise StructureError(where=where, expected="a model with weights", found="none yet", todo=todo)
@@ -120,17 +121,20 @@ def prepare(
     world_size: int,
     table: ExtentTable | None = None,
     attachments: Attachments | None = None,
+    weights: bool = True,
 ) -> Ready:
     """The first half of ``restore``: reads and checks all values, builds the model's optimizer if need be, and pairs the values with
     the model's variables; ``Ready.assign`` is the second half. Between the two, ranks agree that all of them have read the same
     checkpoint. ``table``: the checkpoint's, if the caller has read it already; ``attachments``: those for which the saved ones are
-    read. Raises what ``restore`` does with ``step=``."""
+    read; ``weights``: False for a model that was not compiled when it was restored, and is now: the optimizers, the seeds and the metrics
+    alone are read. Raises what ``restore`` does with ``step=``."""
     with TensorReader(Run.open(run), step, table) as reader:
         structure = reader.structure
         compiled = getattr(model, "optimizer", None) is not None
         make_room = memory.for_model(model)
         wanted = _wanted(structure, compiled)
-        placed = [one for one in wanted if one.spec.role != PER_RANK]
+        later = _unknown_without_compile(structure)
+        placed = [one for one in wanted if one.spec.role != PER_RANK and (weights or group(one.path) in later)]
         rooms = {one.path: make_room(one.spec) for one in placed}
         # Threads read while this one builds the optimizer and, where names don't tell, asks Keras for its layout.
         landings = zip(placed, rooms.values(), strict=True)
@@ -189,8 +193,13 @@ def _wanted(structure: Structure, compiled: bool) -> list[Placed]:
     """The tensors that a model takes. One that was not ``compiled`` has neither optimizers nor seeds."""
     if compiled:
         return list(structure.tensors)
-    others = optimizer_groups(structure) | {"seeds"}
+    others = _unknown_without_compile(structure)
     return [placed for placed in structure.tensors if group(placed.path) not in others]
+
+
+def _unknown_without_compile(structure: Structure) -> set[str]:
+    """The groups of tensors that a model does not take before it is compiled."""
+    return optimizer_groups(structure) | {"seeds"}
 
 
 def _check_same(reader: TensorReader, model: Any, specs: dict[str, Any], compiled: bool) -> None:

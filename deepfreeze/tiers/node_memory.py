@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 _MEMORY_BACKED = ("tmpfs", "ramfs")
+_CONTROL_GROUPS = ("cgroup", "cgroup2")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def is_memory(folder: Path, root: Path = Path("/")) -> bool:
     """Whether the files in a folder are kept in memory."""
     device = os.stat(folder).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
-    return any(mount.device == number and mount.kind in _MEMORY_BACKED for mount in _mounts(root))
+    return any(mount.device == number for mount in _mounts(root, _MEMORY_BACKED))
 
 
 def _free_on_node(root: Path) -> int:
@@ -63,7 +64,7 @@ def _free_on_node(root: Path) -> int:
 def _left_by_limits(root: Path) -> Iterator[int]:
     """For each memory limit that applies to this process: the bytes that may still be taken."""
     groups = [line.split(":", 2) for line in _lines(root / "proc/self/cgroup") if line.count(":") >= 2]
-    for mount in _mounts(root):
+    for mount in _mounts(root, _CONTROL_GROUPS):
         for number, controllers, path in groups:
             if mount.kind == "cgroup2" and (number, controllers) == ("0", ""):
                 files = _VERSION_2
@@ -105,13 +106,13 @@ def _number(file: Path) -> int | None:
     return int(lines[0]) if len(lines) == 1 and lines[0].isdigit() else None
 
 
-def _mounts(root: Path) -> list[_Mount]:
-    """All mounts that this process sees (proc_pid_mountinfo(5))."""
+def _mounts(root: Path, kinds: tuple[str, ...]) -> list[_Mount]:
+    """The mounts of these kinds that this process sees (proc_pid_mountinfo(5)). A node may have hundreds of others."""
     mounts = []
     for line in _lines(root / "proc/self/mountinfo"):
         before, _, after = line.partition(" - ")
         first, last = before.split(" "), after.split(" ")
-        if len(first) >= 6 and len(last) >= 3:
+        if len(first) >= 6 and len(last) >= 3 and last[0] in kinds:
             part, point = (PurePosixPath(_unescaped(text)) for text in first[3:5])
             mounts.append(_Mount(first[2], part, point, last[0], tuple(last[2].split(","))))
     return mounts

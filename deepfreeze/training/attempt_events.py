@@ -12,6 +12,7 @@ from deepfreeze.events.journal import Journal
 from deepfreeze.events.queue import Queue
 from deepfreeze.events.stats import Stats
 from deepfreeze.format import names
+from deepfreeze.format.position import Position
 from deepfreeze.store.run import Run
 from deepfreeze.store.stores import at
 from deepfreeze.training import attempt_lines
@@ -37,10 +38,19 @@ class Beginning:
         return cls(time.time_ns(), time.monotonic())
 
 
-def begin(events: Events, beginning: Beginning, open_run: OpenRun, again: bool, options: Options, stats: Stats) -> None:
+def begin(
+    events: Events,
+    beginning: Beginning,
+    open_run: OpenRun,
+    again: bool,
+    options: Options,
+    stats: Stats,
+    epochs: str = "",
+) -> None:
     """To be called after the start. Starts the threads of the listeners that have one, and tells every listener that an attempt has begun.
     They are told of all events until ``open_run`` is closed; the last one says how the attempt ended. ``again``: the model has been
-    trained here before; ``options``, ``stats``: of the training, for the two lines that rank 0 prints with ``verbose=1``."""
+    trained here before; ``options``, ``stats``: of the training, for the two lines that rank 0 prints with ``verbose=1``; ``epochs``: which
+    epochs are trained, for the first of them."""
     start = open_run.attempt
     target, rank = start.target, start.world.rank
     begun = Attempt(
@@ -73,13 +83,16 @@ def begin(events: Events, beginning: Beginning, open_run: OpenRun, again: bool, 
     open_run.closing.callback(end)
     events.start(Queue(journal, at_end=journal.close), begun)
     if speaks and not again:
-        events.say(_first_line(target.run, start.resumed, options.resume))
+        events.say(_first_line(target.run, start.resumed, options.resume, epochs))
+    elif speaks and epochs:
+        events.say(f"{attempt_lines.shown(target.run)}: {epochs}")
 
 
-def _first_line(run: str, step: int | None, resume: str) -> str:
+def _first_line(run: str, step: int | None, resume: str, epochs: str) -> str:
     if step is None:
         return attempt_lines.fresh(run, resume)
-    return attempt_lines.resumed(run, step, Run.open(run).manifest(step).created, time.time())
+    manifest = Run.open(run).manifest(step)
+    return attempt_lines.resumed(run, step, manifest.created, time.time(), Position.of(manifest.values), epochs)
 
 
 def _is_known_here_alone(event: Event) -> bool:

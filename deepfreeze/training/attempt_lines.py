@@ -7,12 +7,39 @@ from dataclasses import dataclass
 
 from deepfreeze import wording
 from deepfreeze.events.stats import Stats
+from deepfreeze.format.position import Position
+from deepfreeze.plan.epochs import Fit, GoingOn
 
 
-def resumed(run: str, step: int, created: str, now: float) -> str:
+def resumed(run: str, step: int, created: str, now: float, position: Position | None = None, epochs: str = "") -> str:
     """The first line, if a checkpoint was restored. ``created``: when it was committed, as its manifest has it; ``now``: seconds since
-    1970."""
-    return f"{shown(run)} resumed at step {step}, saved {wording.age(created, now)} ago"
+    1970; ``position``: the checkpoint's; ``epochs``: one of the texts below, "" if nothing is to be said."""
+    where = ""
+    if position is not None:
+        of = f" of {position.batches}" if position.batches else ""
+        where = f" (epoch {position.epoch + 1}, batch {position.batch}{of})"
+    line = f"{shown(run)} resumed at step {step}{where}, saved {wording.age(created, now)} ago"
+    return f"{line}: {epochs}" if epochs else line
+
+
+def going_on(plan: GoingOn, fit: Fit) -> str:
+    """Which epoch ``fit`` begins with, counted from 1 as Keras shows it, and how much is left."""
+    if plan.finished:
+        return "nothing is left to train of this fit (resume_epochs=False trains it again)"
+    begun = fit.batches is not None and plan.trained % fit.batches > 0
+    left = plan.total - plan.trained
+    batches = f"{left} batch{'' if left == 1 else 'es'}"
+    return f"epoch {plan.epoch + 1} of {fit.epochs} {'begins again' if begun else 'comes next'}, {batches} to go"
+
+
+def other_batches(fit: Fit, position: Position) -> str:
+    """Why ``fit`` begins with epoch 1."""
+    return f"fit begins with epoch 1, for its epochs have {fit.batches} batches now and not {position.batches}"
+
+
+def not_movable(plan: GoingOn, fit: Fit) -> str:
+    """The message where it is too late to choose the epoch with which ``fit`` begins, or where Keras has no way."""
+    return f"epochs that are finished are trained again: {fit.because}. fit(initial_epoch={plan.epoch}) leaves them out"
 
 
 def fresh(run: str, resume: str) -> str:

@@ -4,8 +4,9 @@ model again, and does not ask Keras again for the layout of the model file. Impo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from deepfreeze.format.model_config import ModelConfig
 from deepfreeze.frameworks.tensorflow import engine_buffers
 from deepfreeze.frameworks.tensorflow.capture import Range, TensorFlowCapture
 from deepfreeze.frameworks.tensorflow.engine_buffers import EngineBuffers
@@ -48,7 +49,8 @@ class Installation:
     lives. At most one training at a time uses an installation: from the constructor, or from ``take``, until ``rest``.
 
     ``agreed``: the structure of the model's checkpoints; ``regions``: this rank's regions of each capture. Both are None until the model's
-    first execution is over. ``in_use``: whether a training uses the installation now."""
+    first execution is over. ``in_use``: whether a training uses the installation now. ``config``: how to build the model, False if Keras
+    can't describe it, None as long as nobody has asked. ``stored_in``: the id of the run that has the structure, "" for none."""
 
     def __init__(self, terms: Terms, capture: TensorFlowCapture, maximum: TensorFlowMaximum | None) -> None:
         """``maximum``: takes the control word's maximum in the train function; None if the ranks agree between two executions, or if there
@@ -56,6 +58,8 @@ class Installation:
         self.capture, self.maximum = capture, maximum
         self.agreed: AgreedStructure | None = None
         self.regions: RankRegions | None = None
+        self.stored_in = ""
+        self.config: ModelConfig | Literal[False] | None = None
         self._terms = terms
         self.in_use = True
         self._model_installations = _installations(capture.state.model)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from deepfreeze.events.keras_logs import KerasLogs
 from deepfreeze.events.stats import Stats
 from deepfreeze.frameworks.keras_hooks import Hooks
+from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, lines_to_build
 from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.freeze.settings import Engine, Replicas
+from deepfreeze.plan.epochs import Fit
+from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.policy import Policy, as_policy
-from deepfreeze.state.private_api import steps_per_execution
+from deepfreeze.state.private_api import first_epoch, fits_initial_epoch, steps_per_execution, training_state
 from deepfreeze.store.retention import Wants
 from deepfreeze.store.stores import directory
 from deepfreeze.training.options import Capture, Options
 from deepfreeze.training.training import Training
+
+# Why the epoch with which ``fit`` begins can't be chosen once the checkpoint is known.
+_NO_WAY = "this version of Keras lets no callback choose the first epoch"
+_BUILT_LATE = "the model was not built when fit began"
 
 
 class Checkpoint(Hooks):
@@ -43,8 +51,14 @@ class Checkpoint(Hooks):
         rng: "all": also save the states of Python's, numpy's, TensorFlow's and Keras's global random number generators, and
             TensorFlow's seed (``tf.random.set_seed``). They are restored by ``open``, or when ``fit`` begins if you don't call
             ``open``. The order of ``fit(shuffle=True)`` follows from TensorFlow's seed: call ``open`` before ``fit`` then.
+        resume_epochs: True: a ``fit`` that goes on from a checkpoint does not repeat the epochs that are finished, and trains as many
+            batches in all as it was asked for. False, after a call of ``open``, with ``initial_epoch``, and where the batches per epoch
+            are unknown or not those of the checkpoint: it trains all epochs, from the restored step on.
+        metadata: facts of your own, such as ``{"git": "3f2c1ab", "note": "a lower rate"}``, stored with each checkpoint (rank 0's): a
+            mapping of names to JSON values. Keras's logs of the last epoch that has ended are stored without being asked for.
         optimizer: the optimizer whose updates are the steps, for a model with several; by default the one given to ``compile``.
-        save_config: True: the model's configuration is stored with the run, so that ``export`` can write a ``.keras`` file.
+        save_config: True: the model's configuration (some kB) is stored with the run before the first checkpoint, so that ``export`` can
+            write a ``.keras`` file. A model that Keras can't describe as JSON is trained and saved all the same. False: it is not stored.
         on_sigterm: "checkpoint": a SIGTERM to any rank makes all ranks commit the current step and ends ``fit``, and ``stats.stopped`` is
             "SIGTERM" then. "ignore": SIGTERM does what it did before.
         verbose: 1: rank 0 says in one line where training begins and in one what was saved, and shows a progress line while the end of
@@ -80,8 +94,10 @@ class Checkpoint(Hooks):
         state: str = "full",
         extra: Mapping[str, Any] | None = None,
         rng: str | None = None,
+        resume_epochs: bool = True,
+        metadata: Mapping[str, Any] | None = None,
         optimizer: Any = None,
-        save_config: bool = False,
+        save_config: bool = True,
         on_sigterm: str = "checkpoint",
         verbose: int = 1,
         timeout: float = 600.0,
@@ -104,6 +120,8 @@ class Checkpoint(Hooks):
             state=state,
             extra=extra,
             rng=rng,
+            resume_epochs=resume_epochs,
+            metadata=metadata,
             optimizer=optimizer,
             save_config=save_config,
             on_sigterm=on_sigterm,
@@ -116,7 +134,11 @@ class Checkpoint(Hooks):
             world=world,
             **unknown,
         )
+        self._first_trace: FirstTrace | None = None
         self._logs = KerasLogs()
+        self._position: FitPosition | None = None
+        self._epoch: int | None = None  # which has begun in this ``fit``
+        self._begin_with: Callable[[int | None], None] | None = None
         self._training = Training(directory(run), as_policy(every), options, listener=self._logs)
 
     @property
@@ -127,25 +149,81 @@ class Checkpoint(Hooks):
     def open(self, model: Any) -> int:
         """Takes the run's lock, commits or clears the checkpoints that a dead job left unfinished, and restores ``model``. Returns the
         step to go on from (0 in a fresh run). To be called by every rank. ``fit`` calls it if you don't. Call it yourself to begin the
-        input at the right batch.
+        input at the right batch. A model that is not compiled yet gets its weights now, and the rest when ``fit`` begins.
 
         A model that this callback has trained before keeps its values. ``RunError`` if another job has committed a newer checkpoint
         meanwhile. Raises what the class raises when training begins."""
         return self._training.open(model)
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Opens the run, and puts the captures into the train function before Keras traces it."""
+        """Opens the run, and puts the captures into the train function before Keras traces it. For a model that is not built yet both are
+        done while Keras traces its first batch, before the first step."""
         model = self.model
         against = ""
         if is_compiled_by_xla(model):
             against = "it is compiled by XLA (jit_compile)"
         elif getattr(model, "autotune_steps_per_execution", False):
             against = "Keras tunes its steps_per_execution"
-        self._training.begin(model, against, steps_per_execution(model))
+        self._begin_with = first_epoch(model) or training_state(model)
+        self._first_trace = self._position = self._epoch = None
+        fit = self._fit()
+        if lines_to_build(model):
+            first = self._training.prepare(model, fit)
+            if fit.begun is None:
+                if first > 0:
+                    self._choose_epoch(first)
+                fit = replace(fit, begun=first, because=_BUILT_LATE)
+            self._first_trace = FirstTrace.of(model)
+            self._first_trace.then(self, lambda: self._begin(against, fit))
+        else:
+            self._begin(against, fit)
+            if self._position is not None and self._position.going_on is not None:
+                self._choose_epoch(self._position.going_on.epoch)
+
+    def _choose_epoch(self, epoch: int) -> None:
+        """Has ``fit`` begin with ``epoch``, if this version of Keras has a way."""
+        if self._begin_with is not None:
+            self._begin_with(epoch)
+
+    def _begin(self, against: str, fit: Fit) -> None:
+        self._position = self._training.begin(self.model, against, steps_per_execution(self.model), fit)
+        if self._position is not None and self._epoch is not None:
+            self._position.epoch_begin(self._epoch)  # it has begun before
+
+    def _fit(self) -> Fit:
+        """What the ``fit`` that begins was asked for."""
+        batches = self.params.get("steps")
+        movable = self._begin_with is not None
+        return Fit(
+            epochs=int(self.params.get("epochs") or 0),
+            batches=None if batches is None else int(batches),
+            begins_at=fits_initial_epoch(self.model),
+            begun=None if movable else 0,
+            because="" if movable else _NO_WAY,
+        )
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Counts the epoch."""
+        self._put_back()
+        self._epoch = epoch
+        if self._position is not None:
+            self._position.epoch_begin(epoch)
+
+    def _put_back(self) -> None:
+        """Keras has read the epoch to begin with. The next ``fit`` must not."""
+        if self._begin_with is not None:
+            self._begin_with(None)
+            self._begin_with = None
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Hands the capture of the last execution to the engine, if there is one. Ends ``fit`` after a SIGTERM."""
-        if not self._training.executed():
+        """Hands the capture of the last execution to the engine, if there is one. Ends ``fit`` after a SIGTERM, and a ``fit`` that goes on
+        from a checkpoint when it has trained as many batches as it was asked for."""
+        if self._first_trace is not None:
+            self._first_trace.require_done()
+        position = self._position
+        if position is not None:
+            position.train_batch_end(batch)
+        if not self._training.executed() or (position is not None and position.is_over):
             self.model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -162,9 +240,19 @@ class Checkpoint(Hooks):
     def on_train_end(self, logs: Any = None) -> None:
         """Saves the last step if it is not saved yet, waits until every checkpoint is committed or failed, and gives the run's lock and the
         engine's memory back. The captures stay in the model's train function for its next ``fit``; ``close`` takes them out."""
+        self._forget_first_trace()
+        self._put_back()
         self._training.end()
 
     def close(self) -> None:
         """Stops the engine, gives the run's lock back and takes the captures out of the model. Checkpoints in flight get some seconds to be
         committed. Safe to call twice."""
+        self._forget_first_trace()
+        self._put_back()
         self._training.close()
+
+    def _forget_first_trace(self) -> None:
+        """After a ``fit`` that has ended before its first batch."""
+        first_trace, self._first_trace = self._first_trace, None
+        if first_trace is not None:
+            first_trace.forget(self)

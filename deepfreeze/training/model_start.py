@@ -8,7 +8,7 @@ from typing import Any
 from deepfreeze.format.run_file import Parent
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.notices import Notify
-from deepfreeze.ranks.world import World
+from deepfreeze.ranks.world import World, each
 from deepfreeze.state import lineage
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
@@ -27,7 +27,7 @@ class ModelStart(Start):
         cls,
         path: str,
         model: Any,
-        steps: Steps,
+        steps: Steps | None,
         attachments: Attachments,
         options: Options,
         world: World,
@@ -35,18 +35,34 @@ class ModelStart(Start):
         history: frozenset[str] | None = None,
     ) -> ModelStart:
         """Collective. Begins an attempt in the run at ``path`` and restores ``model``, or keeps the model's values if there is no
-        checkpoint or a ``history`` is given. ``notify``: see ``Start.begin``; ``history``: ``ModelStart.history`` of this model's earlier
-        start in the run. Raises the errors of ``Start.begin``, and ``StructureError`` if the checkpoint is of another model; the run's
-        lock is free again then."""
+        checkpoint or a ``history`` is given. ``steps``: None if the model is not compiled yet: ``complete`` is called when it is;
+        ``notify``: see ``Start.begin``; ``history``: ``ModelStart.history`` of this model's earlier start in the run. Raises the errors of
+        ``Start.begin``, and ``StructureError`` if the checkpoint is of another model; the run's lock is free again then."""
         values = _ModelValues(path, model, steps, attachments, world, notify)
         return cls.begin(path, values, world, notify, options.resume, options.local, history)
+
+    def complete(self, model: Any, steps: Steps) -> None:
+        """Collective. To be called when a model that was not compiled at the start is compiled: restores the optimizers and the seeds from
+        the checkpoint that its weights come from. The weights stay as they are. No rank changes anything before all ranks have read
+        their part. ``CorruptError`` if the checkpoint is damaged, ``StructureError`` if it is of another optimizer."""
+        path, world, step = self.target.run, self.world, self.resumed
+        if step is not None:
+
+            def read() -> Ready:
+                return prepare(model, path, step, world.rank, world.size, weights=False)
+
+            ready = each(world, read)
+            info = each(world, ready.assign)
+            if info.state == "weights":
+                steps.set(step)
+        self.step = steps.now()
 
 
 class _ModelValues:
     """The values of a model, its optimizers and the attachments (``extra=``, ``rng=``). Implements ``start.Values``."""
 
     def __init__(
-        self, path: str, model: Any, steps: Steps, attachments: Attachments, world: World, notify: Notify
+        self, path: str, model: Any, steps: Steps | None, attachments: Attachments, world: World, notify: Notify
     ) -> None:
         self._path, self._model, self._steps, self._attachments = path, model, steps, attachments
         self._world, self._notify = world, notify
@@ -67,15 +83,16 @@ class _ModelValues:
             self._load_attachments(ready)
         info = ready.assign()
         self._notify("info", f"restored step {step} of {info.run}")
-        if info.state == "weights":
+        if info.state == "weights" and self._steps is not None:
             # The checkpoint has no optimizer. Its count of updates is set all the same, because checkpoints are named by it.
             self._steps.set(step)
 
     def now(self) -> int:
-        return self._steps.now()
+        return 0 if self._steps is None else self._steps.now()
 
     def parent(self) -> Parent | None:
-        return lineage.parent_of(tensor.variable for tensor in TrainingState.of(self._model).tensors)
+        what = "weights" if self._steps is None else "full"
+        return lineage.parent_of(tensor.variable for tensor in TrainingState.of(self._model, what).tensors)
 
     def _load_attachments(self, ready: Ready) -> None:
         """Rank 0 speaks for all ranks, to which the same happens."""

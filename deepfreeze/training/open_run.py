@@ -11,16 +11,16 @@ from deepfreeze.training.model_start import ModelStart
 
 
 class OpenRun:
-    """A run that is open for the training of one model, from the start of an attempt until ``close``. ``steps``: the count of the model's
-    steps; ``file_size``: bytes of a checkpoint's model file, 0 until it is known; ``finished``: whether the training has come to its
-    end; ``error``: the error that ended it, as text; ``closing``: to which each part that is opened later adds the function that closes
-    it.
+    """A run that is open for the training of one model, from the start of an attempt until ``close``.
+
+    ``file_size``: bytes of a checkpoint's model file, 0 until it is known; ``finished``: whether the training has come to its end;
+    ``error``: the error that ended it, as text; ``closing``: to which each part that is opened later adds the function that closes it.
 
     ``close`` closes the parts in the reverse order in which they were opened. So the engine stops before the memory that it reads is given
     back, and the run's lock is given back last."""
 
-    def __init__(self, attempt: ModelStart, model: Any, steps: Steps) -> None:
-        self.attempt, self.steps = attempt, steps
+    def __init__(self, attempt: ModelStart, model: Any, steps: Steps | None) -> None:
+        self.attempt, self._steps = attempt, steps
         self._model = weakref.ref(model)
         self.closing = contextlib.ExitStack()
         self.closing.callback(attempt.close)
@@ -32,9 +32,27 @@ class OpenRun:
         """Whether the run was opened for ``model``."""
         return self._model() is model
 
+    @property
+    def steps(self) -> Steps:
+        """The count of the model's steps. Not to be asked while the run ``waits``."""
+        assert self._steps is not None
+        return self._steps
+
+    @property
+    def waits(self) -> bool:
+        """Whether the model was not compiled when the run was opened, and ``complete`` was not called since."""
+        return self._steps is None
+
+    def complete(self, model: Any, steps: Steps) -> None:
+        """Collective. The model is compiled now. Raises the errors of ``ModelStart.complete``."""
+        self.attempt.complete(model, steps)
+        self._steps = steps
+
     def is_as_opened(self, optimizer: Any) -> bool:
         """Whether ``optimizer`` is the one whose updates were counted when the run was opened, and has made no update since."""
-        return self.steps.counts(optimizer) and self.steps.now() == self.attempt.step
+        if self._steps is None:
+            return optimizer is None
+        return self._steps.counts(optimizer) and self._steps.now() == self.attempt.step
 
     def close(self) -> None:
         """Closes all parts, also if closing one of them raises; raises the last error at the end. Safe to call twice."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,6 +13,7 @@ from deepfreeze import arguments
 from deepfreeze.errors import OptionError
 from deepfreeze.events.events import Listener, as_listener
 from deepfreeze.format.levels import LEVELS
+from deepfreeze.format.manifest_values import MAX_METADATA
 from deepfreeze.freeze.settings import Engine, Replicas, SaverSettings
 from deepfreeze.plan.placement import PLACEMENTS
 from deepfreeze.state.keras_objects import is_optimizer
@@ -54,8 +56,10 @@ class Options:
     state: str = "full"
     extra: Any = None
     rng: str | None = None
+    resume_epochs: bool = True
+    metadata: Any = None
     optimizer: Any = None
-    save_config: bool = False
+    save_config: bool = True
     on_sigterm: str = "checkpoint"
     verbose: int = 1
     timeout: float = 600.0
@@ -89,6 +93,7 @@ class Options:
         made["timeout"] = arguments.seconds("timeout=", made["timeout"])
         made["listeners"] = _listeners(made["listeners"])
         arguments.require("extra=", made["extra"], _is_named(made["extra"]), "a mapping of names to objects")
+        made["metadata"] = _metadata(made["metadata"])
         expected = "one of the model's own optimizers, model.generator_optimizer for example"
         good = made["optimizer"] is None or is_optimizer(made["optimizer"])
         arguments.require("optimizer=", made["optimizer"], good, expected)
@@ -120,7 +125,7 @@ class Options:
 
 
 # Options that may differ between ranks, or are objects without a text to compare.
-_PER_RANK = frozenset({"local", "world", "optimizer", "extra", "verbose", "listeners"})
+_PER_RANK = frozenset({"local", "world", "optimizer", "extra", "verbose", "listeners", "metadata"})
 _GROUPS: dict[str, Any] = {"engine": Engine, "replicas": Replicas, "capture": Capture}
 _CHOICES: dict[str, tuple] = {
     "resume": ("auto", "required", "off"),
@@ -131,6 +136,7 @@ _CHOICES: dict[str, tuple] = {
     "on_sigterm": ("checkpoint", "ignore"),
     "rng": (None, "all"),
     "save_config": (True, False),
+    "resume_epochs": (True, False),
 }
 _NOT_HERE = 'not here (see "Coming from Keras\'s ModelCheckpoint" in the guide): '
 # Advice for a user who passes an option of a group by itself, or an option of another library.
@@ -164,6 +170,18 @@ def _unknown(name: str, known: list[str]) -> OptionError:
 
 def _is_named(value: Any) -> bool:
     return value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in value))
+
+
+def _metadata(value: Any) -> Any:
+    """A copy of the user's facts, which may change after this call."""
+    expected = f"a mapping of names to text, numbers, True, False, None, or lists and mappings of these; {MAX_METADATA} bytes as JSON"
+    try:
+        text = None if value is None else json.dumps(dict(value), allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        text = ""
+    good = text is None or (_is_named(value) and 0 < len(text) <= MAX_METADATA)
+    arguments.require("metadata=", value, good, expected)
+    return None if text is None else json.loads(text)
 
 
 def _listeners(value: Any) -> tuple[Listener, ...]:

@@ -13,6 +13,7 @@ from deepfreeze.events.events import Events
 from deepfreeze.events.stats import Newest
 from deepfreeze.frameworks.framework import CapturedState
 from deepfreeze.freeze.agreed_structure import agree
+from deepfreeze.freeze.described import Described
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.policy import Policy
@@ -20,9 +21,6 @@ from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.state.attachments import Attachments
-from deepfreeze.state.model_config import model_config
-from deepfreeze.store.target import Target
-from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.training.commits import Commits
 from deepfreeze.training.first_weights import FirstWeights
 from deepfreeze.training.installation import Installation
@@ -30,6 +28,7 @@ from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.replica_checks import ReplicaChecks
+from deepfreeze.training.stored_config import StoredConfig
 from deepfreeze.training.wishes import Wishes
 
 # Bound once: each look-up costs training.
@@ -54,17 +53,21 @@ class Session:
         events: Events,
         saved: Newest[int],
         keeper: Keeper,
+        described: Described,
     ) -> None:
         """Collective. ``open_run``: the open run, which closes what the session opens; ``agreement``: connected to the installation;
         ``saved``: the model's steps that are saved already, to which the session adds its own; ``keeper``: retention, a listener of
-        ``events``. Raises the errors of ``Saver`` if the installation has served another session before."""
+        ``events``; ``described``: what rank 0's manifests say of the training. Raises the errors of ``Saver`` if the installation has
+        served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
         self._events, self._notes, self._saved = events, events.notes, saved
         self._commits = Commits(open_run, agreement, wishes, checks, keeper, options, events)
-        self._stopped = False  # a signal ended training
+        self._described = described
+        self.stopped = False  # a signal ended training
         self._began = False  # there was an execution
         self._saver: Saver | None = None
+        self._config: StoredConfig | None = None
         self._agreement, self._wishes, self._checks = agreement, wishes, checks
         self._first_weights = FirstWeights(open_run, installation.capture, events)
         if installation.agreed is not None:
@@ -94,7 +97,9 @@ class Session:
         schedule = self._schedule
         done = schedule.ended(step)
         captured = done.captured
-        saved = captured if captured is not None and self._save(captured, lambda: saver.collect(captured)) else None
+        saved = None
+        if captured is not None and self._save(captured, lambda: saver.collect(captured), step - captured, done.steps):
+            saved = captured
         try:
             stop = self._settle(step, done)
         finally:
@@ -163,7 +168,7 @@ class Session:
         self._commits.drain()
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
-        if not self._stopped:
+        if not self.stopped:
             self._commits.require_metrics()
 
     def _first_saver(self) -> Saver:
@@ -180,9 +185,8 @@ class Session:
         target, world = attempt.target, attempt.world
         capture = installation.capture
         state = capture.state if installation.agreed is not None else capture.state.grown()
-        if self._options.save_config:
-            # Stored before the attempt's first checkpoint, so that every checkpoint of the attempt has a configuration.
-            worlds.on_rank_0(world, lambda: _store_config(state.model, target))
+        if self._options.save_config and world.rank == 0:
+            self._config = StoredConfig(installation, target, self._events.notify)
         if self._attachments:
             step = self._open_run.steps.now()
             worlds.each(world, lambda: self._attachments.check(step))
@@ -190,9 +194,14 @@ class Session:
         regions = installation.regions
         if regions is None or agreed is not installation.agreed:
             regions = worlds.each(world, lambda: RankRegions.of(agreed, capture, world.rank))
+        # Storing the structure again, as a new process does, would cost the next ``fit`` two syncs.
+        stored = agreed is installation.agreed and installation.stored_in == target.run_id
         installation.agreed, installation.regions = agreed, regions
         settings, notify = self._options.saver(), self._events.notify
-        saver = Saver(agreed, regions, capture, self._attachments, target, world, attempt.nodes, settings, notify)
+        saver = Saver(
+            agreed, regions, capture, self._attachments, target, world, attempt.nodes, settings, notify, stored
+        )
+        installation.stored_in = target.run_id
         self._open_run.file_size = agreed.structure.file_size
         self._commits.open(saver)
         return saver
@@ -204,13 +213,16 @@ class Session:
             now = time.monotonic()
             self._notes.append((now, _blocked, (step, now - begin)))
 
-    def _save(self, step: int, collect: Callable[[], CapturedState]) -> bool:
-        """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``. Returns whether the engine has it. A step
-        that has failed is not tried again, because it has failed on the other ranks too."""
+    def _save(self, step: int, collect: Callable[[], CapturedState], behind: int = 0, steps: int = 1) -> bool:
+        """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``, which is so many steps ``behind`` the
+        end of an execution of ``steps``. Returns whether the engine has it. A step that has failed is not tried again, because it has
+        failed on the other ranks too."""
         part = self._checks.next()
         self._saved.append(step)
+        if self._config is not None:
+            self._config.store()
         try:
-            self.saver.save(step, collect, part)
+            self.saver.save(step, collect, part, self._described.values(behind, steps))
         except EngineError as error:
             self._commits.fail(error, step)
             return False
@@ -250,7 +262,7 @@ class Session:
 
     def _stop(self, step: int, number: int) -> None:
         """Commits ``step`` and ends training, because a rank has received the signal ``number``. All ranks call it after the same step."""
-        self._commits.going_on, self._stopped = False, True
+        self._commits.going_on, self.stopped = False, True
         self._schedule.stop()
         self._events.emit(Stop(step=step, signal=signal.Signals(number).name))
         if step not in self._saved:
@@ -268,7 +280,3 @@ class Session:
         """Gives metrics to retention. ``step``: at which they were taken, None for the present one; ``epoch``: the number of epochs done,
         at the end of one."""
         self._commits.measured(self._open_run.steps.now() if step is None else step, values, epoch)
-
-
-def _store_config(model: Any, target: Target) -> None:
-    WritableRun.open(target.run).store_config(model_config(model, target.run_id, target.attempt))

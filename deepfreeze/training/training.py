@@ -16,23 +16,25 @@ from deepfreeze.events.events import Events, Listener
 from deepfreeze.events.messages import Messages
 from deepfreeze.events.stats import Newest, Stats
 from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
-from deepfreeze.frameworks.tensorflow.refusals import refuse, refuse_devices
-from deepfreeze.frameworks.tensorflow.steps import Steps
-from deepfreeze.freeze import backends
+from deepfreeze.frameworks.tensorflow.refusals import refuse
+from deepfreeze.freeze.described import Described
+from deepfreeze.plan.epochs import Fit
+from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.policy import Policy
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.same_model import require_same_model, require_same_options
 from deepfreeze.ranks.world import World
 from deepfreeze.state.attachments import Attachments
-from deepfreeze.state.keras_objects import build_optimizer
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.training import advice, attempt_events
+from deepfreeze.training.fits import Fits
 from deepfreeze.training.installation import Installation, Terms, against_engine_memory
 from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
+from deepfreeze.training.prepared import prepared
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.session import Session
 from deepfreeze.training.wishes import Wishes
@@ -69,6 +71,7 @@ class Training:
         self._installation: Callable[[], Installation | None] = lambda: None  # a weak reference: the model owns it
         self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
+        self._fits, self._described = Fits(options.resume_epochs), Described(options.metadata)
         self._stats, self._keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
         at_once: list[Listener] = [self._stats, Messages(), self._keeper, *([listener] if listener is not None else [])]
         self._events = Events(at_once, options.listeners)
@@ -77,21 +80,34 @@ class Training:
         """Takes the run's lock, commits or clears the checkpoints that a dead job left unfinished, and restores ``model``. Returns the
         step to go on from (0 in a fresh run). A model that was trained here before keeps its values, and so does a model that was
         opened here and has made steps since. Raises ``OptionError``, ``UnsupportedError`` and the errors of ``ModelStart.start``."""
+        self._fits.leave_to_program()
         open_run, _ = self._open(model)
         return open_run.attempt.step
 
-    def begin(self, model: Any, against: str = "", steps_per_execution: int = 1) -> None:
+    def prepare(self, model: Any, fit: Fit) -> int:
+        """Collective. To be called before ``begin`` for a ``model`` that is not built yet. Returns the epoch with which ``fit`` will
+        probably go on. ``UnsupportedError`` if the training can't be captured when the model is built."""
+        world = worlds.current(self._options.world)
+        worlds.each(world, lambda: refuse(model, self._optimizer(model), world.in_graph, self._who, built=False))
+        return self._fits.foresee(self._run, fit, world) if self._options.resume != "off" else 0
+
+    def begin(
+        self, model: Any, against: str = "", steps_per_execution: int = 1, fit: Fit | None = None
+    ) -> FitPosition | None:
         """Opens the run if it is not open, and prepares captures. ``against``: the reason why the train function, which is traced next,
         can't take the captures, so that they are taken between two executions; "" if it can. ``steps_per_execution``: how many batches
-        one execution runs. Raises what ``open`` raises."""
+        one execution runs; ``fit``: the ``fit`` that begins, None if it is a loop. Returns the position of the ``fit``, for the caller to
+        keep up. Raises what ``open`` raises."""
         # Attachments are read by Python, between two executions. So the graph may capture only if an execution is one step.
         if not against and steps_per_execution > 1 and self._attachments:
             against = "extra= and rng= are read between two executions"
         in_graph = not against
         if self._session is not None:
             self._give_back()  # the last training was interrupted before its ``end``
-        open_run, state = self._open(model)
+        open_run, state = self._open(model, fit)
         world = open_run.attempt.world
+        position = None if fit is None else self._fits.begin(fit)
+        self._described.begin(position)
         with self._closing_on_error():
             if in_graph and world.in_graph:
                 require_same_model(world, state.description(), named=True)
@@ -117,7 +133,9 @@ class Training:
                 self._events,
                 self._saved,
                 self._keeper,
+                self._described,
             )
+        return position
 
     @property
     def stats(self) -> Stats:
@@ -150,6 +168,8 @@ class Training:
         """See ``Session.measured``. Does nothing when no training is open."""
         if self._session is not None:
             with self._closing_on_error():
+                if epoch is not None:
+                    self._described.epoch_ended(epoch, values)
                 self._session.measured(values, step, epoch)
 
     def save_last(self) -> None:
@@ -165,6 +185,8 @@ class Training:
             if self._session is not None and self._open_run is not None:
                 self._session.end()
                 self._open_run.finished = True
+                if not self._session.stopped:
+                    self._fits.end()
             self._give_back()
 
     def close(self) -> None:
@@ -188,21 +210,26 @@ class Training:
         if open_run is not None:
             open_run.close()
 
-    def _open(self, model: Any) -> tuple[OpenRun, TrainingState]:
+    def _open(self, model: Any, fit: Fit | None = None) -> tuple[OpenRun, TrainingState]:
         """Collective. The run as it is open, if it was opened for ``model`` and the model has made no step since on any rank. Else a new
-        attempt. And the model's full training state."""
-        before = self._open_run
+        attempt, for ``fit``. And the model's full training state."""
+        before, optimizer = self._open_run, self._optimizer(model)
         same_model = before is not None and before.is_of(model)
-        if before is not None:
-            unchanged = same_model and before.is_as_opened(self._optimizer(model))
+        if before is not None and before.waits and (fit is not None or optimizer is not None):
+            if all(before.attempt.world.gather(same_model)):
+                return before, self._complete(before, model)
+        elif before is not None:
+            unchanged = same_model and before.is_as_opened(optimizer)
             if all(before.attempt.world.gather(unchanged)):
-                return before, TrainingState.of(model)
+                return before, TrainingState.of(model, "weights" if before.waits else "full")
         again = same_model or self._trained() is model
         self._give_back()
         world = worlds.current(self._options.world)
         advice.warn_of_one_rank(world, self._options.world, self._events.notify)
         require_same_options(world, {"run": self._run, "every": str(self._policy), **self._options.shared()})
-        steps, state = worlds.each(world, lambda: self._prepare(model, world.in_graph))
+        steps, state = worlds.each(
+            world, lambda: prepared(model, optimizer, self._who, world.in_graph, again, fit is None)
+        )
         require_same_model(world, state.description())
         history = self._history if again else None
         beginning = attempt_events.Beginning.now(self._events)
@@ -217,8 +244,21 @@ class Training:
         # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
         self._finalizer = weakref.finalize(self, self._open_run.close)
         with self._closing_on_error():
-            attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats)
+            epochs = self._fits.settle(fit, attempt, again, self._events.notify)
+            attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats, epochs)
         return self._open_run, state
+
+    def _complete(self, open_run: OpenRun, model: Any) -> TrainingState:
+        """Collective. The model was opened before it was compiled. Returns its full training state."""
+        world = open_run.attempt.world
+        with self._closing_on_error():
+            steps, state = worlds.each(
+                world, lambda: prepared(model, self._optimizer(model), self._who, world.in_graph)
+            )
+            assert steps is not None
+            require_same_model(world, state.description())
+            open_run.complete(model, steps)
+        return state
 
     def _notice(self, world: World, message: str) -> None:
         """Tells the user of ``message``, which is the same on all ranks."""
@@ -228,17 +268,6 @@ class Training:
     def _optimizer(self, model: Any) -> Any:
         """The optimizer whose updates are the steps."""
         return self._options.optimizer or getattr(model, "optimizer", None)
-
-    def _prepare(self, model: Any, averages_in_graph: bool) -> tuple[Steps, TrainingState]:
-        """Refuses a model whose training can't be captured, loads the engine, and builds the optimizer, whose variables are restored."""
-        optimizer = self._optimizer(model)
-        refuse(model, optimizer, averages_in_graph, self._who)
-        backends.chosen().load()
-        if optimizer is getattr(model, "optimizer", None):
-            build_optimizer(model)
-        state = TrainingState.of(model)
-        refuse_devices(state, self._who)
-        return Steps(optimizer), state
 
     def _install(
         self, open_run: OpenRun, state: TrainingState, in_graph: bool, fields: tuple[str, ...]

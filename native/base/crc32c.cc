@@ -7,7 +7,11 @@
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
+#if defined(__clang__)  // which counts the instruction as a feature of its own
+#define DF_CRC_TARGET __attribute__((target("sse4.2,crc32")))
+#else
 #define DF_CRC_TARGET __attribute__((target("sse4.2")))
+#endif
 #elif defined(__aarch64__)
 #include <arm_acle.h>
 #include <sys/auxv.h>

@@ -1,15 +1,20 @@
 #include "format/manifest.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <ctime>
 #include <string_view>
 
 #include "base/crc32c.h"
+#include "format/named_values.h"
 #include "format/record.h"
 
 namespace deepfreeze {
 namespace {
+
+// The named value of rank 0's record with the manifest's named values: docs/format.md, "Named values".
+constexpr char kManifestValues[] = "manifest";
 
 std::string Time(int64_t seconds) {
   const time_t time = static_cast<time_t>(seconds);
@@ -116,6 +121,19 @@ class Scanner {
 std::string EncodeManifest(const Manifest& manifest) {
   const std::string body = Body(manifest);
   return body + "  \"crc32c\": \"" + Hex32(Crc32c(0, body.data(), body.size())) + "\"\n}\n";
+}
+
+Status TakeManifestValues(const std::string& section, const std::string& where, std::string* values) {
+  std::string_view text;
+  if (!FindNamedValue(section, kManifestValues, &text)) return {};
+  const auto printable = [](char c) { return c >= ' ' && c <= '~'; };
+  const bool object = text.size() >= 2 && text.front() == '{' && text.back() == '}';
+  if (!object || !std::all_of(text.begin(), text.end(), printable)) {
+    return Malformed(where, "a JSON object on one line, for the manifest",
+                     std::to_string(text.size()) + " other bytes");
+  }
+  *values = text;
+  return {};
 }
 
 Status DecodeManifest(const std::string& bytes, const std::string& where, Manifest* manifest) {

@@ -31,6 +31,11 @@ struct Manifest {
 };
 
 std::string EncodeManifest(const Manifest& manifest);
+// *values: the manifest's named values that rank 0's record brings along, as its value `manifest`; it stays as it is if
+// the record has none. `section`: the record's named values; `where`: the file that messages name. kCorrupt for text
+// that can't be one line with a JSON object in ASCII; the text is not looked into further.
+Status TakeManifestValues(const std::string& section, const std::string& where, std::string* values);
+
 // Reads a whole file's bytes; `where` is the file that messages name. kCorrupt unless they are exactly the bytes that
 // EncodeManifest makes of *manifest.
 Status DecodeManifest(const std::string& bytes, const std::string& where, Manifest* manifest);

@@ -69,6 +69,7 @@ Status ReadRecords(Env* env, const std::string& directory, const CommitRequest& 
     // Encoded again, since the rank may have written version 1. Of version 2 these are the very bytes that were read.
     bytes = EncodeRecord(record);
     if (state.present.size() == id.world) DF_RETURN_IF_ERROR(gathered->Add(bytes));
+    if (rank == 0) DF_RETURN_IF_ERROR(TakeManifestValues(record.values, path, &manifest->values));
     manifest->records.push_back(ManifestRecord{rank, TotalBytes(record.extents), record.extents.size(),
                                                record.private_data.size(), record.values.size(), bytes.size(),
                                                Get32(bytes.data() + bytes.size() - 4)});

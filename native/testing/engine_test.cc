@@ -269,6 +269,18 @@ void AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain(Place* run) {
   for (int64_t step = 1; step <= 6; ++step) CHECK_EQ(MarkOf(run, step), marks[step - 1]);
 }
 
+void TheManifestHasTheValuesThatRank0BringsAlong(Place* run) {
+  TwoRanks ranks(run, [](Options*) {});
+  Report report;
+  CHECK(ranks.Step(1, "", "", &report, Value("manifest", "{\"note\":\"}\"}")));
+  CHECK(ranks.Step(2, "", "", &report, UnknownValues()));
+  Manifest manifest;
+  CHECK(run->Find(1, &manifest));
+  CHECK_EQ(manifest.values, "{\"note\":\"}\"}");
+  CHECK(run->Find(2, &manifest));
+  CHECK_EQ(manifest.values, "{}");
+}
+
 void OnlyAComparisonOfWholeTensorsEndsTheMark(Place* run) {
   TwoRanks ranks(run, [](Options*) {});
   const std::string a = "AAAABBBBCCCC";
@@ -390,7 +402,8 @@ int main() {
         WrongRegionsAreRefused, ALongWaitIsLogged, APartOfAPageIsRefusedBeforeAnythingIsWritten,
         AGapInTheFileFailsTheStepAndOnlyIt, RanksThatDifferAreNamedAndMarked,
         AStepThatIsNotComparedIsMarkedUntilTheRanksAgreeAgain, OnlyAComparisonOfWholeTensorsEndsTheMark,
-        ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree, WhatIsToldGoesAndNothingElse}) {
+        TheManifestHasTheValuesThatRank0BringsAlong, ADifferenceAtTheFirstTwoComparisonsIsRefusedUntilTheRanksAgree,
+        WhatIsToldGoesAndNothingElse}) {
     DirectoryPlace directory;
     test(&directory);
     MemoryPlace memory;

@@ -186,6 +186,18 @@ void ManifestIsGolden() {
   }
 }
 
+void ManifestValuesComeFromARecord() {
+  std::string values = "{}";
+  CHECK_OK(TakeManifestValues(UnknownValues(), "x", &values));
+  CHECK_EQ(values, "{}");
+  CHECK_OK(TakeManifestValues(Value("manifest", "{\"epoch\":1}") + Value("position", ""), "x", &values));
+  CHECK_EQ(values, "{\"epoch\":1}");
+  for (const char* bad : {"", "{", "[]", "{}\n", "{\n}", "{\"\xc3\xa9\"}", "x{}"}) {
+    CHECK(TakeManifestValues(Value("manifest", bad), "x", &values).code() == Code::kCorrupt);
+  }
+  CHECK_EQ(values, "{\"epoch\":1}");
+}
+
 void ManifestOfVersion1IsRead() {
   Manifest manifest;
   manifest.version = 1;
@@ -220,6 +232,7 @@ int main() {
   deepfreeze::RecordWithOverlapIsRefused();
   deepfreeze::SlotIsGolden();
   deepfreeze::ManifestIsGolden();
+  deepfreeze::ManifestValuesComeFromARecord();
   deepfreeze::ManifestOfVersion1IsRead();
   deepfreeze::CoverageFindsGapsAndOverlaps();
 }

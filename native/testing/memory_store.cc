@@ -182,6 +182,7 @@ Status MemoryStore::Gather(const CommitRequest& request, std::string* gathered, 
     if (request.whole_pages) {
       DF_RETURN_IF_ERROR(CheckWholePages(record.extents, record.identity.file_size, folder + name));
     }
+    if (rank == 0) DF_RETURN_IF_ERROR(TakeManifestValues(record.values, folder + name, &manifest->values));
     manifest->records.push_back(ManifestRecord{rank, TotalBytes(record.extents), record.extents.size(),
                                                record.private_data.size(), record.values.size(), bytes.size(),
                                                Get32(bytes.data() + bytes.size() - 4)});

@@ -203,3 +203,12 @@ def test_counts_of_a_later_version_are_shown_as_far_as_they_are_known(run, capsy
     assert main(["show", str(run), "--engine"]) == 0
     out = capsys.readouterr().out
     assert "leaps" in out and "elsewhere" not in out and "training waited for memory: 0 times, -" in out
+
+
+def test_it_says_the_line_without_which_keras_2_loads_no_optimizer(capsys):
+    """Stock Keras 3 builds an optimizer while it loads its variables; Keras 2 leaves out those of one that is not built."""
+    says = {}
+    for api in ("keras", "tf_keras"):
+        assert main(["show", str(DATA / api / "run")]) == 0
+        says[api] = "model.optimizer.build(model.trainable_variables)" in capsys.readouterr().out
+    assert says == {"keras": False, "tf_keras": True}

@@ -54,7 +54,7 @@ X = np.linspace(-1, 1, 80, dtype=np.float32).reshape(10, 8)
 
 
 def test_stock_keras_loads_each_format_with_the_very_values(api, tmp_path):
-    model = fit(make(api), tmp_path / "run", save_config=True)
+    model = fit(make(api), tmp_path / "run")
     export(tmp_path / "run", tmp_path / "a.weights.h5")
     other = make(api)
     other.load_weights(tmp_path / "a.weights.h5")
@@ -84,7 +84,7 @@ def test_stock_keras_loads_each_format_with_the_very_values(api, tmp_path):
 
 
 def test_an_archive_has_what_keras_would_put_there(api, tmp_path):
-    model = fit(make(api), tmp_path / "run", save_config=True)
+    model = fit(make(api), tmp_path / "run")
     export(tmp_path / "run", tmp_path / "a.keras")
     model.save(tmp_path / "stock.keras")
     with zipfile.ZipFile(tmp_path / "a.keras") as ours, zipfile.ZipFile(tmp_path / "stock.keras") as stock:
@@ -99,7 +99,7 @@ def test_an_archive_has_what_keras_would_put_there(api, tmp_path):
 @kerases.one_api_will_do
 def test_a_checkpoint_of_weights_becomes_a_model_to_train_afresh(api, tmp_path):
     """A checkpoint of weights alone becomes a model with a fresh optimizer."""
-    model = fit(make(api), tmp_path / "run", save_config=True, state="weights")
+    model = fit(make(api), tmp_path / "run", state="weights")
     export(tmp_path / "run", tmp_path / "a.keras")
     loaded = api.models.load_model(tmp_path / "a.keras")
     assert np.array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
@@ -107,59 +107,77 @@ def test_a_checkpoint_of_weights_becomes_a_model_to_train_afresh(api, tmp_path):
 
 def test_each_checkpoint_keeps_its_own_attempts_configuration(tmp_path):
     """Models of one structure, with other activations, one after the other in one run."""
-    fit(make(keras, "relu"), tmp_path / "run", 3, save_config=True, keep=5)
-    fit(make(keras, "tanh"), tmp_path / "run", 3, save_config=True, keep=5)
-    fit(make(keras, "sigmoid"), tmp_path / "run", 3, keep=5)
+    fit(make(keras, "relu"), tmp_path / "run", 3, keep=5)
+    fit(make(keras, "tanh"), tmp_path / "run", 3, keep=5)
+    fit(make(keras, "sigmoid"), tmp_path / "run", 3, keep=5, save_config=False)
     assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [3, 6, 9]
     for step, activation in ((3, "relu"), (6, "tanh")):
         export(tmp_path / "run", tmp_path / f"{step}.keras", step)
         assert keras.models.load_model(tmp_path / f"{step}.keras").layers[0].activation.__name__ == activation
-    with pytest.raises(NotFoundError, match="without save_config"):
+    with pytest.raises(NotFoundError, match="save_config=False"):
         export(tmp_path / "run", tmp_path / "9.keras")
     assert not (tmp_path / "9.keras").exists()
 
 
 @kerases.one_api_will_do
 def test_storing_the_configuration_leaves_the_model_as_it_was(api, tmp_path):
-    with_config = fit(make(api), tmp_path / "a", save_config=True)
-    without = fit(make(api), tmp_path / "b")
+    with_config = fit(make(api), tmp_path / "a")
+    without = fit(make(api), tmp_path / "b", save_config=False)
     left, right = (np.concatenate([np.ravel(v) for v in m.get_weights()]) for m in (with_config, without))
     assert left.tobytes() == right.tobytes()
     assert not any("save_own_variables" in vars(layer) for layer in [with_config, *with_config.layers])
     assert not (tmp_path / "b" / "configs").exists()
 
 
-def test_a_model_that_no_json_can_build_is_refused_at_the_start(tmp_path):
-    """A model that Keras can't build from JSON is refused when training begins."""
+class Own(keras.Model):
+    """A model whose configuration has a value that JSON does not have."""
 
-    class Own(keras.Model):
-        def __init__(self, thing):
-            super().__init__()
-            self.dense, self.thing = keras.layers.Dense(1), thing
+    def __init__(self, thing):
+        super().__init__()
+        self.dense, self.thing = keras.layers.Dense(1), thing
 
-        def call(self, x):
-            return self.dense(x)
+    def call(self, x):
+        return self.dense(x)
 
-        def get_config(self):
-            return {"thing": float("nan")}
+    def get_config(self):
+        return {"thing": float("nan")}
 
+
+def without_json():
     model = Own(object())
     model(X)
-    model.compile("sgd", "mse", jit_compile=False)
-    with pytest.raises(UnsupportedError, match="get_config"):
-        fit(model, tmp_path / "run", save_config=True)
-    assert deepfreeze.checkpoints(tmp_path / "run") == []
+    return model
 
 
-def test_a_model_with_files_beside_its_configuration_is_refused(tmp_path):
+def with_assets():
     words = keras.layers.TextVectorization(max_tokens=5, output_sequence_length=4)
     words.adapt(["a b", "b c"])
     inputs = keras.Input((8,))
     model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
     model.words = words  # tracked, and saved with its vocabulary
+    return model
+
+
+@pytest.mark.parametrize(("make_model", "reason"), [(without_json, "get_config"), (with_assets, "assets")])
+def test_a_model_that_keras_can_not_describe_is_saved_without_a_word(make_model, reason, tmp_path, capfd, recwarn):
+    """Its training prints and warns nothing. The export says that there is no configuration, and the run's log why."""
+    model = make_model()
     model.compile("sgd", "mse", jit_compile=False)
-    with pytest.raises(UnsupportedError, match="assets"):
-        fit(model, tmp_path / "run", save_config=True)
+    capfd.readouterr()
+    fit(model, tmp_path / "run", verbose=0)
+    assert capfd.readouterr() == ("", "") and not [one for one in recwarn if "deepfreeze" in str(one.message)]
+    with pytest.raises(NotFoundError, match="could not describe"):
+        export(tmp_path / "run", tmp_path / "a.keras")
+    assert main(["log", str(tmp_path / "run")]) == 0 and reason in capfd.readouterr().out
+
+
+def test_a_run_that_can_not_take_the_configuration_is_trained_on(tmp_path, caplog):
+    run = tmp_path / "run"
+    fit(make(keras), run, save_config=False)
+    (run / "configs").write_text("in the way")
+    fit(make(keras), run)
+    assert any("configuration is not stored" in record.message for record in caplog.records)
+    assert [info.step for info in deepfreeze.checkpoints(run)][-1] == 6
 
 
 def test_several_optimizers_are_none_of_the_weights(tmp_path):
@@ -232,7 +250,7 @@ TRANSFORMING = {
 )
 def test_what_keras_can_not_load_is_told_apart_and_still_saved(api, first, quantised, layout, tmp_path, capsys):
     """What keras can not load is told apart and goes through everything else."""
-    model = fit(transforming(api, first, 1, quantised), tmp_path / "run", save_config=True)
+    model = fit(transforming(api, first, 1, quantised), tmp_path / "run")
     own = {variable_name(v): np.asarray(tf_variable(v)) for v in model.weights}
     assert deepfreeze.latest(tmp_path / "run").layout == layout
     assert main(["show", str(tmp_path / "run")]) == 0
@@ -301,9 +319,7 @@ def test_one_tensor_is_in_memory_at_a_time(tmp_path):
     model = keras.Sequential(layers)
     model.compile("adam", "mse", jit_compile=False)
     x = np.zeros((3, 700), np.float32)
-    model.fit(
-        x, x, batch_size=1, verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=3, save_config=True)]
-    )
+    model.fit(x, x, batch_size=1, verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=3)])
     for suffix in SUFFIXES:
         tracemalloc.start()
         export(tmp_path / "run", tmp_path / f"a{suffix}")

@@ -14,7 +14,7 @@ from tests.support import processes
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ["help", "setup", "demo", "check", "test", "test-all", "test-tf215", "bench", "lint", "analyse", "costs"]
-TARGETS += ["docs", "fuzz", "soak", "clean", "distclean"]
+TARGETS += ["docs", "wheel", "fuzz", "soak", "clean", "distclean"]
 
 
 def run(*command, **env):

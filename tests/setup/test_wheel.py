@@ -54,18 +54,48 @@ def source(tmp_path_factory) -> Path:
     return folder
 
 
+def c_program(site: Path, folder: Path) -> list[Path]:
+    """A program in C that is compiled and linked against the installed package. It prints the version of the interface."""
+    source, program = folder / "newest.c", folder / "newest"
+    source.write_text(
+        "#include <deepfreeze/deepfreeze.h>\n#include <stdio.h>\n"
+        'int main(void) { printf("%d\\n", (int)df_abi_version()); return 0; }\n'
+    )
+    found = "import veloc_bindings as v; print(v.headers()); print(v.library())"
+    headers, library = execute(sys.executable, "-c", found, cwd=folder, PYTHONPATH=str(site)).split()
+    assert Path(headers).is_relative_to(site)
+    execute("cc", source, f"-I{headers}", library, "-o", program, cwd=folder)
+    return [program]
+
+
+@pytest.mark.full
 def test_a_wheel_s_own_engine_saves_where_no_checkout_is(source, tmp_path):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
     build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", tmp_path / "wheels", source]
     execute(*pip, *build, cwd=tmp_path, CMAKE_ARGS=FAST)
     (wheel,) = (tmp_path / "wheels").iterdir()
+    assert wheel.name.split("-")[2:4] == ["py3", "none"], "ctypes loads the engine: one wheel serves every Python"
     site = tmp_path / "site"
     execute(*pip, "install", "--no-deps", "--no-index", "--target", site, wheel, cwd=tmp_path)
 
     there = json.loads(execute(sys.executable, "-c", TRAIN, cwd=tmp_path, PYTHONPATH=str(site)).splitlines()[-1])
     assert there == [f"{site}/deepfreeze/__init__.py", f"{site}/veloc_bindings/libdeepfreeze.so", [2, 3]]
     execute(site / "bin" / "deepfreeze", "verify", "run", cwd=tmp_path, PYTHONPATH=str(site))
+    assert float(execute(*c_program(site, tmp_path), cwd=tmp_path, LD_LIBRARY_PATH=str(site / "veloc_bindings"))) >= 1
     assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [2, 3]
+
+
+@pytest.mark.full
+def test_the_wheel_for_older_systems_saves_too(tmp_path):
+    """``make wheel`` fails unless auditwheel takes the wheel for what its name says."""
+    said = execute(sys.executable, ROOT / "tools" / "wheel.py", cwd=ROOT)
+    assert "auditwheel: manylinux_2_" in said
+    (wheel,) = (ROOT / "dist").glob("deepfreeze-*-py3-none-manylinux_2_28_*.whl")
+    site = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-deps", "--no-index"]
+    execute(*pip, "--target", site, wheel, cwd=tmp_path)
+    there = json.loads(execute(sys.executable, "-c", TRAIN, cwd=tmp_path, PYTHONPATH=str(site)).splitlines()[-1])
+    assert there == [f"{site}/deepfreeze/__init__.py", f"{site}/veloc_bindings/libdeepfreeze.so", [2, 3]]
 
 
 @pytest.fixture(scope="module")

@@ -45,10 +45,10 @@ def test_no_other_module_asks_for_a_private_name_of_a_framework():
 
 @pytest.mark.parametrize("row", private_api.TABLE, ids=lambda row: row.function)
 def test_what_is_missing_is_none_or_a_default(row, monkeypatch):
-    defaults = {"says_built": False, "steps_per_execution": 1}
-    if row.function in ("seeded_context", "tensorflow_generator", "keras_generator"):
+    defaults = {"says_built": False, "steps_per_execution": 1, "thread_states": []}
+    if row.function in ("seeded_context", "tensorflow_generator", "keras_generator", "thread_states"):
         monkeypatch.setattr(private_api.sys, "modules", {})
-        assert getattr(private_api, row.function)() is None
+        assert getattr(private_api, row.function)() == defaults.get(row.function)
     else:
         assert getattr(private_api, row.function)(object()) == defaults.get(row.function)
 
@@ -71,6 +71,10 @@ def test_each_name_is_there_and_is_what_it_is_taken_for(monkeypatch):
     if hasattr(keras, "ops"):
         keras.random.uniform(())
         assert private_api.keras_generator().shape == (2,)
+        keras.mixed_precision.set_global_policy("bfloat16")
+        policies = [state.get("dtype_policy") for state in private_api.thread_states()]
+        keras.mixed_precision.set_global_policy("float32")
+        assert [policy.name for policy in policies if policy is not None] == ["bfloat16"]
         optimizer = keras.optimizers.SGD(gradient_accumulation_steps=2)
         optimizer.build([keras.Variable(np.zeros(2, "float32"))])
         assert private_api.batch_counter(optimizer).dtype.startswith("int")

@@ -156,7 +156,7 @@ def test_what_is_stored_is_durable_and_so_is_its_folder(run, calls):
 
 
 def test_a_configuration_that_is_not_there_or_anothers_is_no_configuration(run, calls):
-    with pytest.raises(NotFoundError, match="without save_config"):
+    with pytest.raises(NotFoundError, match="save_config=False"):
         run.config(A)
     run.store_config(ModelConfig("f" * 32, A, {"class_name": "Sequential"}))
     with pytest.raises(CorruptError) as caught:

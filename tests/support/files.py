@@ -235,14 +235,14 @@ def rank_record(step: int, made: Sample, rank: int, attempt=ATTEMPT) -> bytes:
 
 
 def write_checkpoint(
-    run: Path, step: int, made: Sample | None = None, attempt=ATTEMPT, diverged=0
+    run: Path, step: int, made: Sample | None = None, attempt=ATTEMPT, diverged=0, said: dict | None = None
 ) -> tuple[Path, Sample]:
-    """Writes a committed checkpoint and its structure."""
+    """Writes a committed checkpoint and its structure. ``said``: the named values of the manifest, of version 2."""
     made = made or sample()
     write_structure(run, made)
     partial = write_partial(run, step, made, attempt=attempt)
     entries: list[dict] = []
-    values = None if made.named is None else '{"from the future":"}"}'
+    values = None if made.named is None else json.dumps(said) if said else '{"from the future":"}"}'
     if values is not None:
         for rank in range(len(made.extents)):
             (partial / f"rank-{rank:05d}.record").unlink()

@@ -55,6 +55,9 @@ def save_weights(keras: Any, folder: Path, optimizer: Any = None) -> Any:
             step = count(optimizer or self.model.optimizer)
             file = folder / f"{step}.weights.h5"
             if step and not file.exists():
+                self.model.built = (
+                    True  # Keras 3 saves no model whose own ``call`` has never run, whatever its train_step does
+                )
                 self.model.save_weights(file)
 
     return SaveWeights()

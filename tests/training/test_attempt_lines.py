@@ -7,6 +7,7 @@ import pytest
 
 import deepfreeze
 from deepfreeze.events.stats import Stats
+from deepfreeze.format.position import Position
 from deepfreeze.training import attempt_lines
 from tests.support import trainings
 
@@ -20,6 +21,9 @@ def test_the_first_line_says_what_is_restored_and_how_old_it_is(monkeypatch, tmp
     assert attempt_lines.resumed("/other/nt3", 40, "1970-01-02T00:00:00Z", 86390.0) == (
         "/other/nt3 resumed at step 40, saved 0 ms ago"
     )
+    assert attempt_lines.resumed(
+        "/o", 40, "1970-01-02T00:00:00Z", 86390.0, Position(0, 1, 10, None, 4, 40), "more"
+    ) == ("/o resumed at step 40 (epoch 2, batch 10), saved 0 ms ago: more")
     assert attempt_lines.fresh("s3://bucket/nt3", "auto") == "s3://bucket/nt3 is new"
     assert attempt_lines.fresh("/other/nt3", "off") == '/other/nt3: nothing is restored (resume="off")'
 
@@ -62,7 +66,7 @@ def test_a_training_says_where_it_begins_and_what_it_saved(tmp_path, monkeypatch
     checkpoint.close()
     fit("runs", keep=1)
     first = said(capsys)[0]
-    assert first.startswith("deepfreeze: runs resumed at step #, saved ")
+    assert first.startswith("deepfreeze: runs resumed at step # (epoch #, batch # of #), saved ")
 
 
 def test_a_training_that_is_asked_for_silence_says_nothing(tmp_path, capsys):

@@ -373,8 +373,11 @@ def test_a_missing_engine_is_an_error_of_ours(run, monkeypatch, tmp_path):
 
 def test_a_model_without_an_optimizer_is_refused(run):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-    _, _, found, todo = refused(run, deepfreeze.UnsupportedError, model)
-    assert "without an optimizer" in found and "compile" in todo
+    checkpoint = deepfreeze.Checkpoint(run)
+    checkpoint.set_model(model)  # ``fit`` itself refuses such a model earlier
+    with pytest.raises(deepfreeze.UnsupportedError) as caught:
+        checkpoint.on_train_begin()
+    assert "without an optimizer" in caught.value.found and "compile" in caught.value.todo
 
 
 def train_with_fault(run, library, fault, steps, *options):
@@ -417,7 +420,7 @@ def test_a_warning_points_to_the_user_s_own_line(tmp_path, monkeypatch):
     from deepfreeze.errors import EngineError
     from deepfreeze.freeze.saver import Saver
 
-    def fails(self, step, collect, compare=None):
+    def fails(self, step, collect, compare=None, manifest=None):
         collect()
         raise EngineError(where="step", expected="a", found="b", todo="c")
 

@@ -205,24 +205,6 @@ def test_what_the_user_has_put_on_an_instance_is_there_afterwards(keras, save_co
     assert not any("save_own_variables" in vars(one) for one in (model, *model.layers[1:], model.optimizer))
 
 
-@kerases.one_will_do
-def test_a_model_that_its_first_batch_would_build_is_refused(keras, tmp_path):
-    """A model that its first batch would build is refused before the run is touched, and trains once it is built."""
-
-    def make():
-        return compiled(keras, keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(1)]))
-
-    def built():
-        model = make()
-        model(np.zeros((1, trainings.FEATURES), np.float32))
-        return model
-
-    with pytest.raises(deepfreeze.UnsupportedError, match=r"model\.build\(input_shape\)"):
-        make().fit(trainings.data(5), verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run")])
-    assert not (tmp_path / "run").exists()
-    trainings.assert_as_keras_saves_it(keras, built, tmp_path)
-
-
 @kerases.needs_keras_3
 def test_layers_that_transform_what_they_save_are_saved_by_variables(tmp_path, caplog):
     """Layers that transform what they save are saved by their variables, and restored."""

@@ -1,5 +1,5 @@
-"""Data-parallel training under Horovod: an optimizer that averages its gradients, for Keras 3, on which Horovod's own fails; and a callback
-that makes the ranks' variables equal. Imports TensorFlow, and Horovod when it is used.
+"""Data-parallel training under Horovod: an optimizer that averages its gradients, for Keras 3, on which Horovod's own fails; and callbacks
+that make the ranks' variables equal and average their metrics. Imports TensorFlow, and Horovod when it is used.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from typing import Any
 
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.frameworks.keras_hooks import Hooks
+from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, in_own_thread, lines_to_build
 from deepfreeze.ranks.same_model import require_same_model
 from deepfreeze.ranks.world import HorovodWorld
-from deepfreeze.state.keras_objects import build_optimizer, tf_variable
+from deepfreeze.state.keras_objects import build_optimizer, optimizers, tf_variable
 from deepfreeze.state.supported import require_supported
 from deepfreeze.state.training_state import COUNT, SLOT, STATISTIC, WEIGHT, TrainingState
 
@@ -71,18 +72,57 @@ class BroadcastState(Hooks):
         self._root = root_rank
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Broadcasts the state. Collective. ``StructureError`` on every rank if the ranks have different models, ``UnsupportedError`` if
-        Horovod is not installed."""
+        """Broadcasts the state, or has it broadcast while Keras traces the first batch, if that builds the model. Collective.
+        ``StructureError`` on every rank if the ranks have different models, ``UnsupportedError`` if Horovod is not installed."""
         require_supported("deepfreeze.BroadcastState", self.model)
         hvd = _horovod("deepfreeze.BroadcastState")
         if hvd.size() == 1:
             return
-        build_optimizer(self.model)
+        if lines_to_build(self.model):
+            # Horovod broadcasts by a tf.function that it keeps, which can't be called again below tf.init_scope.
+            FirstTrace.of(self.model).then(self, lambda: in_own_thread(self._broadcast))
+        else:
+            self._broadcast()
+
+    def _broadcast(self) -> None:
+        hvd = _horovod("deepfreeze.BroadcastState")
+        if len(optimizers(self.model)) == 1:
+            # Of several optimizers the compiled one may be a default that train_step never applies (a GAN's): it stays without slots.
+            build_optimizer(self.model)
         state = TrainingState.of(self.model)
         require_same_model(HorovodWorld(hvd), state.description(), named=True)
         # Without metrics: they begin anew, and their variables may exist on one rank and not yet on another.
         tensors = state.of_kind(WEIGHT, SLOT, COUNT, STATISTIC)
         hvd.broadcast_variables([tf_variable(tensor.variable) for tensor in tensors], self._root)
+
+
+class AverageMetrics(Hooks):
+    """Keras callback: at the end of each epoch the numbers in ``logs`` become their averages over all ranks, in float64. Each rank has
+    counted its own share of the data; callbacks behind this one (``Checkpoint``, ``ReduceLROnPlateau``), ``History`` too, see the averages
+    and decide alike on all ranks.
+
+    A number that one rank alone has, such as the metrics of a validation on rank 0, stays as it is; so do values that are no numbers,
+    and ``Checkpoint``'s own figures. Works with Keras 3 and tf_keras, and does nothing on one rank.
+    """
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """``UnsupportedError`` if Horovod is not installed."""
+        _horovod("deepfreeze.AverageMetrics")
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Averages the ``logs`` in place. Collective."""
+        world = HorovodWorld(_horovod("deepfreeze.AverageMetrics"))
+        if world.size == 1 or not isinstance(logs, dict):
+            return
+        # The values themselves are gathered, not averaged one by one: a rank that has more of them than another would wait for ever.
+        all_ranks = world.gather({name: float(value) for name, value in logs.items() if _is_metric(name, value)})
+        for name in all_ranks[world.rank]:
+            if all(name in one for one in all_ranks):
+                logs[name] = sum(one[name] for one in all_ranks) / world.size
+
+
+def _is_metric(name: str, value: Any) -> bool:
+    return not name.startswith("deepfreeze_") and hasattr(value, "__float__") and getattr(value, "ndim", 0) == 0
 
 
 def _horovod(where: str) -> Any:

@@ -8,7 +8,7 @@ optimizer writes: so upper layers are captured while back-propagation of lower l
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -55,7 +55,7 @@ class Patch:
         ]
         for hook, around in self._hooks:
             hook.calls.append(around)
-        _retrace(model)
+        make_anew(model)
 
     @property
     def in_place(self) -> bool:
@@ -67,7 +67,7 @@ class Patch:
         """Ends the calls, and lets the model build its train function anew. Safe to call twice."""
         for hook, around in self._hooks:
             hook.remove(around)
-        _retrace(self._model)
+        make_anew(self._model)
 
     def _unless_resting(self, around: Around) -> Around:
         def call() -> Callable[[], None]:
@@ -123,8 +123,25 @@ def _nothing() -> None:
     """Behind a method that is called while a patch rests."""
 
 
-def _retrace(model: Any) -> None:
-    """Makes the model build its train function anew, because the old one was traced with other calls."""
+def make_anew(model: Any) -> None:
+    """Makes the model build its train function anew, because the old one was traced with other calls. Does nothing while the model is
+    ``being_traced``."""
+    if id(model) in _being_traced:
+        return
     made = model.make_train_function(force=True)
     if made is not None:
         model.train_function = made
+
+
+# Models, by id(), whose train function is being traced and has not come to train_step yet: it will be traced with all hooks.
+_being_traced: set[int] = set()
+
+
+@contextlib.contextmanager
+def being_traced(model: Any) -> Iterator[None]:
+    """Within the ``with`` block hooks are put on while the model's train function is being traced, before ``train_step`` is called."""
+    _being_traced.add(id(model))
+    try:
+        yield
+    finally:
+        _being_traced.discard(id(model))

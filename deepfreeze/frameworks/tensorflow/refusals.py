@@ -8,7 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from deepfreeze.errors import UnsupportedError
-from deepfreeze.state.keras_objects import is_built, optimizers, tf_variable
+from deepfreeze.frameworks.tensorflow.first_trace import lines_to_build
+from deepfreeze.state.keras_objects import optimizers, tf_variable
 from deepfreeze.state.supported import require_fixed_world, require_supported
 from deepfreeze.state.training_state import TrainingState
 
@@ -16,11 +17,15 @@ _NO_STRATEGY = frozenset({"NoneType", "_DefaultDistributionStrategy"})
 
 
 def refuse(
-    model: Any, optimizer: Any = None, averages_in_graph: bool = False, where: str = "deepfreeze.Checkpoint"
+    model: Any,
+    optimizer: Any = None,
+    averages_in_graph: bool = False,
+    where: str = "deepfreeze.Checkpoint",
+    built: bool = True,
 ) -> None:
     """``UnsupportedError``, with the reason, if the training of ``model`` can't be captured. ``optimizer``: the optimizer whose updates are
     the steps, None for the one given to ``compile``; ``averages_in_graph``: Horovod's ops are part of the train function; ``where``: the
-    name of what the user has called, for the message."""
+    name of what the user has called, for the message; ``built``: False for a model that its first trace will build."""
     require_supported(where, model, optimizer)
     require_fixed_world(where)
     refused = partial(_unsupported, where=where)
@@ -40,13 +45,6 @@ def refuse(
             "wrap the other way round: deepfreeze.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"
         )
         raise refused("gradients averaged on every rank in every step", found, todo)
-    for name, one in known.items():
-        if name != "optimizer" and not is_built(one):
-            raise refused(
-                "optimizers that are built", f"{name}, which is not", f"call model.{name}.build(variables) before fit"
-            )
-    if not getattr(model, "built", True):
-        raise refused("a built model", "one without variables", "call model.build(input_shape) before fit")
     if tf.distribute.has_strategy() or type(getattr(model, "distribute_strategy", None)).__name__ not in _NO_STRATEGY:
         raise refused("no tf.distribute strategy", "one", "run one process per replica, with Horovod")
     if averages_in_graph and is_compiled_by_xla(model):
@@ -55,6 +53,9 @@ def refuse(
         )
         todo = "say jit_compile=False in model.compile"
         raise refused("a train function that Horovod's ops can be in", found, todo)
+    lines = lines_to_build(model) if built else []
+    if lines:
+        raise refused("a built model", "one without all of its variables", f"call {' and '.join(lines)} first")
 
 
 def refuse_devices(state: TrainingState, where: str) -> None:

@@ -1,0 +1,68 @@
+"""The named values of a manifest (docs/format.md, "Named values"). Rank 0 hands them over with its part of each checkpoint, as the value
+``manifest`` of its record; whoever commits the checkpoint copies their text into the manifest."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from deepfreeze.format.strict_json import is_printable
+
+POSITION = "position"  # where in the program's fits the checkpoint lies: ``format/position``
+LOGS = "logs"  # Keras's logs of the last epoch that had ended: {"epoch": 3, "values": {"loss": 0.5}}
+METADATA = "metadata"  # the user's own facts, an object
+
+MAX_BYTES = 64 << 10  # that a writer gives one manifest: listings read the manifests of all checkpoints
+MAX_METADATA = 32 << 10  # bytes of the user's part
+_MOST_LOGS = 100  # names in one epoch's logs, each of at most _LONGEST characters
+_LONGEST = 100
+
+
+def logs_of(epoch: int, logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Keras's ``logs`` of an epoch, whose number counts from 1, as a value of this section. What is no number is left out; numbers that
+    JSON does not have become text ("nan")."""
+    found: dict[str, float | str] = {}
+    for name, value in list(logs.items())[:_MOST_LOGS]:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            continue
+        found[str(name)[:_LONGEST]] = number if math.isfinite(number) else str(number)
+    return {"epoch": epoch, "values": found}
+
+
+def text_of_logs(values: Mapping[str, Any]) -> str:
+    """The logs among a manifest's named ``values`` for people, such as "epoch 3: loss 0.5, mae 0.25"; "" if there are none that this
+    version knows."""
+    logs = values.get(LOGS)
+    numbers = logs.get("values") if isinstance(logs, dict) else None
+    if not isinstance(logs, dict) or not isinstance(numbers, dict) or type(logs.get("epoch")) is not int:
+        return ""
+    known = ((name, value) for name, value in numbers.items() if is_printable(name))
+    parts = [f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in known]
+    return f"epoch {logs['epoch']}: {', '.join(parts)}" if parts else f"epoch {logs['epoch']}"
+
+
+def facts_of(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The user's own facts among a manifest's named ``values``, for people: (name, text). Text is shown as it is where a terminal can
+    show it, and else, as all other values, as JSON."""
+    metadata = values.get(METADATA)
+    facts = metadata.items() if isinstance(metadata, dict) else ()
+    return [(_shown(name), _shown(value)) for name, value in facts]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str) and is_printable(value):
+        return value
+    return json.dumps(value)
+
+
+def encode(values: Mapping[str, Any]) -> bytes:
+    """The values as a JSON object: on one line, in ASCII, keys sorted. ValueError, TypeError or RecursionError for a value that JSON does
+    not have, such as NaN; ValueError for more than ``MAX_BYTES`` bytes."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"{len(text)} bytes, more than {MAX_BYTES}")
+    return text

@@ -1,0 +1,245 @@
+"""The first trace of a model's train function, in which Keras builds a model that is not built when ``fit`` begins. Imports TensorFlow.
+
+A callback never sees the data, but ``train_step`` does. So ``train_step`` is replaced on the instance when ``fit`` begins. When Keras
+traces the replacement, the user's own ``train_step`` is traced once and not run: this makes all variables, of optimizers and metrics too.
+What needs the variables (restoring, capturing) is then done outside of the graph, and Keras goes on tracing the user's step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from deepfreeze.errors import UnsupportedError
+from deepfreeze.frameworks.tensorflow.hooks import being_traced, make_anew
+from deepfreeze.state import private_api
+from deepfreeze.state.keras_objects import is_built, optimizer_variables, optimizers, tf_variable
+from deepfreeze.state.shadow import shadowed
+from deepfreeze.state.unbuilt import unbuilt_layers, unbuilt_optimizers
+
+# Models whose train_step was traced here. A layer of theirs that is still not built has no part in the training.
+_traced: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def lines_to_build(model: Any, shape: str = "input_shape") -> list[str]:
+    """The lines that would build what is not built of ``model``; an empty list if its training can begin. ``shape``: see
+    ``unbuilt_layers``."""
+    layers = [] if model in _traced else unbuilt_layers(model, shape)
+    return layers + unbuilt_optimizers(model)
+
+
+class FirstTrace:
+    """The replacement of one model's ``train_step``, from ``of`` until its first call, or until ``close``. The training thread calls all
+    methods. ``done``: whether either has come."""
+
+    def __init__(self, model: Any) -> None:
+        """To be called while ``on_train_begin`` runs."""
+        self.done = False
+        self._model, self._step = model, model.train_step
+        self._actions: dict[Any, Callable[[], None]] = {}
+        self._shadow = contextlib.ExitStack()
+        self._before = _scalars(model)
+
+        def train_step(*args: Any, **kwargs: Any) -> Any:
+            # Keras 3 keeps this function in its train function. So it is called when a batch of another shape is traced, too.
+            self._begin(args, kwargs)
+            return self._model.train_step(*args, **kwargs)
+
+        train_step.first_trace = self  # type: ignore[attr-defined]
+        self._function = train_step
+        self._shadow.enter_context(shadowed(model, "train_step", train_step))
+        make_anew(model)
+
+    @classmethod
+    def of(cls, model: Any) -> FirstTrace:
+        """The one that waits for the model's first trace; a new one if there is none."""
+        waiting = getattr(vars(model).get("train_step"), "first_trace", None)
+        return waiting if isinstance(waiting, FirstTrace) and not waiting.done else cls(model)
+
+    def then(self, who: Any, action: Callable[[], None]) -> None:
+        """Has ``action`` called once, outside of the graph, when all variables exist and no step has run. Actions are called in the order
+        in which they were given; a second one of the same callback ``who`` takes the place of its first. The training ends with what
+        an action raises."""
+        self._actions[who] = action
+        self._before = _scalars(self._model)
+
+    def forget(self, who: Any) -> None:
+        """Takes the action of ``who`` back, if it is still to come: ``fit`` has ended before its first batch."""
+        self._actions.pop(who, None)
+        if not self._actions:
+            self.close()
+
+    def require_done(self) -> None:
+        """To be called after an execution. ``UnsupportedError`` if it has not called ``train_step``."""
+        if not self.done:
+            raise _impossible("a train function that does not call model.train_step", lines_to_build(self._model))
+
+    def close(self) -> None:
+        """Forgets the actions, and takes the replacement out of the model. Safe to call twice."""
+        self._actions.clear()
+        self.done = True
+        self._shadow.close()
+
+    @tf.autograph.experimental.do_not_convert
+    def _begin(self, args: Any, kwargs: Any) -> None:
+        if self.done:
+            return
+        actions = list(self._actions.values())
+        covered = vars(self._model).get("train_step") is not self._function
+        self.close()
+        try:
+            if covered:
+                lines = lines_to_build(self._model, _shape_of(args))
+                raise _impossible("a callback that has replaced model.train_step", lines)
+            self._build(args, kwargs)
+            with being_traced(self._model), tf.init_scope():
+                self._run(actions)
+        except Exception as error:
+            private_api.passed_through(error)
+            raise
+
+    def _run(self, actions: list[Callable[[], None]]) -> None:
+        set_before = {id(variable): value for variable, value in _scalars(self._model)}
+        for action in actions:
+            action()
+        # Keras resets the metrics when an epoch begins. What a checkpoint has of them belongs to the epoch in which it was made.
+        self._model.reset_metrics()
+        # What callbacks have set since ``fit`` began, such as this epoch's learning rate, they would have set after the restore if the
+        # model had been built.
+        for variable, value in self._before:
+            if not np.array_equal(set_before[id(variable)], value):
+                tf_variable(variable).assign(set_before[id(variable)])
+
+    def _build(self, args: Any, kwargs: Any) -> None:
+        """Makes all variables, by tracing the user's step without running it."""
+        lines = lines_to_build(self._model, _shape_of(args))
+        failure = _trace(self._model, self._step, args, kwargs)
+        if failure is None:
+            _traced.add(self._model)
+            return
+        if not tf.executing_eagerly():
+            try:
+                self._step(*args, **kwargs)
+            except Exception as error:
+                if type(error) is type(failure):
+                    raise  # the step fails without DeepFreeze too
+        found = f"a train_step that can't be traced in another thread before: {type(failure).__name__}: {failure}"
+        raise _impossible(found, lines) from failure
+
+
+def _trace(model: Any, step: Callable[..., Any], args: Any, kwargs: Any) -> Exception | None:
+    """Traces ``step`` once, without running it. Returns the exception that has ended it, None if there was none. The trace has a thread of
+    its own: in this thread a gradient tape would record nothing, because it is below ``tf.init_scope``, or belong to another graph."""
+    specifications = tf.nest.map_structure(_specification, (args, kwargs))
+    states = private_api.thread_states()
+    failures: list[Exception] = []
+    calls: list[None] = []
+
+    def once(*args: Any, **kwargs: Any) -> Any:
+        # TensorFlow traces a function that has made variables a second time.
+        if calls:
+            raise _Done
+        calls.append(None)
+        return step(*args, **kwargs)
+
+    def trace() -> None:
+        mine = private_api.thread_states()
+        _copy(states, mine)
+        try:
+            # Keras 2 has autograph convert train_step, Keras 3 has not.
+            with _optimizers_built_outside(model):
+                tf.function(once, autograph=not hasattr(model, "stateless_call")).get_concrete_function(
+                    *specifications[0], **specifications[1]
+                )
+        except _Done:
+            pass
+        except Exception as error:
+            failures.append(error)
+        _copy(mine, states_after)
+
+    states_after: list[dict[str, Any]] = [{} for _ in states]
+    in_own_thread(trace)
+    _copy(states_after, states)
+    return failures[0] if failures else None
+
+
+def in_own_thread(action: Callable[[], None]) -> None:
+    """Runs ``action`` in a new thread, which knows nothing of the graph that this one traces. Waits for it, and raises what it raises."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="deepfreeze-first-trace", daemon=True)
+    thread.start()
+    thread.join()
+    if raised:
+        raise raised[0]
+
+
+class _Done(Exception):
+    """The first trace is complete."""
+
+    ag_pass_through = True
+
+
+def _copy(states: list[dict[str, Any]], to: list[dict[str, Any]]) -> None:
+    for state, other in zip(states, to, strict=True):
+        other.update(state)
+
+
+def _scalars(model: Any) -> list[tuple[Any, np.ndarray]]:
+    """The scalar variables that the model's optimizers have now, with their values."""
+    variables = [v for one in optimizers(model).values() for v in optimizer_variables(one)]
+    return [(v, tf_variable(v).numpy()) for v in variables if not len(tf_variable(v).shape)]
+
+
+@contextlib.contextmanager
+def _optimizers_built_outside(model: Any) -> Iterator[None]:
+    """Has optimizers set the first values of their variables outside of the graph, as they do where ``build`` is called before ``fit``. In
+    the graph an optimizer that begins with copies of the weights would set them in each step."""
+
+    def outside(build: Callable[..., Any]) -> Callable[..., Any]:
+        def build_outside(*args: Any, **kwargs: Any) -> Any:
+            with tf.init_scope():
+                return build(*args, **kwargs)
+
+        return build_outside
+
+    with contextlib.ExitStack() as shadows:
+        for one in optimizers(model).values():
+            if not is_built(one) and hasattr(one, "build"):
+                shadows.enter_context(shadowed(one, "build", outside(one.build)))
+        yield
+
+
+def _specification(value: Any) -> Any:
+    """The specification of a tensor; anything else as it is."""
+    return tf.type_spec_from_value(value) if tf.is_tensor(value) else value
+
+
+def _shape_of(args: Any) -> str:
+    """The shape of the batch's first part as code, "input_shape" if it is not one tensor of known rank."""
+    x = args[0] if args else None
+    x = x[0] if isinstance(x, (tuple, list)) and x else x
+    shape = getattr(x, "shape", None)
+    if not tf.is_tensor(x) or shape is None or shape.rank is None:
+        return "input_shape"
+    return str((None, *list(shape)[1:]))
+
+
+def _impossible(found: str, lines: list[str]) -> UnsupportedError:
+    expected, todo = (
+        "a model that is built, or that its first batch can build",
+        f"call {' and '.join(lines)} before fit",
+    )
+    return UnsupportedError(where="deepfreeze.Checkpoint", expected=expected, found=found, todo=todo)

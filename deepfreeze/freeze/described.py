@@ -1,0 +1,34 @@
+"""What a training says of its checkpoints in their manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deepfreeze.format.manifest_values import LOGS, METADATA, POSITION, logs_of
+from deepfreeze.plan.fit_position import FitPosition
+
+
+class Described:
+    """The named values of the manifests of one ``Checkpoint`` or loop, as they are at each checkpoint. The training thread calls all
+    methods."""
+
+    def __init__(self, metadata: Mapping[str, Any] | None) -> None:
+        """``metadata``: the option of this name."""
+        self._always = {METADATA: metadata} if metadata else {}
+        self._logs: dict[str, Any] = {}
+        self._position: FitPosition | None = None
+
+    def begin(self, position: FitPosition | None) -> None:
+        """A ``fit`` begins, with its ``position``; None: a loop."""
+        self._position = position
+
+    def epoch_ended(self, epoch: int, logs: Mapping[str, Any]) -> None:
+        """Takes in the ``logs`` of an epoch, which is counted from 1."""
+        self._logs = {LOGS: logs_of(epoch, logs)}
+
+    def values(self, behind: int, steps: int) -> dict[str, Any]:
+        """The values by name, for the checkpoint of the step that is ``behind`` steps before the end of the last execution, which had so
+        many ``steps``."""
+        position = {} if self._position is None else {POSITION: self._position.at(behind, steps).to_json()}
+        return {**self._always, **self._logs, **position}

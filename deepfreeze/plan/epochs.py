@@ -1,0 +1,58 @@
+"""Which epochs a ``fit`` trains whose job was killed and is started again: those that were not finished. Pure: worked out from the
+position in the restored checkpoint and from what ``fit`` was asked for, the same on all ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deepfreeze.format.position import Position
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What one ``fit`` was asked for. ``epochs``: the argument; ``batches``: in each epoch, None if Keras does not know their number;
+    ``begins_at``: the argument ``initial_epoch``, None if it is unknown; ``begun``: the epoch that ``fit`` begins with
+    whatever is found out, and ``because``: the reason; None if it is still to be chosen."""
+
+    epochs: int
+    batches: int | None
+    begins_at: int | None
+    begun: int | None = None
+    because: str = ""
+
+
+@dataclass(frozen=True)
+class GoingOn:
+    """A ``fit`` that goes on where another attempt of the job has stopped. ``epoch``: the one to begin with, from 0; ``trained``: how many
+    batches were trained before; ``total``: how many are trained when the ``fit`` ends. With ``finished`` nothing is left to train."""
+
+    epoch: int
+    trained: int
+    total: int
+    finished: bool = False
+
+
+def going_on(position: Position | None, number: int, fit: Fit) -> GoingOn | None:
+    """What is left of ``fit``, if the checkpoint at ``position`` was restored. ``number``: how many fits of the run the program has ended
+    before. None if ``fit`` begins with its first epoch, or where ``initial_epoch`` says: the checkpoint is of an earlier ``fit``, or it
+    can't be known.
+
+    Whole epochs are not repeated. The interrupted epoch begins again with its first batch, and the last epoch is cut short by as many
+    batches. An epoch is over when as many batches are trained as an uninterrupted ``fit`` has trained by then. So a job that is killed
+    more than once in each epoch comes to its last epoch too."""
+    if position is None or fit.begins_at != 0 or number > position.fit:
+        return None
+    if number < position.fit:
+        return GoingOn(fit.epochs, 0, 0, finished=True)
+    if not fit.batches or fit.batches != position.batches:
+        return None
+    total = fit.epochs * fit.batches
+    trained = min(position.trained, total)
+    return GoingOn(trained // fit.batches, trained, total, trained == total)
+
+
+def other_batches(position: Position | None, number: int, fit: Fit) -> bool:
+    """Whether ``fit`` begins with its first epoch for no other reason than that its epochs have another number of batches now."""
+    if position is None or fit.begins_at != 0 or number != position.fit:
+        return False
+    return None not in (fit.batches, position.batches) and fit.batches != position.batches

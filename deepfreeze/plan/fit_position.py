@@ -1,0 +1,51 @@
+"""Where one ``fit`` stands, counted by Keras's hooks. The optimizer's count of updates would not do: with gradient accumulation an update
+takes several batches, and a skipped float16 update none."""
+
+from __future__ import annotations
+
+from deepfreeze.format.position import Position
+from deepfreeze.plan.epochs import Fit, GoingOn
+
+
+class FitPosition:
+    """The position of one ``fit``. The training thread calls all methods, from Keras's hooks of the same names. ``going_on``: what was left
+    of the ``fit`` when it began, None if it is trained from the beginning."""
+
+    def __init__(self, number: int, fit: Fit, going_on: GoingOn | None) -> None:
+        """``number``: how many fits of the run the program has ended before."""
+        self.going_on = going_on
+        self._number, self._fit = number, fit
+        self._epoch = self._batch = self._last = 0
+        begun = (fit.begins_at or 0) * (fit.batches or 0)
+        self._trained = begun if going_on is None else going_on.trained
+
+    def epoch_begin(self, epoch: int) -> None:
+        """``epoch``: its number, from 0."""
+        self._epoch, self._batch = epoch, 0
+
+    def train_batch_end(self, batch: int) -> None:
+        """An execution of the train function has ended. ``batch``: the number of its last batch in the epoch, from 0."""
+        # With steps_per_execution the last execution of an epoch may have fewer batches than Keras has numbered.
+        done = min(batch + 1, self._fit.batches or batch + 1)
+        self._last = done - self._batch
+        self._batch = done
+        self._trained += self._last
+
+    @property
+    def is_over(self) -> bool:
+        """Whether training ends here, although the epoch has further batches: they were trained before the job was killed."""
+        return self.going_on is not None and self._trained >= self.going_on.total
+
+    def at(self, behind: int, steps: int) -> Position:
+        """The position at the step that is ``behind`` steps before the end of the last execution, which had so many ``steps``. Within an
+        execution no hook is called: its batches are taken to be spread evenly over its steps."""
+        back = behind * self._last // max(steps, 1)
+        fit = self._fit
+        return Position(
+            fit=self._number,
+            epoch=self._epoch,
+            batch=self._batch - back,
+            batches=fit.batches,
+            epochs=fit.epochs,
+            trained=self._trained - back,
+        )

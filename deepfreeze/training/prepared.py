@@ -1,0 +1,38 @@
+"""A model before its start: refused, or ready to be restored and captured. Imports TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deepfreeze.frameworks.tensorflow.refusals import refuse, refuse_devices
+from deepfreeze.frameworks.tensorflow.steps import Steps
+from deepfreeze.freeze import backends
+from deepfreeze.state.keras_objects import build_optimizer
+from deepfreeze.state.supported import require_supported
+from deepfreeze.state.training_state import TrainingState
+from deepfreeze.thaw.restore import require_built
+
+
+def prepared(
+    model: Any, optimizer: Any, who: str, averages_in_graph: bool, again: bool = False, may_wait: bool = False
+) -> tuple[Steps | None, TrainingState]:
+    """Refuses a model whose training can't be captured, loads the engine, and builds the optimizer, whose variables are restored.
+    Returns the count of the model's steps, and its training state. ``optimizer``: the one whose updates are the steps; ``who``: the name
+    of the function that the user has called; ``averages_in_graph``: Horovod's ops are part of the train function; ``again``: the model has
+    been trained before.
+
+    ``may_wait``: the model may be compiled later. It has no count of steps then, and its weights alone are its state.
+
+    Raises ``UnsupportedError``, ``EngineError``, and ``StructureError`` for a model without weights."""
+    if may_wait and optimizer is None:
+        require_supported(who, model)
+        require_built(model)
+        return None, TrainingState.of(model, "weights")
+    refuse(model, optimizer, averages_in_graph, who)
+    backends.chosen().load()
+    if optimizer is getattr(model, "optimizer", None):
+        build_optimizer(model)
+    state = TrainingState.of(model)
+    if not again:
+        refuse_devices(state, who)  # asks each variable, which takes as long as all the rest
+    return Steps(optimizer), state

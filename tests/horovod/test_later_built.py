@@ -1,0 +1,23 @@
+"""Models that are not built when ``fit`` begins, on two ranks: both build them in the first trace, then restore and broadcast together."""
+
+import pytest
+
+import deepfreeze
+from deepfreeze.inspect.verify import verify
+from tests.support import kerases
+
+pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
+
+
+# Horovod's own optimizer averages nothing in a train_step that calls apply_gradients, as a GAN's does.
+CASES = [("keras", "sequential"), ("keras", "subclass"), ("keras", "gan")]
+OLDER = [(kerases.NAMES[-1], "sequential"), (kerases.NAMES[-1], "subclass")]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("api", "kind"), OLDER if kerases.KERAS_IS_2 else CASES + OLDER)
+def test_what_the_first_batch_builds_resumes_bit_for_bit_on_two_ranks(two, api, kind, tmp_path):
+    assert two.run("later", api=api, folder=tmp_path, kind=kind) == [[], []]
+    found = deepfreeze.checkpoints(tmp_path / "run")
+    assert [info.step for info in found] == [2, 3, 4, 6]
+    assert all(info.world_size == 2 and verify(tmp_path / "run", info.step).ok for info in found)

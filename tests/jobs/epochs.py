@@ -1,0 +1,43 @@
+"""A training of 4 epochs of 30 batches with a learning rate for each epoch: epochs.py API RUN KILL. Kills its ranks at the end of step KILL
+(0: never). Prints which epochs it trained with which rates, and the last step."""
+
+import os
+import signal
+import sys
+
+import models
+
+import deepfreeze
+
+
+def main() -> None:
+    api, run, kill = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    keras = models.framework(api)
+    ranked = "OMPI_COMM_WORLD_SIZE" in os.environ
+    if ranked:
+        import horovod.tensorflow as hvd
+
+        hvd.init()
+    optimizer = keras.optimizers.Adam(1e-3)
+    model = models.build(keras, "dense", optimizer=models.averaging(keras, optimizer) if ranked else optimizer)
+    epochs, rates = [], []
+
+    class Beside(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            epochs.append(epoch)
+            rates.append(f"{float(model.optimizer.learning_rate.numpy()):.2g}")
+
+        def on_train_batch_end(self, batch, logs=None):
+            if int(model.optimizer.iterations.numpy()) == kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 / (epoch + 1))
+    checkpoint = deepfreeze.Checkpoint(run, every=10, keep=100, wait_for="external")
+    broadcast = [deepfreeze.BroadcastState()] if ranked else []
+    callbacks = [*broadcast, schedule, checkpoint, Beside()]
+    model.fit(models.batches(30), epochs=4, verbose=0, shuffle=False, callbacks=callbacks)
+    last = int(model.optimizer.iterations.numpy())
+    print(f"epochs {', '.join(map(str, epochs))} with rates {', '.join(rates)} to step {last}")
+
+
+main()

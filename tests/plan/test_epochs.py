@@ -1,0 +1,62 @@
+"""What is left of a ``fit`` whose job was killed follows from the checkpoint's position and from what ``fit`` is asked for."""
+
+from dataclasses import replace
+
+import pytest
+
+from deepfreeze.format.position import Position
+from deepfreeze.plan.epochs import Fit, GoingOn, going_on, other_batches
+
+FIT = Fit(epochs=4, batches=30, begins_at=0)
+AT_40 = Position(fit=0, epoch=1, batch=10, batches=30, epochs=4, trained=40)
+
+
+def test_finished_epochs_are_not_repeated_and_the_last_one_is_cut():
+    assert going_on(AT_40, 0, FIT) == GoingOn(epoch=1, trained=40, total=120)
+    at_60 = replace(AT_40, batch=30, trained=60)
+    assert going_on(at_60, 0, FIT) == GoingOn(epoch=2, trained=60, total=120)
+
+
+def test_a_fit_that_is_finished_trains_nothing_unless_it_has_more_epochs():
+    finished = replace(AT_40, epoch=3, batch=30, trained=120)
+    assert going_on(finished, 0, FIT) == GoingOn(epoch=4, trained=120, total=120, finished=True)
+    assert going_on(finished, 0, replace(FIT, epochs=5)) == GoingOn(epoch=4, trained=120, total=150)
+    assert going_on(finished, 0, replace(FIT, epochs=2)) == GoingOn(epoch=2, trained=60, total=60, finished=True)
+
+
+@pytest.mark.parametrize("length", [7, 29, 31, 50])
+def test_kills_in_every_epoch_do_not_hold_up_the_epochs(length):
+    """Each attempt makes so many steps. The epoch that it begins with is the one in which an uninterrupted fit would be."""
+    trained, seen = 0, []
+    while trained < 120:
+        position = Position(0, seen[-1] if seen else 0, 0, 30, 4, trained)
+        plan = going_on(position, 0, FIT)
+        assert plan is not None and plan.epoch == trained // 30
+        seen.append(plan.epoch)
+        trained += min(length, plan.total - plan.trained)
+    assert trained == 120 and seen[-1] == 3
+
+
+def test_an_earlier_fit_of_the_program_trains_nothing():
+    second = replace(AT_40, fit=1)
+    plan = going_on(second, 0, replace(FIT, batches=None))
+    assert plan is not None and plan.finished and plan.epoch == 4
+    assert going_on(second, 1, FIT) == GoingOn(epoch=1, trained=40, total=120)
+    assert going_on(second, 2, FIT) is None
+
+
+@pytest.mark.parametrize("change", [{"begins_at": 1}, {"begins_at": None}, {"batches": None}, {"batches": 20}])
+def test_what_can_not_be_known_changes_nothing(change):
+    assert going_on(AT_40, 0, replace(FIT, **change)) is None
+    assert going_on(None, 0, FIT) is None
+    assert going_on(replace(AT_40, batches=None), 0, FIT) is None
+    assert other_batches(AT_40, 0, replace(FIT, **change)) == (change == {"batches": 20})
+
+
+@pytest.mark.parametrize("change", [{"epoch": -1}, {"epochs": "4"}, {"fit": True}, {"trained": None}, {"batches": 1.5}])
+def test_a_position_of_an_unknown_form_is_no_position(change):
+    values = {"position": {**AT_40.to_json(), "from the future": 1}}
+    assert Position.of(values) == AT_40
+    assert Position.of({"position": {**AT_40.to_json(), "batches": None}}) == replace(AT_40, batches=None)
+    assert Position.of({"position": {**AT_40.to_json(), **change}}) is None
+    assert Position.of({}) is None and Position.of({"position": 3}) is None and Position.of({"position": {}}) is None
