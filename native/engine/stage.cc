@@ -1,7 +1,6 @@
 #include "engine/stage.h"
 
 #include <algorithm>
-#include <mutex>
 
 namespace deepfreeze {
 
@@ -14,14 +13,14 @@ size_t Copiers(const Options& options) { return std::max<size_t>(2, options.writ
 
 Status ForEachExtent(const StageContext& context, size_t n, size_t width, bool urgent,
                      const std::function<Status(size_t worker, size_t i)>& work) {
-  std::mutex mutex;
+  Mutex mutex;
   Status first;
   context.pool->Run(n, width, urgent, [&](size_t worker, size_t i) {
     Status status = Contained([&] {
       return context.table->stopping() ? Status(Code::kClosed, "the engine is shutting down") : work(worker, i);
     });
     if (status.ok()) return true;
-    std::lock_guard<std::mutex> lock(mutex);
+    const MutexLock lock(&mutex);
     if (first.ok()) first = std::move(status);
     return false;
   });

@@ -17,6 +17,9 @@ Status Transfer::Write(const JobRef& job) {
   }
   if (status.ok() || status.code() == Code::kClosed) return status;
   job->shard.reset();
+  // The slot of a step that has failed is for the next start of the job, so it is made whole first.
+  (void)context_.table->AwaitSettled(job, kLocal, CondVar::Time::max());
+  if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
   return FailStep(context_, job, std::move(status));
 }
 

@@ -23,7 +23,7 @@ SlotStore::SlotStore(Env* env, const std::string& local_dir, const Identity& ide
 std::string SlotStore::path(uint32_t slot) const { return Join(directory_, SlotName(rank_, attempt_, slot)); }
 
 Status SlotStore::MakeDirectory() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (directory_made_) return {};
   for (const std::string& directory : {user_dir_, directory_}) {
     DF_RETURN_IF_ERROR(env_->MakeDir(directory, 0700));
@@ -48,13 +48,12 @@ Status SlotStore::MakeDirectory() {
   return {};
 }
 
-Status SlotStore::OpenLocked(uint32_t slot) {
+Status SlotStore::OpenLocked(uint32_t slot, Slot* one) {
   DF_RETURN_IF_ERROR(MakeDirectory());
-  Slot& one = slots_[slot];
-  if (one.file != nullptr) return {};
-  DF_RETURN_IF_ERROR(env_->Open(path(slot), OpenMode::kPrivate, &one.file));
+  if (one->file != nullptr) return {};
+  DF_RETURN_IF_ERROR(env_->Open(path(slot), OpenMode::kPrivate, &one->file));
   // Not known to be a file of this user alone before the line above.
-  if (!env_->InMemory(directory_) && !env_->Open(path(slot), OpenMode::kDirect, &one.direct).ok()) one.direct.reset();
+  if (!env_->InMemory(directory_) && !env_->Open(path(slot), OpenMode::kDirect, &one->direct).ok()) one->direct.reset();
   return {};
 }
 
@@ -65,8 +64,9 @@ Status SlotStore::MarkNotWhole(uint32_t slot) {
 }
 
 Status SlotStore::Begin(uint32_t slot, uint64_t size) {
-  std::lock_guard<std::mutex> lock(slots_[slot].mutex);
-  DF_RETURN_IF_ERROR(OpenLocked(slot));
+  Slot* const one = &slots_[slot];
+  const MutexLock lock(&one->mutex);
+  DF_RETURN_IF_ERROR(OpenLocked(slot, one));
   DF_RETURN_IF_ERROR(MarkNotWhole(slot));
   uint64_t now = 0;
   DF_RETURN_IF_ERROR(file(slot)->Size(&now));
@@ -76,28 +76,27 @@ Status SlotStore::Begin(uint32_t slot, uint64_t size) {
 bool SlotStore::InMemory() { return MakeDirectory().ok() && env_->InMemory(directory_); }
 
 Status SlotStore::Touch(uint32_t slot, uint64_t size, const StopWhen& stop) {
-  Slot& one = slots_[slot];
-  std::lock_guard<std::mutex> lock(one.mutex);
-  if (one.mapped == nullptr) {
-    DF_RETURN_IF_ERROR(OpenLocked(slot));
+  Slot* const one = &slots_[slot];
+  const MutexLock lock(&one->mutex);
+  if (one->mapped == nullptr) {
+    DF_RETURN_IF_ERROR(OpenLocked(slot, one));
     char* mapped = nullptr;
-    DF_RETURN_IF_ERROR(one.file->Map(size, &mapped));
-    one.mapped = mapped;
+    DF_RETURN_IF_ERROR(one->file->Map(size, &mapped));
+    one->mapped = mapped;
   }
-  Status status = FindMemory(slot, size, stop);
+  Status status = FindMemory(slot, one, size, stop);
   if (status.ok() || status.code() == Code::kClosed) return status;
   // The memory can't be found beforehand (an old kernel), or some is missing. Allocate tells whether there is room.
-  DF_RETURN_IF_ERROR(one.file->Allocate(size));
-  one.touched = size;
+  DF_RETURN_IF_ERROR(one->file->Allocate(size));
+  one->touched = size;
   return {};
 }
 
 // A direct write from small pages takes five times the processor time of one from huge pages.
-Status SlotStore::FindMemory(uint32_t slot, uint64_t size, const StopWhen& stop) {
-  Slot& one = slots_[slot];
+Status SlotStore::FindMemory(uint32_t slot, Slot* one, uint64_t size, const StopWhen& stop) {
   bool join = join_;
   Status refused;
-  Status status = PopulateHuge(env_, one.mapped, size, stop, &one.touched, &join, &refused);
+  Status status = PopulateHuge(env_, one->mapped, size, stop, &one->touched, &join, &refused);
   if (refused.code() == Code::kInvalid) {
     join_ = false;
     FileInfo info;
@@ -109,7 +108,9 @@ Status SlotStore::FindMemory(uint32_t slot, uint64_t size, const StopWhen& stop)
 Status SlotStore::Map(uint32_t slot, uint64_t size, const StopWhen& stop, char** data) {
   DF_RETURN_IF_ERROR(Touch(slot, size, stop));
   DF_RETURN_IF_ERROR(MarkNotWhole(slot));
-  *data = slots_[slot].mapped;
+  Slot* const one = &slots_[slot];
+  const MutexLock lock(&one->mutex);
+  *data = one->mapped;
   return {};
 }
 
@@ -140,13 +141,13 @@ Status SlotStore::Finish(uint32_t slot, const Identity& identity, const std::vec
 }
 
 void SlotStore::Remove(uint32_t slot) {
-  Slot& one = slots_[slot];
-  std::lock_guard<std::mutex> lock(one.mutex);
-  if (one.file == nullptr) return;
-  one.mapped = nullptr;
-  one.touched = 0;
-  one.direct.reset();
-  one.file.reset();
+  Slot* const one = &slots_[slot];
+  const MutexLock lock(&one->mutex);
+  if (one->file == nullptr) return;
+  one->mapped = nullptr;
+  one->touched = 0;
+  one->direct.reset();
+  one->file.reset();
   // An error is ignored: nobody needs the slot's content, and the next use of the file begins by marking it not whole.
   (void)env_->Unlink(path(slot)).ok();
 }

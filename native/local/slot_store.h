@@ -10,10 +10,10 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/pages.h"
 #include "format/slot.h"
 
@@ -61,16 +61,18 @@ class SlotStore {
 
  private:
   struct Slot {
-    std::mutex mutex;  // guards making, mapping, touching and removing: Touch may run at the same time
+    Mutex mutex;  // of making, mapping, touching and removing: Touch may run at the same time
+    // Set while the mutex is held, and never again until Remove or Close: whoever fills the slot reads them without it.
     std::unique_ptr<File> file;
     std::unique_ptr<File> direct;
-    char* mapped = nullptr;
-    uint64_t touched = 0;  // bytes of the mapping whose memory is found
+    char* mapped GUARDED_BY(mutex) = nullptr;
+    uint64_t touched GUARDED_BY(mutex) = 0;  // bytes of the mapping whose memory is found
   };
 
   Status MakeDirectory();
-  Status FindMemory(uint32_t slot, uint64_t size, const StopWhen& stop);
-  Status OpenLocked(uint32_t slot);
+  Status FindMemory(uint32_t slot, Slot* one, uint64_t size, const StopWhen& stop) REQUIRES(one->mutex);
+  // Opens the file of slot number `slot`, which is *one.
+  Status OpenLocked(uint32_t slot, Slot* one) REQUIRES(one->mutex);
   Status MarkNotWhole(uint32_t slot);
 
   Env* const env_;
@@ -79,8 +81,8 @@ class SlotStore {
   const std::string directory_;
   const uint32_t rank_;
   const Id attempt_;
-  std::mutex mutex_;  // guards directory_made_
-  bool directory_made_ = false;
+  Mutex mutex_;
+  bool directory_made_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> join_{true};  // whether the system makes huge pages, as far as is known
   std::atomic<bool> wants_huge_pages_{false};
   std::vector<Slot> slots_;

@@ -111,19 +111,19 @@ Status DirMeeting::Look(int64_t step, Verdict* verdict, std::string* why) {
 
 void DirMeeting::SealedByAnother(int64_t step) {
   if (decides()) return;
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   sealed_.insert(step);
 }
 
 void DirMeeting::Ended(int64_t step) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   sealed_.erase(sealed_.begin(), sealed_.upper_bound(step));
 }
 
 Status DirMeeting::WasReplaced(int64_t step, bool* removed) {
   std::vector<int64_t> newer;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     newer.assign(sealed_.upper_bound(step), sealed_.end());
   }
   if (newer.empty()) return {};

@@ -3,11 +3,11 @@
 #ifndef DEEPFREEZE_STORE_DIR_MEETING_H_
 #define DEEPFREEZE_STORE_DIR_MEETING_H_
 
-#include <mutex>
 #include <set>
 #include <string>
 
 #include "base/env.h"
+#include "base/mutex.h"
 #include "store/meeting.h"
 
 namespace deepfreeze {
@@ -45,11 +45,11 @@ class DirMeeting final : public Meeting {
   Env* const env_;
   const std::string run_dir_;
   const Identity identity_;
-  std::mutex mutex_;
+  Mutex mutex_;
   // Steps that this rank has sealed, or tried to, and whose end it has not seen. Rank 0 can't have committed a step
   // that is not among them.
-  std::set<int64_t> sealed_;
-  int64_t together_ = -1;  // the newest step of which this rank writes the records of its node
+  std::set<int64_t> sealed_ GUARDED_BY(mutex_);
+  int64_t together_ = -1;  // the newest step of which this rank writes the records of its node; SealedTogether's alone
 };
 
 }  // namespace deepfreeze

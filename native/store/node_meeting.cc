@@ -46,7 +46,7 @@ Status NodeMeeting::Sealed(const Record& record, bool* perhaps) {
   std::vector<std::string> all;
   if (!Share(record, &all)) {
     const Status status = run_->Sealed(record, perhaps);
-    std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (*perhaps) (void)Note(record.identity.step, [](Sight* sight) { sight->record = Where::kStore; }).ok();
     return status;
   }
@@ -56,9 +56,9 @@ Status NodeMeeting::Sealed(const Record& record, bool* perhaps) {
   std::string records;
   for (const std::string& one : all) records += one;
   bool another = false;
-  const Status status = run_->SealedTogether(record, ranks_, records, &another, perhaps);
+  Status status = run_->SealedTogether(record, ranks_, records, &another, perhaps);
   if (another || !status.ok()) return status;
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   kept_.erase(record.identity.step);
   (void)Note(record.identity.step, [](Sight* sight) { sight->record = Where::kAll; }).ok();  // the others write theirs
   return {};
@@ -66,7 +66,7 @@ Status NodeMeeting::Sealed(const Record& record, bool* perhaps) {
 
 bool NodeMeeting::Share(const Record& record, std::vector<std::string>* all) {
   const int64_t step = record.identity.step;
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   std::vector<std::vector<Sight>> others;
   if (page_ == nullptr || !regular_ || !page_->Read(&others).ok() || !page_->shared()) return false;
   const std::string bytes = EncodeRecord(record);
@@ -105,7 +105,7 @@ std::vector<std::string> NodeMeeting::Gather(int64_t step, const std::string& ow
 Status NodeMeeting::WriteIfLate(int64_t step) {
   Record record;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     const auto kept = kept_.find(step);
     if (kept == kept_.end()) return {};
     std::vector<std::vector<Sight>> others;
@@ -124,7 +124,7 @@ Status NodeMeeting::WriteIfLate(int64_t step) {
   bool perhaps = false;
   Status status = run_->Sealed(record, &perhaps);
   if (!status.ok() && !perhaps) return status.error() == ENOENT ? Status() : status;  // the step is decided
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   kept_.erase(step);
   return {};
 }
@@ -134,14 +134,14 @@ Status NodeMeeting::Look(int64_t step, Verdict* verdict, std::string* why) {
   if (SeenByAnother(step, verdict)) return {};
   DF_RETURN_IF_ERROR(run_->Look(step, verdict, why));
   if (*verdict == Verdict::kPending) return {};
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   Forget(step);
   (void)Note(step, [&](Sight* sight) { sight->verdict = *verdict; }).ok();  // the others look for themselves then
   return {};
 }
 
 bool NodeMeeting::SeenByAnother(int64_t step, Verdict* verdict) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   std::vector<std::vector<Sight>> others;
   if (page_ == nullptr || !page_->Read(&others).ok()) return false;
   uint32_t looks = 0;

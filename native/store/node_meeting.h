@@ -11,10 +11,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "format/names.h"
 #include "store/meeting.h"
 #include "store/node_page.h"
@@ -45,7 +45,7 @@ class NodeMeeting final : public Meeting {
   // record has to be written by itself.
   bool Share(const Record& record, std::vector<std::string>* all);
   // The other ranks' records of the step, and this one's. Empty unless all are in the page.
-  std::vector<std::string> Gather(int64_t step, const std::string& own);
+  std::vector<std::string> Gather(int64_t step, const std::string& own) REQUIRES(mutex_);
   // Writes this rank's record if it has been in the page alone for too long.
   Status WriteIfLate(int64_t step);
   // Whether another rank of the node has looked at the step for this one; *verdict is then what it saw. If none has,
@@ -53,9 +53,9 @@ class NodeMeeting final : public Meeting {
   bool SeenByAnother(int64_t step, Verdict* verdict);
   // Changes what the page says of this rank and the step.
   template <typename Change>
-  Status Note(int64_t step, const Change& change);
+  Status Note(int64_t step, const Change& change) REQUIRES(mutex_);
   // Forgets what was kept for the steps up to this one.
-  void Forget(int64_t step);
+  void Forget(int64_t step) REQUIRES(mutex_);
 
   Env* const env_;
   const Identity identity_;
@@ -63,12 +63,12 @@ class NodeMeeting final : public Meeting {
   NodeRanks ranks_;
   bool regular_ = false;  // the node's ranks have a name
   const std::unique_ptr<Meeting> run_;
-  std::mutex mutex_;                    // guards all below
-  std::unique_ptr<NodePage> page_;      // null without shared memory
-  std::map<int64_t, Sight> own_;        // this rank's sights of the newest steps
-  std::map<int64_t, uint32_t> others_;  // by step: of how many looks by other ranks this rank knows
-  std::map<int64_t, Kept> kept_;        // records that are in the page alone
-  uint32_t puts_ = 0;
+  Mutex mutex_;
+  std::unique_ptr<NodePage> page_ GUARDED_BY(mutex_);      // null without shared memory
+  std::map<int64_t, Sight> own_ GUARDED_BY(mutex_);        // this rank's sights of the newest steps
+  std::map<int64_t, uint32_t> others_ GUARDED_BY(mutex_);  // by step: of how many looks by other ranks this rank knows
+  std::map<int64_t, Kept> kept_ GUARDED_BY(mutex_);        // records that are in the page alone
+  uint32_t puts_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace deepfreeze

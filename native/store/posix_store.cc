@@ -56,12 +56,16 @@ Status PosixStore::IsSealed(const Identity& identity, bool* sealed) {
   if (*sealed) return {};
   const std::string directory = PartialPath(place(), identity.step, identity.attempt);
   DF_RETURN_IF_ERROR(CheckPartial(env_, directory));
-  const std::string path = Join(directory, RecordName(identity.rank));
+  PartialState state;
+  RecordFiles files;
+  DF_RETURN_IF_ERROR(ScanPartial(env_, place(), identity.step, identity.attempt, &state, &files));
   std::string bytes;
+  std::string path;
   Record record;
   // A record that is missing, damaged or another one's is written again.
-  *sealed = ReadSmallFile(env_, path, kMaxRecordSize, &bytes).ok() && DecodeRecord(bytes, path, &record).ok() &&
-            record.identity.rank == identity.rank && record.identity.SameCheckpoint(identity);
+  *sealed = PartialRecords(env_, directory, files).Read(identity.rank, &bytes, &path).ok() &&
+            DecodeRecord(bytes, path, &record).ok() && record.identity.rank == identity.rank &&
+            record.identity.SameCheckpoint(identity);
   return {};
 }
 

@@ -135,6 +135,16 @@ void ACommitTakesEachRecordOnceAndNoOther() {
     if (damage == "swap") bytes = bytes.substr(half) + bytes.substr(0, half);
     if (damage == "more") bytes += bytes;
     CHECK_OK(ReplaceFile(Env::Posix(), path, bytes, false));
+    // A start looks into a node's file too for what a dead rank has sealed, and writes only the rest again.
+    const bool whole[] = {true, true, damage.empty() || damage == "flip", damage.empty()};  // the flip is in the second
+    PosixStore store(Env::Posix(), ranks.run.path());
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      bool sealed = false;
+      CHECK_OK(store.IsSealed(Ranks::At(1, rank, 4), &sealed));
+      CHECK_EQ(sealed, whole[rank]);
+      CHECK_OK(store.IsSealed(Ranks::At(2, rank, 4), &sealed));
+      CHECK(!sealed);
+    }
     CommitRequest request;
     request.step = 1;
     CommitOutcome outcome;

@@ -124,8 +124,7 @@ def test_a_job_killed_with_whole_slots_loses_nothing(tmp_path, library, memory, 
     tmp_path = memory if captured else tmp_path
     # Both ranks die with their shard on the local tier and nothing of it on the external store that counts.
     restart.make_run(tmp_path / "run")
-    fault = "kill-before:rename:.record:1" if captured else "kill-before:pwrite:model.weights.h5:1"
-    with ranks(library, *[fault] * WORLD) as group:
+    with ranks(library, *["kill-before:rename:.record:1"] * WORLD) as group:
         for number, rank in enumerate(group):
             rank.send("open", **options(tmp_path, number, WORLD, captured=captured))
             rank.send("submit", step=10)
@@ -139,7 +138,7 @@ def test_a_job_killed_with_whole_slots_loses_nothing(tmp_path, library, memory, 
 
 def test_a_slot_with_a_flipped_bit_is_never_committed(tmp_path, library):
     restart.make_run(tmp_path / "run")
-    with ranks(library, "kill-before:open:model.weights.h5:1") as (rank,):
+    with ranks(library, "kill-before:rename:.record:1") as (rank,):
         rank.send("open", **options(tmp_path)).send("submit", step=10)
         rank.process.wait(120)
     (slot,) = slots(tmp_path)
