@@ -56,10 +56,11 @@ class TrainingState:
         self.tensors = tuple(tensors)
 
     @classmethod
-    def of(cls, model: Any, what: str = "full") -> TrainingState:
-        """The state of a built Keras model or a ``tf.Module``. ``what``: the value of the option ``state``, "full" or "weights".
-        ``UnsupportedError`` for a variable of a dtype that no checkpoint can hold."""
-        return cls(model, what, _tensors(model, what, ()))
+    def of(cls, model: Any, what: str = "full", before: TrainingState | None = None) -> TrainingState:
+        """The state of a built Keras model or a ``tf.Module``. ``what``: the value of the option ``state``, "full" or "weights";
+        ``before``: an earlier state of the model, whose descriptions of variables are used again. ``UnsupportedError`` for a variable
+        of a dtype that no checkpoint can hold."""
+        return cls(model, what, _tensors(model, what, (), () if before is None else before.tensors))
 
     def grown(self) -> TrainingState:
         """A state with the same tensors in the same order, followed by those of variables that the model has made since this state was
@@ -116,14 +117,21 @@ def _row(tensor: StateTensor) -> tuple[str, str]:
     return f"{tensor.spec.dtype} of shape {tensor.spec.shape}", variable_name(tensor.variable)
 
 
-def _tensors(model: Any, what: str, known: Iterable[StateTensor]) -> Iterator[StateTensor]:
-    """The tensors of a model without those that are ``known`` already."""
+def _tensors(
+    model: Any, what: str, known: Iterable[StateTensor], before: Iterable[StateTensor] = ()
+) -> Iterator[StateTensor]:
+    """The tensors of a model without those that are ``known`` already. ``before``: tensors of the model that may serve again."""
     seen = {id(tensor.variable) for tensor in known}
     names = {tensor.spec.name for tensor in known}
+    earlier = {id(tensor.variable): tensor for tensor in before}
     for variable, kind, optimizer, name in _variables(model, what):
         if id(variable) not in seen:
             seen.add(id(variable))
-            yield StateTensor(variable, _spec(variable, ROLES[kind], unique_name(name, names)), kind, optimizer)
+            name = unique_name(name, names)
+            one = earlier.get(id(variable))
+            if one is None or (one.kind, one.optimizer, one.spec.name) != (kind, optimizer, name):
+                one = StateTensor(variable, _spec(variable, ROLES[kind], name), kind, optimizer)
+            yield one
 
 
 def _variables(model: Any, what: str) -> Iterator[tuple[Any, str, str, str]]:
@@ -136,7 +144,7 @@ def _variables(model: Any, what: str) -> Iterator[tuple[Any, str, str, str]]:
         for variable in optimizer_variables(optimizer):
             of_optimizers.add(id(variable))
             if what == "full":
-                yield variable, SLOT if len(tf_variable(variable).shape) else COUNT, owner, variable_name(variable)
+                yield variable, SLOT if len(variable.shape) else COUNT, owner, variable_name(variable)
     metrics = [variable for metric in getattr(model, "metrics", ()) for variable in metric.variables]
     own_seeds = seeds(model)
     others = of_optimizers | {id(variable) for variable in metrics} | {id(variable) for _, variable in own_seeds}

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 _MEMORY_BACKED = ("tmpfs", "ramfs")
 _CONTROL_GROUPS = ("cgroup", "cgroup2")
+_UNLIMITED = 1 << 60  # bytes: version 1 writes the greatest number of pages where there is no limit
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,11 @@ def _with_ancestors(mount: _Mount, group: PurePosixPath) -> list[PurePosixPath]:
 
 def _left(folder: Path, files: _FileNames) -> int | None:
     """The bytes that may still be taken in one control group; None if it has no limit."""
-    limit, usage = _number(folder / files.limit), _number(folder / files.usage)
-    if limit is None or usage is None:
+    limit = _number(folder / files.limit)
+    if limit is None or limit >= _UNLIMITED:
+        return None
+    usage = _number(folder / files.usage)
+    if usage is None:
         return None
     return limit - max(0, usage - _cache(folder / "memory.stat", files.cache))
 

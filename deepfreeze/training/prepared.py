@@ -14,12 +14,17 @@ from deepfreeze.thaw.restore import require_built
 
 
 def prepared(
-    model: Any, optimizer: Any, who: str, averages_in_graph: bool, again: bool = False, may_wait: bool = False
+    model: Any,
+    optimizer: Any,
+    who: str,
+    averages_in_graph: bool,
+    before: TrainingState | None = None,
+    may_wait: bool = False,
 ) -> tuple[Steps | None, TrainingState]:
     """Refuses a model whose training can't be captured, loads the engine, and builds the optimizer, whose variables are restored.
     Returns the count of the model's steps, and its training state. ``optimizer``: the one whose updates are the steps; ``who``: the name
-    of the function that the user has called; ``averages_in_graph``: Horovod's ops are part of the train function; ``again``: the model has
-    been trained before.
+    of the function that the user has called; ``averages_in_graph``: Horovod's ops are part of the train function; ``before``: the
+    state that the model had when it was trained before.
 
     ``may_wait``: the model may be compiled later. It has no count of steps then, and its weights alone are its state.
 
@@ -32,7 +37,7 @@ def prepared(
     backends.chosen().load()
     if optimizer is getattr(model, "optimizer", None):
         build_optimizer(model)
-    state = TrainingState.of(model)
-    if not again:
+    state = TrainingState.of(model, before=before)
+    if before is None:
         refuse_devices(state, who)  # asks each variable, which takes as long as all the rest
     return Steps(optimizer), state

@@ -154,8 +154,10 @@ class Session:
     def save_last(self) -> None:
         """Saves the present step as the final checkpoint, with the values that the model has now: they may change before ``end``. Does
         nothing if the step is saved already, if there was no execution, or with ``final=False``. Raises as ``executed`` does."""
+        if not self._options.final or not self._began or self._saver is None:
+            return
         step = self._open_run.steps.now()
-        if self._options.final and self._began and self._saver is not None and step not in self._saved:
+        if step not in self._saved:
             self._save_now(step, self._saver.take)
 
     def end(self) -> None:

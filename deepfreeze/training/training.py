@@ -227,10 +227,13 @@ class Training:
         world = worlds.current(self._options.world)
         advice.warn_of_one_rank(world, self._options.world, self._events.notify)
         require_same_options(world, {"run": self._run, "every": str(self._policy), **self._options.shared()})
+        installation = self._installation()
+        trained = installation.capture.state if again and installation is not None else None
         steps, state = worlds.each(
-            world, lambda: prepared(model, optimizer, self._who, world.in_graph, again, fit is None)
+            world, lambda: prepared(model, optimizer, self._who, world.in_graph, trained, fit is None)
         )
-        require_same_model(world, state.description())
+        if world.size > 1:
+            require_same_model(world, state.description())
         history = self._history if again else None
         beginning = attempt_events.Beginning.now(self._events)
         attempt = ModelStart.start(

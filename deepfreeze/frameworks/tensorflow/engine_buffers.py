@@ -76,6 +76,8 @@ class EngineBuffers:
 
     def place(self, places: np.ndarray) -> None:
         """See ``framework.EngineMemory``."""
+        if self._engine_places is not None and np.array_equal(places, self._engine_places):
+            return  # the next training on the same captures
         self._engine_places = places
         first = 0
         for group, pieces in enumerate(self._groups):
