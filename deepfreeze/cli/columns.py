@@ -21,8 +21,11 @@ def wrapped(text: str, width: int | None) -> list[str]:
         return [text]
     lines = [""]
     for piece in _pieces(text, width):
-        if lines[-1].strip() and cell_len(lines[-1] + piece.rstrip()) > width:
-            lines.append("")
+        if cell_len(lines[-1] + piece.rstrip()) > width:
+            if lines[-1].strip():
+                lines.append("")
+            else:
+                lines[-1] = ""  # an indent that leaves no room for a wide letter
         lines[-1] += piece
     return [one.rstrip() for one in lines]
 
@@ -31,9 +34,10 @@ def hanging(text: str, width: int | None) -> list[str]:
     """As ``wrapped``, with the lines behind the first indented by two cells more than the first."""
     if width is None or cell_len(text) <= width:
         return [text]
-    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    before = len(text) - len(text.lstrip())
+    indent = " " * (before + 2)
     first, *more = wrapped(text, width)
-    rest = text[len(first) :].strip() if more else ""
+    rest = text[before + len(first.lstrip()) :].strip() if more else ""
     return [first, *(indent + one for one in wrapped(rest, max(1, width - len(indent))) if rest)]
 
 

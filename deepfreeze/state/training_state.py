@@ -144,7 +144,7 @@ def _variables(model: Any, what: str) -> Iterator[tuple[Any, str, str, str]]:
         for variable in optimizer_variables(optimizer):
             of_optimizers.add(id(variable))
             if what == "full":
-                yield variable, SLOT if len(variable.shape) else COUNT, owner, variable_name(variable)
+                yield variable, SLOT if len(tf_variable(variable).shape) else COUNT, owner, variable_name(variable)
     metrics = [variable for metric in getattr(model, "metrics", ()) for variable in metric.variables]
     own_seeds = seeds(model)
     others = of_optimizers | {id(variable) for variable in metrics} | {id(variable) for _, variable in own_seeds}

@@ -25,6 +25,7 @@ def test_a_wrapped_text_has_all_of_it_and_keeps_to_the_width(text, width):
         ("at runs/nt3/step-0000000040 now", 20, ["at runs/nt3/", "step-0000000040 now"]),
         ("a_very_long_name", 8, ["a_very_", "long_", "name"]),
         ("abcdefgh", 3, ["abc", "def", "gh"]),
+        (" 漢1", 2, ["漢", "1"]),
         ("abcdefgh ij", None, ["abcdefgh ij"]),
         ("", 5, [""]),
     ],

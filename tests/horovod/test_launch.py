@@ -36,7 +36,7 @@ def test_an_error_at_the_start_ends_every_rank_and_the_job_with_it(tmp_path):
 
 def test_one_rank_that_is_refused_ends_every_rank_with_the_reason(two, tmp_path):
     first, second = two.errors("ranks", api="keras", folder=tmp_path, steps=4, every=2, bad_rank=1)
-    assert "UnsupportedError" in second and "found one without an optimizer" in second
+    assert "UnsupportedError" in second and "found the legacy SimpleNamespace" in second
     assert "WorldError" in first and "rank 1 failed" in first
 
 

@@ -1,11 +1,12 @@
 """Case: trains to step STEPS, in FOLDER/run, and leaves what each rank R holds then, by dataset path, in OUT/rank-R.npz.
 
-``pause``: seconds per step; ``bad_rank``: of a model without an optimizer; the rest are Checkpoint's options. Returns its stats, and
-the warnings, also those in the log.
+``pause``: seconds per step; ``bad_rank``: of a model whose optimizer Keras can't save; the rest are Checkpoint's options. Returns its
+stats, and the warnings, also those in the log.
 """
 
 import logging
 import time
+import types
 import warnings
 
 import models
@@ -32,7 +33,7 @@ def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None
         broadcast = deepfreeze.BroadcastState()
     model = models.build(keras, kind, optimizer=optimizer, seed=1 + rank)
     if rank == bad_rank:
-        model.optimizer = None  # refused
+        model.optimizer = types.SimpleNamespace(iterations=0, apply_gradients=None)  # refused: without ``build``
     checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=every, **grouped(options))
 
     class Pause(keras.callbacks.Callback):

@@ -37,6 +37,7 @@ def source(tmp_path_factory):
     folder = tmp_path_factory.mktemp("source")
     for package in ("deepfreeze", "veloc_bindings"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "native" / "include", folder / "native" / "include")
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, folder)
     shutil.copy(_library.find(), folder / "veloc_bindings" / _library.NAME)
