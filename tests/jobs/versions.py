@@ -46,7 +46,7 @@ if what == "restore":
     deepfreeze.restore(model, run)
     keep()
 # And the run goes on.
-checkpoint = deepfreeze.Checkpoint(run, every=3, keep=9)
+checkpoint = deepfreeze.Checkpoint(run, every=3, keep=9, resume_epochs=False)
 rng = np.random.default_rng(0)
 x, y = rng.random((6, 6), np.float32), rng.random((6, 1), np.float32)
 model.fit(x, y, batch_size=2, verbose=0, shuffle=False, callbacks=[checkpoint])
