@@ -1,4 +1,4 @@
-"""What does a checkpoint ask of a store's metadata server, with many ranks? python -m benchmarks.metadata --help
+"""How many calls does a checkpoint make to a store's metadata server, with many ranks? python -m benchmarks.metadata --help
 
 Counts calls about names (open, stat, rename, unlink, list, fsync of a directory ...) of one checkpoint, and the names read in listings. The
 protocol by which ranks meet is run alone, in a time of its own: the ranks come within a second, and the commit takes a tenth of it. Beside

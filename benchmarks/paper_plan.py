@@ -43,5 +43,5 @@ def near(spent: dict[int, float], step: int, plain: Sequence[int]) -> float:
 
 
 def extra(spent: dict[int, float], step: int, plain: Sequence[int], later: float = 0.0) -> float:
-    """What a checkpoint adds to its iteration and to the next one, on average, ``later`` included."""
+    """The seconds that a checkpoint adds to its iteration and to the next one, on average. ``later``: its seconds after those."""
     return (spent[step] + spent[step + 1] + later) / 2 - near(spent, step, plain)

@@ -1,4 +1,4 @@
-"""What the DeepFreeze paper itself found (benchmarks/published/deepfreeze.csv): how far its approach is below the others."""
+"""The figures that the DeepFreeze paper published (benchmarks/published/deepfreeze.csv): how far its approach is below the others."""
 
 from __future__ import annotations
 

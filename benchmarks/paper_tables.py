@@ -11,7 +11,7 @@ SLOWEST = "blocking, slowest rank"
 
 
 def within_noise(row: Row, name: str) -> bool:
-    """Whether the measurement can't tell a difference of times from none: nothing that costs time takes less than none of it."""
+    """Whether the measured cost is lost in noise: the interval of the difference of two times includes zero, and no cost is negative."""
     return interval(row.samples(name))[0] <= 0
 
 

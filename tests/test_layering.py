@@ -30,11 +30,13 @@ ALLOWED = {
     "errors": set(),
     "notices": set(),
     "wording": set(),
+    "launch": set(),
     "arguments": {"errors"},
     "format": {"errors"},
     "store": {
         "errors",
         "format",
+        "launch",
         "notices",
         "veloc_bindings",
     },  # the engine commits in a directory; reading does without
@@ -59,6 +61,7 @@ ALLOWED = {
         "frameworks",
         "frameworks.tensorflow",
         "freeze",
+        "launch",
         "notices",
         "plan",
         "ranks",

@@ -144,7 +144,7 @@ def _print_facts(opened_run: Run, info: CheckpointInfo, shards: ShardTable) -> N
 
 
 def _load(info: CheckpointInfo) -> list[tuple[str, str]]:
-    """What stock Keras 2 needs before it loads more than the weights."""
+    """The row with the line that a program needs before stock Keras 2 loads the optimizer too; no row for other checkpoints."""
     keras_2 = info.framework.get("api") == "tf_keras" or info.framework.get("keras", "").startswith("2.")
     if info.layout != KERAS_H5 or info.state != "full" or not keras_2:
         return []
@@ -152,7 +152,7 @@ def _load(info: CheckpointInfo) -> list[tuple[str, str]]:
 
 
 def _said(info: CheckpointInfo) -> list[tuple[str, str]]:
-    """What the training has said of the checkpoint."""
+    """The rows with metrics, position and metadata that the training stored with the checkpoint."""
     position, logs = Position.of(info.values), text_of_logs(info.values)
     found = [("metrics", logs)] if logs else []
     if position is not None:

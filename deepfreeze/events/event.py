@@ -164,7 +164,7 @@ class Stop(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Counted(Event):
-    """What rank 0's engine has counted, at the end of an attempt. ``engine``: calls, bytes and seconds, as
+    """The counters of rank 0's engine at the end of an attempt. ``engine``: calls, bytes and seconds, as
     ``veloc_bindings.EmbeddedEngine.stats`` returns them; another backend may have other members."""
 
     engine: dict[str, Any]

@@ -51,7 +51,8 @@ def _notice(event: Notice) -> None:
     if event.warned:
         warn(event.message)
     elif event.said:
-        # One write, so that the lines of several processes do not mix. Standard output belongs to the program, and to Keras's bar.
+        # The line is written by one call, so that the lines of several processes do not mix. Standard output belongs to the program and
+        # to Keras's progress bar.
         sys.stderr.write(f"deepfreeze: {event.message}\n")
         sys.stderr.flush()
     else:

@@ -1,4 +1,4 @@
-"""What a training says of its checkpoints in their manifests."""
+"""The named values that a training stores in its checkpoints' manifests: position, logs, metadata."""
 
 from __future__ import annotations
 

@@ -65,8 +65,7 @@ class Saver:
         self._capture = capture
         self._attachments = attachments
         structure = agreed.structure
-        if not stored:
-            on_rank_0(world, lambda: _store(structure, target))
+        on_rank_0(world, lambda: WritableRun.open(target.run).store_structure(structure, durable=stored))
         self._regions, self._private = mine.regions, list(mine.private)
         self.nbytes = int(self._regions.nbytes.sum())
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
@@ -247,7 +246,3 @@ class Saver:
                 "warning", f"no room for {need} bytes on a local tier of {here}: writing to {target.run} directly"
             )
         return chosen
-
-
-def _store(structure: Structure, target: Target) -> None:
-    WritableRun.open(target.run).store_structure(structure)

@@ -10,7 +10,7 @@ from deepfreeze.format.position import Position
 
 @dataclass(frozen=True)
 class Fit:
-    """What one ``fit`` was asked for. ``epochs``: the argument; ``batches``: in each epoch, None if Keras does not know their number;
+    """The arguments of one ``fit``. ``epochs``: the argument; ``batches``: in each epoch, None if Keras does not know their number;
     ``begins_at``: the argument ``initial_epoch``, None if it is unknown; ``begun``: the epoch that ``fit`` begins with
     whatever is found out, and ``because``: the reason; None if it is still to be chosen."""
 
@@ -33,9 +33,9 @@ class GoingOn:
 
 
 def going_on(position: Position | None, number: int, fit: Fit) -> GoingOn | None:
-    """What is left of ``fit``, if the checkpoint at ``position`` was restored. ``number``: how many fits of the run the program has ended
-    before. None if ``fit`` begins with its first epoch, or where ``initial_epoch`` says: the checkpoint is of an earlier ``fit``, or it
-    can't be known.
+    """The part of ``fit`` that is left to train, if the checkpoint at ``position`` was restored. ``number``: how many fits of
+    the run the program has ended before. None if ``fit`` begins with its first epoch, or where ``initial_epoch`` says: the checkpoint is
+    of an earlier ``fit``, or it can't be known.
 
     Whole epochs are not repeated. The interrupted epoch begins again with its first batch, and the last epoch is cut short by as many
     batches. An epoch is over when as many batches are trained as an uninterrupted ``fit`` has trained by then. So a job that is killed

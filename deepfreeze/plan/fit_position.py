@@ -1,5 +1,5 @@
-"""Where one ``fit`` stands, counted by Keras's hooks. The optimizer's count of updates would not do: with gradient accumulation an update
-takes several batches, and a skipped float16 update none."""
+"""The position of one ``fit``, counted by Keras's hooks. The optimizer's count of updates would not do: with gradient accumulation an
+update takes several batches, and a skipped float16 update none."""
 
 from __future__ import annotations
 

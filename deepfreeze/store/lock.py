@@ -25,10 +25,9 @@ from typing import Any
 from deepfreeze.errors import LockedError, RunError
 from deepfreeze.format import names
 from deepfreeze.format.run_file import utc_now
+from deepfreeze.launch import launched_as_several
 from deepfreeze.store.durable import FILE_MODE
 
-# Environment variables in which launchers (mpirun, srun, horovodrun) tell each process how many ranks they have started.
-_LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "HOROVOD_SIZE")
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 # Errors of an open for a symbolic link, a directory, a socket, and a device without a driver.
 _NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
@@ -246,15 +245,10 @@ def _locked(
         todo = "call close() on the Checkpoint that has it open, or choose another run directory"
     if by_name and holder is not None and holder["host"] != socket.gethostname():
         todo = f"this file system has no locks: if that job is gone, delete {run / names.LOCK_FILE} and start again"
-    elif world_size == 1 and _launched_ranks() > 1:
+    elif world_size == 1 and (launched := launched_as_several(os.environ)) is not None:
         todo = (
-            f"this process is one of {_launched_ranks()} that were launched together, but its world is one rank: call "
+            f"this process is one of {launched[1]} that were launched together, but its world is one rank: call "
             "hvd.init() before deepfreeze.Checkpoint if they train one model, or give each job its own run directory"
         )
     expected = "a run directory that no other job writes to"
     return LockedError(where=run, expected=expected, found=found, todo=todo)
-
-
-def _launched_ranks() -> int:
-    counts = (os.environ.get(name, "") for name in _LAUNCHERS)
-    return max((int(count) for count in counts if count.isascii() and count.isdigit()), default=1)

@@ -52,9 +52,12 @@ class WritableRun(Run):
         self._put(names.OWNER_FILE, f"{attempt}\n".encode())
         return attempt
 
-    def store_structure(self, structure: Structure) -> None:
-        """Writes ``structures/HASH.json``. RunError if the system refuses."""
-        self._put(f"{names.STRUCTURES_DIR}/{names.structure_file(structure.hash)}", structure.to_bytes())
+    def store_structure(self, structure: Structure, durable: bool = False) -> None:
+        """Writes ``structures/HASH.json``. ``durable``: this process has done so before, so if the file is there nothing is synced again.
+        RunError if the system refuses."""
+        name = f"{names.STRUCTURES_DIR}/{names.structure_file(structure.hash)}"
+        if not (durable and self.store.has(name)):
+            self._put(name, structure.to_bytes())
 
     def store_config(self, config: ModelConfig) -> None:
         """Writes ``configs/ATTEMPT.json``. RunError if the system refuses."""

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from deepfreeze.frameworks.tensorflow.averaging import line_to_average
+from deepfreeze.launch import launched_as_several
 from deepfreeze.notices import Notify
-from deepfreeze.ranks.launch import launched_as_several
 from deepfreeze.ranks.world import World
 
 _told: set[str] = set()  # a program may train many models: each warning comes once in a process

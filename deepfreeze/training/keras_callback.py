@@ -191,7 +191,7 @@ class Checkpoint(Hooks):
             self._position.epoch_begin(self._epoch)  # it has begun before
 
     def _fit(self) -> Fit:
-        """What the ``fit`` that begins was asked for."""
+        """The arguments of the ``fit`` that begins."""
         batches = self.params.get("steps")
         movable = self._begin_with is not None
         return Fit(

@@ -1,4 +1,4 @@
-// What an engine has done so far, in numbers: df_stats in C++, whose comments say what each number means.
+// An engine's counters: df_stats in C++, whose comments say what each number means.
 //
 // Each number is an atomic of its own, which is added to and nothing more: counting orders no memory and takes no lock.
 #ifndef DEEPFREEZE_BASE_COUNTERS_H_

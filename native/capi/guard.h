@@ -1,4 +1,4 @@
-// What all functions of the C interface do: they turn a Status into a code and a message, and let no exception out.
+// The frame of all functions of the C interface: a Status becomes a code and a message, and no exception gets out.
 #ifndef DEEPFREEZE_CAPI_GUARD_H_
 #define DEEPFREEZE_CAPI_GUARD_H_
 

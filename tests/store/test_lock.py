@@ -35,7 +35,7 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def launched_by_nobody(monkeypatch):
-    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "HOROVOD_SIZE"):
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "HOROVOD_SIZE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -117,7 +117,7 @@ def test_no_descriptor_is_left_open(tmp_path, holder):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "HOROVOD_SIZE"])
+@pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "HOROVOD_SIZE"])
 def test_ranks_that_forgot_hvd_init_are_told(tmp_path, monkeypatch, variable):
     monkeypatch.setenv(variable, "4")
     with Lock.acquire(tmp_path):

@@ -58,7 +58,7 @@ class FirstTrace:
 
     @classmethod
     def of(cls, model: Any) -> FirstTrace:
-        """The one that waits for the model's first trace; a new one if there is none."""
+        """The replacement that waits for the model's first trace already; else a new replacement."""
         waiting = getattr(vars(model).get("train_step"), "first_trace", None)
         return waiting if isinstance(waiting, FirstTrace) and not waiting.done else cls(model)
 
@@ -110,8 +110,8 @@ class FirstTrace:
             action()
         # Keras resets the metrics when an epoch begins. What a checkpoint has of them belongs to the epoch in which it was made.
         self._model.reset_metrics()
-        # What callbacks have set since ``fit`` began, such as this epoch's learning rate, they would have set after the restore if the
-        # model had been built.
+        # Callbacks may have set variables since ``fit`` began, such as this epoch's learning rate. With a built model they would have
+        # done so after the restore, so their values are set again.
         for variable, value in self._before:
             if not np.array_equal(set_before[id(variable)], value):
                 tf_variable(variable).assign(set_before[id(variable)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepfreeze.ranks.launch import launched_as_several
+from deepfreeze.launch import launched_as_several
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,7 @@ from deepfreeze.ranks.launch import launched_as_several
         ({"OMPI_COMM_WORLD_SIZE": "2"}, ("OMPI_COMM_WORLD_SIZE", 2)),
         ({"PMI_SIZE": "16"}, ("PMI_SIZE", 16)),
         ({"WORLD_SIZE": "8"}, ("WORLD_SIZE", 8)),
+        ({"HOROVOD_SIZE": "2"}, ("HOROVOD_SIZE", 2)),
         ({"SLURM_NTASKS": "8"}, None),
         ({"OMPI_COMM_WORLD_SIZE": "1", "PMI_SIZE": "", "WORLD_SIZE": "all"}, None),
         ({}, None),
