@@ -84,7 +84,9 @@ FILE_SYSTEM = {
     "deepfreeze/cli/main.py",  # standard output that nobody reads any more
 }
 # What of the module os touches no file of a run.
-NO_FILES = {"PathLike", "devnull", "environ", "fsdecode", "fspath", "getpid", "path", "sched_getaffinity", "strerror"}
+NO_FILES = {
+    "PathLike", "devnull", "environ", "fsdecode", "fspath", "get_terminal_size", "getpid", "path", "sched_getaffinity", "strerror",
+}  # fmt: skip
 # Who asks for the host name: ``nodes`` says which ranks share a machine, and the run's lock tells people where its holder is.
 HOST_NAME = {"deepfreeze/ranks/nodes.py", "deepfreeze/store/lock.py"}
 PATH_CALLS = re.compile(r"\.(iterdir|unlink|rename|rmdir|mkdir|(read|write)_(bytes|text)|r?glob|symlink_to|touch)\(")

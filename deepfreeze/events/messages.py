@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -53,10 +55,20 @@ def _notice(event: Notice) -> None:
     elif event.said:
         # The line is written by one call, so that the lines of several processes do not mix. Standard output belongs to the program and
         # to Keras's progress bar.
-        sys.stderr.write(f"deepfreeze: {event.message}\n")
+        sys.stderr.write(_folded(f"deepfreeze: {event.message}") + "\n")
         sys.stderr.flush()
     else:
         to_logger(event.level, event.message)
+
+
+def _folded(line: str) -> str:
+    """The line, as it is in a log file or a notebook. A narrow terminal would break it in the middle of a word: there it goes on in the
+    next line, indented, between two words."""
+    if not sys.stderr.isatty():
+        return line
+    columns = os.get_terminal_size(sys.stderr.fileno()).columns or len(line)  # 0: nobody has said how wide it is
+    rest = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(line, columns, **rest)
 
 
 def _stop(event: Stop) -> None:

@@ -1,6 +1,11 @@
 """The one module that shows messages: which event becomes a line of the logger, which a warning, and which nothing."""
 
+import fcntl
 import logging
+import os
+import struct
+import sys
+import termios
 import warnings
 
 import pytest
@@ -47,3 +52,26 @@ def test_a_function_without_events_has_the_logger_say_it(caplog):
         ("deepfreeze", INFO, "5 weights %s"),
         ("deepfreeze", WARNING, "restored"),
     ]
+
+
+RESUMED = "runs/nt3 resumed at step 40 (epoch 2, batch 10 of 30), saved 2 min ago: epoch 2 of 4 begins again, 80 batches to go"
+
+
+def said(monkeypatch, columns):
+    """What a terminal of so many columns gets of a message that is said; None stands for a file."""
+    (read, write), ending = (os.pipe(), "\n") if columns is None else (os.openpty(), "\r\n")
+    if columns is not None:
+        fcntl.ioctl(write, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with open(read, "rb", buffering=0) as master, open(write, "w") as slave, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", slave)
+        Messages().on(Notice(message=RESUMED, level="info", said=True))
+        return master.read(4096).decode().replace(ending, "\n")
+
+
+def test_a_message_breaks_between_words_on_a_terminal_that_is_too_narrow(monkeypatch):
+    assert said(monkeypatch, 80) == (
+        "deepfreeze: runs/nt3 resumed at step 40 (epoch 2, batch 10 of 30), saved 2 min\n"
+        "  ago: epoch 2 of 4 begins again, 80 batches to go\n"
+    )
+    for columns in (None, 0, 200):
+        assert said(monkeypatch, columns) == f"deepfreeze: {RESUMED}\n"
