@@ -1,7 +1,8 @@
-"""Numbers as people read them: sizes, times and counts in messages."""
+"""Numbers and paths as people read them: sizes, times, counts and directories in messages."""
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timezone
 
 
@@ -35,6 +36,12 @@ def age(created: str, now: float) -> str:
 def count(number: int, noun: str) -> str:
     """A number and its noun: "1 checkpoint", "12 checkpoints"."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def near(path: str) -> str:
+    """The path as the user knows it: relative to the working directory if it is below it."""
+    short = os.path.relpath(path) if os.path.isabs(path) else path
+    return path if short.startswith("..") else short
 
 
 def _short(value: float) -> str:

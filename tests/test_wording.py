@@ -1,4 +1,4 @@
-"""Sizes, times and counts as messages have them."""
+"""Sizes, times, counts and directories as messages have them."""
 
 import pytest
 
@@ -39,3 +39,9 @@ def test_an_age_is_never_below_zero():
 
 def test_one_is_no_plural():
     assert [wording.count(n, "checkpoint") for n in (0, 1, 2)] == ["0 checkpoints", "1 checkpoint", "2 checkpoints"]
+
+
+def test_a_path_below_the_working_directory_is_short(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = [str(tmp_path / "runs" / "nt3"), str(tmp_path.parent / "nt3"), "runs/nt3", "s3://bucket/nt3"]
+    assert [wording.near(path) for path in given] == ["runs/nt3", given[1], "runs/nt3", "s3://bucket/nt3"]

@@ -75,11 +75,11 @@ def _print(event: dict[str, Any], as_json: bool) -> None:
     own = {name: value for name, value in event.items() if name not in ("v", "t", "m", "kind", "step")}
     figures = "  ".join(f"{_text(name)}={_text(value)}" for name, value in own.items())
     at = f"step {_text(step)}" if step is not None else ""
-    line(f"{when}.{rest // 10**6:03d}  {event['m']:10.3f} s  {at:<12}  {_text(event['kind']):<9}  {figures}".rstrip())
+    line(f"{when}.{rest // 10**6:03d}  {event['m']:10.3f} s  {at:<12}  {_text(event['kind']):<8}  {figures}".rstrip())
 
 
 def _text(value: Any) -> str:
-    """A value as text for a terminal: a string without control characters as it is, a float with six digits, anything else as JSON."""
+    """A value as text for a terminal: a string without control characters as it is, a float with four digits, anything else as JSON."""
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value:.4g}"
     return value if isinstance(value, str) and is_printable(value) else json.dumps(value)

@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         line(f"{path}: no checkpoint yet")
     if opened_run.parent is not None:
-        line(f"seeded from: {opened_run.parent}")
+        line(f"seeded from: {wording.near(str(opened_run.parent))}")
     invalid = [s for s in opened_run.step_dirs() if s not in {info.step for info in infos}] if step is None else []
     moved = [s for s, _ in opened_run.damaged()] if step is None else []
     unfinished = sorted({s for s, _ in opened_run.partials()}) if step is None else []
@@ -130,9 +130,12 @@ class _Notes:
 
 
 def _metrics(infos: list[CheckpointInfo], notes: list[_Notes]) -> dict[str, list[str]]:
-    """The column of metrics: those by which retention goes; without any, those of the last epoch, where there is room."""
+    """The column of metrics: those that retention was told; without any, those of the last epoch. It is left out where there is no room,
+    unless a checkpoint stays for a metric."""
     judged = [own.measures for own in notes]
-    return {"~metrics": judged} if any(judged) else {"?~metrics": [text_of_logs(info.values) for info in infos]}
+    if any(name in own.reason for own in notes for name in own.metrics):
+        return {"~metrics": judged}
+    return {"?~metrics": judged if any(judged) else [text_of_logs(info.values) for info in infos]}
 
 
 def _marks(run: Run) -> dict[int, Mark]:

@@ -30,11 +30,11 @@ RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one check
 On a terminal the output keeps to the terminal's width. In a file or a pipe each row is one line, unless COLUMNS is set.
 
 exit codes:
-  0  all is well
-  1  a checkpoint is damaged, or there is none, or the command failed
-  2  the command line is wrong
-  3  diff --exit-code: the checkpoints differ
-  4  verify: every byte is right, but the ranks differed at a checkpoint
+    0  all is well
+    1  a checkpoint is damaged, or there is none, or the command failed
+    2  the command line is wrong
+    3  diff --exit-code: the checkpoints differ
+    4  verify: every byte is right, but the ranks differed at a checkpoint
   130  interrupted (Ctrl-C): no file is left half written; what prune has deleted is deleted
 
 If the program that reads the output ends before it has read all (| head), the exit code is 1.

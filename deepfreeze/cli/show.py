@@ -40,8 +40,7 @@ show reads no tensors; `deepfreeze verify` checks them.
 
 exit codes:
   0  the checkpoint was shown
-  1  there is no such checkpoint, its records or structure are damaged, no tensor matches, or
-     nothing was counted
+  1  there is no such checkpoint, its records or structure are damaged, no tensor matches, or nothing was counted
   2  the command line is wrong
 
 examples:
@@ -120,7 +119,7 @@ def _as_json(opened_run: Run, info: CheckpointInfo, shards: ShardTable, tensors:
 
 
 def _print_facts(opened_run: Run, info: CheckpointInfo, shards: ShardTable) -> None:
-    seeded = [] if opened_run.parent is None else [("seeded from", str(opened_run.parent))]
+    seeded = [] if opened_run.parent is None else [("seeded from", wording.near(str(opened_run.parent)))]
     differed = f"in {wording.count(info.diverged, 'tensor')} that should have been the same on all"
     facts([
         ("run", str(opened_run.path)),
@@ -144,11 +143,10 @@ def _print_facts(opened_run: Run, info: CheckpointInfo, shards: ShardTable) -> N
 
 
 def _load(info: CheckpointInfo) -> list[tuple[str, str]]:
-    """The row with the line that a program needs before stock Keras 2 loads the optimizer too; no row for other checkpoints."""
-    keras_2 = info.framework.get("api") == "tf_keras" or info.framework.get("keras", "").startswith("2.")
-    if info.layout != KERAS_H5 or info.state != "full" or not keras_2:
+    """The row with the line that a program needs before stock Keras loads the optimizer too; no row for other checkpoints."""
+    if info.layout != KERAS_H5 or info.state != "full":
         return []
-    return [("", "(the optimizer too, after model.optimizer.build(model.trainable_variables))")]
+    return [("", "(optimizer: after model.optimizer.build(model.trainable_variables))")]
 
 
 def _said(info: CheckpointInfo) -> list[tuple[str, str]]:

@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from rich.filesize import decimal
-
+from deepfreeze import wording
 from deepfreeze.cli.output import line, table
 from deepfreeze.events.event import Attempt, Counted
 from deepfreeze.events.event_files import EventFiles
@@ -49,7 +48,7 @@ def _print(engine: dict[str, Any]) -> None:
         ("training waited for memory", "waits", "wait_s"),
         ("pauses between looks", "pauses", "pause_s"),
     ):
-        line(f"{name}: {engine.get(count, 0)} times, {_seconds(engine.get(seconds))}")
+        line(f"{name}: {wording.count(engine.get(count, 0), 'time')}, {_seconds(engine.get(seconds))}")
     line(f"looks at the store: {engine.get('looks', 0)}")
     line("")
     places = {name: engine[name] for name in _PLACES if isinstance(engine.get(name), dict)}
@@ -65,7 +64,7 @@ def _print(engine: dict[str, Any]) -> None:
 
 def _row(name: str, places: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     def cell(value: Any) -> str:
-        return decimal(value) if name.endswith("bytes") and isinstance(value, int) else str(value)
+        return wording.size(value) if name.endswith("bytes") and isinstance(value, int) else str(value)
 
     return (name.replace("_", " "), *(cell(place.get(name, "-")) for place in places))
 

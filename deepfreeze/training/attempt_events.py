@@ -6,6 +6,7 @@ import os
 import time
 from dataclasses import dataclass
 
+from deepfreeze import wording
 from deepfreeze.events.event import Attempt, End, Event, Failed, Notice
 from deepfreeze.events.events import Events
 from deepfreeze.events.journal import Journal
@@ -85,7 +86,7 @@ def begin(
     if speaks and not again:
         events.say(_first_line(target.run, start.resumed, options.resume, epochs))
     elif speaks and epochs:
-        events.say(f"{attempt_lines.shown(target.run)}: {epochs}")
+        events.say(f"{wording.near(target.run)}: {epochs}")
 
 
 def _first_line(run: str, step: int | None, resume: str, epochs: str) -> str:

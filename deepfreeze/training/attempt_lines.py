@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from deepfreeze import wording
@@ -18,7 +17,7 @@ def resumed(run: str, step: int, created: str, now: float, position: Position | 
     if position is not None:
         of = f" of {position.batches}" if position.batches else ""
         where = f" (epoch {position.epoch + 1}, batch {position.batch}{of})"
-    line = f"{shown(run)} resumed at step {step}{where}, saved {wording.age(created, now)} ago"
+    line = f"{wording.near(run)} resumed at step {step}{where}, saved {wording.age(created, now)} ago"
     return f"{line}: {epochs}" if epochs else line
 
 
@@ -44,7 +43,9 @@ def not_movable(plan: GoingOn, fit: Fit) -> str:
 
 def fresh(run: str, resume: str) -> str:
     """The first line, if no checkpoint was restored. ``resume``: the option of this name."""
-    return f"{shown(run)} is new" if resume != "off" else f'{shown(run)}: nothing is restored (resume="off")'
+    return (
+        f"{wording.near(run)} is new" if resume != "off" else f'{wording.near(run)}: nothing is restored (resume="off")'
+    )
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,3 @@ def end(before: Before, stats: Stats, file_size: int) -> str | None:
     newest = f"; newest step {next(reversed(stats.committed))}" if commits else ""
     waited = wording.duration(stats.waited - before.waited)
     return f"{saved}, {wording.size(commits * file_size)}, training waited {waited}{newest}"
-
-
-def shown(run: str) -> str:
-    """The run as the user knows it: relative to the working directory if it is below it."""
-    near = os.path.relpath(run) if os.path.isabs(run) else run
-    return run if near.startswith("..") else near

@@ -1,6 +1,7 @@
 """The command line: output, exit codes, errors on one line."""
 
 import errno
+import itertools
 import json
 import os
 import re
@@ -293,6 +294,17 @@ def test_the_help_of_a_command_is_enough_to_use_it(command, capsys):
     # Its examples are command lines that it takes.
     for example in out.partition("examples:")[2].strip().splitlines():
         parser().parse_args(shlex.split(re.split(r" {3,}", example.strip())[0])[1:])
+
+
+@pytest.mark.parametrize("command", ["", "ls", "show", "log", "verify", "diff", "export", "tag", "untag", "prune"])
+def test_exit_codes_stand_below_each_other_and_fill_their_lines(command, capsys):
+    with pytest.raises(SystemExit):
+        main([*command.split(), "--help"])
+    lines = capsys.readouterr().out.partition("exit codes:\n")[2].partition("\n\n")[0].splitlines()
+    begins = [re.match(r" +(?:\d+  )?", line).end() for line in lines]
+    assert len(lines) > 2 and len(set(begins)) == 1, lines
+    for line, after in itertools.pairwise(lines):
+        assert re.match(r" +\d", after) or len(line) + 1 + len(after.split()[0]) > 80, f"{line} has room for more"
 
 
 def test_no_command_needs_tensorflow_or_the_engine(run, tmp_path):

@@ -35,8 +35,8 @@ def run(tmp_path, journal):
 def test_each_event_is_a_line_and_nothing_reaches_the_terminal_raw(run, capsys):
     assert main(["log", run]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "2023-11-14 22:13:20.005       2.500 s  step 5        captured   nbytes=620",
-        '2023-11-14 22:13:21.000       3.500 s  step 40       failed     message="no space\\u001b[2J"  raised=true  reported=false',
+        "2023-11-14 22:13:20.005       2.500 s  step 5        captured  nbytes=620",
+        '2023-11-14 22:13:21.000       3.500 s  step 40       failed    message="no space\\u001b[2J"  raised=true  reported=false',
     ]
 
 

@@ -86,6 +86,19 @@ def test_ls_says_why_each_stays_and_how_far_its_metrics_are(run, capsys):
     assert (second["epoch"], second["steps_between"], second["metrics"]["acc"]) == (2, 2, 0.5)
 
 
+def test_a_narrow_ls_has_metrics_only_if_something_stays_for_them(run, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    mark(run)
+    assert main(["ls", str(run)]) == 0
+    assert "metrics" in capsys.readouterr().out
+    values = {"val_loss": 0.03125, "accuracy": 0.123456}
+    marks = tuple(Mark(step, files.ATTEMPT, 1, False, 2, 12, values, "newest 2") for step in (10, 40))
+    (run / "marks.json").write_bytes(MarksFile(files.RUN_ID, "Latest(2)", marks=marks).to_bytes())
+    assert main(["ls", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert "newest 2" in out and "metrics" not in out and len(out.splitlines()) == 4, out
+
+
 def test_damaged_marks_and_tags_do_not_keep_ls_from_listing(run, capsys):
     mark(run)
     main(["tag", f"{run}@5", "first"])
