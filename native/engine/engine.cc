@@ -24,7 +24,7 @@ namespace {
 constexpr uint64_t kForEver = ~uint64_t{0};
 constexpr uint64_t kNodePatienceUs = 5000000;  // or an eighth of the time-out, if that is less
 constexpr uint64_t kHeldUpUs = 100;            // a call that takes less has not waited
-constexpr double kCoreForSums = 0.5;           // idle cores in whose time the engine can compute the checksums of captures
+constexpr double kCoreForSums = 0.5;  // idle cores in whose time the engine can compute the checksums of captures
 
 // While an object of this class lives, new threads begin with all signals blocked. So the handlers of the program that
 // uses the engine run on that program's threads.

@@ -52,8 +52,9 @@ class Engine {
   uint64_t CaptureSize() const { return capture_memory_->size(); }
   // The checksums of what is in that memory, from whoever puts it there until Submit.
   CapturedSums* captured_sums() { return &captured_sums_; }
-  // Whether a capture that begins now had better compute its checksums while it copies, which holds training up a little
-  // longer. Else the engine's threads compute them afterwards, which takes a core as long as the copy. Thread-safe.
+  // Whether a capture that begins now had better compute its checksums while it copies, which holds training up a
+  // little longer. Else the engine's threads compute them afterwards, which takes a core as long as the copy.
+  // Thread-safe.
   bool SumsInCopy();
   // As Reserve, but waits as long as something moves. RETURNS kTimeout when nothing has moved for timeout_ms.
   Status AwaitMemory(uint64_t timeout_ms, char** base);
