@@ -275,3 +275,23 @@ def test_a_killed_job_of_120_steps_ends_at_step_120(api, ranks, tmp_path):
     assert "resumed at step 40 (epoch 2, batch 10 of 30)" in told
     assert told.count("epochs 1, 2, 3 with rates 0.05, 0.033, 0.025 to step 120") == max(ranks, 1)
     assert deepfreeze.latest(tmp_path / "run").step == 120
+
+
+@pytest.mark.full
+@pytest.mark.ranks
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_a_checkpoint_that_a_start_finishes_has_its_position(ranks, tmp_path, testing_library):
+    """The job dies while the transfer of step 40 is held; the shards in the local tier are all that there is of it."""
+    run, local = tmp_path / "run", tmp_path / "local"
+    local.mkdir()
+    held = {
+        "DEEPFREEZE_FAULT": "delay=600000:fdatasync:step-0000000040.partial:1",
+        "DEEPFREEZE_LIBRARY": testing_library,
+    }
+    with jobs.job("epochs.py", "keras", run, 45, local, ranks=ranks, **held) as job:
+        assert job.wait() != 0
+    assert deepfreeze.latest(run).step == 30
+    told = jobs.run("epochs.py", "keras", run, 0, local, ranks=ranks)
+    assert "resumed at step 40 (epoch 2, batch 10 of 30)" in told
+    assert told.count("epochs 1, 2, 3 with rates 0.05, 0.033, 0.025 to step 120") == max(ranks, 1)
+    assert position(run, 40) == Position(fit=0, epoch=1, batch=10, batches=30, epochs=4, trained=40)
