@@ -20,7 +20,7 @@ from deepfreeze.store.store import Store
 _LONGEST_PATH = "/".join(
     ["", names.partial_dir(names.MAX_STEP, "0" * 32), names.temporary(names.record_file(names.MAX_RANK))]
 )
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True)
@@ -216,8 +216,8 @@ class Appending:
     """A new file that is written at its end."""
 
     def __init__(self, file: Path) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = os.open(file, flags, FILE_MODE)
+        # A link is not followed: with O_EXCL the system refuses it.
+        self._fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, FILE_MODE)
 
     def write(self, data: bytes) -> int:
         return os.write(self._fd, data)
