@@ -44,7 +44,13 @@ MODULES = {
         "store/test_catalog.py",
         *_POWER,
     ],
-    "store/writable_run.py": ["store/test_posix_store.py", "store/test_run_changes.py", "store/test_run.py", "store/test_run_reading.py", *_POWER],
+    "store/writable_run.py": [
+        "store/test_posix_store.py",
+        "store/test_run_changes.py",
+        "store/test_run.py",
+        "store/test_run_reading.py",
+        *_POWER,
+    ],
 }
 # Jobs of their own, which cost every mutant seconds, and are about run.json alone.
 LEFT_OUT = "store/test_run.py::test_jobs_that_make_one_run_at_once_agree_on_its_id"

@@ -48,7 +48,9 @@ def test_what_is_removed_stays_removed_after_a_loss_of_power(store, monkeypatch)
 def test_two_files_are_appended_in_one_folder_each_at_its_end(store):
     first, second = store.append("events/a.jsonl"), store.append("events/b.jsonl")
     first.write(b"one\n")
-    os.truncate(store.where("events/a.jsonl"), 0)  # the next write goes to the end that there is, not to where the last one was
+    os.truncate(
+        store.where("events/a.jsonl"), 0
+    )  # the next write goes to the end that there is, not to where the last one was
     first.write(b"two\n")
     second.write(b"three\n")
     assert store.read("events/a.jsonl", 99) == b"two\n" and store.read("events/b.jsonl", 99) == b"three\n"
