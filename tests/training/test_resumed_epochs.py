@@ -225,7 +225,19 @@ def test_a_finished_run_of_a_model_that_is_built_late_is_trained_again(keras, tm
     monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
     began, model = program(keras, run, model=later_models.sequential(keras))
     assert began == [0, 1, 2, 3] and steps(model) == 48
-    assert "the model was not built when fit began. fit(initial_epoch=4) leaves them out" in caplog.text
+    assert "this fit was finished, and is trained again: the model was not built when fit began" in caplog.text
+
+
+@pytest.mark.full
+def test_a_later_checkpoint_than_foreseen_moves_no_end(keras, tmp_path, monkeypatch, capsys):
+    """A model that is built late has begun its epoch when the start finishes a dead attempt's checkpoint of a later one."""
+    run = tmp_path / "run"
+    program(keras, run, kill=9, model=later_models.sequential(keras))
+    monkeypatch.setattr("deepfreeze.training.fits.Fits.foresee", lambda *arguments: 0)
+    capsys.readouterr()
+    began, model = program(keras, run, model=later_models.sequential(keras))
+    assert began == [0, 1, 2] and steps(model) == 24
+    assert capsys.readouterr().err.splitlines()[0].endswith(": epoch 1 of 4 begins again, 16 batches to go")
 
 
 @pytest.mark.full
