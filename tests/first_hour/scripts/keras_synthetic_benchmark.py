@@ -19,7 +19,6 @@ parser.add_argument("--num-batches-per-iter", type=int, default=14, help="number
 parser.add_argument("--num-iters", type=int, default=16, help="number of benchmark iterations")
 args = parser.parse_args()
 
-# Horovod: initialize Horovod.
 hvd.init()
 
 if hvd.rank() == 0:
@@ -36,18 +35,16 @@ data = tf.random.uniform([args.batch_size, 32, 32, 3])
 target = tf.random.uniform([args.batch_size, 1], minval=0, maxval=999, dtype=tf.int64)
 dataset = tf.data.Dataset.from_tensor_slices((data, target)).cache().repeat().batch(args.batch_size)
 
-# Horovod: (optional) compression algorithm.
 compression = hvd.Compression.fp16 if args.fp16_allreduce else hvd.Compression.none
 
-# Horovod: wrap the optimizer.
 opt = hvd.DistributedOptimizer(opt, compression=compression)
 
 model.compile(loss=tf.losses.SparseCategoricalCrossentropy(), optimizer=opt, experimental_run_tf_function=False)
 
 callbacks = [
-    # Horovod: all ranks begin with rank 0's variables.
+    # All ranks begin with rank 0's variables.
     hvd.callbacks.BroadcastGlobalVariablesCallback(0),
-    # Horovod: average the metrics over the ranks at the end of each epoch, before callbacks that go by them.
+    # Average the metrics over the ranks at the end of each epoch, before callbacks that go by them.
     hvd.callbacks.MetricAverageCallback(),
     deepfreeze.Checkpoint("runs/benchmark", every=10),
 ]
@@ -77,7 +74,6 @@ class TimingCallback(tf.keras.callbacks.Callback):
             self.img_secs.append(img_sec)
 
 
-# Horovod: write logs on rank 0.
 if hvd.rank() == 0:
     callbacks.append(TimingCallback())
 

@@ -8,7 +8,6 @@ import deepfreeze
 
 
 def train():
-    # Horovod: initialize Horovod.
     hvd.init()
 
     random = np.random.default_rng(hvd.rank())
@@ -31,11 +30,10 @@ def train():
         ]
     )
 
-    # Horovod: the learning rate grows with the number of ranks.
+    # More ranks see more images in a step.
     scaled_lr = 0.001 * hvd.size()
     opt = tf.optimizers.Adam(scaled_lr)
 
-    # Horovod: wrap the optimizer.
     opt = hvd.DistributedOptimizer(opt, backward_passes_per_step=1, average_aggregated_gradients=True)
 
     mnist_model.compile(
@@ -46,23 +44,20 @@ def train():
     )
 
     callbacks = [
-        # Horovod: all ranks begin with rank 0's variables.
+        # All ranks begin with the same weights.
         hvd.callbacks.BroadcastGlobalVariablesCallback(0),
-        # Horovod: average the metrics over the ranks at the end of each epoch, before callbacks that go by them.
+        # Before callbacks that go by metrics.
         hvd.callbacks.MetricAverageCallback(),
-        # Horovod: begin with the learning rate of one rank, and scale it in the first three epochs.
         hvd.callbacks.LearningRateWarmupCallback(initial_lr=scaled_lr, warmup_epochs=3, verbose=1),
         deepfreeze.Checkpoint("runs/keras_mnist", every=20),
     ]
 
-    # Horovod: models are saved on rank 0 alone.
     if hvd.rank() == 0:
         callbacks.append(tf.keras.callbacks.ModelCheckpoint("./checkpoint-{epoch}.h5"))
 
-    # Horovod: write logs on rank 0.
     verbose = 1 if hvd.rank() == 0 else 0
 
-    # Horovod: each rank makes its share of the steps.
+    # Each rank trains on its share of the batches.
     mnist_model.fit(dataset, steps_per_epoch=64 // hvd.size(), callbacks=callbacks, epochs=12, verbose=verbose)
     return mnist_model
 

@@ -9,7 +9,6 @@ import deepfreeze
 
 
 def train():
-    # Horovod: initialize Horovod.
     hvd.init()
 
     random = np.random.default_rng(hvd.rank())
@@ -34,7 +33,7 @@ def train():
     )
     loss = tf.losses.SparseCategoricalCrossentropy()
 
-    # Horovod: the learning rate grows with the number of ranks.
+    # The learning rate grows with the number of ranks.
     opt = tf.optimizers.Adam(0.001 * hvd.size())
 
     @tf.function
@@ -43,20 +42,20 @@ def train():
             probs = mnist_model(images, training=True)
             loss_value = loss(labels, probs)
 
-        # Horovod: the tape averages the gradients.
+        # The tape averages the gradients.
         tape = hvd.DistributedGradientTape(tape)
 
         grads = tape.gradient(loss_value, mnist_model.trainable_variables)
         opt.apply_gradients(zip(grads, mnist_model.trainable_variables))
 
-        # Horovod: after the first step, when the optimizer has its variables, all ranks take rank 0's.
+        # After the first step, when the optimizer has its variables, all ranks take rank 0's.
         if first_batch:
             hvd.broadcast_variables(mnist_model.variables, root_rank=0)
             hvd.broadcast_variables(opt.variables(), root_rank=0)
 
         return loss_value
 
-    # Horovod: each rank makes its share of the steps.
+    # Each rank makes its share of the steps.
     total = 768 // hvd.size()
     with deepfreeze.capture(opt, mnist_model, "runs/mnist", every=20) as checkpoint:
         batches = dataset.take(total - checkpoint.start)
@@ -68,7 +67,6 @@ def train():
             if not checkpoint.step():
                 break
 
-    # Horovod: models are saved on rank 0 alone.
     if hvd.rank() == 0:
         mnist_model.save_weights("mnist.weights.h5")
     return mnist_model
