@@ -2,10 +2,10 @@
 PYTHON ?= python3
 ARGS ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all test-tf215 lint analyse costs bench bench-paper docs wheel fuzz soak clean distclean
+.PHONY: help setup demo check test test-all test-tf215 lint analyse costs bench bench-paper docs wheel test-pythons fuzz soak clean distclean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  make test ARGS="-k name"    passes ARGS to pytest;  make PYTHON=python3.12 setup    uses another Python'
 
 setup:  ## make .venv, build Horovod and the engine (skips what is done already)
@@ -21,11 +21,14 @@ check: setup  ## check formats, style and types; run the tests that need no Tens
 test: setup  ## run the tests, with real Horovod ranks and real kills (10 minutes on 2 cores)
 	@$(PYTHON) tools/test.py --tier test $(ARGS)
 
-test-all: setup  ## run everything that can be tested (hours); ARGS="--part 3/10": a tenth of it, without make test
+test-all: setup  ## run everything that can be tested (hours); ARGS="--part 3/11": a share of it, without make test
 	@$(PYTHON) tools/test_all.py $(ARGS)
 
 test-tf215: setup  ## run the tests on TensorFlow 2.15 with its own Keras 2.15, in .venv-tf215
 	@$(PYTHON) tools/tf215.py $(ARGS)
+
+test-pythons: setup  ## run tests on each Python from 3.10 to 3.13 that is there, in .venv-python3.12 and the like
+	@$(PYTHON) tools/pythons.py $(ARGS)
 
 bench: setup  ## measure everything in docs/benchmarks.md, on an idle machine (three quarters of an hour)
 	@$(PYTHON) tools/bench.py $(ARGS)
@@ -59,4 +62,4 @@ clean:  ## remove everything that was built, except .venv and the wheel cache
 	find benchmarks deepfreeze veloc_bindings examples tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## remove all virtual environments too
-	rm -rf .venv .venv-peers .venv-docs .venv-tf215 .venv-wheel
+	rm -rf .venv .venv-peers .venv-docs .venv-tf215 .venv-wheel .venv-python3.*

@@ -60,6 +60,11 @@ class NewerError(CorruptError):
     deletes it nor takes an older checkpoint in its place."""
 
 
+class InstallError(Error, RuntimeError):
+    """Horovod can't be built or installed here: a package, a compiler or an MPI is missing, or a step failed. Where a step failed,
+    ``where`` is its log."""
+
+
 class StructureError(Error, ValueError):
     """Two models, or a model and a checkpoint, don't have the same tensors."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import project
-from project import LOCK, VENV, Failure, main, run_logged, say
+from project import LOCK, VENV, main, run_logged, say
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,6 @@ def install(place=MAIN):
     )
     place.stamp.write_text(fingerprint(place))
     return seconds
-
-
-def version(package, place=MAIN):
-    """The version of a package that the lock file pins."""
-    for line in place.lock.read_text().splitlines():
-        name, _, pinned = line.partition("==")
-        if name.strip().lower().replace("_", "-") == package:
-            return pinned.strip()
-    raise Failure(f"{place.lock} pins no {package}")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ _POWER = ["crash/test_power_loss.py::test_what_python_has_made_survives_a_loss_o
 MODULES = {
     "store/durable.py": ["store/test_durable.py", *_POWER],
     "store/posix_store.py": [
+        "store/test_posix_store.py",
         "store/test_conformance.py",
         "store/test_run_changes.py",
         "store/test_run.py",
@@ -36,13 +37,20 @@ MODULES = {
     "tiers/recovery_plan.py": ["tiers/test_recovery.py", "tiers/test_recovery_plan.py", "thaw/test_newer_versions.py"],
     "tiers/rescue.py": ["tiers/test_recovery.py", "thaw/test_newer_versions.py", "tiers/test_recovery_plan.py"],
     "store/run.py": [
+        "store/test_posix_store.py",
         "store/test_run_changes.py",
         "store/test_run.py",
         "store/test_run_reading.py",
         "store/test_catalog.py",
         *_POWER,
     ],
-    "store/writable_run.py": ["store/test_run_changes.py", "store/test_run.py", "store/test_run_reading.py", *_POWER],
+    "store/writable_run.py": [
+        "store/test_posix_store.py",
+        "store/test_run_changes.py",
+        "store/test_run.py",
+        "store/test_run_reading.py",
+        *_POWER,
+    ],
 }
 # Jobs of their own, which cost every mutant seconds, and are about run.json alone.
 LEFT_OUT = "store/test_run.py::test_jobs_that_make_one_run_at_once_agree_on_its_id"

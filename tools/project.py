@@ -20,11 +20,6 @@ class Failure(Exception):
     """Raised by a step that can't go on. The message says what is wrong and what to do."""
 
 
-def cache():
-    """The folder for wheels that take minutes to build. It is outside of the clone, so that other clones use them too."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepfreeze" / "wheels"
-
-
 def environment(**extra):
     """The environment variables with which the project's programs, tests and jobs run; ``extra`` is added."""
     env = dict(os.environ)

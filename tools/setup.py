@@ -49,10 +49,7 @@ def setup():
             environment.make()
             environment.install()
         if not horovod.ready():
-            if horovod.cached():
-                say(f"[3/5] installing Horovod {horovod.VERSION} from the cache")
-            else:
-                say(f"[3/5] building Horovod {horovod.VERSION} (3 to 5 minutes, once)")
+            say("[3/5] installing Horovod, which is built first if the cache has no wheel (3 to 5 minutes, once)")
             horovod.install()
         if first:
             say("[4/5] building the engine")

@@ -1,4 +1,4 @@
-"""Checks that the system has Python 3.11 or newer with venv, a C++17 compiler and make. If one is missing, installs it with apt where this
+"""Checks that the system has Python 3.10 or newer with venv, a C++17 compiler and make. If one is missing, installs it with apt where this
 is Debian and we are root (DEEPFREEZE_NO_APT=1 forbids that), else says what to install."""
 
 import os
@@ -8,7 +8,7 @@ import sys
 
 from project import Failure, main, run_logged, say
 
-PYTHON = (3, 11)
+PYTHON = (3, 10)
 PROGRAM = "#include <filesystem>\n#include <optional>\nstatic_assert(__cplusplus >= 201703L);\nint main() {}\n"
 PACKAGES = {"compiler": "g++", "make": "make", "venv": f"python3.{sys.version_info.minor}-venv"}
 NODES = (
@@ -64,7 +64,7 @@ def check():
     if sys.version_info < PYTHON:
         have = ".".join(map(str, sys.version_info[:3]))
         raise Failure(
-            f"Python {have} is too old: 3.11 or newer is needed.\nInstall one and run `make PYTHON=python3.11 setup`."
+            f"Python {have} is too old: 3.10 or newer is needed.\nInstall one and run `make PYTHON=python3.11 setup`."
         )
     absent = missing()
     if absent and install([PACKAGES[key] for key in absent]):

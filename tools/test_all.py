@@ -1,5 +1,6 @@
 """`make test-all`: runs `make test`, then everything that `make test` leaves out. With `--part K/N` only a part of the latter runs, for a
-bounded time: either one of the stages that can't be divided, or an equal share of those that can. CI runs a tenth for each commit."""
+bounded time: either one of the stages that can't be divided, or an equal share of those that can. CI runs one of 11 parts for each
+commit."""
 
 import argparse
 import functools
@@ -71,6 +72,7 @@ def coverage(part):
 # Each of these is one part by itself, as long as there are more parts than these; the other parts share what can be divided.
 WHOLE = {
     "TensorFlow 2.15": lambda part: program("tf215"),
+    "other Pythons": lambda part: program("pythons"),
     "address sanitizer": lambda part: program("analyse", "address-sanitizer"),
     "thread sanitizer": lambda part: program("analyse", "thread-sanitizer"),
     "clang-tidy": lambda part: program("analyse", "clang-tidy"),
@@ -95,7 +97,7 @@ def stages(part):
 
 def test_all():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", metavar="K/N", type=part_of, help="that share alone, for instance 3/10")
+    parser.add_argument("--part", metavar="K/N", type=part_of, help="that share alone, for instance 3/11")
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"of {', '.join([*DIVIDED, *WHOLE])}")
     given = parser.parse_args()
     todo = stages(given.part)

@@ -48,10 +48,9 @@ def make():
             (PLACE.venv / ".gitignore").write_text("*\n")
             environment.install(PLACE)
         if not horovod.ready(PLACE):
-            if horovod.cached(PLACE):
-                say(f"installing Horovod {horovod.VERSION} from the cache")
-            else:
-                say(f"building Horovod {horovod.VERSION} for TensorFlow 2.15 (3 to 5 minutes, once)")
+            say(
+                "installing Horovod for TensorFlow 2.15, which is built first if the cache has no wheel (3 to 5 minutes)"
+            )
             horovod.install(PLACE)
         if not setup.installed(PLACE):
             say(f"installing deepfreeze into {PLACE.venv.name} (editable)")

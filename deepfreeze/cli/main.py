@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from deepfreeze.errors import Error
 
 try:
-    from deepfreeze.cli import command, diff, export, log, ls, output, prune, show, tag, verify
+    from deepfreeze.cli import build_horovod, command, diff, export, log, ls, output, prune, show, tag, verify
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "rich":
         raise
@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 _DESCRIPTION = """Inspects the checkpoints of training runs. Needs no TensorFlow. Only export, tag, untag, prune --yes and
-verify --quarantine write or delete files."""
+verify --quarantine write or delete files. One command has nothing to do with runs: build-horovod installs Horovod."""
 _EPILOG = """\
 RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40), RUN@NAME one that has a tag
 (runs/nt3@paper); where only RUN is given, its newest checkpoint is meant (ls, log and verify: all). Each command has its own --help.
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (ls, show, log, verify, diff, export, tag, prune):
+    for module in (ls, show, log, verify, diff, export, tag, prune, build_horovod):
         module.add_parser(commands)
     return top
 

@@ -18,7 +18,7 @@ _LEVELS = {"info": logging.INFO, "warning": logging.WARNING}
 
 def to_logger(level: str, message: str) -> None:
     """A ``Notify`` (``deepfreeze.notices``) for a function that is called by itself, without the events of a training."""
-    log.log(_LEVELS[level], "%s", message)
+    _log(_LEVELS[level], message)
 
 
 class Messages:
@@ -34,9 +34,9 @@ class Messages:
 
 def _skipped(event: Skipped) -> None:
     if event.why == "full":
-        log.info("no room for another checkpoint in memory: step %d was skipped", event.step)
+        _log(logging.INFO, f"no room for another checkpoint in memory: step {event.step} was skipped")
     else:
-        log.warning("the ranks had different weights when training began: step %d is not saved", event.step)
+        _log(logging.WARNING, f"the ranks had different weights when training began: step {event.step} is not saved")
 
 
 def _failed(event: Failed) -> None:
@@ -72,7 +72,12 @@ def _folded(line: str) -> str:
 
 
 def _stop(event: Stop) -> None:
-    log.warning("%s: committing step %d, then training ends", event.signal, event.step)
+    _log(logging.WARNING, f"{event.signal}: committing step {event.step}, then training ends")
+
+
+def _log(level: int, message: str) -> None:
+    # In a program that has set up no logging, Python prints the bare text: it must say who speaks.
+    log.log(level, "%s", message if log.hasHandlers() else f"deepfreeze: {message}")
 
 
 _SHOW: dict[type[Event], Callable[[Any], None]] = {

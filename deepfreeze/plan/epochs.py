@@ -12,13 +12,13 @@ from deepfreeze.format.position import Position
 class Fit:
     """The arguments of one ``fit``. ``epochs``: the argument; ``batches``: in each epoch, None if Keras does not know their number;
     ``begins_at``: the argument ``initial_epoch``, None if it is unknown; ``begun``: the epoch that ``fit`` begins with
-    whatever is found out, and ``because``: the reason; None if it is still to be chosen."""
+    whatever is found out, None if it is still to be chosen; ``late``: its model was not built when it began."""
 
     epochs: int
     batches: int | None
     begins_at: int | None
     begun: int | None = None
-    because: str = ""
+    late: bool = False
 
 
 @dataclass(frozen=True)

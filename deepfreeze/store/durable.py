@@ -29,6 +29,16 @@ def sync_dir(path: Path) -> None:
         os.close(fd)
 
 
+def make_folder(path: Path) -> None:
+    """Makes a folder, unless it is there. Its name is not durable before ``sync_dir`` of the directory above. OSError if the system
+    refuses, or something else has this name."""
+    try:
+        os.mkdir(path, DIRECTORY_MODE)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+
+
 def write(path: Path, data: bytes) -> None:
     """Writes a file with these bytes and fsyncs it. Its name is not durable before ``sync_dir`` of its directory. A symbolic link at
     ``path`` is not followed. OSError if the system refuses."""
@@ -51,7 +61,7 @@ def replace(path: Path, data: bytes) -> None:
         os.replace(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
-            temporary.unlink()
+            os.unlink(temporary)
         raise
     sync_dir(path.parent)
 
@@ -68,7 +78,7 @@ def probe(folder: Path) -> None:
     finally:
         for path in (before, after):
             with contextlib.suppress(OSError):
-                path.unlink()
+                os.unlink(path)
 
 
 def _naming_the_call(name: str, call: Callable[..., Any], *arguments: Any) -> None:

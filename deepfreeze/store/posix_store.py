@@ -20,7 +20,7 @@ from deepfreeze.store.store import Store
 _LONGEST_PATH = "/".join(
     ["", names.partial_dir(names.MAX_STEP, "0" * 32), names.temporary(names.record_file(names.MAX_RANK))]
 )
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True)
@@ -100,19 +100,19 @@ class PosixStore(Store):
                 os.replace(temporary, file)
         finally:
             with contextlib.suppress(OSError):
-                temporary.unlink()
+                os.unlink(temporary)
         durable.sync_dir(file.parent)
         return True
 
     def remove(self, name: str) -> None:
         file = self.where(name)
-        file.unlink()
+        os.unlink(file)
         durable.sync_dir(file.parent)
 
     def append(self, name: str) -> Appending:
         file = self.where(name)
         if file.parent != self.path:
-            file.parent.mkdir(DIRECTORY_MODE, exist_ok=True)
+            durable.make_folder(file.parent)
         return Appending(file)
 
     # --- checkpoints
@@ -160,7 +160,7 @@ class PosixStore(Store):
         root, made = self.path, False
         self._refuse_too_long()
         try:
-            root.mkdir(DIRECTORY_MODE)
+            os.mkdir(root, DIRECTORY_MODE)
             made = True
         except FileExistsError:
             if not root.is_dir():
@@ -188,7 +188,7 @@ class PosixStore(Store):
 
     def unmake(self) -> None:
         with contextlib.suppress(OSError):
-            self.path.rmdir()
+            os.rmdir(self.path)
 
     def lock(self, world_size: int = 1) -> Lock:
         return Lock.acquire(self.path, world_size)
@@ -208,7 +208,7 @@ class PosixStore(Store):
         """Makes the folder of a file, if it is missing, and makes its name durable. An existing folder's name is synced too: the process
         that made the folder may have been killed before its own sync."""
         if file.parent != self.path:
-            file.parent.mkdir(DIRECTORY_MODE, exist_ok=True)
+            durable.make_folder(file.parent)
             durable.sync_dir(self.path)
 
 
@@ -216,8 +216,8 @@ class Appending:
     """A new file that is written at its end."""
 
     def __init__(self, file: Path) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = os.open(file, flags, FILE_MODE)
+        # A link is not followed: with O_EXCL the system refuses it.
+        self._fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, FILE_MODE)
 
     def write(self, data: bytes) -> int:
         return os.write(self._fd, data)

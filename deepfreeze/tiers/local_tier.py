@@ -52,7 +52,7 @@ class LocalTier:
                 os.rmdir(folder.name, dir_fd=user)
             finally:
                 os.close(user)
-            folder.parent.rmdir()
+            os.rmdir(folder.parent)
 
     def _folder(self, run_id: str) -> Path:
         """The directory of this user's run. The engine makes it."""

@@ -38,7 +38,17 @@ def other_batches(fit: Fit, position: Position) -> str:
 
 def not_movable(plan: GoingOn, fit: Fit) -> str:
     """The message where it is too late to choose the epoch with which ``fit`` begins, or where Keras has no way."""
-    return f"epochs that are finished are trained again: {fit.because}. fit(initial_epoch={plan.epoch}) leaves them out"
+    if plan.finished and fit.late:
+        return (
+            "this fit was finished, and is trained again: the model was not built when fit began, so nothing could be restored without a "
+            "batch. Build the model and its optimizers before fit, then a finished run trains nothing"
+        )
+    why = (
+        "its first epoch was chosen before the checkpoint was known"
+        if fit.late
+        else "this version of Keras lets no callback choose the first epoch"
+    )
+    return f"epochs that are finished are trained again: {why}. fit(initial_epoch={plan.epoch}) leaves them out"
 
 
 def fresh(run: str, resume: str) -> str:

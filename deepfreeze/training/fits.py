@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from deepfreeze.errors import Error
 from deepfreeze.format.position import Position
 from deepfreeze.notices import Notify
@@ -34,7 +36,8 @@ class Fits:
     def foresee(self, run: str, fit: Fit, world: World) -> int:
         """Collective. The epoch with which ``fit`` will probably go on, looked up before the run is open: the model that is to be restored
         is built by its first batch, and then its first epoch has begun. 0 if it begins with its first one, or is finished: a model
-        without a batch would never be restored. An unfinished checkpoint that the start commits may turn out to be of a later epoch."""
+        without a batch would never be restored. An unfinished checkpoint that the start commits may turn out to be of a later epoch:
+        this epoch is then trained again, and the last one cut short."""
 
         def look() -> int:
             try:
@@ -75,7 +78,10 @@ class Fits:
         plan = going_on(position, number, fit)
         if plan is None:
             return attempt_lines.other_batches(fit, position) if other_batches(position, number, fit) else ""
-        if fit.begun is not None and plan.epoch != fit.begun:
+        if fit.late and fit.begun is not None and fit.begun < plan.epoch and not plan.finished:
+            # The start has committed a checkpoint that could not be foreseen. The epoch has begun, but training ends where it should.
+            plan = replace(plan, epoch=fit.begun)
+        elif fit.begun is not None and plan.epoch != fit.begun:
             if world.rank == 0:
                 notify("warning", attempt_lines.not_movable(plan, fit))
             return ""

@@ -22,10 +22,6 @@ from deepfreeze.store.stores import directory
 from deepfreeze.training.options import Capture, Options
 from deepfreeze.training.training import Training
 
-# Why the epoch with which ``fit`` begins can't be chosen once the checkpoint is known.
-_NO_WAY = "this version of Keras lets no callback choose the first epoch"
-_BUILT_LATE = "the model was not built when fit began"
-
 
 class Checkpoint(Hooks):
     """Saves the training state every ``every`` steps into ``run``, and resumes from the newest checkpoint there.
@@ -172,7 +168,7 @@ class Checkpoint(Hooks):
             if fit.begun is None:
                 if first > 0:
                     self._choose_epoch(first)
-                fit = replace(fit, begun=first, because=_BUILT_LATE)
+                fit = replace(fit, begun=first, late=True)
             self._first_trace = FirstTrace.of(model)
             self._first_trace.then(self, lambda: self._begin(against, fit))
         else:
@@ -199,7 +195,6 @@ class Checkpoint(Hooks):
             batches=None if batches is None else int(batches),
             begins_at=fits_initial_epoch(self.model),
             begun=None if movable else 0,
-            because="" if movable else _NO_WAY,
         )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:

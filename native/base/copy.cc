@@ -58,7 +58,7 @@ void CopyPastCache(void* to, const void* from, size_t n) {
   std::memcpy(to, from, n);
 }
 
-bool ChecksumIsFree() { return HasWideCrc32c(); }
+bool HasOnePass() { return HasWideCrc32c(); }
 
 uint32_t CopyAndChecksum(uint32_t crc, void* to, const void* from, size_t n) {
   auto* target = static_cast<uint8_t*>(to);

@@ -12,9 +12,9 @@ namespace deepfreeze {
 // Thread-safe.
 void CopyPastCache(void* to, const void* from, size_t n);
 
-// Whether CopyAndChecksum takes no longer than CopyPastCache. It does on processors without wide instructions: there
-// the checksum is better computed afterwards, where it does not hold up whoever waits for the copy.
-bool ChecksumIsFree();
+// Whether CopyAndChecksum takes much less than the copy and the checksum one after the other. It does not on processors
+// without wide instructions.
+bool HasOnePass();
 
 // CopyPastCache and Crc32c(crc, from, n) in one pass over the memory. Returns the checksum. Thread-safe.
 uint32_t CopyAndChecksum(uint32_t crc, void* to, const void* from, size_t n);

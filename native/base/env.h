@@ -135,6 +135,8 @@ class Env {
   virtual void FreePages(char* data, uint64_t size) = 0;
 
   virtual uint64_t NowMicros() = 0;   // microseconds of a clock that never jumps
+  virtual uint64_t CpuMicros() = 0;   // CPU time of all threads of this process
+  virtual uint32_t Cores() = 0;       // that this process may run on, at least 1
   virtual int64_t WallSeconds() = 0;  // seconds since 1970, UTC; this clock may jump
   virtual void SleepMillis(uint64_t ms) = 0;
   virtual uint32_t UserId() = 0;

@@ -8,6 +8,7 @@
 #include <sys/vfs.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -356,6 +357,15 @@ class PosixEnv final : public Env {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
   }
+
+  uint64_t CpuMicros() override {
+    timespec time{};
+    if (::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) != 0) return 0;
+    return static_cast<uint64_t>(time.tv_sec) * 1000000 + static_cast<uint64_t>(time.tv_nsec) / 1000;
+  }
+
+  // The C library asks which cores the process is bound to.
+  uint32_t Cores() override { return std::max(std::thread::hardware_concurrency(), 1U); }
 
   int64_t WallSeconds() override { return static_cast<int64_t>(std::time(nullptr)); }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/copy.h"
 #include "base/thread.h"
 #include "deepfreeze/deepfreeze.h"
 #include "engine/checksum.h"
@@ -23,6 +24,7 @@ namespace {
 constexpr uint64_t kForEver = ~uint64_t{0};
 constexpr uint64_t kNodePatienceUs = 5000000;  // or an eighth of the time-out, if that is less
 constexpr uint64_t kHeldUpUs = 100;            // a call that takes less has not waited
+constexpr double kCoreForSums = 0.5;  // idle cores in whose time the engine can compute the checksums of captures
 
 // While an object of this class lives, new threads begin with all signals blocked. So the handlers of the program that
 // uses the engine run on that program's threads.
@@ -77,7 +79,9 @@ Engine::Engine(const Options& options, Env* env, std::unique_ptr<Store> store, c
       progress_(options_, &env_, &table_, meeting_.get()),
       slots_(options.local_dir.empty()
                  ? nullptr
-                 : std::make_unique<SlotStore>(&env_, options.local_dir, options.identity, options.slots)) {
+                 : std::make_unique<SlotStore>(&env_, options.local_dir, options.identity, options.slots)),
+      idle_cores_(static_cast<double>(env->Cores()) / static_cast<double>(std::max<size_t>(options.node.size(), 1)),
+                  env->NowMicros(), env->CpuMicros()) {
   const BlockSignals block_signals;
   pool_ = std::make_unique<WorkerPool>(options.writers, options.nice, &counters_.threads);
   const StageContext context{options_,       &env_,       &table_,    &upkeep_,   slots_.get(), store_.get(),
@@ -249,6 +253,17 @@ Status Engine::AwaitMemory(uint64_t timeout_ms, char** base) {
     status = Reserve(timeout_ms - idle_ms, base);
   }
   return status;
+}
+
+bool Engine::SumsInCopy() {
+  // Asked each time, so that the next answer is about the time from now on.
+  const double idle = idle_cores_.Average(env_.NowMicros(), env_.CpuMicros());
+  return HasOnePass() && (local_awaited_ || idle < kCoreForSums);
+}
+
+Status Engine::Wait(int64_t step, int level, uint64_t timeout_ms) {
+  if (level == DF_LOCAL) local_awaited_ = true;
+  return table_.Wait(step, level, timeout_ms);
 }
 
 std::vector<Report> Engine::Poll(size_t capacity) {

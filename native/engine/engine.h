@@ -4,6 +4,7 @@
 #ifndef DEEPFREEZE_ENGINE_ENGINE_H_
 #define DEEPFREEZE_ENGINE_ENGINE_H_
 
+#include <atomic>
 #include <list>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/counting_env.h"
+#include "base/idle_cores.h"
 #include "engine/capture_memory.h"
 #include "engine/captured_sums.h"
 #include "engine/level.h"
@@ -50,6 +52,10 @@ class Engine {
   uint64_t CaptureSize() const { return capture_memory_->size(); }
   // The checksums of what is in that memory, from whoever puts it there until Submit.
   CapturedSums* captured_sums() { return &captured_sums_; }
+  // Whether a capture that begins now had better compute its checksums while it copies, which holds training up a
+  // little longer. Else the engine's threads compute them afterwards, which takes a core as long as the copy.
+  // Thread-safe.
+  bool SumsInCopy();
   // As Reserve, but waits as long as something moves. RETURNS kTimeout when nothing has moved for timeout_ms.
   Status AwaitMemory(uint64_t timeout_ms, char** base);
   // df_engine_idle, in milliseconds.
@@ -58,7 +64,7 @@ class Engine {
   uint32_t Room() const { return table_.Room(capture_memory_->UsesSlots() ? Home::kSlot : Home::kBuffer); }
   // df_engine_remove.
   Status Remove(const std::vector<int64_t>& steps);
-  Status Wait(int64_t step, int level, uint64_t timeout_ms) { return table_.Wait(step, level, timeout_ms); }
+  Status Wait(int64_t step, int level, uint64_t timeout_ms);
   Status Drain(uint64_t timeout_ms);
   // df_engine_poll.
   std::vector<Report> Poll(size_t capacity);
@@ -82,6 +88,8 @@ class Engine {
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<CaptureMemory> capture_memory_;
   CapturedSums captured_sums_;
+  IdleCores idle_cores_;
+  std::atomic<bool> local_awaited_{false};  // somebody has waited for the local tier, which needs checksums
   std::vector<Region> planned_;
   uint64_t planned_private_ = 0;
   std::unique_ptr<Remover> remover_;

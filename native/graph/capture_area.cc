@@ -54,12 +54,14 @@ Status CheckSource(size_t group, const CaptureArea::Piece& piece, const std::vec
                                     std::to_string(piece.source));
 }
 
-// Copies n bytes to memory of the engine, and notes the checksums of the extents into which the engine will cut them.
-void CopyWithSums(Engine* engine, char* to, const char* from, uint64_t n) {
+// Copies n bytes to memory of the engine. with_sums: the copy also computes the checksums of the extents into which the
+// engine will cut the bytes, and notes them.
+void CopyToEngine(Engine* engine, bool with_sums, char* to, const char* from, uint64_t n) {
+  engine->captured_sums()->Forget(to, n);  // of a capture that nobody has submitted
+  if (!with_sums) return CopyPastCache(to, from, n);
   const uint64_t chunk = engine->options().chunk_bytes;
   std::vector<CapturedSums::Sum> sums;
   sums.reserve(CountExtents(n, chunk));
-  engine->captured_sums()->Forget(to, n);
   for (uint64_t at = 0; at < n; at += chunk) {
     const uint64_t size = std::min(chunk, n - at);
     sums.push_back({to + at, size, CopyAndChecksum(0, to + at, from + at, size)});
@@ -133,6 +135,7 @@ Status CaptureArea::Acquire() {
     if (engine == nullptr) return Status(Code::kClosed, "the engine is closed");
     DF_RETURN_IF_ERROR(engine->AwaitMemory(timeout_ms_, &base_));
     size_ = engine->CaptureSize();
+    with_sums_ = engine->SumsInCopy();
     return {};
   }
   uint64_t size = 1;
@@ -153,6 +156,7 @@ Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {
   std::shared_ptr<Engine> engine;
   char* base = nullptr;
   uint64_t size = 0;
+  bool with_sums = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (group >= groups_.size() || groups_[group] == nullptr) {
@@ -163,7 +167,8 @@ Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {
     if (!failure_.ok()) return {};
     base = base_;
     size = size_;
-    if (!InOwn() && ChecksumIsFree()) engine = engine_.lock();
+    with_sums = with_sums_;
+    if (!InOwn()) engine = engine_.lock();
   }
   for (const Piece& piece : *pieces) {
     DF_RETURN_IF_ERROR(CheckSource(group, piece, sources));
@@ -175,7 +180,7 @@ Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {
     if (engine == nullptr) {
       CopyPastCache(to, from, piece.size);
     } else {
-      CopyWithSums(engine.get(), to, from, piece.size);
+      CopyToEngine(engine.get(), with_sums, to, from, piece.size);
     }
   }
   return {};

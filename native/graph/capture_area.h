@@ -74,9 +74,10 @@ class CaptureArea {
   std::weak_ptr<Engine> engine_;
   bool attached_ = false;
   uint64_t timeout_ms_ = 0;
-  char* base_ = nullptr;  // buffer of the capture under way, or of one that was not collected
-  uint64_t size_ = 0;     // bytes of that buffer
-  Status failure_;        // why there is no buffer for the capture under way
+  char* base_ = nullptr;    // buffer of the capture under way, or of one that was not collected
+  uint64_t size_ = 0;       // bytes of that buffer
+  bool with_sums_ = false;  // whether that capture's copies compute checksums
+  Status failure_;          // why there is no buffer for the capture under way
   // To change own_ takes both mutexes, to read it either: a capture may hold mutex_ for as long as it waits for memory.
   std::mutex own_mutex_;
   std::shared_ptr<Pages> own_;

@@ -7,14 +7,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "base/copy.h"
 #include "base/crc32c.h"
+#include "base/idle_cores.h"
 #include "deepfreeze/deepfreeze.h"
 #include "engine/checksum.h"
 #include "format/names.h"
 #include "testing/check.h"
+#include "testing/count_env.h"
 
 namespace deepfreeze {
 namespace {
@@ -30,7 +33,8 @@ constexpr uint64_t kSide = 64;
 // a tensor that is in no file.
 class Training {
  public:
-  Training(uint32_t world, const std::string& local) : area_(std::make_shared<CaptureArea>(Env::Posix())) {
+  Training(uint32_t world, const std::string& local, Env* env = Env::Posix())
+      : area_(std::make_shared<CaptureArea>(env)) {
     Options options;
     options.identity.world = world;
     options.identity.file_size = kFile;
@@ -41,7 +45,7 @@ class Training {
     options.commit_timeout_ms = kLong;
     options.run_dir = run_.path();
     options.local_dir = local;
-    engine_ = std::make_shared<Engine>(options, Env::Posix());
+    engine_ = std::make_shared<Engine>(options, env);
     CHECK_OK(area_->SetGroup(0, {{0, 0, kLarge, 0}}));
     CHECK_OK(area_->SetGroup(1, {{1, 0, kSmall, kLarge}, {0, 8, 16, kLarge + kSmall}}));
   }
@@ -55,6 +59,9 @@ class Training {
     CHECK_OK(area_->SetGroup(1, {{1, 0, kSmall, places_[1]}, {0, 8, 16, side_}}));
     area_->Attach(engine_, timeout_ms);
   }
+
+  // What was captured and not collected is dropped; the next capture begins anew, in the same memory.
+  void AttachAgain() { area_->Attach(engine_, kLong); }
 
   // One step of a graph: the groups are captured by two threads at once.
   void Capture(int64_t step) {
@@ -163,11 +170,24 @@ void ASlotThatWasCapturedIntoCanBeRescued(const std::string& local) {
   CHECK_EQ(slot.private_data, std::string("seed-1005-------"));
 }
 
+// Checks that the first slot has the checksums of the model file's bytes. RETURNS the slot.
+WholeSlot CheckSlotsSums(const std::string& local, const std::string& expected) {
+  const SlotStore names(Env::Posix(), local, Identity{}, 1);
+  WholeSlot slot;
+  CHECK_OK(OpenSlot(Env::Posix(), names.path(0), &slot));
+  for (const Extent& extent : slot.extents) {
+    CHECK_EQ(extent.crc, Crc32c(0, expected.data() + extent.file_offset, extent.size));
+  }
+  return slot;
+}
+
 // The checksums are those of the tensors, computed by the copy, so bytes that change after it are found by any reader.
+// The copy computes them because somebody waits for the local tier.
 void TheCopyComputesTheChecksums(const std::string& local) {
-  if (!ChecksumIsFree()) return;  // this processor computes them from the memory of the capture, later
+  if (!HasOnePass()) return;  // this processor computes them from the memory of the capture, later
   Training training(2, local);
   training.Attach(kLong);
+  CHECK(training.engine()->Wait(4, DF_LOCAL, 0).code() == Code::kInvalid);  // there is no such step
   training.Capture(5);
   const uint64_t place = training.place_of_large() + 7;
   char* base = nullptr;
@@ -175,16 +195,58 @@ void TheCopyComputesTheChecksums(const std::string& local) {
   base[place] = '!';
   CHECK_OK(training.Submit(5));
   CHECK_OK(training.engine()->Wait(5, DF_LOCAL, kLong));
-  const SlotStore names(Env::Posix(), local, Identity{}, 1);
-  WholeSlot slot;
-  CHECK_OK(OpenSlot(Env::Posix(), names.path(0), &slot));
-  const std::string expected = training.Expected();
-  for (const Extent& extent : slot.extents) {
-    CHECK_EQ(extent.crc, Crc32c(0, expected.data() + extent.file_offset, extent.size));
-  }
+  const WholeSlot slot = CheckSlotsSums(local, training.Expected());
   char found = 0;
   CHECK_OK(ReadFull(slot.file.get(), place, &found, 1));
   CHECK_EQ(found, '!');
+}
+
+// An Env by whose clock the process uses no CPU time but what a test says, and a way to let some time pass.
+class Cores {
+ public:
+  Cores() {
+    env_.on_cpu = [this] { return used_us_.load(); };
+  }
+  Env* env() { return &env_; }
+  void Work() { Pass(uint64_t{1} << 40); }
+  void Rest() { Pass(0); }
+
+ private:
+  void Pass(uint64_t used_us) {
+    used_us_ += used_us;
+    env_.SleepMillis(IdleCores::kShortestUs / 1000 + 1);
+  }
+
+  std::atomic<uint64_t> used_us_{0};
+  CountEnv env_{Env::Posix()};
+};
+
+// While the process leaves a core idle, the engine has the time to compute them after the copy.
+void TheCopyComputesNoChecksumsWhereACoreIsIdle(const std::string& local) {
+  Cores cores;
+  Training training(1, local, cores.env());
+  cores.Work();
+  CHECK_EQ(training.engine()->SumsInCopy(), HasOnePass());
+  cores.Rest();
+  CHECK(!training.engine()->SumsInCopy());
+  CHECK(training.engine()->Wait(4, DF_LOCAL, 0).code() == Code::kInvalid);  // there is no such step
+  cores.Rest();
+  CHECK_EQ(training.engine()->SumsInCopy(), HasOnePass());  // somebody waits for the local tier
+}
+
+// A copy without checksums leaves none of the bytes that were there before it, though nobody has submitted them.
+void ChecksumsOfOverwrittenBytesAreForgotten(const std::string& local) {
+  Cores cores;
+  Training training(1, local, cores.env());
+  training.Attach(kLong);
+  cores.Work();
+  training.Capture(5);
+  training.AttachAgain();
+  cores.Rest();
+  training.Capture(6);
+  CHECK_OK(training.Submit(6));
+  CHECK_OK(training.engine()->Wait(6, DF_LOCAL, kLong));
+  CheckSlotsSums(local, training.Expected());
 }
 
 // How many of the file's pages in [from, to) are in the page cache.
@@ -298,6 +360,8 @@ int main() {
     ASlotThatWasCapturedIntoCanBeRescued(local);
     RegionsThatWereNotPlannedAreRefused(local);
     TheCopyComputesTheChecksums(local);
+    TheCopyComputesNoChecksumsWhereACoreIsIdle(local);
+    ChecksumsOfOverwrittenBytesAreForgotten(local);
   }
   ASlotOnADiskIsWrittenPastThePageCache(disk.path());
   SumsOfChangedBytesAreForgotten();

@@ -33,6 +33,8 @@ class CountEnv final : public Env {
   std::function<Status()> on_join;
   // Called before each Populate with the number of the call, from 1; a test may wait in it, and a failure is returned.
   std::function<Status(uint64_t nth)> on_populate;
+  // In place of the base's CpuMicros.
+  std::function<uint64_t()> on_cpu;
 
   Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) override {
     Count(path, &metadata);
@@ -88,6 +90,8 @@ class CountEnv final : public Env {
   }
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
   uint64_t NowMicros() override { return base_->NowMicros(); }
+  uint64_t CpuMicros() override { return on_cpu ? on_cpu() : base_->CpuMicros(); }
+  uint32_t Cores() override { return base_->Cores(); }
   int64_t WallSeconds() override { return base_->WallSeconds(); }
   void SleepMillis(uint64_t ms) override { base_->SleepMillis(ms); }
   uint32_t UserId() override { return base_->UserId(); }

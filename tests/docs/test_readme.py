@@ -16,11 +16,11 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-import tomllib
 
 import deepfreeze
 from deepfreeze.cli.main import main, parser
 from tests.support import configs, files, jobs, processes, readme
+from tests.support.pyproject import project
 from tests.support.readme import ALONE, BLOCKS, INLINE, LAUNCHED, NT3, ROOT, SNIPPETS, TEXT, starting
 
 DOCS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -60,7 +60,7 @@ def test_every_command_line_of_ours_works_on_such_a_run(tmp_path, monkeypatch, c
     configs.write_config(run)
     files.write_events(run)
     monkeypatch.chdir(tmp_path)
-    commands = starting("deepfreeze")
+    commands = [command for command in starting("deepfreeze") if command[1] != "build-horovod"]  # make setup tries that
     assert {command[1] for command in commands} == {"ls", "log", "show", "verify", "diff", "export", "tag", "prune"}
     for command in commands:
         assert main(command[1:]) == 0, command
@@ -70,16 +70,15 @@ def test_every_command_line_of_ours_works_on_such_a_run(tmp_path, monkeypatch, c
 
 
 def test_every_program_that_is_called_is_tried():
-    """deepfreeze and python: here, and in a bare environment by tests/setup/test_wheel.py. mpirun and horovodrun: here; pip does
-    not build Horovod. pip: tests/setup. make: by CI, in a checkout."""
+    """deepfreeze and python: here, and in a bare environment by tests/setup/test_wheel.py. mpirun and horovodrun: here.
+    pip: tests/setup. make: by CI, in a checkout."""
     programs = {command.split()[0] for command in readme.COMMANDS if re.match(r"[a-z]+ ", command)}
     assert programs == {"deepfreeze", "python", "mpirun", "horovodrun", "pip", "make"}
 
 
 def test_every_extra_exists():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = {e for command in starting("pip", "install") for e in re.findall(r"[a-z]+", command[2].partition("[")[2])}
-    assert named and named <= set(project["optional-dependencies"])
+    assert named and named <= set(project()["optional-dependencies"])
 
 
 def test_every_module_that_is_run_runs():

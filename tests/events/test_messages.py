@@ -44,6 +44,12 @@ def test_each_message_is_shown_in_one_place(event, logged, warned, caplog):
     ]
 
 
+def test_in_a_program_without_logging_a_message_says_who_speaks(monkeypatch, capsys):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    to_logger("warning", "moved")
+    assert capsys.readouterr().err == "deepfreeze: moved\n"
+
+
 def test_a_function_without_events_has_the_logger_say_it(caplog):
     caplog.set_level(INFO, "deepfreeze")
     to_logger("info", "5 weights %s")

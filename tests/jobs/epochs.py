@@ -1,5 +1,6 @@
-"""A training of 4 epochs of 30 batches with a learning rate for each epoch: epochs.py API RUN KILL. Kills its ranks at the end of step KILL
-(0: never). Prints which epochs it trained with which rates, and the last step."""
+"""A training of 4 epochs of 30 batches with a learning rate for each epoch: epochs.py API RUN KILL [LOCAL]. Kills its ranks at the end of
+step KILL (0: never). It waits until a checkpoint is committed; with LOCAL, until the local tier LOCAL has it. Prints which epochs it
+trained with which rates, and the last step."""
 
 import os
 import signal
@@ -11,7 +12,7 @@ import deepfreeze
 
 
 def main() -> None:
-    api, run, kill = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    api, run, kill, *local = sys.argv[1:]
     keras = models.framework(api)
     ranked = "OMPI_COMM_WORLD_SIZE" in os.environ
     if ranked:
@@ -28,11 +29,12 @@ def main() -> None:
             rates.append(f"{float(model.optimizer.learning_rate.numpy()):.2g}")
 
         def on_train_batch_end(self, batch, logs=None):
-            if int(model.optimizer.iterations.numpy()) == kill:
+            if int(model.optimizer.iterations.numpy()) == int(kill):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 / (epoch + 1))
-    checkpoint = deepfreeze.Checkpoint(run, every=10, keep=100, wait_for="external")
+    waits = {"wait_for": "local", "local": local[0]} if local else {"wait_for": "external"}
+    checkpoint = deepfreeze.Checkpoint(run, every=10, keep=100, **waits)
     broadcast = [deepfreeze.BroadcastState()] if ranked else []
     callbacks = [*broadcast, schedule, checkpoint, Beside()]
     model.fit(models.batches(30), epochs=4, verbose=0, shuffle=False, callbacks=callbacks)

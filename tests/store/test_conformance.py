@@ -146,7 +146,7 @@ def test_a_reader_never_sees_a_mixture(store):
 
 @small
 def test_a_file_is_created_once(store):
-    assert store.create("tags/best", b"first") and not store.create("tags/best", b"second")
+    assert store.create("tags/best", b"first") is True and store.create("tags/best", b"second") is False
     assert store.read("tags/best", 9) == b"first" and store.list("tags") == ["best"]
     won = []
     barrier = threading.Barrier(8)
@@ -191,6 +191,13 @@ def test_what_is_removed_is_gone_and_the_rest_is_not(store):
     store.put("tags/two", b"2")
     store.remove("tags/one")
     assert store.list("tags") == ["two"] and not store.has("tags/one")
+
+
+@small
+def test_the_bytes_of_a_folder_are_those_of_all_files_below(store):
+    store.put("tags/one", b"123")
+    store.put("tags/two", b"45")
+    assert store.nbytes("tags") == 5
 
 
 @small

@@ -175,3 +175,12 @@ def test_only_bytes_that_are_lost_make_a_file_damaged(number, kind):
     assert_four_parts(error, where="/run/file", found=os.strerror(number))
     without = OSError(number, "")
     assert failures.unreadable("/run/file", without).found == str(without)
+
+
+def test_a_folder_is_made_once_and_a_file_is_none(tmp_path):
+    durable.make_folder(tmp_path / "new")
+    durable.make_folder(tmp_path / "new")
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        durable.make_folder(tmp_path / "file")
+    assert (tmp_path / "new").is_dir()

@@ -11,6 +11,7 @@ from deepfreeze.format import names
 from deepfreeze.format.model_config import ModelConfig
 from deepfreeze.format.run_file import Parent
 from deepfreeze.format.structure import Structure
+from deepfreeze.store.posix_store import PosixStore
 from deepfreeze.store.run import Run
 from deepfreeze.store.stores import at
 from deepfreeze.store.writable_run import WritableRun
@@ -104,6 +105,27 @@ def test_a_new_run_that_can_not_be_made_durable_is_taken_away_again(tmp_path, ca
     assert not (tmp_path / "new").exists()
     calls.failing["rmdir"] = OSError(errno.EBUSY, "Device or resource busy")
     refused(lambda: WritableRun.open_or_make(tmp_path / "new"), tmp_path / "new", "Invalid argument")
+
+
+def test_a_new_run_that_gets_no_identity_is_taken_away_again(tmp_path, monkeypatch):
+    def full(store, name, data):
+        raise FULL
+
+    monkeypatch.setattr(PosixStore, "create", full)
+    refused(lambda: WritableRun.open_or_make(tmp_path / "new"), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "mine").mkdir()
+    refused(lambda: WritableRun.open_or_make(tmp_path / "mine"), tmp_path / "mine")
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_a_file_is_created_once_where_hard_links_are_refused(run, monkeypatch):
+    def refuse(*arguments):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert run.store.create("tags/best", b"first") is True and run.store.create("tags/best", b"second") is False
+    assert run.store.read("tags/best", 9) == b"first" and run.store.list("tags") == ["best"]
 
 
 def test_an_empty_directory_that_can_not_be_used_stays(tmp_path, calls):

@@ -60,6 +60,17 @@ def test_only_valid_records_of_the_right_checkpoint_count(tmp_path):
     assert second == PartialState(50, files.ATTEMPT)
 
 
+def test_records_of_a_nodes_ranks_count_if_their_file_is_whole(tmp_path):
+    run = WritableRun.open(files.write_run(tmp_path))
+    made = files.sample(world=4)
+    folder = files.write_partial(tmp_path, 40, made, [0])
+    together = b"".join(files.rank_record(40, made, rank) for rank in (1, 3))
+    (folder / "ranks-00001-00003-2.record").write_bytes(together)
+    assert leftovers.partial_states(run)[0].ranks == frozenset({0, 1, 3})
+    (folder / "ranks-00001-00003-2.record").write_bytes(together[: len(together) // 2])
+    assert leftovers.partial_states(run)[0].ranks == frozenset({0})
+
+
 class Fault(Exception):
     """As the bindings' EngineFault."""
 

@@ -225,7 +225,19 @@ def test_a_finished_run_of_a_model_that_is_built_late_is_trained_again(keras, tm
     monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
     began, model = program(keras, run, model=later_models.sequential(keras))
     assert began == [0, 1, 2, 3] and steps(model) == 48
-    assert "the model was not built when fit began. fit(initial_epoch=4) leaves them out" in caplog.text
+    assert "this fit was finished, and is trained again: the model was not built when fit began" in caplog.text
+
+
+@pytest.mark.full
+def test_a_later_checkpoint_than_foreseen_moves_no_end(keras, tmp_path, monkeypatch, capsys):
+    """A model that is built late has begun its epoch when the start finishes a dead attempt's checkpoint of a later one."""
+    run = tmp_path / "run"
+    program(keras, run, kill=9, model=later_models.sequential(keras))
+    monkeypatch.setattr("deepfreeze.training.fits.Fits.foresee", lambda *arguments: 0)
+    capsys.readouterr()
+    began, model = program(keras, run, model=later_models.sequential(keras))
+    assert began == [0, 1, 2] and steps(model) == 24
+    assert capsys.readouterr().err.splitlines()[0].endswith(": epoch 1 of 4 begins again, 16 batches to go")
 
 
 @pytest.mark.full
@@ -275,3 +287,23 @@ def test_a_killed_job_of_120_steps_ends_at_step_120(api, ranks, tmp_path):
     assert "resumed at step 40 (epoch 2, batch 10 of 30)" in told
     assert told.count("epochs 1, 2, 3 with rates 0.05, 0.033, 0.025 to step 120") == max(ranks, 1)
     assert deepfreeze.latest(tmp_path / "run").step == 120
+
+
+@pytest.mark.full
+@pytest.mark.ranks
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_a_checkpoint_that_a_start_finishes_has_its_position(ranks, tmp_path, testing_library):
+    """The job dies while the transfer of step 40 is held; the shards in the local tier are all that there is of it."""
+    run, local = tmp_path / "run", tmp_path / "local"
+    local.mkdir()
+    held = {
+        "DEEPFREEZE_FAULT": "delay=600000:fdatasync:step-0000000040.partial:1",
+        "DEEPFREEZE_LIBRARY": testing_library,
+    }
+    with jobs.job("epochs.py", "keras", run, 45, local, ranks=ranks, **held) as job:
+        assert job.wait() != 0
+    assert deepfreeze.latest(run).step == 30
+    told = jobs.run("epochs.py", "keras", run, 0, local, ranks=ranks)
+    assert "resumed at step 40 (epoch 2, batch 10 of 30)" in told
+    assert told.count("epochs 1, 2, 3 with rates 0.05, 0.033, 0.025 to step 120") == max(ranks, 1)
+    assert position(run, 40) == Position(fit=0, epoch=1, batch=10, batches=30, epochs=4, trained=40)

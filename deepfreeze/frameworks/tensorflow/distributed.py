@@ -129,7 +129,7 @@ def _horovod(where: str) -> Any:
     try:
         import horovod.tensorflow as hvd
     except ImportError as error:
-        todo = "pip install 'deepfreeze[horovod]', or train on one rank without it"
+        todo = "run pip install 'deepfreeze[horovod]' and deepfreeze build-horovod, or train on one rank without it"
         raise UnsupportedError(where=where, expected="Horovod with TensorFlow", found=str(error), todo=todo) from error
     return hvd
 
