@@ -48,7 +48,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("target", metavar="RUN[@STEP]", type=target, help="one of a run's checkpoints, or its newest")
     parser.add_argument("name", metavar="NAME", help="letters, digits, _, -, + and ., not digits alone")
     text = "Takes a name from a checkpoint."
-    parser = command.add(commands, "untag", run_untag, short="take a checkpoint's name", text=text, more=_MORE_UNTAG)
+    parser = command.add(
+        commands, "untag", run_untag, short="take a name from a checkpoint", text=text, more=_MORE_UNTAG
+    )
     parser.add_argument("target", metavar="RUN@NAME", type=_tagged, help="the run and the name")
 
 

@@ -67,8 +67,7 @@ def _folded(line: str) -> str:
     if not sys.stderr.isatty():
         return line
     columns = os.get_terminal_size(sys.stderr.fileno()).columns or len(line)  # 0: nobody has said how wide it is
-    rest = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(line, columns, **rest)
+    return textwrap.fill(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _stop(event: Stop) -> None:
