@@ -40,7 +40,8 @@ def find(version):
 
 
 def starts(program, version):
-    """Whether the program is a Python of this version: a pyenv has a stub for each of its Pythons, which need not start."""
+    """Whether the program is a Python of this version that starts. pyenv puts a program on PATH for each Python that it knows, and the
+    program may fail to start."""
     show = "import ensurepip, sys, venv; print(*sys.version_info[:2])"
     done = subprocess.run([program, "-c", show], capture_output=True, text=True, check=False)
     return done.stdout.split() == list(map(str, version))

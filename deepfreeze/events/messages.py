@@ -66,7 +66,10 @@ def _folded(line: str) -> str:
     next line, indented, between two words."""
     if not sys.stderr.isatty():
         return line
-    columns = os.get_terminal_size(sys.stderr.fileno()).columns or len(line)  # 0: nobody has said how wide it is
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or len(line)  # 0: nobody has said how wide it is
+    except (AttributeError, OSError, ValueError):  # a program's own stream, which only says that it is a terminal
+        return line
     return textwrap.fill(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +43,7 @@ class Mpi:
 
     @property
     def inside(self) -> bool:
-        """Whether it lies in this Python's environment, as the MPI that pip installs does."""
+        """Whether this MPI lies in the environment of this Python, as an MPI from pip does."""
         return self.compiler.is_relative_to(sys.prefix)
 
     @property
@@ -114,7 +113,7 @@ def _tensorflow() -> tuple[str, Path] | None:
     return None
 
 
-def _lacking(needed: dict[str, int | None]) -> Iterable[str]:
+def _lacking(needed: dict[str, int | None]) -> list[str]:
     """The needed packages that are missing or too new, each in words."""
     found = []
     for package, below in needed.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shlex
@@ -20,6 +21,7 @@ from deepfreeze.horovod_build.source import VERSION
 from deepfreeze.horovod_build.target import BuildTarget, search_path
 
 RECIPE = 2  # raised when what is done here or in source.py to the sources changes, so that no older wheel is taken from the cache
+_BEAT = 1.0  # seconds between two calls of a Progress
 # Called about once a second while a program runs, with words for what it does and the seconds since it began.
 Progress = Callable[[str, float], None]
 # MPI's compiler wrapper writes the place of its own libraries into Horovod's library: another environment would look there. Both lie
@@ -75,7 +77,7 @@ class Builder:
                 self.install(kept)
                 return True
             except InstallError:
-                kept.unlink(missing_ok=True)
+                anew = True
         self.install(self.build(archive, anew))
         return False
 
@@ -162,11 +164,12 @@ class Builder:
             except OSError as error:
                 raise self._failure(f"no {words[0]} that starts ({error.strerror})", todo) from error
             try:
-                while process.poll() is None:
+                while process.returncode is None:
                     self.progress(doing, time.monotonic() - begun)
-                    time.sleep(min(1.0, 0.05 + (time.monotonic() - begun) / 10))
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_BEAT)
             finally:
-                if process.poll() is None:  # Ctrl-C
+                if process.returncode is None:  # Ctrl-C
                     process.terminate()
                     process.wait()
             log.seek(start)

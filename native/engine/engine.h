@@ -52,8 +52,8 @@ class Engine {
   uint64_t CaptureSize() const { return capture_memory_->size(); }
   // The checksums of what is in that memory, from whoever puts it there until Submit.
   CapturedSums* captured_sums() { return &captured_sums_; }
-  // Whether a capture that begins now had better compute its checksums while it copies, which holds training up a
-  // little longer. Else the engine's threads compute them afterwards, which takes a core as long as the copy.
+  // Whether the copy of a capture that begins now computes the checksums too. Training then waits a little longer for
+  // the copy. Otherwise the engine's threads compute the checksums afterwards, in nearly the time of the copy.
   // Thread-safe.
   bool SumsInCopy();
   // As Reserve, but waits as long as something moves. RETURNS kTimeout when nothing has moved for timeout_ms.

@@ -60,7 +60,7 @@ class Training {
     area_->Attach(engine_, timeout_ms);
   }
 
-  // What was captured and not collected is dropped; the next capture begins anew, in the same memory.
+  // Attaches the area to the engine again. The area drops its capture, and the next capture takes the same memory.
   void AttachAgain() { area_->Attach(engine_, kLong); }
 
   // One step of a graph: the groups are captured by two threads at once.

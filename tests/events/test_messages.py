@@ -1,6 +1,7 @@
 """The one module that shows messages: which event becomes a line of the logger, which a warning, and which nothing."""
 
 import fcntl
+import io
 import logging
 import os
 import struct
@@ -64,7 +65,7 @@ RESUMED = "runs/nt3 resumed at step 40 (epoch 2, batch 10 of 30), saved 2 min ag
 
 
 def said(monkeypatch, columns):
-    """What a terminal of so many columns gets of a message that is said; None stands for a file."""
+    """The bytes of the message RESUMED, as a terminal with this number of columns receives them; None stands for a file."""
     (read, write), ending = (os.pipe(), "\n") if columns is None else (os.openpty(), "\r\n")
     if columns is not None:
         fcntl.ioctl(write, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -81,3 +82,13 @@ def test_a_message_breaks_between_words_on_a_terminal_that_is_too_narrow(monkeyp
     )
     for columns in (None, 0, 200):
         assert said(monkeypatch, columns) == f"deepfreeze: {RESUMED}\n"
+
+
+def test_a_stream_that_only_says_it_is_a_terminal_gets_the_line_whole(monkeypatch):
+    class Stream(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Stream())
+    Messages().on(Notice(message=RESUMED, level="info", said=True))
+    assert sys.stderr.getvalue() == f"deepfreeze: {RESUMED}\n"

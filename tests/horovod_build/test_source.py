@@ -1,4 +1,4 @@
-"""What is corrected in Horovod's sources, and in the files of a Horovod that is installed."""
+"""The corrections of Horovod's sources, and those of the files of an installed Horovod."""
 
 import io
 import tarfile

@@ -1,4 +1,4 @@
-"""What a directory as a run's store does beyond what every store must do: descriptors, syncs, links, and what the system refuses."""
+"""PosixStore beyond the tests of every store: open descriptors, syncs, links, and errors of the system."""
 
 import errno
 import os

@@ -23,8 +23,8 @@ _TOKEN = re.compile(
 
 
 class Screen:
-    """What a terminal shows of the characters that programs have sent to it. Knows those that progress bars and pagers of one line use;
-    any other control character is an error that names it, because the text would be wrong."""
+    """The rows of text that a terminal shows after programs have written to it. The class understands the control characters of progress
+    bars and of one-line pagers. Any other control character is an error that names it, because the text would be wrong."""
 
     def __init__(self, columns: int = COLUMNS) -> None:
         self._columns = columns

@@ -17,7 +17,7 @@ OTHER_FIGURES = "other figures each time"
 _BLOCK = re.compile(
     r"(?P<head>(?:^<!-- (?P<note>[^\n]*?) -->\n)?^```(?P<language>\w+)\n)(?P<body>.*?)^```$", re.M | re.S
 )
-# What differs from one run of a page to the next, and what stands for it in a comparison.
+# Patterns of the text that differs from one run of a page to the next, each with the text that takes its place in a comparison.
 _DIFFERS = [
     # Where a line is broken goes by its figures: by the terminal, in a line of Keras about an epoch; between two words, in a line of ours.
     (r"^(\d+/\d+ - .{70,})\n", r"\1"),
