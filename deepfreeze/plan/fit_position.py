@@ -32,6 +32,11 @@ class FitPosition:
         self._trained += self._last
 
     @property
+    def finished(self) -> bool:
+        """Whether nothing was left to train when the ``fit`` began."""
+        return self.going_on is not None and self.going_on.finished
+
+    @property
     def is_over(self) -> bool:
         """Whether training ends here, although the epoch has further batches: they were trained before the job was killed."""
         return self.going_on is not None and self._trained >= self.going_on.total

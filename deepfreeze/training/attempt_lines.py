@@ -36,19 +36,19 @@ def other_batches(fit: Fit, position: Position) -> str:
     return f"fit begins with epoch 1, for its epochs have {fit.batches} batches now and not {position.batches}"
 
 
-def not_movable(plan: GoingOn, fit: Fit) -> str:
-    """The message where it is too late to choose the epoch with which ``fit`` begins, or where Keras has no way."""
-    if plan.finished and fit.late:
-        return (
-            "this fit was finished, and is trained again: the model was not built when fit began, so nothing could be restored without a "
-            "batch. Build the model and its optimizers before fit, then a finished run trains nothing"
-        )
-    why = (
-        "its first epoch was chosen before the checkpoint was known"
-        if fit.late
-        else "this version of Keras lets no callback choose the first epoch"
-    )
+def not_movable(plan: GoingOn) -> str:
+    """The message where no callback can choose the epoch with which ``fit`` begins."""
+    why = "this version of Keras lets no callback choose the first epoch"
     return f"epochs that are finished are trained again: {why}. fit(initial_epoch={plan.epoch}) leaves them out"
+
+
+def left_out(plan: GoingOn, begun: int) -> str:
+    """The message where ``fit`` has ``begun`` with a later epoch than that of the checkpoint which could be restored."""
+    which = f"epoch {begun} is" if begun == plan.epoch + 1 else f"epochs {plan.epoch + 1} to {begun} are"
+    return (
+        f"{which} left out: the model was not built when fit began, so the first epoch was chosen by a newer checkpoint, which could not "
+        "be restored. Start the job again when it has ended: it trains as many batches as are missing"
+    )
 
 
 def fresh(run: str, resume: str) -> str:

@@ -35,9 +35,9 @@ class Fits:
 
     def foresee(self, run: str, fit: Fit, world: World) -> int:
         """Collective. The epoch with which ``fit`` will probably go on, looked up before the run is open: the model that is to be restored
-        is built by its first batch, and then its first epoch has begun. 0 if it begins with its first one, or is finished: a model
-        without a batch would never be restored. An unfinished checkpoint that the start commits may turn out to be of a later epoch:
-        this epoch is then trained again, and the last one cut short."""
+        is built by its first batch, and then its first epoch has begun. If ``fit`` is finished, its last epoch: without an epoch there is
+        no batch, and the model would never be restored. The start may find another checkpoint. If it commits an unfinished one of a later
+        epoch, this epoch is trained again and the last one cut short; if the newest is damaged, epochs are left out."""
 
         def look() -> int:
             try:
@@ -47,7 +47,7 @@ class Fits:
                 plan = going_on(position, _ended.get(found.run_id, 0), fit)
             except Error:
                 return 0  # the start, which comes next, says what is wrong
-            return 0 if plan is None or plan.finished else plan.epoch
+            return 0 if plan is None else max(0, min(plan.epoch, fit.epochs - 1))
 
         return on_rank_0(world, look) if self._wanted else 0
 
@@ -78,12 +78,14 @@ class Fits:
         plan = going_on(position, number, fit)
         if plan is None:
             return attempt_lines.other_batches(fit, position) if other_batches(position, number, fit) else ""
-        if fit.late and fit.begun is not None and fit.begun < plan.epoch and not plan.finished:
-            # The start has committed a checkpoint that could not be foreseen. The epoch has begun, but training ends where it should.
+        if fit.late and fit.begun is not None:
+            # The epoch has begun. Training ends where it should also if the start has committed a checkpoint that could not be foreseen.
+            if world.rank == 0 and plan.epoch < fit.begun and not plan.finished:
+                notify("warning", attempt_lines.left_out(plan, fit.begun))
             plan = replace(plan, epoch=fit.begun)
         elif fit.begun is not None and plan.epoch != fit.begun:
             if world.rank == 0:
-                notify("warning", attempt_lines.not_movable(plan, fit))
+                notify("warning", attempt_lines.not_movable(plan))
             return ""
         self._going_on = plan
         return attempt_lines.going_on(plan, fit)

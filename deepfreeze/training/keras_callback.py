@@ -185,6 +185,13 @@ class Checkpoint(Hooks):
         self._position = self._training.begin(self.model, against, steps_per_execution(self.model), fit)
         if self._position is not None and self._epoch is not None:
             self._position.epoch_begin(self._epoch)  # it has begun before
+        if self._first_trace is not None and self._finished:
+            self._first_trace.leave_steps_out()
+
+    @property
+    def _finished(self) -> bool:
+        """Whether nothing is left to train. Keras calls the hooks of one epoch all the same if the model was not built before."""
+        return self._position is not None and self._position.finished
 
     def _fit(self) -> Fit:
         """The arguments of the ``fit`` that begins."""
@@ -214,7 +221,9 @@ class Checkpoint(Hooks):
         """Hands the capture of the last execution to the engine, if there is one. Ends ``fit`` after a SIGTERM, and a ``fit`` that goes on
         from a checkpoint when it has trained as many batches as it was asked for."""
         if self._first_trace is not None:
-            self._first_trace.require_done()
+            self._first_trace.executed()
+        if self._finished:
+            return
         position = self._position
         if position is not None:
             position.train_batch_end(batch)
@@ -224,6 +233,8 @@ class Checkpoint(Hooks):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Saves the last step after the last epoch: other callbacks may then replace the weights, by averages or by the best
         ones of the training."""
+        if self._finished:
+            return
         self._training.epoch_ended()
         self._training.measured(logs or {}, epoch=epoch + 1)
         if isinstance(logs, dict):

@@ -1,6 +1,6 @@
-"""A training of 4 epochs of 30 batches with a learning rate for each epoch: epochs.py API RUN KILL [LOCAL]. Kills its ranks at the end of
-step KILL (0: never). It waits until a checkpoint is committed; with LOCAL, until the local tier LOCAL has it. Prints which epochs it
-trained with which rates, and the last step."""
+"""A training of 4 epochs of 30 batches with a learning rate for each epoch: epochs.py API RUN KILL MODEL [LOCAL]. MODEL is
+"built" or "unbuilt", as it is when ``fit`` begins. Kills its ranks at the end of step KILL (0: never). It waits until a checkpoint is
+committed; with LOCAL, until the local tier LOCAL has it. Prints which epochs it trained with which rates, and the last step."""
 
 import os
 import signal
@@ -12,15 +12,23 @@ import deepfreeze
 
 
 def main() -> None:
-    api, run, kill, *local = sys.argv[1:]
+    api, run, kill, kind, *local = sys.argv[1:]
     keras = models.framework(api)
     ranked = "OMPI_COMM_WORLD_SIZE" in os.environ
     if ranked:
         import horovod.tensorflow as hvd
 
         hvd.init()
-    optimizer = keras.optimizers.Adam(1e-3)
-    model = models.build(keras, "dense", optimizer=models.averaging(keras, optimizer) if ranked else optimizer)
+
+    def wrap(optimizer):
+        return models.averaging(keras, optimizer) if ranked else optimizer
+
+    if kind == "built":
+        model = models.build(keras, "dense", optimizer=wrap(keras.optimizers.Adam(1e-3)))
+    else:
+        layers = keras.layers
+        model = keras.Sequential([layers.Flatten(), layers.Dense(300, activation="relu"), layers.Dense(3)])
+        model.compile(wrap(keras.optimizers.Adam(1e-3)), "mse", jit_compile=False)
     epochs, rates = [], []
 
     class Beside(keras.callbacks.Callback):

@@ -12,6 +12,7 @@ import pytest
 import deepfreeze
 from deepfreeze.format.position import Position
 from deepfreeze.state import private_api
+from deepfreeze.state.keras_objects import optimizer_variables
 from deepfreeze.store.run import Run
 from deepfreeze.training import keras_callback
 from tests.support import jobs, kerases, later_models, trainings
@@ -54,6 +55,10 @@ def program(keras, run, kill=None, *, checkpoint=None, data=None, model=None, **
 
 def steps(model):
     return trainings.count(model.optimizer)
+
+
+def values(model):
+    return [np.array(variable.numpy()) for variable in [*model.weights, *optimizer_variables(model.optimizer)]]
 
 
 def position(run, step=None):
@@ -218,14 +223,25 @@ def test_a_model_that_its_first_batch_builds_repeats_no_epoch_either(keras, tmp_
 
 
 @pytest.mark.full
-def test_a_finished_run_of_a_model_that_is_built_late_is_trained_again(keras, tmp_path, caplog, monkeypatch):
-    """It can't be restored without a batch, so its user is told what to do."""
+@pytest.mark.parametrize(
+    "options", [{}, {"run_eagerly": True}, {"steps_per_execution": 3}], ids=["graph", "eager", "threes"]
+)
+def test_a_finished_run_of_a_model_built_late_trains_nothing(keras, tmp_path, monkeypatch, capsys, options):
+    """Its first batch builds it, and is not trained on. A further fit of the program is trained as ever."""
     run = tmp_path / "run"
-    program(keras, run, model=later_models.sequential(keras))
+    _, trained = program(keras, run, model=later_models.sequential(keras))
+    before, marks = values(trained), (run / "marks.json").read_bytes()
     monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
-    began, model = program(keras, run, model=later_models.sequential(keras))
-    assert began == [0, 1, 2, 3] and steps(model) == 48
-    assert "this fit was finished, and is trained again: the model was not built when fit began" in caplog.text
+    capsys.readouterr()
+    model = later_models.sequential(keras)
+    model.compile(model.optimizer, loss="mse", **options)
+    began, _ = program(keras, run, model=model)
+    assert began == [3] and steps(model) == 24 and put_back(model)
+    assert "nothing is left to train of this fit" in capsys.readouterr().err
+    assert all(map(np.array_equal, values(model), before))
+    assert (run / "marks.json").read_bytes() == marks
+    program(keras, run, model=model)
+    assert steps(model) == 48 and deepfreeze.latest(run).step == 48
 
 
 @pytest.mark.full
@@ -238,6 +254,21 @@ def test_a_later_checkpoint_than_foreseen_moves_no_end(keras, tmp_path, monkeypa
     began, model = program(keras, run, model=later_models.sequential(keras))
     assert began == [0, 1, 2] and steps(model) == 24
     assert capsys.readouterr().err.splitlines()[0].endswith(": epoch 1 of 4 begins again, 16 batches to go")
+
+
+@pytest.mark.full
+def test_epochs_that_were_left_out_are_trained_by_the_next_start(keras, tmp_path, caplog, monkeypatch):
+    """A model that is built late has begun the newest checkpoint's epoch when the start finds it damaged, and restores the one before."""
+    run = tmp_path / "run"
+    program(keras, run, kill=21, model=later_models.sequential(keras), every=6)
+    newest = deepfreeze.latest(run)
+    os.truncate(newest.path / "model.weights.h5", 1000)
+    began, model = program(keras, run, model=later_models.sequential(keras), every=6)
+    assert newest.step == 18 and began == [3] and steps(model) == 18
+    assert "epoch 3 is left out" in caplog.text
+    monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
+    began, model = program(keras, run, model=later_models.sequential(keras), every=6)
+    assert began == [3] and steps(model) == 24
 
 
 @pytest.mark.full
@@ -275,18 +306,24 @@ def test_after_a_sigterm_training_goes_on_where_it_was_told_to_stop(keras, tmp_p
 
 @pytest.mark.full
 @pytest.mark.ranks
+@pytest.mark.parametrize("model", ["built", "unbuilt"])
 @pytest.mark.parametrize("api", kerases.NAMES)
 @pytest.mark.parametrize("ranks", [0, 2])
-def test_a_killed_job_of_120_steps_ends_at_step_120(api, ranks, tmp_path):
-    arguments = (api, tmp_path / "run")
+def test_a_killed_job_of_120_steps_ends_at_step_120(model, api, ranks, tmp_path):
+    """And started once more, it trains nothing."""
+    run = tmp_path / "run"
     options = {"ranks": ranks, "TF_USE_LEGACY_KERAS": "1" if api == "tf_keras" else "0"}
-    with jobs.job("epochs.py", *arguments, 40, **options) as job:
+    with jobs.job("epochs.py", api, run, 40, model, **options) as job:
         assert job.wait() != 0
-    assert position(tmp_path / "run", 40) == Position(fit=0, epoch=1, batch=10, batches=30, epochs=4, trained=40)
-    told = jobs.run("epochs.py", *arguments, 0, **options)
+    assert position(run, 40) == Position(fit=0, epoch=1, batch=10, batches=30, epochs=4, trained=40)
+    told = jobs.run("epochs.py", api, run, 0, model, **options)
     assert "resumed at step 40 (epoch 2, batch 10 of 30)" in told
     assert told.count("epochs 1, 2, 3 with rates 0.05, 0.033, 0.025 to step 120") == max(ranks, 1)
-    assert deepfreeze.latest(tmp_path / "run").step == 120
+    newest = deepfreeze.latest(run)
+    assert newest.step == 120
+    told = jobs.run("epochs.py", api, run, 0, model, **options)
+    assert "nothing is left to train" in told and told.count("to step 120") == max(ranks, 1)
+    assert deepfreeze.latest(run) == newest
 
 
 @pytest.mark.full
@@ -300,10 +337,10 @@ def test_a_checkpoint_that_a_start_finishes_has_its_position(ranks, tmp_path, te
         "DEEPFREEZE_FAULT": "delay=600000:fdatasync:step-0000000040.partial:1",
         "DEEPFREEZE_LIBRARY": testing_library,
     }
-    with jobs.job("epochs.py", "keras", run, 45, local, ranks=ranks, **held) as job:
+    with jobs.job("epochs.py", "keras", run, 45, "built", local, ranks=ranks, **held) as job:
         assert job.wait() != 0
     assert deepfreeze.latest(run).step == 30
-    told = jobs.run("epochs.py", "keras", run, 0, local, ranks=ranks)
+    told = jobs.run("epochs.py", "keras", run, 0, "built", local, ranks=ranks)
     assert "resumed at step 40 (epoch 2, batch 10 of 30)" in told
     assert told.count("epochs 1, 2, 3 with rates 0.05, 0.033, 0.025 to step 120") == max(ranks, 1)
     assert position(run, 40) == Position(fit=0, epoch=1, batch=10, batches=30, epochs=4, trained=40)

@@ -94,7 +94,7 @@ class EngineBuffers:
         """See ``buffers.Buffers``."""
         with contextlib.suppress(EngineFault):  # raised if there is no capture
             self.area.collect()
-        self.area.drop()
+        _free(self.area)
 
     def close(self) -> None:
         """Closes the area."""
@@ -118,7 +118,9 @@ class _AreaMemory:
 
 
 def _free(area: veloc_bindings.Area) -> None:
-    with contextlib.suppress(EngineFault):  # raised if the area is closed, which has freed the memory
+    with contextlib.suppress(
+        EngineFault
+    ):  # raised if the area is closed, at the process's exit for example: it has freed the memory
         area.drop()
 
 

@@ -2,7 +2,8 @@
 
 A callback never sees the data, but ``train_step`` does. So ``train_step`` is replaced on the instance when ``fit`` begins. When Keras
 traces the replacement, the user's own ``train_step`` is traced once and not run: this makes all variables, of optimizers and metrics too.
-What needs the variables (restoring, capturing) is then done outside of the graph, and Keras goes on tracing the user's step.
+What needs the variables (restoring, capturing) is then done outside of the graph, and Keras goes on tracing the user's step. If nothing
+is left to train, no step gets into the graph: the execution does nothing, and ``fit`` ends with it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class FirstTrace:
         self.done = False
         self._model, self._step = model, model.train_step
         self._actions: dict[Any, Callable[[], None]] = {}
+        self._over = False  # nothing is left to train
         self._shadow = contextlib.ExitStack()
         self._before = _scalars(model)
 
@@ -69,16 +71,21 @@ class FirstTrace:
         self._actions[who] = action
         self._before = _scalars(self._model)
 
+    def leave_steps_out(self) -> None:
+        """To be called by an action: nothing is left to train, so ``fit`` ends with this execution, and no step is run."""
+        self._over = True
+
     def forget(self, who: Any) -> None:
         """Takes the action of ``who`` back, if it is still to come: ``fit`` has ended before its first batch."""
         self._actions.pop(who, None)
         if not self._actions:
             self.close()
 
-    def require_done(self) -> None:
+    def executed(self) -> None:
         """To be called after an execution. ``UnsupportedError`` if it has not called ``train_step``."""
         if not self.done:
             raise _impossible("a train function that does not call model.train_step", lines_to_build(self._model))
+        self._shadow.close()
 
     def close(self) -> None:
         """Forgets the actions, and takes the replacement out of the model. Safe to call twice."""
@@ -98,8 +105,11 @@ class FirstTrace:
                 lines = lines_to_build(self._model, _shape_of(args))
                 raise _impossible("a callback that has replaced model.train_step", lines)
             self._build(args, kwargs)
-            with being_traced(self._model), tf.init_scope():
-                self._run(actions)
+            with tf.init_scope():
+                with being_traced(self._model):
+                    self._run(actions)
+                if self._over:
+                    self._end()
         except Exception as error:
             private_api.passed_through(error)
             raise
@@ -115,6 +125,24 @@ class FirstTrace:
         for variable, value in self._before:
             if not np.array_equal(set_before[id(variable)], value):
                 tf_variable(variable).assign(set_before[id(variable)])
+
+    def _end(self) -> None:
+        """Ends ``fit`` with the execution that is being traced, and leaves all its steps out. Keras 2 calls ``train_step`` more than once
+        in the trace of an execution of several steps."""
+        model, step = self._model, self._model.train_step
+
+        def no_step(*args: Any, **kwargs: Any) -> Any:
+            if (
+                not model.stop_training
+            ):  # Keras has set it back: the next ``fit`` has begun, and nobody has called ``executed``
+                return step(*args, **kwargs)
+            return {"deepfreeze_steps": tf.constant(0)}  # Keras wants a figure: none of the names that callbacks go by
+
+        model.stop_training = True
+        self._shadow.enter_context(shadowed(model, "train_step", no_step))
+        make_anew(
+            model
+        )  # for the next ``fit``: Keras keeps the function that is being traced only until it has returned
 
     def _build(self, args: Any, kwargs: Any) -> None:
         """Makes all variables, by tracing the user's step without running it."""
