@@ -1,6 +1,7 @@
 """The user guide in docs/: its pages are in the table of contents, its links lead somewhere, its code runs, what it quotes is there.
 
-Needs nothing of what builds the site. Run as a program (``test_guide.py FOLDER``), this file runs the pages' code."""
+Needs nothing of what builds the site. Run as a program (``test_guide.py FOLDER``), this file runs the pages' code; with ``ranks`` behind
+the folder, the code for several ranks."""
 
 from __future__ import annotations
 
@@ -149,6 +150,25 @@ def run_pages(folder: Path) -> None:
     (folder / "results.json").write_text(json.dumps(results))
 
 
+RANKED = [(page, body) for page, text in GUIDE.items() for note, body in blocks(text, "python") if note == "on ranks"]
+
+
+def run_ranked(folder: Path) -> None:
+    """The blocks for several ranks, each with the model and the data of the start page in a directory of its own. To be run on every
+    rank."""
+    import tensorflow as tf
+
+    _, model = runnable("guide/start.md")[0]
+    for number, (page, body) in enumerate(RANKED):
+        here = folder / str(number)
+        (here / "runs").mkdir(parents=True, exist_ok=True)
+        os.chdir(here)
+        space: dict[str, object] = {}
+        exec(compile(model, "guide/start.md", "exec"), space)
+        space["data"] = tf.data.Dataset.from_tensor_slices((space["x"], space["y"])).repeat().batch(32)
+        exec(compile(body, page, "exec"), space)
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """All pages in one process: TensorFlow is loaded once."""
@@ -189,6 +209,20 @@ def test_the_program_for_clusters_stops_at_a_signal_and_goes_on(tmp_path):
 
     jobs.run(tmp_path / "train.py", RUN=str(run), STEPS=str(stopped.step + 10))
     assert (deepfreeze.latest(run).step, deepfreeze.latest(run).world_size) == (stopped.step + 10, 1)
+
+
+@pytest.mark.full
+@pytest.mark.tensorflow
+@pytest.mark.slow
+@pytest.mark.ranks
+def test_the_code_for_several_ranks_trains_to_its_last_step(tmp_path):
+    from tests.support import jobs
+
+    jobs.run(__file__, tmp_path, "ranks", ranks=2)
+    steps = {page: [] for page, _ in RANKED}
+    for number, (page, _) in enumerate(RANKED):
+        steps[page] += [deepfreeze.latest(run).step for run in (tmp_path / str(number) / "runs").iterdir()]
+    assert steps == {"guide/coming-from-horovod.md": [24 * 250, 1000], "guide/trainings.md": []}
 
 
 # What the pages quote
@@ -303,4 +337,4 @@ def test_the_site_is_built_from_exact_pins_that_agree_with_the_projects():
 
 
 if __name__ == "__main__":
-    run_pages(Path(sys.argv[1]))
+    (run_ranked if "ranks" in sys.argv else run_pages)(Path(sys.argv[1]))
