@@ -1,7 +1,6 @@
 """Horovod's wheel: built once, kept in the cache, and what is shown where a step fails. A small source distribution stands for Horovod's;
 `make setup` builds the real one."""
 
-import importlib.util
 import io
 import json
 import tarfile
@@ -14,6 +13,7 @@ from deepfreeze.errors import InstallError
 from deepfreeze.horovod_build import source, wheel
 from deepfreeze.horovod_build.target import BuildTarget
 from deepfreeze.horovod_build.wheel import Builder
+from tests.support import jobs
 from tests.support.refusals import refused
 
 SETUP = """
@@ -90,7 +90,7 @@ def test_a_cached_wheel_that_does_not_start_is_built_anew(tmp_path, builder, mon
     assert builder.make_ready(archive(tmp_path)) is True and zipfile.is_zipfile(builder.cached())
 
 
-@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed here")
+@pytest.mark.skipif(not jobs.installed("horovod"), reason="Horovod is not installed here")
 def test_a_horovod_that_is_there_is_mended_and_nothing_else_is_done(monkeypatch, capsys):
     mended = []
     monkeypatch.setattr(source, "mend", mended.append)

@@ -1,6 +1,5 @@
 """The set-up says what it can do, and what is missing when it cannot."""
 
-import importlib.util
 import os
 import re
 import shutil
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import processes
+from tests.support import jobs, processes
 from tests.support.pyproject import project
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,7 +130,7 @@ def test_the_pythons_that_are_promised_are_those_that_are_tested():
     assert named == tested and project()["requires-python"] == f">={tested[0]}"
 
 
-@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed here")
+@pytest.mark.skipif(not jobs.installed("horovod"), reason="Horovod is not installed here")
 def test_cached_horovod_works_in_any_clone():
     """The wheel is built in one clone's .venv and installed into another's: it must hold no path of the first."""
     libraries = list(Path(sysconfig.get_path("platlib"), "horovod", "tensorflow").glob("mpi_lib*.so"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -119,3 +120,12 @@ def run(script: object, *args: object, ranks: int = 0, launcher: str = "mpirun",
 def has(program: str) -> bool:
     """Whether this launcher is installed."""
     return shutil.which(program, path=environment()["PATH"]) is not None
+
+
+def installed(package: str) -> bool:
+    """Whether this Python has the package. ``importlib.util.find_spec`` does not tell: a folder of the tests may have the same name."""
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
