@@ -13,7 +13,7 @@
 namespace deepfreeze {
 namespace {
 
-constexpr uint64_t kPages = 64 * 4096;
+constexpr uint64_t kPages = uint64_t{64} * 4096;
 constexpr uint64_t kLong = 60000;
 
 void CallsAndBytesAreOfThePlaceThatTheirPathNames() {

@@ -1,6 +1,7 @@
 // What a checkpoint costs a shared store, counted for many ranks: calls about names, and names read in listings.
 // With arguments (ranks, ranks on a node, "engines" or "protocol") prints the counts of that job alone, for
 // benchmarks/metadata.py.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -95,7 +96,7 @@ void TheCallsOfARankDoNotGrowWithTheRanks() {
       const Cost cost = Protocol(world, on_node);
       const uint32_t nodes = (world + on_node - 1) / on_node;
       CHECK(cost.looks <= 14 && cost.calls <= 50);
-      CHECK(cost.first <= uint64_t{60} + 2 * nodes);
+      CHECK(cost.first <= 60 + uint64_t{2} * nodes);
       CHECK(cost.names <= uint64_t{14} * (world + 2));
       CHECK(cost.late_us <= 250000);
     }
@@ -116,7 +117,7 @@ void EnginesMakeAsFewCalls() {
     uint64_t looks = 0;
     const Cost cost = Engines(world, kOnNode, &looks);
     CHECK(cost.calls <= 3 * looks + 20);
-    CHECK(cost.first <= looks + world / kOnNode * 2 + 60);
+    CHECK(cost.first <= looks + uint64_t{2} * (world / kOnNode) + 60);
     CHECK(cost.names <= (looks + 8) * (world + 4));
   }
 }
@@ -127,8 +128,8 @@ void EnginesMakeAsFewCalls() {
 int main(int argc, char** argv) {
   using namespace deepfreeze;
   if (argc == 4) {
-    const auto world = static_cast<uint32_t>(std::atoi(argv[1]));
-    const auto on_node = static_cast<uint32_t>(std::atoi(argv[2]));
+    const auto world = static_cast<uint32_t>(std::max(1, std::atoi(argv[1])));
+    const auto on_node = static_cast<uint32_t>(std::max(1, std::atoi(argv[2])));
     uint64_t looks = 0;
     argv[3] == std::string("engines") ? Engines(world, on_node, &looks) : Protocol(world, on_node);
     return 0;
