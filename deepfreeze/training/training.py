@@ -18,6 +18,7 @@ from deepfreeze.events.stats import Newest, Stats
 from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
 from deepfreeze.frameworks.tensorflow.refusals import refuse
 from deepfreeze.freeze.described import Described
+from deepfreeze.freeze.faults import Faults
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.policy import Policy
@@ -297,8 +298,14 @@ class Training:
         if kept is not None:
             self._keep_installation(open_run, kept)
             return kept
+        faults = Faults(open_run.attempt.target.run, options.timeout)
+
+        def make() -> Installation:
+            with faults.translated("memory for captures"):
+                return Installation.make(state, terms, world)
+
         # Kept before it is known whether another rank has failed: ``close`` must then take this rank's hooks out too.
-        return worlds.each(world, lambda: self._keep_installation(open_run, Installation.make(state, terms, world)))
+        return worlds.each(world, lambda: self._keep_installation(open_run, make()))
 
     def _keep_installation(self, open_run: OpenRun, installation: Installation) -> Installation:
         """Notes the installation for ``close``, and lets it rest when the run is closed."""
