@@ -115,9 +115,11 @@ class Options:
                 found[name] = text_of(value) if name == "keep" else repr(value)
         return found
 
-    def saver(self) -> SaverSettings:
-        """The options that the saver and its engine are given."""
-        return SaverSettings(**{field.name: getattr(self, field.name) for field in fields(SaverSettings)})
+    def saver(self, begins: bool = True) -> SaverSettings:
+        """The options that the saver and its engine are given. ``begins``: whether one of the training's first two comparisons of the ranks
+        is still to come."""
+        settings = SaverSettings(**{field.name: getattr(self, field.name) for field in fields(SaverSettings)})
+        return settings if begins else replace(settings, replicas=settings.replicas.after_the_first())
 
     def with_optimizer(self, optimizer: Any) -> Options:
         """The same options, with ``optimizer`` as the one whose updates are the steps."""
