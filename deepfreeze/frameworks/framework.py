@@ -53,7 +53,8 @@ class EngineMemory(Protocol):
     def place(self, places: np.ndarray) -> None:
         """Sets the place of each piece from the next capture on. ``places``: offsets in bytes within the memory of a capture, int64 of
         shape (pieces,), in the order of ``StateCapture.pieces``. The training thread calls it once for each engine, between two
-        executions of the train function. A capture that was taken before and is not collected yet stays where it is."""
+        executions of the train function. A capture that was taken before and is not collected yet stays where it is. ``EngineFault`` if
+        the area refuses a place."""
 
 
 class StateCapture(Protocol):

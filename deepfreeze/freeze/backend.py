@@ -65,7 +65,7 @@ class Backend(Protocol):
     in any of the others. A training that its user has forgotten is closed by the garbage collector, in whichever thread that runs.
 
     *Faults.* Every method raises ``veloc_bindings.EngineFault`` alone, with a code and a message that names the file and the system's
-    error. ``BoundBackend`` makes an ``EngineError`` of it, whose advice follows from the code. A backend never prints, exits or ends
+    error. ``Faults`` makes an ``EngineError`` of it, whose advice follows from the code. A backend never prints, exits or ends
     another thread. The failure of a checkpoint is no fault: ``poll`` reports it, and ``wait`` for that checkpoint raises it.
 
     *Waits.* ``reserve``, ``submit``, ``wait`` and ``drain`` return or raise within ``seconds``, because Python handles Ctrl-C only between

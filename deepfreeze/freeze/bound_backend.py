@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ import veloc_bindings
 from deepfreeze.errors import EngineError, WaitError
 from deepfreeze.format.levels import Level
 from deepfreeze.freeze.backend import Backend, Opening
+from deepfreeze.freeze.faults import Faults
 from deepfreeze.notices import Notify
-from deepfreeze.store.run import END_THIS_JOB
 from veloc_bindings import Area, EngineFault, Report
 
 # The longest wait of one call of a backend, in seconds. Python handles Ctrl-C only between two calls.
@@ -37,20 +37,16 @@ class BoundBackend:
         """Opens a backend of this ``kind``. ``notify``: is told if the backend can't be closed. ``EngineError`` if it can't be opened."""
         self._where = opening.target.run
         self._timeout, self._notify = opening.timeout, notify
+        self._faults = Faults(self._where, self._timeout)
         self._owners: dict[int, Any] = {}  # step -> the object that owns the memory of its capture
         self._unfinished: set[int] = set()
         self._drained = False  # since the last poll: there may be notices of removals, though nothing is in flight
         with self.translated("an engine"):
             self._backend = kind.open(opening)
 
-    @contextlib.contextmanager
-    def translated(self, expected: str) -> Iterator[None]:
-        """Turns an ``EngineFault`` of the calls inside into an ``EngineError``, or into a ``WaitError`` if a wait has ended. No other place
-        does so. ``expected``: the part of the message after "expected", "memory for the next capture" for example."""
-        try:
-            yield
-        except EngineFault as fault:
-            raise self.error(fault, expected) from fault
+    def translated(self, expected: str) -> contextlib.AbstractContextManager[None]:
+        """See ``Faults.translated``."""
+        return self._faults.translated(expected)
 
     @property
     def unfinished(self) -> list[int]:
@@ -134,7 +130,7 @@ class BoundBackend:
             if fault.code == veloc_bindings.TIMEOUT:
                 self._last_wait = fault
                 return False
-            raise self.error(fault, "everything in flight to be committed") from fault
+            raise self._faults.error(fault, "everything in flight to be committed") from fault
         self._drained = True
         return True
 
@@ -147,7 +143,7 @@ class BoundBackend:
     def give_up(self) -> WaitError:
         """The error to raise when the caller no longer repeats ``drain``. It names the rank that the last call waited for. Only after a
         ``drain`` that has returned False."""
-        return self.error(self._last_wait, "everything in flight to be committed")  # type: ignore[return-value]
+        return self._faults.error(self._last_wait, "everything in flight to be committed")  # type: ignore[return-value]
 
     def _wait_in_slices(self, call: Callable[[float], None]) -> None:
         """Repeats ``call``, which waits for at most the given seconds, until it succeeds. Between two calls Python can handle Ctrl-C.
@@ -161,21 +157,15 @@ class BoundBackend:
                     raise
 
     def stalled(self, begin: float) -> bool:
-        """Whether a wait has ended: it began at ``begin`` (``time.monotonic()``, seconds), and no bytes have moved for the time-out."""
-        return self._seconds_left(begin) <= 0
+        """Whether a wait has ended: it began at ``begin`` (``time.monotonic()``, seconds), and no bytes have moved for the time-out.
+        ``EngineError`` if the backend can't say."""
+        with self.translated("whether bytes move"):
+            return self._seconds_left(begin) <= 0
 
     def _seconds_left(self, begin: float) -> float:
         """Seconds for which a wait that began at ``begin`` may go on if no bytes move. Each movement of bytes starts the time-out anew."""
         waited = time.monotonic() - begin
         return self._timeout - (waited if waited < self._timeout else min(waited, self._backend.idle()))
-
-    def error(self, fault: EngineFault, expected: str) -> EngineError:
-        """The error to raise for ``fault``. ``expected``: as for ``translated``."""
-        todo = _ADVICE.get(fault.code, _OTHERWISE)
-        if fault.code == veloc_bindings.TIMEOUT:
-            expected = f"{expected}, or bytes that move, within {self._timeout:g} s"
-            return WaitError(where=self._where, expected=expected, found=str(fault), todo=todo)
-        return EngineError(where=self._where, expected=expected, found=str(fault), todo=todo)
 
     def stats(self) -> dict[str, Any]:
         """See ``Backend.stats``. Raises ``EngineError``."""
@@ -193,16 +183,3 @@ class BoundBackend:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._owners))
             self._notify("warning", f"{self._where}: {fault}")
         self._owners = {}
-
-
-_OTHERWISE = "report it, with this message: older checkpoints are untouched, and the job can be started again"
-_ADVICE = {
-    veloc_bindings.TIMEOUT: "check that rank and its storage, or allow more time with timeout=",
-    veloc_bindings.NO_SPACE: "free space there, or lower keep=",
-    veloc_bindings.IO: "check the file system that the message names",
-    veloc_bindings.INVALID: "check the options that the message names, and that nothing else writes into the run",
-    veloc_bindings.CORRUPT: "check the disk with deepfreeze verify: a file is not as it was written",
-    veloc_bindings.INCOMPLETE: "mend what that rank reports; older checkpoints are untouched",
-    veloc_bindings.TAKEN: END_THIS_JOB,
-    veloc_bindings.CLOSED: "open the run again: it was closed, or this process was forked from the one that opened it",
-}

@@ -108,7 +108,8 @@ class Saver:
         found = places(self._backend, self._regions, sizes, private_nbytes)
         memory = self._capture.engine_memory
         if memory is not None and found is not None:
-            memory.place(found)
+            with self._backend.translated("places for captures in the engine's memory"):
+                memory.place(found)
             self._backend.attach(memory.area)
 
     def collect(self, step: int) -> CapturedState:
@@ -198,7 +199,8 @@ class Saver:
         return self._backend.drain(seconds)
 
     def stalled(self, begin: float) -> bool:
-        """Whether a wait has ended: it began at ``begin`` (``time.monotonic()``, seconds), and no bytes have moved for the time-out."""
+        """Whether a wait has ended: it began at ``begin`` (``time.monotonic()``, seconds), and no bytes have moved for the time-out.
+        ``EngineError`` if the backend can't say."""
         return self._backend.stalled(begin)
 
     def give_up(self) -> Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deepfreeze import arguments
 
@@ -65,9 +65,10 @@ class Replicas:
     """How the ranks' weights are compared: ``Checkpoint(..., replicas=deepfreeze.Replicas(parts=8))``.
 
     Args:
-        parts: the ranks' whole weights are compared at the first two checkpoints, and then one of so many parts of them at each, in turn;
-            0: at the first two alone. Training waits while a rank reads what is compared. A part that differs makes the checkpoints
-            after it compare everything, until the ranks agree again.
+        parts: the ranks' whole weights are compared at the first two checkpoints of a training (of one model's ``fit``s that go on where
+            the last one ended), and then one of so many parts of them at each, in turn; 0: at the first two alone. Training waits while a
+            rank reads what is compared. A part that differs makes the checkpoints after it compare everything, until the ranks agree
+            again.
         on_divergence: what to do when the ranks' weights differ: "warn" commits the checkpoint marked as diverged, and those after it
             until the ranks agree again; "raise" commits none of them and ends training; "auto" raises at the first two
             comparisons, where an optimizer that is not wrapped or a missing broadcast shows, and warns of a difference that comes
@@ -82,6 +83,10 @@ class Replicas:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", arguments.whole_number("Replicas(parts=)", self.parts, 0, 1 << 20))
         arguments.one_of("Replicas(on_divergence=)", self.on_divergence, ("auto", "warn", "raise"))
+
+    def after_the_first(self) -> Replicas:
+        """The same for a ``fit`` that goes on with a training whose first two comparisons are over: "auto" only warns there."""
+        return replace(self, on_divergence="warn") if self.on_divergence == "auto" else self
 
 
 @dataclass(frozen=True)

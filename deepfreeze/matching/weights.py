@@ -17,7 +17,8 @@ from deepfreeze.matching.match import Matches, Renamed, Weight, match
 # Turns the name of a checkpoint's weight into the name by which it is compared. Called with each of a weight's names.
 Rename = Callable[[str], Renamed]
 
-# Groups of the weights file that hold layers and are not layers themselves.
+# Groups of the weights file that hold layers and are not layers themselves. The second is a private name of Keras 2
+# (``state/private_api``).
 _CONTAINERS = ("layers", "_layer_checkpoint_dependencies")
 
 

@@ -33,7 +33,11 @@ class CaptureGroup:
     after: Point
 
 
-# (specs of all tensors) -> the groups. Each tensor is in one group.
+# (specs of all tensors) -> the groups. Each tensor is in one group, a replicated one at ``UPDATE`` or ``STEP``, another one at ``STEP``.
+# Called twice for each installation of captures, by the training thread of every rank: before the train function is traced, and when
+# the end of the first step is traced (or is over, where the graph does not capture): tensors that are not replicated may have been added at
+# the end of the specs by then. The result must follow from
+# the specs alone, because all ranks must trace the same graph.
 CapturePlan = Callable[[Sequence[TensorSpec]], list[CaptureGroup]]
 
 

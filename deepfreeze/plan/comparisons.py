@@ -27,17 +27,23 @@ WHOLE = Part(0, 1)
 
 
 class Comparisons:
-    """The parts of one training, from its first checkpoint on, on one rank."""
+    """The parts of one training, from its first checkpoint on, on one rank. A training may be several ``fit``s of one model."""
 
     def __init__(self, parts: int) -> None:
         """``parts``: into how many parts the weights are divided; 0: only the first two checkpoints are compared."""
         self._parts, self._saves, self._next = parts, 0, 0
 
+    @property
+    def begins(self) -> bool:
+        """Whether one of the first whole comparisons is still to come."""
+        return self._saves < _FIRST_WHOLE
+
     def next(self, known: bool) -> Part | None:
         """What is compared at the next checkpoint; None: nothing. To be called once for each checkpoint, on every rank. ``known``: whether
         the ranks have agreed that a difference between them is known; then everything is compared until it is gone."""
+        first = self.begins
         self._saves += 1
-        if self._saves <= _FIRST_WHOLE:
+        if first:
             return WHOLE
         if not self._parts:
             return None

@@ -54,7 +54,9 @@ class Shard:
         return self.stop - self.start
 
 
-# (specs, number of ranks) -> the shards of each rank.
+# (specs, number of ranks) -> the shards of each rank. The training thread of every rank calls it once for each installation of captures,
+# before the train function is traced, with the same arguments on all ranks. The result must follow from these alone: ranks that differ in
+# it would leave bytes out, or write them twice.
 Placement = Callable[[Sequence[TensorSpec], int], list[list[Shard]]]
 
 

@@ -1,8 +1,12 @@
 """All private names of TensorFlow, Horovod, Keras 3 and tf_keras (Keras 2) that DeepFreeze uses, in one table. A new version of these
 packages may change them without notice.
 
-Each row of the table has a function below. No other code uses the private name, and the function returns None, or a default, where the
-name is missing. This module imports none of the packages: for a package that the process has not imported, the names are missing.
+A row whose name DeepFreeze asks for has a function below. No other code uses the private name, and the function returns None, or a
+default, where the name is missing. This module imports none of the packages: for a package that the process has not imported, the names
+are missing.
+
+The last rows are names that DeepFreeze does not ask for: Keras asks a callback for them, or has written them into files. Each is in the
+module that the row tells, below the rooms that may import this one.
 """
 
 from __future__ import annotations
@@ -20,13 +24,15 @@ from typing import Any
 @dataclass(frozen=True)
 class PrivateName:
     """A private ``name`` that ``package`` has from version ``since`` on. ``function``: the function of this module that uses the name;
-    ``missing``: the consequence for the user where the name is missing."""
+    ``missing``: the consequence for the user where the name is missing; ``module``: for a name that DeepFreeze does not ask for, the module
+    that has it, whose ``function`` is then a class or a constant; else this module."""
 
     name: str
     package: str
     since: str
     function: str
     missing: str
+    module: str = "state/private_api"
 
 
 TABLE = (
@@ -61,6 +67,38 @@ TABLE = (
     ),
     PrivateName(
         "autograph.impl.api: ag_pass_through", "TensorFlow", "2.2", "passed_through", "Keras 2 raises a StagingError"
+    ),
+    PrivateName(
+        "Callback._supports_tf_logs",
+        "Keras 2",
+        "2.3",
+        "Hooks",
+        "each step waits until its logs are numbers",
+        "frameworks/keras_hooks",
+    ),
+    PrivateName(
+        "Callback._chief_worker_only",
+        "Keras 2",
+        "2.0",
+        "Hooks",
+        "nothing changes: only tf.distribute asks for it",
+        "frameworks/keras_hooks",
+    ),
+    PrivateName(
+        "Callback._implements_train_batch_hooks, _implements_test_batch_hooks, _implements_predict_batch_hooks",
+        "Keras 2",
+        "2.2",
+        "Hooks",
+        "fit, evaluate and predict call hooks that do nothing after each batch",
+        "frameworks/keras_hooks",
+    ),
+    PrivateName(
+        "in weights files: _layer_checkpoint_dependencies",
+        "Keras 2",
+        "2.13",
+        "_CONTAINERS",
+        "the model's own name in such a file may be taken for a layer's",
+        "matching/weights",
     ),
 )
 

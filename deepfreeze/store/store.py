@@ -15,7 +15,10 @@ from deepfreeze.store.ranges import Ranges
 
 
 class RunLock(Protocol):
-    """A run's lock, which one job has at a time. A ``with`` releases it at its end."""
+    """A run's lock, which one job has at a time. A ``with`` releases it at its end.
+
+    The thread that has taken it releases it, once for each ``fit`` or command. The lock of a training that its user has forgotten is
+    released by the garbage collector, in whichever thread that runs. The caller guarantees that nothing changes the run any more."""
 
     def release(self) -> None:
         """Gives the lock back. May be called again."""
@@ -28,7 +31,11 @@ class RunLock(Protocol):
 
 
 class Appender(Protocol):
-    """A file that grows."""
+    """A file that grows.
+
+    One thread calls all methods, which is not training's: ``write`` for each event that the file keeps, a few for each checkpoint, and
+    ``close`` once. So a call may wait for the store. The caller guarantees that ``data`` is whole lines, about 200 bytes each, but for a
+    line whose end did not fit before."""
 
     def write(self, data: bytes) -> int:
         """Appends ``data``. Returns how many of its bytes were written; fewer than there are where the store is full. OSError."""
@@ -44,6 +51,19 @@ class Store(ABC):
 
     Where there is no file of a name, methods raise FileNotFoundError, or NotADirectoryError where the folder is none. Any other OSError
     says that the store has refused, and its errno why. A change is durable when its method has returned.
+
+    *Threads.* An object is used by one thread at a time, but several objects of one run are in use at once: in one process those of the
+    training thread, of the thread of retention (rank 0) and of the thread that writes the file of events; in other processes those of the
+    other ranks and of commands. Each thread makes its own by the run's name (``stores.at``). So what one object has changed, another one of
+    the same run must show. ``Ranges``, which ``open`` returns, is read by several threads at once.
+
+    *How often.* The training thread calls methods when a ``fit`` begins or ends, and before its first checkpoint; at no later one. The
+    thread of retention reads and lists after each commit, and puts one small file. Commands and readers call as often as their user does.
+    So a method may wait for the store.
+
+    *What the caller guarantees.* Whoever changes the run has its lock, except where a comment below says otherwise. Names are those of
+    docs/format.md; what is put is small, some MiB at most. The engine changes the same run at the same time: it alone touches the folders
+    of the living attempt.
     """
 
     path: Path

@@ -48,12 +48,12 @@ class PartialState:
 class RecoveryPlan:
     """Rank 0's decision.
 
-    ``finish``: (step, attempt) of the checkpoints to commit, oldest first. ``transfer``: for each node, the paths of the slots that it
+    ``finish``: (step, attempt) of the checkpoints to commit, oldest first. ``slots``: for each node, the paths of the slots that it
     copies into the run before the commits. ``clear``: (step, attempt) of the partial directories to delete.
     """
 
     finish: list[tuple[int, str]] = field(default_factory=list)
-    transfer: dict[str, list[str]] = field(default_factory=dict)
+    slots: dict[str, list[str]] = field(default_factory=dict)
     clear: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -84,7 +84,7 @@ def plan_recovery(
         _, attempt, to_copy = min(candidates[step], key=lambda c: c[:2])
         recovery.finish.append((step, attempt))
         for slot in to_copy:
-            recovery.transfer.setdefault(slot.node, []).append(slot.slot.path)
+            recovery.slots.setdefault(slot.node, []).append(slot.slot.path)
         if (step, attempt) in recovery.clear:
             recovery.clear.remove((step, attempt))
     return recovery

@@ -43,7 +43,7 @@ def copy_slots(
     EngineError if the engine or the store fails. The caller must not clear anything then, so that the next start can try again.
     """
     damaged = []
-    for path in recovery.transfer.get(node, []):
+    for path in recovery.slots.get(node, []):
         try:
             tiers[path].rescue(path, run_dir)
         except veloc_bindings.EngineFault as fault:

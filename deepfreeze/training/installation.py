@@ -67,7 +67,7 @@ class Installation:
 
     @classmethod
     def make(cls, state: TrainingState, terms: Terms, world: World) -> Installation:
-        """Puts new captures into the model of ``state``, its full training state."""
+        """Puts new captures into the model of ``state``, its full training state. ``EngineFault`` if the engine has no area for them."""
         maximum = TensorFlowMaximum(world, len(terms.fields)) if terms.in_graph and world.in_graph else None
         every_step = (_no_agreement if maximum is None else maximum.emit) if terms.in_graph else None
         captured = state.only(terms.state)

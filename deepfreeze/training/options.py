@@ -80,7 +80,7 @@ class Options:
         made: dict[str, Any] = known | given
         for name, allowed in _CHOICES.items():
             arguments.one_of(f"{name}=", made[name], allowed)
-        for name, kind in _GROUPS.items():
+        for name, kind in _OF_PARTS.items():
             expected = (
                 f"a deepfreeze.{kind.__name__}, for example deepfreeze.{kind.__name__}({fields(kind)[0].name}=...)"
             )
@@ -109,15 +109,17 @@ class Options:
         found = {"local": "None" if self.local is None else "given", "extra": repr(sorted(self.extra or ()))}
         for name in (field.name for field in fields(self) if field.name not in _PER_RANK):
             value = getattr(self, name)
-            if name in _GROUPS:
+            if name in _OF_PARTS:
                 found |= {f"{name}.{field.name}": repr(getattr(value, field.name)) for field in fields(value)}
             else:
                 found[name] = text_of(value) if name == "keep" else repr(value)
         return found
 
-    def saver(self) -> SaverSettings:
-        """The options that the saver and its engine are given."""
-        return SaverSettings(**{field.name: getattr(self, field.name) for field in fields(SaverSettings)})
+    def saver(self, begins: bool = True) -> SaverSettings:
+        """The options that the saver and its engine are given. ``begins``: whether one of the training's first two comparisons of the ranks
+        is still to come."""
+        settings = SaverSettings(**{field.name: getattr(self, field.name) for field in fields(SaverSettings)})
+        return settings if begins else replace(settings, replicas=settings.replicas.after_the_first())
 
     def with_optimizer(self, optimizer: Any) -> Options:
         """The same options, with ``optimizer`` as the one whose updates are the steps."""
@@ -126,7 +128,7 @@ class Options:
 
 # Options that may differ between ranks, or are objects without a text to compare.
 _PER_RANK = frozenset({"local", "world", "optimizer", "extra", "verbose", "listeners", "metadata"})
-_GROUPS: dict[str, Any] = {"engine": Engine, "replicas": Replicas, "capture": Capture}
+_OF_PARTS: dict[str, Any] = {"engine": Engine, "replicas": Replicas, "capture": Capture}
 _CHOICES: dict[str, tuple] = {
     "resume": ("auto", "required", "off"),
     "wait_for": tuple(LEVELS),
@@ -139,10 +141,10 @@ _CHOICES: dict[str, tuple] = {
     "resume_epochs": (True, False),
 }
 _NOT_HERE = 'not here (see "Coming from Keras\'s ModelCheckpoint" in the guide): '
-# Advice for a user who passes an option of a group by itself, or an option of another library.
+# Advice for a user who passes an option of a part by itself, or an option of another library.
 _ADVICE = {
     field.name: f"pass {name}=deepfreeze.{kind.__name__}({field.name}=...)"
-    for name, kind in _GROUPS.items()
+    for name, kind in _OF_PARTS.items()
     for field in fields(kind)
     if field.name != "every"
 } | {

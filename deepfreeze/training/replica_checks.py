@@ -1,30 +1,61 @@
-"""Which bytes the ranks compare at each checkpoint of one training, agreed on by all ranks."""
+"""Which bytes the ranks compare at each checkpoint, agreed on by all ranks: of one ``fit``, and of those that go on where it has ended."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 
 from deepfreeze.format.levels import Level
 from deepfreeze.plan.comparisons import Comparisons, Part
 from deepfreeze.ranks.agreement import Agreement
+from deepfreeze.ranks.world import World
 from veloc_bindings import DIVERGED, OK, Report
 
 
 class ReplicaChecks:
-    """One rank's part in the comparison. The training thread calls all methods, between two executions."""
+    """One rank's part in the comparisons of one ``fit``. The training thread calls all methods, between two executions. ``comparisons``:
+    those of this ``fit`` and of the ones before that it follows."""
 
     def __init__(self, parts: int, agreement: Agreement) -> None:
         """Takes a field of the control word, because rank 0 alone knows of a difference, and all ranks must compare the same bytes.
         ``parts``: as ``Replicas.parts``."""
-        self._comparisons = Comparisons(parts)
+        self.comparisons = Comparisons(parts)
         self._differ = agreement.field("differ")
+        self._asked = self._compared = 0  # checkpoints of this ``fit``; those of them that are committed
+        self._known = False
+        self._end: tuple[weakref.ref, int] | None = None
+
+    def follow(self, before: ReplicaChecks | None, world: World, captures: object, step: int) -> None:
+        """Collective. To be called before the first checkpoint. Goes on with the comparisons of the ``fit`` ``before``, if it has ended, on
+        all ranks, at this ``step`` and with the same ``captures``: so the same model, with the same optimizer, goes on from the values that
+        were compared. A ``fit`` with a checkpoint that was not compared to the end, or with a known difference, is not followed."""
+        rows = world.gather((before is not None and before.ended(captures, step), before is not None and before.alike))
+        if before is not None and all(ended for ended, _ in rows) and rows[0][1]:
+            self.comparisons = before.comparisons
 
     def next(self) -> Part | None:
         """What is compared at the next checkpoint. To be called once for each, on every rank after the same execution."""
-        return self._comparisons.next(bool(self._differ.agreed))
+        self._asked += 1
+        return self.comparisons.next(bool(self._differ.agreed))
 
     def enter(self, reports: Sequence[Report]) -> None:
         """Takes in the engine's new reports, in the order of their steps: the last comparison tells whether a difference is known."""
         for report in reports:
-            if report.code == DIVERGED or (report.code == OK and report.level == Level.EXTERNAL):
-                self._differ.propose(int(report.diverged >= 0))
+            committed = report.code == OK and report.level == Level.EXTERNAL and report.step >= 0
+            if report.code == DIVERGED or committed:
+                self._known = report.diverged >= 0
+                self._compared += committed
+                self._differ.propose(int(self._known))
+
+    def end(self, captures: object, step: int) -> None:
+        """To be called when the ``fit`` has come to its end at ``step``, and every checkpoint of it is committed or failed."""
+        self._end = weakref.ref(captures), step
+
+    def ended(self, captures: object, step: int) -> bool:
+        """Whether ``end`` was called with these."""
+        return self._end is not None and self._end[0]() is captures and self._end[1] == step
+
+    @property
+    def alike(self) -> bool:
+        """Whether every checkpoint was committed, and none since the last comparison is known to differ. Rank 0 knows it."""
+        return self._compared >= self._asked and not self._known

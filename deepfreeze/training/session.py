@@ -199,7 +199,7 @@ class Session:
         # Storing the structure again, as a new process does, would cost the next ``fit`` two syncs.
         stored = agreed is installation.agreed and installation.stored_in == target.run_id
         installation.agreed, installation.regions = agreed, regions
-        settings, notify = self._options.saver(), self._events.notify
+        settings, notify = self._options.saver(self._checks.comparisons.begins), self._events.notify
         saver = Saver(
             agreed, regions, capture, self._attachments, target, world, attempt.nodes, settings, notify, stored
         )

@@ -18,6 +18,7 @@ from deepfreeze.events.stats import Newest, Stats
 from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
 from deepfreeze.frameworks.tensorflow.refusals import refuse
 from deepfreeze.freeze.described import Described
+from deepfreeze.freeze.faults import Faults
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.policy import Policy
@@ -71,6 +72,7 @@ class Training:
         self._installation: Callable[[], Installation | None] = lambda: None  # a weak reference: the model owns it
         self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
+        self._checks: ReplicaChecks | None = None  # of the last session
         self._fits, self._described = Fits(options.resume_epochs), Described(options.metadata)
         self._stats, self._keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
         at_once: list[Listener] = [self._stats, Messages(), self._keeper, *([listener] if listener is not None else [])]
@@ -119,6 +121,8 @@ class Training:
             checks = ReplicaChecks(self._options.replicas.parts, agreement)
             installation = self._install(open_run, state, in_graph, agreement.seal())
             agreement.connect(installation.maximum)
+            checks.follow(self._checks, world, installation, open_run.steps.now())
+            self._checks = checks
             if against:
                 self._notice(world, f"captures are taken between two executions of the training: {against}")
             self._session = Session(
@@ -184,6 +188,7 @@ class Training:
         with self._closing_on_error():
             if self._session is not None and self._open_run is not None:
                 self._session.end()
+                self._end_checks(self._open_run)
                 self._open_run.finished = True
                 if not self._session.stopped:
                     self._fits.end()
@@ -193,6 +198,7 @@ class Training:
         """Stops the engine, gives the run's lock back, and takes the captures out of the model, unless another training uses them by
         now. Safe to call twice."""
         installation, self._installation = self._installation(), lambda: None
+        self._checks = None
 
         def take_out() -> None:
             if installation is not None and not installation.in_use:
@@ -201,6 +207,12 @@ class Training:
         with contextlib.ExitStack() as closing:
             closing.callback(take_out)
             closing.callback(self._give_back)
+
+    def _end_checks(self, open_run: OpenRun) -> None:
+        """Notes where the session has ended, for the next one's comparison of replicas."""
+        installation = self._installation()
+        if self._checks is not None and installation is not None:
+            self._checks.end(installation, open_run.steps.now())
 
     def _give_back(self) -> None:
         """Closes the open run: gives back the engine, its memory and the run's lock."""
@@ -297,8 +309,14 @@ class Training:
         if kept is not None:
             self._keep_installation(open_run, kept)
             return kept
+        faults = Faults(open_run.attempt.target.run, options.timeout)
+
+        def make() -> Installation:
+            with faults.translated("memory for captures"):
+                return Installation.make(state, terms, world)
+
         # Kept before it is known whether another rank has failed: ``close`` must then take this rank's hooks out too.
-        return worlds.each(world, lambda: self._keep_installation(open_run, Installation.make(state, terms, world)))
+        return worlds.each(world, lambda: self._keep_installation(open_run, make()))
 
     def _keep_installation(self, open_run: OpenRun, installation: Installation) -> Installation:
         """Notes the installation for ``close``, and lets it rest when the run is closed."""

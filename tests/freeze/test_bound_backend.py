@@ -8,7 +8,7 @@ import pytest
 
 import veloc_bindings
 from deepfreeze.errors import EngineError, WaitError
-from deepfreeze.freeze.bound_backend import BoundBackend
+from deepfreeze.freeze.faults import Faults
 from tests.support import jobs, processes
 from tests.support.refusals import assert_four_parts
 from veloc_bindings import EngineFault
@@ -86,9 +86,7 @@ def test_a_wait_ends_when_nothing_has_moved_for_its_bound(ended, waits):
 
 @pytest.mark.parametrize("code", [*(getattr(veloc_bindings, name) for name in CODES), 99], ids=[*CODES, "unknown"])
 def test_every_code_of_the_engine_has_its_advice(code):
-    engine = BoundBackend.__new__(BoundBackend)
-    engine._where, engine._timeout = "runs/nt3", 600.0
-    error = engine.error(EngineFault(code, "rename runs/nt3/x: no"), "to take step 15")
+    error = Faults("runs/nt3", 600.0).error(EngineFault(code, "rename runs/nt3/x: no"), "to take step 15")
     assert type(error) is (WaitError if code == veloc_bindings.TIMEOUT else EngineError)
     assert_four_parts(error, where="runs/nt3", expected="to take step 15", found="rename runs/nt3/x: no")
     assert "above" not in error.todo and len(error.todo) > 20

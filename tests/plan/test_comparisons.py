@@ -8,8 +8,11 @@ from deepfreeze.plan.comparisons import WHOLE, Comparisons, Part
 @pytest.mark.parametrize("parts", [1, 3, 64])
 def test_two_whole_comparisons_are_followed_by_one_part_after_the_other(parts):
     comparisons = Comparisons(parts)
-    found = [comparisons.next(False) for _ in range(2 + 2 * parts)]
-    assert found[:2] == [WHOLE, WHOLE]
+    assert comparisons.begins
+    found = [comparisons.next(False)]
+    assert comparisons.begins
+    found += [comparisons.next(False) for _ in range(1 + 2 * parts)]
+    assert not comparisons.begins and found[:2] == [WHOLE, WHOLE]
     assert found[2:] == [Part(number, parts) for number in range(parts)] * 2
 
 

@@ -304,12 +304,12 @@ def test_nothing_is_cleared_while_the_store_fails(tmp_path, engine):
     assert len(run.partials()) == 2
     engine.answers["/x.slot"] = 2
     with pytest.raises(EngineError):
-        rescue.copy_slots(RecoveryPlan(transfer={"n0": ["/x.slot"]}), "n0", tmp_path, {"/x.slot": TIER})
+        rescue.copy_slots(RecoveryPlan(slots={"n0": ["/x.slot"]}), "n0", tmp_path, {"/x.slot": TIER})
 
 
 def test_each_host_copies_its_own_slots_and_names_the_damaged(engine):
     engine.answers["/b"] = 5
-    decided = RecoveryPlan(transfer={"n0": ["/a", "/b"], "n1": ["/c"]})
+    decided = RecoveryPlan(slots={"n0": ["/a", "/b"], "n1": ["/c"]})
     holders = dict.fromkeys(["/a", "/b", "/c"], TIER)
     assert rescue.copy_slots(decided, "n0", "/run", holders) == ["/b"]
     assert [call[1] for call in engine.calls] == ["/a", "/b"]

@@ -108,7 +108,7 @@ def test_each_rank_without_a_record_has_one_slot_copied_from_where_it_is(before,
     """Of several the one of the first node, and there of the first path: all nodes have to agree, and all starts."""
     plan, can = plan_recovery(before, found, reports), complete(found, reports)
     where = {(one.node, one.slot.path): one.slot for one in reports}
-    copied = sorted((node, path) for node, paths in plan.transfer.items() for path in paths)
+    copied = sorted((node, path) for node, paths in plan.slots.items() for path in paths)
     wanted = []
     for key in plan.finish:
         for rank in can[key]:

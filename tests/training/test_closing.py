@@ -5,12 +5,14 @@ import pytest
 
 import deepfreeze
 from deepfreeze.frameworks.tensorflow.capture import TensorFlowCapture
+from deepfreeze.frameworks.tensorflow.engine_buffers import EngineBuffers
 from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.store.lock import Lock
 from tests.support import trainings
-from veloc_bindings import INVALID, EmbeddedEngine, EngineFault
+from tests.support.refusals import assert_four_parts
+from veloc_bindings import INVALID, TIMEOUT, Area, EmbeddedEngine, EngineFault
 
 pytestmark = pytest.mark.tensorflow
 
@@ -48,6 +50,37 @@ def test_a_fault_of_the_engine_becomes_an_error_of_this_library(tmp_path, monkey
         model.fit(trainings.data(4), verbose=0, callbacks=[checkpoint])
     monkeypatch.undo()
     checkpoint.close()
+    assert_nothing_stays(model, tmp_path / "run")
+
+
+def fault(self, *_):
+    raise EngineFault(INVALID, "a fault of the engine")
+
+
+def hangs(self, *_):
+    raise EngineFault(TIMEOUT, "nothing moves")
+
+
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [
+        ({(Area, "__init__"): fault}, "memory for captures"),
+        ({(EngineBuffers, "place"): fault}, "places for captures in the engine's memory"),
+        ({(EmbeddedEngine, "drain"): hangs, (EmbeddedEngine, "idle"): fault}, "whether bytes move"),
+    ],
+    ids=["area", "places", "idle"],
+)
+def test_a_fault_beside_the_backend_becomes_one_too(tmp_path, monkeypatch, broken, expected):
+    """A fault of the captures' area, of their places in the engine's memory, and of the question whether bytes move."""
+    model = trainings.dense(keras)
+    for (owner, name), fails in broken.items():
+        monkeypatch.setattr(owner, name, fails)
+    with pytest.raises(deepfreeze.EngineError, match="a fault of the engine") as raised:
+        model.fit(
+            trainings.data(2), verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=1, timeout=0.2)]
+        )
+    assert_four_parts(raised.value, where=str(tmp_path / "run"), expected=expected, found="a fault of the engine")
+    monkeypatch.undo()
     assert_nothing_stays(model, tmp_path / "run")
 
 

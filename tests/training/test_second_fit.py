@@ -65,6 +65,21 @@ def test_a_second_fit_is_not_traced_again(tmp_path, monkeypatch, capture):
     assert_newest_is(model, run, tmp_path)
 
 
+@pytest.mark.parametrize("capture", ["auto", "graph"])
+def test_a_second_fit_that_saves_nothing_is_not_traced_again(tmp_path, monkeypatch, capture):
+    """No checkpoint is due in either ``fit``, nor at its end."""
+    probes, locate = [], agreed_structure.locate
+    monkeypatch.setattr(agreed_structure, "locate", lambda state: probes.append(1) or locate(state))
+    model, run = counted(), tmp_path / "run"
+    checkpoint = deepfreeze.Checkpoint(run, every=10**6, final=False, capture=deepfreeze.Capture(path=capture))
+    fit(model, checkpoint, 4)
+    first = model.traces
+    fit(model, checkpoint, 4)
+    fit(model, checkpoint, 1)
+    assert model.traces == first and len(probes) == 1
+    assert int(model.optimizer.iterations.numpy()) == 9 and saved(run) == []
+
+
 def test_a_new_checkpoint_of_the_same_model_takes_the_captures_over(tmp_path):
     model = counted()
     fit(model, deepfreeze.Checkpoint(tmp_path / "run", every=2, keep=10), 3)

@@ -69,6 +69,7 @@ class TensorFlowCapture:
         self._captured: set[int] = set()  # id() of each variable in a group
         self._groups = self._make_groups(Point.UPDATE)
         self._updated = len(self._groups)  # the groups after these are captured at the end of the step
+        self._complete = False  # whether those exist
         self._update_traced: tuple[Any, int] | None = None
         self._patch = None
         if every_step is not None:
@@ -207,10 +208,11 @@ class TensorFlowCapture:
     def _capture_local(self) -> None:
         """Adds the groups of the step's end, once. Not before the first step is traced, in which Keras 2 makes the variables of its
         metrics."""
-        if len(self._groups) > self._updated:
+        if self._complete:
             return
         self.state = self.state.grown()
         self._groups += self._make_groups(Point.STEP)
+        self._complete = True
 
     def _make_groups(self, after: Point) -> list[Group]:
         """The planned groups that are captured from this point of the step on."""

@@ -36,6 +36,7 @@ class EngineBuffers:
     """A capture area (``veloc_bindings.Area``) and its groups. Implements ``buffers.Buffers`` and ``framework.EngineMemory``."""
 
     def __init__(self) -> None:
+        """``EngineFault`` if there can't be another area."""
         self.area = veloc_bindings.Area()
         self._groups: list[Sequence[Piece]] = []
         # Each piece's offset in bytes, within the area's own memory and within the engine's memory of a capture.
@@ -78,11 +79,11 @@ class EngineBuffers:
         """See ``framework.EngineMemory``."""
         if self._engine_places is not None and np.array_equal(places, self._engine_places):
             return  # the next training on the same captures
-        self._engine_places = places
         first = 0
         for group, pieces in enumerate(self._groups):
             self._set_group(group, places[first : first + len(pieces)].tolist())
             first += len(pieces)
+        self._engine_places = places  # last: after a fault the next call places all groups again
 
     def collect(self) -> CapturedState:
         """See ``buffers.Buffers``."""

@@ -13,8 +13,6 @@ from deepfreeze.state.keras_objects import optimizers, tf_variable
 from deepfreeze.state.supported import require_fixed_world, require_supported
 from deepfreeze.state.training_state import TrainingState
 
-_NO_STRATEGY = frozenset({"NoneType", "_DefaultDistributionStrategy"})
-
 
 def refuse(
     model: Any,
@@ -45,7 +43,10 @@ def refuse(
             "wrap the other way round: deepfreeze.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"
         )
         raise refused("gradients averaged on every rank in every step", found, todo)
-    if tf.distribute.has_strategy() or type(getattr(model, "distribute_strategy", None)).__name__ not in _NO_STRATEGY:
+    # Keras 2 gives a model the strategy in whose scope it was made. Outside of all scopes TensorFlow has a default one.
+    strategy = getattr(model, "distribute_strategy", None)
+    made_in_scope = strategy is not None and type(strategy) is not type(tf.distribute.get_strategy())
+    if tf.distribute.has_strategy() or made_in_scope:
         raise refused("no tf.distribute strategy", "one", "run one process per replica, with Horovod")
     if averages_in_graph and is_compiled_by_xla(model):
         found = (
