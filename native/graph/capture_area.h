@@ -8,9 +8,9 @@
 #define DEEPFREEZE_GRAPH_CAPTURE_AREA_H_
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/pages.h"
 #include "engine/engine.h"
 
@@ -64,23 +64,31 @@ class CaptureArea {
 
  private:
   // Gets the buffer of a capture that begins.
-  Status Acquire();
-  void SetOwn(std::shared_ptr<Pages> own);
-  bool InOwn() const { return own_ != nullptr && base_ == own_->data(); }
+  Status Acquire() REQUIRES(mutex_);
+  // own_, read under mutex_ alone: who changes it holds mutex_ too.
+  const Pages* own() const REQUIRES(mutex_) {
+    own_mutex_.AssertReadable();
+    return own_.get();
+  }
+  void SetOwn(std::shared_ptr<Pages> own) REQUIRES(mutex_) EXCLUDES(own_mutex_);
+  // Whether the buffer is the area's own memory.
+  bool InOwn() const REQUIRES(mutex_) { return own() != nullptr && base_ == own()->data(); }
 
   Env* const env_;
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<const std::vector<Piece>>> groups_;
-  std::weak_ptr<Engine> engine_;
-  bool attached_ = false;
-  uint64_t timeout_ms_ = 0;
-  char* base_ = nullptr;    // buffer of the capture under way, or of one that was not collected
-  uint64_t size_ = 0;       // bytes of that buffer
-  bool with_sums_ = false;  // whether that capture's copies compute checksums
-  Status failure_;          // why there is no buffer for the capture under way
+  Mutex mutex_;
+  std::vector<std::shared_ptr<const std::vector<Piece>>> groups_ GUARDED_BY(mutex_);
+  std::weak_ptr<Engine> engine_ GUARDED_BY(mutex_);
+  bool attached_ GUARDED_BY(mutex_) = false;
+  uint64_t timeout_ms_ GUARDED_BY(mutex_) = 0;
+  char* base_ GUARDED_BY(mutex_) = nullptr;    // buffer of the capture under way, or of one that was not collected
+  uint64_t size_ GUARDED_BY(mutex_) = 0;       // bytes of that buffer
+  bool with_sums_ GUARDED_BY(mutex_) = false;  // whether that capture's copies compute checksums
+  Status failure_ GUARDED_BY(mutex_);          // why there is no buffer for the capture under way
   // To change own_ takes both mutexes, to read it either: a capture may hold mutex_ for as long as it waits for memory.
-  std::mutex own_mutex_;
-  std::shared_ptr<Pages> own_;
+  // The analysis knows no such rule. So it checks own_mutex_, and own() and SetOwn, by which alone the other methods
+  // come to own_, want mutex_ besides.
+  Mutex own_mutex_;
+  std::shared_ptr<Pages> own_ GUARDED_BY(own_mutex_);
 };
 
 }  // namespace deepfreeze
