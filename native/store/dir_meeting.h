@@ -18,10 +18,9 @@ class DirMeeting final : public Meeting {
   DirMeeting(Env* env, std::string run_dir, const Identity& identity)
       : env_(env), run_dir_(std::move(run_dir)), identity_(identity) {}
 
-  Status Sealed(const Record& record, bool* perhaps) override;
+  Status Sealed(const Record& record, Seal* seal) override;
   bool SealsTogether() const override { return true; }
-  Status SealedTogether(const Record& own, const NodeRanks& ranks, const std::string& records, bool* another,
-                        bool* perhaps) override;
+  Status SealedTogether(const Record& own, const NodeRanks& ranks, const std::string& records, Seal* seal) override;
   void SealedByAnother(int64_t step) override;
   Status Failed(int64_t step, const std::string& why) override;
   void Beat(int64_t step, uint64_t beat) override;

@@ -16,24 +16,29 @@ namespace deepfreeze {
 
 enum class Verdict { kPending, kCommitted, kFailed };
 
+// What a rank's try to seal a step has come to, whether it has returned an error or not.
+enum class Seal {
+  kUnseen,     // no other rank knows of it: the part does not count
+  kSeen,       // other ranks may know of it: rank 0 may commit the step, and only a look tells whether it has
+  kByAnother,  // as kSeen, and another rank of the node does the work; of SealedTogether alone
+};
+
 // One rank's side. All methods block on the store, and may be called by several threads at once, for different steps.
 class Meeting {
  public:
   virtual ~Meeting() = default;
 
   // This rank's bytes of the record's step are durable: from now on its part counts. May be repeated after a failure.
-  // *perhaps: whether other ranks may know of it; after an error too. If they may, rank 0 may commit the step, and only
-  // a look tells whether it has.
-  virtual Status Sealed(const Record& record, bool* perhaps) = 0;
+  // *seal is set after an error too.
+  virtual Status Sealed(const Record& record, Seal* seal) = 0;
 
   // Whether the ranks of a node can seal a step together. If so, one of them has all their records and makes the next
   // call instead of Sealed, and the others the one after it.
   virtual bool SealsTogether() const { return false; }
   // As Sealed, for all these ranks. own: this rank's record; records: those of `ranks`, encoded, one behind the other
-  // in the ranks' order. Of several ranks that make this call for a step, one does the work; *another: it is not this
-  // one. To be called by one thread at a time, and for a step again only if *another was false.
-  virtual Status SealedTogether(const Record& own, const NodeRanks& ranks, const std::string& records, bool* another,
-                                bool* perhaps);
+  // in the ranks' order. Of several ranks that make this call for a step, one does the work. To be called by one thread
+  // at a time, and for a step not again after kByAnother.
+  virtual Status SealedTogether(const Record& own, const NodeRanks& ranks, const std::string& records, Seal* seal);
   // Another rank of the node has this rank's record of the step, and seals it.
   virtual void SealedByAnother(int64_t /*step*/) {}
 
@@ -59,9 +64,8 @@ class Meeting {
 };
 
 inline Status Meeting::SealedTogether(const Record& own, const NodeRanks& /*ranks*/, const std::string& /*records*/,
-                                      bool* another, bool* perhaps) {
-  *another = false;
-  return Sealed(own, perhaps);
+                                      Seal* seal) {
+  return Sealed(own, seal);
 }
 
 }  // namespace deepfreeze

@@ -29,7 +29,7 @@ class NodeMeeting final : public Meeting {
   NodeMeeting(std::unique_ptr<Meeting> run, Env* env, const Identity& identity, const std::string& directory,
               const std::vector<uint32_t>& ranks, uint64_t patience_us);
 
-  Status Sealed(const Record& record, bool* perhaps) override;
+  Status Sealed(const Record& record, Seal* seal) override;
   Status Failed(int64_t step, const std::string& why) override { return run_->Failed(step, why); }
   void Beat(int64_t step, uint64_t beat) override { run_->Beat(step, beat); }
   void Ended(int64_t step) override { run_->Ended(step); }

@@ -61,6 +61,13 @@ enum class Fate {
   kGone,         // it is none, and its shards are not there either
 };
 
+// What a store has of one rank's part of a step.
+enum class Part {
+  kMissing,    // no whole record, or another rank's or checkpoint's
+  kSealed,     // its bytes are durable, and its record is whole
+  kCommitted,  // the step is a checkpoint of the rank's attempt
+};
+
 struct CleanUpRequest {
   int64_t step = 0;
   Id attempt{};
@@ -116,9 +123,9 @@ class Store {
 
   // --- of the next start of a job, when no engine of the dead attempt runs any more
 
-  // Whether this rank's part of identity.step is durable and its record whole, or the step is committed: then nothing
-  // of it need be written. kInvalid: something else is in the place of the shards.
-  virtual Status IsSealed(const Identity& identity, bool* sealed) = 0;
+  // What there is of this rank's part of identity.step: unless it is kMissing, nothing of it need be written. kInvalid:
+  // something else is in the place of the shards.
+  virtual Status FindPart(const Identity& identity, Part* part) = 0;
   // Commits a dead attempt's checkpoint. Its bytes are read and compared with their checksums. kDiverged: the ranks
   // differ, or did when the attempt last compared them before, so it may have refused the checkpoint. Other errors as
   // of Commit. An error may also be that of the last sync: the next call then finds the step committed.
