@@ -34,31 +34,36 @@ class CaptureArea {
   // Whose memory a capture lies in.
   enum class Owner { kEngine, kArea };
 
+  // REQUIRES: env outlives this.
   explicit CaptureArea(Env* env) : env_(env) {}
   CaptureArea(const CaptureArea&) = delete;
   CaptureArea& operator=(const CaptureArea&) = delete;
 
   // The graph knows an area by the number that Register gives it. A graph that outlives its area finds nothing under
-  // the number, where a pointer would lead to freed memory.
+  // the number, where a pointer would lead to freed memory. RETURNS a number that no other area of this process
+  // gets. The area is kept alive until Forget. These four functions are thread-safe.
   static uint64_t Register(std::shared_ptr<CaptureArea> area);
-  // *area: the area of this number; null, with an ok status, if there is none. kInvalid in a process forked from the
-  // area's; `call` names the caller in the message.
+  // *area: the area of this number; null, with an ok status, if there is none. RETURNS kInvalid in a process forked
+  // from the area's; `call` names the caller in the message.
   static Status Find(const char* call, uint64_t number, std::shared_ptr<CaptureArea>* area);
-  // The areas' own memory that any of the regions lies in.
+  // RETURNS the areas' own memory that any of the regions begins in; it lives as long as the caller keeps it.
   static std::vector<std::shared_ptr<Pages>> MemoryOf(const std::vector<Region>& regions);
   // Takes the number back. Does nothing with an area of a process that this one was forked from.
   static void Forget(uint64_t number);
 
-  // df_area_group.
+  // df_area_group. RETURNS kInvalid if a piece ends beyond kMaxFileSize; the group stays as it was then.
   Status SetGroup(size_t group, std::vector<Piece> pieces);
   // df_area_attach. Null: captures lie in the area's own memory again.
   void Attach(const std::shared_ptr<Engine>& engine, uint64_t timeout_ms);
 
   // df_area_capture: copies one group's pieces. Without memory for this capture it copies nothing and returns ok, so
-  // that training goes on; Collect then returns the error.
+  // that training goes on; Collect then returns the error. REQUIRES: the sources stay as they are until it returns.
+  // RETURNS kInvalid, and copies nothing, if there is no such group, or a piece lies outside of its source or buffer.
   Status Capture(size_t group, const std::vector<Source>& sources);
 
   // df_area_collect. The area's own memory lasts until DropOwn, or until the last job that reads it is released.
+  // RETURNS why there is no capture: kTimeout without memory in time, kIo without room for memory of the area's own,
+  // kClosed without the engine, kInvalid if nothing was captured. Each failure is returned once.
   Status Collect(char** base, Owner* owner);
   void DropOwn();
 

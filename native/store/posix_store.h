@@ -14,7 +14,7 @@ namespace deepfreeze {
 
 class PosixStore final : public Store {
  public:
-  // env must outlive this. run_dir: an existing directory.
+  // REQUIRES: env outlives this; run_dir is an existing directory.
   PosixStore(Env* env, std::string run_dir) : Store(std::move(run_dir)), env_(env) {}
 
   std::unique_ptr<ShardWriter> OpenShard(const Identity& identity) override;
