@@ -73,7 +73,14 @@ enum class OpenMode {
 };
 
 constexpr uint64_t kDirectUnit = 4096;
+
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
+// Numbers of cores, at least 1 each.
+struct CoreCount {
+  uint32_t bound = 1;   // that the calling thread may run on, and so may the threads that it starts
+  uint32_t online = 1;  // of the machine, whoever may run on them
+};
 
 struct FileInfo {
   bool exists = false;
@@ -134,9 +141,9 @@ class Env {
   // Gives back memory of AllocatePages; size is the same.
   virtual void FreePages(char* data, uint64_t size) = 0;
 
-  virtual uint64_t NowMicros() = 0;   // microseconds of a clock that never jumps
-  virtual uint64_t CpuMicros() = 0;   // CPU time of all threads of this process
-  virtual uint32_t Cores() = 0;       // that this process may run on, at least 1
+  virtual uint64_t NowMicros() = 0;  // microseconds of a clock that never jumps
+  virtual uint64_t CpuMicros() = 0;  // CPU time of all threads of this process
+  virtual CoreCount Cores() = 0;
   virtual int64_t WallSeconds() = 0;  // seconds since 1970, UTC; this clock may jump
   virtual void SleepMillis(uint64_t ms) = 0;
   virtual uint32_t UserId() = 0;

@@ -4,6 +4,12 @@
 
 namespace deepfreeze {
 
+double CoresOfEach(const CoreCount& cores, size_t processes) {
+  // Sets of `bound` cores overlap if they are more than the machine has in all.
+  const double part = static_cast<double>(cores.online) / static_cast<double>(std::max<size_t>(processes, 1));
+  return std::min(static_cast<double>(cores.bound), part);
+}
+
 double IdleCores::Average(uint64_t now_us, uint64_t used_us) {
   const MutexLock lock(&mutex_);
   // Threads that call at once have read their clocks in any order.

@@ -4,14 +4,24 @@
 
 #include <cstdint>
 
+#include "base/env.h"
 #include "base/mutex.h"
 
 namespace deepfreeze {
 
+// How many cores each of `processes` on one machine has, if they are bound alike; 0 processes count as one. Bound to
+// cores of their own, as by SLURM: these. Not bound, or several to the same cores, as Open MPI binds them to a socket:
+// an equal part of the machine.
+//
+// Processes that share a part of the machine and have nothing outside of it, as in a container, are given too much: up
+// to all of that part, each. Their training then counts as leaving cores idle for longer than it does. Nothing here
+// tells them from processes that are bound to cores of their own.
+double CoresOfEach(const CoreCount& cores, size_t processes);
+
 // Times are in microseconds: now_us by a clock that never jumps, used_us is the CPU time of all threads of the process.
 class IdleCores {
  public:
-  // share: the cores that this process may run on, divided by the processes that share them.
+  // share: how many cores are this process's own, as CoresOfEach says.
   IdleCores(double share, uint64_t now_us, uint64_t used_us) : share_(share), since_us_(now_us), used_us_(used_us) {}
 
   // The cores of the share that were idle, on average since the call before, or since the construction. A call that

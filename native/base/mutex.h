@@ -42,6 +42,9 @@ class DF_THREAD_ANNOTATION(capability("mutex")) Mutex {
   void Unlock() RELEASE() { mutex_.unlock(); }
   // Tells the analysis that the caller holds this mutex, where it can't see that: in a lambda. Does nothing.
   void AssertHeld() const DF_THREAD_ANNOTATION(assert_capability(this)) {}
+  // Tells the analysis that the caller may read what this mutex guards, because it holds another mutex without which
+  // nobody changes that. Does nothing.
+  void AssertReadable() const DF_THREAD_ANNOTATION(assert_shared_capability(this)) {}
 
  private:
   friend class CondVar;

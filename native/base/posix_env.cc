@@ -5,6 +5,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 #ifdef __linux__
+#include <sched.h>
 #include <sys/vfs.h>
 #endif
 
@@ -38,6 +39,12 @@ struct Closer {
   void operator()(DIR* directory) const { ::closedir(directory); }
 };
 
+#ifdef __linux__
+struct SetFreer {
+  void operator()(cpu_set_t* set) const { CPU_FREE(set); }
+};
+#endif
+
 Status Result(int result, const char* operation, const std::string& path) {
   return result == 0 ? Status() : Status::FromErrno(errno, operation, path);
 }
@@ -50,6 +57,22 @@ void Advise(char* data, uint64_t size) {
 #ifdef MADV_HUGEPAGE
   ::madvise(data, size, MADV_HUGEPAGE);
 #endif
+}
+
+// How many cores the calling thread may run on; 0 if the system does not say.
+uint32_t BoundCores() {
+#ifdef __linux__
+  // The call refuses a set that is smaller than the kernel's, which has room for cores that the machine does not have.
+  constexpr size_t kMostCores = size_t{1} << 20;
+  for (size_t cores = CPU_SETSIZE; cores <= kMostCores; cores *= 2) {
+    const std::unique_ptr<cpu_set_t, SetFreer> set(CPU_ALLOC(cores));
+    if (set == nullptr) return 0;
+    const size_t size = CPU_ALLOC_SIZE(cores);
+    if (::sched_getaffinity(0, size, set.get()) == 0) return static_cast<uint32_t>(CPU_COUNT_S(size, set.get()));
+    if (errno != EINVAL) return 0;
+  }
+#endif
+  return 0;
 }
 
 // Maps the file where a huge page begins: parts of a mapping become huge pages only at such addresses.
@@ -364,8 +387,14 @@ class PosixEnv final : public Env {
     return static_cast<uint64_t>(time.tv_sec) * 1000000 + static_cast<uint64_t>(time.tv_nsec) / 1000;
   }
 
-  // The C library asks which cores the process is bound to.
-  uint32_t Cores() override { return std::max(std::thread::hardware_concurrency(), 1U); }
+  // Of the C library's counts none says which cores a thread is bound to: glibc counts those of the machine, for
+  // hardware_concurrency too. A C library whose sysconf heeds the binding (musl, glibc 2.34) has `online` too small.
+  CoreCount Cores() override {
+    const long counted = ::sysconf(_SC_NPROCESSORS_ONLN);
+    const uint32_t online = counted > 0 ? static_cast<uint32_t>(counted) : 1;
+    const uint32_t bound = BoundCores();
+    return CoreCount{bound > 0 ? bound : online, online};
+  }
 
   int64_t WallSeconds() override { return static_cast<int64_t>(std::time(nullptr)); }
 

@@ -80,8 +80,7 @@ Engine::Engine(const Options& options, Env* env, std::unique_ptr<Store> store, c
       slots_(options.local_dir.empty()
                  ? nullptr
                  : std::make_unique<SlotStore>(&env_, options.local_dir, options.identity, options.slots)),
-      idle_cores_(static_cast<double>(env->Cores()) / static_cast<double>(std::max<size_t>(options.node.size(), 1)),
-                  env->NowMicros(), env->CpuMicros()) {
+      idle_cores_(CoresOfEach(env->Cores(), options.node.size()), env->NowMicros(), env->CpuMicros()) {
   const BlockSignals block_signals;
   pool_ = std::make_unique<WorkerPool>(options.writers, options.nice, &counters_.threads);
   const StageContext context{options_,       &env_,       &table_,    &upkeep_,   slots_.get(), store_.get(),

@@ -14,9 +14,9 @@ Status RescueSlot(Env* env, const std::string& path, Store* store) {
   WholeSlot slot;
   DF_RETURN_IF_ERROR(OpenSlot(env, path, &slot));
   const Identity& identity = slot.header.identity;
-  bool sealed = false;
-  DF_RETURN_IF_ERROR(store->IsSealed(identity, &sealed));
-  if (sealed) return {};
+  Part part = Part::kMissing;
+  DF_RETURN_IF_ERROR(store->FindPart(identity, &part));
+  if (part != Part::kMissing) return {};
   const std::unique_ptr<ShardWriter> shard = store->OpenShard(identity);
   DF_RETURN_IF_ERROR(shard->Begin());
   Block block(env, kRescueBlock);
@@ -25,8 +25,8 @@ Status RescueSlot(Env* env, const std::string& path, Store* store) {
     DF_RETURN_IF_ERROR(CopyVerified(slot.file.get(), slot.places[i], to, slot.extents[i]));
   }
   DF_RETURN_IF_ERROR(shard->Seal());
-  bool perhaps = false;
-  return store->Meet(identity)->Sealed(Record{identity, slot.extents, slot.private_data, slot.values}, &perhaps);
+  Seal seal = Seal::kUnseen;
+  return store->Meet(identity)->Sealed(Record{identity, slot.extents, slot.private_data, slot.values}, &seal);
 }
 
 }  // namespace deepfreeze

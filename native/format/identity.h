@@ -45,32 +45,34 @@ struct Extent {
   uint32_t crc = 0;
 };
 
-// Writes kIdentitySize bytes to `to`; extents is the number of extents.
+// Writes kIdentitySize bytes to `to`, which need not be aligned; extents is the number of extents.
 void EncodeIdentity(const Identity& identity, uint32_t extents, char* to);
-// Reads kIdentitySize bytes. kCorrupt if a field is out of range. Here and below `where` is the file that messages
-// name.
+// Reads kIdentitySize bytes. RETURNS kCorrupt if a field is out of range. Here and below `where` is the file that
+// messages name.
 Status DecodeIdentity(const char* from, const std::string& where, Identity* identity, uint32_t* extents);
 
-// Ok if one rank's extents are sorted by offset, do not overlap, are not empty and lie inside the file; else kCorrupt.
+// RETURNS ok if one rank's extents are sorted by offset, do not overlap, are not empty and lie inside the file; else
+// kCorrupt.
 Status CheckExtents(const std::vector<Extent>& extents, uint64_t file_size, const std::string& where);
 
-// Ok if one rank's extents (sorted, not overlapping; empty ones are allowed) cover each page of the file that they
-// touch wholly, or up to the file's end. Then no two ranks write to one page, of which clients of a network file system
-// might lose bytes. kInvalid otherwise, and not kCorrupt: a checkpoint that was written otherwise can be read all the
-// same.
+// RETURNS ok if one rank's extents cover each page of the file that they touch wholly, or up to the file's end. Then no
+// two ranks write to one page, of which clients of a network file system might lose bytes. Otherwise kInvalid, and not
+// kCorrupt: a checkpoint that was written otherwise can be read all the same. REQUIRES: they are sorted, do not overlap
+// and lie inside the file; empty ones are allowed.
 Status CheckWholePages(const std::vector<Extent>& extents, uint64_t file_size, const std::string& where);
 
-// Ok if the extents of all ranks together cover every byte of [0, file_size) exactly once, in whatever order; else
-// kCorrupt.
+// RETURNS ok if the extents of all ranks together, in whatever order, cover every byte of [0, file_size) exactly once;
+// else kCorrupt. REQUIRES: CheckExtents has accepted those of each rank.
 Status CheckCoverage(std::vector<Extent> extents, uint64_t file_size, const std::string& where);
 
-// The sum of the extents' sizes.
+// The sum of the extents' sizes. REQUIRES: CheckExtents has accepted them, so that the sum fits into 64 bits.
 uint64_t TotalBytes(const std::vector<Extent>& extents);
 
-// Ok for version 1 and for kFormatVersion, else kCorrupt.
+// RETURNS ok for version 1 and for kFormatVersion, else kCorrupt.
 Status CheckVersion(uint32_t version, const std::string& where);
 
-// kCorrupt with the message "RUN/x: expected ...; found .... Remove ...", for bytes that break the format.
+// RETURNS kCorrupt with the message "RUN/x: expected ...; found .... Use another checkpoint; ...", for bytes that break
+// the format.
 Status Malformed(const std::string& where, const std::string& expected, const std::string& found);
 
 }  // namespace deepfreeze

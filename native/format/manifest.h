@@ -30,14 +30,17 @@ struct Manifest {
   std::vector<ManifestRecord> records;  // one per rank, in the ranks' order
 };
 
+// REQUIRES: manifest.values is a JSON object on one line; the records come in the ranks' order.
 std::string EncodeManifest(const Manifest& manifest);
 // *values: the manifest's named values that rank 0's record brings along, as its value `manifest`; it stays as it is if
-// the record has none. `section`: the record's named values; `where`: the file that messages name. kCorrupt for text
-// that can't be one line with a JSON object in ASCII; the text is not looked into further.
+// the record has none. `section`: the record's named values; `where`: the file that messages name. REQUIRES:
+// CheckNamedValues has accepted the section. RETURNS kCorrupt for text that can't be one line with a JSON object in
+// ASCII; the text is not looked into further.
 Status TakeManifestValues(const std::string& section, const std::string& where, std::string* values);
 
-// Reads a whole file's bytes; `where` is the file that messages name. kCorrupt unless they are exactly the bytes that
-// EncodeManifest makes of *manifest.
+// Reads a whole file's bytes; `where` is the file that messages name. RETURNS kCorrupt unless they are exactly the
+// bytes that EncodeManifest makes of *manifest, and its numbers fit together. After an error *manifest is not to be
+// used.
 Status DecodeManifest(const std::string& bytes, const std::string& where, Manifest* manifest);
 
 }  // namespace deepfreeze

@@ -10,12 +10,13 @@
 
 namespace deepfreeze {
 
-// Ok if `section` is a whole section: names in ascending order, sizes inside of it, right checksums. Else kCorrupt;
-// `where` is the file that the message names. An empty section is whole.
+// RETURNS ok if `section` is a whole section: names in ascending order, sizes inside of it, right checksums; else
+// kCorrupt. `where` is the file that the message names. An empty section is whole.
 Status CheckNamedValues(std::string_view section, const std::string& where);
 
-// *value: the bytes of the value `name`, a part of `section`, which CheckNamedValues has accepted. False if the section
-// has no such value.
+// *value: the bytes of the value `name`, a part of `section`: they live as long as its memory. REQUIRES:
+// CheckNamedValues has accepted the section. RETURNS false, and leaves *value as it is, if the section has no such
+// value.
 bool FindNamedValue(std::string_view section, std::string_view name, std::string_view* value);
 
 }  // namespace deepfreeze

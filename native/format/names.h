@@ -1,4 +1,5 @@
-// All names of files and directories (docs/format.md, "Names") are made and parsed here and nowhere else.
+// All names of files and directories (docs/format.md, "Names") are made and parsed here and nowhere else. Steps are 0
+// or more: of other ones the names have no meaning, and the parsers refuse them.
 #ifndef DEEPFREEZE_FORMAT_NAMES_H_
 #define DEEPFREEZE_FORMAT_NAMES_H_
 
@@ -41,8 +42,8 @@ std::string NodePageName(uint32_t uid, const Id& attempt, uint32_t lowest);
 
 enum class EntryKind { kOther, kStep, kPartial, kFailed, kTrash };
 
-// A name in a run directory, taken apart. `attempt` is set for all kinds but kStep and kOther. A name that no function
-// above makes is kOther, for example step-40 (too few digits).
+// A name in a run directory, taken apart. `attempt` is set for all kinds but kStep and kOther, `step` for all but
+// kOther. A name that no function above makes is kOther, for example step-40 (too few digits).
 struct RunEntry {
   EntryKind kind = EntryKind::kOther;
   int64_t step = 0;
@@ -50,14 +51,14 @@ struct RunEntry {
 };
 RunEntry ParseRunEntry(const std::string& name);
 
-// False unless name is exactly RecordName(*rank), NodeRecordName(*ranks), FailedName(*rank) or AliveName(*rank,
-// *number).
+// RETURN false unless name is exactly RecordName(*rank), NodeRecordName(*ranks), FailedName(*rank) or AliveName(*rank,
+// *number). What they point to is undefined then.
 bool ParseRecordName(const std::string& name, uint32_t* rank);
 bool ParseNodeRecordName(const std::string& name, NodeRanks* ranks);
 bool ParseFailedName(const std::string& name, uint32_t* rank);
 bool ParseAliveName(const std::string& name, uint32_t* rank, uint64_t* number);
-// Whether a file of this name may be in a partial directory and not in a committed checkpoint: a failure marker, a
-// heartbeat, or a file NAME.tmp whose replacement was interrupted.
+// RETURNS whether a file of this name may be in a partial directory and not in a committed checkpoint: a failure
+// marker, a heartbeat, or a file NAME.tmp whose replacement was interrupted.
 bool IsLeftover(const std::string& name);
 
 }  // namespace deepfreeze

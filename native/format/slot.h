@@ -25,6 +25,8 @@ struct SlotLayout {
   uint64_t file_size() const { return data_offset + data_size; }
 };
 
+// REQUIRES: RecordSize accepts so many extents and private bytes; the extents lie inside a file of kMaxFileSize. Only
+// their sizes matter.
 SlotLayout LayOutSlot(const std::vector<Extent>& extents, uint64_t private_size);
 
 struct SlotHeader {
@@ -44,15 +46,18 @@ struct SlotHeader {
 // Where the named values may begin in a slot: the first multiple of 64 that is not before `end`.
 uint64_t ValuesPlace(uint64_t end);
 
+// REQUIRES: LayOutSlot has made the layout for extents of these sizes.
 std::string EncodeSlotTable(const std::vector<Extent>& extents, const SlotLayout& layout);
+// RETURNS kSlotHeaderSize bytes, with their checksum.
 std::string EncodeSlotHeader(const SlotHeader& header);
 
-// Reads the first kSlotHeaderSize bytes of a file of slot_size bytes; `where` is the file that messages name. kCorrupt
-// if the header is damaged, or of a slot that is not whole, or has a size that does not fit slot_size: so a caller may
-// allocate by the sizes in *header.
+// Reads the first kSlotHeaderSize bytes of a file of slot_size bytes; `where` is the file that messages name. RETURNS
+// kCorrupt if the header is damaged, or of a slot that is not whole, or has a size that does not fit slot_size: so
+// after ok a caller may allocate by the sizes in *header.
 Status DecodeSlotHeader(const std::string& bytes, uint64_t slot_size, const std::string& where, SlotHeader* header);
-// Reads the table, of kSlotEntrySize bytes for each extent. kCorrupt if it contradicts the header. *places: where each
-// extent begins in the slot.
+// Reads the table, of kSlotEntrySize bytes for each extent. *places: where each extent begins in the slot. REQUIRES:
+// DecodeSlotHeader has accepted the header. RETURNS kCorrupt if the table contradicts it; then *extents and *places are
+// not to be used.
 Status DecodeSlotTable(const std::string& bytes, const SlotHeader& header, const std::string& where,
                        std::vector<Extent>* extents, std::vector<uint64_t>* places);
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/copy.h"
+#include "base/mutex.h"
 #include "engine/checksum.h"
 
 namespace deepfreeze {
@@ -17,9 +18,9 @@ struct Registry {
   const int64_t process;
   const int64_t parent;  // the process that this one was forked from: it made the areas with numbers below `first`
   const uint64_t first;
-  std::mutex mutex;
-  std::atomic<uint64_t> next{first};
-  std::map<uint64_t, std::shared_ptr<CaptureArea>> areas;
+  Mutex mutex;
+  std::atomic<uint64_t> next{first};  // read without the mutex by a process that is forked
+  std::map<uint64_t, std::shared_ptr<CaptureArea>> areas GUARDED_BY(mutex);
 };
 
 std::atomic<Registry*> current{nullptr};  // never destroyed: a graph may still run while the process exits
@@ -73,7 +74,7 @@ void CopyToEngine(Engine* engine, bool with_sums, char* to, const char* from, ui
 
 uint64_t CaptureArea::Register(std::shared_ptr<CaptureArea> area) {
   Registry* registry = TheRegistry(area->env_);
-  std::lock_guard<std::mutex> lock(registry->mutex);
+  const MutexLock lock(&registry->mutex);
   const uint64_t number = registry->next++;
   registry->areas[number] = std::move(area);
   return number;
@@ -84,7 +85,7 @@ Status CaptureArea::Find(const char* call, uint64_t number, std::shared_ptr<Capt
   Registry* registry = TheRegistry();
   if (registry == nullptr) return {};
   if (number < registry->first) return CheckProcess(registry->env, registry->parent, call, "capture area");
-  std::lock_guard<std::mutex> lock(registry->mutex);
+  const MutexLock lock(&registry->mutex);
   const auto found = registry->areas.find(number);
   if (found != registry->areas.end()) *area = found->second;
   return {};
@@ -94,14 +95,14 @@ std::vector<std::shared_ptr<Pages>> CaptureArea::MemoryOf(const std::vector<Regi
   std::vector<std::shared_ptr<Pages>> memory;
   Registry* registry = TheRegistry();
   if (registry == nullptr) return memory;
-  std::lock_guard<std::mutex> lock(registry->mutex);
+  const MutexLock lock(&registry->mutex);
   for (const auto& [number, area] : registry->areas) {
-    std::lock_guard<std::mutex> own_lock(area->own_mutex_);
-    const std::shared_ptr<Pages>& own = area->own_;
+    const MutexLock own_lock(&area->own_mutex_);
+    const Pages* own = area->own_.get();
     const bool used = own != nullptr && std::any_of(regions.begin(), regions.end(), [&](const Region& region) {
                         return region.data >= own->data() && region.data < own->data() + own->size();
                       });
-    if (used) memory.push_back(own);
+    if (used) memory.push_back(area->own_);
   }
   return memory;
 }
@@ -109,20 +110,20 @@ std::vector<std::shared_ptr<Pages>> CaptureArea::MemoryOf(const std::vector<Regi
 void CaptureArea::Forget(uint64_t number) {
   Registry* registry = TheRegistry();
   if (registry == nullptr || number < registry->first) return;
-  std::lock_guard<std::mutex> lock(registry->mutex);
+  const MutexLock lock(&registry->mutex);
   registry->areas.erase(number);
 }
 
 Status CaptureArea::SetGroup(size_t group, std::vector<Piece> pieces) {
   for (const Piece& piece : pieces) DF_RETURN_IF_ERROR(CheckPlace(group, piece, kMaxFileSize));
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (groups_.size() <= group) groups_.resize(group + 1);
   groups_[group] = std::make_shared<const std::vector<Piece>>(std::move(pieces));
   return {};
 }
 
 void CaptureArea::Attach(const std::shared_ptr<Engine>& engine, uint64_t timeout_ms) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   engine_ = engine;
   attached_ = engine != nullptr;
   timeout_ms_ = timeout_ms;
@@ -143,10 +144,10 @@ Status CaptureArea::Acquire() {
     if (group == nullptr) continue;
     for (const Piece& piece : *group) size = std::max(size, piece.place + piece.size);
   }
-  if (own_ != nullptr && own_->size() != size) SetOwn(nullptr);  // first, for there may be room for one alone
-  if (own_ == nullptr) SetOwn(Pages::Allocate(env_, size));
-  if (own_ == nullptr) return Status(Code::kIo, "no memory for a capture of " + std::to_string(size) + " bytes");
-  base_ = own_->data();
+  if (own() != nullptr && own()->size() != size) SetOwn(nullptr);  // first, for there may be room for one alone
+  if (own() == nullptr) SetOwn(Pages::Allocate(env_, size));
+  if (own() == nullptr) return Status(Code::kIo, "no memory for a capture of " + std::to_string(size) + " bytes");
+  base_ = own()->data();
   size_ = size;
   return {};
 }
@@ -158,7 +159,7 @@ Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {
   uint64_t size = 0;
   bool with_sums = false;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (group >= groups_.size() || groups_[group] == nullptr) {
       return Status(Code::kInvalid, "capture: no group " + std::to_string(group));
     }
@@ -187,7 +188,7 @@ Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {
 }
 
 Status CaptureArea::Collect(char** base, Owner* owner) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   Status failure;
   std::swap(failure, failure_);
   DF_RETURN_IF_ERROR(failure);
@@ -199,13 +200,13 @@ Status CaptureArea::Collect(char** base, Owner* owner) {
 }
 
 void CaptureArea::DropOwn() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (InOwn()) base_ = nullptr;
   SetOwn(nullptr);
 }
 
 void CaptureArea::SetOwn(std::shared_ptr<Pages> own) {
-  std::lock_guard<std::mutex> lock(own_mutex_);
+  const MutexLock lock(&own_mutex_);
   own_.swap(own);
 }
 

@@ -8,9 +8,9 @@
 #define DEEPFREEZE_GRAPH_CAPTURE_AREA_H_
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/pages.h"
 #include "engine/engine.h"
 
@@ -34,53 +34,66 @@ class CaptureArea {
   // Whose memory a capture lies in.
   enum class Owner { kEngine, kArea };
 
+  // REQUIRES: env outlives this.
   explicit CaptureArea(Env* env) : env_(env) {}
   CaptureArea(const CaptureArea&) = delete;
   CaptureArea& operator=(const CaptureArea&) = delete;
 
   // The graph knows an area by the number that Register gives it. A graph that outlives its area finds nothing under
-  // the number, where a pointer would lead to freed memory.
+  // the number, where a pointer would lead to freed memory. RETURNS a number that no other area of this process
+  // gets. The area is kept alive until Forget. These four functions are thread-safe.
   static uint64_t Register(std::shared_ptr<CaptureArea> area);
-  // *area: the area of this number; null, with an ok status, if there is none. kInvalid in a process forked from the
-  // area's; `call` names the caller in the message.
+  // *area: the area of this number; null, with an ok status, if there is none. RETURNS kInvalid in a process forked
+  // from the area's; `call` names the caller in the message.
   static Status Find(const char* call, uint64_t number, std::shared_ptr<CaptureArea>* area);
-  // The areas' own memory that any of the regions lies in.
+  // RETURNS the areas' own memory that any of the regions begins in; it lives as long as the caller keeps it.
   static std::vector<std::shared_ptr<Pages>> MemoryOf(const std::vector<Region>& regions);
   // Takes the number back. Does nothing with an area of a process that this one was forked from.
   static void Forget(uint64_t number);
 
-  // df_area_group.
+  // df_area_group. RETURNS kInvalid if a piece ends beyond kMaxFileSize; the group stays as it was then.
   Status SetGroup(size_t group, std::vector<Piece> pieces);
   // df_area_attach. Null: captures lie in the area's own memory again.
   void Attach(const std::shared_ptr<Engine>& engine, uint64_t timeout_ms);
 
   // df_area_capture: copies one group's pieces. Without memory for this capture it copies nothing and returns ok, so
-  // that training goes on; Collect then returns the error.
+  // that training goes on; Collect then returns the error. REQUIRES: the sources stay as they are until it returns.
+  // RETURNS kInvalid, and copies nothing, if there is no such group, or a piece lies outside of its source or buffer.
   Status Capture(size_t group, const std::vector<Source>& sources);
 
   // df_area_collect. The area's own memory lasts until DropOwn, or until the last job that reads it is released.
+  // RETURNS why there is no capture: kTimeout without memory in time, kIo without room for memory of the area's own,
+  // kClosed without the engine, kInvalid if nothing was captured. Each failure is returned once.
   Status Collect(char** base, Owner* owner);
   void DropOwn();
 
  private:
   // Gets the buffer of a capture that begins.
-  Status Acquire();
-  void SetOwn(std::shared_ptr<Pages> own);
-  bool InOwn() const { return own_ != nullptr && base_ == own_->data(); }
+  Status Acquire() REQUIRES(mutex_);
+  // own_, read under mutex_ alone: who changes it holds mutex_ too.
+  const Pages* own() const REQUIRES(mutex_) {
+    own_mutex_.AssertReadable();
+    return own_.get();
+  }
+  void SetOwn(std::shared_ptr<Pages> own) REQUIRES(mutex_) EXCLUDES(own_mutex_);
+  // Whether the buffer is the area's own memory.
+  bool InOwn() const REQUIRES(mutex_) { return own() != nullptr && base_ == own()->data(); }
 
   Env* const env_;
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<const std::vector<Piece>>> groups_;
-  std::weak_ptr<Engine> engine_;
-  bool attached_ = false;
-  uint64_t timeout_ms_ = 0;
-  char* base_ = nullptr;    // buffer of the capture under way, or of one that was not collected
-  uint64_t size_ = 0;       // bytes of that buffer
-  bool with_sums_ = false;  // whether that capture's copies compute checksums
-  Status failure_;          // why there is no buffer for the capture under way
+  Mutex mutex_;
+  std::vector<std::shared_ptr<const std::vector<Piece>>> groups_ GUARDED_BY(mutex_);
+  std::weak_ptr<Engine> engine_ GUARDED_BY(mutex_);
+  bool attached_ GUARDED_BY(mutex_) = false;
+  uint64_t timeout_ms_ GUARDED_BY(mutex_) = 0;
+  char* base_ GUARDED_BY(mutex_) = nullptr;    // buffer of the capture under way, or of one that was not collected
+  uint64_t size_ GUARDED_BY(mutex_) = 0;       // bytes of that buffer
+  bool with_sums_ GUARDED_BY(mutex_) = false;  // whether that capture's copies compute checksums
+  Status failure_ GUARDED_BY(mutex_);          // why there is no buffer for the capture under way
   // To change own_ takes both mutexes, to read it either: a capture may hold mutex_ for as long as it waits for memory.
-  std::mutex own_mutex_;
-  std::shared_ptr<Pages> own_;
+  // The analysis knows no such rule. So it checks own_mutex_, and own() and SetOwn, by which alone the other methods
+  // come to own_, want mutex_ besides.
+  Mutex own_mutex_;
+  std::shared_ptr<Pages> own_ GUARDED_BY(own_mutex_);
 };
 
 }  // namespace deepfreeze

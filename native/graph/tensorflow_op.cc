@@ -2,10 +2,10 @@
 
 #include <dlfcn.h>
 
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "graph/capture_area.h"
 
 // TensorFlow's types, only declared, as in TensorFlow's own headers (tensorflow/c/ops.h, kernels.h, tf_tensor.h).
@@ -47,6 +47,8 @@ struct Tensorflow {
   void (*OpKernelContext_Failure)(TF_OpKernelContext*, TF_Status*);
 };
 
+// Set by RegisterTensorflowOp, and constant from then on: TensorFlow runs no kernel before it is registered, so kernels
+// read this without a mutex.
 Tensorflow tensorflow;
 
 Status Load() {
@@ -190,10 +192,10 @@ Status Register() {
 }  // namespace
 
 Status RegisterTensorflowOp() {
-  static std::mutex mutex;
-  static bool tried = false;
-  static Status result;
-  std::lock_guard<std::mutex> lock(mutex);
+  static Mutex mutex;
+  static bool tried GUARDED_BY(mutex) = false;
+  static Status result GUARDED_BY(mutex);
+  const MutexLock lock(&mutex);
   // Without TensorFlow nothing is tried, and the next call tries: TensorFlow may be imported until then.
   if (!tried) {
     result = Register();

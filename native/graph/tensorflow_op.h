@@ -8,8 +8,8 @@
 
 namespace deepfreeze {
 
-// Registers the op. Once per process is enough; later calls return the first one's result. kInvalid if the process has
-// no TensorFlow, or one without that interface.
+// Registers the op. Once per process is enough; later calls return the first one's result. RETURNS kInvalid if the
+// process has no TensorFlow, and may be repeated then; or if it has one without that interface. Thread-safe.
 //
 //   DeepfreezeCapture(tensors: T), T: list(type), area: int, group: int. On the CPU, stateful, no outputs.
 Status RegisterTensorflowOp();

@@ -10,17 +10,21 @@
 namespace deepfreeze {
 
 // Store::Commit in a run's directory: gathers the records in the partial directory, writes the manifest, and renames
-// the partial directory to the step's name.
+// the partial directory to the step's name. REQUIRES: no other thread or process changes the step meanwhile, but by
+// what the ranks put down for it. RETURNS as Store::Commit.
 Status CommitPartial(Env* env, const std::string& run_dir, const CommitRequest& request, CommitOutcome* outcome);
 
-// *counts: whether RUN/step-N is a checkpoint, that is, has a valid manifest of this step. An error means that this
-// could not be seen, and not that there is none.
+// *counts: whether RUN/step-N is a checkpoint, that is, has a valid manifest of this step; *manifest is that one.
+// RETURNS an error if this could not be seen; ok, and not an error, if there is none. After an error neither is to be
+// used.
 Status ReadCommitted(Env* env, const std::string& run_dir, int64_t step, Manifest* manifest, bool* counts);
-// *committed: whether it is a checkpoint of this attempt.
+// *committed: whether it is a checkpoint of this attempt. RETURNS as ReadCommitted.
 Status IsCommitted(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, bool* committed);
 
 // *known: what NotComparedSince returns for the last comparison of this dead attempt before `step`, taken from
-// committed checkpoints and partial directories. It stays as it is if there was none.
+// committed checkpoints and partial directories. It stays as it is if there was none. REQUIRES: no engine of the
+// attempt runs any more. RETURNS an error if the run, or a record in it, can't be read; damaged records are passed
+// over.
 Status KnownBefore(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, Divergence* known);
 
 }  // namespace deepfreeze

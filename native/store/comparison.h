@@ -20,19 +20,22 @@ struct Divergence {
   std::string text;       // "2 tensors differ between the ranks, the first on rank 3"
 };
 
-// What holds for a step whose comparison has found `found`, if the comparisons before it have found `known`. Only a
-// comparison of whole tensors ends a difference that is known.
+// RETURNS what holds for a step whose comparison has found `found`, if the comparisons before it have found `known`.
+// Only a comparison of whole tensors ends a difference that is known.
 Divergence Holds(const Divergence& found, const Divergence& known);
 
-// `found` is the result of the comparison at `step`. Returns what holds for later steps until the next comparison: the
+// `found` is the result of the comparison at `step`. RETURNS what holds for later steps until the next comparison: the
 // same tensors, and the text "not compared since step N: ...".
 Divergence NotComparedSince(int64_t step, const Divergence& found);
 
-// Compares the replica checksums of all ranks with rank 0's, one rank after the other.
+// Compares the replica checksums of all ranks with rank 0's, one rank after the other. Thread-compatible.
 class Comparison {
  public:
+  // REQUIRES: private bytes for as many checksums as its identity says, which every record has that DecodeRecord has
+  // accepted. Records come in the ranks' order; the first one is what the others are compared with.
   void Add(const Record& record);
   uint32_t ranks() const { return static_cast<uint32_t>(ranks_); }
+  // RETURNS what the records so far show. Records of different parts can't be compared: they count as not compared.
   Divergence Result() const;
 
  private:

@@ -8,6 +8,20 @@
 #include "store/partial.h"
 
 namespace deepfreeze {
+namespace {
+
+// Gives records, of one rank or of several, the name by which other ranks find them. *seal is set after an exception
+// too: memory may run out after the rename.
+Status Publish(Env* env, const std::string& path, const std::string& records, Seal* seal) {
+  struct Outcome {
+    Seal* const seal;
+    bool perhaps = false;
+    ~Outcome() { *seal = perhaps ? Seal::kSeen : Seal::kUnseen; }
+  } outcome{seal};
+  return ReplaceFile(env, path, records, true, &outcome.perhaps);
+}
+
+}  // namespace
 
 Identity DirMeeting::At(int64_t step) const {
   Identity at = identity_;
@@ -15,12 +29,12 @@ Identity DirMeeting::At(int64_t step) const {
   return at;
 }
 
-Status DirMeeting::Sealed(const Record& record, bool* perhaps) {
-  *perhaps = false;
+Status DirMeeting::Sealed(const Record& record, Seal* seal) {
+  *seal = Seal::kUnseen;
   SealedByAnother(record.identity.step);
   const std::string directory = PartialPath(run_dir_, record.identity.step, identity_.attempt);
   const std::string path = Join(directory, RecordName(identity_.rank));
-  DF_RETURN_IF_ERROR(ReplaceFile(env_, path, EncodeRecord(record), true, perhaps));
+  DF_RETURN_IF_ERROR(Publish(env_, path, EncodeRecord(record), seal));
   // Makes the names durable: the record's, and the model file's if this rank made it. The commit does not rely on this
   // sync: rank 0 syncs the directory once more before it renames it. A second sync of a file's pages may succeed
   // although the first one has lost them; a second sync of names does not, because names are in the file system's
@@ -29,31 +43,30 @@ Status DirMeeting::Sealed(const Record& record, bool* perhaps) {
   return env_->SyncDir(directory);
 }
 
-Status DirMeeting::SealedTogether(const Record& own, const NodeRanks& ranks, const std::string& records, bool* another,
-                                  bool* perhaps) {
+Status DirMeeting::SealedTogether(const Record& own, const NodeRanks& ranks, const std::string& records, Seal* seal) {
   const int64_t step = own.identity.step;
   const std::string directory = PartialPath(run_dir_, step, identity_.attempt);
   const std::string path = Join(directory, NodeRecordName(ranks));
   SealedByAnother(step);
-  *another = false;
-  *perhaps = true;  // another rank may write them
+  *seal = Seal::kSeen;  // another rank may write them
   if (together_ != step) {
     std::unique_ptr<File> file;
     const Status made = env_->Open(path + ".tmp", OpenMode::kNew, &file);
-    *another = made.error() == EEXIST;
-    if (*another) return {};
+    if (made.error() == EEXIST) {
+      *seal = Seal::kByAnother;
+      return {};
+    }
     if (!made.ok()) {
-      const Status alone = Sealed(own, perhaps);
+      const Status alone = Sealed(own, seal);
       if (decides() || alone.ok()) return alone;
       // Rank 0 heeds this only while a record is missing.
       if (!alone.transient()) Answer(step, alone.message());
-      *perhaps = true;
+      *seal = Seal::kSeen;
       return alone;
     }
     together_ = step;
   }
-  *perhaps = false;
-  DF_RETURN_IF_ERROR(ReplaceFile(env_, path, records, true, perhaps));
+  DF_RETURN_IF_ERROR(Publish(env_, path, records, seal));
   return env_->SyncDir(directory);
 }
 

@@ -14,14 +14,13 @@ namespace deepfreeze {
 
 class DirMeeting final : public Meeting {
  public:
-  // env must outlive this. identity: this rank's; its step does not matter.
+  // REQUIRES: env outlives this. identity: this rank's; its step does not matter. Touches no disk.
   DirMeeting(Env* env, std::string run_dir, const Identity& identity)
       : env_(env), run_dir_(std::move(run_dir)), identity_(identity) {}
 
-  Status Sealed(const Record& record, bool* perhaps) override;
+  Status Sealed(const Record& record, Seal* seal) override;
   bool SealsTogether() const override { return true; }
-  Status SealedTogether(const Record& own, const NodeRanks& ranks, const std::string& records, bool* another,
-                        bool* perhaps) override;
+  Status SealedTogether(const Record& own, const NodeRanks& ranks, const std::string& records, Seal* seal) override;
   void SealedByAnother(int64_t step) override;
   Status Failed(int64_t step, const std::string& why) override;
   void Beat(int64_t step, uint64_t beat) override;
@@ -38,8 +37,8 @@ class DirMeeting final : public Meeting {
   // This rank has heard that the step has failed. When every rank has said so, rank 0 may remove what the step has
   // left. As long as that is there, a rank can tell a failed step from one that was committed, replaced and removed.
   void Answer(int64_t step, const std::string& why);
-  // *removed: whether the step, of which there is nothing under any of its names, was committed, replaced by a newer
-  // one, and removed.
+  // *removed: whether the step was committed, replaced by a newer one, and removed. REQUIRES: it is not committed now
+  // and not told to have failed; *removed is false.
   Status WasReplaced(int64_t step, bool* removed);
 
   Env* const env_;

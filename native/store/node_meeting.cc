@@ -42,22 +42,22 @@ void NodeMeeting::Forget(int64_t step) {
   kept_.erase(kept_.begin(), kept_.upper_bound(step));
 }
 
-Status NodeMeeting::Sealed(const Record& record, bool* perhaps) {
+Status NodeMeeting::Sealed(const Record& record, Seal* seal) {
   std::vector<std::string> all;
   if (!Share(record, &all)) {
-    const Status status = run_->Sealed(record, perhaps);
+    const Status status = run_->Sealed(record, seal);
     const MutexLock lock(&mutex_);
-    if (*perhaps) (void)Note(record.identity.step, [](Sight* sight) { sight->record = Where::kStore; }).ok();
+    const auto on_store = [](Sight* sight) { sight->record = Where::kStore; };
+    if (*seal != Seal::kUnseen) (void)Note(record.identity.step, on_store).ok();
     return status;
   }
   // Another rank may write the record into the node's file from now on; the last one to come does.
-  *perhaps = true;
+  *seal = Seal::kSeen;
   if (all.empty()) return {};
   std::string records;
   for (const std::string& one : all) records += one;
-  bool another = false;
-  Status status = run_->SealedTogether(record, ranks_, records, &another, perhaps);
-  if (another || !status.ok()) return status;
+  Status status = run_->SealedTogether(record, ranks_, records, seal);
+  if (*seal == Seal::kByAnother || !status.ok()) return status;
   const MutexLock lock(&mutex_);
   kept_.erase(record.identity.step);
   (void)Note(record.identity.step, [](Sight* sight) { sight->record = Where::kAll; }).ok();  // the others write theirs
@@ -121,9 +121,10 @@ Status NodeMeeting::WriteIfLate(int64_t step) {
     if (env_->NowMicros() < kept->second.since_us + patience_us_) return {};
     record = kept->second.record;
   }
-  bool perhaps = false;
-  Status status = run_->Sealed(record, &perhaps);
-  if (!status.ok() && !perhaps) return status.error() == ENOENT ? Status() : status;  // the step is decided
+  Seal seal = Seal::kUnseen;
+  Status status = run_->Sealed(record, &seal);
+  // ENOENT: the step is decided.
+  if (!status.ok() && seal == Seal::kUnseen) return status.error() == ENOENT ? Status() : status;
   const MutexLock lock(&mutex_);
   kept_.erase(step);
   return {};

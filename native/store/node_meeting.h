@@ -25,11 +25,11 @@ class NodeMeeting final : public Meeting {
  public:
   // `run`: where this rank meets all others; `identity`: this rank's; `ranks`: those of its node, ascending, at least
   // two; `directory`: in the node's shared memory, where it need not exist; patience_us: how long a record may be in
-  // the page alone. env must outlive this.
+  // the page alone. REQUIRES: env outlives this. Without such memory this rank meets the others as if it were alone.
   NodeMeeting(std::unique_ptr<Meeting> run, Env* env, const Identity& identity, const std::string& directory,
               const std::vector<uint32_t>& ranks, uint64_t patience_us);
 
-  Status Sealed(const Record& record, bool* perhaps) override;
+  Status Sealed(const Record& record, Seal* seal) override;
   Status Failed(int64_t step, const std::string& why) override { return run_->Failed(step, why); }
   void Beat(int64_t step, uint64_t beat) override { run_->Beat(step, beat); }
   void Ended(int64_t step) override { run_->Ended(step); }
@@ -41,15 +41,15 @@ class NodeMeeting final : public Meeting {
     Record record;
     uint64_t since_us = 0;
   };
-  // Puts the record into the page. If the others' are there too: *all has the records of the node's ranks. False: the
-  // record has to be written by itself.
+  // Puts the record into the page. If the others' are there too: *all has the records of the node's ranks. RETURNS
+  // false if the record has to be written by itself.
   bool Share(const Record& record, std::vector<std::string>* all);
-  // The other ranks' records of the step, and this one's. Empty unless all are in the page.
+  // RETURNS the other ranks' records of the step, and this one's; none unless all are in the page.
   std::vector<std::string> Gather(int64_t step, const std::string& own) REQUIRES(mutex_);
   // Writes this rank's record if it has been in the page alone for too long.
   Status WriteIfLate(int64_t step);
-  // Whether another rank of the node has looked at the step for this one; *verdict is then what it saw. If none has,
-  // says in the page that this rank looks.
+  // RETURNS whether another rank of the node has looked at the step for this one; *verdict is then what it saw. If none
+  // has, says in the page that this rank looks.
   bool SeenByAnother(int64_t step, Verdict* verdict);
   // Changes what the page says of this rank and the step.
   template <typename Change>

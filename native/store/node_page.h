@@ -46,24 +46,26 @@ class NodePage {
   static constexpr uint32_t kPlaces = 8;
   static constexpr uint32_t kMaxRecord = 65536;
 
-  // `directory`: in the node's shared memory. `ranks`: those of the node, ascending, with the identity's rank among
-  // them. env must outlive this.
+  // `directory`: in the node's shared memory. `ranks`: those of the node. REQUIRES: they ascend, and the identity's
+  // rank is among them; env outlives this. Makes nothing; Open does.
   NodePage(Env* env, const std::string& directory, const Identity& identity, const std::vector<uint32_t>& ranks);
   ~NodePage();
 
-  // Opens the page, which is made if it is missing, and shows the other ranks that this rank has it. To be called once,
-  // before the calls below.
+  // Opens the page, which is made if it is missing, and shows the other ranks that this rank has it. To be called once.
+  // Write, Read, Put and Get REQUIRE that it has returned ok.
   Status Open();
-  // Notes this rank's sights, at most kSteps of them, in place of those that were noted before.
+  // Notes this rank's sights, the first kSteps of them, in place of those that were noted before.
   Status Write(const std::vector<Sight>& sights);
-  // The other ranks' sights, in the order of the node's ranks; of this rank, and of one that is just writing: none.
+  // The other ranks' sights, in the order of the node's ranks; of this rank, and of one that is just writing: none. The
+  // page's name goes when this call finds that all ranks have the page open.
   Status Read(std::vector<std::vector<Sight>>* others);
   // Whether all ranks have the page open, as far as this rank has read.
   bool shared() const { return !named_; }
 
-  // Puts bytes into a place of this rank's, at most kMaxRecord of them.
+  // Puts bytes into a place of this rank's. REQUIRES: place < kPlaces; at most kMaxRecord bytes.
   Status Put(uint32_t place, const std::string& bytes);
-  // The record of a sight of the rank at this place among the node's. kCorrupt if it is another one by now.
+  // The record of a sight of the rank at this place among the node's. REQUIRES: Read has given the sight. RETURNS
+  // kCorrupt if it is another one by now.
   Status Get(size_t rank, const Sight& sight, std::string* bytes);
 
  private:

@@ -14,9 +14,10 @@
 
 namespace deepfreeze {
 
-// Called before each commit and each removal. Ok if RUN/owner names this attempt, or does not exist (older versions did
-// not write it). kTaken if it names another attempt. Another error if the file can't be read; the caller must then
-// neither commit nor remove: a step that fails can be saved again, a checkpoint that is removed can't be brought back.
+// Called before each commit and each removal. RETURNS ok if RUN/owner names this attempt, or does not exist (older
+// versions did not write it); kTaken if it names another attempt; kCorrupt if it names none; another error if it can't
+// be read. After any error the caller must neither commit nor remove: a step that fails can be saved again, a
+// checkpoint that is removed can't be brought back.
 Status CheckOwner(Env* env, const std::string& run_dir, const Id& attempt);
 
 }  // namespace deepfreeze

@@ -20,18 +20,18 @@ namespace deepfreeze {
 
 std::string PartialPath(const std::string& run_dir, int64_t step, const Id& attempt);
 
-// Ok if `directory` is a directory or does not exist. kInvalid if it is anything else, above all a symbolic link: then
-// nothing must be written to or read from the path behind it.
+// RETURNS ok if `directory` is a directory or does not exist; kInvalid if it is anything else, above all a symbolic
+// link: then nothing must be written to or read from the path behind it.
 Status CheckPartial(Env* env, const std::string& directory);
 
 // The writer of one rank's shard of one step, in the model file of the partial directory.
 class PartialWriter final : public ShardWriter {
  public:
-  // env must outlive this.
+  // REQUIRES: env outlives this.
   PartialWriter(Env* env, const std::string& run_dir, const Identity& identity);
 
   // Makes the directory and the model file if they are missing. If it has made the file, gives it its full size and
-  // reserves its blocks.
+  // reserves its blocks. RETURNS kNoSpace if there is no room for them; kInvalid as CheckPartial.
   Status Begin() override;
   Status Write(uint64_t offset, const void* data, size_t n) override;
   bool direct() const override { return direct_ != nullptr; }
@@ -52,8 +52,8 @@ class PartialWriter final : public ShardWriter {
 };
 
 // Writes this rank's failure marker, which tells the other ranks why this rank can't finish the step. The marker may be
-// lost in a crash. The partial directory must exist and is not made: a rank that merely answers another rank's marker
-// must not bring back a directory that rank 0 has removed.
+// lost in a crash. The partial directory is not made, and without it this is an error: a rank that merely answers
+// another rank's marker must not bring back a directory that rank 0 has removed.
 Status MarkFailed(Env* env, const std::string& run_dir, const Identity& identity, const std::string& message);
 
 // The files that have the records in a partial directory.
@@ -61,14 +61,14 @@ struct RecordFiles {
   std::vector<uint32_t> own;     // ranks that have a file of their own, sorted
   std::vector<NodeRanks> nodes;  // of each other file: the ranks of a node, whose records it has
 };
-// Lists a partial directory. Of a missing one the status is ok and state->exists false. files: may be null.
+// Lists a partial directory. RETURNS ok, with state->exists false, for a missing one. files: may be null.
 Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id& attempt, PartialState* state,
                    RecordFiles* files = nullptr);
 
 // Writes the message of a failure to a file, for people and for other ranks; at least its name, if there is no room for
 // more. Not synced: it may be lost in a crash.
 Status WriteFailure(Env* env, const std::string& path, const std::string& message);
-// The message in such a file; if it can't be read, the reason of that.
+// RETURNS the message in such a file; if it can't be read, the reason of that. Never "".
 std::string ReadFailure(Env* env, const std::string& path);
 
 }  // namespace deepfreeze

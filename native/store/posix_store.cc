@@ -51,9 +51,14 @@ Status PosixStore::MakeRoom(const CleanUpRequest& request, bool* removed) {
   return RemoveFailed(env_, place(), request, removed);
 }
 
-Status PosixStore::IsSealed(const Identity& identity, bool* sealed) {
-  DF_RETURN_IF_ERROR(IsCommitted(env_, place(), identity.step, identity.attempt, sealed));
-  if (*sealed) return {};
+Status PosixStore::FindPart(const Identity& identity, Part* part) {
+  *part = Part::kMissing;
+  bool committed = false;
+  DF_RETURN_IF_ERROR(IsCommitted(env_, place(), identity.step, identity.attempt, &committed));
+  if (committed) {
+    *part = Part::kCommitted;
+    return {};
+  }
   const std::string directory = PartialPath(place(), identity.step, identity.attempt);
   DF_RETURN_IF_ERROR(CheckPartial(env_, directory));
   PartialState state;
@@ -63,9 +68,10 @@ Status PosixStore::IsSealed(const Identity& identity, bool* sealed) {
   std::string path;
   Record record;
   // A record that is missing, damaged or another one's is written again.
-  *sealed = PartialRecords(env_, directory, files).Read(identity.rank, &bytes, &path).ok() &&
-            DecodeRecord(bytes, path, &record).ok() && record.identity.rank == identity.rank &&
-            record.identity.SameCheckpoint(identity);
+  const bool whole = PartialRecords(env_, directory, files).Read(identity.rank, &bytes, &path).ok() &&
+                     DecodeRecord(bytes, path, &record).ok() && record.identity.rank == identity.rank &&
+                     record.identity.SameCheckpoint(identity);
+  if (whole) *part = Part::kSealed;
   return {};
 }
 

@@ -14,7 +14,7 @@ namespace deepfreeze {
 
 class PosixStore final : public Store {
  public:
-  // env must outlive this. run_dir: an existing directory.
+  // REQUIRES: env outlives this; run_dir is an existing directory.
   PosixStore(Env* env, std::string run_dir) : Store(std::move(run_dir)), env_(env) {}
 
   std::unique_ptr<ShardWriter> OpenShard(const Identity& identity) override;
@@ -25,7 +25,7 @@ class PosixStore final : public Store {
   void Tidy(int64_t step) override;
   Status CleanUp(const CleanUpRequest& request) override;
   Status MakeRoom(const CleanUpRequest& request, bool* removed) override;
-  Status IsSealed(const Identity& identity, bool* sealed) override;
+  Status FindPart(const Identity& identity, Part* part) override;
   Status Finish(int64_t step, const Id& attempt) override;
   Status Newest(Manifest* manifest, bool* found) override;
 

@@ -21,21 +21,22 @@ struct PartialState {
 // Whether ranks move, seen from one look at a step to the next. Thread-compatible.
 class Pulse {
  public:
-  // Whether something has moved between the last call's state and this one's: a record is there that was not, or a rank
-  // without a record has shown another heartbeat. False for the first call, which has nothing to compare with.
+  // RETURNS whether something has moved between the last call's state and this one's: a record is there that was not,
+  // or a rank without a record has shown another heartbeat. False for the first call, which has nothing to compare
+  // with.
   bool Moved(const PartialState& state);
 
  private:
   bool looked_ = false;
   size_t records_ = 0;
-  std::map<uint32_t, uint64_t>
-      beats_;  // the greatest number seen of each rank; a listing may miss a file being renamed
+  // The greatest number seen of each rank; a listing may miss a file being renamed.
+  std::map<uint32_t, uint64_t> beats_;
 };
 
 // "rank 3", "ranks 1, 3", "ranks 0, 1, ... and 20 more".
 std::string NameRanks(const std::vector<uint32_t>& ranks);
 
-// "rank 3's record is missing (3 of 4 present)".
+// "rank 3's record is missing (3 of 4 present)". REQUIRES: the present ranks are sorted, as ScanPartial leaves them.
 std::string DescribeMissing(const PartialState& state, uint32_t world);
 
 }  // namespace deepfreeze

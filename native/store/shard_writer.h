@@ -21,10 +21,11 @@ class ShardWriter {
   ShardWriter& operator=(const ShardWriter&) = delete;
 
   // Makes what is missing of the shard's place. May be repeated after a failure, also of a write; then everything is
-  // written again.
+  // written again. RETURNS kNoSpace if there is no room for the shard, as far as the store can tell beforehand.
   virtual Status Begin() = 0;
 
-  // Writes all n bytes.
+  // Writes all n bytes, or RETURNS an error; then some may be written. REQUIRES: Begin has returned ok; offset + n is
+  // within the file. `data` is not read after the return.
   virtual Status Write(uint64_t offset, const void* data, size_t n) = 0;
   // Whether WriteDirect can be called, after Begin.
   virtual bool direct() const { return false; }
@@ -32,11 +33,12 @@ class ShardWriter {
   virtual Status WriteDirect(uint64_t offset, const void* data, size_t n) { return Write(offset, data, n); }
   // Why writes go through the page cache. "" if WriteDirect goes past it, or if there is no disk behind the cache.
   virtual std::string CachedBecause() const { return ""; }
-  // A hint that the store begin to bring the range to its disk now. Never fails.
+  // A hint that the store begin to bring the range to its disk now. Never fails. REQUIRES: as Write.
   virtual void StartWriteback(uint64_t /*offset*/, uint64_t /*n*/) {}
 
-  // Makes everything durable that was written, and ends the writing. Must not be repeated: after a failed sync the data
-  // may be lost, and a second sync would succeed without it. No other rank knows of the shard until Meeting::Sealed.
+  // Makes everything durable that was written, and ends the writing. REQUIRES: all writes have returned ok. Must not be
+  // repeated: after a failed sync the data may be lost, and a second sync would succeed without it. No other rank knows
+  // of the shard until Meeting::Sealed.
   virtual Status Seal() = 0;
 };
 

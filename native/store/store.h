@@ -61,6 +61,13 @@ enum class Fate {
   kGone,         // it is none, and its shards are not there either
 };
 
+// What a store has of one rank's part of a step.
+enum class Part {
+  kMissing,    // no whole record, or another rank's or checkpoint's
+  kSealed,     // its bytes are durable, and its record is whole
+  kCommitted,  // the step is a checkpoint of the rank's attempt
+};
+
 struct CleanUpRequest {
   int64_t step = 0;
   Id attempt{};
@@ -82,33 +89,34 @@ class Store {
 
   // --- of each rank
 
-  // The writer of this rank's shard of identity.step. Makes nothing on the store yet. The store must outlive it.
+  // The writer of this rank's shard of identity.step. Makes nothing on the store yet. REQUIRES: the store outlives it.
   virtual std::unique_ptr<ShardWriter> OpenShard(const Identity& identity) = 0;
-  // Where this rank meets the others of its attempt; identity.step does not matter. The store must outlive it. The
-  // store makes it because Commit gathers the records that the ranks have put down there.
+  // Where this rank meets the others of its attempt; identity.step does not matter. REQUIRES: the store outlives it.
+  // The store makes it because Commit gathers the records that the ranks have put down there.
   virtual std::unique_ptr<Meeting> Meet(const Identity& identity) = 0;
 
   // --- of rank 0
 
-  // The one atomic act after which a checkpoint exists. May be repeated, also after a crash at any point of it. Ok: the
-  // step is committed by this attempt, now or before. kIncomplete: a rank's record is missing. kCorrupt: a record is
-  // damaged, or the records do not fit together, or the bytes do not fit them. kDiverged, kTaken, kInvalid: see the
-  // request's fields.
+  // The one atomic act after which a checkpoint exists. May be repeated, also after a crash at any point of it. RETURNS
+  // ok if the step is committed by this attempt, now or before; kIncomplete if a rank's record is missing; kCorrupt if
+  // a record is damaged, or the records do not fit together, or the bytes do not fit them; kDiverged, kTaken, kInvalid
+  // as the request's fields say.
   virtual Status Commit(const CommitRequest& request, CommitOutcome* outcome) = 0;
-  // What has become of a step whose commit may have happened; if it is committed, its name is made durable. An error
-  // with kCommitted is that of this sync. kTaken with kGone: another attempt has the run. Any other error: kUnknown.
+  // What has become of a step whose commit may have happened; if it is committed, its name is made durable. RETURNS an
+  // error with kCommitted if that sync has failed, and one with kGone if another attempt has the run (kTaken), or if
+  // that can't be told. With any other error *fate is kUnknown.
   virtual Status Settle(int64_t step, const Id& attempt, Fate* fate) = 0;
 
   // Removes the committed checkpoint of `step`, whichever attempt has written it: readers see the whole of it or
   // nothing. Whoever has it open can read on. A step without a committed checkpoint is passed over. `attempt`: the
-  // caller's own, which must have the run (else kTaken), as in CleanUp and MakeRoom.
+  // caller's own. RETURNS kTaken, and removes nothing, if another attempt has the run, as CleanUp and MakeRoom do.
   virtual Status Remove(int64_t step, const Id& attempt) = 0;
-  // Removes what a commit that is durable needs no more: the records that the ranks have put down for it. Errors are
-  // ignored: no reader of a committed checkpoint looks at these.
+  // Removes what a commit needs no more: the records that the ranks have put down for it. REQUIRES: the commit is
+  // durable, and has gathered them. Errors are ignored: no reader of a committed checkpoint looks at these.
   virtual void Tidy(int64_t step) = 0;
-  // To be called after the commit of request.step. Removes what this attempt's earlier steps have left, which have
-  // failed, once every rank has learned of it; and what earlier removals have left. Committed checkpoints are not
-  // touched. What can't be removed does not stop the rest; the first error is returned.
+  // Removes what this attempt's earlier steps have left, which have failed, once every rank has learned of it; and what
+  // earlier removals have left. Committed checkpoints are not touched. REQUIRES: request.step is committed. RETURNS the
+  // first error; what can't be removed does not stop the rest.
   virtual Status CleanUp(const CleanUpRequest& request) = 0;
   // To be called when the store is full and request.step can't be written: removes what earlier steps of this attempt
   // have left of which all ranks know that they have failed. *removed: whether there was anything.
@@ -116,14 +124,14 @@ class Store {
 
   // --- of the next start of a job, when no engine of the dead attempt runs any more
 
-  // Whether this rank's part of identity.step is durable and its record whole, or the step is committed: then nothing
-  // of it need be written. kInvalid: something else is in the place of the shards.
-  virtual Status IsSealed(const Identity& identity, bool* sealed) = 0;
-  // Commits a dead attempt's checkpoint. Its bytes are read and compared with their checksums. kDiverged: the ranks
-  // differ, or did when the attempt last compared them before, so it may have refused the checkpoint. Other errors as
-  // of Commit. An error may also be that of the last sync: the next call then finds the step committed.
+  // What there is of this rank's part of identity.step: unless it is kMissing, nothing of it need be written. RETURNS
+  // kInvalid if something else is in the place of the shards.
+  virtual Status FindPart(const Identity& identity, Part* part) = 0;
+  // Commits a dead attempt's checkpoint. Its bytes are read and compared with their checksums. RETURNS kDiverged if the
+  // ranks differ, or did when the attempt last compared them before, so it may have refused the checkpoint. Other
+  // errors as of Commit. An error may also be that of the last sync: the next call then finds the step committed.
   virtual Status Finish(int64_t step, const Id& attempt) = 0;
-  // *manifest: of the newest committed checkpoint, if there is one (*found).
+  // *manifest: of the newest committed checkpoint, if there is one (*found). A damaged one is none.
   virtual Status Newest(Manifest* manifest, bool* found) = 0;
 
  private:

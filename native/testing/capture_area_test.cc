@@ -96,10 +96,11 @@ class Training {
 
  private:
   std::vector<Region> Regions(char* base, const std::vector<uint64_t>& places) {
+    const auto at = [&](size_t region) { return base == nullptr ? nullptr : base + places[region]; };
     return {{head_.data(), kHead, 0},
-            {base + places[1], kSmall, kHead},
+            {at(1), kSmall, kHead},
             {gap_.data(), gap_.size(), kHead + kSmall},
-            {base + places[3], kLarge, kHead + kSmall + gap_.size()}};
+            {at(3), kLarge, kHead + kSmall + gap_.size()}};
   }
 
   TemporaryDir run_;
@@ -201,21 +202,23 @@ void TheCopyComputesTheChecksums(const std::string& local) {
   CHECK_EQ(found, '!');
 }
 
-// An Env by whose clock the process uses no CPU time but what a test says, and a way to let some time pass.
+// An Env by whose clock the process uses no CPU time but what a test says, on so many cores, and a way to let some time
+// pass.
 class Cores {
  public:
-  Cores() {
+  explicit Cores(CoreCount cores = {2, 2}) {
     env_.on_cpu = [this] { return used_us_.load(); };
+    env_.on_cores = [cores] { return cores; };
   }
   Env* env() { return &env_; }
-  void Work() { Pass(uint64_t{1} << 40); }
-  void Rest() { Pass(0); }
+  void Work(uint64_t cores = uint64_t{1} << 24) {
+    used_us_ += cores * kPauseMs * 1000;
+    Rest();
+  }
+  void Rest() { env_.SleepMillis(kPauseMs); }
 
  private:
-  void Pass(uint64_t used_us) {
-    used_us_ += used_us;
-    env_.SleepMillis(IdleCores::kShortestUs / 1000 + 1);
-  }
+  static constexpr uint64_t kPauseMs = IdleCores::kShortestUs / 1000 + 1;
 
   std::atomic<uint64_t> used_us_{0};
   CountEnv env_{Env::Posix()};
@@ -232,6 +235,16 @@ void TheCopyComputesNoChecksumsWhereACoreIsIdle(const std::string& local) {
   CHECK(training.engine()->Wait(4, DF_LOCAL, 0).code() == Code::kInvalid);  // there is no such step
   cores.Rest();
   CHECK_EQ(training.engine()->SumsInCopy(), HasOnePass());  // somebody waits for the local tier
+}
+
+// A rank that keeps the cores busy that it is bound to leaves none idle, however large the machine.
+void TheCopyComputesChecksumsWhereOnlyOthersCoresAreIdle() {
+  Cores cores({1, 4096});
+  Training training(1, "", cores.env());
+  cores.Work(1000);  // more than one core, for a pause that takes longer than it should
+  CHECK_EQ(training.engine()->SumsInCopy(), HasOnePass());
+  cores.Rest();
+  CHECK(!training.engine()->SumsInCopy());
 }
 
 // A copy without checksums leaves none of the bytes that were there before it, though nobody has submitted them.
@@ -365,6 +378,7 @@ int main() {
   }
   ASlotOnADiskIsWrittenPastThePageCache(disk.path());
   SumsOfChangedBytesAreForgotten();
+  TheCopyComputesChecksumsWhereOnlyOthersCoresAreIdle();
   ACaptureWithoutMemoryIsToldAndDoesNotFailTheGraph(memory.path(), 2);  // the slots
   ACaptureWithoutMemoryIsToldAndDoesNotFailTheGraph(disk.path(), 4);    // the slots, and what is in flight
   AnAreaIsFoundUntilItIsForgotten();

@@ -51,8 +51,8 @@ class MemoryMeeting final : public Meeting {
  public:
   MemoryMeeting(Blobs* blobs, const Identity& identity) : blobs_(blobs), identity_(identity) {}
 
-  Status Sealed(const Record& record, bool* perhaps) override {
-    *perhaps = true;
+  Status Sealed(const Record& record, Seal* seal) override {
+    *seal = Seal::kSeen;
     return blobs_->Put(In(record.identity.step) + RecordName(identity_.rank), EncodeRecord(record));
   }
   Status Failed(int64_t step, const std::string& why) override {
@@ -281,10 +281,11 @@ Status MemoryStore::MakeRoom(const CleanUpRequest& request, bool* removed) {
   return {};
 }
 
-Status MemoryStore::IsSealed(const Identity& identity, bool* sealed) {
+Status MemoryStore::FindPart(const Identity& identity, Part* part) {
   Manifest manifest;
-  *sealed = blobs_->Has(Folder(identity.step, identity.attempt) + RecordName(identity.rank)) ||
-            (Find(identity.step, &manifest) && manifest.identity.attempt == identity.attempt);
+  const bool sealed = blobs_->Has(Folder(identity.step, identity.attempt) + RecordName(identity.rank));
+  const bool committed = Find(identity.step, &manifest) && manifest.identity.attempt == identity.attempt;
+  *part = committed ? Part::kCommitted : sealed ? Part::kSealed : Part::kMissing;
   return {};
 }
 

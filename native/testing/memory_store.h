@@ -48,7 +48,7 @@ class MemoryStore final : public Store {
   void Tidy(int64_t step) override;
   Status CleanUp(const CleanUpRequest& request) override;
   Status MakeRoom(const CleanUpRequest& request, bool* removed) override;
-  Status IsSealed(const Identity& identity, bool* sealed) override;
+  Status FindPart(const Identity& identity, Part* part) override;
   Status Finish(int64_t step, const Id& attempt) override;
   Status Newest(Manifest* manifest, bool* found) override;
 

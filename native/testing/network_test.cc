@@ -115,9 +115,9 @@ void AStepOfWhichTwoRanksWroteOnePageIsNotCommittedByTheEngineAndFinishedByALate
     CHECK_OK(shard->Begin());
     CHECK_OK(shard->Write(begin, data.data(), end - begin));
     CHECK_OK(shard->Seal());
-    bool perhaps = false;
+    Seal seal = Seal::kUnseen;
     const Record record{identity, {{begin, end - begin, Crc32c(0, data.data(), end - begin)}}, "", ""};
-    CHECK_OK(store.Meet(identity)->Sealed(record, &perhaps));
+    CHECK_OK(store.Meet(identity)->Sealed(record, &seal));
   }
   Engine engine(options, Env::Posix());
   CHECK_OK(engine.Submit(1, {{data.data(), kPage, 0}}, "", kLong));

@@ -70,16 +70,16 @@ void RecordsThatCanNotBeTogetherAreFilesOfTheirOwn() {
           std::make_unique<NodeMeeting>(std::make_unique<DirMeeting>(Env::Posix(), ranks.run.path(), identity),
                                         Env::Posix(), identity, ranks.memory.path(), node, kPatience));
     }
-    bool perhaps = false;
-    for (size_t i = 0; i < node.size(); ++i) CHECK_OK(meetings[i]->Sealed(ranks.RecordOf(node[i], 1), &perhaps));
+    Seal seal = Seal::kUnseen;
+    for (size_t i = 0; i < node.size(); ++i) CHECK_OK(meetings[i]->Sealed(ranks.RecordOf(node[i], 1), &seal));
     CHECK(Records(ranks, PartialName(1, Id{})) == names);
   }
   Ranks ranks(2, 2);
   ranks.Write(1);
   Record large = ranks.RecordOf(0, 1);
   large.private_data.assign(NodePage::kMaxRecord, 'p');
-  bool perhaps = false;
-  CHECK_OK(ranks.meetings[0]->Sealed(large, &perhaps));
+  Seal seal = Seal::kUnseen;
+  CHECK_OK(ranks.meetings[0]->Sealed(large, &seal));
   CHECK(Records(ranks, PartialName(1, Id{})) == Names{"rank-00000.record"});
   ranks.Seal(1, 1);  // can't be with the other one: written when its patience is over
   CHECK(Records(ranks, PartialName(1, Id{})) == Names{"rank-00000.record"});
@@ -124,8 +124,8 @@ void ACommitTakesEachRecordOnceAndNoOther() {
     Ranks ranks(4, 2);
     ranks.SealAll(1);
     const std::string directory = Join(ranks.run.path(), PartialName(1, Id{}));
-    bool perhaps = false;
-    CHECK_OK(DirMeeting(Env::Posix(), ranks.run.path(), Ranks::At(1, 1, 4)).Sealed(ranks.RecordOf(1, 1), &perhaps));
+    Seal seal = Seal::kUnseen;
+    CHECK_OK(DirMeeting(Env::Posix(), ranks.run.path(), Ranks::At(1, 1, 4)).Sealed(ranks.RecordOf(1, 1), &seal));
     const std::string path = directory + "/ranks-00002-00003-1.record";
     std::string bytes;
     CHECK_OK(ReadSmallFile(Env::Posix(), path, kMaxRecordSize, &bytes));
@@ -139,11 +139,11 @@ void ACommitTakesEachRecordOnceAndNoOther() {
     const bool whole[] = {true, true, damage.empty() || damage == "flip", damage.empty()};  // the flip is in the second
     PosixStore store(Env::Posix(), ranks.run.path());
     for (uint32_t rank = 0; rank < 4; ++rank) {
-      bool sealed = false;
-      CHECK_OK(store.IsSealed(Ranks::At(1, rank, 4), &sealed));
-      CHECK_EQ(sealed, whole[rank]);
-      CHECK_OK(store.IsSealed(Ranks::At(2, rank, 4), &sealed));
-      CHECK(!sealed);
+      Part part = Part::kCommitted;
+      CHECK_OK(store.FindPart(Ranks::At(1, rank, 4), &part));
+      CHECK(part == (whole[rank] ? Part::kSealed : Part::kMissing));
+      CHECK_OK(store.FindPart(Ranks::At(2, rank, 4), &part));
+      CHECK(part == Part::kMissing);
     }
     CommitRequest request;
     request.step = 1;

@@ -49,7 +49,7 @@ class RecordEnv final : public Env {
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
   uint64_t NowMicros() override { return base_->NowMicros(); }
   uint64_t CpuMicros() override { return base_->CpuMicros(); }
-  uint32_t Cores() override { return base_->Cores(); }
+  CoreCount Cores() override { return base_->Cores(); }
   int64_t WallSeconds() override { return base_->WallSeconds(); }
   void SleepMillis(uint64_t ms) override { base_->SleepMillis(ms); }
   uint32_t UserId() override { return base_->UserId(); }

@@ -87,9 +87,9 @@ struct Ranks {
 
   // The rank's part, which is written, is durable.
   void Seal(uint32_t rank, int64_t step) {
-    bool perhaps = false;
-    CHECK_OK(meetings[rank]->Sealed(RecordOf(rank, step), &perhaps));
-    CHECK(perhaps);
+    deepfreeze::Seal seal = deepfreeze::Seal::kUnseen;
+    CHECK_OK(meetings[rank]->Sealed(RecordOf(rank, step), &seal));
+    CHECK(seal != deepfreeze::Seal::kUnseen);
   }
 
   void SealAll(int64_t step) {
