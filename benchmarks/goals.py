@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import machine, restore
+from benchmarks import machine, overhead_periods, restore
 from benchmarks.report import RESULTS, Report, Row, interval, table
 
 
@@ -111,6 +111,8 @@ def _overhead(load: Reports) -> list[Finding]:
         text = f"{slowdown:+.2%} ({low:+.2%}..{high:+.2%})"
         what, sure = f"every 15 steps, {workload}", not low <= 0.01 < high
         found.append(Finding(what, "at most 1 % of run time", text, slowdown <= 0.01, "overhead", sure))
+    for row in overhead_periods.rows(report):
+        found += _periods(row)
     cpu = max((row for row in report.rows if "engine's CPU" in row.values), key=lambda row: row.median("engine's CPU"))
     seconds = cpu.median("engine's CPU")
     where = f"{cpu.labels['workload']}, every {cpu.labels['every']}"
@@ -123,6 +125,26 @@ def _overhead(load: Reports) -> list[Finding]:
         )
         goal = "at most shard x (in flight + slots in memory) + 64 MB"
         found.append(Finding(what, goal, f"{extra / 1e6:.0f} of {bound / 1e6:.0f} MB", extra <= bound, "overhead"))
+    return found
+
+
+def _periods(row: Row) -> list[Finding]:
+    """What a checkpoint every few steps costs, period by period."""
+    where = f"every {row.labels['every']} steps, {row.labels['workload']}"
+    found = []
+    for what, name, bound in (
+        (f"{where}, paired periods", "slowdown", 0.015),
+        (f"{where}, CPU time of the process", "CPU time", 0.01),
+    ):
+        low, ratio, high = (value - 1 for value in _median_within(row.samples(name)))
+        text = f"{ratio:+.2%} ({low:+.2%}..{high:+.2%}; {len(row.samples(name))} periods)"
+        sure = not low <= bound < high
+        found.append(Finding(what, f"at most {bound * 100:g} %", text, ratio <= bound, "overhead", sure))
+    bound = 0.12
+    low, middle, high = _median_within(row.samples("CPU of a checkpoint"))
+    text = f"{middle:.2f} ({low:.2f}..{high:.2f})"
+    what, goal, sure = "the engine's CPU and the copy's", f"at most {bound} s per GB in all", not low <= bound < high
+    found.append(Finding(what, goal, text, middle <= bound, "overhead", sure))
     return found
 
 
