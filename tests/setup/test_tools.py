@@ -130,6 +130,23 @@ def test_the_pythons_that_are_promised_are_those_that_are_tested():
     assert named == tested and project()["requires-python"] == f">={tested[0]}"
 
 
+@pytest.mark.parametrize(("further", "passes"), [((), False), (("3.12",), False), (("3.10", "3.12"), True)])
+def test_ci_needs_two_further_pythons(further, passes):
+    script = (
+        "import sys; sys.path.insert(0, 'tools'); import project, pythons\n"
+        "pythons.own = lambda version: version == (3, 11)\n"
+        f"pythons.find = lambda version: pythons.name(version) in {further}\n"
+        "pythons.test = lambda version, arguments: True\n"
+        "project.main(pythons.pythons)\n"
+    )
+    done = run(sys.executable, "-c", script, CI="true")
+    assert (done.returncode == 0) is passes, done.stderr
+    if not passes:
+        found = ", ".join(further) or "none"
+        assert f"looked for python3.10, python3.12, python3.13 on PATH and among pyenv's; found {found}." in done.stderr
+    assert run(sys.executable, "-c", script, CI="").returncode == 0, "who has fewer Pythons tests those"
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_the_demo_says_first_how_long_it_takes(tmp_path, first):
     recipe = run("make", "--no-print-directory", "-n", "demo", MAKEFLAGS="").stdout.splitlines()
