@@ -31,7 +31,10 @@ PLAN: dict[tuple[str, int], tuple[int, list[tuple[int, int]], int]] = {
     ("resnet50", 1): (15, [(50, 1), (15, 2), (5, 2), (1, 8)], 2),
     ("nt3", 1): (6, [(50, 1), (15, 2), (5, 2), (1, 4)], 1),
 }
-TRAININGS, PERIODS = "trainings", "periods"  # the parts of the benchmark: several intervals in turns, and one with many periods
+TRAININGS, PERIODS = (
+    "trainings",
+    "periods",
+)  # the parts of the benchmark: several intervals in turns, and one with many periods
 IN_FLIGHT, SLOTS, SPARE = 2, 2, 64e6  # what Checkpoint has if nothing else is asked for
 
 

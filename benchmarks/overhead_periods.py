@@ -43,18 +43,20 @@ QUICK = Plan("light", 5, 2, 1, 6)
 
 def add(report: Report, found: list[dict[str, Any]], plan: Plan) -> None:
     """The row of a job on one rank; ``found``: what it has found in each round."""
-    row = report.row(workload=plan.workload, ranks=1, every=plan.every)
+    made = report.row(workload=plan.workload, ranks=1, every=plan.every)
     seconds = [_periods(one["with"], plan) for one in found]
     process = [_periods(one["with process"], plan) for one in found]
     size = found[0]["nbytes"] / 1e9
-    row.add("iteration", "s", [float(np.mean(one["plain"])) for one in found])
-    row.add("slowdown", "", _against_plain(seconds, [one["plain"] for one in found]))
-    row.add("CPU time", "", _against_plain(process, [one["plain process"] for one in found]))
-    row.add("engine's CPU", "s/GB", [one["cpu"][0] / ((plan.periods + 1) * size) for one in found])
+    made.add("iteration", "s", [float(np.mean(one["plain"])) for one in found])
+    made.add("slowdown", "", _against_plain(seconds, [one["plain"] for one in found]))
+    made.add("CPU time", "", _against_plain(process, [one["plain process"] for one in found]))
+    made.add("engine's CPU", "s/GB", [one["cpu"][0] / ((plan.periods + 1) * size) for one in found])
     for n, name in enumerate(AFTERWARDS):
-        row.add(name, "s", np.concatenate([each[:, n] - _middle(each) for each in seconds]).tolist())
-    row.add("neighbours", "", np.concatenate([1 + _extra(each) / (plan.every * _middle(each)) for each in seconds]).tolist())
-    row.add("CPU of a checkpoint", "s/GB", np.concatenate([_extra(each) / size for each in process]).tolist())
+        made.add(name, "s", np.concatenate([each[:, n] - _middle(each) for each in seconds]).tolist())
+    made.add(
+        "neighbours", "", np.concatenate([1 + _extra(each) / (plan.every * _middle(each)) for each in seconds]).tolist()
+    )
+    made.add("CPU of a checkpoint", "s/GB", np.concatenate([_extra(each) / size for each in process]).tolist())
 
 
 def _periods(steps: list[float], plan: Plan) -> np.ndarray:
@@ -83,6 +85,11 @@ def _extra(periods: np.ndarray) -> np.ndarray:
 def rows(report: Report) -> list[Row]:
     """Those that have been compared period by period."""
     return [row for row in report.rows if "neighbours" in row.values]
+
+
+def row(report: Report) -> Row | None:
+    """The row that the goals are about; None if it was not measured."""
+    return next((one for one in rows(report) if one.labels["workload"] == PLAN.workload), None)
 
 
 def percent(row: Row, name: str) -> str:
