@@ -12,6 +12,7 @@ setup:  ## make .venv, build Horovod and the engine (skips what is done already)
 	@$(PYTHON) tools/setup.py
 
 demo:  ## train NT3 on 2 Horovod ranks, kill it, resume it, open its checkpoint with stock Keras
+	@$(PYTHON) tools/demo.py --announce
 	@$(PYTHON) tools/setup.py --without-tests
 	@$(PYTHON) tools/demo.py
 

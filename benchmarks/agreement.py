@@ -2,8 +2,9 @@
 
 The control word: four integers, max-reduced by Horovod in the step's graph. Two functions take turns in one job of 2 ranks, step
 by step: a forward and backward pass of 12 dense layers with one allreduce per gradient, and the same with the word. Beside them,
-the callback's reading of the word after each step. Replicas: the checksum of all weights, read where they lie, which the ranks
-take at the first two checkpoints.
+the callback's reading of the word after each step. Replicas: the checksum of all weights, read where they lie by one thread, which
+the ranks take at the first two checkpoints; and the checksums of one of 64 parts, as at each later one. The parts take turns, so none is
+in the processor's cache.
 """
 
 from __future__ import annotations
@@ -11,15 +12,20 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 import veloc_bindings
 from benchmarks import jobs, report, workloads
 from benchmarks.report import Report, interval, say, span, table
+from deepfreeze.freeze.replicas import ReplicaChecksums
+from deepfreeze.plan.comparisons import Part
 
 STEPS = 60
 CHECKED = ("nt3", "resnet50")
+PARTS = 64  # what deepfreeze.Replicas has if nothing else is asked for
 
 
 def measure(args: argparse.Namespace) -> Report:
@@ -44,8 +50,29 @@ def measure(args: argparse.Namespace) -> Report:
             begun = time.perf_counter()
             veloc_bindings.crc32c(data)
             took.append(time.perf_counter() - begun)
-        found.row(kind="replicas", workload=name, nbytes=nbytes).add("checksums", "s", took)
+        row = found.row(kind="replicas", workload=name, nbytes=nbytes).add("checksums", "s", took)
+        del data
+        checksums = replicas(workloads.arrays(name))
+        row.add("part", "s", [_took(checksums, Part(n, PARTS)) for _ in range(args.samples) for n in range(PARTS)])
     return found
+
+
+def replicas(arrays: dict[str, np.ndarray]) -> ReplicaChecksums:
+    """The checksums of tensors that lie in numpy's arrays, in a job of more ranks than one."""
+    tensors: Any = [SimpleNamespace(path=path, variable=array) for path, array in arrays.items()]
+    placed = [
+        SimpleNamespace(path=path, spec=SimpleNamespace(name=path, nbytes=array.nbytes))
+        for path, array in arrays.items()
+    ]
+    capture: Any = SimpleNamespace(memory_of=lambda array: array.reshape(-1).view(np.uint8))
+    structure: Any = SimpleNamespace(replicated=placed)
+    return ReplicaChecksums(capture, tensors, structure, world_size=2)
+
+
+def _took(checksums: ReplicaChecksums, part: Part) -> float:
+    begun = time.perf_counter()
+    checksums.take(part)
+    return time.perf_counter() - begun
 
 
 def tables(found: Report) -> str:
@@ -62,8 +89,13 @@ def tables(found: Report) -> str:
     header = ["ranks", "step without, ms", "step with, ms", f"difference of {row.labels['steps']} pairs, ms (95 %)"]
     word = table([*header, "reading it, ms"], [cells])
     rows = [row for row in found.rows if row.labels["kind"] == "replicas"]
-    lines = [[r.labels["workload"], f"{r.labels['nbytes'] / 1e6:.0f}", span(r, "checksums", 1e3)] for r in rows]
-    return word + "\n\n" + table(["workload", "MB of weights", "their checksums, ms"], lines)
+    lines = [
+        [r.labels["workload"], f"{r.labels['nbytes'] / 1e6:.0f}", span(r, "checksums", 1e3), span(r, "part", 1e3, 2)]
+        for r in rows
+    ]
+    return (
+        word + "\n\n" + table(["workload", "MB of weights", "their checksums, ms", f"one of {PARTS} parts, ms"], lines)
+    )
 
 
 def draw(found: Report, path: Path) -> None:

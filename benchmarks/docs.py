@@ -1,7 +1,8 @@
 """Puts the benchmarks' tables into docs/benchmarks.md, so that no figure is copied by hand. python -m benchmarks.docs --help
 
 Between "<!-- begin NAME -->" and "<!-- end NAME -->" stands what benchmark NAME makes of its JSON file: the function ``tables``
-of module benchmarks.NAME. Everything else in the document stays as it is.
+of module benchmarks.NAME. A module that measures nothing names its JSON file itself, as ``FILE``. Everything else in the document
+stays as it is.
 """
 
 from __future__ import annotations
@@ -50,14 +51,15 @@ def tables(name: str, results: Path) -> str:
     """What a benchmark makes of its JSON file in ``results``."""
     module = f"benchmarks.{name}"
     try:
-        make = importlib.import_module(module).tables
+        benchmark = importlib.import_module(module)
+        make = benchmark.tables
     except ModuleNotFoundError as error:
         if error.name != module:
             raise  # the benchmark is there, but something that it imports isn't
         raise Unusable(f"{name}: there is no benchmark of this name") from error
     except AttributeError as error:
         raise Unusable(f"{name}: {module} makes no tables") from error
-    path = results / f"{name}.json"
+    path = getattr(benchmark, "FILE", results / f"{name}.json")
     try:
         return make(Report.load(path))
     except FileNotFoundError as error:

@@ -13,8 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import machine, restore
+from benchmarks import machine, overhead_periods, restore
 from benchmarks.report import RESULTS, Report, Row, interval, table
+
+UNKNOWN = "not measured yet"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Finding:
     @property
     def verdict(self) -> str:
         """For the table."""
+        if self.found == UNKNOWN:
+            return "-"
         return ("yes" if self.reached else "**no**") + ("" if self.sure else ", within noise")
 
 
@@ -111,6 +115,7 @@ def _overhead(load: Reports) -> list[Finding]:
         text = f"{slowdown:+.2%} ({low:+.2%}..{high:+.2%})"
         what, sure = f"every 15 steps, {workload}", not low <= 0.01 < high
         found.append(Finding(what, "at most 1 % of run time", text, slowdown <= 0.01, "overhead", sure))
+    found += _periods(overhead_periods.row(report))
     cpu = max((row for row in report.rows if "engine's CPU" in row.values), key=lambda row: row.median("engine's CPU"))
     seconds = cpu.median("engine's CPU")
     where = f"{cpu.labels['workload']}, every {cpu.labels['every']}"
@@ -123,6 +128,26 @@ def _overhead(load: Reports) -> list[Finding]:
         )
         goal = "at most shard x (in flight + slots in memory) + 64 MB"
         found.append(Finding(what, goal, f"{extra / 1e6:.0f} of {bound / 1e6:.0f} MB", extra <= bound, "overhead"))
+    return found
+
+
+def _periods(row: Row | None) -> list[Finding]:
+    """What a checkpoint every few steps costs, period by period; ``row``: None if the published results are older than this."""
+    plan = overhead_periods.PLAN
+    where = f"every {plan.every} steps, {plan.workload}"
+    found = []
+    for what, goal, name, bound, zero in (
+        (f"{where}, paired periods", "at most 1.5 %", "slowdown", 0.015, 1),
+        (f"{where}, CPU time of the process", "at most 1 %", "CPU time", 0.01, 1),
+        ("the engine's CPU and the copy's", "at most 0.12 s per GB in all", "CPU of a checkpoint", 0.12, 0),
+    ):
+        if row is None:
+            found.append(Finding(what, goal, UNKNOWN, False, "overhead"))
+            continue
+        low, middle, high = (value - zero for value in _median_within(row.samples(name)))
+        text = f"{middle:+.2%} ({low:+.2%}..{high:+.2%})" if zero else f"{middle:.2f} s ({low:.2f}..{high:.2f})"
+        text += f", {len(row.samples(name))} periods"
+        found.append(Finding(what, goal, text, middle <= bound, "overhead", not low <= bound < high))
     return found
 
 

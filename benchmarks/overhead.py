@@ -10,45 +10,53 @@ engine's CPU: of the engine's own threads, for each GB saved, both tiers and the
 training's variables is TensorFlow's threads' and not in it). extra memory: the peak of resident memory, plus what the process
 has not mapped of the slots on tmpfs, minus the peak of the training without; the bound is (in_flight + slots) x a rank's
 bytes + 64 MB.
+
+``benchmarks.overhead_periods`` says what is compared beyond that for ResNet-50 with a checkpoint every 10 steps.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import jobs
-from benchmarks.report import Report, interval, run, say, span, table
+from benchmarks import jobs, overhead_periods
+from benchmarks.report import Report, Row, interval, run, say, span, table
 
 # (workload, ranks): plain steps, (steps between checkpoints, periods) of each block, most rounds. As much as time allows.
 PLAN: dict[tuple[str, int], tuple[int, list[tuple[int, int]], int]] = {
     ("resnet50", 1): (15, [(50, 1), (15, 2), (5, 2), (1, 8)], 2),
     ("nt3", 1): (6, [(50, 1), (15, 2), (5, 2), (1, 4)], 1),
 }
+TRAININGS, PERIODS = (
+    "trainings",
+    "periods",
+)  # the parts of the benchmark: several intervals in turns, and one with many periods
 IN_FLIGHT, SLOTS, SPARE = 2, 2, 64e6  # what Checkpoint has if nothing else is asked for
 
 
 def measure(args: argparse.Namespace) -> Report:
-    """One job for each workload and number of ranks."""
+    """One job for each workload and number of ranks, and one for the periods."""
     report = Report("overhead", "What do checkpoints cost a whole training?")
     plan = {("light", 1): (6, [(5, 1), (1, 3)], 2)} if args.quick else PLAN
     with jobs.places(args.folder) as (disk, memory):
-        for (name, ranks), (plain, blocks, most) in plan.items():
-            if not args.quick and name not in args.workloads:
-                continue
+
+        def job(name: str, ranks: int, **params: Any) -> list[list[dict[str, Any]]]:
             say(f"{name} on {ranks} rank{'s' * (ranks > 1)} ...")
-            params = {
-                "workload": name,
-                "plain": plain,
-                "blocks": blocks,
-                "rounds": min(args.samples, most),
-                "folder": str(jobs.empty(disk, "job")),
-                "slots": str(jobs.empty(memory, "slots")),
-            }
-            _add(report, jobs.gather("overhead_rank", params, ranks, disk), name, ranks, blocks)
+            params |= {"folder": str(jobs.empty(disk, "job")), "slots": str(jobs.empty(memory, "slots"))}
+            return jobs.gather("overhead_rank", {"workload": name, **params}, ranks, disk)
+
+        for (name, ranks), (plain, blocks, most) in plan.items():
+            if TRAININGS in args.parts and (args.quick or name in args.workloads):
+                found = job(name, ranks, plain=plain, blocks=blocks, rounds=min(args.samples, most))
+                _add(report, found, name, ranks, blocks)
+        many = overhead_periods.QUICK if args.quick else overhead_periods.PLAN
+        if PERIODS in args.parts and (args.quick or many.workload in args.workloads):
+            (found_alone,) = job(many.workload, 1, plain=many.plain, blocks=many.blocks, rounds=many.rounds)
+            overhead_periods.add(report, found_alone, many)
     return report
 
 
@@ -79,13 +87,13 @@ def _add(
 
 
 def tables(report: Report) -> str:
-    """Slowdowns, then memory."""
+    """Slowdowns, then what was compared period by period, then memory."""
     lines = []
-    for row in report.rows:
+    for row in sorted(report.rows, key=_order(report)):
         if row.labels["every"] is not None:
             low, high = interval(row.samples("slowdown"))
             middle = row.median("slowdown")
-            plain = report.find(workload=row.labels["workload"], ranks=row.labels["ranks"], every=None)
+            plain = row if "iteration" in row.values else _without(report, row.labels["workload"], row.labels["ranks"])
             cost = f"{(middle - 1) * 100:+.1f} ({(low - 1) * 100:+.1f}..{(high - 1) * 100:+.1f})"
             step = f"{plain.median('iteration') * 1e3:.0f}"
             periods = len(row.samples("slowdown"))
@@ -105,11 +113,20 @@ def tables(report: Report) -> str:
         for row in report.rows
         if row.labels["every"] is None
     ]
-    return (
-        table(header, lines)
-        + "\n\n"
-        + table(["workload", "ranks", "a rank's checkpoint, MB", "peak extra memory, MB", "bound, MB"], memory)
-    )
+    header_of_memory = ["workload", "ranks", "a rank's checkpoint, MB", "peak extra memory, MB", "bound, MB"]
+    parts = [table(header, lines), overhead_periods.tables(report), table(header_of_memory, memory) if memory else ""]
+    return "\n\n".join(filter(None, parts))
+
+
+def _order(report: Report) -> Callable[[Row], tuple[int, float]]:
+    """Workloads as they were measured, of each the longest interval first."""
+    names = list(dict.fromkeys(row.labels["workload"] for row in report.rows))
+    return lambda row: (names.index(row.labels["workload"]), -(row.labels["every"] or float("inf")))
+
+
+def _without(report: Report, workload: str, ranks: int) -> Row:
+    """The training without checkpoints."""
+    return report.find(workload=workload, ranks=ranks, every=None)
 
 
 def draw(report: Report, path: Path) -> None:
@@ -135,18 +152,18 @@ def draw(report: Report, path: Path) -> None:
     left.axhline(1, color="grey", linewidth=0.8, linestyle=":")
     left.set_xscale("log")
     left.set_yscale("symlog", linthresh=10)
-    left.set_xticks([1, 5, 15, 50], ["1", "5", "15", "50"])
+    left.set_xticks([1, 5, 10, 15, 50], ["1", "5", "10", "15", "50"])
     left.minorticks_off()
     left.set_xlabel("steps between checkpoints")
     left.set_ylabel("slowdown, % (dotted: 1 %)")
     left.legend(frameon=False, fontsize=8)
-    place = np.arange(len(jobs_of))
-    none = [report.find(workload=name, ranks=ranks, every=None) for name, ranks in jobs_of]
+    none = [row for row in report.rows if row.labels["every"] is None]
+    place = np.arange(len(none))
     right.bar(
         place - 0.2, [row.median("extra memory") / 1e6 for row in none], 0.4, color="#2b6ca3", label="peak, extra"
     )
     right.bar(place + 0.2, [row.median("bound") / 1e6 for row in none], 0.4, color="#c8c8c8", label="bound")
-    right.set_xticks(place, [name.replace(", ", "\n") for name in names])
+    right.set_xticks(place, [f"{row.labels['workload']}\n{row.labels['ranks']} rank" for row in none])
     right.set_ylabel("memory of a rank, MB")
     right.margins(y=0.25)
     right.legend(frameon=False, fontsize=8)
@@ -161,6 +178,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     """What can be left out."""
     names = sorted({name for name, _ in PLAN})
     parser.add_argument("--workloads", nargs="+", default=names, choices=names, help="(default: all)")
+    parts = (TRAININGS, PERIODS)
+    parser.add_argument("--parts", nargs="+", default=parts, choices=parts, help="(default: both)")
 
 
 if __name__ == "__main__":

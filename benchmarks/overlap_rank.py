@@ -57,6 +57,8 @@ class Rounds(Hooks):
         top = tf_variable(self.model.layers[-1].kernel)
         timed = [group for group in self._capture.groups if isinstance(group, TimedGroup)]
         self._top = [group for group in timed if any(piece.variable is top for piece in group.pieces)]
+        if not self._top:
+            raise SystemExit("no timed group has the top layer: the benchmark no longer fits the library")
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Asks for this step's capture."""
@@ -81,7 +83,7 @@ def measure(params: dict[str, Any]) -> dict[str, list[float]]:
     if reason is not None:
         raise SystemExit(reason)
     tf.config.threading.set_inter_op_parallelism_threads(2)
-    capture_groups.Group = TimedGroup  # type: ignore[misc]
+    capture.Group = TimedGroup  # type: ignore[attr-defined, misc]  # the name under which TensorFlowCapture has it
     bottom = tf.Variable(0.0, dtype=tf.float64)
 
     keras.utils.set_random_seed(1)

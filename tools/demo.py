@@ -1,5 +1,5 @@
 """`make demo`: trains NT3 on 2 Horovod ranks with checkpoints, kills the job, starts it again, and opens its last checkpoint with stock
-Keras."""
+Keras. With --announce it only says how long that takes, before `make setup` runs."""
 
 import json
 import os
@@ -8,6 +8,7 @@ import shutil
 import signal
 import statistics
 import subprocess
+import sys
 import time
 
 from project import LOGS, ROOT, VENV, Failure, environment, main, say, tail
@@ -207,11 +208,18 @@ def table(summary, loaded, killed):
     say("\n" + "\n".join(f"  {name:<{width}}  {value}" for name, value in rows))
 
 
+def announce():
+    say("The demo takes about two minutes: it trains, is killed, resumes, and loads the result with stock Keras.")
+    if not VENV.exists():
+        say("Setting up, this first time, takes about five minutes more.")
+
+
 def demo():
+    if sys.argv[1:] == ["--announce"]:
+        return announce()
     LOGS.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(RUN, ignore_errors=True)
     RUN.parent.mkdir(exist_ok=True)
-    say("The demo takes two minutes: it trains, is killed, resumes, and loads the result with stock Keras.")
     say(f"[1/4] training NT3 on {RANKS} Horovod ranks, a checkpoint every {EVERY} of {STEPS} steps")
     killed, newest = first_attempt()
     say("[2/4] starting it again")
@@ -222,7 +230,7 @@ def demo():
     say("[4/4] comparing")
     checks(summary, loaded)
     table(summary, loaded, killed)
-    look()
+    return look()
 
 
 def look():

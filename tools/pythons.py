@@ -1,7 +1,7 @@
 """`make test-pythons`: tests DeepFreeze on the Pythons that it promises besides the one of .venv. For each of them that is found on PATH,
 or among pyenv's, it makes .venv-python3.12 or the like, once, with the pinned packages. There it runs the tests that need no
-TensorFlow, then some that train and restore. Horovod is not built there. A Python that is not found is named. Arguments go to pytest;
-with --make-only no test runs."""
+TensorFlow, then some that train and restore. Horovod is not built there. A Python that is not found is named; with CI=true in the
+environment, at least two must be found. Arguments go to pytest; with --make-only no test runs."""
 
 import fcntl
 import os
@@ -15,6 +15,7 @@ import setup
 from project import BUILD, LOCK, ROOT, VENV, Failure, main, say
 from project import environment as variables
 
+LEAST = 2  # further Pythons that a machine of CI must have
 PROMISED = ((3, 10), (3, 11), (3, 12), (3, 13))  # pyproject.toml says so too; a test compares
 # What may depend on the version of Python, Keras or numpy beyond the tests that need no TensorFlow.
 TESTS = ["training/test_keras_callback.py", "training/test_later_built.py", "frameworks/test_bit_exact.py", "thaw"]
@@ -93,10 +94,24 @@ def pythons():
         return make()
     if not (VENV / "bin" / "python").exists():
         raise Failure("there is no .venv, whose tools build the engine: run make setup")
-    failed = [name(version) for version in PROMISED if not own(version) and not test(version, arguments)]
+    further = [version for version in PROMISED if not own(version)]
+    if os.environ.get("CI") == "true":
+        require(further)
+    failed = [name(version) for version in further if not test(version, arguments)]
     if failed:
         raise Failure(f"Python {', '.join(failed)}: see above")
     return 0
+
+
+def require(further):
+    """``Failure`` if hardly any of these versions is found: a stage that tests nothing must not count as passed."""
+    found = [name(version) for version in further if find(version)]
+    if len(found) < LEAST:
+        looked_for = ", ".join(f"python{name(version)}" for version in further)
+        raise Failure(
+            f"looked for {looked_for} on PATH and among pyenv's; found {', '.join(found) or 'none'}. With CI=true at least {LEAST} "
+            "must be there: install them, or unset CI"
+        )
 
 
 def own(version):

@@ -52,13 +52,21 @@ examples:
 """
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Puts the text of each command beside its name. argparse forgets that the names are indented, and breaks the line of the longest."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self._action_max_length = len("    build-horovod")
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     top = argparse.ArgumentParser(
         prog="deepfreeze",
         description=command.filled(_DESCRIPTION),
         epilog=command.filled(_EPILOG),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in (ls, show, log, verify, diff, export, tag, prune, build_horovod):

@@ -7,10 +7,15 @@ from typing import Any
 from deepfreeze.state.keras_objects import is_built, optimizers
 
 _KERAS = ("keras", "tf_keras")
-_SHAPE = "input_shape"
+INPUT_SHAPE, _VARIABLES = "input_shape", "the_variables_that_it_trains"
+# What stands in a line for something that nobody but the user knows, and what to put there.
+_PLACEHOLDERS = {
+    INPUT_SHAPE: "the shape of a batch of its input with None for the number of samples, such as (None, 28, 28, 1)",
+    _VARIABLES: "the list of variables that train_step applies this optimizer to",
+}
 
 
-def unbuilt_layers(model: Any, shape: str = _SHAPE) -> list[str]:
+def unbuilt_layers(model: Any, shape: str = INPUT_SHAPE) -> list[str]:
     """The lines that build the layers of ``model`` that have no variables yet: ``["model.build((None, 28, 28, 1))"]``. An empty list if all
     are built. ``shape``: the shape of a batch as code, if it is known.
 
@@ -20,7 +25,7 @@ def unbuilt_layers(model: Any, shape: str = _SHAPE) -> list[str]:
         return []
     parts = [name for name, part in vars(model).items() if not name.startswith("_") and _is_unbuilt_model(part)]
     if parts and not _is_own(type(model), "call"):
-        return [f"model.{name}.build({_SHAPE})" for name in parts]
+        return [f"model.{name}.build({INPUT_SHAPE})" for name in parts]
     return [f"model.build({shape})"]
 
 
@@ -30,6 +35,12 @@ def unbuilt_optimizers(model: Any) -> list[str]:
     no line: it is built from the model's trainable variables."""
     unbuilt = [name for name, one in optimizers(model).items() if name != "optimizer" and not is_built(one)]
     return [f"model.{name}.build({_trained_by(name, model)})" for name in unbuilt]
+
+
+def placeholders(lines: list[str]) -> str:
+    """What to put in the place of what ``lines`` can't say, as the end of a message; "" if they say all."""
+    used = {name: meaning for name, meaning in _PLACEHOLDERS.items() if any(name in line for line in lines)}
+    return "".join(f"; {name} stands for {meaning}" for name, meaning in used.items())
 
 
 def _is_unbuilt(layer: Any) -> bool:
@@ -58,7 +69,7 @@ def _trained_by(optimizer: str, model: Any) -> str:
         for name, part in vars(model).items()
         if name.startswith(start) and name != optimizer and _has_weights(part)
     ]
-    return f"model.{parts[0]}.trainable_variables" if len(parts) == 1 else "the_variables_that_it_trains"
+    return f"model.{parts[0]}.trainable_variables" if len(parts) == 1 else _VARIABLES
 
 
 def _is_own(cls: type, method: str) -> bool:

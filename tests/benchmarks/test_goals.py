@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import goals, restore
+from benchmarks import goals, overhead_periods, restore
 from benchmarks.report import Report
 
 
@@ -19,3 +19,27 @@ def test_many_tensors_are_judged_by_the_larger_of_both_bounds(ours, tensorflow, 
     found = goals._many_tensors(made)
     assert found.reached is reached and found.sure
     assert found.found.startswith(f"{ours / tensorflow:.2f}x, {ours / plain:.2f}x ({ours * 1e3:.0f}")
+
+
+def periods(checkpoint: float, plan: overhead_periods.Plan = overhead_periods.PLAN) -> dict:
+    """A round in which each plain step takes 1 s, and a captured one as much more as ``checkpoint`` says, in seconds and in CPU."""
+    steps = [1 + checkpoint * ((n + 1) % plan.every == 0) for n in range(plan.every * (plan.periods + 1))]
+    plain = [1.0] * plan.plain
+    both = {"with": steps, "with process": steps, "plain": plain, "plain process": plain}
+    return {**both, "cpu": [0.9], "nbytes": 1_000_000_000}
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "reached"), [(0.05, [True, True, True]), (0.11, [True, False, True]), (0.2, [False] * 3)]
+)
+def test_a_checkpoint_is_compared_with_plain_steps_and_with_neighbours(checkpoint, reached):
+    made = Report("overhead", "How much?")
+    overhead_periods.add(made, [periods(checkpoint)] * 4, overhead_periods.PLAN)
+    row = overhead_periods.row(made)
+    assert len(row.samples("slowdown")) >= 30, "the goal asks for as many periods"
+    assert [row.median(name) for name in ("slowdown", "neighbours")] == pytest.approx([1 + checkpoint / 10] * 2)
+    assert row.median("captured step") == pytest.approx(checkpoint) and row.median("next step") == 0
+    assert row.median("engine's CPU") == pytest.approx(0.1), "of nine checkpoints"
+    found = goals._periods(row)
+    assert [one.reached for one in found] == reached and all(one.sure for one in found)
+    assert {one.verdict for one in goals._periods(None)} == {"-"}, "older results: the goals are named all the same"

@@ -275,6 +275,7 @@ def test_help_is_enough_to_use_it(capsys):
         "no TensorFlow",
     )
     assert max(map(len, out.splitlines())) <= 80
+    assert re.search(r"^ {4}build-horovod  build and", out, re.MULTILINE), "the longest name too has its text beside it"
     words += ("  0  ", "  1  ", "  2  ", "  3  ", "  130  ", "| head")
     for word in words:
         assert word in out

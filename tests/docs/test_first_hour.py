@@ -1,6 +1,6 @@
 """docs/guide/first-hour.md is what happens: its files are written, its commands typed in a terminal, and what they print compared.
 
-Run as a program (``python -m tests.docs.test_first_hour``), this file writes the page's output and its picture anew."""
+Run as a program (``python -m tests.docs.test_first_hour``), this file writes the page's output and its pictures anew."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ from tests.support import jobs, terminal, transcript
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "guide" / "first-hour.md"
-PICTURE = ROOT / "docs" / "figures" / "first-hour.png"
+FIGURES = ROOT / "docs" / "figures"
 KERASES = r"Epoch |\d+/\d+ - |.*deepfreeze_committed"  # lines of Keras about an epoch, which the picture leaves out
-DRAWN = ("python train.py", "deepfreeze ls runs/waves", "deepfreeze show runs/waves")
+# The commands of each picture.
+DRAWN = {
+    "first-hour.png": ("python train.py", "deepfreeze ls runs/waves", "deepfreeze show runs/waves"),
+    "first-hour-commands.png": ("deepfreeze diff runs/waves@880 runs/waves@900", "deepfreeze --help"),
+}
 ANEW = "If that is as it should be: .venv/bin/python -m tests.docs.test_first_hour writes the page anew."
 
 
-def picture(page: str) -> str:
-    """The text of the page's picture."""
+def picture(page: str, commands: tuple[str, ...]) -> str:
+    """The text of a picture of the page: these commands, with what they print."""
     printed = transcript.commands(page)
     ours = [line for line in printed["python train.py"].splitlines() if not re.match(KERASES, line)]
     printed["python train.py"] = "\n".join([*ours[:-1], "...", ours[-1], ""])
-    return "\n".join(f"$ {command}\n{printed[command]}" for command in DRAWN)
+    return "\n".join(f"$ {command}\n{printed[command]}" for command in commands)
 
 
 @pytest.mark.full
@@ -41,16 +45,19 @@ def test_every_command_prints_what_the_page_shows(tmp_path):
 def test_the_page_has_the_whole_hour_in_80_columns():
     commands = transcript.commands(PAGE.read_text())
     ours = [command.split()[1:] for command in commands if command.startswith("deepfreeze ")]
-    assert {words[0] for words in ours} >= {"ls", "show", "verify", "diff", "log", "tag", "export"}
+    assert {words[0] for words in ours} >= {"ls", "show", "verify", "diff", "log", "tag", "export", "--help"}
     for words in ours:
-        parser().parse_args(words)
+        if words != ["--help"]:
+            parser().parse_args(words)
     lines = [line for printed in commands.values() for line in printed.splitlines()]
     assert len(lines) > 60 and [line for line in lines if len(line) > terminal.COLUMNS] == []
 
 
-def test_the_picture_shows_what_the_page_shows():
-    assert terminal.drawn(PICTURE) == picture(PAGE.read_text()), ANEW
-    assert PICTURE.stat().st_size < 60_000
+@pytest.mark.parametrize("name", DRAWN)
+def test_the_picture_shows_what_the_page_shows(name):
+    assert terminal.drawn(FIGURES / name) == picture(PAGE.read_text(), DRAWN[name]), ANEW
+    assert (FIGURES / name).stat().st_size < 90_000
+    assert f"../figures/{name}" in PAGE.read_text()
 
 
 # How two runs of the page are compared
@@ -165,5 +172,6 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         page = transcript.run(PAGE.read_text(), Path(folder))
     PAGE.write_text(page)
-    terminal.draw(picture(page), PICTURE)
-    print(f"{PAGE.relative_to(ROOT)} and {PICTURE.relative_to(ROOT)} are written anew: look at both")
+    for name, commands in DRAWN.items():
+        terminal.draw(picture(page, commands), FIGURES / name)
+    print(f"{PAGE.relative_to(ROOT)} and docs/figures/{', '.join(DRAWN)} are written anew: look at all of them")

@@ -23,8 +23,7 @@ RESUMED = re.compile(r"resumed at step (\d+)(?: \(epoch (\d+), batch (\d+) of (\
 class Script:
     """A program of the folder ``scripts``. ``batches``: in each epoch, on one rank; ``files``: what it writes itself, with {epoch} for each
     epoch counted from 0, or {number} counted from 1; ``horovods``: it is one of Horovod's, which need Keras 2; ``fits``: it trains by
-    ``fit``, which knows epochs; ``shares``: of two ranks each has half of the batches; ``again``: what it trains is
-    built before ``fit``, so a finished run that is started again trains nothing."""
+    ``fit``, which knows epochs; ``shares``: of two ranks each has half of the batches."""
 
     run: str
     epochs: int
@@ -33,7 +32,6 @@ class Script:
     horovods: bool = False
     fits: bool = True
     shares: bool = True
-    again: bool = True
 
     def steps(self, ranks: int) -> int:
         """How many steps a whole training has."""
@@ -47,14 +45,14 @@ class Script:
 ALL = {
     "nt3_baseline": Script("nt3", 16, 56, ("save/nt3.training.log", "save/nt3.model.json", "save/nt3.weights.h5")),
     "p1b2_baseline": Script("p1b2", 20, 40, ("save/p1b2.A=relu.B=16.D=0.1.csv",)),
-    "tensorflow2_keras_mnist": Script("keras_mnist", 12, 64, ("checkpoint-{number}.h5",), horovods=True, again=False),
+    "tensorflow2_keras_mnist": Script("keras_mnist", 12, 64, ("checkpoint-{number}.h5",), horovods=True),
     "tensorflow2_mnist": Script("mnist", 1, 768, ("mnist.weights.h5",), horovods=True, fits=False),
     "keras_synthetic_benchmark": Script("benchmark", 16, 14, horovods=True, shares=False),
     "mnist_convnet": Script("convnet", 15, 54),
     "text_transformer": Script("transformer", 2, 300),
     "timeseries_fcn": Script("timeseries", 24, 32, ("best_model.keras",)),
     "vae": Script("vae", 12, 64),
-    "dcgan": Script("dcgan", 16, 40, tuple(f"generated_img_{i}_{{epoch}}.png" for i in range(3)), again=False),
+    "dcgan": Script("dcgan", 16, 40, tuple(f"generated_img_{i}_{{epoch}}.png" for i in range(3))),
 }
 
 
@@ -135,7 +133,6 @@ def test_a_killed_script_resumes_and_ends_at_the_step_asked_for(name, ranks, tmp
         if file.endswith((".csv", ".log")):
             assert epochs_in(Path(file)) - {cut} == epochs
 
-    if script.again:
-        printed = to_the_end(name, ranks)
-        assert f"resumed at step {total}" in printed and "newest step" not in printed
-        assert deepfreeze.latest(run).step == total, "a finished script trains nothing more"
+    printed = to_the_end(name, ranks)
+    assert f"resumed at step {total}" in printed and "newest step" not in printed
+    assert deepfreeze.latest(run).step == total, "a finished script trains nothing more"

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
 
 
 # Horovod's own optimizer averages nothing in a train_step that calls apply_gradients, as a GAN's does.
-CASES = [("keras", "sequential"), ("keras", "subclass"), ("keras", "gan")]
+CASES = [("keras", "sequential"), ("keras", "subclass"), ("keras", "vae"), ("keras", "gan")]
 OLDER = [(kerases.NAMES[-1], "sequential"), (kerases.NAMES[-1], "subclass")]
 
 

@@ -130,6 +130,38 @@ def test_the_pythons_that_are_promised_are_those_that_are_tested():
     assert named == tested and project()["requires-python"] == f">={tested[0]}"
 
 
+@pytest.mark.parametrize(("further", "passes"), [((), False), (("3.12",), False), (("3.10", "3.12"), True)])
+def test_ci_needs_two_further_pythons(further, passes):
+    script = (
+        "import sys; sys.path.insert(0, 'tools'); import project, pythons\n"
+        "pythons.own = lambda version: version == (3, 11)\n"
+        f"pythons.find = lambda version: pythons.name(version) in {further}\n"
+        "pythons.test = lambda version, arguments: True\n"
+        "project.main(pythons.pythons)\n"
+    )
+    done = run(sys.executable, "-c", script, CI="true")
+    assert (done.returncode == 0) is passes, done.stderr
+    if not passes:
+        found = ", ".join(further) or "none"
+        assert f"looked for python3.10, python3.12, python3.13 on PATH and among pyenv's; found {found}." in done.stderr
+    assert run(sys.executable, "-c", script, CI="").returncode == 0, "who has fewer Pythons tests those"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_demo_says_first_how_long_it_takes(tmp_path, first):
+    recipe = run("make", "--no-print-directory", "-n", "demo", MAKEFLAGS="").stdout.splitlines()
+    assert recipe[0].endswith("tools/demo.py --announce"), "before the minutes of setting up"
+    (tmp_path / ".venv").mkdir()
+    place = tmp_path / ("nothing" if first else ".venv")
+    script = (
+        "import pathlib, sys; sys.path.insert(0, 'tools'); import project\n"
+        f"project.VENV = pathlib.Path({str(place)!r}); import demo; demo.announce()\n"
+    )
+    lines = run(sys.executable, "-c", script).stdout.splitlines()
+    assert lines[0].startswith("The demo takes about two minutes")
+    assert [line for line in lines[1:] if "five minutes more" in line] == lines[1:] and len(lines) == 1 + first
+
+
 @pytest.mark.skipif(not jobs.installed("horovod"), reason="Horovod is not installed here")
 def test_cached_horovod_works_in_any_clone():
     """The wheel is built in one clone's .venv and installed into another's: it must hold no path of the first."""

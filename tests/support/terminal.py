@@ -12,6 +12,7 @@ import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.support import processes
 
@@ -126,7 +127,7 @@ def shell(folder: Path, env: dict[str, str]) -> Iterator[Shell]:
 
 # Colours of a picture: paper, ink, commands.
 _PAPER, _INK, _TYPED = "#1c2128", "#d5d9de", "#8fd18f"
-_FONT_PX, _MARGIN_PX = 26, 26
+_FONT_PX, _MARGIN_PX, _SHADES = 26, 26, 5
 
 
 def draw(text: str, file: Path) -> None:
@@ -147,8 +148,24 @@ def draw(text: str, file: Path) -> None:
         pen.text((_MARGIN_PX, _MARGIN_PX + number * high), line, fill=ink, font=font)
     kept = PngImagePlugin.PngInfo()
     kept.add_text("Description", text)
-    # Sixteen colours are enough for two inks and their soft edges, and make the file small.
-    image.quantize(16).save(file, optimize=True, pnginfo=kept)
+    image.quantize(palette=_palette(), dither=Image.Dither.NONE).save(file, optimize=True, pnginfo=kept)
+
+
+def _palette() -> Any:
+    """Both inks and their soft edges: few colours make the file small. Colours chosen by their number of points would leave out those of
+    commands, which are few among many lines."""
+    from PIL import Image, ImageColor
+
+    paper, *inks = (ImageColor.getrgb(colour) for colour in (_PAPER, _INK, _TYPED))
+    palette = Image.new("P", (1, 1))
+    shades = [
+        round(below + (above - below) * part / _SHADES)
+        for ink in inks
+        for part in range(_SHADES + 1)
+        for below, above in zip(paper, ink, strict=True)
+    ]
+    palette.putpalette(shades + shades[:3] * (256 - len(shades) // 3))
+    return palette
 
 
 def drawn(file: Path) -> str:

@@ -127,6 +127,8 @@ def test_another_models_checkpoint_is_refused_and_changes_nothing(run, model, ch
     with pytest.raises(StructureError) as caught:
         restore(target, run)
     assert words in caught.value.found
+    assert caught.value.todo.startswith("nothing was changed: build and compile the model as the job that wrote")
+    assert caught.value.todo.endswith("or give this model another run directory")
     assert all(slot.variable.value is None for slot in target.slots)
 
 

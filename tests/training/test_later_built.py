@@ -195,7 +195,20 @@ def test_what_cannot_be_built_is_told_every_line_at_once(keras, why, tmp_path):
     for part in ("discriminator", "generator"):
         assert f"model.{part}.build(input_shape)" in str(raised.value)
         assert f"model.{part[0]}_optimizer.build(model.{part}.trainable_variables)" in str(raised.value)
+    assert "; input_shape stands for the shape of a batch of its input with None for" in str(raised.value)
+    assert "the_variables_that_it_trains" not in str(raised.value), "they are known"
     assert not (tmp_path / "run").exists()
+
+
+@kerases.one_will_do
+def test_a_line_that_cannot_say_all_says_what_to_put_there(keras, tmp_path):
+    model = made(keras, "gan")
+    model.critic_optimizer = model.d_optimizer  # of no part whose name begins so
+    del model.d_optimizer
+    with pytest.raises(deepfreeze.UnsupportedError) as raised:
+        deepfreeze.Checkpoint(tmp_path / "run", optimizer=model.g_optimizer).open(model)
+    assert "model.critic_optimizer.build(the_variables_that_it_trains)" in raised.value.todo
+    assert "; the_variables_that_it_trains stands for the list of variables that train_step" in raised.value.todo
 
 
 @kerases.one_will_do

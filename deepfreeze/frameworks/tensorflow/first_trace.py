@@ -22,13 +22,13 @@ from deepfreeze.frameworks.tensorflow.hooks import being_traced, make_anew
 from deepfreeze.state import private_api
 from deepfreeze.state.keras_objects import is_built, optimizer_variables, optimizers, tf_variable
 from deepfreeze.state.shadow import shadowed
-from deepfreeze.state.unbuilt import unbuilt_layers, unbuilt_optimizers
+from deepfreeze.state.unbuilt import INPUT_SHAPE, placeholders, unbuilt_layers, unbuilt_optimizers
 
 # Models whose train_step was traced here. A layer of theirs that is still not built has no part in the training.
 _traced: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def lines_to_build(model: Any, shape: str = "input_shape") -> list[str]:
+def lines_to_build(model: Any, shape: str = INPUT_SHAPE) -> list[str]:
     """The lines that would build what is not built of ``model``; an empty list if its training can begin. ``shape``: see
     ``unbuilt_layers``."""
     layers = [] if model in _traced else unbuilt_layers(model, shape)
@@ -261,13 +261,13 @@ def _shape_of(args: Any) -> str:
     x = x[0] if isinstance(x, (tuple, list)) and x else x
     shape = getattr(x, "shape", None)
     if not tf.is_tensor(x) or shape is None or shape.rank is None:
-        return "input_shape"
+        return INPUT_SHAPE
     return str((None, *list(shape)[1:]))
 
 
 def _impossible(found: str, lines: list[str]) -> UnsupportedError:
     expected, todo = (
         "a model that is built, or that its first batch can build",
-        f"call {' and '.join(lines)} before fit",
+        f"call {' and '.join(lines)} before fit{placeholders(lines)}",
     )
     return UnsupportedError(where="deepfreeze.Checkpoint", expected=expected, found=found, todo=todo)

@@ -12,6 +12,7 @@ from deepfreeze.frameworks.tensorflow.first_trace import lines_to_build
 from deepfreeze.state.keras_objects import optimizers, tf_variable
 from deepfreeze.state.supported import require_fixed_world, require_supported
 from deepfreeze.state.training_state import TrainingState
+from deepfreeze.state.unbuilt import placeholders
 
 
 def refuse(
@@ -56,7 +57,8 @@ def refuse(
         raise refused("a train function that Horovod's ops can be in", found, todo)
     lines = lines_to_build(model) if built else []
     if lines:
-        raise refused("a built model", "one without all of its variables", f"call {' and '.join(lines)} first")
+        todo = f"call {' and '.join(lines)} first{placeholders(lines)}"
+        raise refused("a built model", "one without all of its variables", todo)
 
 
 def refuse_devices(state: TrainingState, where: str) -> None:

@@ -1,0 +1,118 @@
+"""What a checkpoint every 10 steps costs ResNet-50, period by period: the part of ``benchmarks.overhead`` with enough periods for a figure
+of about a percent.
+
+A period is a step that a checkpoint captures and the steps after it, up to the next such step. It is compared in two ways:
+
+slowdown, CPU time: with as many steps of the trainings without checkpoints, just before and after. CPU time is all of the process's.
+neighbours: the captured step and the two after it with the other steps of the same period, by which time the checkpoint is committed.
+A machine that changes its speed from minute to minute changes both alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.report import Report, Row, interval, table
+
+AFTERWARDS = ("captured step", "next step", "the one after")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``periods`` of ``every`` steps in each of ``rounds`` trainings, between trainings of ``plain`` steps without checkpoints."""
+
+    workload: str = "resnet50"
+    every: int = 10
+    periods: int = 8
+    rounds: int = 4
+    plain: int = 20
+
+    @property
+    def blocks(self) -> list[tuple[int, int]]:
+        """For ``overhead_rank``: one block, with a checkpoint more than periods. What the steps before the first one and the last one
+        itself took belongs to no period."""
+        return [(self.every, self.periods + 1)]
+
+
+PLAN = Plan()
+QUICK = Plan("light", 5, 2, 1, 6)
+
+
+def add(report: Report, found: list[dict[str, Any]], plan: Plan) -> None:
+    """The row of a job on one rank; ``found``: what it has found in each round."""
+    made = report.row(workload=plan.workload, ranks=1, every=plan.every)
+    seconds = [_periods(one["with"], plan) for one in found]
+    process = [_periods(one["with process"], plan) for one in found]
+    size = found[0]["nbytes"] / 1e9
+    made.add("iteration", "s", [float(np.mean(one["plain"])) for one in found])
+    made.add("slowdown", "", _against_plain(seconds, [one["plain"] for one in found]))
+    made.add("CPU time", "", _against_plain(process, [one["plain process"] for one in found]))
+    made.add("engine's CPU", "s/GB", [one["cpu"][0] / ((plan.periods + 1) * size) for one in found])
+    for n, name in enumerate(AFTERWARDS):
+        made.add(name, "s", np.concatenate([each[:, n] - _middle(each) for each in seconds]).tolist())
+    made.add(
+        "neighbours", "", np.concatenate([1 + _extra(each) / (plan.every * _middle(each)) for each in seconds]).tolist()
+    )
+    made.add("CPU of a checkpoint", "s/GB", np.concatenate([_extra(each) / size for each in process]).tolist())
+
+
+def _periods(steps: list[float], plan: Plan) -> np.ndarray:
+    """(periods, every): the steps from each captured one on."""
+    first = plan.every - 1
+    return np.array(steps[first : first + plan.every * plan.periods]).reshape(plan.periods, plan.every)
+
+
+def _against_plain(periods: list[np.ndarray], plain: list[list[float]]) -> list[float]:
+    """Of each period: its mean over that of the round's plain steps."""
+    return np.concatenate(
+        [each.mean(axis=1) / np.mean(steps) for each, steps in zip(periods, plain, strict=True)]
+    ).tolist()
+
+
+def _middle(periods: np.ndarray) -> np.ndarray:
+    """Of each period: the median of the steps that a checkpoint no longer slows down."""
+    return np.median(periods[:, len(AFTERWARDS) :], axis=1)
+
+
+def _extra(periods: np.ndarray) -> np.ndarray:
+    """Of each period: by how much the captured step and those after it are longer, together."""
+    return (periods[:, : len(AFTERWARDS)] - _middle(periods)[:, None]).sum(axis=1)
+
+
+def rows(report: Report) -> list[Row]:
+    """Those that have been compared period by period."""
+    return [row for row in report.rows if "neighbours" in row.values]
+
+
+def row(report: Report) -> Row | None:
+    """The row that the goals are about; None if it was not measured."""
+    return next((one for one in rows(report) if one.labels["workload"] == PLAN.workload), None)
+
+
+def percent(row: Row, name: str) -> str:
+    """A ratio as what it is above 1: the median, with its 95 % interval."""
+    low, high = interval(row.samples(name))
+    return f"{row.median(name) - 1:+.1%} ({low - 1:+.1%}..{high - 1:+.1%})"
+
+
+def within(row: Row, name: str, scale: float = 1.0, digits: int = 1) -> str:
+    """The median with its 95 % interval."""
+    low, high = interval(row.samples(name))
+    return f"{row.median(name) * scale:.{digits}f} ({low * scale:.{digits}f}..{high * scale:.{digits}f})"
+
+
+def tables(report: Report) -> str:
+    """A line for each row; "" if there is none."""
+    lines = [
+        [row.labels["workload"], row.labels["every"], len(row.samples("slowdown"))]
+        + [percent(row, name) for name in ("slowdown", "neighbours", "CPU time")]
+        + [within(row, name, 1e3) for name in AFTERWARDS]
+        + [within(row, "CPU of a checkpoint", 1, 2)]
+        for row in rows(report)
+    ]
+    header = ["workload", "every", "periods", "slowdown", "neighbours", "CPU time"]
+    header += [*(f"{name}, extra ms" for name in AFTERWARDS), "CPU of a checkpoint, s/GB"]
+    return table(header, lines) if lines else ""
