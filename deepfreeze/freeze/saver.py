@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from deepfreeze.format.levels import LEVELS, Level
 from deepfreeze.format.named_values import ATTACHMENTS, MANIFEST
 from deepfreeze.format.structure import Structure
 from deepfreeze.frameworks.framework import CapturedState, StateCapture
-from deepfreeze.freeze import backends
+from deepfreeze.freeze import backends, node_tier
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.backend import Opening
 from deepfreeze.freeze.bound_backend import BoundBackend
@@ -30,8 +29,6 @@ from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
-from deepfreeze.tiers import tiers
-from deepfreeze.tiers.tier import Tier
 from veloc_bindings import Report
 
 # How many seconds ``last_reports`` waits for checkpoints in flight. There are some only if an exception has ended training.
@@ -70,7 +67,8 @@ class Saver:
         self.nbytes = int(self._regions.nbytes.sum())
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
         self._tells_others, self._describes = world.size > 1, world.rank == 0
-        self._local = self._local_tier(target, world, nodes)
+        slots = self.nbytes * settings.engine.slots
+        self._local = node_tier.choose(settings.local, slots, target.run, world, nodes, notify)
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
@@ -233,18 +231,3 @@ class Saver:
         """Stops the backend, which first finishes removals (a long list of them is left to the next job), and removes the local tier's
         directory if no slot has to stay there. The latter is done also if the former has failed. Safe to call twice."""
         self._closing.close()
-
-    def _local_tier(self, target: Target, world: World, nodes: Nodes) -> tuple[Tier, Path] | None:
-        """Collective. The tier for this node's slots, and the directory below which they are made; None if there is none. The ranks of a
-        node share the room on it, so the need of all of them is added up."""
-        needs = world.gather(self.nbytes * self._settings.engine.slots)
-        need = sum(needs[rank] for rank in nodes.ranks)
-        chosen = each(world, lambda: tiers.choose(self._settings.local, need))
-        lacks = chosen is None and self._settings.local is not None
-        lacking = world.gather(lacks)
-        if lacks and world.rank == min(rank for rank in nodes.ranks if lacking[rank]):  # one rank speaks for the node
-            here = nodes.here.host
-            self._notify(
-                "warning", f"no room for {need} bytes on a local tier of {here}: writing to {target.run} directly"
-            )
-        return chosen
