@@ -73,6 +73,7 @@ class COptions(c.Structure):
         ("node_ranks", c.c_uint64),
         ("node_dir", c.c_char_p),
         ("rate", c.c_uint64),
+        ("uncommitted", c.c_uint64),
     ]
 
 

@@ -124,12 +124,13 @@ class EmbeddedEngine:
 
     The options of the constructor are the fields of ``df_options``: ``run_id`` and ``attempt`` are 16 bytes each, ``structure`` (the
     structure's hash) 32; ``file_size`` (of the model file) and ``chunk_bytes`` (the largest extent) are in bytes; ``in_flight`` and
-    ``slots`` count checkpoints, ``writers`` threads, ``hashes`` the replica checksums at the end of the private bytes; ``nice`` is from
-    0 to 19; ``rate`` is how many bytes per second this rank writes to the external store at most, 0 for no bound; ``refuse_diverged`` is
-    one of ``REFUSE_NONE``, ``REFUSE_ALL`` and ``REFUSE_FIRST``; ``commit_timeout`` is how many seconds a checkpoint may wait for another
-    rank that does not move. ``run_dir`` and ``local_dir`` are existing directories; ``local_dir`` is None without a local tier. ``node``:
-    the ranks of this rank's node, ascending, with this rank among them, which look at the store for each other by a file in ``node_dir``,
-    a directory in the node's memory; without these options each rank looks.
+    ``slots`` count checkpoints, ``writers`` threads, ``hashes`` the replica checksums at the end of the private bytes; ``nice`` is from 0
+    to 19; ``rate`` is how many bytes per second this rank writes to the external store at most, 0 for no bound; ``uncommitted`` is how
+    many checkpoints may be captured and neither committed nor failed, 0 for as many as ``in_flight`` and ``slots`` allow;
+    ``refuse_diverged`` is one of ``REFUSE_NONE``, ``REFUSE_ALL`` and ``REFUSE_FIRST``; ``commit_timeout`` is how many seconds a
+    checkpoint may wait for another rank that does not move. ``run_dir`` and ``local_dir`` are existing directories; ``local_dir`` is None
+    without a local tier. ``node``: the ranks of this rank's node, ascending, with this rank among them, which look at the store for each
+    other by a file in ``node_dir``, a directory in the node's memory; without these options each rank looks.
     """
 
     def __init__(
@@ -151,6 +152,7 @@ class EmbeddedEngine:
         nice: int = 0,
         chunk_bytes: int = 4 << 20,
         rate: int = 0,
+        uncommitted: int = 0,
         commit_timeout: float = 600.0,
         node: Sequence[int] = (),
         node_dir: str | os.PathLike[str] | None = None,
@@ -170,6 +172,7 @@ class EmbeddedEngine:
             chunk_bytes=chunk_bytes,
             file_size=file_size,
             rate=rate,
+            uncommitted=uncommitted,
             commit_timeout_ms=_milliseconds(commit_timeout),
             run_id=_array(run_id, 16, "run_id"),
             attempt=_array(attempt, 16, "attempt"),

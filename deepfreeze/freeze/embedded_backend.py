@@ -35,6 +35,7 @@ class EmbeddedBackend:
             refuse_diverged=_REFUSES[opening.on_divergence],
             nice=engine.nice,
             rate=engine.rate_of_rank(max(1, len(opening.node))),
+            uncommitted=engine.uncommitted or 0,
             chunk_bytes=engine.chunk_bytes,
             file_size=opening.file_size,
             commit_timeout=opening.timeout,

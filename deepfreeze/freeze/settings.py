@@ -31,8 +31,11 @@ class Engine:
         nice: the niceness of the engine's threads, 0 to 19: with a higher one they leave more of the processor to training.
         rate: how many bytes per second each node writes to the external store at most, so that others can use it too; its ranks have equal
             parts. Bursts are a second's bytes at most. None: as many as the store takes.
-        when_full: "wait": training waits while there is no memory for another checkpoint. "skip": if some rank has no memory for a
-            checkpoint, all ranks skip it.
+        uncommitted: how many checkpoints may be captured and not yet committed (or failed); when another one is due, ``when_full`` says
+            what happens. With 1 a kill loses one checkpoint at most, and so less than two intervals of steps (CheckFreq, FAST 2021, section
+            4.2). None: as many as ``in_flight`` and ``slots`` allow.
+        when_full: "wait": training waits while there is no room for another checkpoint. "skip": if some rank has no room for a checkpoint,
+            all ranks skip it.
 
     Raises ``OptionError``.
     """
@@ -43,6 +46,7 @@ class Engine:
     chunk_bytes: int = 4 << 20
     nice: int = 10
     rate: int | None = None
+    uncommitted: int | None = None
     when_full: str = "wait"
 
     def __post_init__(self) -> None:
@@ -52,6 +56,9 @@ class Engine:
         if self.rate is not None:
             rate = arguments.whole_number("Engine(rate=)", self.rate, 1 << 20, 1 << 50, otherwise=", or None")
             object.__setattr__(self, "rate", rate)
+        if self.uncommitted is not None:
+            most = arguments.whole_number("Engine(uncommitted=)", self.uncommitted, 1, 2048, otherwise=", or None")
+            object.__setattr__(self, "uncommitted", most)
         arguments.one_of("Engine(when_full=)", self.when_full, ("wait", "skip"))
 
     def rate_of_rank(self, ranks: int) -> int:

@@ -51,7 +51,7 @@ std::unique_ptr<Meeting> Meet(const Options& options, Env* env, Store* store) {
 }
 
 TableOptions ToTable(const Options& options, const std::vector<LevelEntry>& entries) {
-  TableOptions table{options.in_flight, options.slots, !options.local_dir.empty()};
+  TableOptions table{options.in_flight, options.slots, !options.local_dir.empty(), options.uncommitted};
   table.levels = {kLevelRows[kCaptured]};
   for (const LevelEntry& entry : entries) table.levels.push_back(entry.row);
   return table;

@@ -11,6 +11,7 @@ namespace deepfreeze {
 JobTable::JobTable(Env* env, const TableOptions& options)
     : env_(env),
       in_flight_(options.in_flight),
+      uncommitted_(options.uncommitted),
       rows_(options.levels),
       on_fault_(options.on_fault),
       moved_us_(env->NowMicros()),

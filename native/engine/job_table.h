@@ -57,6 +57,7 @@ struct TableOptions {
   uint32_t in_flight = 1;                                                      // as in df_options
   uint32_t slots = 1;                                                          // as in df_options
   bool local_tier = false;                                                     // whether there is one
+  uint64_t uncommitted = 0;                                                    // as in df_options
   std::vector<LevelRow> levels{std::begin(kLevelRows), std::end(kLevelRows)};  // begins with kLevelRows
   OnFault on_fault = kOnFault;
 };
@@ -180,6 +181,7 @@ class JobTable {
   // Whether one more job stays within both bounds: of the jobs held in memory, and of those not yet committed. Without
   // the second one partial directories would pile up where there is no local tier, whose slots bound the backlog too.
   bool RoomLocked() const REQUIRES(mutex_) { return HeldLocked() < in_flight_ && BacklogRoomLocked() > 0; }
+  // How many more checkpoints may be captured before one of the present ones is over.
   uint32_t BacklogRoomLocked() const REQUIRES(mutex_);
   double SinceLocked(const Job& job) const REQUIRES(mutex_);
   std::string DescribeLocked(const Job& job) const REQUIRES(mutex_);
@@ -187,6 +189,7 @@ class JobTable {
 
   Env* const env_;
   const uint32_t in_flight_;
+  const uint64_t uncommitted_;
   const std::vector<LevelRow> rows_;
   const OnFault on_fault_;
   std::atomic<bool> stopping_{false};

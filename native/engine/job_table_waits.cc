@@ -93,7 +93,7 @@ Status JobTable::Reserve(Home home, uint64_t timeout_ms, int* number) {
     // The slots of a dropped local tier are removed right afterwards, so no capture may take one of them any more.
     given_up = home == Home::kSlot && !local_tier_;
     if (given_up) return true;
-    if (home == Home::kSlot) *number = TakeSlotLocked(SlotPool::kNoStep);
+    if (home == Home::kSlot && BacklogRoomLocked() > 0) *number = TakeSlotLocked(SlotPool::kNoStep);
     if (home == Home::kBuffer && RoomLocked()) *number = buffers_.Take(SlotPool::kNoStep, &lost);
     return *number != SlotPool::kNoSlot;
   });
@@ -126,7 +126,7 @@ Reservation JobTable::reserved() const {
 
 uint32_t JobTable::Room(Home home) const {
   const MutexLock lock(&mutex_);
-  if (home == Home::kSlot) return slots_.Room();
+  if (home == Home::kSlot) return std::min(slots_.Room(), BacklogRoomLocked());
   // A checkpoint that is whole on the local tier is not counted: it gives its memory up when a capture needs it.
   uint32_t held = reserved_.home == Home::kBuffer ? 1 : 0;
   for (const auto& [step, job] : jobs_) held += job->in_flight() && !job->on_slot() ? 1 : 0;
@@ -140,7 +140,9 @@ uint32_t JobTable::HeldLocked() const {
 }
 
 uint32_t JobTable::BacklogRoomLocked() const {
-  uint32_t room = in_flight_ + static_cast<uint32_t>(slots_.size());
+  uint64_t most = uint64_t{in_flight_} + slots_.size();
+  if (uncommitted_ > 0) most = std::min(most, uncommitted_);
+  auto room = static_cast<uint32_t>(most);
   for (const auto& [step, job] : jobs_) room -= !job->over() && room > 0 ? 1 : 0;
   return room;
 }

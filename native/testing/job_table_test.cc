@@ -142,10 +142,46 @@ void AFaultOfTheEngineFailsTheStep() {
   CHECK_OK(table.Wait(2, DF_EXTERNAL, kLong));
 }
 
+// Whatever memory is free, and wherever captures go. A checkpoint that has failed counts no more.
+void NoMoreAreUncommittedThanTheBound() {
+  for (const Home home : {Home::kSlot, Home::kBuffer, Home::kCaller}) {
+    for (const bool fails : {false, true}) {
+      TableOptions options = WithSlots(4);
+      options.in_flight = 4;
+      options.uncommitted = 2;
+      JobTable table(Env::Posix(), options);
+      const auto submit = [&](int64_t step, uint64_t timeout_ms) {
+        int number = SlotPool::kNoSlot;
+        const Status reserved = home == Home::kCaller ? Status() : table.Reserve(home, timeout_ms, &number);
+        if (!reserved.ok()) return reserved;
+        auto job = std::make_shared<Job>();
+        job->step = step;
+        return table.Submit(job, home != Home::kCaller, timeout_ms);
+      };
+      CHECK_EQ(table.Room(home), 2u);
+      CHECK_OK(submit(1, 0));
+      CHECK_OK(submit(2, 0));
+      CHECK_EQ(table.Room(home), 0u);
+      CHECK(submit(3, 0).code() == Code::kTimeout);
+      std::thread waits([&] { CHECK_OK(submit(3, kLong)); });
+      const JobRef first = table.Next(kExternal, kTransfer);
+      if (fails) {
+        table.Fail(first, kExternal, Status(Code::kIo, "the store"));
+      } else {
+        table.Finish(first, kExternal);
+        Commit(&table, first, kPublish);
+      }
+      waits.join();
+      CHECK_EQ(table.Room(home), 0u);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
 int main() {
+  deepfreeze::NoMoreAreUncommittedThanTheBound();
   deepfreeze::ALevelWaitsForThoseOfItsRow();
   deepfreeze::AFaultOfTheEngineFailsTheStep();
   deepfreeze::WhatTheLocalWriterReadsIsNotReleased();

@@ -1,7 +1,7 @@
 """One small training: small.py RUN STEPS [KEY=VALUE ...]. Prints a JSON line: the warnings, the error, and what else there is to say.
 
 Options are Checkpoint's, plus: pause=S (seconds, at the end of each step, before the checkpoint hears of it), sigterm=STEP (sent to
-itself at the end of that step).
+itself at the end of that step), log=FILE (a line for each step that has ended).
 """
 
 import json
@@ -14,21 +14,24 @@ import warnings
 import models
 
 import deepfreeze
+from tests.support.options import grouped
 
 
 def main() -> None:
     run, steps = sys.argv[1], int(sys.argv[2])
     options = {name: json.loads(text) for name, text in (pair.split("=", 1) for pair in sys.argv[3:])}
-    pause, stops = options.pop("pause", 0), options.pop("sigterm", None)
+    pause, stops, log = options.pop("pause", 0), options.pop("sigterm", None), options.pop("log", os.devnull)
     keras = models.framework("keras")
     model = models.build(keras, "dense")
-    checkpoint = deepfreeze.Checkpoint(run, **options)
+    checkpoint = deepfreeze.Checkpoint(run, **grouped(options))
     ended, error, signalled = [], None, 0.0
 
     class Beside(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             nonlocal signalled
             ended.append(int(model.optimizer.iterations.numpy()))
+            with open(log, "a") as file:
+                print(ended[-1], file=file)
             time.sleep(pause)
             if ended[-1] == stops:
                 signalled = time.monotonic()

@@ -132,6 +132,8 @@ typedef struct df_options {
                                  [NULL] */
   uint64_t rate;              /* bytes per second that this rank writes to the external store at most, with bursts of
                                  one second; 0: as many as the store takes [0] */
+  uint64_t uncommitted;       /* checkpoints that may be captured and neither committed nor failed; the next one waits.
+                                 0: as many as in_flight and slots allow [0] */
 } df_options;
 
 /* The state of one checkpoint; or, with step -1, a notice for the user, which has a message and no checkpoint. Times
