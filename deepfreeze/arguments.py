@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import functools
+import signal
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -13,6 +15,9 @@ from typing import Any, TypeVar
 from deepfreeze.errors import OptionError
 
 T = TypeVar("T")
+_NOT_HEARD = {
+    signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGCHLD,
+}  # fmt: skip
 
 
 def require(where: str, value: Any, good: bool, expected: str) -> None:
@@ -39,6 +44,25 @@ def seconds(where: str, value: Any) -> float:
     """``value`` as Python's own float, more than 0 and less than 1e9."""
     require(where, value, is_number(value, Real) and 0 < value < 1e9, "seconds, more than 0")
     return float(value)
+
+
+def signal_number(where: str, value: Any) -> signal.Signals:
+    """The signal that ``value`` stands for: its number, or its name ("SIGTERM"). Signals that no handler can take, and those by which a
+    fault of the process itself ends it, are refused."""
+    found = getattr(signal.Signals, value, None) if isinstance(value, str) else None
+    if is_number(value, Integral) and int(value) in {one.value for one in signal.Signals}:
+        found = signal.Signals(int(value))
+    good = isinstance(found, signal.Signals) and found not in _NOT_HEARD
+    require(where, value, good, 'a signal that a program can handle, such as signal.SIGUSR1 or "SIGUSR1"')
+    assert found is not None
+    return found
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, its number if it has none."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return str(number)
 
 
 def one_of(where: str, value: Any, allowed: Iterable[Any]) -> None:

@@ -30,8 +30,8 @@ ALLOWED = {
     "errors": set(),
     "notices": set(),
     "wording": set(),
-    "launch": set(),
     "arguments": {"errors"},
+    "launch": {"arguments", "errors", "notices"},
     "format": {"errors"},
     "store": {
         "errors",
@@ -43,7 +43,7 @@ ALLOWED = {
     "tiers": READ | {"notices", "veloc_bindings"},
     "events": {"errors", "format", "store"},
     "ranks": {"errors", "notices"},
-    "plan": {"errors", "format"},
+    "plan": {"arguments", "errors", "format"},
     "state": {"errors", "format"},
     "frameworks": {"errors", "format", "veloc_bindings"},
     "frameworks.tensorflow": {"errors", "format", "frameworks", "plan", "ranks", "state", "veloc_bindings"},

@@ -156,10 +156,11 @@ class Decision(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Stop(Event):
-    """The ranks have agreed to commit ``step`` and to end training, because a rank has received ``signal`` ("SIGTERM")."""
+    """The ranks have agreed to commit ``step`` and to end training, because a rank has received ``signal`` ("SIGTERM"), or, with None,
+    because the scheduler will end the job soon (``ends_at=``)."""
 
     step: int
-    signal: str
+    signal: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

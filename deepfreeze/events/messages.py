@@ -74,7 +74,8 @@ def _folded(line: str) -> str:
 
 
 def _stop(event: Stop) -> None:
-    _log(logging.WARNING, f"{event.signal}: committing step {event.step}, then training ends")
+    why = event.signal or "the job ends soon"
+    _log(logging.WARNING, f"{why}: committing step {event.step}, then training ends")
 
 
 def _log(level: int, message: str) -> None:

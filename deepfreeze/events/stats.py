@@ -46,7 +46,7 @@ class Stats:
     steps: list[int] = field(default_factory=Newest)
     #: steps that were due and were skipped, because some rank had no memory for them (Engine(when_full="skip"))
     skipped: list[int] = field(default_factory=Newest)
-    #: "SIGTERM" if this signal ended training, else None
+    #: the name of the signal that ended training ("SIGTERM"), "ends_at" if the end of the job did, else None
     stopped: str | None = None
     #: on rank 0: step -> name of the first tensor that differs between ranks, or differed when the ranks were last compared
     diverged: dict[int, str] = field(default_factory=NewestByStep)
@@ -115,7 +115,7 @@ class Stats:
             self.diverged[event.step] = event.tensor
 
     def _stop(self, event: Stop) -> None:
-        self.stopped = event.signal
+        self.stopped = event.signal or "ends_at"
 
 
 _ENTER: dict[type[Event], Callable[[Stats, Any], None]] = {

@@ -1,24 +1,37 @@
 """When, by whom and how much is saved: policies (``every=``), what they are told, and the interfaces of all three questions.
 
-from deepfreeze.plan import EverySteps
+from deepfreeze.plan import EverySeconds, FirstOf, OnSignal
 
-deepfreeze.Checkpoint("runs/mine", every=EverySteps(15))
+deepfreeze.Checkpoint("runs/mine", every=FirstOf(EverySeconds(600), OnSignal("SIGUSR1")))
 """
 
 from deepfreeze.plan.capture_plan import CaptureGroup, CapturePlan
+from deepfreeze.plan.every_epoch import EveryEpoch
+from deepfreeze.plan.every_seconds import EverySeconds
+from deepfreeze.plan.every_steps import EverySteps
+from deepfreeze.plan.first_of import FirstOf
+from deepfreeze.plan.never import Never
 from deepfreeze.plan.observation import Observation, Progressed
+from deepfreeze.plan.on_signal import OnSignal
 from deepfreeze.plan.placement import Placement, Shard
-from deepfreeze.plan.policy import NEVER, EverySteps, LearningPolicy, Policy
+from deepfreeze.plan.policy import NEVER, EpochPolicy, LearningPolicy, Policy, Wish
 
 __all__ = [
     "NEVER",
     "CaptureGroup",
     "CapturePlan",
+    "EpochPolicy",
+    "EveryEpoch",
+    "EverySeconds",
     "EverySteps",
+    "FirstOf",
     "LearningPolicy",
+    "Never",
     "Observation",
+    "OnSignal",
     "Placement",
     "Policy",
     "Progressed",
     "Shard",
+    "Wish",
 ]

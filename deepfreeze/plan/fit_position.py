@@ -32,6 +32,24 @@ class FitPosition:
         self._trained += self._last
 
     @property
+    def epoch(self) -> int:
+        """The number of the epoch under way, 1 for the first one."""
+        return self._epoch + 1
+
+    @property
+    def first_batches(self) -> int:
+        """How many batches the last execution had if it was the epoch's first one, else 0."""
+        return self._last if self._batch == self._last else 0
+
+    @property
+    def batches_left(self) -> int | None:
+        """How many batches the epoch has still to train; None if Keras does not know their number."""
+        if not self._fit.batches:
+            return None
+        left = self._fit.batches - self._batch
+        return left if self.going_on is None else min(left, self.going_on.total - self._trained)
+
+    @property
     def finished(self) -> bool:
         """Whether nothing was left to train when the ``fit`` began."""
         return self.going_on is not None and self.going_on.finished

@@ -25,12 +25,14 @@ class Observation:
 
     - ``step``: the step at which the execution ended; ``steps``: how many steps it ran, 0 if the optimizer skipped its update.
     - ``seconds``: wall time of the execution and of everything else that the program did since DeepFreeze gave control back.
-    - ``captured``: the step that the execution captured, None if it captured none.
+    - ``captured``: the newest step that was captured since the last observation, None if there is none.
     - ``blocking``: seconds for which DeepFreeze had held up training after the execution before this one.
     - ``reports``: the checkpoints that have come further since the last observation. Each has all values that are known by now, so
       a checkpoint comes several times, and may come again after its commit.
     - ``in_flight``: how many checkpoints are captured and neither committed nor failed.
     - ``nbytes``: bytes that this rank saves of one checkpoint, without its private bytes.
+    - ``rank``: this rank.
+    - ``signals``: the numbers of the policy's signals that this rank has received since the last observation.
 
     The first ``seconds`` of a training have the tracing of the train function in them, and the second ``blocking`` has what DeepFreeze
     prepares after the first execution: seconds both, which do not come again. Before a step is captured, ``blocking`` has the wait for
@@ -44,3 +46,5 @@ class Observation:
     reports: Sequence[Progressed]
     in_flight: int
     nbytes: int
+    rank: int = 0
+    signals: Sequence[int] = ()

@@ -1,12 +1,11 @@
-"""Policies: they decide at which steps a checkpoint is taken. A policy is any object with a method ``next_step``."""
+"""What a policy is. A policy decides at which steps a checkpoint is taken: any object with a method ``next_step``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from deepfreeze.errors import OptionError
 from deepfreeze.plan.observation import Observation
 
 # A step that no training reaches: as the step to capture next it means that nothing will be captured.
@@ -20,68 +19,74 @@ class Policy(Protocol):
     after the given one, ends training with an ``OptionError`` that names it.
 
     When a training begins, ``str(policy)`` is compared between the ranks, unless it has an address as Python's own ``repr`` has. So a
-    policy's text names all that must be the same on all ranks, and nothing that a rank has seen alone."""
+    policy's text names all that must be the same on all ranks, and nothing that a rank has seen alone.
+
+    A policy that is made of others has them in its attribute ``parts``: each part is then asked for what it needs to be told, and
+    ``next_step`` of the whole decides. A policy that hears signals names their numbers in its attribute ``signals``."""
 
     def next_step(self, step: int) -> int:
         """The first step after ``step`` (0 or more) at which a checkpoint is due: greater than ``step``. ``NEVER`` if none is."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A rank's answer to an observation.
+
+    - ``interval``: usually the least number of steps between two checkpoints that this rank can bear, from 0 to ``NEVER``. It holds until
+      the next observation, so it is returned again as long as it stands; 0 is no wish.
+    - ``now``: True: a checkpoint is to be taken soon, of a step that comes after this observation. One answer is enough. The ranks
+      have to agree, so the captured step comes two or three executions later, or sooner if one is due by itself."""
+
+    interval: int = 0
+    now: bool = False
+
+
+NO_WISH = Wish()
 
 
 @runtime_checkable
 class LearningPolicy(Policy, Protocol):
     """A policy that sees how the training goes, and may change its mind.
 
-    What a rank sees differs from what another rank sees, and yet all must capture the same steps. So a rank only *wishes* for an interval.
-    The ranks agree on the greatest of their present wishes, and every rank's policy is told of it after the same execution. Between two
-    such calls ``next_step`` depends on its argument alone. The training thread calls both methods, between two executions.
+    What a rank sees differs from what another rank sees, and yet all must capture the same steps. So a rank only *wishes*. The ranks agree
+    on the greatest interval that one of them wishes for at present, and every rank's policy is told of it after the same execution. They
+    take a checkpoint soon if one of them wishes for it. Between two calls of ``agree`` ``next_step`` depends on its argument alone. The
+    training thread calls the methods, between two executions.
 
     A policy keeps what it has learned through all trainings of its ``Checkpoint``. A job that is started again has a new policy, which
     knows what the old one had learned if the policy is an object of ``extra=`` too: it needs ``state_dict`` and ``load_state_dict``."""
 
-    def observe(self, observation: Observation) -> int:
-        """This rank's wish: a whole number from 0 to ``NEVER``, usually the least number of steps between two checkpoints that this rank
-        can bear. It holds until the next call, which therefore returns it again as long as it stands; 0 is no wish. Called after each
-        execution, on every rank by itself, so it may not talk to other ranks; it takes microseconds."""
+    def observe(self, observation: Observation) -> Wish:
+        """This rank's wish. Called after each execution, on every rank by itself, so it may not talk to other ranks; it takes
+        microseconds."""
 
-    def agree(self, wish: int, step: int) -> None:
-        """The ranks have agreed on ``wish``, 1 or more: greater than the last agreed one, or smaller, if the greatest wish has fallen.
+    def agree(self, interval: int, step: int) -> None:
+        """The ranks have agreed on ``interval``, 1 or more: greater than the last agreed one, or smaller, if the greatest wish has fallen.
         While no rank has a wish, the last agreed one stays. Called on every rank after the same execution, and only if the agreed value is
         another one than before in this training.
 
-        It counts from ``step`` on, which is the step that is to be captured next if one is. In this training ``next_step`` is not asked
-        about earlier steps any more."""
+        It counts from ``step`` on, which is the step that is to be captured next if one is. Of earlier steps ``next_step`` says what it
+        said before."""
 
 
-@dataclass(frozen=True)
-class EverySteps:
-    """Every ``k`` steps: k, 2k, 3k, ..."""
+@runtime_checkable
+class EpochPolicy(Policy, Protocol):
+    """A policy that wants to know where the epochs of a ``fit`` end. Hand-written loops have no epochs and refuse it."""
 
-    k: int
-
-    def next_step(self, step: int) -> int:
-        """The next multiple of k above ``step``."""
-        return (step // self.k + 1) * self.k
-
-    def __str__(self) -> str:
-        return str(self.k)  # as in the user's every=15
+    def epoch_ends(self, epoch: int, step: int | None) -> None:
+        """The ``epoch`` (1 for the first one) ends at ``step``, or nobody knows where (None). The training thread calls it on every rank
+        after the same execution: after the first one of each epoch, if the epoch's last step follows from it, and at the epoch's end.
+        ``next_step`` may depend on it. A step that turns out to be due when its epoch has ended is captured then, between two
+        executions."""
 
 
-def as_policy(every: object) -> Policy:
-    """The policy that the option ``every`` stands for: ``EverySteps(15)`` for 15; a policy object is returned as it is. ``OptionError``
-    for any other value, and for an object that observes and can't be told what the ranks agree on."""
-    if isinstance(every, Integral) and not isinstance(every, bool) and 0 < int(every) < NEVER:
-        return EverySteps(int(every))
-    if callable(getattr(every, "next_step", None)) and not isinstance(every, type):
-        if hasattr(every, "observe") != hasattr(every, "agree"):
-            raise OptionError(
-                where="every=",
-                expected="a policy with both methods observe(observation) and agree(wish, step), or with neither",
-                found=f"a {type(every).__name__} with one of them",
-                todo="add the other method: see deepfreeze.plan.LearningPolicy",
-            )
-        return every  # type: ignore[return-value]
-    raise OptionError(
-        where="every=",
-        expected="a whole number of steps, 1 or more, or a policy",
-        found=repr(every)[:200],
-        todo="pass e.g. every=15",
-    )
+def parts(policy: Any) -> Iterator[Any]:
+    """The policy itself, and all policies that it is made of."""
+    yield policy
+    for part in getattr(policy, "parts", ()):
+        yield from parts(part)
+
+
+def signals(policy: Any) -> tuple[int, ...]:
+    """The numbers of the signals that the policy and its parts hear."""
+    return tuple(sorted({int(number) for part in parts(policy) for number in getattr(part, "signals", ())}))

@@ -32,8 +32,8 @@ class Execution:
 
 
 class Schedule:
-    """``step``: the step at which the last execution ended; ``target``: the step to capture next, or ``NEVER``. The policy is asked about
-    steps from ``decided`` on alone, so it may forget what it said of earlier ones. All methods but ``stop`` ask it, and raise
+    """``step``: the step at which the last execution ended; ``target``: the step to capture next, or ``NEVER``; ``captured``: the newest
+    step that was captured, -1 if there is none. The policy is asked about steps from ``step`` on alone. Most methods ask it, and raise
     ``OptionError`` if it raises, or returns no step after the given one."""
 
     def __init__(self, policy: Policy, step: int, captures: bool, inside: bool = True) -> None:
@@ -42,8 +42,9 @@ class Schedule:
         captured at that execution's end, under the number of its last step."""
         self._policy = policy
         self._inside = inside
-        self._skipped = -1
+        self._skipped, self._stopped = -1, False
         self.step = step
+        self.captured = -1
         self.target = self._due(step) if captures else NEVER
 
     def ended(self, step: int) -> Execution:
@@ -70,6 +71,33 @@ class Schedule:
             self._skipped, self.target = skip, self._due(skip)
         return self.target != before
 
+    def serve(self, since: int, steps: int) -> bool:
+        """The ranks have agreed to capture a step soon, from step ``since`` on (0: they have not). To be called after each execution as
+        long as they agree on it, behind ``aim`` and ``reconsider``. ``steps``: the number of steps that the next execution runs. The step
+        is behind the next execution, so that it can be skipped as any other. A step that is due before serves as well. Returns whether
+        the target has moved."""
+        if not since or self.captured >= since:
+            return False
+        soon = max(since, self.step + steps + 1)
+        if self.target <= soon:
+            return False
+        self.target = soon
+        return True
+
+    def reconsider(self) -> bool:
+        """Asks the policy again for the step to capture next, because it has been told of an epoch's end. Returns whether the target has
+        moved."""
+        before, self.target = self.target, self._due(self.step)
+        return self.target != before
+
+    def taken(self, step: int) -> None:
+        """Takes in that ``step`` was captured."""
+        self.captured = max(self.captured, step)
+
+    def settled(self, step: int) -> bool:
+        """Whether ``step``, at which the last execution ended, is captured, or is not to be captured any more."""
+        return self._stopped or step in (self.captured, self._skipped)
+
     @property
     def decided(self) -> int:
         """The last step up to which it is decided which steps are captured: the target, or without one the last execution's end. A policy
@@ -88,10 +116,12 @@ class Schedule:
 
     def stop(self) -> None:
         """From now on nothing is captured."""
-        self.target = NEVER
+        self._stopped, self.target = True, NEVER
 
     def _due(self, step: int) -> int:
         """The first step after ``step`` that the policy asks for."""
+        if self._stopped:
+            return NEVER
         try:
             due = operator.index(self._policy.next_step(step))
         except Exception as error:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deepfreeze.errors import EngineError, Error
 from deepfreeze.notices import Notify
 from deepfreeze.ranks.control_word import ControlWord, Field, GraphMaximum
 from deepfreeze.ranks.meetings import Meetings
-from deepfreeze.ranks.signals import Sigterm
+from deepfreeze.ranks.signals import Signals
 from deepfreeze.ranks.world import World
+
+# In the place of a signal's number: the scheduler will end the job soon. Greater than any signal's number.
+JOB_ENDS = 128
 
 
 @dataclass(frozen=True)
@@ -25,22 +28,28 @@ class Agreed:
 
 class Agreement:
     """One rank's part in the agreement during one training, from construction to ``close``. Every method is called by the training
-    thread, between two executions of the train function. ``failure``: this rank's first error, None if it has none.
+    thread, between two executions of the train function. ``failure``: this rank's first error, None if it has none; ``signals``: what this
+    process has heard.
 
     With a single rank ``settle`` returns what this rank has proposed."""
 
     def __init__(
-        self, world: World, hears_sigterm: bool, notify: Notify, clock: Callable[[], float] = time.monotonic
+        self,
+        world: World,
+        last: Sequence[int],
+        notify: Notify,
+        noted: Sequence[int] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``hears_sigterm``: whether SIGTERM to this process asks for a last checkpoint; ``notify``: see ``Sigterm``; ``clock``: see
-        ``Meetings``."""
+        """``last``: signals to this process that ask for a last checkpoint; ``noted``: signals that are noted for the policy;
+        ``notify``: see ``Signals``; ``clock``: see ``Meetings``."""
         self._world = world
         self._word = ControlWord(world)
         self._stop = self._word.field("stop")  # number of a signal that asks for a last checkpoint
         self._failed = self._word.field("failed")  # 1 + rank that can't go on
         self._skip = self._word.field("skip")  # step that is not to be captured, because an engine is full
         self._meetings: Meetings | None = Meetings(self._word.field("pace"), clock)
-        self._sigterm = Sigterm(notify) if hears_sigterm else None
+        self.signals = Signals(last, noted, notify)
         self.failure: Error | None = None
 
     def field(self, name: str) -> Field:
@@ -73,8 +82,8 @@ class Agreement:
         this execution, the same on every rank; otherwise they may go on with the values of their last meeting, for about a second.
 
         If a rank has failed, every rank raises: the failed rank its own error, the others an ``EngineError`` that names it."""
-        if self._sigterm is not None and self._sigterm.received:
-            self._stop.propose(self._sigterm.received)
+        if self.signals.last:
+            self._stop.propose(self.signals.last)
         if self._meetings is None:
             self._word.meet()
         elif self._meetings.due(soon):
@@ -89,7 +98,10 @@ class Agreement:
             )
         return Agreed(self._stop.agreed, self._skip.agreed)
 
+    def end(self) -> None:
+        """Proposes to end training after a last checkpoint, because the job will be ended soon."""
+        self._stop.propose(JOB_ENDS)
+
     def close(self) -> None:
-        """Gives SIGTERM back to the handler that had it before. May be called twice."""
-        if self._sigterm is not None:
-            self._sigterm.close()
+        """Gives the signals back to the handlers that had them before. May be called twice."""
+        self.signals.close()

@@ -1,47 +1,82 @@
-"""Notes SIGTERM during a training, so that a last checkpoint can be taken before the job has to end."""
+"""Notes signals during a training: those after which a last checkpoint is taken, and those that a policy wants to hear of."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from deepfreeze.notices import Notify
 
 
-class Sigterm:
-    """From construction to ``close`` the first SIGTERM is only noted. The second one does what SIGTERM did before.
+class Signals:
+    """From construction to ``close`` this process notes signals. ``last``: the number of the first signal that has come and asks for a last
+    checkpoint, 0 before.
 
-    Python lets only its main thread handle signals. In a training that runs in another thread SIGTERM does what it did before.
+    A signal that asks for a last checkpoint is only noted when it comes for the first time; later it does what it did before. A signal that
+    is noted for a policy also does what it did before, if the program had a handler for it. A forked child, which has the handlers of its
+    parent, notes nothing: there a signal does what it did before.
+
+    Python lets only its main thread handle signals. In a training that runs in another thread signals do what they did before.
     """
 
-    def __init__(self, notify: Notify) -> None:
-        """``notify``: is told if this thread can't hear signals."""
-        self.received = 0  # the signal's number once it has come, 0 before
+    def __init__(self, last: Sequence[int], noted: Sequence[int], notify: Notify) -> None:
+        """``last``: the numbers of the signals that ask for a last checkpoint; ``noted``: of those that are noted for a policy, and of no
+        other list; ``notify``: is told if this thread can't hear signals."""
+        self.last = 0
+        self._heard: set[int] = set()
+        self._noted: list[int] = []
+        self._for_policy = frozenset(noted)
+        self._pid = os.getpid()
+        self._before: dict[int, Any] = {}
         self._closed = threading.current_thread() is not threading.main_thread()
-        if self._closed:
-            notify("info", "training runs outside of the main thread: SIGTERM saves no last checkpoint")
-        else:
-            self._before = signal.signal(signal.SIGTERM, self._hear)
+        if not self._closed:
+            for number in (*last, *noted):
+                self._before[number] = signal.signal(number, self._hear)
+        elif last or noted:
+            names = ", ".join(signal.Signals(number).name for number in (*last, *noted))
+            notify("info", f"training runs outside of the main thread: {names} is not heard, and saves no checkpoint")
+
+    def take(self) -> tuple[int, ...]:
+        """The signals that were noted for the policy since the last call, each as often as it has come."""
+        found = []
+        while self._noted:
+            found.append(self._noted.pop(0))  # a signal may come between any two of these lines
+        return tuple(found)
 
     def _hear(self, number: int, frame: Any) -> None:
-        if not self.received and not self._closed:
-            self.received = number
-            return
-        # The second signal; or one after close, if another library had replaced this handler, and has put it back since.
-        self.close()
-        if callable(self._before):
-            self._before(number, frame)
-        elif self._before != signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
+        listens = not self._closed and os.getpid() == self._pid
+        before = self._before[number]
+        if listens and number in self._for_policy:
+            self._noted.append(number)
+            if callable(before):
+                before(number, frame)
+        elif listens and number not in self._heard:
+            self._heard.add(number)
+            self.last = self.last or number
+        else:
+            # Or one after close, if another library had replaced this handler, and has put it back since.
+            self._give_back(number)
+            if callable(before):
+                before(number, frame)
+            elif before != signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
 
     def close(self) -> None:
-        """Puts the handler back that was there before, unless another library has replaced this one since. May be called twice."""
+        """Puts the handlers back that were there before, unless another library has replaced one since. May be called twice."""
         closed, self._closed = self._closed, True
-        if not closed and signal.getsignal(signal.SIGTERM) == self._hear:
+        if not closed:
+            for number in self._before:
+                self._give_back(number)
+
+    def _give_back(self, number: int) -> None:
+        if signal.getsignal(number) == self._hear:
             # A forgotten training may be freed on any thread, and only the main thread can put the handler back. A handler that is
             # closed passes the signal on. None stands for a handler that was not installed from Python: Python can't put it back.
+            before = self._before[number]
             with contextlib.suppress(ValueError):
-                signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)
+                signal.signal(number, signal.SIG_DFL if before is None else before)

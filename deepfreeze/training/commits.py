@@ -11,6 +11,7 @@ from deepfreeze.events.event import Counted, Failed
 from deepfreeze.events.events import MOST_NOTES, Events
 from deepfreeze.events.stats import Newest
 from deepfreeze.freeze.saver import Saver
+from deepfreeze.plan.job_end import JobEnd
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.training.engine_reports import EngineReports
 from deepfreeze.training.keeper import Keeper
@@ -34,14 +35,15 @@ class Commits:
         agreement: Agreement,
         wishes: Wishes,
         checks: ReplicaChecks,
+        job_end: JobEnd,
         keeper: Keeper,
         options: Options,
         events: Events,
     ) -> None:
-        """``wishes``, ``checks``: are given the engine's reports; ``keeper``: retention, a listener of ``events``."""
+        """``wishes``, ``checks``, ``job_end``: are given the engine's reports; ``keeper``: retention, a listener of ``events``."""
         self.going_on = True
         self._attempt, self._closing = open_run.attempt, open_run.closing
-        self._agreement, self._wishes, self._checks = agreement, wishes, checks
+        self._agreement, self._wishes, self._checks, self._job_end = agreement, wishes, checks, job_end
         self._keeper, self._options, self._events, self._notes = keeper, options, events, events.notes
         self._failed: Newest[int] = Newest()  # steps whose failure was told
         # Metrics that came before ``open``: (step, values, epoch). None from then on.
@@ -73,6 +75,7 @@ class Commits:
         if reports:
             self._wishes.enter(reports)
             self._checks.enter(reports)
+            self._job_end.committed(report.external_s for report in reports if report.step >= 0)
             if well:  # the usual case
                 self._notes.append((time.monotonic(), self._progress, (reports,)))
                 if len(self._notes) > MOST_NOTES:

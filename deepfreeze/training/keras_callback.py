@@ -13,9 +13,10 @@ from deepfreeze.frameworks.keras_hooks import Hooks
 from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, lines_to_build
 from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.freeze.settings import Engine, Replicas
+from deepfreeze.plan.chosen_policy import chosen_policy
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
-from deepfreeze.plan.policy import Policy, as_policy
+from deepfreeze.plan.policy import Policy
 from deepfreeze.state.private_api import first_epoch, fits_initial_epoch, steps_per_execution, training_state
 from deepfreeze.store.retention import Wants
 from deepfreeze.store.stores import directory
@@ -28,7 +29,7 @@ class Checkpoint(Hooks):
 
     Args:
         run: directory of this training job on storage that all ranks share; made if its parent exists.
-        every: steps between checkpoints, or a policy from ``deepfreeze.plan``.
+        every: steps between checkpoints, "epoch" for a checkpoint at the end of each epoch, or a policy from ``deepfreeze.plan``.
         resume: "auto" restores the newest checkpoint if there is one, "required" raises ``NotFoundError`` if there is none, "off" starts
             from the model as it is. A damaged checkpoint is moved to ``damaged/`` in the run, with a warning, and the next older one
             is restored.
@@ -55,8 +56,12 @@ class Checkpoint(Hooks):
         optimizer: the optimizer whose updates are the steps, for a model with several; by default the one given to ``compile``.
         save_config: True: the model's configuration (some kB) is stored with the run before the first checkpoint, so that ``export`` can
             write a ``.keras`` file. A model that Keras can't describe as JSON is trained and saved all the same. False: it is not stored.
-        on_sigterm: "checkpoint": a SIGTERM to any rank makes all ranks commit the current step and ends ``fit``, and ``stats.stopped`` is
-            "SIGTERM" then. "ignore": SIGTERM does what it did before.
+        signals: a list of signals, by name or by number. One of them to any rank makes all ranks commit the current step and ends ``fit``,
+            and ``stats.stopped`` is its name then. When it comes again it does what it did before. []: no signal does.
+        ends_at: the time at which the job will be ended, in Unix seconds (float). Before it all ranks commit the current step and ``fit``
+            ends: so early that one and a half times the longest commit so far and two steps still fit. ``stats.stopped`` is "ends_at" then.
+            "auto": what the variable DEEPFREEZE_ENDS_AT says, else SLURM (SLURM_JOB_END_TIME) or Flux (``flux job timeleft``); rank 0
+            asks. None: no end is known.
         verbose: 1: rank 0 says in one line where training begins and in one what was saved, and shows a progress line while the end of
             training waits for the last commit; all on standard error. 0: says nothing.
         timeout: a wait ends when nothing has moved for so many seconds, on this rank and on each rank that it waits for.
@@ -78,7 +83,7 @@ class Checkpoint(Hooks):
     def __init__(
         self,
         run: str | os.PathLike,
-        every: int | Policy = 15,
+        every: int | str | Policy = 15,
         *,
         resume: str = "auto",
         keep: int | Wants = 2,
@@ -94,7 +99,8 @@ class Checkpoint(Hooks):
         metadata: Mapping[str, Any] | None = None,
         optimizer: Any = None,
         save_config: bool = True,
-        on_sigterm: str = "checkpoint",
+        signals: Sequence[Any] = ("SIGTERM",),
+        ends_at: float | str | None = "auto",
         verbose: int = 1,
         timeout: float = 600.0,
         engine: Engine = Engine(),
@@ -120,7 +126,8 @@ class Checkpoint(Hooks):
             metadata=metadata,
             optimizer=optimizer,
             save_config=save_config,
-            on_sigterm=on_sigterm,
+            signals=signals,
+            ends_at=ends_at,
             verbose=verbose,
             timeout=timeout,
             engine=engine,
@@ -135,7 +142,7 @@ class Checkpoint(Hooks):
         self._position: FitPosition | None = None
         self._epoch: int | None = None  # which has begun in this ``fit``
         self._begin_with: Callable[[int | None], None] | None = None
-        self._training = Training(directory(run), as_policy(every), options, listener=self._logs)
+        self._training = Training(directory(run), chosen_policy(every, options.signals), options, listener=self._logs)
 
     @property
     def stats(self) -> Stats:
@@ -218,7 +225,7 @@ class Checkpoint(Hooks):
             self._begin_with = None
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Hands the capture of the last execution to the engine, if there is one. Ends ``fit`` after a SIGTERM, and a ``fit`` that goes on
+        """Hands the capture of the last execution to the engine, if there is one. Ends ``fit`` after a signal, and a ``fit`` that goes on
         from a checkpoint when it has trained as many batches as it was asked for."""
         if self._first_trace is not None:
             self._first_trace.executed()

@@ -12,7 +12,8 @@ from deepfreeze.errors import OptionError, RunError
 from deepfreeze.events.stats import Stats
 from deepfreeze.format.names import MAX_STEP
 from deepfreeze.freeze.settings import Engine, Replicas
-from deepfreeze.plan.policy import Policy, as_policy
+from deepfreeze.plan.chosen_policy import chosen_policy
+from deepfreeze.plan.policy import Policy
 from deepfreeze.state.keras_objects import is_optimizer, optimizers
 from deepfreeze.store.retention import Wants
 from deepfreeze.store.stores import directory
@@ -24,7 +25,7 @@ def capture(
     optimizer: Any,
     model: Any,
     run: str | os.PathLike,
-    every: int | Policy = 15,
+    every: int | str | Policy = 15,
     *,
     resume: str = "auto",
     keep: int | Wants = 2,
@@ -38,7 +39,8 @@ def capture(
     rng: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     save_config: bool = True,
-    on_sigterm: str = "checkpoint",
+    signals: Sequence[Any] = ("SIGTERM",),
+    ends_at: float | str | None = "auto",
     verbose: int = 1,
     timeout: float = 600.0,
     engine: Engine = Engine(),
@@ -79,7 +81,8 @@ def capture(
         rng=rng,
         metadata=metadata,
         save_config=save_config,
-        on_sigterm=on_sigterm,
+        signals=signals,
+        ends_at=ends_at,
         verbose=verbose,
         timeout=timeout,
         engine=engine,
@@ -97,7 +100,7 @@ class Loop:
     0 in a fresh run. Every rank calls the methods, in the same order, from one thread."""
 
     def __init__(
-        self, optimizer: Any, model: Any, run: str | os.PathLike, every: int | Policy, options: Options
+        self, optimizer: Any, model: Any, run: str | os.PathLike, every: int | str | Policy, options: Options
     ) -> None:
         if not is_optimizer(optimizer):
             todo = "pass the optimizer, then the model, then the run"
@@ -106,7 +109,13 @@ class Loop:
             model.optimizer = optimizer
         if optimizer is not optimizers(model).get("optimizer"):
             options = options.with_optimizer(optimizer)
-        self._training = Training(directory(run), as_policy(every), options, who="deepfreeze.capture", loop=True)
+        self._training = Training(
+            directory(run),
+            chosen_policy(every, options.signals, loop=True),
+            options,
+            who="deepfreeze.capture",
+            loop=True,
+        )
         self._model = model
         self.start = self._training.open(model)
         self._training.begin(model, "its loop is written by hand")
@@ -118,7 +127,7 @@ class Loop:
 
     def step(self) -> bool:
         """To be called by every rank after each step, outside of any ``tf.function``. Returns False if training should end now, because a
-        SIGTERM came: the step is committed then. Raises ``EngineError``, ``WaitError``, and ``RunError`` after ``finish`` or ``close``."""
+        signal came: the step is committed then. Raises ``EngineError``, ``WaitError``, and ``RunError`` after ``finish`` or ``close``."""
         self._require_underway("step()")
         return self._training.executed()
 

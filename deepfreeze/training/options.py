@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from typing import Any
 
 from deepfreeze import arguments
@@ -15,6 +18,7 @@ from deepfreeze.events.events import Listener, as_listener
 from deepfreeze.format.levels import LEVELS
 from deepfreeze.format.manifest_values import MAX_METADATA
 from deepfreeze.freeze.settings import Engine, Replicas, SaverSettings
+from deepfreeze.launch import time_to_come
 from deepfreeze.plan.placement import PLACEMENTS
 from deepfreeze.state.keras_objects import is_optimizer
 from deepfreeze.store.retention import text_of
@@ -60,7 +64,8 @@ class Options:
     metadata: Any = None
     optimizer: Any = None
     save_config: bool = True
-    on_sigterm: str = "checkpoint"
+    signals: Sequence[Any] = ("SIGTERM",)
+    ends_at: Any = "auto"
     verbose: int = 1
     timeout: float = 600.0
     engine: Engine = Engine()
@@ -92,6 +97,8 @@ class Options:
         made["verbose"] = arguments.whole_number("verbose=", verbose, 0, 1)
         made["timeout"] = arguments.seconds("timeout=", made["timeout"])
         made["listeners"] = _listeners(made["listeners"])
+        made["signals"] = _signals(made["signals"])
+        made["ends_at"] = _ends_at(made["ends_at"])
         arguments.require("extra=", made["extra"], _is_named(made["extra"]), "a mapping of names to objects")
         made["metadata"] = _metadata(made["metadata"])
         expected = "one of the model's own optimizers, model.generator_optimizer for example"
@@ -127,7 +134,7 @@ class Options:
 
 
 # Options that may differ between ranks, or are objects without a text to compare.
-_PER_RANK = frozenset({"local", "world", "optimizer", "extra", "verbose", "listeners", "metadata"})
+_PER_RANK = frozenset({"ends_at", "local", "world", "optimizer", "extra", "verbose", "listeners", "metadata"})
 _OF_PARTS: dict[str, Any] = {"engine": Engine, "replicas": Replicas, "capture": Capture}
 _CHOICES: dict[str, tuple] = {
     "resume": ("auto", "required", "off"),
@@ -135,7 +142,6 @@ _CHOICES: dict[str, tuple] = {
     "on_error": ("raise", "warn"),
     "final": (True, False),
     "state": ("full", "weights"),
-    "on_sigterm": ("checkpoint", "ignore"),
     "rng": (None, "all"),
     "save_config": (True, False),
     "resume_epochs": (True, False),
@@ -191,6 +197,23 @@ def _listeners(value: Any) -> tuple[Listener, ...]:
     expected = "a list of functions of an event, or of objects with a method on(event)"
     arguments.require("listeners=", value, all(one is not None for one in found), expected)
     return tuple(one for one in found if one is not None)
+
+
+def _signals(value: Any) -> tuple[str, ...]:
+    """The names of the signals, without repetitions."""
+    good = isinstance(value, Sequence) and not isinstance(value, str)
+    arguments.require(
+        "signals=", value, good, 'a list of signals, such as ["SIGTERM"] or [signal.SIGUSR2]; [] for none'
+    )
+    return tuple(dict.fromkeys(arguments.signal_number("signals=", one).name for one in value))
+
+
+def _ends_at(value: Any) -> Any:
+    if value in ("auto", None):
+        return value
+    good = arguments.is_number(value, Real) and math.isfinite(value)
+    arguments.require("ends_at=", value, good, '"auto", None, or a time in Unix seconds, such as time.time() + 3600')
+    return time_to_come("ends_at=", float(value), time.time())
 
 
 def _is_local(value: Any) -> bool:

@@ -16,10 +16,12 @@ from deepfreeze.freeze.agreed_structure import agree
 from deepfreeze.freeze.described import Described
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.saver import Saver
+from deepfreeze.plan.epoch_ends import EpochEnds
+from deepfreeze.plan.job_end import JobEnd
 from deepfreeze.plan.policy import Policy
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks import world as worlds
-from deepfreeze.ranks.agreement import Agreement
+from deepfreeze.ranks.agreement import JOB_ENDS, Agreement
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.training.commits import Commits
 from deepfreeze.training.first_weights import FirstWeights
@@ -46,7 +48,9 @@ class Session:
         installation: Installation,
         agreement: Agreement,
         wishes: Wishes,
+        epochs: EpochEnds,
         checks: ReplicaChecks,
+        job_end: JobEnd,
         policy: Policy,
         attachments: Attachments,
         options: Options,
@@ -62,13 +66,14 @@ class Session:
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
         self._events, self._notes, self._saved = events, events.notes, saved
-        self._commits = Commits(open_run, agreement, wishes, checks, keeper, options, events)
+        self._commits = Commits(open_run, agreement, wishes, checks, job_end, keeper, options, events)
         self._described = described
-        self.stopped = False  # a signal ended training
+        self.stopped = False  # a signal, or the job's end, ended training
         self._began = False  # there was an execution
         self._saver: Saver | None = None
         self._config: StoredConfig | None = None
-        self._agreement, self._wishes, self._checks = agreement, wishes, checks
+        self._agreement, self._wishes, self._epochs, self._checks = agreement, wishes, epochs, checks
+        self._job_end = job_end
         self._first_weights = FirstWeights(open_run, installation.capture, events)
         if installation.agreed is not None:
             self._saver = self._open_saver()
@@ -90,6 +95,7 @@ class Session:
         Raises ``EngineError`` or ``WaitError`` if a checkpoint has failed on any rank (with ``on_error="warn"`` this rank's failures are
         warnings), ``OptionError`` if the policy of any rank fails."""
         self._wishes.execution_ended()
+        self._job_end.execution_ended(time.monotonic())
         saver, self._began = self.saver, True
         begin = time.monotonic()
         step = self._open_run.steps.now()
@@ -113,18 +119,23 @@ class Session:
 
     def _settle(self, step: int, done: Execution) -> int:
         """Settles with the other ranks what comes after the execution ``done``, which ended at ``step``, and prepares the next one. Returns
-        the number of a signal after which training ends, 0 if there is none."""
+        the number of a signal after which training ends, or ``JOB_ENDS``; 0 if training goes on."""
         saver, schedule = self.saver, self._schedule
         self._note_uncaptured(done)
         self._first_weights.execution_ended(step)
-        self._observe(step, done)
+        self._observe(done)
+        if self._job_end.near(time.time()):
+            self._agreement.end()
         steps = max(1, done.steps)
         # The ranks meet at each checkpoint: before the execution that captures it, so that they can skip it, and after.
         agreed = self._agreement.settle(soon=done.captured is not None or schedule.within(steps))
         if agreed.stop:
             return agreed.stop
         self._wishes.settle(schedule, self._events)
-        if schedule.aim(agreed.skip):
+        moved = schedule.aim(agreed.skip)
+        moved |= self._epochs.execution_ended(schedule, done)
+        moved |= schedule.serve(self._wishes.soon, steps)
+        if moved:
             self._installation.capture.arm(schedule.target)
         if schedule.within(steps):
             self._reserve()  # the next execution may capture; a wait here, unlike one in the graph, can be ended by Ctrl-C
@@ -137,18 +148,25 @@ class Session:
         return 0
 
     def epoch_ended(self) -> None:
-        """To be called at the end of each epoch, on every rank. Saves the last step if it is due and was counted without an execution.
+        """To be called at the end of each epoch, on every rank. Saves the last step if it is due and was not captured: nobody knew that it
+        would be the epoch's last one, or it was counted without an execution.
 
         With data of unknown size Keras begins one execution too many at the end of an epoch. It ends for want of a batch, without a call of
         ``executed``, and the optimizer may have counted steps in it."""
         step, schedule = self._open_run.steps.now(), self._schedule
-        if self._saver is None or step == schedule.step:
+        if self._saver is None:
             return
-        done = schedule.ended(step)
-        if done.captured is not None:
+        if step != schedule.step:
+            done = schedule.ended(step)
+            if done.captured is not None:
+                self._save_now(step, self._saver.take)
+            self._note_uncaptured(done)
+        if self._epochs.ended(step) and not schedule.settled(step):
             self._save_now(step, self._saver.take)
-        self._note_uncaptured(done)
-        if schedule.aim(0):
+        moved = schedule.aim(0)
+        if self._epochs.wanted:
+            moved |= schedule.reconsider()
+        if moved:
             self._installation.capture.arm(schedule.target)
 
     def save_last(self) -> None:
@@ -221,6 +239,7 @@ class Session:
         failed on the other ranks too."""
         part = self._checks.next()
         self._saved.append(step)
+        self._schedule.taken(step)
         if self._config is not None:
             self._config.store()
         try:
@@ -253,20 +272,22 @@ class Session:
         if self._open_run.attempt.world.rank == 0:
             self._events.warn(str(warning), once="every=")
 
-    def _observe(self, step: int, done: Execution) -> None:
+    def _observe(self, done: Execution) -> None:
         """Tells the policy of the execution, if it learns. If the policy fails on one rank, the training ends on all ranks."""
         try:
-            self._wishes.observe(step, done, self.saver)
+            self._wishes.observe(self._schedule, done, self.saver)
         except OptionError as error:
             if self._open_run.attempt.world.size == 1:
                 raise
             self._agreement.fail(error)
 
     def _stop(self, step: int, number: int) -> None:
-        """Commits ``step`` and ends training, because a rank has received the signal ``number``. All ranks call it after the same step."""
+        """Commits ``step`` and ends training, because a rank has received the signal ``number``, or the job's end is near (``JOB_ENDS``).
+        All ranks call it after the same step."""
         self._commits.going_on, self.stopped = False, True
         self._schedule.stop()
-        self._events.emit(Stop(step=step, signal=signal.Signals(number).name))
+        name = None if number == JOB_ENDS else signal.Signals(number).name
+        self._events.emit(Stop(step=step, signal=name))
         if step not in self._saved:
             self._save_now(step, self.saver.take)
         self._commits.drain()

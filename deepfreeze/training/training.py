@@ -7,6 +7,9 @@ into the model, ``session`` saves.
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -19,9 +22,12 @@ from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
 from deepfreeze.frameworks.tensorflow.refusals import refuse
 from deepfreeze.freeze.described import Described
 from deepfreeze.freeze.faults import Faults
+from deepfreeze.launch import job_ends_at
+from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
-from deepfreeze.plan.policy import Policy
+from deepfreeze.plan.job_end import JobEnd
+from deepfreeze.plan.policy import Policy, signals
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.same_model import require_same_model, require_same_options
@@ -64,6 +70,7 @@ class Training:
         every event at once, on the training thread; ``loop``: the training is a hand-written loop, which has no epochs."""
         self._who = who
         self._run, self._policy, self._options = run, policy, options
+        self._last_signals = [getattr(signal.Signals, name) for name in options.signals]
         self._attachments = Attachments(options.extra, ProcessGenerators() if options.rng == "all" else None)
         self._open_run: OpenRun | None = None
         self._session: Session | None = None
@@ -115,10 +122,11 @@ class Training:
                 require_same_model(world, state.description(), named=True)
                 advice.warn_of_no_average(world, model, self._optimizer(model), self._events.notify)
             self._trained = weakref.ref(model)
-            agreement = Agreement(world, self._options.on_sigterm == "checkpoint", self._events.notify)
+            agreement = Agreement(world, self._last_signals, self._events.notify, signals(self._policy))
             open_run.closing.callback(agreement.close)
-            wishes = Wishes(self._policy, agreement, world)
+            wishes, epochs = Wishes(self._policy, agreement, world), EpochEnds(self._policy, position)
             checks = ReplicaChecks(self._options.replicas.parts, agreement)
+            end = worlds.each(world, lambda: self._job_end(world))
             installation = self._install(open_run, state, in_graph, agreement.seal())
             agreement.connect(installation.maximum)
             checks.follow(self._checks, world, installation, open_run.steps.now())
@@ -130,7 +138,9 @@ class Training:
                 installation,
                 agreement,
                 wishes,
+                epochs,
                 checks,
+                end,
                 self._policy,
                 self._attachments,
                 self._options,
@@ -158,7 +168,8 @@ class Training:
 
     def executed(self) -> bool:
         """Hands the capture of the last execution to the engine, if there is one. Returns False if training should end now, because a
-        SIGTERM came and the step is committed. Returns True and does nothing if no training is open, after ``close`` for example."""
+        signal came, or the job's end is near, and the step is committed. Returns True and does nothing if no training is open, after
+        ``close`` for example."""
         with self._closing_on_error():
             return self._session is None or self._session.executed()
 
@@ -274,6 +285,13 @@ class Training:
             require_same_model(world, state.description())
             open_run.complete(model, steps)
         return state
+
+    def _job_end(self, world: World) -> JobEnd:
+        """The end of the job. Rank 0 alone looks out for it."""
+        ends_at = self._options.ends_at if world.rank == 0 else None
+        if ends_at == "auto":
+            ends_at = job_ends_at(os.environ, self._events.notify)
+        return JobEnd(ends_at, time.monotonic())
 
     def _notice(self, world: World, message: str) -> None:
         """Tells the user of ``message``, which is the same on all ranks."""

@@ -1,38 +1,42 @@
-"""What the policy of one training learns: it is told of each execution, and changes its mind when the ranks agree on another wish."""
+"""What the policy of one training learns: it is told of each execution, wishes, and is told of what the ranks have agreed on."""
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Callable, Sequence
+from numbers import Integral
 
 from deepfreeze.errors import OptionError
 from deepfreeze.events.event import Decision
 from deepfreeze.events.events import Events
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.observation import Observation, Progressed
-from deepfreeze.plan.policy import NEVER, LearningPolicy, Policy
+from deepfreeze.plan.policy import NEVER, LearningPolicy, Policy, Wish, parts
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.world import World, each
 from veloc_bindings import OK, Report
 
-_OBSERVE = "a policy whose observe() returns a whole number from 0 to deepfreeze.plan.NEVER"
-_AGREE = "a policy whose agree() takes each wish that the ranks agree on"
+_OBSERVE = "a policy whose observe() returns a deepfreeze.plan.Wish, with an interval from 0 to deepfreeze.plan.NEVER"
+_AGREE = "a policy whose agree() takes each interval that the ranks agree on"
 
 
 class Wishes:
     """The wishes of one rank's policy during one training. The training thread calls all methods, between two executions. With a policy
-    that does not observe they do nothing."""
+    that does not observe, and has no part that does, they do nothing."""
 
     def __init__(
         self, policy: Policy, agreement: Agreement, world: World, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        """Takes a field of the control word if ``policy`` observes. ``clock``: seconds."""
+        """Takes two fields of the control word if ``policy`` observes. ``clock``: seconds."""
         self._world = world
-        self._policy = policy if isinstance(policy, LearningPolicy) else None
-        self._field = agreement.field("interval") if self._policy is not None else None
-        self._agreed = 0  # the wish that the policy has been told of
+        self._signals = agreement.signals
+        self._policies = [part for part in parts(policy) if isinstance(part, LearningPolicy)]
+        if self._policies:
+            self._interval, self._capture = agreement.field("interval"), agreement.field("capture")
+        self._agreed = 0  # the interval that the policy has been told of
+        self._since = 0  # this rank wishes for a checkpoint of this step or a later one; 0: it does not
+        self._captured = -1  # the newest captured step that the policy has been told of
         self._clock = clock
         self._went_on = clock()  # when training went on after the last execution
         self._ended = self._went_on  # when the last execution ended
@@ -41,69 +45,88 @@ class Wishes:
 
     def execution_ended(self) -> None:
         """To be called first after each execution."""
-        if self._policy is not None:
+        if self._policies:
             self._before, self._ended = self._ended, self._clock()
 
     def goes_on(self) -> None:
         """To be called last after each execution, when training goes on."""
-        if self._policy is not None:
+        if self._policies:
             self._went_on = self._clock()
 
     def enter(self, reports: Sequence[Report]) -> None:
         """Takes in the engine's new reports, for the next observation."""
-        if self._policy is not None:
+        if self._policies:
             self._reports += [_progressed(report) for report in reports if report.step >= 0]
 
-    def observe(self, step: int, done: Execution, saver: Saver) -> None:
-        """Tells the policy of the execution ``done``, which ended at ``step``, and proposes its wish to the other ranks. ``OptionError`` if
-        the policy raises, or wishes for something that is no interval."""
-        if self._policy is None or self._field is None:
+    def observe(self, schedule: Schedule, done: Execution, saver: Saver) -> None:
+        """Tells the policy of the execution ``done``, after which ``schedule`` stands, and proposes its wish to the other ranks.
+        ``OptionError`` if the policy raises, or wishes for something that is no wish."""
+        if not self._policies:
             return
         reports, self._reports = self._reports, []
+        captured = schedule.captured if schedule.captured > self._captured else None
+        self._captured = schedule.captured
         observation = Observation(
-            step=step,
+            step=schedule.step,
             steps=done.steps,
             seconds=self._ended - self._went_on,
-            captured=done.captured,
+            captured=captured,
             blocking=self._went_on - self._before,
             reports=reports,
             in_flight=len(saver.unfinished),
             nbytes=saver.nbytes,
+            rank=self._world.rank,
+            signals=self._signals.take(),
         )
+        wishes = [self._wish(policy, observation) for policy in self._policies]
+        self._interval.propose(max(wish.interval for wish in wishes))
+        if self._since and schedule.captured >= self._since:
+            self._since = 0
+        if not self._since and any(wish.now for wish in wishes):
+            self._since = schedule.step + 1
+        self._capture.propose(self._since)
+
+    def _wish(self, policy: LearningPolicy, observation: Observation) -> Wish:
         try:
-            wish = operator.index(self._policy.observe(observation))
+            wish = policy.observe(observation)
         except Exception as error:
-            raise self._wrong(_OBSERVE, f"observe(): {type(error).__name__}: {error}") from error
-        if not 0 <= wish <= NEVER:
-            raise self._wrong(_OBSERVE, f"observe(): {wish}")
-        self._field.propose(wish)
+            raise self._wrong(_OBSERVE, policy, f"observe(): {type(error).__name__}: {error}") from error
+        good = isinstance(wish, Wish) and isinstance(wish.interval, Integral) and 0 <= wish.interval <= NEVER
+        if not good:
+            raise self._wrong(_OBSERVE, policy, f"observe(): {wish!r}")
+        return wish
+
+    @property
+    def soon(self) -> int:
+        """The step from which on the ranks have agreed to capture a step soon, for ``Schedule.serve``; 0 if they have not."""
+        return self._capture.agreed if self._policies else 0
 
     def settle(self, schedule: Schedule, events: Events) -> None:
-        """Tells the policy of the wish that the ranks have agreed on, if it is a new one. To be called on every rank after the same
-        execution, behind ``Agreement.settle``. Collective if the wish is a new one. ``OptionError`` if the policy raises; a rank whose
-        own policy does not raises ``WorldError`` then."""
-        if self._policy is None or self._field is None:
+        """Tells the policy of the interval that the ranks have agreed on, if it is a new one. To be called on every rank after the same
+        execution, behind ``Agreement.settle`` and before ``schedule`` moves on. Collective if the interval is a new one. ``OptionError`` if
+        the policy raises; a rank whose own policy does not raises ``WorldError`` then."""
+        if not self._policies:
             return
-        before, after = self._agreed, self._field.agreed
-        if after in (0, before):
-            return
-        self._agreed = after
-        step = schedule.decided
-        each(self._world, lambda: self._agree(after, step))
-        events.emit(Decision(step=step, before=before or None, after=after))
+        before, after = self._agreed, self._interval.agreed
+        if after not in (0, before):
+            self._agreed = after
+            step = schedule.decided
+            each(self._world, lambda: self._agree(after, step))
+            events.emit(Decision(step=step, before=before or None, after=after))
 
-    def _agree(self, wish: int, step: int) -> None:
-        assert self._policy is not None
-        try:
-            self._policy.agree(wish, step)
-        except Exception as error:
-            raise self._wrong(_AGREE, f"agree({wish}, {step}): {type(error).__name__}: {error}") from error
+    def _agree(self, interval: int, step: int) -> None:
+        for policy in self._policies:
+            try:
+                policy.agree(interval, step)
+            except Exception as error:
+                found = f"agree({interval}, {step}): {type(error).__name__}: {error}"
+                raise self._wrong(_AGREE, policy, found) from error
 
-    def _wrong(self, expected: str, found: str) -> OptionError:
+    def _wrong(self, expected: str, policy: LearningPolicy, found: str) -> OptionError:
         return OptionError(
             where="every=",
             expected=expected,
-            found=f"{type(self._policy).__name__}.{found}"[:300],
+            found=f"{type(policy).__name__}.{found}"[:300],
             todo="mend the policy: a rank whose policy fails ends the training of all ranks",
         )
 

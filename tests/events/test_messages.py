@@ -30,6 +30,7 @@ INFO, WARNING = logging.INFO, logging.WARNING
         (Diverged(step=5, message="differ", refused=True), [], []),
         (Skipped(step=5, why="full"), [(INFO, "no room for another checkpoint in memory: step 5 was skipped")], []),
         (Stop(step=5, signal="SIGTERM"), [(WARNING, "SIGTERM: committing step 5, then training ends")], []),
+        (Stop(step=5), [(WARNING, "the job ends soon: committing step 5, then training ends")], []),
         (Captured(step=5, nbytes=1), [], []),
     ],
     ids=lambda value: value.kind if hasattr(value, "kind") else None,

@@ -4,7 +4,7 @@ import bisect
 
 import numpy as np
 
-from deepfreeze.plan import Observation
+from deepfreeze.plan import Observation, Wish
 
 
 class PrimeSteps:
@@ -33,7 +33,7 @@ class PrimeSteps:
             self._extend()
         return self._primes[last]
 
-    def observe(self, seen: Observation) -> int:
+    def observe(self, seen: Observation) -> Wish:
         """This rank's wish for n, 0 until checkpoints have once cost it too much."""
         begin, n = self.agreed[-1]
         self._seconds += seen.seconds
@@ -46,11 +46,11 @@ class PrimeSteps:
             self._seconds = self._blocking = 0.0
         if costly and n < self.most:
             self._wish = min(2 * n, self.most)
-        return self._wish
+        return Wish(self._wish)
 
-    def agree(self, wish: int, step: int) -> None:
+    def agree(self, interval: int, step: int) -> None:
         """All ranks' policies are told of the greatest wish: it is n from ``step`` on."""
-        self.agreed.append((step, wish))
+        self.agreed.append((step, interval))
 
     def _extend(self) -> None:
         """Finds the primes up to twice the largest number that was looked at."""

@@ -41,24 +41,30 @@ def test_another_n_counts_from_the_agreed_step_on_and_not_before():
 
 def test_a_rank_wishes_for_twice_n_when_checkpoints_are_costly():
     policy = PrimeSteps(overhead=0.1)
-    assert policy.observe(execution(2, captured=True, blocking=9.0)) == 0, "the first window has the start in it"
-    assert policy.observe(execution(3, captured=True, blocking=0.09)) == 0
-    assert policy.observe(execution(4, blocking=0.3)) == 0, "it may still be cheap until the next checkpoint"
-    assert policy.observe(execution(5, captured=True)) == 2
-    assert policy.observe(execution(6, blocking=0.9)) == policy.observe(execution(7, captured=True)) == 2
+    assert policy.observe(execution(2, captured=True, blocking=9.0)).interval == 0, (
+        "the first window has the start in it"
+    )
+    assert policy.observe(execution(3, captured=True, blocking=0.09)).interval == 0
+    assert policy.observe(execution(4, blocking=0.3)).interval == 0, "it may still be cheap until the next checkpoint"
+    assert policy.observe(execution(5, captured=True)).interval == 2
+    assert (
+        policy.observe(execution(6, blocking=0.9)).interval == policy.observe(execution(7, captured=True)).interval == 2
+    )
     policy.agree(2, 11)
-    assert [policy.observe(execution(8)), policy.observe(execution(13, captured=True))] == [2, 2]
-    assert policy.observe(execution(19, captured=True, blocking=0.5)) == 4
+    assert [policy.observe(execution(8)).interval, policy.observe(execution(13, captured=True)).interval] == [2, 2]
+    assert policy.observe(execution(19, captured=True, blocking=0.5)).interval == 4
 
 
 def test_a_rank_wishes_for_twice_n_when_a_commit_took_too_long():
     policy = PrimeSteps(3, commit_seconds=10, most=8)
-    assert policy.observe(execution(20, committed=9.9)) == 0
-    assert policy.observe(execution(21, committed=10.1)) == 6
+    assert policy.observe(execution(20, committed=9.9)).interval == 0
+    assert policy.observe(execution(21, committed=10.1)).interval == 6
     policy.agree(6, 37)
-    assert policy.observe(execution(40, committed=10.1)) == 6, "step 19 was captured before"
+    assert policy.observe(execution(40, committed=10.1)).interval == 6, "step 19 was captured before"
     policy.agree(8, 13)
-    assert policy.observe(execution(41, committed=10.1)) == 6, "n is the largest that this rank ever wishes for"
+    assert policy.observe(execution(41, committed=10.1)).interval == 6, (
+        "n is the largest that this rank ever wishes for"
+    )
 
 
 @pytest.mark.tensorflow

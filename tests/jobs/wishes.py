@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import deepfreeze
 from deepfreeze.events import Decision
+from deepfreeze.plan import Wish
 
 
 class Wishing:
@@ -32,7 +33,7 @@ class Wishing:
         if self.fails and observation.step == 6:
             raise ValueError("no idea")
         self.wish = self.wishes.get(observation.step, self.wish)
-        return self.wish
+        return Wish(self.wish)
 
     def agree(self, wish, step):
         self.interval, self.begin = wish, step

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import strategies as st
 
 from deepfreeze.errors import OptionError
-from deepfreeze.plan.policy import NEVER, EverySteps, as_policy
+from deepfreeze.plan.every import as_policy
+from deepfreeze.plan.every_steps import EverySteps
+from deepfreeze.plan.policy import NEVER
 from tests.support.properties import holds
 
 
@@ -21,7 +23,9 @@ def test_the_next_checkpoint_is_later_and_stays_within_64_bits(every, step):
 
 @pytest.mark.parametrize("every", [0, -1, 1.5, True, "15", None, 2**62, float("nan")])
 def test_every_0_and_other_nonsense_is_refused(every):
-    with pytest.raises(OptionError, match=r"every=: expected a whole number of steps, 1 or more, or a policy; found"):
+    with pytest.raises(
+        OptionError, match=r"every=: expected a whole number of steps, 1 or more, 'epoch', or a policy; found"
+    ):
         as_policy(every)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 import deepfreeze
-from deepfreeze.plan.policy import EverySteps
+from deepfreeze.plan.every_steps import EverySteps
 from deepfreeze.plan.schedule import NEVER, Execution, Schedule
 from tests.extending.prime_steps import PrimeSteps
 from tests.support.properties import holds
@@ -91,9 +91,12 @@ def test_a_policy_may_return_numpys_integers_and_steps_beyond_never():
 
 
 def test_a_policy_that_raises_is_named():
-    policy = EverySteps(0)
-    with pytest.raises(deepfreeze.OptionError, match=r"found EverySteps.next_step\(5\): ZeroDivisionError: "):
-        Schedule(policy, 5, True)
+    class Broken:
+        def next_step(self, step):
+            return step // 0
+
+    with pytest.raises(deepfreeze.OptionError, match=r"found Broken.next_step\(5\): ZeroDivisionError: "):
+        Schedule(Broken(), 5, True)
 
 
 def test_a_policy_changes_its_mind_when_the_armed_step_is_skipped():
@@ -106,8 +109,8 @@ def test_a_policy_changes_its_mind_when_the_armed_step_is_skipped():
 
 
 @holds(policy=st.builds(EverySteps, st.integers(1, 12)), start=starts, lengths=lengths, inside=st.booleans())
-def test_a_policy_is_asked_about_no_step_before_the_decided_one(policy, start, lengths, inside):
-    """So a policy that has changed its mind may forget what it said before."""
+def test_a_policy_is_asked_about_no_step_before_the_last_execution_s_end(policy, start, lengths, inside):
+    """So a policy may forget what it said of steps that are over."""
 
     class Watched:
         floor = start
@@ -119,9 +122,47 @@ def test_a_policy_is_asked_about_no_step_before_the_decided_one(policy, start, l
     watched = Watched()
     schedule = Schedule(watched, start, True, inside)
     for steps, skips in lengths:
-        watched.floor = schedule.decided
+        watched.floor = schedule.step
         schedule.aim(schedule.target if skips else 0)
-        watched.floor = schedule.decided
+        schedule.serve(schedule.step, steps)
         schedule.after_next(steps)
         schedule.ended(schedule.step + steps)
         schedule.aim(0)
+
+
+@holds(policy=policies, start=starts, lengths=lengths, inside=st.booleans())
+def test_a_wished_for_step_is_captured_soon_and_once(policy, start, lengths, inside):
+    """Whatever the policy's own steps are: a step from ``since`` on is captured once, and no further one for the same wish."""
+    schedule, since = Schedule(policy, start, True, inside), 0
+    for steps, wishes in lengths:
+        begin, before = schedule.step, schedule.target
+        done = schedule.ended(begin + steps)
+        if done.captured is not None:
+            schedule.taken(done.captured)
+            assert done.captured == (before if inside else schedule.step)
+        if since and schedule.captured >= since:
+            since = 0
+        assert not since or schedule.step < since + 12, "two executions"
+        if wishes and not since:
+            since = schedule.step + 1
+        schedule.aim(0)
+        schedule.serve(since, steps)
+        due = due_after(policy, schedule.step)
+        assert schedule.step < schedule.target <= due
+        assert since or schedule.target == due
+
+
+def test_a_wished_for_step_that_is_skipped_is_tried_again():
+    schedule = Schedule(EverySteps(100), 0, True)
+    schedule.ended(1)
+    assert schedule.serve(2, 1) and schedule.target == 3
+    schedule.ended(2)
+    assert not schedule.serve(2, 1) and schedule.aim(3) and schedule.target == 100
+    assert schedule.ended(3) == Execution(1, None, 3, None)
+    assert schedule.serve(2, 1) and schedule.target == 5
+
+
+def test_after_the_stop_no_wish_and_no_epoch_counts():
+    schedule = Schedule(EverySteps(1), 0, True)
+    schedule.stop()
+    assert not schedule.reconsider() and not schedule.aim(0) and schedule.target == NEVER and schedule.settled(0)

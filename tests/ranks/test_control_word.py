@@ -129,7 +129,7 @@ def test_a_failure_is_raised_by_all_ranks_after_the_same_execution():
 
     def rank(world):
         now = 0.0
-        agreement = Agreement(world, False, unheard, lambda: now)
+        agreement = Agreement(world, (), unheard, clock=lambda: now)
         agreement.seal()
         agreement.connect(None)
         for number in range(1, 1000):

@@ -143,7 +143,7 @@ def test_comparisons_go_on_where_all_ranks_have_ended_alike(reports, other, foll
 
 
 def test_while_a_difference_is_known_the_ranks_compare_everything():
-    agreement = Agreement(OneRank(), hears_sigterm=False, notify=unheard)
+    agreement = Agreement(OneRank(), last=(), notify=unheard)
     checks = ReplicaChecks(4, agreement)
     agreement.seal()
     agreement.connect(None)

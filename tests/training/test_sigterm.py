@@ -1,4 +1,4 @@
-"""SIGTERM in a training of one rank: the step at hand is committed and training ends, unless the signal is to be left alone."""
+"""Signals in a training of one rank: the step at hand is committed and training ends, unless the signal is to be left alone."""
 
 import json
 import signal
@@ -67,8 +67,8 @@ def test_a_hand_written_loop_is_told_to_end_when_the_step_is_committed(keras, tm
     assert checkpoint.stats.stopped == "SIGTERM" and checkpoint.stats.steps == [4] and heard == []
 
 
-def test_a_signal_that_is_to_be_ignored_does_what_it_did_before(keras, tmp_path, heard):
-    model, checkpoint = trainings.dense(keras), deepfreeze.Checkpoint(tmp_path / "run", 100, on_sigterm="ignore")
+def test_a_signal_that_is_not_in_the_list_does_what_it_did_before(keras, tmp_path, heard):
+    model, checkpoint = trainings.dense(keras), deepfreeze.Checkpoint(tmp_path / "run", 100, signals=["SIGUSR1"])
     model.fit(trainings.data(5), verbose=0, shuffle=False, callbacks=[signal_at(keras, 2), checkpoint])
     assert heard == [signal.SIGTERM] and checkpoint.stats.stopped is None
     assert checkpoint.stats.steps == [5] == [info.step for info in deepfreeze.checkpoints(tmp_path / "run")]

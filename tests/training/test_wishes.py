@@ -6,7 +6,7 @@ import pytest
 
 import deepfreeze
 from deepfreeze.events import Decision
-from deepfreeze.plan import NEVER
+from deepfreeze.plan import NEVER, Wish
 from tests.support import trainings
 
 pytestmark = pytest.mark.tensorflow
@@ -25,7 +25,7 @@ class Doubling:
 
     def observe(self, observation):
         self.seen.append(observation)
-        return self.wish if any(report.committed for one in self.seen for report in one.reports) else 0
+        return Wish(self.wish if any(report.committed for one in self.seen for report in one.reports) else 0)
 
     def agree(self, wish, step):
         self.interval, self.begin = wish, step
@@ -63,7 +63,7 @@ def test_a_policy_that_never_saves_until_it_has_learned_is_asked_again(keras, tm
             return super().next_step(step) if self.begin else NEVER
 
         def observe(self, observation):
-            return 3 if observation.step >= 5 else 0
+            return Wish(3 if observation.step >= 5 else 0)
 
     checkpoint = fit(trainings.dense(keras), 12, run=tmp_path / "run", every=Waiting(), final=False)
     assert checkpoint.stats.steps == [8, 11]
@@ -93,7 +93,7 @@ def test_a_policy_given_as_extra_too_is_resumed_with_what_was_agreed_on(keras, t
 def test_a_wish_that_is_no_interval_is_an_error_with_the_policys_name(keras, tmp_path, wish):
     class Wrong(Doubling):
         def observe(self, observation):
-            return wish
+            return Wish(wish)
 
     with pytest.raises(deepfreeze.OptionError, match=r"every=: expected a policy whose observe\(\) returns .*Wrong"):
         fit(trainings.dense(keras), 3, run=tmp_path / "run", every=Wrong())
@@ -104,7 +104,7 @@ def test_a_policy_that_fails_when_told_of_the_agreed_wish_is_named(tmp_path):
 
     class Stubborn(Doubling):
         def observe(self, observation):
-            return 4
+            return Wish(4)
 
         def agree(self, wish, step):
             raise ValueError("no, 2")
@@ -119,7 +119,7 @@ def test_a_policy_that_can_not_be_told_is_refused_at_once(tmp_path):
             return step + 1
 
         def observe(self, observation):
-            return 1
+            return Wish(1)
 
     with pytest.raises(deepfreeze.OptionError, match="or with neither; found a Deaf with one of them"):
         deepfreeze.Checkpoint(tmp_path / "run", every=Deaf())

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import signal
 
 import keras
 import numpy as np
@@ -40,6 +41,7 @@ def one_model():
         *[("writers", value, "a whole number from 1 to 256") for value in COUNTS],
         *[("chunk_bytes", value, "a multiple of 4096") for value in (0, 1000, -4096, 4096.0, 2**70)],
         *[("nice", value, "a whole number from 0 to 19") for value in (-1, 20, True, "10", None)],
+        *[("uncommitted", value, "a whole number from 1 to 2048, or None") for value in (0, -1, True, 1.5, "1")],
         *[
             ("rate", value, "a whole number from 1048576 to 1125899906842624, or None")
             for value in (0, 1e9, True, "1G")
@@ -55,7 +57,9 @@ def one_model():
         *[("resume", value, "one of 'auto', 'required', 'off'") for value in ("yes", True, None)],
         ("wait_for", "disk", "one of 'captured', 'local', 'external'"),
         ("on_error", "ignore", "one of 'raise', 'warn'"),
-        ("on_sigterm", "save", "one of 'checkpoint', 'ignore'"),
+        *[("ends_at", value, '"auto", None, or a time in Unix seconds') for value in ("14:00", True, float("nan"))],
+        ("ends_at", 0, "a time that is to come, in Unix seconds"),
+        *[("signals", value, "a list of signals") for value in ("SIGTERM", 15, None, {"SIGTERM"})],
         ("when_full", "drop", "one of 'wait', 'skip'"),
         ("on_divergence", None, "one of 'auto', 'warn', 'raise'"),
         ("state", "all", "one of 'full', 'weights'"),
@@ -171,3 +175,12 @@ def test_a_run_that_is_no_path_is_refused_by_whoever_is_given_it(run, tmp_path, 
         refused(
             action, OptionError, where="run=", expected="a directory", found=repr(run), folder=tmp_path, model=model
         )
+
+
+@pytest.mark.parametrize("wrong", ["SIGKILL", True, "TERM", 0, signal.SIGSTOP, None])
+def test_a_signal_that_no_program_can_handle_is_named(wrong, tmp_path):
+    with pytest.raises(
+        OptionError, match=r"signals=: expected a signal that a program can handle, .*; found "
+    ) as refusal:
+        deepfreeze.Checkpoint(tmp_path, signals=["SIGUSR2", wrong])
+    assert repr(wrong) in str(refusal.value)

@@ -1,0 +1,25 @@
+"""The policy of every k steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deepfreeze import arguments
+from deepfreeze.plan.policy import NEVER
+
+
+@dataclass(frozen=True)
+class EverySteps:
+    """Every ``k`` steps: k, 2k, 3k, ... Raises ``OptionError``."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", arguments.whole_number("EverySteps(k)", self.k, 1, NEVER - 1))
+
+    def next_step(self, step: int) -> int:
+        """The next multiple of k above ``step``."""
+        return (step // self.k + 1) * self.k
+
+    def __str__(self) -> str:
+        return str(self.k)  # as in the user's every=15

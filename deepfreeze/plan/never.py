@@ -1,0 +1,17 @@
+"""The policy that asks for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deepfreeze.plan.policy import NEVER
+
+
+@dataclass(frozen=True)
+class Never:
+    """No checkpoint while training goes on. The last step is still saved (``final=True``), and so is the step at which a signal ends
+    training (``signals=``)."""
+
+    def next_step(self, step: int) -> int:
+        """``NEVER``."""
+        return NEVER

@@ -1,0 +1,54 @@
+"""The policies that DeepFreeze brings, on two Horovod ranks: what one rank alone knows, all ranks do at the same step."""
+
+import itertools
+
+import pytest
+
+pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
+
+
+def steps(two, folder, every, **arguments):
+    """The steps that the ranks have saved: the same ones."""
+    first, second = two.run("policies", folder=folder, every=every, **arguments)
+    assert first == second and first["error"] is None and first["stopped"] is None
+    assert first["steps"] == sorted(first["committed"])
+    return first["steps"]
+
+
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.full)])
+def test_a_signal_to_one_rank_takes_one_checkpoint_on_all(two, tmp_path, rank):
+    """It comes in step 3 on one rank, all hear of it in step 4, and the step behind the next execution is captured."""
+    assert steps(two, tmp_path, "OnSignal('SIGUSR1')", signals={str(rank): [3, 9]}) == [6, 12]
+
+
+def test_seconds_are_those_of_rank_0(two, tmp_path):
+    """Rank 1's clock says that it is always time, and nobody asks it."""
+    found = steps(two, tmp_path, "EverySeconds(1e-9 if rank else 1e6)", named="seconds")
+    assert found == []
+    (tmp_path / "other").mkdir()
+    found = steps(two, tmp_path / "other", "EverySeconds(1e6 if rank else 1e-9)", named="seconds")
+    assert len(found) > 1 and all(later - earlier == 4 for earlier, later in itertools.pairwise(found))
+
+
+def test_epochs_end_at_the_same_step_on_all_ranks(two, tmp_path):
+    assert steps(two, tmp_path, "FirstOf(EveryEpoch(), 9)", epochs=2) == [9, 12, 18, 24]
+
+
+def test_a_hand_written_loop_hears_a_signal_to_one_rank(two, tmp_path):
+    """The ranks meet about once a second, and sooner where their steps are slow."""
+    found = steps(two, tmp_path, "OnSignal('SIGUSR1')", signals={"1": [3]}, loop=True, pause=0.3, batches=20)
+    assert len(found) == 1 and 5 <= found[0] < 20
+
+
+def test_ranks_with_other_policies_are_refused_before_training(two, tmp_path):
+    first, second = two.run("policies", folder=tmp_path, every="OnSignal('SIGUSR1') if rank else EverySeconds(60)")
+    for error in (first["error"], second["error"]):
+        assert "every=EverySeconds(seconds=60.0)" in error and "every=OnSignal(SIGUSR1)" in error
+
+
+@pytest.mark.parametrize("loop", [False, pytest.param(True, marks=pytest.mark.full)], ids=["fit", "loop"])
+def test_rank_0_ends_the_training_of_all_before_the_job_ends(two, tmp_path, loop):
+    """Rank 1's own clock, or its variable, says that the job has an hour left."""
+    first, second = two.run("policies", folder=tmp_path, every="Never()", ends_in=[30, 3600], loop=loop, batches=400)
+    assert first == second and first["stopped"] == "ends_at" and first["error"] is None
+    assert first["steps"] == first["committed"] and len(first["steps"]) == 1 and first["steps"][0] < 400

@@ -1,0 +1,41 @@
+"""Before the scheduler ends a job, a last checkpoint is committed and training ends."""
+
+import time
+
+import pytest
+
+import deepfreeze
+from deepfreeze.plan import job_end
+from tests.support import trainings
+
+pytestmark = pytest.mark.tensorflow
+
+
+def test_fit_ends_with_a_checkpoint_when_the_end_is_near(keras, tmp_path):
+    """A minute is kept free for the first commit, so the first step is the last one. The next job goes on from there."""
+    model = trainings.dense(keras)
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=100, ends_at=time.time() + 30)
+    model.fit(trainings.data(9), verbose=0, shuffle=False, epochs=2, callbacks=[checkpoint])
+    assert trainings.count(model.optimizer) == 1 == deepfreeze.latest(tmp_path / "run").step
+    assert checkpoint.stats.stopped == "ends_at"
+    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=100)
+    model = trainings.dense(keras)
+    model.fit(trainings.data(9), verbose=0, shuffle=False, epochs=2, callbacks=[checkpoint])
+    assert checkpoint.stats.stopped is None and trainings.count(model.optimizer) == 18
+
+
+@pytest.mark.timing
+def test_a_real_end_comes_after_the_last_commit(keras, tmp_path, monkeypatch):
+    monkeypatch.setattr(job_end, "_FIRST_COMMIT", 1.0)
+    ends_at = time.time() + 9
+    monkeypatch.setenv("DEEPFREEZE_ENDS_AT", str(ends_at))
+
+    class Slow(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            time.sleep(0.05)
+
+    model, checkpoint = trainings.dense(keras), deepfreeze.Checkpoint(tmp_path / "run", every=5)
+    model.fit(trainings.data(2000), verbose=0, shuffle=False, callbacks=[Slow(), checkpoint])
+    left = ends_at - time.time()
+    assert checkpoint.stats.stopped == "ends_at" and 0 < left < 8
+    assert deepfreeze.latest(tmp_path / "run").step == trainings.count(model.optimizer) < 2000
