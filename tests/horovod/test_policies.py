@@ -34,6 +34,7 @@ def test_epochs_end_at_the_same_step_on_all_ranks(two, tmp_path):
     assert steps(two, tmp_path, "FirstOf(EveryEpoch(), 9)", epochs=2) == [9, 12, 18, 24]
 
 
+@pytest.mark.full
 def test_a_hand_written_loop_hears_a_signal_to_one_rank(two, tmp_path):
     """The ranks meet about once a second, and sooner where their steps are slow."""
     found = steps(two, tmp_path, "OnSignal('SIGUSR1')", signals={"1": [3]}, loop=True, pause=0.3, batches=20)

@@ -116,10 +116,13 @@ def test_keras_s_logs_have_three_figures_in_every_epoch(tmp_path):
 def test_notes_are_bounded_also_if_nobody_makes_events_of_them():
     """A file of events on a store that hangs holds up the thread that makes them: training then makes them itself, and none is lost."""
     stats = deepfreeze.Stats()
-    events, nobody = Events([stats]), types.SimpleNamespace(enter=lambda reports: None, notices=list)
+    events, nobody = (
+        Events([stats]),
+        types.SimpleNamespace(enter=lambda reports: None, committed=lambda seconds: None, notices=list),
+    )
     attempt = types.SimpleNamespace(target=Target("/run", "1" * 32, "2" * 32), world=types.SimpleNamespace(rank=1))
     open_run = types.SimpleNamespace(attempt=attempt, closing=contextlib.ExitStack())
-    commits = Commits(open_run, None, nobody, nobody, nobody, None, events)
+    commits = Commits(open_run, None, nobody, nobody, nobody, nobody, None, events)
     committed = itertools.count(1)
 
     def poll():

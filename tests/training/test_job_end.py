@@ -24,6 +24,7 @@ def test_fit_ends_with_a_checkpoint_when_the_end_is_near(keras, tmp_path):
     assert checkpoint.stats.stopped is None and trainings.count(model.optimizer) == 18
 
 
+@pytest.mark.full
 @pytest.mark.timing
 def test_a_real_end_comes_after_the_last_commit(keras, tmp_path, monkeypatch):
     monkeypatch.setattr(job_end, "_FIRST_COMMIT", 1.0)

@@ -131,7 +131,7 @@ ALIKE = (True, True)
 )
 def test_comparisons_go_on_where_all_ranks_have_ended_alike(reports, other, followed):
     def checks():
-        return ReplicaChecks(4, Agreement(OneRank(), hears_sigterm=False, notify=unheard))
+        return ReplicaChecks(4, Agreement(OneRank(), last=(), notify=unheard))
 
     before, after, captures = checks(), checks(), Captures()
     for _ in range(3):
