@@ -39,14 +39,15 @@ def job_ends_at(environment: Mapping[str, str], notify: Notify, clock: Callable[
         arguments.require(_OWN_END, own, seconds is not None, "a time in Unix seconds, as `date +%s` prints it")
         assert seconds is not None
         return time_to_come(_OWN_END, seconds, clock())
-    for name, said in ((_SLURM_END, environment.get(_SLURM_END)), ("flux job timeleft", _flux(environment, clock))):
-        if said is None:
-            continue
-        seconds = _seconds(said)
-        if seconds is None or seconds <= clock():
-            notify("info", f"{name} says {said!r}, which is no time to come: the job's end is not known (ends_at=)")
-            return None
+    name, said = _SLURM_END, environment.get(_SLURM_END)
+    if said is None:
+        name, said = "flux job timeleft", _flux(environment, clock)
+    if said is None:
+        return None
+    seconds = _seconds(said)
+    if seconds is not None and seconds > clock():
         return seconds
+    notify("info", f"{name} says {said!r}, which is no time to come: the job's end is not known (ends_at=)")
     return None
 
 

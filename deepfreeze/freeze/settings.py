@@ -32,8 +32,8 @@ class Engine:
         rate: how many bytes per second each node writes to the external store at most, so that others can use it too; its ranks have equal
             parts. Bursts are a second's bytes at most. None: as many as the store takes.
         uncommitted: how many checkpoints may be captured and not yet committed (or failed); when another one is due, ``when_full`` says
-            what happens. With 1 a kill loses one checkpoint at most, and so less than two intervals of steps (CheckFreq, FAST 2021, section
-            4.2). None: as many as ``in_flight`` and ``slots`` allow.
+            what happens. With 1 a kill loses one checkpoint at most, and so two intervals of steps at most, and one more for each
+            checkpoint that was skipped (CheckFreq, FAST 2021, section 4.2). None: as many as ``in_flight`` and ``slots`` allow.
         when_full: "wait": training waits while there is no room for another checkpoint. "skip": if some rank has no room for a checkpoint,
             all ranks skip it.
 

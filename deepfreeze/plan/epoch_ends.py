@@ -25,7 +25,7 @@ class EpochEnds:
         if not self._policies or self._position is None:
             return False
         batches, left = self._position.first_batches, self._position.batches_left
-        if not batches or not left or done.steps % batches:
+        if not batches or not left or not done.steps or done.steps % batches:
             return False
         self._tell(self._position.epoch, schedule.step + left * (done.steps // batches))
         return schedule.reconsider()

@@ -10,9 +10,9 @@ from deepfreeze.plan.policy import NEVER
 
 @dataclass
 class EveryEpoch:
-    """A checkpoint at the end of every ``n``-th epoch of a ``fit``, counted from the first epoch of all. It is captured in the graph, as
-    any other, where the epoch's last step is known beforehand; else between two executions, when the epoch has ended. Raises
-    ``OptionError``."""
+    """A checkpoint at the end of every ``n``-th epoch of a ``fit``, counted from the ``fit``'s first epoch on, also after a resume. It is
+    captured in the graph, as any other, where the epoch's last step is known beforehand; else between two executions, when the epoch
+    has ended. Raises ``OptionError``."""
 
     n: int = 1
     _last: int = field(default=-1, init=False, repr=False, compare=False)  # the step at which such an epoch ends

@@ -11,8 +11,8 @@ from deepfreeze.plan.policy import Policy
 
 class FirstOf:
     """A checkpoint whenever one of several policies asks for it: ``FirstOf(EverySteps(1000), EverySeconds(600), OnSignal("SIGUSR1"))``.
-    A whole number, "epoch" and any other value of ``every=`` stand for their policy. Each part counts as if it were alone: after a
-    checkpoint that ``EverySteps`` has asked for, ``EverySeconds`` begins to count anew. The ranks agree on one interval for the whole
+    A whole number, "epoch" and any other value of ``every=`` stand for their policy. A checkpoint counts for all parts: after one that
+    ``EverySteps`` has asked for, ``EverySeconds`` begins to count anew. The ranks agree on one interval for the whole
     policy, so one part at most should wish for intervals. Raises ``OptionError``."""
 
     def __init__(self, *policies: Any) -> None:

@@ -6,38 +6,55 @@ from collections import deque
 from collections.abc import Iterable
 
 _COMMITS = 1.5  # a commit may take longer than the longest so far
-_FIRST_COMMIT = 60.0  # seconds that are kept free before anything is known of commits
+_FIRST_COMMIT = 60.0  # seconds that are kept free before anything is known of commits ...
+_OF_THE_TIME = 0.1  # ... but no more than this part of the time that is left when training begins
 _EXECUTIONS = 2  # the one that is under way when the ranks agree, and one more
 _MEETING = 1.0  # seconds until the ranks of a hand-written loop meet
 _NEWEST = 16  # executions whose longest counts
 
 
 class JobEnd:
-    """The end of a job, as rank 0's training thread sees it come. It calls all methods."""
+    """The end of a job, as rank 0's training thread sees it come in one ``fit``. The thread calls all methods. Times are given to it:
+    ``now`` in Unix seconds, ``timer`` in seconds of a clock that nobody sets. ``longest``: seconds of the longest commit so far, None
+    before the first."""
 
-    def __init__(self, ends_at: float | None, now: float) -> None:
-        """``ends_at``: when the job will be ended, in Unix seconds; None: it has no end, and ``near`` is never true. ``now``: seconds, by
-        the clock that ``execution_ended`` is told."""
+    def __init__(self, ends_at: float | None, now: float, timer: float, longest: float | None = None) -> None:
+        """``ends_at``: when the job will be ended, in Unix seconds; None: it has no end, and ``near`` is never true. ``longest``: what an
+        earlier ``fit`` of the program has found."""
+        self.longest = longest
         self._ends_at = ends_at
-        self._last = now
+        self._first = min(_FIRST_COMMIT, max(0.0, _OF_THE_TIME * (ends_at - now))) if ends_at is not None else 0.0
+        self._last = timer
+        self._traced = False  # the first execution, which traces the train function, has ended
         self._executions: deque[float] = deque(maxlen=_NEWEST)
-        self._commit: float | None = None  # the longest so far
+        self._saved: deque[float] = deque(maxlen=1024)  # when the newest checkpoints were captured
 
-    def execution_ended(self, now: float) -> None:
-        """To be called once after each execution, with the present time in seconds."""
-        self._executions.append(now - self._last)
-        self._last = now
+    def execution_ended(self, timer: float) -> None:
+        """To be called once after each execution."""
+        if self._traced:
+            self._executions.append(timer - self._last)
+        self._traced, self._last = True, timer
+
+    def saved(self, timer: float) -> None:
+        """To be called once for each checkpoint that is captured."""
+        self._saved.append(timer)
 
     def committed(self, seconds: Iterable[float]) -> None:
         """Takes in the seconds from hand-over to commit of checkpoints; a negative number is of one that is not committed."""
         for one in seconds:
-            if one > (self._commit or 0.0):
-                self._commit = one
+            if one > (self.longest or 0.0):
+                self.longest = one
 
-    def near(self, now: float) -> bool:
-        """Whether one and a half times the longest commit so far, and two executions, would not fit any more before the end. ``now``: Unix
-        seconds."""
+    def near(self, now: float, timer: float, unfinished: int) -> bool:
+        """Whether two executions and the last checkpoint's commit would not fit any more before the end. A commit is taken for one and a
+        half times as long as the longest so far. The last one comes behind those of the ``unfinished`` checkpoints, each of which may
+        take as long."""
         if self._ends_at is None:
             return False
-        commit = _FIRST_COMMIT if self._commit is None else _COMMITS * self._commit
-        return now + commit + _EXECUTIONS * max(self._executions, default=0.0) + _MEETING >= self._ends_at
+        commit = self._first if self.longest is None else _COMMITS * self.longest
+        while len(self._saved) > unfinished:
+            self._saved.popleft()
+        if self._saved:
+            commit = max(commit, timer - self._saved[0])  # the oldest has taken so long already
+        needed = (1 + unfinished) * commit + _EXECUTIONS * max(self._executions, default=0.0) + _MEETING
+        return now + needed >= self._ends_at

@@ -9,8 +9,8 @@ from deepfreeze.plan.policy import NEVER
 
 @dataclass(frozen=True)
 class Never:
-    """No checkpoint while training goes on. The last step is still saved (``final=True``), and so is the step at which a signal ends
-    training (``signals=``)."""
+    """No checkpoint while training goes on. The last step is still saved (``final=True``), and so is the step at which a signal, or
+    the job's end, ends training (``signals=``, ``ends_at=``)."""
 
     def next_step(self, step: int) -> int:
         """``NEVER``."""

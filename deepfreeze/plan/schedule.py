@@ -43,6 +43,10 @@ class Schedule:
         self._policy = policy
         self._inside = inside
         self._skipped, self._stopped = -1, False
+        self._since, self._served = (
+            0,
+            NEVER,
+        )  # the wish that was served last, and the step that is to be captured for it
         self.step = step
         self.captured = -1
         self.target = self._due(step) if captures else NEVER
@@ -79,20 +83,25 @@ class Schedule:
         if not since or self.captured >= since:
             return False
         soon = max(since, self.step + steps + 1)
-        if self.target <= soon:
+        # A step that is due in the execution of ``soon``, or before, serves: an execution captures one step.
+        if self.target <= max(soon, self.step + 2 * steps):
             return False
-        self.target = soon
+        self._since, self._served, self.target = since, soon, soon
         return True
 
     def reconsider(self) -> bool:
         """Asks the policy again for the step to capture next, because it has been told of an epoch's end. Returns whether the target has
         moved."""
-        before, self.target = self.target, self._due(self.step)
+        before, self.target = self.target, self._due(max(self.step, self._skipped))
+        if self.step < self._served != self._skipped:
+            self.target = min(self.target, self._served)
         return self.target != before
 
     def taken(self, step: int) -> None:
         """Takes in that ``step`` was captured."""
         self.captured = max(self.captured, step)
+        if step >= self._since:
+            self._served = NEVER
 
     def settled(self, step: int) -> bool:
         """Whether ``step``, at which the last execution ended, is captured, or is not to be captured any more."""

@@ -35,7 +35,8 @@ class Signals:
         self._closed = threading.current_thread() is not threading.main_thread()
         if not self._closed:
             for number in (*last, *noted):
-                self._before[number] = signal.signal(number, self._hear)
+                self._before[number] = signal.getsignal(number)  # noted first: the signal may come at once
+                signal.signal(number, self._hear)
         elif last or noted:
             names = ", ".join(signal.Signals(number).name for number in (*last, *noted))
             notify("info", f"training runs outside of the main thread: {names} is not heard, and saves no checkpoint")
@@ -52,17 +53,19 @@ class Signals:
         before = self._before[number]
         if listens and number in self._for_policy:
             self._noted.append(number)
-            if callable(before):
+            # Python's own handler of SIGINT raises KeyboardInterrupt: it is what ends a program, and no handler of the program's.
+            if callable(before) and before is not signal.default_int_handler:
                 before(number, frame)
         elif listens and number not in self._heard:
             self._heard.add(number)
             self.last = self.last or number
         else:
-            # Or one after close, if another library had replaced this handler, and has put it back since.
+            # Or one after close: another library had replaced this handler, and has put it back since, or calls it.
+            installed = signal.getsignal(number) == self._hear
             self._give_back(number)
             if callable(before):
                 before(number, frame)
-            elif before != signal.SIG_IGN:
+            elif before != signal.SIG_IGN and installed:  # else whoever calls it decides
                 signal.signal(number, signal.SIG_DFL)
                 signal.raise_signal(number)
 

@@ -126,8 +126,9 @@ class Loop:
         return self._training.stats
 
     def step(self) -> bool:
-        """To be called by every rank after each step, outside of any ``tf.function``. Returns False if training should end now, because a
-        signal came: the step is committed then. Raises ``EngineError``, ``WaitError``, and ``RunError`` after ``finish`` or ``close``."""
+        """To be called by every rank after each step, outside of any ``tf.function``. Returns False if training should end now, because
+        a signal came, or the job's end is near: the step is committed then. Raises ``EngineError``, ``WaitError``, and ``RunError``
+        after ``finish`` or ``close``."""
         self._require_underway("step()")
         return self._training.executed()
 

@@ -124,7 +124,7 @@ class Session:
         self._note_uncaptured(done)
         self._first_weights.execution_ended(step)
         self._observe(done)
-        if self._job_end.near(time.time()):
+        if self._job_end.near(time.time(), time.monotonic(), len(saver.unfinished)):
             self._agreement.end()
         steps = max(1, done.steps)
         # The ranks meet at each checkpoint: before the execution that captures it, so that they can skip it, and after.
@@ -247,7 +247,9 @@ class Session:
         except EngineError as error:
             self._commits.fail(error, step)
             return False
-        self._notes.append((time.monotonic(), _captured, (step, self.saver.nbytes)))
+        now = time.monotonic()
+        self._job_end.saved(now)
+        self._notes.append((now, _captured, (step, self.saver.nbytes)))
         return True
 
     def _note_uncaptured(self, done: Execution) -> None:

@@ -70,6 +70,8 @@ class Training:
         every event at once, on the training thread; ``loop``: the training is a hand-written loop, which has no epochs."""
         self._who = who
         self._run, self._policy, self._options = run, policy, options
+        self._ends_at = options.ends_at
+        self._end: JobEnd | None = None  # as the last ``fit`` has seen it
         self._last_signals = [getattr(signal.Signals, name) for name in options.signals]
         self._attachments = Attachments(options.extra, ProcessGenerators() if options.rng == "all" else None)
         self._open_run: OpenRun | None = None
@@ -287,11 +289,13 @@ class Training:
         return state
 
     def _job_end(self, world: World) -> JobEnd:
-        """The end of the job. Rank 0 alone looks out for it."""
-        ends_at = self._options.ends_at if world.rank == 0 else None
-        if ends_at == "auto":
-            ends_at = job_ends_at(os.environ, self._events.notify)
-        return JobEnd(ends_at, time.monotonic())
+        """The end of the job, for one ``fit``. Rank 0 alone looks out for it, and asks the scheduler once."""
+        if world.rank == 0 and self._ends_at == "auto":
+            self._ends_at = job_ends_at(os.environ, self._events.notify)
+        ends_at = self._ends_at if world.rank == 0 else None
+        longest = self._end.longest if self._end is not None else None
+        self._end = JobEnd(ends_at, time.time(), time.monotonic(), longest)
+        return self._end
 
     def _notice(self, world: World, message: str) -> None:
         """Tells the user of ``message``, which is the same on all ranks."""

@@ -126,11 +126,14 @@ Reservation JobTable::reserved() const {
 
 uint32_t JobTable::Room(Home home) const {
   const MutexLock lock(&mutex_);
-  if (home == Home::kSlot) return std::min(slots_.Room(), BacklogRoomLocked());
+  // What is reserved is captured next, and is not committed then.
+  const bool reserved = reserved_.number != SlotPool::kNoSlot;
+  const uint32_t backlog = BacklogRoomLocked() - (reserved && BacklogRoomLocked() > 0 ? 1 : 0);
+  if (home == Home::kSlot) return std::min(slots_.Room(), backlog);
   // A checkpoint that is whole on the local tier is not counted: it gives its memory up when a capture needs it.
   uint32_t held = reserved_.home == Home::kBuffer ? 1 : 0;
   for (const auto& [step, job] : jobs_) held += job->in_flight() && !job->on_slot() ? 1 : 0;
-  return std::min(in_flight_ - std::min(in_flight_, held), BacklogRoomLocked());
+  return std::min(in_flight_ - std::min(in_flight_, held), backlog);
 }
 
 uint32_t JobTable::HeldLocked() const {

@@ -50,6 +50,6 @@ def test_ranks_with_other_policies_are_refused_before_training(two, tmp_path):
 @pytest.mark.parametrize("loop", [False, pytest.param(True, marks=pytest.mark.full)], ids=["fit", "loop"])
 def test_rank_0_ends_the_training_of_all_before_the_job_ends(two, tmp_path, loop):
     """Rank 1's own clock, or its variable, says that the job has an hour left."""
-    first, second = two.run("policies", folder=tmp_path, every="Never()", ends_in=[30, 3600], loop=loop, batches=400)
+    first, second = two.run("policies", folder=tmp_path, every="Never()", ends_in=[0.05, 3600], loop=loop, batches=400)
     assert first == second and first["stopped"] == "ends_at" and first["error"] is None
     assert first["steps"] == first["committed"] and len(first["steps"]) == 1 and first["steps"][0] < 400

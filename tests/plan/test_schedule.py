@@ -162,6 +162,28 @@ def test_a_wished_for_step_that_is_skipped_is_tried_again():
     assert schedule.serve(2, 1) and schedule.target == 5
 
 
+def test_what_is_learned_of_an_epochs_end_undoes_no_agreement():
+    """Neither a step that was agreed on to be captured soon, nor one that was agreed on to be skipped."""
+    schedule = Schedule(EverySteps(100), 0, True)
+    schedule.ended(1)
+    assert schedule.serve(2, 1) and schedule.target == 3
+    assert not schedule.reconsider() and schedule.target == 3
+    schedule.ended(3)
+    schedule.taken(3)
+    assert schedule.aim(0) and schedule.target == 100
+    assert not schedule.reconsider() and schedule.target == 100, "the wish is served"
+    schedule.ended(98)
+    assert schedule.aim(100) and schedule.target == 200
+    assert not schedule.reconsider() and schedule.target == 200
+
+
+def test_a_step_that_is_due_in_the_same_execution_serves():
+    """Of steps 11 to 20, which are one execution, only one can be captured: the one that is due by itself."""
+    schedule = Schedule(EverySteps(20), 0, True)
+    schedule.ended(0)
+    assert not schedule.serve(1, 10) and schedule.target == 20
+
+
 def test_after_the_stop_no_wish_and_no_epoch_counts():
     schedule = Schedule(EverySteps(1), 0, True)
     schedule.stop()

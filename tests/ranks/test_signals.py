@@ -54,6 +54,26 @@ def test_a_signal_for_the_policy_without_a_handler_does_no_harm(heard):
     assert signal.getsignal(USR1) == signal.SIG_DFL
 
 
+def test_a_signal_for_two_trainings_ends_no_process_after_the_first_one():
+    before = signal.signal(USR1, signal.SIG_DFL)
+    first, second = Signals([], [USR1], unheard), Signals([], [USR1], unheard)
+    first.close()
+    signal.raise_signal(USR1)
+    assert second.take() == (USR1,) and first.take() == ()
+    second.close()
+    signal.signal(USR1, before)
+
+
+def test_a_policys_interrupt_raises_nothing():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    signals = Signals([], [signal.SIGINT], unheard)
+    signal.raise_signal(signal.SIGINT)
+    assert signals.take() == (signal.SIGINT,)
+    signals.close()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("number", [TERM, USR1], ids=["last", "policy"])
 def test_a_forked_child_ends_by_a_signal_as_it_would_have_before(number):
     """Python's pools end their workers by SIGTERM, and wait for them."""
