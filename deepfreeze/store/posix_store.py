@@ -154,7 +154,7 @@ class PosixStore(Store):
             if names.parse_trash_dir(name) is not None:
                 durable.delete(self.path / name)
 
-    # --- the run's place
+    # --- the run's location
 
     def make(self) -> bool:
         root, made = self.path, False

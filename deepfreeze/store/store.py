@@ -45,7 +45,7 @@ class Appender(Protocol):
 
 
 class Store(ABC):
-    """One run's place on the external store.
+    """One run's location on the external store.
 
     ``path``: the place as people name it, for messages and for ``CheckpointInfo.path``.
 
@@ -86,7 +86,7 @@ class Store(ABC):
 
     @abstractmethod
     def has(self, name: str) -> bool:
-        """Whether there is anything of this name, a file or a folder, damaged or not. ``""``: the run's place itself."""
+        """Whether there is anything of this name, a file or a folder, damaged or not. ``""``: the run's location itself."""
 
     @abstractmethod
     def read(self, name: str, limit: int) -> bytes:
@@ -141,11 +141,11 @@ class Store(ABC):
     def sweep(self) -> None:
         """Removes what earlier calls of ``discard`` have left. What can't be removed stays until the next call."""
 
-    # The run's place.
+    # The run's location.
 
     @abstractmethod
     def make(self) -> bool:
-        """Makes the run's place, if there is none, and tries whether checkpoints can be committed there. Returns whether it was made now.
+        """Makes the run's location, if there is none, and tries whether checkpoints can be committed there. Returns whether it was made.
         RunError if the place can't be one for a run."""
 
     @abstractmethod

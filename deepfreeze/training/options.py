@@ -154,7 +154,7 @@ _ADVICE = {
     for field in fields(kind)
     if field.name != "every"
 } | {
-    "filepath": "did you mean run=",
+    "filepath": _NOT_HERE + "run= names the directory of the run",
     "path": "did you mean run=, or capture=deepfreeze.Capture(path=...)",
     "memory": (
         "memory is bounded by engine=deepfreeze.Engine(in_flight=...), in the training process, and Engine(slots=...), "

@@ -1,4 +1,4 @@
-// The engine's half of the external store: the place of one run, as one rank's engine asks it. Python's half is
+// The engine's half of the external store: the location of one run, as one rank's engine asks it. Python's half is
 // deepfreeze/store/store.py; docs/design.md ("Seams") has both halves in one table.
 //
 // A checkpoint comes about like this. Each rank writes its shard (OpenShard), makes it durable (Seal) and tells so in

@@ -93,7 +93,7 @@ def test_a_value_that_can_not_be_meant_is_refused_with_what_can(option, value, e
         ("inflight", "pass engine=deepfreeze.Engine(in_flight=...)"),
         ("writers", "pass engine=deepfreeze.Engine(writers=...)"),
         ("on_divergance", "pass replicas=deepfreeze.Replicas(on_divergence=...)"),
-        ("filepath", "did you mean run="),
+        ("filepath", "run= names the directory of the run"),
         ("resme", "did you mean resume="),
         (
             "memory",
