@@ -72,10 +72,10 @@ class Replicas:
     """How the ranks' weights are compared: ``Checkpoint(..., replicas=deepfreeze.Replicas(parts=8))``.
 
     Args:
-        parts: the ranks' whole weights are compared at the first two checkpoints of a training (of one model's ``fit``s that go on where
-            the last one ended), and then one of so many parts of them at each, in turn; 0: at the first two alone. Training waits while a
-            rank reads what is compared. A part that differs makes the checkpoints after it compare everything, until the ranks agree
-            again.
+        parts: the ranks' whole weights are compared at the first two checkpoints of a training (calls of ``fit`` for one model are one
+            training if each goes on where the last one ended), and then one of so many parts of them at each, in turn; 0: at the first
+            two alone. Training waits while a rank reads what is compared. A part that differs makes the checkpoints after it compare
+            everything, until the ranks agree again.
         on_divergence: what to do when the ranks' weights differ: "warn" commits the checkpoint marked as diverged, and those after it
             until the ranks agree again; "raise" commits none of them and ends training; "auto" raises at the first two
             comparisons, where an optimizer that is not wrapped or a missing broadcast shows, and warns of a difference that comes

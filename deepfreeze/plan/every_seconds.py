@@ -12,7 +12,7 @@ from deepfreeze.plan.policy import NEVER, NO_WISH, Wish
 @dataclass
 class EverySeconds:
     """A checkpoint when the last one, or the beginning of the training, is ``seconds`` ago. Rank 0's clock counts. The time is that of
-    all ``fit``s and of all that the program does between their steps. Raises ``OptionError``."""
+    all calls of ``fit``, and of all that the program does between their steps. Raises ``OptionError``."""
 
     seconds: float
     _since: float = field(default=0.0, init=False, repr=False, compare=False)  # seconds since the last capture
