@@ -1,4 +1,4 @@
-"""The figures of the version before the house was rebuilt, beside those of today. python -m benchmarks.before --help
+"""The figures of the version before the package was ordered into folders, beside those of today. python -m benchmarks.before --help
 
 Measures nothing. ``benchmarks/published/before.json`` has the older figures, ``benchmarks/results`` those of today.
 """
@@ -20,7 +20,8 @@ _MODELS = {"nt3": "NT3", "resnet50": "ResNet-50"}
 
 @dataclass(frozen=True)
 class Quantity:
-    """One line: ``value`` of the row with these ``labels``, of one benchmark. Shown is (value - ``zero``) x ``scale``, in ``unit``."""
+    """A line of the table. It shows ``value`` of the row with these ``labels`` in the results of one benchmark, as (value - ``zero``) x
+    ``scale``, in ``unit``."""
 
     benchmark: str
     what: str
@@ -57,7 +58,7 @@ class Section:
     quantities: list[Quantity] = field(default_factory=list)
 
     def add(self, what: str, value: str, /, labels: dict[str, Any], **shown: Any) -> None:
-        """One more line."""
+        """Adds a line to the section. ``shown``: the fields of ``Quantity`` that say how its value is shown."""
         self.quantities.append(Quantity(self.benchmark, what, labels, value, **shown))
 
 

@@ -132,7 +132,7 @@ def _overhead(load: Reports) -> list[Finding]:
 
 
 def _periods(row: Row | None) -> list[Finding]:
-    """What a checkpoint every few steps costs, period by period; ``row``: None if the published results are older than this."""
+    """The goals for a checkpoint every few steps. ``row``: of the periods; None if the published results do not have them yet."""
     plan = overhead_periods.PLAN
     where = f"every {plan.every} steps, {plan.workload}"
     found = []

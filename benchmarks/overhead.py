@@ -31,15 +31,13 @@ PLAN: dict[tuple[str, int], tuple[int, list[tuple[int, int]], int]] = {
     ("resnet50", 1): (15, [(50, 1), (15, 2), (5, 2), (1, 8)], 2),
     ("nt3", 1): (6, [(50, 1), (15, 2), (5, 2), (1, 4)], 1),
 }
-TRAININGS, PERIODS = (
-    "trainings",
-    "periods",
-)  # the parts of the benchmark: several intervals in turns, and one with many periods
+# The parts of the benchmark: trainings with several intervals in turns, and a training with many periods of one interval.
+TRAININGS, PERIODS = "trainings", "periods"
 IN_FLIGHT, SLOTS, SPARE = 2, 2, 64e6  # what Checkpoint has if nothing else is asked for
 
 
 def measure(args: argparse.Namespace) -> Report:
-    """One job for each workload and number of ranks, and one for the periods."""
+    """Runs a job for each workload and number of ranks, and a job for the periods."""
     report = Report("overhead", "What do checkpoints cost a whole training?")
     plan = {("light", 1): (6, [(5, 1), (1, 3)], 2)} if args.quick else PLAN
     with jobs.places(args.folder) as (disk, memory):

@@ -1,5 +1,5 @@
-"""What a checkpoint every 10 steps costs ResNet-50, period by period: the part of ``benchmarks.overhead`` with enough periods for a figure
-of about a percent.
+"""The cost of a checkpoint every 10 steps for ResNet-50, period by period. This part of ``benchmarks.overhead`` has enough periods to tell
+about a percent.
 
 A period is a step that a checkpoint captures and the steps after it, up to the next such step. It is compared in two ways:
 
@@ -83,7 +83,7 @@ def _extra(periods: np.ndarray) -> np.ndarray:
 
 
 def rows(report: Report) -> list[Row]:
-    """Those that have been compared period by period."""
+    """The rows whose periods have been compared one by one."""
     return [row for row in report.rows if "neighbours" in row.values]
 
 
@@ -99,7 +99,7 @@ def percent(row: Row, name: str) -> str:
 
 
 def within(row: Row, name: str, scale: float = 1.0, digits: int = 1) -> str:
-    """The median with its 95 % interval."""
+    """The median of a row's value, with its 95 % interval."""
     low, high = interval(row.samples(name))
     return f"{row.median(name) * scale:.{digits}f} ({low * scale:.{digits}f}..{high * scale:.{digits}f})"
 

@@ -157,7 +157,7 @@ class BoundBackend:
                     raise
 
     def stalled(self, begin: float) -> bool:
-        """Whether a wait has ended: it began at ``begin`` (``time.monotonic()``, seconds), and no bytes have moved for the time-out.
+        """Whether the wait that began at ``begin`` (``time.monotonic()``, seconds) has ended, because no bytes have moved for the time-out.
         ``EngineError`` if the backend can't say."""
         with self.translated("whether bytes move"):
             return self._seconds_left(begin) <= 0

@@ -197,7 +197,7 @@ class Saver:
         return self._backend.drain(seconds)
 
     def stalled(self, begin: float) -> bool:
-        """Whether a wait has ended: it began at ``begin`` (``time.monotonic()``, seconds), and no bytes have moved for the time-out.
+        """Whether the wait that began at ``begin`` (``time.monotonic()``, seconds) has ended, because no bytes have moved for the time-out.
         ``EngineError`` if the backend can't say."""
         return self._backend.stalled(begin)
 

@@ -19,7 +19,7 @@ class JobEnd:
     before the first."""
 
     def __init__(self, ends_at: float | None, now: float, timer: float, longest: float | None = None) -> None:
-        """``ends_at``: when the job will be ended, in Unix seconds; None: it has no end, and ``near`` is never true. ``longest``: what an
+        """``ends_at``: when the job will be ended, in Unix seconds; None: it has no end, and is never ``near``. ``longest``: what an
         earlier ``fit`` of the program has found."""
         self.longest = longest
         self._ends_at = ends_at
@@ -28,6 +28,11 @@ class JobEnd:
         self._traced = False  # the first execution, which traces the train function, has ended
         self._executions: deque[float] = deque(maxlen=_NEWEST)
         self._saved: deque[float] = deque(maxlen=1024)  # when the newest checkpoints were captured
+
+    @property
+    def known(self) -> bool:
+        """Whether the job has an end that is known. If not, ``near`` need not be asked in each step."""
+        return self._ends_at is not None
 
     def execution_ended(self, timer: float) -> None:
         """To be called once after each execution."""

@@ -124,7 +124,8 @@ class Session:
         self._note_uncaptured(done)
         self._first_weights.execution_ended(step)
         self._observe(done)
-        if self._job_end.near(time.time(), time.monotonic(), len(saver.unfinished)):
+        end = self._job_end
+        if end.known and end.near(time.time(), time.monotonic(), len(saver.unfinished)):
             self._agreement.end()
         steps = max(1, done.steps)
         # The ranks meet at each checkpoint: before the execution that captures it, so that they can skip it, and after.
