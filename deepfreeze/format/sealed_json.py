@@ -40,4 +40,4 @@ def unseal(data: bytes, where: object, limit: int, end: re.Pattern[bytes] = ONE_
     claimed, actual = int(tail[1], 16), crc32c.value(data[: tail.start()])
     if claimed != actual:
         raise error(f"CRC32C {claimed:08x} of bytes 0 to {tail.start()}", f"{actual:08x}")
-    return Fields(parse_object(data, where), where)
+    return Fields(parse_object(data, where, todo), where, todo=todo)

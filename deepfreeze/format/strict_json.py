@@ -4,13 +4,16 @@ exactly the known type."""
 from __future__ import annotations
 
 import json
+import math
 import re
+import sys
 from datetime import datetime
 from typing import Any, NoReturn
 
 from deepfreeze.errors import CorruptError, NewerError
 
 MAX_INT = 2**63 - 1
+_MAX_FLOAT = sys.float_info.max
 _TIME = re.compile(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
 _CRC = re.compile(r"[0-9a-f]{8}\Z")
 # Control characters, characters that break a line or change the direction of text on a terminal, and lone surrogates, which have no
@@ -25,16 +28,17 @@ def is_printable(text: str) -> bool:
     return bool(text) and not _UNPRINTABLE.search(text)
 
 
-def parse_object(data: bytes, where: object) -> dict[str, Any]:
-    """The JSON object in ``data``. CorruptError on anything else: NaN, repeated keys, invalid UTF-8, deep nesting."""
+def parse_object(data: bytes, where: object, todo: str = DAMAGED) -> dict[str, Any]:
+    """The JSON object in ``data``. CorruptError on anything else: NaN, repeated keys, invalid UTF-8, deep nesting. ``todo``: the advice in
+    the error."""
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         # ValueError is also raised for bytes that are not UTF-8, and for integers of more digits than Python reads.
         text = str(error) or "nesting too deep"
-        raise CorruptError(where=where, expected="a JSON object in UTF-8", found=text, todo=DAMAGED) from None
+        raise CorruptError(where=where, expected="a JSON object in UTF-8", found=text, todo=todo) from None
     if not isinstance(value, dict):
-        raise CorruptError(where=where, expected="a JSON object", found=type(value).__name__, todo=DAMAGED)
+        raise CorruptError(where=where, expected="a JSON object", found=type(value).__name__, todo=todo)
     return value
 
 
@@ -54,18 +58,18 @@ class Fields:
     """Typed access to the members of one JSON object. A method raises a CorruptError that names the member, if the member is missing
     or has another type than the method's."""
 
-    def __init__(self, value: object, where: object, name: str = "") -> None:
+    def __init__(self, value: object, where: object, name: str = "", todo: str = DAMAGED) -> None:
         """``value``: the object; ``where``: the file; ``name``: what messages call the object, such as ``records[3]``, "" if it is the
-        whole file. CorruptError if ``value`` is not an object."""
+        whole file; ``todo``: the advice in errors. CorruptError if ``value`` is not an object."""
         self.where = where
-        self._name = name
+        self._name, self._todo = name, todo
         if not isinstance(value, dict):
             raise self.error(f"{name or 'the file'} to be an object", type(value).__name__)
         self._value: dict[str, Any] = value
 
     def error(self, expected: str, found: str) -> CorruptError:
         """The error to raise when ``found`` is not ``expected``."""
-        return CorruptError(where=self.where, expected=expected, found=found, todo=DAMAGED)
+        return CorruptError(where=self.where, expected=expected, found=found, todo=self._todo)
 
     def keys(self, *names: str, ordered: bool = False) -> None:
         """CorruptError unless the object has exactly these keys, in this order if ``ordered``."""
@@ -87,6 +91,16 @@ class Fields:
         if type(value) is not int or not low <= value <= high:
             raise self.error(f"{self._of(key)} to be an integer from {low} to {high}", short(value))
         return value
+
+    def number(self, key: str, low: float = -math.inf, high: float = math.inf) -> float:
+        """The member as a finite number within [low, high]; true is no number."""
+        value: Any = self._value.get(key)
+        # 1e999 is read as an infinity, and an integer may be too large for a float.
+        good = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not good or not max(low, -_MAX_FLOAT) <= value <= min(high, _MAX_FLOAT):
+            bounds = "" if -math.inf in (low, -high) else f" from {low:g} to {high:g}"
+            raise self.error(f"{self._of(key)} to be a finite number{bounds}", short(value))
+        return float(value)
 
     def text(self, key: str) -> str:
         """The member as a string that ``is_printable``."""
@@ -125,7 +139,12 @@ class Fields:
 
     def child(self, key: str) -> Fields:
         """The member as an object."""
-        return Fields(self._value.get(key), self.where, self._of(key))
+        return Fields(self._value.get(key), self.where, self._of(key), self._todo)
+
+    def children(self, key: str) -> list[Fields]:
+        """The member as a list of objects."""
+        items = enumerate(self.items(key))
+        return [Fields(one, self.where, f"{self._of(key)}[{number}]", self._todo) for number, one in items]
 
     def plain(self) -> dict[str, Any]:
         """The object as a dict."""
