@@ -46,6 +46,12 @@ def seconds(where: str, value: Any) -> float:
     return float(value)
 
 
+def fraction(where: str, value: Any) -> float:
+    """``value`` as Python's own float, more than 0 and at most 1."""
+    require(where, value, is_number(value, Real) and 0 < value <= 1, "a fraction, more than 0 and at most 1")
+    return float(value)
+
+
 def signal_number(where: str, value: Any) -> signal.Signals:
     """The signal that ``value`` stands for: its number, or its name ("SIGTERM"). Signals that no handler can take, and those by which a
     fault of the process itself ends it, are refused."""

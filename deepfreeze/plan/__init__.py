@@ -1,10 +1,11 @@
 """When, by whom and how much is saved: policies (``every=``), what they are told, and the interfaces of all three questions.
 
-from deepfreeze.plan import EverySeconds, FirstOf, OnSignal
+from deepfreeze.plan import Auto, FirstOf, OnSignal
 
-deepfreeze.Checkpoint("runs/mine", every=FirstOf(EverySeconds(600), OnSignal("SIGUSR1")))
+deepfreeze.Checkpoint("runs/mine", every=FirstOf(Auto(overhead=0.02), OnSignal("SIGUSR1")))
 """
 
+from deepfreeze.plan.auto import Auto
 from deepfreeze.plan.capture_plan import CaptureGroup, CapturePlan
 from deepfreeze.plan.every_epoch import EveryEpoch
 from deepfreeze.plan.every_seconds import EverySeconds
@@ -18,6 +19,7 @@ from deepfreeze.plan.policy import NEVER, EpochPolicy, LearningPolicy, Policy, W
 
 __all__ = [
     "NEVER",
+    "Auto",
     "CaptureGroup",
     "CapturePlan",
     "EpochPolicy",

@@ -6,16 +6,17 @@ from collections.abc import Callable
 from numbers import Integral
 
 from deepfreeze.errors import OptionError
+from deepfreeze.plan.auto import Auto
 from deepfreeze.plan.every_epoch import EveryEpoch
 from deepfreeze.plan.every_steps import EverySteps
 from deepfreeze.plan.policy import NEVER, Policy
 
-WORDS: dict[str, Callable[[], Policy]] = {"epoch": EveryEpoch}
+WORDS: dict[str, Callable[[], Policy]] = {"auto": Auto, "epoch": EveryEpoch}
 
 
 def as_policy(every: object) -> Policy:
-    """The policy that the option ``every`` stands for: ``EverySteps(15)`` for 15, ``EveryEpoch()`` for "epoch"; a policy object is returned
-    as it is. ``OptionError`` for any other value, and for an object that observes and can't be told what the ranks agree on."""
+    """The policy that the option ``every`` stands for: ``EverySteps(15)`` for 15, ``Auto()`` for "auto", ``EveryEpoch()`` for "epoch"; a policy
+    object is returned as it is. ``OptionError`` for any other value, and for an object that observes and can't be told what the ranks agree on."""
     if isinstance(every, str) and every in WORDS:
         return WORDS[every]()
     if isinstance(every, Integral) and not isinstance(every, bool) and 0 < int(every) < NEVER:
@@ -31,7 +32,7 @@ def as_policy(every: object) -> Policy:
         return every  # type: ignore[return-value]
     raise OptionError(
         where="every=",
-        expected="a whole number of steps, 1 or more, 'epoch', or a policy",
+        expected="a whole number of steps, 1 or more, 'auto', 'epoch', or a policy",
         found=repr(every)[:200],
         todo="pass e.g. every=15",
     )

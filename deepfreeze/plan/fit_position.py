@@ -42,6 +42,15 @@ class FitPosition:
         return self._last if self._batch == self._last else 0
 
     @property
+    def begins_epoch(self) -> bool:
+        """Whether the last execution was the first of several of its epoch."""
+        return self.first_batches > 0 and self.batches_left != 0
+
+    def epoch_steps(self, steps: int) -> int | None:
+        """How many steps an epoch has, if the last execution had so many ``steps``. None if Keras does not know the number of batches."""
+        return self._fit.batches * steps // self._last if self._fit.batches and self._last else None
+
+    @property
     def batches_left(self) -> int | None:
         """How many batches the epoch has still to train; None if Keras does not know their number."""
         if not self._fit.batches:

@@ -17,6 +17,8 @@ class Progressed:
     written: float | None
     committed: float | None
     failed: bool = False
+    copy: float | None = None
+    cpu: float | None = None
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Observation:
     - ``nbytes``: bytes that this rank saves of one checkpoint, without its private bytes.
     - ``rank``: this rank.
     - ``signals``: the numbers of the policy's signals that this rank has received since the last observation.
+    - ``paused``: an epoch began with this execution. ``seconds`` has what the program did between two epochs, such as a validation.
+    - ``epoch_steps``: how many steps an epoch of this ``fit`` has, None if nobody knows; in a hand-written loop nobody does.
 
     The first ``seconds`` of a training have the tracing of the train function in them, and the second ``blocking`` has what DeepFreeze
     prepares after the first execution: seconds both, which do not come again. Before a step is captured, ``blocking`` has the wait for
@@ -48,3 +52,5 @@ class Observation:
     nbytes: int
     rank: int = 0
     signals: Sequence[int] = ()
+    paused: bool = False
+    epoch_steps: int | None = None

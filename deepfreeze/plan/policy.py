@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from deepfreeze.plan.auto_section import Conditions, Decided, Window
+from deepfreeze.plan.checkfreq import NEVER, Profile, Terms
 from deepfreeze.plan.observation import Observation
-
-# A step that no training reaches: as the step to capture next it means that nothing will be captured.
-NEVER = 2**62
 
 
 class Policy(Protocol):
@@ -67,6 +66,49 @@ class LearningPolicy(Policy, Protocol):
 
         It counts from ``step`` on, which is the step that is to be captured next if one is. Of earlier steps ``next_step`` says what it
         said before."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a rank wishes for an interval. ``name``: one of ``auto_section.REASONS``; ``profile``: what the rank has measured; ``terms``: what
+    follows from it."""
+
+    name: str
+    profile: Profile
+    terms: Terms
+
+
+@runtime_checkable
+class PlannedPolicy(LearningPolicy, Protocol):
+    """A policy that learns an interval, explains it, and keeps it in a section of the run's ``plan.json``, so that a job that is started
+    again begins with it. The training thread calls all methods, on every rank after the same execution unless a method says otherwise.
+
+    ``section``: the section's name. ``interval``: the steps that the ranks have agreed on last, 0 if they have not. ``newest``: the overhead
+    that this rank has measured last; another object each time, None before the first."""
+
+    section: str
+    interval: int
+
+    @property
+    def newest(self) -> Window | None: ...
+
+    def begin(self, conditions: Conditions, uncommitted: int, stored: Mapping[str, Any] | None) -> str | None:
+        """A training begins under these conditions. Called when the engine is open, after the first execution of the first ``fit`` and
+        before that of later ones. ``conditions``: those of rank 0; ``uncommitted``: how many checkpoints may be under way at once;
+        ``stored``: the section of the run's ``plan.json``, None if there is none. All ranks get the same. Returns a message for the user if
+        what was stored does not serve."""
+
+    def reason(self) -> Reason | None:
+        """Why this rank wishes for its interval; None while it does not wish for any."""
+
+    def decided(self, decision: Decided, reason: Reason) -> None:
+        """The ranks have agreed on another interval, of which ``agree`` has told before. ``reason``: that of the rank whose wish decided."""
+
+    def plan(self) -> Mapping[str, Any] | None:
+        """The section for ``plan.json``, None if nothing was decided. Rank 0 alone is asked, after ``decided`` and when ``newest`` is new."""
+
+    def ended(self) -> str | None:
+        """A message for the user when a training has ended; None if there is nothing to say. Rank 0 alone is asked."""
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ the same boot id and different host names.
 
 from __future__ import annotations
 
+import os
 import socket
 from dataclasses import dataclass
 from functools import cached_property
@@ -61,6 +62,12 @@ class Nodes:
     def ranks(self) -> tuple[int, ...]:
         """The ranks on this rank's node, ascending."""
         return tuple(rank for rank, node in enumerate(self.by_rank) if node == self.here)
+
+    @property
+    def cores(self) -> float:
+        """How many cores this rank has: those that it is bound to, but no more than an equal part of the machine's, because ranks that are not
+        bound, or are bound to the same cores, share them."""
+        return min(len(os.sched_getaffinity(0)), (os.cpu_count() or 1) / len(self.ranks))
 
     @property
     def lowest(self) -> int:

@@ -24,7 +24,7 @@ def test_the_next_checkpoint_is_later_and_stays_within_64_bits(every, step):
 @pytest.mark.parametrize("every", [0, -1, 1.5, True, "15", None, 2**62, float("nan")])
 def test_every_0_and_other_nonsense_is_refused(every):
     with pytest.raises(
-        OptionError, match=r"every=: expected a whole number of steps, 1 or more, 'epoch', or a policy; found"
+        OptionError, match=r"every=: expected a whole number of steps, 1 or more, 'auto', 'epoch', or a policy; found"
     ):
         as_policy(every)
 

@@ -1,0 +1,254 @@
+"""The policy that measures how often a checkpoint pays, and goes on measuring (CheckFreq, FAST 2021, sections 4.2 and 4.4)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from deepfreeze import arguments
+from deepfreeze.errors import CorruptError
+from deepfreeze.plan.auto_section import AutoSection, Conditions, Decided, Window
+from deepfreeze.plan.checkfreq import Profile, algorithm_1
+from deepfreeze.plan.observation import Observation
+from deepfreeze.plan.overheads import Overhead, OverheadWindow
+from deepfreeze.plan.policy import NEVER, NO_WISH, Reason, Wish
+from deepfreeze.plan.profiling import Profiling
+from deepfreeze.plan.step_times import StepTimes
+
+_SLACK = 4  # windows with too little overhead after which checkpoints are taken more often
+_SLOW_STORE = 2.0  # times as long as in the profile: such commits are the reason of a longer interval
+_FASTER = 0.8  # of the profile's time of a step: below it, the training is the reason
+
+
+class Auto:
+    """As many checkpoints as make the training at most the fraction ``overhead`` longer, by measurement.
+
+    The first steps are timed without checkpoints, then two checkpoints are taken and timed. From that the interval follows: as short as
+    ``overhead`` allows, and long enough for one checkpoint to be committed before the next begins. It is measured anew from each four
+    checkpoints on, and made longer or shorter where the training, the store or other jobs have changed. The interval of the rank that
+    needs the longest holds for all. ``RUN/plan.json`` keeps it, so a job that is started again begins with it. ``deepfreeze plan RUN``
+    shows it.
+
+    Args:
+        overhead: the longest that checkpoints may make the training, as a fraction: 0.035 is 3.5 %.
+        mtbf: mean seconds between two failures of the whole job (not of one of its nodes). Checkpoints are then not taken more often than
+            pays with so few failures (Daly's interval). None: as often as ``overhead`` allows.
+
+    Raises ``OptionError``."""
+
+    section = "auto"
+
+    def __init__(self, overhead: float = 0.035, mtbf: float | None = None) -> None:
+        self.overhead = arguments.fraction("Auto(overhead)", overhead)
+        self.mtbf = None if mtbf is None else arguments.seconds("Auto(mtbf)", mtbf)
+        self.interval = 0  # the agreed one, 0 before there is one
+        self._since, self._before = 0, NEVER  # the step from which it counts, and the step that was due last before it
+        self._wish = NO_WISH
+        self._why: Reason | None = None
+        self._conditions: Conditions | None = None
+        self._uncommitted, self._cores = 1, 1.0
+        self._times = StepTimes()
+        self._profiling: Profiling | None = None  # None: the profile is known
+        self._profile: Profile | None = None
+        self._window = OverheadWindow(1, 0.0)
+        self._longest_execution = 1  # steps
+        self._slack = 0  # windows in succession
+        self._doubted = False  # the last window was left out
+        self._commits: dict[int, float] = {}  # of the window: step -> seconds
+        self._copies: dict[int, tuple[float, float]] = {}  # of the window: step -> CPU seconds of copy and engine
+        self._decided: deque[Decided] = deque(maxlen=AutoSection.MOST_DECISIONS)
+        self._windows: deque[Window] = deque(maxlen=AutoSection.MOST_WINDOWS)
+        self._agreed: AutoSection | None = None  # the last decision's, without the histories
+
+    def __str__(self) -> str:
+        mtbf = "" if self.mtbf is None else f", mtbf={self.mtbf:g}"
+        return f"Auto(overhead={self.overhead:g}{mtbf})"
+
+    # What a training asks.
+
+    def next_step(self, step: int) -> int:
+        """The next multiple of the agreed interval, counted from the step at which it was agreed on."""
+        if step < self._since:
+            return self._before if step < self._before else self._since
+        return NEVER if not self.interval else self._since + ((step - self._since) // self.interval + 1) * self.interval
+
+    def begin(self, conditions: Conditions, uncommitted: int, stored: Mapping[str, Any] | None) -> str | None:
+        """See ``PlannedPolicy``."""
+        self._times.restart()
+        if self._conditions == conditions and self._uncommitted == uncommitted:
+            return None  # another ``fit`` of the same training
+        known = self._conditions is not None
+        self._conditions, self._uncommitted, self._cores = conditions, uncommitted, conditions.cores
+        self._profile, self._profiling, self._wish = None, Profiling(conditions.cores), NO_WISH
+        self.interval, self._agreed, self._why = 0, None, None
+        if stored is None:
+            return "the training has another model, or other ranks, than before: it is profiled again" if known else None
+        try:
+            found = AutoSection.from_json(stored)
+        except CorruptError as error:
+            return f"{error} The training is profiled again."
+        self._decided.extend(found.decisions)
+        self._windows.extend(found.windows)
+        other = found.conditions.difference(conditions)
+        if other is not None:
+            return f"the training is profiled again, because {other}"
+        self._take_over(found)
+        return None
+
+    def _take_over(self, found: AutoSection) -> None:
+        """Goes on with what an earlier job of the run has found."""
+        interval = found.interval
+        if (found.overhead, found.mtbf, found.uncommitted) != (self.overhead, self.mtbf, self._uncommitted):
+            interval = algorithm_1(found.profile, self.overhead, self._uncommitted, self.mtbf).interval
+        self._profile, self._profiling = found.profile, None
+        self._want(interval, "resumed")
+        self._new_window()
+
+    def observe(self, observation: Observation) -> Wish:
+        """Takes in an execution. Returns this rank's wish."""
+        self._longest_execution = max(self._longest_execution, observation.steps)
+        if self._profiling is not None and observation.captured is not None:
+            self._profiling.captured(observation.captured)
+            self._wish = replace(self._wish, now=False)
+        for report in observation.reports:
+            if self._profiling is not None:
+                self._profiling.progressed(report)
+            elif report.committed is not None:
+                self._commits[report.step] = report.committed
+                self._copies[report.step] = (report.copy or 0.0, report.cpu or 0.0)
+        timed = self._times.add(observation)
+        if timed is None:
+            return self._wish
+        if self._profiling is not None:
+            self._profiling.add(timed, observation.epoch_steps)
+            self._profile = self._profiling.profile(observation.nbytes)
+            self._wish = replace(self._wish, now=self._profiling.probe)
+            if self._profile is not None:
+                self._profiling = None
+                self._decide_first(self._profile)
+        else:
+            found = self._window.add(timed)
+            if found is not None:
+                self._judge(found, timed.step)
+        return self._wish
+
+    def agree(self, interval: int, step: int) -> None:
+        """The ranks have agreed on ``interval``, from ``step`` on."""
+        before = self.next_step(step - 1) if step > 0 else NEVER
+        self._before = before if before <= step else NEVER
+        self.interval, self._since = interval, step
+        self._slack = 0
+        self._new_window()
+
+    def reason(self) -> Reason | None:
+        """See ``PlannedPolicy``."""
+        return self._why
+
+    def decided(self, decision: Decided, reason: Reason) -> None:
+        """See ``PlannedPolicy``."""
+        assert self._conditions is not None
+        self._decided.append(decision)
+        self._agreed = AutoSection(
+            conditions=self._conditions,
+            overhead=self.overhead,
+            mtbf=self.mtbf,
+            uncommitted=self._uncommitted,
+            interval=decision.after,
+            step=decision.step,
+            reason=decision.reason,
+            rank=decision.rank,
+            profile=reason.profile,
+            terms=reason.terms,
+            decisions=(),
+            windows=(),
+        )
+
+    @property
+    def newest(self) -> Window | None:
+        """The overhead that was measured last on this rank, None before the first time."""
+        return self._windows[-1] if self._windows else None
+
+    def plan(self) -> Mapping[str, Any] | None:
+        """See ``PlannedPolicy``."""
+        if self._agreed is None:
+            return None
+        return replace(self._agreed, decisions=tuple(self._decided), windows=tuple(self._windows)).to_json()
+
+    def ended(self) -> str | None:
+        """See ``PlannedPolicy``."""
+        if self._profiling is None:
+            return None
+        return (
+            f"every={self}: the training was too short to choose an interval ({self._profiling.left}); its last step is saved"
+        )
+
+    # The interval.
+
+    def _decide_first(self, profile: Profile) -> None:
+        terms = algorithm_1(profile, self.overhead, self._uncommitted, self.mtbf)
+        self._want(terms.interval, "failures" if terms.decided_by == "failures" else "profile")
+        self._new_window()
+
+    def _judge(self, found: Overhead, step: int) -> None:
+        """Changes the wish if the window shows that the interval is too short, or longer than needed."""
+        assert self._profile is not None
+        known = self._profile
+        profile = self._measured(found)
+        terms = algorithm_1(profile, self.overhead, self._uncommitted, self.mtbf)
+        slow = profile.persist >= _SLOW_STORE * known.persist
+        self._doubted = not found.steady and not self._doubted
+        if self._doubted:
+            return  # one window tells too little; a training whose steps always differ is judged all the same
+        self._windows.append(Window(step, self.interval, found.mean, found.low, found.high))
+        self._slack = self._slack + 1 if found.high < self.overhead / 2 else 0
+        if found.low > self.overhead:
+            faster = profile.iteration < _FASTER * known.iteration
+            self._grow(math.ceil(self.interval * found.mean / self.overhead), profile, _cause(slow, faster))
+        elif slow and terms.by_commit > self.interval:
+            self._grow(terms.by_commit, profile, "store")
+        elif (terms.by_failures or 0) > self.interval * (1 + self.overhead):
+            self._grow(terms.by_failures or 0, profile, "failures")
+        elif self._slack >= _SLACK:
+            self._slack = 0
+            shorter = max(terms.interval, self.interval * 4 // 5)
+            if shorter < self.interval:
+                self._profile = profile
+                self._want(shorter, "slack")
+        self._commits, self._copies = {}, {}
+
+    def _measured(self, found: Overhead) -> Profile:
+        """The profile as the window shows it. Where the window's overhead is within noise, a checkpoint costs its CPU time."""
+        assert self._profile is not None
+        copy, cpu, persist = self._profile.copy, 0.0, self._profile.persist
+        if self._copies:
+            copy = statistics.mean(one for one, _ in self._copies.values())
+            cpu = statistics.mean(one for _, one in self._copies.values())
+        if self._commits:
+            persist = statistics.mean(self._commits.values())
+        cost = found.cost if found.low > 0 else (copy + cpu) / self._cores
+        return replace(self._profile, iteration=found.iteration, copy=copy, persist=persist, cost=cost)
+
+    def _grow(self, wanted: int, profile: Profile, reason: str) -> None:
+        self._profile = profile
+        self._want(min(wanted, 2 * self.interval), reason)
+
+    def _want(self, interval: int, reason: str) -> None:
+        """Wishes for an interval. An execution gives one checkpoint, so the interval has its steps at least."""
+        assert self._profile is not None
+        terms = algorithm_1(self._profile, self.overhead, self._uncommitted, self.mtbf)
+        self._wish = Wish(interval=max(interval, self._longest_execution))
+        self._why = Reason(reason, self._profile, terms)
+
+    def _new_window(self) -> None:
+        iteration = self._profile.iteration if self._profile is not None else 0.0
+        self._window = OverheadWindow(max(1, self.interval), iteration)
+        self._commits, self._copies = {}, {}
+
+
+def _cause(slow: bool, faster: bool) -> str:
+    """Why checkpoints cost more than the budget allows: the store is slow, or the training has become faster, or the copies cost more."""
+    return "store" if slow else "training" if faster else "copy"

@@ -1,0 +1,123 @@
+"""By how much checkpoints lengthen a training: measured from one checkpoint to the next, four times over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deepfreeze.plan.step_times import Timed
+
+INTERVALS = 4  # of a window
+_STUDENT = 3.182  # quantile 97.5 % of Student's distribution with INTERVALS - 1 degrees of freedom
+_ENOUGH = INTERVALS  # steps without a checkpoint from which their time is known
+_STEADY = 1.5  # times as long, or as short
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What a window of four intervals has shown.
+
+    - ``mean``: seconds beyond those of plain steps, over the seconds of plain steps; ``low``, ``high``: its 95 % interval.
+    - ``iteration``: seconds of a plain step in this window, so that a training that has become slower does not count as overhead.
+    - ``cost``: seconds by which one checkpoint has lengthened the training.
+    - ``steady``: plain steps took about as long in the first half of the window as in the second. If not, a change of the training's own
+      pace may look like overhead."""
+
+    mean: float
+    low: float
+    high: float
+    iteration: float
+    cost: float
+    steady: bool
+
+
+@dataclass
+class _Interval:
+    """The steps from a captured one to the next, in sums. ``near``: up to half-way to the next checkpoint; ``busy``: the later ones during
+    which a checkpoint was on its way; ``plain``: the rest. Times in seconds."""
+
+    near_steps: int = 0
+    near: float = 0.0
+    busy_steps: int = 0
+    busy: float = 0.0
+    plain_steps: int = 0
+    plain: float = 0.0
+    blocking: float = 0.0
+
+    @property
+    def steps(self) -> int:
+        return self.near_steps + self.busy_steps + self.plain_steps
+
+    def add(self, timed: Timed, near: bool) -> None:
+        self.blocking += timed.blocking
+        if timed.seconds is None:
+            return
+        if near:
+            self.near_steps += timed.steps
+            self.near += timed.seconds
+        elif timed.plain:
+            self.plain_steps += timed.steps
+            self.plain += timed.seconds
+        else:
+            self.busy_steps += timed.steps
+            self.busy += timed.seconds
+
+
+class OverheadWindow:
+    """Four intervals, from a captured step on. Its size does not grow with the number of steps."""
+
+    def __init__(self, interval: int, iteration: float) -> None:
+        """``interval``: the steps that are expected from one checkpoint to the next; ``iteration``: seconds of a plain step, as far as is
+        known, for a window that has none."""
+        self._half = interval // 2
+        self._iteration = iteration
+        self._begin = 0  # the step at which the interval under way was captured
+        self._intervals: list[_Interval] = []
+
+    def add(self, timed: Timed) -> Overhead | None:
+        """Takes in an execution. Returns what the window has shown if it has ended four intervals, and begins the next window."""
+        found = None
+        if timed.captured:
+            if len(self._intervals) == INTERVALS:
+                found = _overhead(self._intervals, self._iteration)
+                self._iteration = found.iteration
+                self._intervals = []
+            self._begin = timed.step
+            self._intervals.append(_Interval())
+        if self._intervals:
+            # The captured step itself is near; at an interval of one step nothing else is.
+            self._intervals[-1].add(timed, near=timed.step - self._begin <= max(0, self._half - 1))
+        return found
+
+
+def _overhead(intervals: Sequence[_Interval], iteration: float) -> Overhead:
+    """``iteration``: for a window without plain steps, such as one in which commits take as long as an interval. A step is not longer than a
+    late one with a commit beside it. If the training itself has become slower meanwhile, that looks like overhead: the interval then
+    grows until there are plain steps again."""
+    plain, plain_steps = sum(one.plain for one in intervals), sum(one.plain_steps for one in intervals)
+    late, late_steps = plain + sum(one.busy for one in intervals), plain_steps + sum(one.busy_steps for one in intervals)
+    if plain_steps >= _ENOUGH:
+        iteration = plain / plain_steps
+    elif late_steps >= _ENOUGH:
+        iteration = min(iteration, late / late_steps)
+    iteration = max(iteration, 1e-9)
+
+    def cost(one: _Interval) -> float:
+        return one.near + one.busy - (one.near_steps + one.busy_steps) * iteration + one.blocking
+
+    costs = [cost(one) for one in intervals]
+    samples = [found / (max(1, one.steps) * iteration) for found, one in zip(costs, intervals, strict=True)]
+    mean = sum(samples) / len(samples)
+    spread = math.sqrt(sum((one - mean) ** 2 for one in samples) / (len(samples) - 1))
+    half = _STUDENT * spread / math.sqrt(len(samples))
+    return Overhead(mean, mean - half, mean + half, iteration, sum(costs) / len(costs), _is_steady(intervals))
+
+
+def _is_steady(intervals: Sequence[_Interval]) -> bool:
+    means = [
+        sum(one.plain for one in half) / steps
+        for half in (intervals[: INTERVALS // 2], intervals[INTERVALS // 2 :])
+        if (steps := sum(one.plain_steps for one in half))
+    ]
+    return max(means, default=0.0) <= _STEADY * min(means, default=0.0)

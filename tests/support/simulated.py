@@ -1,0 +1,127 @@
+"""A training in simulated time: ranks with policies, a clock and a store of their own, but the product's ``Schedule``."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from deepfreeze.plan.observation import Observation, Progressed
+from deepfreeze.plan.schedule import Schedule
+
+
+@dataclass
+class Costs:
+    """What steps and checkpoints take, in seconds, as functions of the step. ``copy``: added to the captured step; ``writing``: added to the
+    steps up to the commit, in all; ``persist``: from the hand-over to the commit; ``noise``: relative standard deviation of a step."""
+
+    iteration: Callable[[int], float] = lambda step: 0.1
+    copy: Callable[[int], float] = lambda step: 0.01
+    writing: Callable[[int], float] = lambda step: 0.0
+    persist: Callable[[int], float] = lambda step: 0.05
+    noise: float = 0.0
+    cpu: float = 0.001  # CPU seconds of a checkpoint's copy, and of its engine
+
+
+@dataclass
+class Rank:
+    """One rank: its policy, what things cost there, and its checkpoints under way: step -> seconds until the commit."""
+
+    policy: object
+    costs: Costs
+    rank: int = 0
+    seed: int = 0
+    under_way: dict[int, float] = field(default_factory=dict)
+    seconds: float = 0.0  # of all steps, with everything that checkpoints have added
+    plain: float = 0.0  # of the same steps without checkpoints
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed + 1000 * self.rank)
+        self._blocking = 0.0
+        self._since = 0
+
+    def execute(self, step: int, captured: int | None) -> Observation:
+        """One step."""
+        costs = self.costs
+        plain = costs.iteration(step) * max(0.2, self.random.gauss(1.0, costs.noise))
+        seconds = plain + sum(
+            min(1.0, costs.iteration(step) / max(costs.persist(one), 1e-9)) * costs.writing(one)
+            for one in self.under_way
+        )
+        reports = []
+        if captured is not None:
+            seconds += costs.copy(captured)
+        for one in list(self.under_way):
+            self.under_way[one] -= seconds
+            if self.under_way[one] <= 0:
+                del self.under_way[one]
+                took = costs.persist(one)
+                reports.append(Progressed(one, took / 2, took, took, copy=costs.cpu, cpu=costs.cpu))
+        if captured is not None:
+            self.under_way[captured] = costs.persist(captured)
+        blocking, self._blocking = self._blocking, 1e-5
+        self.seconds += seconds
+        self.plain += plain
+        return Observation(
+            step=step,
+            steps=1,
+            seconds=seconds,
+            captured=captured,
+            blocking=blocking,
+            reports=reports,
+            in_flight=len(self.under_way),
+            nbytes=1000,
+            rank=self.rank,
+            epoch_steps=1000,
+        )
+
+
+@dataclass
+class Training:
+    """All ranks, in step. ``captured``: the captured steps; ``intervals``: (step, agreed interval), in the order of the agreements."""
+
+    ranks: list[Rank]
+    step: int = 0
+    captured: list[int] = field(default_factory=list)
+    intervals: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._schedules = [Schedule(rank.policy, self.step, True) for rank in self.ranks]
+        self._proposed = [(0, 0)] * len(self.ranks)
+        self._since = [0] * len(self.ranks)
+        self._agreed = 0
+
+    def run(self, steps: int) -> None:
+        """So many further steps."""
+        for _ in range(steps):
+            self._execute()
+
+    def _execute(self) -> None:
+        self.step += 1
+        agreed, soon = (max(values) for values in zip(*self._proposed, strict=True))
+        decided = set()
+        for number, (rank, schedule) in enumerate(zip(self.ranks, self._schedules, strict=True)):
+            done = schedule.ended(self.step)
+            if done.captured is not None:
+                schedule.taken(done.captured)
+            wish = rank.policy.observe(rank.execute(self.step, done.captured))
+            if self._since[number] and schedule.captured >= self._since[number]:
+                self._since[number] = 0
+            if not self._since[number] and wish.now:
+                self._since[number] = self.step + 1
+            self._proposed[number] = (wish.interval, self._since[number])
+            if agreed not in (0, self._agreed):
+                rank.policy.agree(agreed, schedule.decided)
+                decided.add(schedule.decided)
+            schedule.aim(0)
+            schedule.serve(soon, 1)
+        assert len(decided) < 2, "ranks have decided on different steps"
+        if decided:
+            self._agreed = agreed
+            self.intervals.append((decided.pop(), agreed))
+        targets = {schedule.target for schedule in self._schedules}
+        assert len(targets) == 1, f"ranks will capture different steps: {targets}"
+        newest = {schedule.captured for schedule in self._schedules}
+        assert len(newest) == 1, f"ranks have captured different steps: {newest}"
+        if (step := newest.pop()) == self.step:
+            self.captured.append(step)
