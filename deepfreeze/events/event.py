@@ -147,11 +147,31 @@ class Notice(Event):
 @dataclass(frozen=True, kw_only=True)
 class Decision(Event):
     """The ranks have agreed on another interval between two checkpoints, for a policy that learns. ``step``: the interval counts from this
-    step on; ``before``, ``after``: the agreed wish in the policy's unit, usually steps; ``before`` is None at the first one."""
+    step on; ``before``, ``after``: the agreed wish in the policy's unit, usually steps; ``before`` is None at the first one.
+
+    Of a policy that explains itself (``Auto``): ``reason``: "profile", "resumed", "store", "copy", "training", "slack" or "failures";
+    ``rank``: the one whose wish decided; ``terms``: what that rank has measured (``plan.checkfreq.Profile``), and what follows from it
+    (``plan.checkfreq.Terms``)."""
 
     step: int
     after: int
     before: int | None = None
+    reason: str | None = None
+    rank: int | None = None
+    terms: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(Event):
+    """By how much the last four checkpoints have lengthened the training on this rank, as a policy has measured it (``Auto``). ``step``: the
+    step up to which it was measured; ``interval``: steps from one checkpoint to the next; ``overhead``: seconds beyond those of steps
+    without checkpoints, over the latter; ``low``, ``high``: its 95 % interval."""
+
+    step: int
+    interval: int
+    overhead: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Calls one listener on a thread of its own."""
+"""Calls one listener on a thread of its own. It is told of events; the keeper of ``plan.json`` uses it for what is to be written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from deepfreeze.events.event import Event, Notice
+from deepfreeze.events.event import Notice
 
 CAPACITY = 10_000  # events that wait; a listener that hangs must not take all memory
 # How long, in seconds, an event may wait before the thread looks. Waking the thread for each event would take time from training.
@@ -27,7 +27,7 @@ class Queue:
         self.failure: Exception | None = None
         self.before_look: Callable[[], None] = lambda: None
         self._listener, self._at_end = listener, at_end
-        self._waiting: deque[Event] = deque()
+        self._waiting: deque[Any] = deque()
         self._dropped = 0
         self._told = 0  # how many of the dropped events the listener was told of
         self._closing = threading.Event()
@@ -50,7 +50,7 @@ class Queue:
                 else:
                     self._thread, self._running = thread, True
 
-    def put(self, event: Event) -> None:
+    def put(self, event: Any) -> None:
         """Adds an event. Takes about a microsecond, and never waits. With ``CAPACITY`` events waiting, the event is dropped and counted."""
         if len(self._waiting) >= CAPACITY:
             self._dropped += 1

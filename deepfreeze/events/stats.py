@@ -5,9 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from deepfreeze.events.event import Attempt, Blocked, Captured, Diverged, Event, External, Local, Skipped, Stop
+from deepfreeze.events.event import (
+    Attempt,
+    Blocked,
+    Captured,
+    Decision,
+    Diverged,
+    Event,
+    External,
+    Local,
+    Measured,
+    Skipped,
+    Stop,
+)
 
 T = TypeVar("T")
 
@@ -33,6 +45,14 @@ class NewestByStep(dict[int, T]):
         super().__setitem__(step, value)
         if len(self) > KEPT:
             del self[next(iter(self))]
+
+
+class Interval(NamedTuple):
+    """From ``step`` on, a checkpoint every ``interval`` steps. ``reason``: as in the event ``Decision``, None of a policy that gives none."""
+
+    step: int
+    interval: int
+    reason: str | None
 
 
 @dataclass
@@ -63,6 +83,10 @@ class Stats:
     commits: int = 0
     #: how many seconds all checkpoints together held up training
     waited: float = 0.0
+    #: the intervals that the ranks have agreed on, for a policy that learns them
+    intervals: list[Interval] = field(default_factory=Newest)
+    #: by which fraction the last checkpoints have lengthened the training on this rank, None while no policy has measured it
+    overhead: float | None = None
     #: upper bound in seconds -> how many captures held up training for less than this bound, and for no less than the bound before
     histogram: dict[float, int] = field(default_factory=lambda: dict.fromkeys(BINS, 0))
 
@@ -114,6 +138,12 @@ class Stats:
             assert event.step is not None
             self.diverged[event.step] = event.tensor
 
+    def _decision(self, event: Decision) -> None:
+        self.intervals.append(Interval(event.step, event.after, event.reason))
+
+    def _measured(self, event: Measured) -> None:
+        self.overhead = event.overhead
+
     def _stop(self, event: Stop) -> None:
         self.stopped = event.signal or "ends_at"
 
@@ -126,6 +156,8 @@ _ENTER: dict[type[Event], Callable[[Stats, Any], None]] = {
     Local: Stats._local,
     External: Stats._external,
     Diverged: Stats._diverged,
+    Decision: Stats._decision,
+    Measured: Stats._measured,
     Stop: Stats._stop,
 }
 

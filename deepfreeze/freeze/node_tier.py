@@ -28,3 +28,10 @@ def choose(
         host = nodes.here.host
         notify("warning", f"no room for {need} bytes on a local tier of {host}: writing to {run} directly")
     return chosen
+
+
+def kind(base: Path | None) -> str:
+    """What the slots below ``base`` lie on: "memory", "disk", or "none" without a directory."""
+    if base is None:
+        return "none"
+    return "memory" if base.is_relative_to("/dev/shm") else "disk"

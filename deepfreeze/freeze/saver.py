@@ -178,6 +178,17 @@ class Saver:
         return b"".join([*seeds, checksums]), values
 
     @property
+    def tier(self) -> str:
+        """The kind of this rank's local tier: "memory", "disk", or "none"."""
+        return node_tier.kind(None if self._local is None else self._local[1])
+
+    @property
+    def most_uncommitted(self) -> int:
+        """How many checkpoints may be captured and not yet committed, whatever lies on the local tier otherwise."""
+        engine = self._settings.engine
+        return engine.uncommitted or (engine.in_flight if self._local is None else engine.slots)
+
+    @property
     def replicated(self) -> list[str]:
         """The names of the replicated tensors, in the order of their checksums; empty in a job of one rank."""
         return self._replicas.names

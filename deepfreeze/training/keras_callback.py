@@ -138,11 +138,12 @@ class Checkpoint(Hooks):
             **unknown,
         )
         self._first_trace: FirstTrace | None = None
-        self._logs = KerasLogs()
+        policy = chosen_policy(every, options.signals)
+        self._logs = KerasLogs(learns=any(isinstance(part, PlannedPolicy) for part in parts(policy)))
         self._position: FitPosition | None = None
         self._epoch: int | None = None  # which has begun in this ``fit``
         self._begin_with: Callable[[int | None], None] | None = None
-        self._training = Training(directory(run), chosen_policy(every, options.signals), options, listener=self._logs)
+        self._training = Training(directory(run), policy, options, listener=self._logs)
 
     @property
     def stats(self) -> Stats:

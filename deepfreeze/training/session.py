@@ -16,6 +16,7 @@ from deepfreeze.freeze.agreed_structure import agree
 from deepfreeze.freeze.described import Described
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.saver import Saver
+from deepfreeze.plan.auto_section import Conditions
 from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.job_end import JobEnd
 from deepfreeze.plan.policy import Policy
@@ -190,6 +191,7 @@ class Session:
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
         if not self.stopped:
+            self._wishes.end(self._events)
             self._commits.require_metrics()
 
     def _first_saver(self) -> Saver:
@@ -225,6 +227,8 @@ class Session:
         installation.stored_in = target.run_id
         self._open_run.file_size = agreed.structure.file_size
         self._commits.open(saver)
+        conditions = Conditions(agreed.structure.digest, world.size, attempt.nodes.cores, saver.tier)
+        self._wishes.begin(conditions, saver)
         return saver
 
     def _save_now(self, step: int, collect: Callable[[], CapturedState]) -> None:
@@ -278,7 +282,7 @@ class Session:
     def _observe(self, done: Execution) -> None:
         """Tells the policy of the execution, if it learns. If the policy fails on one rank, the training ends on all ranks."""
         try:
-            self._wishes.observe(self._schedule, done, self.saver)
+            self._wishes.observe(self._schedule, done, self.saver, self._events)
         except OptionError as error:
             if self._open_run.attempt.world.size == 1:
                 raise

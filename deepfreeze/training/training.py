@@ -41,6 +41,7 @@ from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
+from deepfreeze.training.plan_keeper import PlanKeeper
 from deepfreeze.training.prepared import prepared
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.session import Session
@@ -126,7 +127,9 @@ class Training:
             self._trained = weakref.ref(model)
             agreement = Agreement(world, self._last_signals, self._events.notify, signals(self._policy))
             open_run.closing.callback(agreement.close)
-            wishes, epochs = Wishes(self._policy, agreement, world), EpochEnds(self._policy, position)
+            plan_keeper = PlanKeeper(open_run, self._events)
+            wishes = Wishes(self._policy, agreement, world, plan_keeper, position)
+            epochs = EpochEnds(self._policy, position)
             checks = ReplicaChecks(self._options.replicas.parts, agreement)
             end = worlds.each(world, lambda: self._job_end(world))
             installation = self._install(open_run, state, in_graph, agreement.seal())

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from numbers import Integral
+from typing import Any
 
 from deepfreeze.errors import OptionError
-from deepfreeze.events.event import Decision
+from deepfreeze.events.event import Decision, Measured
 from deepfreeze.events.events import Events
 from deepfreeze.freeze.saver import Saver
+from deepfreeze.plan.auto_section import Conditions, Decided
+from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.observation import Observation, Progressed
-from deepfreeze.plan.policy import NEVER, LearningPolicy, Policy, Wish, parts
+from deepfreeze.plan.policy import NEVER, LearningPolicy, PlannedPolicy, Policy, Reason, Wish, parts
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.world import World, each
+from deepfreeze.training.plan_keeper import PlanKeeper
 from veloc_bindings import OK, Report
 
 _OBSERVE = "a policy whose observe() returns a deepfreeze.plan.Wish, with an interval from 0 to deepfreeze.plan.NEVER"
@@ -26,15 +31,25 @@ class Wishes:
     that does not observe, and has no part that does, they do nothing."""
 
     def __init__(
-        self, policy: Policy, agreement: Agreement, world: World, clock: Callable[[], float] = time.perf_counter
+        self,
+        policy: Policy,
+        agreement: Agreement,
+        world: World,
+        keeper: PlanKeeper,
+        position: FitPosition | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Takes two fields of the control word if ``policy`` observes. ``clock``: seconds."""
-        self._world = world
+        """Takes two fields of the control word if ``policy`` observes. ``keeper``: keeps what the policy has found; ``position``: of the
+        ``fit``, None in a loop; ``clock``: seconds."""
+        self._world, self._keeper, self._position = world, keeper, position
+        self._planned = next((part for part in parts(policy) if isinstance(part, PlannedPolicy)), None)
+        self._newest = self._planned.newest if self._planned is not None else None
         self._signals = agreement.signals
         self._policies = [part for part in parts(policy) if isinstance(part, LearningPolicy)]
         if self._policies:
             self._interval, self._capture = agreement.field("interval"), agreement.field("capture")
-        self._agreed = 0  # the interval that the policy has been told of
+        # The interval that the policy has been told of.
+        self._agreed = self._planned.interval if self._planned is not None else 0
         self._since = 0  # this rank wishes for a checkpoint of this step or a later one; 0: it does not
         self._captured = -1  # the newest captured step that the policy has been told of
         self._clock = clock
@@ -42,6 +57,13 @@ class Wishes:
         self._ended = self._went_on  # when the last execution ended
         self._before = self._ended  # when the execution before the last one ended
         self._reports: list[Progressed] = []
+        self._wished = 0  # the interval that was proposed last
+
+    def begin(self, conditions: Conditions, saver: Saver) -> None:
+        """Collective. To be called when the engine is open. ``conditions``: of this training, as this rank sees them."""
+        if self._planned is not None:
+            self._keeper.begin(self._planned, conditions, saver.most_uncommitted)
+            self._agreed = self._planned.interval
 
     def execution_ended(self) -> None:
         """To be called first after each execution."""
@@ -58,7 +80,7 @@ class Wishes:
         if self._policies:
             self._reports += [_progressed(report) for report in reports if report.step >= 0]
 
-    def observe(self, schedule: Schedule, done: Execution, saver: Saver) -> None:
+    def observe(self, schedule: Schedule, done: Execution, saver: Saver, events: Events) -> None:
         """Tells the policy of the execution ``done``, after which ``schedule`` stands, and proposes its wish to the other ranks.
         ``OptionError`` if the policy raises, or wishes for something that is no wish."""
         if not self._policies:
@@ -77,14 +99,25 @@ class Wishes:
             nbytes=saver.nbytes,
             rank=self._world.rank,
             signals=self._signals.take(),
+            paused=self._position is not None and self._position.begins_epoch,
+            epoch_steps=self._position.epoch_steps(done.steps) if self._position is not None else None,
         )
         wishes = [self._wish(policy, observation) for policy in self._policies]
-        self._interval.propose(max(wish.interval for wish in wishes))
+        self._wished = max(wish.interval for wish in wishes)
+        self._interval.propose(self._wished)
         if self._since and schedule.captured >= self._since:
             self._since = 0
         if not self._since and any(wish.now for wish in wishes):
             self._since = schedule.step + 1
         self._capture.propose(self._since)
+        if self._planned is not None and self._planned.newest is not self._newest:
+            self._tell_overhead(self._planned, events)
+
+    def _tell_overhead(self, planned: PlannedPolicy, events: Events) -> None:
+        found = self._newest = planned.newest
+        if found is not None:
+            events.emit(Measured(**asdict(found)))
+            self._keeper.keep(planned.plan(), decided=False)
 
     def _wish(self, policy: LearningPolicy, observation: Observation) -> Wish:
         try:
@@ -112,7 +145,28 @@ class Wishes:
             self._agreed = after
             step = schedule.decided
             each(self._world, lambda: self._agree(after, step))
-            events.emit(Decision(step=step, before=before or None, after=after))
+            if self._planned is None:
+                events.emit(Decision(step=step, before=before or None, after=after))
+            else:
+                self._explain(self._planned, step, before or None, after, events)
+
+    def _explain(self, planned: PlannedPolicy, step: int, before: int | None, after: int, events: Events) -> None:
+        """Collective. Tells the policies of all ranks whose wish has decided, and why."""
+        found = self._world.gather((self._wished, planned.reason()))
+        given = [(wished == after, rank, reason) for rank, (wished, reason) in enumerate(found) if reason is not None]
+        if not given:
+            return
+        _, rank, reason = max(given, key=lambda one: (one[0], -one[1]))  # the lowest rank that has wished for it
+        decision = Decided(step, before, after, reason.name, rank)
+        planned.decided(decision, reason)
+        events.emit(Decision(**asdict(decision), terms=_terms(reason)))
+        self._keeper.keep(planned.plan(), decided=True)
+
+    def end(self, events: Events) -> None:
+        """To be called at the end of a training that nothing has interrupted."""
+        message = self._planned.ended() if self._planned is not None and self._world.rank == 0 else None
+        if message is not None:
+            events.notify("info", message)
 
     def _agree(self, interval: int, step: int) -> None:
         for policy in self._policies:
@@ -129,6 +183,10 @@ class Wishes:
             found=f"{type(policy).__name__}.{found}"[:300],
             todo="mend the policy: a rank whose policy fails ends the training of all ranks",
         )
+
+
+def _terms(reason: Reason) -> dict[str, Any]:
+    return {"profile": asdict(reason.profile), "terms": asdict(reason.terms)}
 
 
 def _progressed(report: Report) -> Progressed:
