@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes as c
 from typing import Any
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 # df_code
 OK, INVALID, IO, NO_SPACE, TIMEOUT, CORRUPT, INCOMPLETE, CLOSED, DIVERGED, TAKEN = range(10)
@@ -89,6 +89,8 @@ class CReport(c.Structure):
         ("written_s", c.c_double),
         ("external_s", c.c_double),
         ("message", c.c_char * 512),
+        ("copy_s", c.c_double),
+        ("cpu_s", c.c_double),
     ]
 
 

@@ -36,6 +36,10 @@ class Report(NamedTuple):
     - ``local_s``, ``written_s``, ``external_s``: seconds from the submit until this rank's bytes were on the local tier, until they were
       durable on the external store, and until the commit; -1 if that has not happened.
     - ``message``: of the failure or notice, or in what the ranks differ; "" otherwise.
+    - ``copy_s``: CPU seconds of the copies by which capture areas put the capture into the engine's memory; 0 for a capture that lies
+      elsewhere.
+    - ``cpu_s``: CPU seconds of the engine's threads since the checkpoint that was committed or failed before this one, or since the engine
+      was opened; -1 until this one is committed or has failed.
     """
 
     step: int
@@ -48,6 +52,8 @@ class Report(NamedTuple):
     written_s: float
     external_s: float
     message: str
+    copy_s: float = 0.0
+    cpu_s: float = -1.0
 
 
 class SlotInfo(NamedTuple):
@@ -276,6 +282,8 @@ class EmbeddedEngine:
                         r.written_s,
                         r.external_s,
                         message,
+                        r.copy_s,
+                        r.cpu_s,
                     )
                 )
         return reports

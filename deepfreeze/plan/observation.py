@@ -8,9 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progressed:
-    """How far the checkpoint of ``step`` has come on this rank. The other values are seconds from the hand-over to the engine, None until
-    it is so far. ``local``: this rank's part is whole on the local tier; ``written``: it is durable on the external store; ``committed``:
-    the checkpoint is committed. ``failed``: it will never be committed."""
+    """How far the checkpoint of ``step`` has come on this rank. ``local``, ``written`` and ``committed`` are seconds from the hand-over to
+    the engine, None until it is so far. ``local``: this rank's part is whole on the local tier; ``written``: it is durable on the external
+    store; ``committed``: the checkpoint is committed. ``failed``: it will never be committed.
+
+    ``copy`` and ``cpu`` are CPU seconds of this rank. ``copy``: what the copies of the capture took of the training's own threads; None
+    where the engine has not made the copies, as of a training's first checkpoint. ``cpu``: what the engine's threads took since the
+    checkpoint before this one was committed or failed; None until this one is committed or has failed. The sum of ``cpu`` over all
+    checkpoints, each once, is what the engine has used until the last of them; the first ``cpu`` has the engine's start too, with the
+    memory that it makes for captures."""
 
     step: int
     local: float | None

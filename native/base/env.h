@@ -141,8 +141,9 @@ class Env {
   // Gives back memory of AllocatePages; size is the same.
   virtual void FreePages(char* data, uint64_t size) = 0;
 
-  virtual uint64_t NowMicros() = 0;  // microseconds of a clock that never jumps
-  virtual uint64_t CpuMicros() = 0;  // CPU time of all threads of this process
+  virtual uint64_t NowMicros() = 0;       // microseconds of a clock that never jumps
+  virtual uint64_t CpuMicros() = 0;       // CPU time of all threads of this process
+  virtual uint64_t ThreadCpuNanos() = 0;  // CPU time of the calling thread, in nanoseconds: a small copy takes few
   virtual CoreCount Cores() = 0;
   virtual int64_t WallSeconds() = 0;  // seconds since 1970, UTC; this clock may jump
   virtual void SleepMillis(uint64_t ms) = 0;

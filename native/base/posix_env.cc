@@ -387,6 +387,12 @@ class PosixEnv final : public Env {
     return static_cast<uint64_t>(time.tv_sec) * 1000000 + static_cast<uint64_t>(time.tv_nsec) / 1000;
   }
 
+  uint64_t ThreadCpuNanos() override {
+    timespec time{};
+    if (::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0) return 0;
+    return static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
+  }
+
   // Of the C library's counts none says which cores a thread is bound to: glibc counts those of the machine, for
   // hardware_concurrency too. A C library whose sysconf heeds the binding (musl, glibc 2.34) has `online` too small.
   CoreCount Cores() override {

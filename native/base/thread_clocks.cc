@@ -48,4 +48,12 @@ std::map<std::string, double> ThreadClocks::Seconds() const {
   return found;
 }
 
+double ThreadClocks::Total() const {
+  double total = 0;
+  const MutexLock lock(&mutex_);
+  for (const Ended& ended : ended_) total += ended.seconds;
+  for (const Running* one = first_; one != nullptr; one = one->next_) total += Now(one->clock_);
+  return total;
+}
+
 }  // namespace deepfreeze

@@ -36,6 +36,8 @@ class ThreadClocks {
 
   // Name -> CPU seconds of the threads that run, or have run, under it. 0 where the system doesn't tell.
   std::map<std::string, double> Seconds() const;
+  // The sum of Seconds. Allocates no memory.
+  double Total() const;
 
  private:
   struct Ended {

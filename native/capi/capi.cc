@@ -54,6 +54,8 @@ df_report ToReport(const deepfreeze::Report& from) {
   report.written_s = from.written_s;
   report.external_s = from.external_s;
   from.message.copy(report.message, sizeof(report.message) - 1);
+  report.copy_s = from.copy_s;
+  report.cpu_s = from.cpu_s;
   return report;
 }
 

@@ -50,8 +50,9 @@ std::unique_ptr<Meeting> Meet(const Options& options, Env* env, Store* store) {
                                        patience_us);
 }
 
-TableOptions ToTable(const Options& options, const std::vector<LevelEntry>& entries) {
+TableOptions ToTable(const Options& options, const std::vector<LevelEntry>& entries, const ThreadClocks* clocks) {
   TableOptions table{options.in_flight, options.slots, !options.local_dir.empty(), options.uncommitted};
+  table.clocks = clocks;
   table.levels = {kLevelRows[kCaptured]};
   for (const LevelEntry& entry : entries) table.levels.push_back(entry.row);
   return table;
@@ -75,7 +76,7 @@ Engine::Engine(const Options& options, Env* env, std::unique_ptr<Store> store, c
       store_(store != nullptr ? std::move(store) : std::make_unique<PosixStore>(&env_, options.run_dir)),
       meeting_(Meet(options_, env, store_.get())),
       entries_(Entries(more)),
-      table_(&env_, ToTable(options, entries_)),
+      table_(&env_, ToTable(options, entries_, &counters_.threads)),
       progress_(options_, &env_, &table_, meeting_.get()),
       slots_(options.local_dir.empty()
                  ? nullptr
@@ -251,6 +252,7 @@ Status Engine::AwaitMemory(uint64_t timeout_ms, char** base) {
     if (idle_ms >= timeout_ms) break;
     status = Reserve(timeout_ms - idle_ms, base);
   }
+  copy_ns_ = 0;  // of a capture that nobody has submitted
   return status;
 }
 
@@ -334,6 +336,7 @@ Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string pri
   CutExtents(job.get(), options_.chunk_bytes);
   job->layout = LayOutSlot(job->extents, job->private_data.size());
   if (captured) captured_sums_.GiveTo(job.get());
+  if (captured) job->copy_s = static_cast<double>(copy_ns_.exchange(0)) * 1e-9;
   const CountedTime time(&env_, &counters_.waits, &counters_.wait_us, kHeldUpUs);
   return table_.Submit(job, captured, timeout_ms);
 }

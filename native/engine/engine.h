@@ -56,8 +56,11 @@ class Engine {
   // the copy. Otherwise the engine's threads compute the checksums afterwards, in nearly the time of the copy.
   // Thread-safe.
   bool SumsInCopy();
-  // As Reserve, but waits as long as something moves. RETURNS kTimeout when nothing has moved for timeout_ms.
+  // As Reserve, for a capture that begins; waits as long as something moves. RETURNS kTimeout when nothing has moved
+  // for timeout_ms.
   Status AwaitMemory(uint64_t timeout_ms, char** base);
+  // Counts CPU nanoseconds of a copy of the capture that has begun. Thread-safe.
+  void CountCopy(uint64_t cpu_ns) { copy_ns_ += cpu_ns; }
   // df_engine_idle, in milliseconds.
   uint64_t IdleMs() const { return table_.IdleMs(); }
   // df_engine_room.
@@ -88,6 +91,7 @@ class Engine {
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<CaptureMemory> capture_memory_;
   CapturedSums captured_sums_;
+  std::atomic<uint64_t> copy_ns_{0};  // CPU time of the copies of the capture that has begun
   IdleCores idle_cores_;
   std::atomic<bool> local_awaited_{false};  // somebody has waited for the local tier, which needs checksums
   std::vector<Region> planned_;

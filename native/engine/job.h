@@ -30,6 +30,7 @@ struct Shard {
   int64_t step = 0;
   uint64_t nbytes = 0;
   uint64_t submitted_us = 0;
+  double copy_s = 0;  // as in df_report
   std::vector<Region> regions;
   std::string private_data;
   std::string values;  // a section of named values
@@ -77,6 +78,7 @@ struct Job : Shard {
   double local_s = -1;
   double written_s = -1;
   double external_s = -1;
+  double cpu_s = -1;
   Divergence divergence;
   Status failure;
 

@@ -14,6 +14,7 @@ JobTable::JobTable(Env* env, const TableOptions& options)
       uncommitted_(options.uncommitted),
       rows_(options.levels),
       on_fault_(options.on_fault),
+      clocks_(options.clocks),
       moved_us_(env->NowMicros()),
       local_tier_(options.local_tier),
       slots_(options.slots),
@@ -85,6 +86,7 @@ void JobTable::FaultLocked(Job* job) noexcept {
   }
   if (!job->over()) {
     job->at[kExternal].state = LevelState::kFailed;
+    NoteCpuLocked(job);
     try {
       job->failure = Status(Code::kIo, "step " + std::to_string(job->step) +
                                            ": a fault of the engine's own, so it is not known what there is of the "
@@ -131,9 +133,17 @@ void JobTable::ReleaseSlots(int64_t step) {
 }
 
 void JobTable::EndLocked(Job* job) {
+  NoteCpuLocked(job);
   for (LevelId level = kLocal; level < rows_.size(); ++level) {
     if (job->at[level].state == LevelState::kNone) (void)ChangeLocked(job, level, Change::kFail);
   }
+}
+
+// The clocks are read with the mutex held: two jobs that end at once divide the time between them.
+void JobTable::NoteCpuLocked(Job* job) {
+  if (clocks_ == nullptr) return;
+  const double total = clocks_->Total();
+  job->cpu_s = total - std::exchange(cpu_noted_, total);
 }
 
 void JobTable::Fail(const JobRef& job, LevelId level, Status why) {

@@ -15,6 +15,7 @@
 
 #include "base/env.h"
 #include "base/mutex.h"
+#include "base/thread_clocks.h"
 #include "engine/job.h"
 
 namespace deepfreeze {
@@ -31,6 +32,8 @@ struct Report {
   double written_s = 0;
   double external_s = 0;
   std::string message;
+  double copy_s = 0;
+  double cpu_s = -1;
 };
 
 // Memory for the next capture.
@@ -60,6 +63,7 @@ struct TableOptions {
   uint64_t uncommitted = 0;                                                    // as in df_options
   std::vector<LevelRow> levels{std::begin(kLevelRows), std::end(kLevelRows)};  // begins with kLevelRows
   OnFault on_fault = kOnFault;
+  const ThreadClocks* clocks = nullptr;  // of the engine's threads; null: it is not known what they use
 };
 
 class JobTable {
@@ -170,6 +174,7 @@ class JobTable {
   void SettleSlotLocked(Job* job) REQUIRES(mutex_);
   // The job's fate is known: the levels that have not begun it need not.
   void EndLocked(Job* job) REQUIRES(mutex_);
+  void NoteCpuLocked(Job* job) REQUIRES(mutex_);
   void EnterLocked(Job* job, bool captured) REQUIRES(mutex_);
   void TakeReservedLocked(Job* job) REQUIRES(mutex_);
   void GiveUpMemoryLocked(Job* job) REQUIRES(mutex_);
@@ -192,6 +197,7 @@ class JobTable {
   const uint64_t uncommitted_;
   const std::vector<LevelRow> rows_;
   const OnFault on_fault_;
+  const ThreadClocks* const clocks_;
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> moved_us_;
   mutable Mutex mutex_;
@@ -200,6 +206,7 @@ class JobTable {
   uint32_t memory_wanted_ GUARDED_BY(mutex_) = 0;  // how many submits and reservations wait for memory
   int64_t newest_submitted_ GUARDED_BY(mutex_) = -1;
   int64_t newest_committed_ GUARDED_BY(mutex_) = -1;
+  double cpu_noted_ GUARDED_BY(mutex_) = 0;  // CPU seconds that the ended jobs have been told of
   Jobs jobs_ GUARDED_BY(mutex_);
   SlotPool slots_ GUARDED_BY(mutex_);
   SlotPool buffers_ GUARDED_BY(mutex_);

@@ -195,7 +195,7 @@ std::vector<Report> JobTable::Poll(size_t capacity) {
       job.unreported = false;
       reports.push_back(Report{job.step, PublicLevel(job), job.failure.code(), job.released(), job.divergence.first,
                                job.nbytes, job.local_s, job.written_s, job.external_s,
-                               job.failure.ok() ? job.divergence.text : job.failure.message()});
+                               job.failure.ok() ? job.divergence.text : job.failure.message(), job.copy_s, job.cpu_s});
     }
     it = ForgetLocked(it);
   }

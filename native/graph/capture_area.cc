@@ -175,6 +175,7 @@ Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {
     DF_RETURN_IF_ERROR(CheckSource(group, piece, sources));
     DF_RETURN_IF_ERROR(CheckPlace(group, piece, size));
   }
+  const uint64_t begun_ns = env_->ThreadCpuNanos();
   for (const Piece& piece : *pieces) {
     char* const to = base + piece.place;
     const char* const from = sources[piece.source].data + piece.start;
@@ -184,6 +185,7 @@ Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {
       CopyToEngine(engine.get(), with_sums, to, from, piece.size);
     }
   }
+  if (engine != nullptr) engine->CountCopy(env_->ThreadCpuNanos() - begun_ns);
   return {};
 }
 

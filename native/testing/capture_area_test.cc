@@ -262,6 +262,30 @@ void ChecksumsOfOverwrittenBytesAreForgotten(const std::string& local) {
   CheckSlotsSums(local, training.Expected());
 }
 
+// By a clock that goes on by half a second whenever somebody looks at it, each group's copy takes half a second. What
+// was copied for a capture that nobody has submitted is in no checkpoint, nor is the copy to memory of the area's own.
+void ACheckpointHasTheTimeOfItsCopies(const std::string& local) {
+  CountEnv env(Env::Posix());
+  env.on_thread_cpu = [] {
+    thread_local uint64_t spent_ns = 0;
+    return spent_ns += 500000000;
+  };
+  Training training(1, local, &env);
+  training.Capture(0);
+  training.Attach(kLong);
+  CHECK_OK(training.Submit(0));
+  training.Capture(1);
+  CHECK_OK(training.Submit(1));
+  training.Capture(2);
+  training.AttachAgain();
+  training.Capture(3);
+  CHECK_OK(training.Submit(3));
+  CHECK_OK(training.engine()->Drain(kLong));
+  std::vector<double> copies;
+  for (const Report& report : training.engine()->Poll(10)) copies.push_back(report.copy_s);
+  CHECK(copies == std::vector<double>({0, 1, 1}));
+}
+
 // How many of the file's pages in [from, to) are in the page cache.
 size_t PagesInCache(const std::string& path, uint64_t from, uint64_t to) {
   const int fd = ::open(path.c_str(), O_RDONLY);
@@ -375,6 +399,7 @@ int main() {
     TheCopyComputesTheChecksums(local);
     TheCopyComputesNoChecksumsWhereACoreIsIdle(local);
     ChecksumsOfOverwrittenBytesAreForgotten(local);
+    ACheckpointHasTheTimeOfItsCopies(local);
   }
   ASlotOnADiskIsWrittenPastThePageCache(disk.path());
   SumsOfChangedBytesAreForgotten();

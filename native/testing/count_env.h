@@ -35,6 +35,8 @@ class CountEnv final : public Env {
   std::function<Status(uint64_t nth)> on_populate;
   // In place of the base's CpuMicros.
   std::function<uint64_t()> on_cpu;
+  // In place of the base's ThreadCpuNanos.
+  std::function<uint64_t()> on_thread_cpu;
   // In place of the base's Cores.
   std::function<CoreCount()> on_cores;
 
@@ -93,6 +95,7 @@ class CountEnv final : public Env {
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
   uint64_t NowMicros() override { return base_->NowMicros(); }
   uint64_t CpuMicros() override { return on_cpu ? on_cpu() : base_->CpuMicros(); }
+  uint64_t ThreadCpuNanos() override { return on_thread_cpu ? on_thread_cpu() : base_->ThreadCpuNanos(); }
   CoreCount Cores() override { return on_cores ? on_cores() : base_->Cores(); }
   int64_t WallSeconds() override { return base_->WallSeconds(); }
   void SleepMillis(uint64_t ms) override { base_->SleepMillis(ms); }

@@ -119,6 +119,7 @@ void TheTimeOfAThreadStaysWhenTheThreadHasEnded() {
   thread.join();
   CHECK(clocks.Seconds()["busy"] >= running);
   CHECK_EQ(clocks.Seconds().size(), 1U);
+  CHECK_EQ(clocks.Total(), clocks.Seconds()["busy"]);
 }
 
 void AnEngineCountsWhatACheckpointTakes() {

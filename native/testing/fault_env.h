@@ -84,6 +84,7 @@ class FaultEnv final : public Env {
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
   uint64_t NowMicros() override { return base_->NowMicros() + late_us_; }
   uint64_t CpuMicros() override { return base_->CpuMicros(); }
+  uint64_t ThreadCpuNanos() override { return base_->ThreadCpuNanos(); }
   CoreCount Cores() override { return base_->Cores(); }
   int64_t WallSeconds() override { return base_->WallSeconds() + Before("clock", "").jump; }
   void SleepMillis(uint64_t ms) override { base_->SleepMillis(ms); }

@@ -142,6 +142,47 @@ void AFaultOfTheEngineFailsTheStep() {
   CHECK_OK(table.Wait(2, DF_EXTERNAL, kLong));
 }
 
+// Uses up CPU time of the calling thread. RETURNS what the clocks have then.
+double Work(const ThreadClocks& clocks) {
+  const double begun = clocks.Total();
+  while (clocks.Total() < begun + 0.001) {
+  }
+  return clocks.Total();
+}
+
+// Each checkpoint has the CPU time from the end of the one that ended before it to its own, however it ends.
+void TheCpuTimesOfAllCheckpointsSumUpToWhatTheThreadsHaveUsed() {
+  ThreadClocks clocks;
+  const ThreadClocks::Running clock(&clocks, "busy");
+  TableOptions options = WithSlots(2);
+  options.on_fault = OnFault::kFailStep;
+  options.clocks = &clocks;
+  JobTable table(Env::Posix(), options);
+  double sum = 0;
+  const auto cpu_of = [&](int64_t step) {
+    const std::vector<Report> reports = table.Poll(8);
+    CHECK(reports.size() == 1 && reports.front().step == step);
+    return reports.front().cpu_s;
+  };
+  for (int64_t step = 1; step <= 3; ++step) {
+    const JobRef job = Submitted(&table, step, false);
+    CHECK_EQ(table.Next(kLocal, 0), job);
+    table.Finish(job, kLocal);
+    CHECK_EQ(cpu_of(step), -1.0);  // it is whole on the local tier, and neither committed nor failed
+    const double used = Work(clocks);
+    if (step == 1) Commit(&table, job);
+    if (step == 2) {
+      CHECK_EQ(table.Next(kExternal, kTransfer), job);
+      table.Fail(job, kExternal, Status(Code::kIo, "the store"));
+    }
+    if (step == 3) table.Finish(job, kExternal);  // which no thread has begun: a fault
+    const double cpu = cpu_of(step);
+    CHECK(cpu >= 0.001);
+    sum += cpu;
+    CHECK(sum > used - 1e-9 && sum < clocks.Total() + 1e-9);
+  }
+}
+
 // Whatever memory is free, and wherever captures go. A checkpoint that has failed counts no more.
 void NoMoreAreUncommittedThanTheBound() {
   for (const Home home : {Home::kSlot, Home::kBuffer, Home::kCaller}) {
@@ -190,6 +231,7 @@ int main() {
   deepfreeze::NoMoreAreUncommittedThanTheBound();
   deepfreeze::ALevelWaitsForThoseOfItsRow();
   deepfreeze::AFaultOfTheEngineFailsTheStep();
+  deepfreeze::TheCpuTimesOfAllCheckpointsSumUpToWhatTheThreadsHaveUsed();
   deepfreeze::WhatTheLocalWriterReadsIsNotReleased();
   deepfreeze::ALocalTierThatIsGivenUpTakesNoCaptures();
   deepfreeze::SlotsTakenByLaterStepsAreNotWaitedFor();

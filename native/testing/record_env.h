@@ -49,6 +49,7 @@ class RecordEnv final : public Env {
   void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
   uint64_t NowMicros() override { return base_->NowMicros(); }
   uint64_t CpuMicros() override { return base_->CpuMicros(); }
+  uint64_t ThreadCpuNanos() override { return base_->ThreadCpuNanos(); }
   CoreCount Cores() override { return base_->Cores(); }
   int64_t WallSeconds() override { return base_->WallSeconds(); }
   void SleepMillis(uint64_t ms) override { base_->SleepMillis(ms); }

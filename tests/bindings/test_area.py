@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 
 import pytest
 
@@ -89,6 +90,27 @@ def test_captures_lie_where_a_fork_copies_nothing(tmp_path, memory):
         base, _ = captured(area, (ctypes.c_char * SIZE)())
         assert "dc" in _flags(base)  # as MADV_DONTFORK leaves it
         area.close()
+
+
+def test_reports_have_the_cpu_time_of_the_copies_and_of_the_engine(tmp_path):
+    begun = time.process_time()
+    with opened(tmp_path) as engine:
+        data, area = (ctypes.c_char * SIZE)(), vb.Area()
+        area.set_group(0, [(0, 0, SIZE, engine.plan([(0, SIZE, 0)], 1)[0])])
+        engine.attach(area, 60)
+        reports = []
+        for step in (10, 20):
+            base, _ = captured(area, data)
+            engine.submit(step, [(base, SIZE, 0)], content.private_bytes(1, step, 0), timeout=60)
+            engine.wait(step, vb.EXTERNAL, timeout=60)
+            reports += [report for report in engine.poll() if report.step == step][-1:]
+        used = time.process_time() - begun
+        engine.drain(60)
+        threads = sum(engine.stats()["threads"].values())
+    assert all(report.copy_s > 0 and report.cpu_s > 0 for report in reports)
+    assert sum(report.copy_s + report.cpu_s for report in reports) < used
+    assert sum(report.cpu_s for report in reports) <= threads
+    area.close()
 
 
 def _flags(address: int) -> list[str]:

@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Grows by one with every incompatible change of this header. */
-#define DF_ABI_VERSION 3
+#define DF_ABI_VERSION 4
 
 /* The result of a call. */
 typedef enum df_code {
@@ -152,6 +152,11 @@ typedef struct df_report {
                         the rank of its node that publishes the records of all */
   double external_s; /* when it was committed, as far as this rank has seen */
   char message[512]; /* the failure, the notice, or in which tensors the ranks differ; else empty */
+  double copy_s; /* CPU seconds of the copies by which capture areas put this capture into the engine's memory; 0 for
+                    a capture that lies in memory of the caller's or of an area's own */
+  double cpu_s;  /* CPU seconds of the engine's threads from the end (commit or failure) of the checkpoint that ended
+                    before this one, or from df_engine_open, to the end of this one: the sum over all checkpoints
+                    is what the threads have used until the last of them. -1 before the end */
 } df_report;
 
 /* CPU seconds of an engine's threads of one name, as the system shows it: df-commit, df-writer and so on. */
