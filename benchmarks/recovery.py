@@ -26,7 +26,7 @@ from benchmarks.report import Report, Row, run, say, table
 SEED = 6
 KILLS = 30
 # As short as an interval and an epoch may be for the time that there is: a life takes half an epoch on average.
-PLANS = (Plan("resnet50", 5, 30, KILLS), Plan("nt3", 2, 10, KILLS))
+PLANS = (Plan("resnet50", 5, 25, KILLS), Plan("nt3", 2, 10, KILLS))
 QUICK = (Plan("light", 5, 20, 6),)
 POLICIES = ("steps", "epoch")  # whose checkpoints: all, or those of epochs' ends
 FIGURE = "![Lost work over all kills](figures/recovery.png)"
