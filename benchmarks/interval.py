@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks import checkfreq_published, jobs
@@ -122,7 +121,15 @@ def _beside(report: Report) -> str:
         what = _case(row.labels["case"]) + _too_weak(row)
         own = f"{row.median(name):+.1%}" if (name := "Auto's own") in row.values else "-"
         lines.append(
-            [row.labels["workload"], f"{row.labels['goal']:.1%}", what, row.labels["writers"], settled_k(row), found, own]
+            [
+                row.labels["workload"],
+                f"{row.labels['goal']:.1%}",
+                what,
+                row.labels["writers"],
+                settled_k(row),
+                found,
+                own,
+            ]
         )
     for setting in ("alone", "second job on the disk; static", "second job on the disk; adaptive"):
         cost, k = (checkfreq_published.value("Table 5", "VGG16", setting, what) for what in ("overhead", "interval"))
@@ -144,8 +151,13 @@ def _too_weak(row: Row) -> str:
 
 def _profiles(report: Report) -> str:
     lines = [
-        [row.labels["workload"], f"{row.labels['goal']:.1%}", row.labels["until"], span(row, "extra", 1e3, 0)]
-        + [f"{row.median('of an epoch'):+.2%}"]
+        [
+            row.labels["workload"],
+            f"{row.labels['goal']:.1%}",
+            row.labels["until"],
+            span(row, "extra", 1e3, 0),
+            f"{row.median('of an epoch'):+.2%}",
+        ]
         for row in rows(report, "profile")
     ]
     return table(["workload", "p", "profile ends at step", "extra ms until then", f"of {EPOCH} steps"], lines)

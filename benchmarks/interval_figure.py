@@ -20,7 +20,9 @@ def draw(report: Report, path: Path) -> None:
         2, len(columns), figsize=(3.6 * len(columns) + 0.6, 5), layout="constrained", squeeze=False, sharex="col"
     )
     for (workload, goal), (above, below) in zip(columns, panels.T, strict=True):
-        cases = {row.labels["case"]: row for row in found if (row.labels["workload"], row.labels["goal"]) == (workload, goal)}
+        cases = {
+            row.labels["case"]: row for row in found if (row.labels["workload"], row.labels["goal"]) == (workload, goal)
+        }
         border = max(cases["alone"].samples("step"), default=0.0)
         for case, colour in (("auto", "#2b6ca3"), ("static", "#c0392b")):
             name = {"auto": "Auto", "static": "static"}[case]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -28,7 +29,7 @@ class Course:
     def periods(self) -> list[Period]:
         """All whole periods."""
         steps = [step for step in self.captured if self.begin < step <= self.begin + len(self.seconds)]
-        return [self._period(first, after) for first, after in zip(steps, steps[1:], strict=False)]
+        return [self._period(first, after) for first, after in itertools.pairwise(steps)]
 
     def settled(self) -> list[Period]:
         """The periods of the second half of the steps; at least the last one, if there is any."""

@@ -1,8 +1,9 @@
-"""The training of ``benchmarks.interval``: with an interval that adapts and with a static one, alone and beside a second writer, and without
-checkpoints in between. Imports TensorFlow."""
+"""The training of ``benchmarks.interval``: with an interval that adapts and with a static one, alone and beside a second writer, and
+without checkpoints in between. Imports TensorFlow."""
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import statistics
 import time
@@ -44,7 +45,7 @@ class Clock(keras.callbacks.Callback):
 
     def course(self, captured: Sequence[int]) -> Course:
         """What the ``fit`` was like."""
-        seconds = [after - before for before, after in zip(self._ends, self._ends[1:], strict=False)]
+        seconds = [after - before for before, after in itertools.pairwise(self._ends)]
         return Course(self.begin, seconds, list(captured))
 
 
@@ -52,8 +53,8 @@ class Trainings:
     """Trains one model again and again."""
 
     def __init__(self, params: dict[str, Any]) -> None:
-        """``workload``, ``folder`` (on the disk), ``slots`` (the local tier), ``seconds`` (of each training), ``levels`` (numbers of writers, ascending),
-        ``epoch`` (steps: a hundredth of them is what Auto profiles)."""
+        """``workload``, ``folder`` (on the disk), ``slots`` (the local tier), ``seconds`` (of each training), ``levels`` (numbers of
+        writers, ascending), ``epoch`` (steps; ``Auto`` profiles a hundredth of them)."""
         self._model, x, y = workloads.model(params["workload"])
         self._batches = tf.data.Dataset.from_tensors((x, y)).repeat()
         self._folder, self._slots = Path(params["folder"]), Path(params["slots"])
@@ -73,7 +74,9 @@ class Trainings:
                 before = self._plain()
                 beside = self._train("static", static, PERIODS * every)
                 found = overhead(beside.settled(), statistics.fmean(before))
-                jobs.progress(f"{self._levels[0]} writers: every {every} steps cost {found:+.1%}; wanted: {2 * goal:.1%}")
+                jobs.progress(
+                    f"{self._levels[0]} writers: every {every} steps cost {found:+.1%}; wanted: {2 * goal:.1%}"
+                )
                 if found < 2 * goal and len(self._levels) > 1:
                     self._levels = self._levels[1:]
                     continue

@@ -20,7 +20,8 @@ FILE, PIECE = 64 << 20, 4 << 20  # bytes of a thread's file, and of one write
 
 
 class Writers:
-    """The process, from ``__enter__``, which returns when each thread has written its first piece, to ``__exit__``. ``count``: of threads."""
+    """The process, from ``__enter__``, which returns when each thread has written its first piece, to ``__exit__``. ``count``: how many
+    threads."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._folder, self._count = folder, count

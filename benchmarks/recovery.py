@@ -1,7 +1,7 @@
 """What does a kill cost: how much work is lost, and how long is the way back? python -m benchmarks.recovery --help
 
-A training of one process is killed (SIGKILL) at random moments and started again, 30 times for each model. It saves every k steps, to the
-disk alone, with ``Engine(uncommitted=1)``; then CheckFreq (FAST 2021, section 4.2) bounds the lost work by two intervals, which are 2k steps.
+A training of one process is killed (SIGKILL) at random moments and started again, 30 times for each model. It saves every k steps, to
+the disk alone, with ``Engine(uncommitted=1)``; the lost work is then at most two intervals, 2k steps (CheckFreq, FAST 2021, section 4.2).
 An epoch is a multiple of k, so the checkpoints at the epochs' ends are among those that are saved. Each kill is judged twice: by the newest
 checkpoint, and by the newest one of an epoch's end, which is all that a training with ``every="epoch"`` would have. Restarts take turns
 as well. For every second one all checkpoints after the last epoch's end are removed first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -59,9 +60,7 @@ class Life:
         new step is done, in which the train function is traced."""
         ends = [next(mark.at for mark in self.marks if mark.name == name) for name in ("imported", "built", "restored")]
         ends.append(self.steps[0].at)
-        return {
-            name: end - begin for name, begin, end in zip(PHASES, [self.started, *ends[:-1]], ends, strict=True)
-        }
+        return {name: end - begin for name, begin, end in zip(PHASES, [self.started, *ends[:-1]], ends, strict=True)}
 
     @property
     def resumed(self) -> int:
@@ -77,7 +76,7 @@ class Life:
     def seconds(self) -> list[float]:
         """What each step took but the first, checkpoints included."""
         ends = [mark.at for mark in self.steps]
-        return [after - before for before, after in zip(ends, ends[1:], strict=False)]
+        return [after - before for before, after in itertools.pairwise(ends)]
 
 
 @dataclass(frozen=True)
@@ -125,8 +124,8 @@ class Killing:
         self._choose = random.Random(seed)
 
     def all(self) -> Outcome:
-        """Lives until ``plan.kills`` kills are counted. The first life is not counted; it ends when an epoch is committed, and some time after
-        that. Restarts take turns: from the newest checkpoint, and from the newest one of an epoch's end, as if there were no others."""
+        """Lives until ``plan.kills`` kills are counted. The first life, which ends some time after an epoch is committed, is not counted.
+        Restarts take turns: from the newest checkpoint, and from that of the last epoch's end, as if there were no later ones."""
         found, plan = Outcome(), self._plan
         found.step += self._live(first=True).seconds
         for number in range(plan.kills):
@@ -136,7 +135,9 @@ class Killing:
             expected = newest(self._committed())
             life = self._live(within=plan.epoch * statistics.fmean(found.step))
             if life.resumed < expected:
-                raise SystemExit(f"{plan.workload}: step {expected} was committed, training went on from {life.resumed}")
+                raise SystemExit(
+                    f"{plan.workload}: step {expected} was committed, training went on from {life.resumed}"
+                )
             found.restarts[name].append(life.restart())
             found.step += life.seconds
             committed, step = self._committed(), statistics.fmean(found.step)
@@ -149,7 +150,7 @@ class Killing:
         as likely as another. ``first``: after the first epoch is committed, and so many seconds as half an epoch takes."""
         plan = self._plan
         self._marks.unlink(missing_ok=True)
-        params = {"workload": plan.workload, "run": str(self._run), "marks": str(self._marks)}
+        params: dict[str, object] = {"workload": plan.workload, "run": str(self._run), "marks": str(self._marks)}
         params |= {"every": plan.every, "epoch": plan.epoch, "keep": plan.epoch // plan.every + 2}
         command = [sys.executable, "-m", "benchmarks.recovery_job", json.dumps(params)]
         environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", PYTHONWARNINGS="ignore")
