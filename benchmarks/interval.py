@@ -31,7 +31,7 @@ WORKLOADS = ("resnet50", "nt3")
 # Seconds of each training; ``interval_rank`` says what they are for.
 SECONDS = {"auto": 36.0, "static": 14.0, "plain": 8.0}
 SECONDS_QUICK = {"auto": 6.0, "static": 2.0, "plain": 1.0}
-LEVELS, LEVELS_QUICK = [8, 32, 128], [16]  # threads of the second job
+LEVELS, LEVELS_QUICK = [16, 48, 144], [16]  # threads of the second job
 # Way -> what it is, and what ``stall_rank`` is told. The name is the paper's in Table 3.
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "synchronous": ("waits for the commit", {"options": {"wait_for": "external"}}),
