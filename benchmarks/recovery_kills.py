@@ -120,7 +120,7 @@ class Killing:
 
     def __init__(self, plan: Plan, folder: Path, seed: int) -> None:
         self._plan, self._run, self._marks = plan, folder / "run", folder / "marks"
-        self._output = folder / "output"
+        self._output, self._temporary = folder / "output", folder
         self._choose = random.Random(seed)
 
     def all(self) -> Outcome:
@@ -153,7 +153,8 @@ class Killing:
         params: dict[str, object] = {"workload": plan.workload, "run": str(self._run), "marks": str(self._marks)}
         params |= {"every": plan.every, "epoch": plan.epoch, "keep": plan.epoch // plan.every + 2}
         command = [sys.executable, "-m", "benchmarks.recovery_job", json.dumps(params)]
-        environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", PYTHONWARNINGS="ignore")
+        # What a killed process leaves in its temporary directory goes with everything else.
+        environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", PYTHONWARNINGS="ignore", TMPDIR=str(self._temporary))
         with self._output.open("wb") as output:
             started = time.monotonic()
             job = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
