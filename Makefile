@@ -31,7 +31,7 @@ test-tf215: setup  ## run the tests on TensorFlow 2.15 with its own Keras 2.15, 
 test-pythons: setup  ## run tests on each Python from 3.10 to 3.13 that is there, in .venv-python3.12 and the like
 	@$(PYTHON) tools/pythons.py $(ARGS)
 
-bench: setup  ## measure everything in docs/benchmarks.md, on an idle machine (three quarters of an hour)
+bench: setup  ## measure everything in docs/benchmarks.md, on an idle machine (an hour and a quarter)
 	@$(PYTHON) tools/bench.py $(ARGS)
 
 bench-paper: setup  ## measure the paper's experiment alone, in full length, on an idle machine (two hours)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import interval as intervals
 from benchmarks import machine, overhead_periods, restore
 from benchmarks.report import RESULTS, Report, Row, interval, table
 
@@ -29,11 +30,12 @@ class Finding:
     reached: bool
     source: str
     sure: bool = True  # another run would say the same
+    applies: bool = True  # False: what the goal asks for did not come about
 
     @property
     def verdict(self) -> str:
         """For the table."""
-        if self.found == UNKNOWN:
+        if self.found == UNKNOWN or not self.applies:
             return "-"
         return ("yes" if self.reached else "**no**") + ("" if self.sure else ", within noise")
 
@@ -49,7 +51,17 @@ def findings(load: Reports) -> list[Finding]:
         *_overhead(load),
         *_durable(load("peers")),
         *_restore(load),
+        *_interval(_measured(load, "interval")),
+        *_recovery(_measured(load, "recovery")),
     ]
+
+
+def _measured(load: Reports, name: str) -> Report | None:
+    """What a benchmark found; None if it has not been published yet."""
+    try:
+        return load(name)
+    except FileNotFoundError:
+        return None
 
 
 def _blocking(stall: Report) -> list[Finding]:
@@ -209,6 +221,47 @@ def _many_tensors(report: Report) -> Finding:
     text = f"{ratios} ({low * 1e3:.0f}..{high * 1e3:.0f}; {ours * 1e3:.0f} ms)"
     what, sure = f"restore of ResNet-50: {restore.WARM}", not low <= bound < high
     return Finding(what, goal, text, ours <= bound, "restore", sure)
+
+
+def _interval(report: Report | None) -> list[Finding]:
+    """``Auto`` beside a second job that writes to the same disk, and its profile."""
+    goal, profile = (
+        "at most p + 1 point where the static interval costs 2 p or more",
+        "at most 1 % of the first 1000 steps",
+    )
+    if report is None:
+        whats = (("Auto beside a second writer", goal), ("Auto's profile", profile))
+        return [Finding(what, one, UNKNOWN, False, "interval") for what, one in whats]
+    found = []
+    for row in intervals.rows(report, "overhead"):
+        if row.labels["case"] == "auto":
+            labels = {name: row.labels[name] for name in ("workload", "goal")}
+            static = report.find(kind="overhead", case="static", **labels).median("overhead")
+            budget, cost = row.labels["goal"], row.median("overhead")
+            low, high = interval(row.samples("settled"), "mean")
+            text = f"{cost:+.1%} ({low:+.1%}..{high:+.1%}); static {static:+.1%}"
+            what = f"Auto beside a second writer, {row.labels['workload']}, p = {budget:.1%}"
+            sure = not low <= budget + 0.01 < high
+            reached, applies = cost <= budget + 0.01, static >= 2 * budget
+            found.append(Finding(what, goal, text, reached, "interval", sure, applies))
+    for row in intervals.rows(report, "profile"):
+        cost = row.median("of an epoch")
+        what = f"Auto's profile, {row.labels['workload']}, p = {row.labels['goal']:.1%}"
+        found.append(Finding(what, profile, f"{cost:+.2%}", cost <= 0.01, "interval"))
+    return found
+
+
+def _recovery(report: Report | None) -> list[Finding]:
+    """No kill loses more than two intervals."""
+    what, goal = "lost work, every k steps", "never more than 2k steps"
+    if report is None:
+        return [Finding(what, goal, UNKNOWN, False, "recovery")]
+    found = []
+    for row in (row for row in report.rows if row.labels["policy"] == "steps"):
+        lost, bound = row.samples("lost steps"), row.labels["bound"]
+        text = f"{max(lost):.0f} of {bound} steps at worst, {len(lost)} kills"
+        found.append(Finding(f"{what}, {row.labels['workload']}", goal, text, max(lost) <= bound, "recovery"))
+    return found
 
 
 def tables(_: Report) -> str:

@@ -90,6 +90,10 @@ def measure_checkpoints(params: dict[str, Any]) -> dict[str, Any]:
     half = every // 2
     folder, options = Path(params["folder"]), params["options"]
     model, x, y = workloads.model(params["workload"], distributed=params["distributed"])
+    if params.get("between"):
+        model.autotune_steps_per_execution = (
+            True  # the callback then captures between two executions; Keras 3 has no use for it
+        )
     timer = Timer()
     checkpoint = deepfreeze.Checkpoint(folder / "run", every=every, final=False, resume="off", **options)
     saves: list[float] = []

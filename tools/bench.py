@@ -19,6 +19,8 @@ NAMES = (
     "stall",
     "overhead",
     "restore",
+    "recovery",
+    "interval",
     "scaling",
     "agreement",
     "metadata",

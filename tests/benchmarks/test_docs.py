@@ -68,6 +68,16 @@ def test_everything_that_is_missing_is_named_and_nothing_is_written(document, mo
     assert document.read_text() == text
 
 
+def test_a_section_that_was_never_measured_stays_until_it_is(document):
+    (document.parent / "fast.json").rename(document.parent / "later")
+    document.write_text(BEFORE.replace("old", docs.UNMEASURED))
+    run(document)
+    assert document.read_text() == AFTER.replace("\n\n2.0\n\n", f"\n{docs.UNMEASURED}\n")
+    (document.parent / "later").rename(document.parent / "fast.json")
+    run(document)
+    assert document.read_text() == AFTER
+
+
 def test_a_file_that_is_no_report_is_named(document):
     for text in ("{", "{}", "[]", '{"rows": [], "surprise": 1}'):
         (document.parent / "slow.json").write_text(text)

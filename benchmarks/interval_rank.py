@@ -1,0 +1,141 @@
+"""The training of ``benchmarks.interval``: with an interval that adapts and with a static one, alone and beside a second writer, and
+without checkpoints in between. Imports TensorFlow."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+import deepfreeze
+from benchmarks import jobs, workloads
+from benchmarks.interval_periods import Course, overhead
+from benchmarks.interval_writer import Writers
+from deepfreeze.state.keras_objects import tf_variable
+
+PERIODS = 5  # that a training with a static interval has at least, if that takes no more than twice its time
+
+
+class Clock(keras.callbacks.Callback):
+    """Comes last: the seconds from one step's end to the next one's, callbacks included. The first step, which may be traced, has none.
+    Ends the ``fit`` after ``seconds``, or later, when ``least`` steps are done or twice the time is over."""
+
+    def __init__(self, seconds: float, least: int) -> None:
+        super().__init__()
+        self._seconds, self._least = seconds, least
+        self.begin, self._ends = 0, [0.0]
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Reads the clock."""
+        now = time.perf_counter()
+        if batch == 0:
+            self.begin, self._ends = int(tf_variable(self.model.optimizer.iterations).numpy()), [now]
+            return
+        self._ends.append(now)
+        took = now - self._ends[0]
+        if took > self._seconds and (batch >= self._least or took > 2 * self._seconds):
+            self.model.stop_training = True
+
+    def course(self, captured: Sequence[int]) -> Course:
+        """What the ``fit`` was like."""
+        seconds = [after - before for before, after in itertools.pairwise(self._ends)]
+        return Course(self.begin, seconds, list(captured))
+
+
+class Trainings:
+    """Trains one model again and again."""
+
+    def __init__(self, params: dict[str, Any]) -> None:
+        """``workload``, ``folder`` (on the disk), ``slots`` (the local tier), ``seconds`` (of each training), ``levels`` (numbers of
+        writers, ascending), ``epoch`` (steps; ``Auto`` profiles a hundredth of them)."""
+        self._model, x, y = workloads.model(params["workload"])
+        self._batches = tf.data.Dataset.from_tensors((x, y)).repeat()
+        self._folder, self._slots = Path(params["folder"]), Path(params["slots"])
+        self._seconds, self._levels, self._epoch = params["seconds"], params["levels"], params["epoch"]
+
+    def compare(self, goal: float) -> dict[str, Any]:
+        """The trainings of one goal for the overhead. The number of writers grows until the static interval costs twice the goal; the next
+        goal begins with it."""
+        adaptive = self._checkpoint("auto", deepfreeze.plan.Auto(overhead=goal))
+        alone = self._train("auto", adaptive)
+        own = adaptive.stats.overhead
+        every = self._interval(adaptive)
+        plain = self._plain()
+        static = self._checkpoint("static", every)
+        while True:
+            with Writers(self._folder, self._levels[0]):
+                before = self._plain()
+                beside = self._train("static", static, PERIODS * every)
+                found = overhead(beside.settled(), statistics.fmean(before))
+                jobs.progress(
+                    f"{self._levels[0]} writers: every {every} steps cost {found:+.1%}; wanted: {2 * goal:.1%}"
+                )
+                if found < 2 * goal and len(self._levels) > 1:
+                    self._levels = self._levels[1:]
+                    continue
+                adapted = self._train("auto", adaptive)
+                after = self._plain()
+            break
+        decisions = [(one.step, one.interval, one.reason) for one in adaptive.stats.intervals]
+        told = {"alone": own, "auto": adaptive.stats.overhead}
+        for checkpoint in (adaptive, static):
+            checkpoint.close()
+        shutil.rmtree(self._folder / "auto")
+        shutil.rmtree(self._folder / "static")
+        courses = {"alone": alone.data(), "static": beside.data(), "auto": adapted.data()}
+        plains = {"alone": plain, "beside": before + after}
+        made = {"writers": self._levels[0], "every": every, "nbytes": static.stats.nbytes}
+        return {**made, "courses": courses, "plain": plains, "decisions": decisions, "told": told}
+
+    def _checkpoint(self, name: str, every: Any) -> deepfreeze.Checkpoint:
+        return deepfreeze.Checkpoint(
+            self._folder / name,
+            every=every,
+            resume="off",
+            resume_epochs=False,
+            final=False,
+            verbose=0,
+            local=self._slots,
+            engine=deepfreeze.Engine(uncommitted=1),
+        )
+
+    def _train(self, name: str, checkpoint: deepfreeze.Checkpoint, least: int = 0) -> Course:
+        clock = self._fit(self._seconds[name], [checkpoint], least)
+        return clock.course([step for step in checkpoint.stats.steps if step > clock.begin])
+
+    def _plain(self) -> list[float]:
+        return list(self._fit(self._seconds["plain"], []).course([]).seconds)
+
+    def _fit(self, seconds: float, callbacks: Sequence[Any], least: int = 0) -> Clock:
+        clock = Clock(seconds, least)
+        own = [*callbacks, clock]
+        self._model.fit(self._batches, steps_per_epoch=self._epoch, verbose=0, shuffle=False, callbacks=own)
+        return clock
+
+    @staticmethod
+    def _interval(checkpoint: deepfreeze.Checkpoint) -> int:
+        """The interval that the policy has come to."""
+        if not checkpoint.stats.intervals:
+            raise SystemExit("Auto chose no interval: the training alone was too short")
+        return checkpoint.stats.intervals[-1].interval
+
+
+def measure(params: dict[str, Any]) -> list[dict[str, Any]]:
+    """A comparison for each of ``goals``; see ``jobs.serve``."""
+    trainings = Trainings(params)
+    found = []
+    for goal in params["goals"]:
+        jobs.progress(f"overhead of {goal:.1%} at most ...")
+        found.append(trainings.compare(goal))
+    return found
+
+
+if __name__ == "__main__":
+    jobs.serve(measure)

@@ -1,0 +1,72 @@
+"""The training that ``benchmarks.recovery`` kills and starts again. Imports TensorFlow.
+
+It is one process without Horovod, which trains until it is killed. It appends a line to a file for each moment that counts: a name, the
+seconds of the system's monotonic clock, which all processes share, and the number of steps that are done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+EPOCHS = 1_000_000  # more than any training reaches
+
+
+class Marks:
+    """The file of moments. A line is one write, so a kill leaves a whole line or none."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def add(self, name: str, step: int = 0) -> None:
+        """Appends the present moment."""
+        os.write(self._file, f"{name} {time.monotonic()!r} {step}\n".encode())
+
+
+def main() -> None:
+    """Trains. The argument is JSON: ``workload``, ``run``, ``marks``, ``every`` (steps between checkpoints), ``epoch`` (its steps) and
+    ``keep``."""
+    params = json.loads(sys.argv[1])
+    marks = Marks(params["marks"])
+    import keras
+    import tensorflow as tf
+
+    import deepfreeze
+    from benchmarks import workloads
+    from deepfreeze.state.keras_objects import tf_variable
+
+    marks.add("imported")
+    model, x, y = workloads.model(params["workload"])
+    marks.add("built")
+    checkpoint = deepfreeze.Checkpoint(
+        params["run"],
+        every=params["every"],
+        keep=params["keep"],
+        local=None,
+        final=False,
+        verbose=0,
+        engine=deepfreeze.Engine(uncommitted=1),
+    )
+
+    class Before(keras.callbacks.Callback):
+        """Comes before the checkpoint's callback: a step is done before the callback hears of it."""
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            marks.add("step", int(tf_variable(model.optimizer.iterations).numpy()))
+
+    class After(keras.callbacks.Callback):
+        """Comes after the checkpoint's callback, which has then restored the model."""
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            marks.add("restored", int(tf_variable(model.optimizer.iterations).numpy()))
+
+    batches = tf.data.Dataset.from_tensors((x, y)).repeat()
+    callbacks = [Before(), checkpoint, After()]
+    model.fit(batches, epochs=EPOCHS, steps_per_epoch=params["epoch"], verbose=0, shuffle=False, callbacks=callbacks)
+
+
+if __name__ == "__main__":
+    main()
