@@ -61,8 +61,8 @@ class NewerError(CorruptError):
 
 
 class InstallError(Error, RuntimeError):
-    """Horovod can't be built or installed here: a package, a compiler or an MPI is missing, or a step failed. Where a step failed,
-    ``where`` is its log."""
+    """A package is missing that only this call needs; or Horovod can't be built or installed here: a package, a compiler or an MPI is
+    missing, or a step failed. Where a step failed, ``where`` is its log."""
 
 
 class StructureError(Error, ValueError):

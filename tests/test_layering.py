@@ -71,7 +71,7 @@ ALLOWED = {
         "wording",
     },
     "horovod_build": {"errors"},
-    "cli": READ | {"events", "exports", "horovod_build", "inspect", "matching", "thaw", "wording"},
+    "cli": READ | {"events", "exports", "horovod_build", "inspect", "matching", "plan", "thaw", "wording"},
     # The package itself: what it loads late, __getattr__ loads by name from a table.
     "__init__": READ | {"exports", "reuse", "thaw"},
     "__main__": {"cli"},

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from deepfreeze.errors import Error
 
 try:
-    from deepfreeze.cli import build_horovod, command, diff, export, log, ls, output, prune, show, tag, verify
+    from deepfreeze.cli import build_horovod, command, diff, export, log, ls, output, plan, prune, show, tag, verify
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "rich":
         raise
@@ -21,11 +21,11 @@ except ModuleNotFoundError as error:
         "rich), or use deepfreeze.checkpoints, read, export and the like in Python, which do without."
     ) from None
 
-_DESCRIPTION = """Inspects the checkpoints of training runs. Needs no TensorFlow. Only export, tag, untag, prune --yes and
-verify --quarantine write or delete files. One command has nothing to do with runs: build-horovod installs Horovod."""
+_DESCRIPTION = """Inspects the checkpoints of training runs. Needs no TensorFlow. Only export, tag, untag, prune --yes,
+verify --quarantine and plan --plot write or delete files. One command has nothing to do with runs: build-horovod installs Horovod."""
 _EPILOG = """\
 RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40), RUN@NAME one that has a tag
-(runs/nt3@paper); where only RUN is given, its newest checkpoint is meant (ls, log and verify: all). Each command has its own --help.
+(runs/nt3@paper); where only RUN is given, its newest checkpoint is meant (ls, log, plan and verify: all). Each command has its own --help.
 
 On a terminal the output keeps to the terminal's width. In a file or a pipe each row is one line, unless COLUMNS is set.
 
@@ -44,6 +44,7 @@ examples:
   deepfreeze ls runs/nt3                          which checkpoints are there?
   deepfreeze show runs/nt3@40                     what is in it?
   deepfreeze log runs/nt3 --follow                what happens now?
+  deepfreeze plan runs/nt3 --explain              why are there so many checkpoints, or so few?
   deepfreeze verify runs/nt3                      is every byte right?
   deepfreeze diff runs/nt3@30 runs/nt3@40         what have ten steps changed?
   deepfreeze export runs/nt3@40 nt3.safetensors   write a file for others
@@ -69,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=_Help,
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (ls, show, log, verify, diff, export, tag, prune, build_horovod):
+    for module in (ls, show, log, plan, verify, diff, export, tag, prune, build_horovod):
         module.add_parser(commands)
     return top
 

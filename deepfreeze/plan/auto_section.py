@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from deepfreeze.format.names import MAX_RANK, MAX_STEP
+from deepfreeze.format.plan_file import REPLACED
 from deepfreeze.format.strict_json import Fields
 from deepfreeze.plan.checkfreq import Profile, Terms
 
@@ -21,13 +22,13 @@ SECTION = "auto"
 # - slack: checkpoints cost much less than the budget allows.
 # - failures: with so few failures, more checkpoints would cost more time than they save.
 REASONS = ("profile", "resumed", "store", "copy", "training", "slack", "failures")
-REPLACED = "remove the file, or let a training with every='auto' replace it"
 
 _MAX_STEPS = 2**62  # of an interval: NEVER
 _LEAST = sys.float_info.min  # the least number above 0
 _LEAST_TIME = 1e-9  # seconds: a step that takes no time has no interval
 _MAX_TIME = 1e9  # seconds
 _MAX_CORES = 1e6
+_MAX_OVERHEAD = 1e18  # the longest time over the shortest
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,13 @@ class Window:
     @classmethod
     def _of(cls, given: Fields) -> Window:
         given.keys(*_names(cls))
+        overhead = given.number("overhead", -_MAX_OVERHEAD, _MAX_OVERHEAD)
         return cls(
             step=given.integer("step", 0, MAX_STEP),
             interval=given.integer("interval", 1, _MAX_STEPS),
-            overhead=given.number("overhead"),
-            low=given.number("low"),
-            high=given.number("high"),
+            overhead=overhead,
+            low=given.number("low", -_MAX_OVERHEAD, overhead),
+            high=given.number("high", overhead, _MAX_OVERHEAD),
         )
 
 
@@ -134,6 +136,11 @@ class AutoSection:
     terms: Terms
     decisions: tuple[Decided, ...] = ()
     windows: tuple[Window, ...] = ()
+
+    @property
+    def last_step(self) -> int:
+        """The step up to which the section tells."""
+        return max(self.step, *(one.step for one in self.windows[-1:]))
 
     def to_json(self) -> dict[str, Any]:
         """The section, as objects for ``json``. Of a longer history it has the newest part."""

@@ -16,9 +16,9 @@ from deepfreeze.format import names
 from deepfreeze.format.marks import Mark, MarksFile
 from deepfreeze.format.strict_json import is_printable
 from deepfreeze.notices import Notify
-from deepfreeze.store.failures import refused
+from deepfreeze.store import owner
 from deepfreeze.store.retention import Committed, History, Verdict, judge, text_of
-from deepfreeze.store.run import END_THIS_JOB, Run
+from deepfreeze.store.run import Run
 from deepfreeze.store.tags import by_checkpoint, read_marks, tags
 
 # The newest marks are compared with the manifests when they are read: an attempt that was killed may have committed these steps anew.
@@ -240,22 +240,5 @@ def finite(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def write(run: Run, data: bytes, attempt: str | None = None) -> None:
-    """Writes marks.json. The caller holds the run's lock. ``attempt``: the caller's; None for a caller that is none, such as ``prune``.
-    RunError if another attempt has taken the run, or the system refuses."""
-    try:
-        if attempt is not None and (owner := _owner(run)) not in (None, attempt):
-            found = f"attempt {owner}, which has taken the run"
-            raise RunError(where=run.path, expected=f"attempt {attempt}", found=found, todo=END_THIS_JOB)
-        run.store.put(names.MARKS_FILE, data)
-    except RunError:
-        raise
-    except OSError as error:
-        raise refused(run.store.where(names.MARKS_FILE), error) from error
-
-
-def _owner(run: Run) -> str | None:
-    """The attempt that has the run; None if the run does not say."""
-    try:
-        return run.store.read(names.OWNER_FILE, 64).decode(errors="replace").strip()
-    except FileNotFoundError:
-        return None
+    """Writes marks.json. The caller and the errors are ``owner.put``'s."""
+    owner.put(run, names.MARKS_FILE, data, attempt)

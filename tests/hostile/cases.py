@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support import configs, files
+from tests.support import configs, files, plans
 
 Make = Callable[[], bytes]
 STEP = "step-0000000040"
@@ -496,6 +496,62 @@ CONFIGS |= {
     "empty": lambda: b"",
     "a pickle": lambda: b"\x80\x04cos\nsystem\n(S'false'\ntR.",
     "many brackets": _in_config(config='{"class_name": "Model", "layers": [' + "[]," * 50_000 + "[]]}"),
+}
+
+
+# --- plans
+
+
+def _in_plan(**changes: str) -> Make:
+    values = {"format": "1", "run_id": f'"{files.RUN_ID}"', "sections": '{"auto": {"key": {}}}', **changes}
+    return _config("{" + ", ".join(f'"{key}": {value}' for key, value in values.items()) + "}")
+
+
+def _in_section(**changes: str) -> Make:
+    """A plan.json whose section auto has other values, as JSON."""
+    values = {key: json.dumps(value) for key, value in plans.section_json().items()} | changes
+    return _in_plan(sections='{"auto": {' + ", ".join(f'"{key}": {value}' for key, value in values.items()) + "}}")
+
+
+PLANS: dict[str, Make] = {
+    f"{key} {name}": _in_plan(**{key: value})
+    for key in ("format", "run_id", "sections")
+    for name, value in _NUMBERS.items()
+}
+PLANS |= {f"run_id {path!r}": _in_plan(run_id=f'"{path}"') for path in PATHS}
+PLANS |= {f"a section {path!r}": _in_plan(sections=f'{{"{path}": {{"key": {{}}}}}}') for path in PATHS}
+PLANS |= {f"section {name}": _in_plan(sections=f'{{"auto": {value}}}') for name, value in _NUMBERS.items()}
+PLANS |= {f"key {name}": _in_section(key=value) for name, value in _NUMBERS.items()}
+PLANS |= {
+    f"{key} {name}": _in_section(**{key: value})
+    for key in ("interval", "overhead", "decisions")  # tests/plan/test_auto_section.py has the others
+    for name, value in _NUMBERS.items()
+}
+# A budget of 100 %.
+PLANS.pop("overhead float")
+PLANS |= {
+    f"{name} in an unknown section": _in_plan(sections=f'{{"new": {{"key": {{}}, "a": {value}}}}}')
+    for name, value in _NUMBERS.items()
+    if name in ("nan", "infinity", "1e400", "longer", "deep")
+}
+PLANS |= {
+    "an unknown key": _in_plan(load='"pickle"'),
+    "no sections": _config(f'{{"format": 1, "run_id": "{files.RUN_ID}"}}'),
+    "another run's": _in_plan(run_id=f'"{"f" * 32}"'),
+    "another version": _in_plan(format="2"),
+    "a section twice": _in_plan(sections='{"auto": {"key": {}}, "auto": {"key": {}}}'),
+    "a section without a key": _in_plan(sections='{"auto": {}}'),
+    "a section with a long name": _in_plan(sections=f'{{"{"a" * 65}": {{"key": {{}}}}}}'),
+    "a window with its bounds exchanged": _in_section(
+        windows='[{"step": 1, "interval": 1, "overhead": 0.1, "low": 0.2, "high": 0.0}]'
+    ),
+    "many windows": _in_section(windows="[" + "{}," * 50_000 + "{}]"),
+    "a wrong checksum": lambda: plans.plan_bytes()[:-12] + b'00000000"}\n',
+    "no checksum": lambda: plans.plan_bytes().partition(b', "crc32c"')[0] + b"}\n",
+    "more behind it": lambda: plans.plan_bytes() + b"\n",
+    "byte order mark": lambda: configs.sign(b"\xef\xbb\xbf" + _in_plan()()),
+    "empty": lambda: b"",
+    "a pickle": lambda: b"\x80\x04cos\nsystem\n(S'false'\ntR.",
 }
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.support import configs, files
+from tests.support import configs, files, plans
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "native" / "fuzz" / "corpus"
@@ -177,6 +177,28 @@ def model_configs() -> dict[str, bytes]:
     }
 
 
+def plans_of_runs() -> dict[str, bytes]:
+    """plan.json."""
+
+    def plan(sections: Any, **changes: Any) -> bytes:
+        return configs.sign(json.dumps({"format": 1, "run_id": files.RUN_ID, "sections": sections, **changes}).encode())
+
+    auto = plans.section_json()
+    other = {"key": {"nodes": 2}, "deep": [[1.5, None, "\u00e4"]], "rate": 1e300}
+    return {
+        "auto": plan({"auto": auto}),
+        "none": plan({}),
+        "others": plan({"from-the_future2": other, "auto": auto, "z": {"key": {}}}),
+        "failures": plan({"auto": plans.section_json(mtbf=3600.0, reason="failures")}),
+        "no key": plan({"auto": {"interval": 2}}),
+        "name": plan({"../auto": auto}),
+        "list": plan([auto]),
+        "infinity": plan({"auto": {"key": {}, "rate": 0}}).replace(b'"rate": 0', b'"rate": 1e999'),
+        "version": plan({}, format=2),
+        "deep": plan({"auto": {"key": json.loads("[" * 60 + "]" * 60)}}),
+    }
+
+
 def extra_states() -> dict[str, bytes]:
     """Trees of states, as a record holds them."""
 
@@ -202,7 +224,7 @@ def extra_states() -> dict[str, bytes]:
 SEEDS = {
     NATIVE / "record": records, NATIVE / "slot": slots, NATIVE / "manifest": manifests,
     PYTHON / "structure": structures, PYTHON / "run": runs,
-    PYTHON / "config": model_configs, PYTHON / "extras": extra_states,
+    PYTHON / "config": model_configs, PYTHON / "extras": extra_states, PYTHON / "plan": plans_of_runs,
 }  # fmt: skip
 
 

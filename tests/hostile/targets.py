@@ -23,10 +23,12 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+from deepfreeze.cli.plan_sentences import sentences
 from deepfreeze.errors import Error
 from deepfreeze.format import named_values, names, state_tree
 from deepfreeze.format.manifest import Manifest
 from deepfreeze.format.model_config import ModelConfig
+from deepfreeze.format.plan_file import PlanFile
 from deepfreeze.format.record import (
     EXTENT,
     FIRST,
@@ -40,6 +42,8 @@ from deepfreeze.format.record import (
 from deepfreeze.format.strict_json import is_printable
 from deepfreeze.format.structure import Structure
 from deepfreeze.format.tensors import DTYPES
+from deepfreeze.plan.auto_section import AutoSection
+from deepfreeze.plan.checkfreq import algorithm_1
 from deepfreeze.store.lock import _read_holder as read_lock
 from deepfreeze.store.writable_run import WritableRun
 from tests.hostile.seeds import NATIVE, PYTHON
@@ -239,6 +243,21 @@ def config(data: bytes) -> bool:
     return _taken(read)
 
 
+def plan(data: bytes) -> bool:
+    """plan.json, and its section ``auto``."""
+
+    def read() -> None:
+        made = PlanFile.from_bytes(data, "fuzz")
+        assert names.is_id(made.run_id) and PlanFile.from_bytes(made.to_bytes(), "fuzz") == made
+        if "auto" in made.sections:
+            auto = AutoSection.from_json(made.sections["auto"], "fuzz")
+            assert AutoSection.from_json(json.loads(json.dumps(auto.to_json(), allow_nan=False)), "fuzz") == auto
+            assert algorithm_1(auto.profile, 0.035, auto.uncommitted, 3600.0).interval >= 1
+            assert all(one.isprintable() and len(one) < 2000 for one in sentences(auto))
+
+    return _taken(read)
+
+
 def extras(data: bytes) -> bool:
     """The states of what is no tensor."""
 
@@ -359,5 +378,6 @@ TARGETS = {
     "structure": Target(structure, repair_structure, (PYTHON / "structure",)),
     "run": Target(run_file, repair_signed, (PYTHON / "run",)),
     "config": Target(config, repair_signed, (PYTHON / "config",)),
+    "plan": Target(plan, repair_signed, (PYTHON / "plan",)),
     "extras": Target(extras, repair_extras, (PYTHON / "extras",)),
 }

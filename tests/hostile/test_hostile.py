@@ -24,17 +24,21 @@ import pytest
 
 import deepfreeze
 import veloc_bindings
-from deepfreeze.errors import StructureError
+from deepfreeze.cli.main import main
+from deepfreeze.errors import NewerError, StructureError
 from deepfreeze.format.manifest import MAX_MANIFEST, Manifest
+from deepfreeze.format.plan_file import MAX_PLAN, PlanFile
 from deepfreeze.format.structure import MAX_STRUCTURE, Structure
 from deepfreeze.inspect.verify import verify
 from deepfreeze.notices import unheard
+from deepfreeze.plan.auto_section import AutoSection
 from deepfreeze.store.lock import Lock
+from deepfreeze.store.plan import put_section, read_plan, read_section
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.thaw.read import read_private
 from deepfreeze.tiers import leftovers, rescue
 from tests.hostile import cases
-from tests.support import configs, files, processes
+from tests.support import configs, files, plans, processes
 
 SECONDS = 10
 MEMORY = 32 << 20  # of any reader for any of these; the largest of them has a quarter of a MiB
@@ -208,6 +212,36 @@ def test_a_configuration_names_code_and_nothing_is_run(run, tmp_path):
         assert json.loads(archive.read("config.json"))["config"]["function"] == layer
 
 
+@pytest.mark.parametrize("name", cases.PLANS)
+def test_a_hostile_plan_is_refused_and_replaced(run, name):
+    """A newer version's is not replaced."""
+    file = plans.write_plan(run, cases.PLANS[name]())
+    opened_run = WritableRun.open(run)
+    with pytest.raises(deepfreeze.CorruptError) as caught:
+        AutoSection.from_json(read_section(opened_run, "auto"), file)
+    error = caught.value
+    assert error.where == str(file) and error.expected and error.found and error.todo and len(str(error)) < 4000
+    with pytest.raises(NewerError) if name == "another version" else contextlib.nullcontext():
+        put_section(opened_run, "auto", plans.section_json())
+        assert AutoSection.from_json(read_section(opened_run, "auto")) == plans.SECTION
+
+
+@pytest.mark.parametrize("name", ["empty", "another version", "interval text", "many windows"])
+def test_a_hostile_plan_is_in_the_way_of_nothing(run, name, capsys):
+    files.write_checkpoint(run, 40, cases.sample())
+    file = plans.write_plan(run, cases.PLANS[name]())
+    assert verify(run).ok and deepfreeze.latest(run).step == 40
+    assert main(["plan", str(run)]) == 1
+    assert capsys.readouterr().err.startswith(f"deepfreeze: {file}: expected ")
+
+
+@pytest.mark.parametrize("kind", cases.KINDS)
+def test_what_is_no_file_is_no_plan(run, kind):
+    cases.replace(plans.write_plan(run), kind)
+    with pytest.raises(deepfreeze.Error):
+        read_plan(WritableRun.open(run))
+
+
 @pytest.mark.parametrize("kind", cases.KINDS)
 @pytest.mark.parametrize(
     "place", ["run.json", "structure", "step", "manifest.json", "model.weights.h5", "rank-00001.record"]
@@ -306,7 +340,7 @@ def test_a_file_that_is_larger_than_any_of_its_kind_is_not_read(run, name, size)
 
 
 def test_bytes_that_are_too_many_are_not_parsed():
-    for reader, most in ((Manifest, MAX_MANIFEST), (Structure, MAX_STRUCTURE)):
+    for reader, most in ((Manifest, MAX_MANIFEST), (Structure, MAX_STRUCTURE), (PlanFile, MAX_PLAN)):
         data = b" " * (most + 1)
         begun = time.monotonic()
         tracemalloc.reset_peak()

@@ -16,7 +16,7 @@ SECONDS = st.floats(0.0, 1e9)
 STEPS = st.integers(1, 2**62)
 RANKS = st.integers(0, 2**32 - 1)
 AT = st.integers(0, 2**63 - 1)
-FINITE = st.floats(allow_nan=False, allow_infinity=False)
+OVERHEADS = st.tuples(*3 * [st.floats(-1e18, 1e18)]).map(sorted)
 SECTIONS = st.builds(
     AutoSection,
     conditions=st.builds(
@@ -58,7 +58,8 @@ SECTIONS = st.builds(
         max_size=3,
     ).map(tuple),
     windows=st.lists(
-        st.builds(Window, step=AT, interval=STEPS, overhead=FINITE, low=FINITE, high=FINITE), max_size=3
+        st.builds(lambda step, interval, at: Window(step, interval, at[1], at[0], at[2]), AT, STEPS, OVERHEADS),
+        max_size=3,
     ).map(tuple),
 )
 NONSENSE = [None, True, "", "two", -1, 0, 2**63, 1e999, -1e999, 10**400, float("nan"), 1.5, [], {}, [1], [{}], {"a": 1}]
@@ -85,12 +86,18 @@ def changed(value, path, other):
     return made
 
 
-@holds(section=SECTIONS)
+@holds(examples=25, section=SECTIONS)
 def test_a_section_is_read_as_it_was_written(section):
     assert AutoSection.from_json(json.loads(json.dumps(section.to_json(), allow_nan=False))) == section
 
 
-@holds(section=SECTIONS, overhead=st.floats(0.001, 1.0), uncommitted=st.integers(1, 8), mtbf=st.floats(1.0, 1e9))
+@holds(
+    examples=25,
+    section=SECTIONS,
+    overhead=st.floats(0.001, 1.0),
+    uncommitted=st.integers(1, 8),
+    mtbf=st.floats(1.0, 1e9),
+)
 def test_whatever_profile_is_read_gives_an_interval(section, overhead, uncommitted, mtbf):
     assert 1 <= algorithm_1(section.profile, overhead, uncommitted, mtbf).interval <= 2**62
 

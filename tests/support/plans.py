@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 from deepfreeze.plan.auto_section import AutoSection, Conditions, Decided, Window
 from deepfreeze.plan.checkfreq import Profile, algorithm_1
+from tests.support import configs, files
 
 CONDITIONS = Conditions(structure="5a" * 32, world_size=4, cores=2.0, tier="memory")
 PROFILE = Profile(iteration=0.132, update=0.0, copy=0.05, persist=0.21, nbytes=205_000_000, cost=0.0091)
@@ -21,3 +26,21 @@ SECTION = AutoSection(
     decisions=(Decided(22, None, 2, "profile", 0), Decided(62, 2, 3, "store", 2)),
     windows=(Window(32, 2, 0.041, 0.029, 0.053), Window(74, 3, 0.022, -0.004, 0.048)),
 )
+
+
+def section_json(**changes: Any) -> dict[str, Any]:
+    """The section as it is in the file, some of its members changed."""
+    return {**json.loads(json.dumps(SECTION.to_json())), **changes}
+
+
+def plan_bytes(run_id: str = files.RUN_ID, **sections: Any) -> bytes:
+    """The bytes of a plan.json with these sections, or else with ``auto``, by hand from docs/format.md."""
+    whole = {"format": 1, "run_id": run_id, "sections": sections or {"auto": section_json()}}
+    return configs.sign(json.dumps(whole).encode())
+
+
+def write_plan(run: Path, data: bytes | None = None) -> Path:
+    """Writes plan.json."""
+    file = run / "plan.json"
+    file.write_bytes(plan_bytes() if data is None else data)
+    return file

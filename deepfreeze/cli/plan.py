@@ -1,0 +1,151 @@
+"""``deepfreeze plan``: prints how often a run's training takes checkpoints, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from deepfreeze import wording
+from deepfreeze.cli import command, plan_figure, plan_sentences
+from deepfreeze.cli.output import facts, line, table
+from deepfreeze.cli.plan_sentences import BOUNDS, REASONS, bounds, deciding, every, percent, seconds
+from deepfreeze.plan.auto_section import SECTION, AutoSection
+from deepfreeze.plan.checkfreq import Profile
+from deepfreeze.store.plan import read_section
+from deepfreeze.store.run import Run
+
+_NEWEST = 10  # of the decisions and of the overheads that the text has
+_MORE = f"""
+A training with every="auto" times some steps without a checkpoint, then two checkpoints. From that profile it works out how many steps
+apart checkpoints may be (CheckFreq, FAST 2021, section 4.2; the letters in brackets are that paper's). Three bounds are worked out, and
+the longest interval counts. After each four checkpoints the training measures the overhead anew, and makes the interval longer or shorter.
+--explain says the same in sentences.
+
+The profile is that of one rank: the one whose wish decided last. The newest {_NEWEST} decisions and overheads are listed; --json and --plot
+have up to {AutoSection.MOST_DECISIONS} and {AutoSection.MOST_WINDOWS}. A job that is started again begins with this plan, which is in
+RUN/plan.json, and a running job may be watched.
+
+exit codes:
+  0  the plan was shown
+  1  the run has no plan, or a damaged one; there is no such run; or the picture can't be drawn
+  2  the command line is wrong
+
+examples:
+  deepfreeze plan runs/nt3                   the profile, the bounds, the newest decisions
+  deepfreeze plan runs/nt3 --explain         why this interval?
+  deepfreeze plan runs/nt3 --plot plan.png   interval and overhead over steps
+  deepfreeze plan runs/nt3 --json            all of it, for a program
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the subcommand to argparse's ``commands``."""
+    text = """Shows the plan of a run that is trained with every="auto": what was measured, the interval that followed from it, and how
+    interval and overhead went on."""
+    parser = command.add(
+        commands, "plan", run, short="show how often checkpoints are taken, and why", text=text, more=_MORE
+    )
+    parser.add_argument("run", metavar="RUN", help="the run's directory")
+    parser.add_argument("--explain", action="store_true", help="print whole sentences")
+    text = "draw interval and overhead over steps, and replace FILE.png if it exists; needs matplotlib"
+    parser.add_argument("--plot", metavar="FILE.png", type=_picture, help=text)
+
+
+def _picture(text: str) -> Path:
+    """The type of the argument FILE.png."""
+    if not text.lower().endswith(".png"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a .png file")
+    return Path(text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints or draws the plan. Returns the exit code, 1 if there is none."""
+    opened_run = Run.open(arguments.run)
+    found = read_section(opened_run, SECTION)
+    if found is None:
+        if arguments.json:
+            print("null")
+        else:
+            why = 'it was trained without every="auto", or ended before its steps and two checkpoints were timed'
+            line(
+                f'{opened_run.path}: this run has no plan: {why}. Train it with deepfreeze.Checkpoint(..., every="auto")'
+            )
+        return 1
+    section = AutoSection.from_json(found, opened_run.store.where("plan.json"))
+    if arguments.plot is not None:
+        plan_figure.draw(section, str(opened_run.path), arguments.plot)
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+    elif arguments.explain:
+        for sentence in plan_sentences.sentences(section):
+            line(sentence)
+    elif arguments.plot is not None:
+        line(f"{arguments.plot}: the interval and the overhead of {opened_run.path}, up to step {section.last_step}")
+    else:
+        _print(opened_run, section)
+    return 0
+
+
+def _print(opened_run: Run, section: AutoSection) -> None:
+    conditions = section.conditions
+    mtbf = "not given (mtbf), so they set no bound" if section.mtbf is None else f"one in {seconds(section.mtbf)}"
+    facts([
+        ("run", str(opened_run.path)),
+        ("interval", f"{every(section.interval)}, from step {section.step} on"),
+        ("because", f"{REASONS[section.reason]} (rank {section.rank})"),
+        ("budget", f"checkpoints may make the training {percent(section.overhead)} longer"),
+        ("failures", mtbf),
+        ("under way", f"at most {wording.count(section.uncommitted, 'checkpoint')} at once"),
+        ("measured on", f"{wording.count(conditions.world_size, 'rank')} with {conditions.cores:g} cores each, "
+                        f"local tier {conditions.tier}"),
+    ])  # fmt: skip
+    line("")
+    table((f"~profile of rank {section.rank}", ">value"), _profile(section.profile, section.terms.cost))
+    line("")
+    table(("~bound", ">steps", ""), _bounds(section))
+    if section.decisions:
+        line("")
+        table((">from step", ">was", ">is", "~because", ">rank"), _decisions(section))
+    if section.windows:
+        line("")
+        table((">to step", ">interval", ">overhead", "95 % interval"), _windows(section))
+
+
+def _bounds(section: AutoSection) -> list[tuple[str, ...]]:
+    chosen = deciding(section) if section.interval == section.terms.interval else ()
+    return [
+        (BOUNDS[name], "-" if steps is None else str(steps), "decided" if name in chosen else "")
+        for name, steps in bounds(section).items()
+    ]
+
+
+def _decisions(section: AutoSection) -> list[tuple[str, ...]]:
+    newest = section.decisions[-_NEWEST:]
+    return [(str(d.step), str(d.before or "-"), str(d.after), REASONS[d.reason], str(d.rank)) for d in newest]
+
+
+def _windows(section: AutoSection) -> list[tuple[str, ...]]:
+    newest = section.windows[-_NEWEST:]
+    return [
+        (str(w.step), str(w.interval), percent(w.overhead), f"{percent(w.low)} to {percent(w.high)}") for w in newest
+    ]
+
+
+def _profile(profile: Profile, cost: float) -> list[tuple[str, str]]:
+    rows = [("a step without a checkpoint (Ti)", seconds(profile.iteration))]
+    if profile.cost is None:  # else it is measured, and nothing follows from this
+        rows.append(("the writing of weights in it (Tw)", seconds(profile.update)))
+    rows += [
+        ("size of the rank's part (m)", wording.size(profile.nbytes)),
+        ("the copy of the rank's part (Tc)", seconds(profile.copy)),
+        ("from the hand-over to the commit (Ts)", seconds(profile.persist)),
+    ]
+    if profile.device_copy is not None:
+        rows.append(("the copy on the device (Tg)", seconds(profile.device_copy)))
+    if profile.device_size:
+        used = f"{wording.size(profile.device_used)} of {wording.size(profile.device_size)}"
+        rows.append(("the device's memory in use (M, Mmax)", used))
+    how = "measured" if profile.cost is not None else "worked out from the above"
+    return [*rows, (f"a checkpoint makes the training longer by (To), {how}", seconds(cost))]
