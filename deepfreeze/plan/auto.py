@@ -14,12 +14,12 @@ from deepfreeze.errors import CorruptError
 from deepfreeze.plan.auto_section import AutoSection, Conditions, Decided, Window
 from deepfreeze.plan.checkfreq import Profile, algorithm_1
 from deepfreeze.plan.observation import Observation
-from deepfreeze.plan.overheads import Overhead, OverheadWindow
+from deepfreeze.plan.overheads import Overhead, OverheadWindow, together
 from deepfreeze.plan.policy import NEVER, NO_WISH, Reason, Wish
 from deepfreeze.plan.profiling import Profiling
 from deepfreeze.plan.step_times import StepTimes
 
-_SLACK = 4  # windows with too little overhead after which checkpoints are taken more often
+_TOGETHER = 4  # windows in succession after which checkpoints may be taken more often
 _SLOW_STORE = 2.0  # times as long as in the profile: such commits are the reason of a longer interval
 _FASTER = 0.8  # of the profile's time of a step: below it, the training is the reason
 
@@ -56,7 +56,7 @@ class Auto:
         self._profile: Profile | None = None
         self._window = OverheadWindow(1, 0.0)
         self._longest_execution = 1  # steps
-        self._slack = 0  # windows in succession
+        self._judged: list[Overhead] = []  # the windows of the present interval, four at most
         self._doubted = False  # the last window was left out
         self._commits: dict[int, float] = {}  # of the window: step -> seconds
         self._copies: dict[int, tuple[float, float]] = {}  # of the window: step -> CPU seconds of copy and engine
@@ -141,7 +141,7 @@ class Auto:
         before = self.next_step(step - 1) if step > 0 else NEVER
         self._before = before if before <= step else NEVER
         self.interval, self._since = interval, step
-        self._slack = 0
+        self._judged = []
         self._new_window()
 
     def reason(self) -> Reason | None:
@@ -204,16 +204,19 @@ class Auto:
         if self._doubted:
             return  # one window tells too little; a training whose steps always differ is judged all the same
         self._windows.append(Window(step, self.interval, found.mean, found.low, found.high))
-        self._slack = self._slack + 1 if found.high < self.overhead / 2 else 0
-        if found.low > self.overhead:
+        self._judged = [*self._judged[1 - _TOGETHER :], found]
+        mean, low, high = found.mean, found.low, found.high
+        if len(self._judged) == _TOGETHER and low <= self.overhead:
+            mean, low, high = together(self._judged)
+        if low > self.overhead:
             faster = profile.iteration < _FASTER * known.iteration
-            self._grow(math.ceil(self.interval * found.mean / self.overhead), profile, _cause(slow, faster))
+            self._grow(math.ceil(self.interval * mean / self.overhead), profile, _cause(slow, faster))
         elif slow and terms.by_commit > self.interval:
             self._grow(terms.by_commit, profile, "store")
         elif (terms.by_failures or 0) > self.interval * (1 + self.overhead):
             self._grow(terms.by_failures or 0, profile, "failures")
-        elif self._slack >= _SLACK:
-            self._slack = 0
+        elif len(self._judged) == _TOGETHER and high < self.overhead / 2:
+            self._judged = []
             shorter = max(terms.interval, self.interval * 4 // 5)
             if shorter < self.interval:
                 self._profile = profile

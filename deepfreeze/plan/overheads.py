@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from deepfreeze.plan.step_times import Timed
 
 INTERVALS = 4  # of a window
-_STUDENT = 3.182  # quantile 97.5 % of Student's distribution with INTERVALS - 1 degrees of freedom
+# Quantile 97.5 % of Student's distribution, by the number of samples: of one window, and of four.
+_STUDENT = {INTERVALS: 3.182, 4 * INTERVALS: 2.131}
 _ENOUGH = INTERVALS  # steps without a checkpoint from which their time is known
 _STEADY = 1.5  # times as long, or as short
 
@@ -18,12 +19,13 @@ _STEADY = 1.5  # times as long, or as short
 class Overhead:
     """What a window of four intervals has shown.
 
-    - ``mean``: seconds beyond those of plain steps, over the seconds of plain steps; ``low``, ``high``: its 95 % interval.
+    - ``samples``: of each interval; ``mean``: their mean: seconds beyond those of plain steps, over the seconds of plain steps; ``low``, ``high``: its 95 % interval.
     - ``iteration``: seconds of a plain step in this window, so that a training that has become slower does not count as overhead.
     - ``cost``: seconds by which one checkpoint has lengthened the training.
     - ``steady``: plain steps took about as long in the first half of the window as in the second. If not, a change of the training's own
       pace may look like overhead."""
 
+    samples: tuple[float, ...]
     mean: float
     low: float
     high: float
@@ -108,10 +110,21 @@ def _overhead(intervals: Sequence[_Interval], iteration: float) -> Overhead:
 
     costs = [cost(one) for one in intervals]
     samples = [found / (max(1, one.steps) * iteration) for found, one in zip(costs, intervals, strict=True)]
+    return Overhead(tuple(samples), *_mean(samples), iteration, sum(costs) / len(costs), _is_steady(intervals))
+
+
+def together(windows: Sequence[Overhead]) -> tuple[float, float, float]:
+    """The mean overhead of all intervals of ``windows``, one or four of them, and its 95 % interval. Four windows of a noisy training tell what
+    none of them tells alone."""
+    return _mean([sample for window in windows for sample in window.samples])
+
+
+def _mean(samples: Sequence[float]) -> tuple[float, float, float]:
+    """The mean, and its 95 % interval."""
     mean = sum(samples) / len(samples)
     spread = math.sqrt(sum((one - mean) ** 2 for one in samples) / (len(samples) - 1))
-    half = _STUDENT * spread / math.sqrt(len(samples))
-    return Overhead(mean, mean - half, mean + half, iteration, sum(costs) / len(costs), _is_steady(intervals))
+    half = _STUDENT[len(samples)] * spread / math.sqrt(len(samples))
+    return mean, mean - half, mean + half
 
 
 def _is_steady(intervals: Sequence[_Interval]) -> bool:

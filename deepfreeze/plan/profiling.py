@@ -66,9 +66,10 @@ class Profiling:
         if len(self._probes) < _PROBES or len(self._plain) < _EXECUTIONS:
             return None
         iteration = max(statistics.median(self._plain), 1e-9)
-        copy = statistics.mean(probe.copy for probe in self._probes)
+        copy = self._probes[-1].copy
         persist = statistics.mean(probe.persist or 0.0 for probe in self._probes)
-        cpu = statistics.mean(probe.copy + probe.cpu for probe in self._probes)
+        newest = self._probes[-1]  # the first checkpoint of an engine has the engine's start in its CPU time
+        cpu = newest.copy + newest.cpu
         return Profile(
             iteration=iteration,
             update=0.0,

@@ -16,7 +16,7 @@ from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.chosen_policy import chosen_policy
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
-from deepfreeze.plan.policy import Policy
+from deepfreeze.plan.policy import PlannedPolicy, Policy, parts
 from deepfreeze.state.private_api import first_epoch, fits_initial_epoch, steps_per_execution, training_state
 from deepfreeze.store.retention import Wants
 from deepfreeze.store.stores import directory
@@ -29,7 +29,8 @@ class Checkpoint(Hooks):
 
     Args:
         run: directory of this training job on storage that all ranks share; made if its parent exists.
-        every: steps between checkpoints, "epoch" for a checkpoint at the end of each epoch, or a policy from ``deepfreeze.plan``.
+        every: steps between checkpoints; "auto" for as many as make training 3.5 % longer, by measurement (``deepfreeze.plan.Auto``);
+            "epoch" for a checkpoint at the end of each epoch; or another policy from ``deepfreeze.plan``.
         resume: "auto" restores the newest checkpoint if there is one, "required" raises ``NotFoundError`` if there is none, "off" starts
             from the model as it is. A damaged checkpoint is moved to ``damaged/`` in the run, with a warning, and the next older one
             is restored.

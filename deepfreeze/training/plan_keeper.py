@@ -85,4 +85,4 @@ class _Writer:
         newest, self._newest = self._newest, None
         if newest is not None:
             self._written = time.monotonic()
-            put_section(self._target.run, self._section, newest)
+            put_section(Run.open(self._target.run), self._section, newest, self._target.attempt)

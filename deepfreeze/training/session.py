@@ -227,7 +227,7 @@ class Session:
         installation.stored_in = target.run_id
         self._open_run.file_size = agreed.structure.file_size
         self._commits.open(saver)
-        conditions = Conditions(agreed.structure.digest, world.size, attempt.nodes.cores, saver.tier)
+        conditions = Conditions(agreed.structure.digest.hex(), world.size, attempt.nodes.cores, saver.tier)
         self._wishes.begin(conditions, saver)
         return saver
 

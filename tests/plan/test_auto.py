@@ -65,7 +65,8 @@ def simulated(store, at):
     return training(costs, store["overhead"], seed=store["seed"]), cost, lambda step: 0.1 * speed(step)
 
 
-@holds(store=stores)
+@pytest.mark.slow
+@holds(store=stores, examples=6)
 def test_the_interval_never_stays_above_the_budget_and_settles(store):
     """After twenty windows the overhead is the budget's, within the noise; and the interval changes no more without a cause."""
     run, cost, iteration = simulated(store, at=2000)
@@ -83,7 +84,8 @@ def test_the_interval_never_stays_above_the_budget_and_settles(store):
         assert abs(run.ranks[0].policy.interval - settled) <= max(1, settled // 5)
 
 
-@holds(store=stores)
+@pytest.mark.slow
+@holds(store=stores, examples=6)
 def test_it_is_no_longer_than_needed(store):
     """Without noise the settled interval is at most twice what the budget and the commits need, and an execution."""
     store = store | {"noise": 0.0}
@@ -154,7 +156,7 @@ def test_an_interval_at_most_doubles_at_once():
 @holds(
     costs=st.lists(st.tuples(st.floats(0.001, 0.2), st.floats(0.01, 1.0)), min_size=4, max_size=4),
     seed=st.integers(0, 99),
-    examples=20,
+    examples=6,
 )
 def test_all_ranks_capture_the_same_steps_whatever_each_measures(costs, seed):
     """Each rank has copies and a store of its own speed, and noise of its own. The rank that needs the longest interval decides."""
