@@ -13,7 +13,7 @@ class Progressed:
     store; ``committed``: the checkpoint is committed. ``failed``: it will never be committed.
 
     ``copy`` and ``cpu`` are CPU seconds of this rank. ``copy``: what the copies of the capture took of the training's own threads; None
-    where the engine has not made the copies, as of a training's first checkpoint. ``cpu``: what the engine's threads took since the
+    where they were not made to the engine's memory, as of a capture of the first step. ``cpu``: what the engine's threads took since the
     checkpoint before this one was committed or failed; None until this one is committed or has failed. The sum of ``cpu`` over all
     checkpoints, each once, is what the engine has used until the last of them; the first ``cpu`` has the engine's start too, with the
     memory that it makes for captures."""

@@ -196,7 +196,7 @@ def _progressed(report: Report) -> Progressed:
         written=_reached(report.written_s),
         committed=_reached(report.external_s),
         failed=report.code != OK,
-        copy=report.copy_s or None,  # 0: not in the engine's memory
+        copy=report.copy_s or None,  # 0: it was not made to the engine's memory
         cpu=_reached(report.cpu_s),
     )
 

@@ -101,7 +101,7 @@ def test_reports_have_the_cpu_time_of_the_copies_and_of_the_engine(tmp_path):
         reports = []
         for step in (10, 20):
             base, _ = captured(area, data)
-            engine.submit(step, [(base, SIZE, 0)], content.private_bytes(1, step, 0), timeout=60)
+            engine.submit(step, [(base, SIZE, 0)], b"p", timeout=60)
             engine.wait(step, vb.EXTERNAL, timeout=60)
             reports += [report for report in engine.poll() if report.step == step][-1:]
         used = time.process_time() - begun
