@@ -11,6 +11,7 @@ from deepfreeze import wording
 from deepfreeze.cli import command, plan_figure, plan_sentences
 from deepfreeze.cli.output import facts, line, table
 from deepfreeze.cli.plan_sentences import BOUNDS, REASONS, bounds, deciding, every, percent, seconds
+from deepfreeze.format import names
 from deepfreeze.plan.auto_section import SECTION, AutoSection
 from deepfreeze.plan.checkfreq import Profile
 from deepfreeze.store.plan import read_section
@@ -33,7 +34,7 @@ exit codes:
   2  the command line is wrong
 
 examples:
-  deepfreeze plan runs/nt3                   the profile, the bounds, the newest decisions
+  deepfreeze plan runs/nt3                   profile, bounds, decisions
   deepfreeze plan runs/nt3 --explain         why this interval?
   deepfreeze plan runs/nt3 --plot plan.png   interval and overhead over steps
   deepfreeze plan runs/nt3 --json            all of it, for a program
@@ -68,12 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print("null")
         else:
-            why = 'it was trained without every="auto", or ended before its steps and two checkpoints were timed'
             line(
-                f'{opened_run.path}: this run has no plan: {why}. Train it with deepfreeze.Checkpoint(..., every="auto")'
+                f'{opened_run.path}: this run has no plan: it was trained without every="auto", or ended before its steps and two '
+                'checkpoints were timed. Train it with deepfreeze.Checkpoint(..., every="auto")'
             )
         return 1
-    section = AutoSection.from_json(found, opened_run.store.where("plan.json"))
+    section = AutoSection.from_json(found, opened_run.store.where(names.PLAN_FILE))
     if arguments.plot is not None:
         plan_figure.draw(section, str(opened_run.path), arguments.plot)
     if arguments.json:

@@ -140,7 +140,7 @@ class AutoSection:
     @property
     def last_step(self) -> int:
         """The step up to which the section tells."""
-        return max(self.step, *(one.step for one in self.windows[-1:]))
+        return max([self.step, *(one.step for one in self.windows[-1:])])
 
     def to_json(self) -> dict[str, Any]:
         """The section, as objects for ``json``. Of a longer history it has the newest part."""

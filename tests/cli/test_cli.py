@@ -21,7 +21,7 @@ from deepfreeze.inspect.verify import verify
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.posix_store import PosixStore
 from deepfreeze.store.writable_run import WritableRun
-from tests.support import configs, files, processes
+from tests.support import configs, files, plans, processes
 
 
 @pytest.fixture
@@ -262,6 +262,7 @@ def test_help_is_enough_to_use_it(capsys):
     words = (
         "ls",
         "show",
+        "plan",
         "verify",
         "diff",
         "export",
@@ -281,7 +282,7 @@ def test_help_is_enough_to_use_it(capsys):
         assert word in out
 
 
-@pytest.mark.parametrize("command", ["ls", "show", "verify", "diff", "export", "tag", "untag", "prune"])
+@pytest.mark.parametrize("command", ["ls", "show", "plan", "verify", "diff", "export", "tag", "untag", "prune"])
 def test_the_help_of_a_command_is_enough_to_use_it(command, capsys):
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])
@@ -297,7 +298,9 @@ def test_the_help_of_a_command_is_enough_to_use_it(command, capsys):
         parser().parse_args(shlex.split(re.split(r" {3,}", example.strip())[0])[1:])
 
 
-@pytest.mark.parametrize("command", ["", "ls", "show", "log", "verify", "diff", "export", "tag", "untag", "prune"])
+@pytest.mark.parametrize(
+    "command", ["", "ls", "show", "log", "plan", "verify", "diff", "export", "tag", "untag", "prune"]
+)
 def test_exit_codes_stand_below_each_other_and_fill_their_lines(command, capsys):
     with pytest.raises(SystemExit):
         main([*command.split(), "--help"])
@@ -311,10 +314,12 @@ def test_exit_codes_stand_below_each_other_and_fill_their_lines(command, capsys)
 def test_no_command_needs_tensorflow_or_the_engine(run, tmp_path):
     files.write_checkpoint(run, 30)
     configs.write_config(run)
+    plans.write_plan(run)
     commands = [
         ["ls", str(run)],
         ["show", str(run)],
         ["verify", str(run)],
+        ["plan", str(run), "--explain"],
         ["diff", f"{run}@30", str(run)],
         *(["export", str(run), str(tmp_path / f"a{suffix}")] for suffix in (".weights.h5", ".safetensors", ".keras")),
         ["prune", str(run), "--keep", "1", "--yes"],
@@ -323,7 +328,7 @@ def test_no_command_needs_tensorflow_or_the_engine(run, tmp_path):
         "import json, sys; from deepfreeze.cli.main import main\n"
         "codes = [main(command) for command in json.loads(sys.argv[1])]\n"
         "assert not any(codes), codes\n"
-        "others = {'tensorflow', 'keras', 'tf_keras', 'safetensors', 'ml_dtypes', 'veloc_bindings'} & set(sys.modules)\n"
+        "others = {'tensorflow', 'keras', 'tf_keras', 'safetensors', 'ml_dtypes', 'veloc_bindings', 'matplotlib'} & set(sys.modules)\n"
         "assert not others, others"
     )
     done = processes.run([sys.executable, "-c", code, json.dumps(commands)], capture_output=True, text=True)

@@ -11,7 +11,7 @@ import pytest
 from deepfreeze.cli.main import main
 from deepfreeze.format.marks import Mark, MarksFile
 from deepfreeze.inspect import verify
-from tests.support import files, processes
+from tests.support import files, plans, processes
 
 
 @pytest.fixture
@@ -33,6 +33,7 @@ def run(tmp_path, monkeypatch):
     marks = (Mark(40, files.ATTEMPT, 1, False, 2, 12, metrics, "newest 2; best val_loss 0.03125"),)
     (path / "marks.json").write_bytes(MarksFile(files.RUN_ID, "Latest(2)", marks=marks).to_bytes())
     files.write_events(path)
+    plans.write_plan(path)
     monkeypatch.chdir(tmp_path)
     return path.relative_to(tmp_path)
 
@@ -40,6 +41,7 @@ def run(tmp_path, monkeypatch):
 COMMANDS = [
     "ls RUN", "ls runs", "show RUN", "show RUN@40 --tensor *", "diff RUN@5 RUN", "diff RUN@5 RUN --all", "verify RUN@5", "verify RUN@40",
     "prune RUN --keep 1", "prune RUN --keep 3", "log RUN", "tag RUN@40 a-tag", "export RUN a.safetensors", "ls RUN@41",
+    "plan RUN", "plan RUN --explain",
 ]  # fmt: skip
 
 

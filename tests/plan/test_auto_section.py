@@ -136,6 +136,11 @@ def test_a_history_that_is_too_long_is_refused(name):
         AutoSection.from_json(whole | {name: whole[name][:1] * 501})
 
 
+def test_the_last_step_is_the_newest_overheads_or_the_decisions():
+    assert SECTION.last_step == 74 and replace(SECTION, windows=()).last_step == 62
+    assert replace(SECTION, windows=SECTION.windows[:1]).last_step == 62
+
+
 def test_the_first_difference_of_conditions_is_told():
     before = Conditions("a" * 64, 4, 2.0, "memory")
     assert before.difference(replace(before)) is None
