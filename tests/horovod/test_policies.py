@@ -1,6 +1,7 @@
 """The policies that DeepFreeze brings, on two Horovod ranks: what one rank alone knows, all ranks do at the same step."""
 
 import itertools
+import json
 
 import pytest
 
@@ -32,6 +33,19 @@ def test_seconds_are_those_of_rank_0(two, tmp_path):
 
 def test_epochs_end_at_the_same_step_on_all_ranks(two, tmp_path):
     assert steps(two, tmp_path, "FirstOf(EveryEpoch(), 9)", epochs=2) == [9, 12, 18, 24]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("loop", [False, True], ids=["fit", "loop"])
+def test_all_ranks_capture_the_same_steps_whatever_each_measures(two, tmp_path, loop):
+    """Each fifth step is slow on one rank alone; then the job is started again, and both ranks go on with the interval of plan.json."""
+    slower, arguments = {"0": 0.002, "1": 0.02}, {"pause": 0.005, "batches": 120, "loop": loop}
+    found = steps(two, tmp_path, "Auto(0.5)", slower=slower, **arguments)
+    kept = json.loads((tmp_path / "run" / "plan.json").read_bytes())["sections"]["auto"]
+    assert len(found) >= 2 and kept["key"]["world_size"] == 2
+    assert kept["decisions"][-1]["rank"] in (0, 1) and kept["decisions"][-1]["after"] == kept["interval"]
+    again, _ = two.run("policies", folder=tmp_path, every="Auto(0.5)", **(arguments | {"epochs": 2}))
+    assert [again["intervals"][0][1], again["intervals"][0][2]] == [kept["interval"], "resumed"]
 
 
 @pytest.mark.full

@@ -2,7 +2,8 @@
 
 ``every``: the policy as Python's expression, in which ``rank`` is this rank; ``named``: the policy's text, where it is not the same on all
 ranks; ``signals``: by rank, the steps in which it gets SIGUSR1; ``loop``: a hand-written loop instead of ``fit``; ``pause``: seconds in
-each step; ``ends_in``: seconds until the job ends, by rank. Returns what this rank has saved.
+each step; ``slower``: by rank, seconds by which every fifth step takes longer there; ``ends_in``: seconds until the job ends, by rank. Returns
+what this rank has saved, and the intervals that the ranks have agreed on.
 """
 
 import os
@@ -16,7 +17,7 @@ import deepfreeze
 from deepfreeze import plan
 
 
-def run(folder, every, named=None, signals=None, loop=False, pause=0, batches=12, epochs=1, ends_in=None):
+def run(folder, every, named=None, signals=None, loop=False, pause=0, slower=None, batches=12, epochs=1, ends_in=None):
     keras = models.framework("keras")
     import horovod.tensorflow as hvd
 
@@ -33,7 +34,8 @@ def run(folder, every, named=None, signals=None, loop=False, pause=0, batches=12
     def step_ended():
         if int(optimizer.iterations.numpy()) in heard:
             os.kill(os.getpid(), signal.SIGUSR1)
-        time.sleep(pause)
+        late = int(optimizer.iterations.numpy()) % 5 == 0
+        time.sleep(pause + ((slower or {}).get(str(rank), 0) if late else 0))
 
     class Beside(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
@@ -61,4 +63,5 @@ def run(folder, every, named=None, signals=None, loop=False, pause=0, batches=12
     except deepfreeze.Error as found:
         error = f"{type(found).__name__}: {found}"
     stats = checkpoint.stats
-    return {"steps": stats.steps, "committed": list(stats.committed), "stopped": stats.stopped, "error": error}
+    saved = {"steps": stats.steps, "committed": list(stats.committed), "intervals": stats.intervals}
+    return saved | {"stopped": stats.stopped, "error": error}
