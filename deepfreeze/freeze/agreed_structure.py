@@ -18,7 +18,7 @@ from deepfreeze.state.training_state import TrainingState
 class AgreedStructure:
     """``structure``: the structure that all checkpoints of a training have; ``located``: this rank's variables, each with its dataset in
     the model file; ``head``: the bytes of the model file before the first tensor, on rank 0 alone (b"" on the other ranks); ``gap``:
-    (offset, bytes) of the pages of the model file that belong to no tensor, and that all ranks write together."""
+    (offset, bytes) of the pages of the model file that belong to no tensor, and that the first ranks write together."""
 
     structure: Structure
     located: LocatedState

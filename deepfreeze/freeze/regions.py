@@ -16,6 +16,7 @@ from deepfreeze.plan.placement import UNIT
 from deepfreeze.state.dataset_paths import LocatedTensor
 from deepfreeze.state.keras_objects import tf_variable
 
+_GAP_RANKS = 16  # at most; all of them write to one granule, and ranks that follow each other are of one node or two
 FIXED = -1  # in place of a piece's number: the region has bytes that are the same in every checkpoint
 
 
@@ -96,9 +97,11 @@ class RankRegions:
 
 
 def part_of_gap(gap: tuple[int, int], rank: int, world: int) -> tuple[int, int]:
-    """One rank's pages of the gap, as (offset, bytes). Every rank has an even share, because a gap may be as long as a granule."""
+    """One rank's pages of the gap, as (offset, bytes). The first ranks have even shares. A gap is shorter than a granule, and a rank saves
+    at least 8 granules, so a 16th of the gap is less than 1 % of what the rank saves."""
     offset, nbytes = gap
-    begin, end = (nbytes // UNIT * n // world * UNIT for n in (rank, rank + 1))
+    ranks = min(world, _GAP_RANKS)
+    begin, end = (nbytes // UNIT * min(n, ranks) // ranks * UNIT for n in (rank, rank + 1))
     return offset + begin, end - begin
 
 

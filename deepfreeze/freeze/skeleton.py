@@ -4,7 +4,7 @@ h5py builds it from the template of ``state/dataset_paths``, with contiguous dat
 file's head. Behind the head every tensor begins a page of 4 KiB, in the order in which the placement deals the tensors out. So every
 rank can write whole pages by plain ``pwrite``, without HDF5, and rank 0 writes the head once per checkpoint. The first large tensor begins
 at a multiple of the placement's granule, so that the ranks' shares can be cut where the store's granules end. The gap before it is the
-only one in the file; the ranks write its zeros together.
+only one in the file; the first ranks write its zeros together.
 """
 
 from __future__ import annotations
