@@ -78,7 +78,10 @@ ALLOWED = {
 }
 # Who may call the file system: the store that is a directory, the node-local tiers, and whoever writes a file of the user's own.
 FILE_SYSTEM = {
-    *(f"deepfreeze/store/{module}.py" for module in ("durable", "files", "lock", "posix_ranges", "posix_store")),
+    *(
+        f"deepfreeze/store/{module}.py"
+        for module in ("durable", "files", "granules", "lock", "posix_ranges", "posix_store")
+    ),
     *(f"deepfreeze/tiers/{module}.py" for module in ("leftovers", "local_tier", "node_memory", "tiers")),
     "deepfreeze/exports/draft.py",
     "deepfreeze/ranks/nodes.py",  # the kernel's boot id

@@ -17,11 +17,13 @@ from deepfreeze.state.training_state import TrainingState
 @dataclass(frozen=True)
 class AgreedStructure:
     """``structure``: the structure that all checkpoints of a training have; ``located``: this rank's variables, each with its dataset in
-    the model file; ``head``: the bytes of the model file before the first tensor, on rank 0 alone (b"" on the other ranks)."""
+    the model file; ``head``: the bytes of the model file before the first tensor, on rank 0 alone (b"" on the other ranks); ``gap``:
+    (offset, bytes) of the pages of the model file that belong to no tensor, and that the first ranks write together."""
 
     structure: Structure
     located: LocatedState
     head: bytes
+    gap: tuple[int, int]
 
     @property
     def tensors(self) -> tuple[LocatedTensor, ...]:
@@ -29,9 +31,9 @@ class AgreedStructure:
         return self.located.tensors
 
 
-def agree(state: TrainingState, world: World, notify: Notify) -> AgreedStructure:
+def agree(state: TrainingState, world: World, notify: Notify, granule: int) -> AgreedStructure:
     """Collective. Lays out the model file on rank 0, sends the structure to every rank, and checks that each rank has its tensors.
-    ``notify``: is told, on rank 0, if stock Keras can't load the file.
+    ``notify``: is told, on rank 0, if stock Keras can't load the file; ``granule``: of the placement, in bytes.
 
     ``StructureError`` if the tensors of a rank differ from rank 0's; the errors of ``dataset_paths.locate`` and ``skeleton.build``. A rank
     without an error of its own raises ``WorldError`` then."""
@@ -40,14 +42,15 @@ def agree(state: TrainingState, world: World, notify: Notify) -> AgreedStructure
         notify("warning", located.warning)
     heads: list[bytes] = []
 
-    def lay_out() -> bytes:
-        structure, head = skeleton.build(state, located, framework_of(state.model))
-        heads.append(head)
-        return structure.to_bytes()
+    def lay_out() -> tuple[bytes, tuple[int, int]]:
+        built = skeleton.build(state, located, framework_of(state.model), granule)
+        heads.append(built.head)
+        return built.structure.to_bytes(), built.gap
 
-    structure = Structure.from_bytes(on_rank_0(world, lay_out), "rank 0's structure")
+    laid_out, gap = on_rank_0(world, lay_out)
+    structure = Structure.from_bytes(laid_out, "rank 0's structure")
     each(world, lambda: _require_same_tensors(located, structure, world.rank))
-    return AgreedStructure(structure, located, b"".join(heads))
+    return AgreedStructure(structure, located, b"".join(heads), gap)
 
 
 def _require_same_tensors(located: LocatedState, structure: Structure, rank: int) -> None:

@@ -16,6 +16,7 @@ from deepfreeze.plan.placement import UNIT
 from deepfreeze.state.dataset_paths import LocatedTensor
 from deepfreeze.state.keras_objects import tf_variable
 
+_GAP_RANKS = 16  # at most; all of them write to one granule, and ranks that follow each other are of one node or two
 FIXED = -1  # in place of a piece's number: the region has bytes that are the same in every checkpoint
 
 
@@ -56,22 +57,24 @@ class Regions:
         rows[:, 2] = self.file_offset
         return rows
 
-    def whole_pages(self, head: bytes, file_size: int) -> Regions:
+    def whole_pages(self, head: bytes, file_size: int, gap: tuple[int, int] = (0, 0)) -> Regions:
         """These regions, and others for the bytes that belong to no tensor, so that this rank writes whole pages alone. Added are the
-        file's ``head`` (empty on all ranks but rank 0), and zeros behind each tensor's end, up to the next page or the end of the file."""
+        file's ``head`` (empty on all ranks but rank 0), and zeros: behind each tensor's end, up to the next page or the end of the file,
+        and in ``gap``, the (offset, bytes) of this rank's part of the file's gap."""
         ends = self.file_offset + self.nbytes
         stops = np.minimum(-(-ends // UNIT) * UNIT, file_size)
         padded = stops > ends
-        offsets = np.append(ends[padded], [0] if head else []).astype(np.int64)
-        sizes = np.append((stops - ends)[padded], [len(head)] if head else []).astype(np.int64)
+        others = [(0, len(head))] * bool(head) + [gap] * bool(gap[1])
+        offsets = np.append(ends[padded], [offset for offset, _ in others]).astype(np.int64)
+        sizes = np.append((stops - ends)[padded], [nbytes for _, nbytes in others]).astype(np.int64)
         order = np.argsort(np.append(self.file_offset, offsets), kind="stable")
         return Regions(
             piece=np.append(self.piece, np.full(len(offsets), FIXED))[order],
-            # ``fixed`` has the head, then a page of zeros, from which each padding is taken.
+            # ``fixed`` has the head, then zeros, from which each padding and the gap are taken.
             fixed_offset=np.append(self.fixed_offset, np.where(offsets == 0, 0, len(head)))[order],
             nbytes=np.append(self.nbytes, sizes)[order],
             file_offset=np.append(self.file_offset, offsets)[order],
-            fixed=np.frombuffer(bytearray(head + bytes(UNIT)), np.uint8),
+            fixed=np.frombuffer(bytearray(head + bytes(max(UNIT, gap[1]))), np.uint8),
         )
 
 
@@ -84,11 +87,22 @@ class RankRegions:
     private: tuple[int, ...]
 
     @classmethod
-    def of(cls, agreed: AgreedStructure, capture: StateCapture, rank: int) -> RankRegions:
-        """The same for every ``fit`` that uses ``capture`` and ``agreed``. ``UnsupportedError`` for a variable that no capture holds."""
+    def of(cls, agreed: AgreedStructure, capture: StateCapture, rank: int, world: int) -> RankRegions:
+        """Of ``rank``, of ``world`` ranks. The same for every ``fit`` that uses ``capture`` and ``agreed``. ``UnsupportedError`` for a
+        variable that no capture holds."""
         _require_captured(agreed.tensors, capture)
         regions, private = _of_tensors(agreed.tensors, agreed.structure, capture.pieces, rank)
-        return cls(regions.whole_pages(agreed.head, agreed.structure.file_size), tuple(private))
+        gap = part_of_gap(agreed.gap, rank, world)
+        return cls(regions.whole_pages(agreed.head, agreed.structure.file_size, gap), tuple(private))
+
+
+def part_of_gap(gap: tuple[int, int], rank: int, world: int) -> tuple[int, int]:
+    """One rank's pages of the gap, as (offset, bytes). The first ranks have even shares. A gap is shorter than a granule, and a rank saves
+    at least 8 granules, so a 16th of the gap is less than 1 % of what the rank saves."""
+    offset, nbytes = gap
+    ranks = min(world, _GAP_RANKS)
+    begin, end = (nbytes // UNIT * min(n, ranks) // ranks * UNIT for n in (rank, rank + 1))
+    return offset + begin, end - begin
 
 
 def _of_tensors(

@@ -7,6 +7,7 @@ is told and asked. So is ``Store``, the interface of the place where a run is, a
     print(judge(history, Latest(2)).remove)  # (10,)
 """
 
+from deepfreeze.store.granules import Granules
 from deepfreeze.store.ranges import Ranges
 from deepfreeze.store.retention import Committed, History, Verdict, Wants, judge
 from deepfreeze.store.rules import Best, Epochs, Latest, Rule, Spaced, Tagged
@@ -18,6 +19,7 @@ __all__ = [
     "Best",
     "Committed",
     "Epochs",
+    "Granules",
     "History",
     "Latest",
     "Ranges",

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from deepfreeze.errors import CorruptError, EngineError, RunError
 from deepfreeze.format import names
-from deepfreeze.store import durable, files
+from deepfreeze.store import durable, files, granules
 from deepfreeze.store.durable import DIRECTORY_MODE, FILE_MODE
 from deepfreeze.store.failures import refused
+from deepfreeze.store.granules import Granules
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.posix_ranges import PosixRanges
 from deepfreeze.store.store import Store
@@ -32,6 +33,9 @@ class PosixStore(Store):
     @property
     def directory(self) -> Path:
         return self.path
+
+    def granules(self) -> Granules:
+        return granules.of_run(self.path)
 
     # --- reading
 

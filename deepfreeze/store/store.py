@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
+from deepfreeze.store.granules import Granules
 from deepfreeze.store.ranges import Ranges
 
 
@@ -77,6 +78,11 @@ class Store(ABC):
     def where(self, name: str) -> Path:
         """The path of a file or folder, for messages."""
         return self.path / name
+
+    def granules(self) -> Granules:
+        """The pieces of a file that the store locks, or writes, as a whole; pages for a store without larger ones. Rank 0 asks once for
+        each ``fit``, and tells all ranks."""
+        return Granules()
 
     # Reading. Takes no lock, also while a job writes to the run.
 

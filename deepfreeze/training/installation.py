@@ -30,7 +30,8 @@ class Terms:
     - ``own_memory``: True if TensorFlow's own ops copy pieces into TensorFlow's memory, False if the engine's op copies them into the
       engine's memory.
     - ``optimizer``: the optimizer whose updates are the steps.
-    - ``state``, ``placement``: the options of these names; ``fields``: the names of the control word's fields.
+    - ``state``, ``placement``: the options of these names; ``granule``: bytes, at whose multiples the placement cuts the file;
+      ``fields``: the names of the control word's fields.
     - ``rank``, ``world_size``, ``communicator``: this process's rank, the number of ranks, and the option ``world``."""
 
     in_graph: bool
@@ -38,6 +39,7 @@ class Terms:
     optimizer: Any
     state: str
     placement: str
+    granule: int
     fields: tuple[str, ...]
     rank: int
     world_size: int
@@ -72,7 +74,8 @@ class Installation:
         every_step = (_no_agreement if maximum is None else maximum.emit) if terms.in_graph else None
         captured = state.only(terms.state)
         placed = captured.placed()
-        shards = PLACEMENTS[terms.placement]([tensor.spec for tensor in placed], world.size)[world.rank]
+        specs = [tensor.spec for tensor in placed]
+        shards = PLACEMENTS[terms.placement](specs, world.size, terms.granule)[world.rank]
         ranges = [Range(placed[s.tensor], s.start, s.stop) for s in shards]
         buffers = GraphBuffers() if terms.own_memory else EngineBuffers()
         capture = TensorFlowCapture(captured, ranges, world.rank, buffers, every_step, terms.optimizer)
@@ -103,6 +106,11 @@ class Installation:
     def in_graph(self) -> bool:
         """Whether the train function takes the captures; else they are taken between its executions."""
         return self._terms.in_graph
+
+    @property
+    def granule(self) -> int:
+        """Bytes, at whose multiples the placement cuts the file."""
+        return self._terms.granule
 
     def rest(self) -> None:
         """To be called when the training that uses the installation has ended. Nothing is captured until another training takes it."""

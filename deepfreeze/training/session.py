@@ -213,10 +213,12 @@ class Session:
         if self._attachments:
             step = self._open_run.steps.now()
             worlds.each(world, lambda: self._attachments.check(step))
-        agreed = installation.agreed if installation.agreed is not None else agree(state, world, self._events.notify)
+        agreed = installation.agreed
+        if agreed is None:
+            agreed = agree(state, world, self._events.notify, installation.granule)
         regions = installation.regions
         if regions is None or agreed is not installation.agreed:
-            regions = worlds.each(world, lambda: RankRegions.of(agreed, capture, world.rank))
+            regions = worlds.each(world, lambda: RankRegions.of(agreed, capture, world.rank, world.size))
         # Storing the structure again, as a new process does, would cost the next ``fit`` two syncs.
         stored = agreed is installation.agreed and installation.stored_in == target.run_id
         installation.agreed, installation.regions = agreed, regions

@@ -27,6 +27,7 @@ from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.job_end import JobEnd
+from deepfreeze.plan.placement import choose_granule
 from deepfreeze.plan.policy import Policy, signals
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement
@@ -34,6 +35,8 @@ from deepfreeze.ranks.same_model import require_same_model, require_same_options
 from deepfreeze.ranks.world import World
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
+from deepfreeze.store.granules import Granules
+from deepfreeze.store.stores import at
 from deepfreeze.training import advice, attempt_events
 from deepfreeze.training.fits import Fits
 from deepfreeze.training.installation import Installation, Terms, against_engine_memory
@@ -316,15 +319,23 @@ class Training:
         model's full training state; ``fields``: of the control word."""
         world, options = open_run.attempt.world, self._options
         # All ranks capture in the same way, because all must trace the same graph: if one can't use the engine's op, none does.
-        reasons = [reason for reason in world.gather(against_engine_memory(options.capture.path)) if reason is not None]
+        # And all ask rank 0 for the store's granules, because all must work out the same placement.
+        store, path = at(open_run.attempt.target.run), options.capture.path
+        told = worlds.together(
+            world,
+            lambda: (against_engine_memory(path), store.granules() if world.rank == 0 else Granules()),
+        )
+        granules, reasons = told[0][1], [reason for reason, _ in told if reason is not None]
         if reasons:
             self._notice(world, f"capturing by TensorFlow's own ops: {reasons[0]}")
+        specs = [tensor.spec for tensor in state.only(options.state).placed()]
         terms = Terms(
             in_graph=in_graph,
             own_memory=bool(reasons),
             optimizer=self._optimizer(state.model),
             state=options.state,
             placement=options.capture.placement,
+            granule=choose_granule(specs, world.size, granules.block, granules.stripe),
             fields=fields,
             rank=world.rank,
             world_size=world.size,

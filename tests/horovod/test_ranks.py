@@ -76,6 +76,21 @@ def test_no_two_ranks_write_bytes_of_one_page(two_ranks):
     assert [pages.shared(folder / "run", step) for step in (3, 6)] == [[], []]
 
 
+@pytest.mark.full
+@kerases.needs_keras_3
+def test_ranks_cut_their_shares_at_the_stripes_that_rank_0_finds(two, tmp_path):
+    """The large tensors have 24 stripes of 64 KiB: one has bytes of both ranks, and another is the one that the small tensors end in."""
+    run, stripe = tmp_path / "run", 65536
+    first, second = two.run("ranks", api="keras", folder=tmp_path, steps=4, every=2, kind="dense", stripe=stripe)
+    assert first["committed"] == second["committed"] == [2, 4]
+    assert verify(run, 4).ok
+    assert_is(run, 4, [held(tmp_path, 0), held(tmp_path, 1)])
+    assert pages.shared(run, 4) == []
+    shared = pages.shared(run, 4, stripe)
+    assert len(shared) <= 3, shared
+    assert abs(first["nbytes"] - second["nbytes"]) < 0.2 * first["nbytes"]
+
+
 def test_batchnorm_statistics_are_rank_0s_and_no_mixture(two_ranks):
     _, folder, _ = two_ranks
     file = h5.datasets(folder / "run" / "step-0000000006" / "model.weights.h5")

@@ -1,22 +1,25 @@
 """Case: trains to step STEPS, in FOLDER/run, and leaves what each rank R holds then, by dataset path, in OUT/rank-R.npz.
 
-``pause``: seconds per step; ``bad_rank``: of a model whose optimizer Keras can't save; the rest are Checkpoint's options. Returns its
-stats, and the warnings, also those in the log.
+``pause``: seconds per step; ``bad_rank``: of a model whose optimizer Keras can't save; ``stripe``: bytes of the store's stripes, which
+rank 0 alone finds; the rest are Checkpoint's options. Returns its stats, and the warnings, also those in the log.
 """
 
 import logging
 import time
 import types
 import warnings
+from unittest import mock
 
 import models
 import numpy as np
 
 import deepfreeze
+from deepfreeze.store import Granules
+from deepfreeze.store.posix_store import PosixStore
 from tests.support.options import grouped
 
 
-def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None, **options):
+def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None, stripe=None, **options):
     keras = models.framework(api)
     if models.is_keras_2(keras):
         import horovod.tensorflow.keras as hvd
@@ -44,7 +47,11 @@ def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: logged.append(record.getMessage())
     logging.getLogger("deepfreeze").addHandler(handler)
-    with warnings.catch_warnings(record=True) as caught:
+    granules = Granules(stripe=stripe if rank == 0 else None)
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        mock.patch.object(PosixStore, "granules", lambda store: granules),
+    ):
         warnings.simplefilter("always")
         start = checkpoint.open(model)
         if start < steps:
