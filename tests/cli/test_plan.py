@@ -204,7 +204,7 @@ def test_a_damaged_plan_and_a_missing_run_are_errors(run, tmp_path, capsys):
 
 @pytest.mark.full
 def test_a_picture_is_drawn_whatever_the_plan_and_the_path(tmp_path, capsys):
-    run = files.write_run(tmp_path / "a$run$ of_{")
+    run = files.write_run(tmp_path / "a$_{$b")
     picture = tmp_path / "plan.png"
     largest = auto_section.Window(2**62, 2**62, 1e17, -1e18, 1e18)
     for section in (

@@ -11,9 +11,10 @@ from tests.support import configs, files, plans
 from tests.support.properties import holds
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_-]{0,63}", fullmatch=True)
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)
-OBJECTS = st.dictionaries(st.text(), VALUES, max_size=3)
+TEXT = st.text(max_size=5)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=5)
+OBJECTS = st.dictionaries(TEXT, VALUES, max_size=3)
 SECTIONS = st.builds(lambda value, key: {**value, "key": key}, OBJECTS, OBJECTS)
 
 

@@ -513,28 +513,31 @@ def _in_section(**changes: str) -> Make:
     return _in_plan(sections='{"auto": {' + ", ".join(f'"{key}": {value}' for key, value in values.items()) + "}}")
 
 
-PLANS: dict[str, Make] = {
+# Values of other types and sizes, crossed with the places where they may be: `make test-all` takes them all.
+MORE_PLANS: dict[str, Make] = {
     f"{key} {name}": _in_plan(**{key: value})
     for key in ("format", "run_id", "sections")
     for name, value in _NUMBERS.items()
 }
-PLANS |= {f"run_id {path!r}": _in_plan(run_id=f'"{path}"') for path in PATHS}
-PLANS |= {f"a section {path!r}": _in_plan(sections=f'{{"{path}": {{"key": {{}}}}}}') for path in PATHS}
-PLANS |= {f"section {name}": _in_plan(sections=f'{{"auto": {value}}}') for name, value in _NUMBERS.items()}
-PLANS |= {f"key {name}": _in_section(key=value) for name, value in _NUMBERS.items()}
-PLANS |= {
+MORE_PLANS |= {f"run_id {path!r}": _in_plan(run_id=f'"{path}"') for path in PATHS}
+MORE_PLANS |= {f"a section {path!r}": _in_plan(sections=f'{{"{path}": {{"key": {{}}}}}}') for path in PATHS}
+MORE_PLANS |= {f"section {name}": _in_plan(sections=f'{{"auto": {value}}}') for name, value in _NUMBERS.items()}
+MORE_PLANS |= {f"key {name}": _in_section(key=value) for name, value in _NUMBERS.items()}
+MORE_PLANS |= {
     f"{key} {name}": _in_section(**{key: value})
     for key in ("interval", "overhead", "decisions")  # tests/plan/test_auto_section.py has the others
     for name, value in _NUMBERS.items()
 }
 # A budget of 100 %.
-PLANS.pop("overhead float")
-PLANS |= {
+MORE_PLANS.pop("overhead float")
+PLANS: dict[str, Make] = {
     f"{name} in an unknown section": _in_plan(sections=f'{{"new": {{"key": {{}}, "a": {value}}}}}')
     for name, value in _NUMBERS.items()
     if name in ("nan", "infinity", "1e400", "longer", "deep")
 }
 PLANS |= {
+    "a name that is a path": _in_plan(sections='{"../x": {"key": {}}}'),
+    "an interval that is text": _in_section(interval='"1"'),
     "an unknown key": _in_plan(load='"pickle"'),
     "no sections": _config(f'{{"format": 1, "run_id": "{files.RUN_ID}"}}'),
     "another run's": _in_plan(run_id=f'"{"f" * 32}"'),

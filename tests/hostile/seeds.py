@@ -193,7 +193,9 @@ def plans_of_runs() -> dict[str, bytes]:
         "no key": plan({"auto": {"interval": 2}}),
         "name": plan({"../auto": auto}),
         "list": plan([auto]),
-        "infinity": plan({"auto": {"key": {}, "rate": 0}}).replace(b'"rate": 0', b'"rate": 1e999'),
+        "infinity": configs.sign(
+            f'{{"format": 1, "run_id": "{files.RUN_ID}", "sections": {{"a": {{"key": {{}}, "rate": 1e999}}}}}}'.encode()
+        ),
         "version": plan({}, format=2),
         "deep": plan({"auto": {"key": json.loads("[" * 60 + "]" * 60)}}),
     }

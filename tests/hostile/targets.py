@@ -305,7 +305,8 @@ def repair_signed(data: bytes, sizes: bool) -> bytes:
         text = json.dumps(_exchange(value, random.Random(data))).encode()
         if not sizes:
             return text
-        body = text.split(b', "crc32c"')[0].removesuffix(b"}")
+        before, found, _ = text.partition(b', "crc32c"')
+        body = before if found else text.removesuffix(b"}")
         return body + f', "crc32c": "{google_crc32c.value(body):08x}"}}\n'.encode()
     return data
 

@@ -212,10 +212,12 @@ def test_a_configuration_names_code_and_nothing_is_run(run, tmp_path):
         assert json.loads(archive.read("config.json"))["config"]["function"] == layer
 
 
-@pytest.mark.parametrize("name", cases.PLANS)
+@pytest.mark.parametrize(
+    "name", [*cases.PLANS, *(pytest.param(name, marks=pytest.mark.full) for name in cases.MORE_PLANS)]
+)
 def test_a_hostile_plan_is_refused_and_replaced(run, name):
     """A newer version's is not replaced."""
-    file = plans.write_plan(run, cases.PLANS[name]())
+    file = plans.write_plan(run, (cases.PLANS | cases.MORE_PLANS)[name]())
     opened_run = WritableRun.open(run)
     with pytest.raises(deepfreeze.CorruptError) as caught:
         AutoSection.from_json(read_section(opened_run, "auto"), file)
@@ -226,7 +228,7 @@ def test_a_hostile_plan_is_refused_and_replaced(run, name):
         assert AutoSection.from_json(read_section(opened_run, "auto")) == plans.SECTION
 
 
-@pytest.mark.parametrize("name", ["empty", "another version", "interval text", "many windows"])
+@pytest.mark.parametrize("name", ["empty", "another version", "an interval that is text", "many windows"])
 def test_a_hostile_plan_is_in_the_way_of_nothing(run, name, capsys):
     files.write_checkpoint(run, 40, cases.sample())
     file = plans.write_plan(run, cases.PLANS[name]())

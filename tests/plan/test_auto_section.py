@@ -122,6 +122,21 @@ def test_nothing_but_a_section_is_read(path):
             AutoSection.from_json(changed(whole, (*path[:-1], "more"), 1))
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("overhead", 0.0), ("overhead", 1.01), ("overhead", True), ("mtbf", 0.0), ("mtbf", 2e9), ("interval", 0), ("interval", True),
+        ("uncommitted", 0), ("key.cores", 0.0), ("key.world_size", 0), ("profile.iteration", 0.0), ("profile.cost", -1.0),
+        ("profile.cost", False), ("terms.by_budget", 0), ("terms.mode", "gpu"), ("windows.0.low", 0.042), ("windows.0.high", 0.040),
+        ("decisions.0.reason", "why"), ("decisions.0.after", 2**62 + 1),
+    ],
+)  # fmt: skip
+def test_a_value_that_no_training_has_is_refused(path, value):
+    keys = [int(key) if key.isdigit() else key for key in path.split(".")]
+    with pytest.raises(CorruptError, match=rf"auto\.\S*{keys[-1]} to be "):
+        AutoSection.from_json(changed(SECTION.to_json(), keys, value))
+
+
 def test_a_section_has_the_newest_of_a_long_history():
     decisions = tuple(Decided(step, 2, 3, "copy", 0) for step in range(300))
     windows = tuple(Window(step, 2, 0.1, 0.0, 0.2) for step in range(600))
