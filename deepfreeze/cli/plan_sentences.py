@@ -15,7 +15,7 @@ REASONS = {
     "slack": "checkpoints cost less than half of the budget",
     "failures": "with so few failures, more checkpoints would cost more time than they save",
 }
-# The bounds of ``checkfreq.Terms``, by the names of ``Terms.decided_by``.
+# The bounds of ``checkfreq.Bounds``, by the names of ``Bounds.decided_by``.
 BOUNDS = {
     "budget": "within the budget",
     "commit": "as fast as checkpoints are committed",
@@ -46,7 +46,7 @@ def bounds(section: AutoSection) -> dict[str, int | None]:
 
 
 def deciding(section: AutoSection) -> tuple[str, ...]:
-    """The names of the bounds that are the longest. The first one is ``Terms.decided_by``."""
+    """The names of the bounds that are the longest. The first one is ``Bounds.decided_by``."""
     return tuple(name for name, steps in bounds(section).items() if steps == section.terms.interval)
 
 

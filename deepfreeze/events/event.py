@@ -151,7 +151,7 @@ class Decision(Event):
 
     Of a policy that explains itself (``Auto``): ``reason``: "profile", "resumed", "store", "copy", "training", "slack" or "failures";
     ``rank``: the one whose wish decided; ``terms``: what that rank has measured (``plan.checkfreq.Profile``), and what follows from it
-    (``plan.checkfreq.Terms``)."""
+    (``plan.checkfreq.Bounds``)."""
 
     step: int
     after: int

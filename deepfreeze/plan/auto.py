@@ -86,7 +86,9 @@ class Auto:
         self._profile, self._profiling, self._wish = None, Profiling(conditions.cores), NO_WISH
         self.interval, self._agreed, self._why = 0, None, None
         if stored is None:
-            return "the training has another model, or other ranks, than before: it is profiled again" if known else None
+            return (
+                "the training has another model, or other ranks, than before: it is profiled again" if known else None
+            )
         try:
             found = AutoSection.from_json(stored)
         except CorruptError as error:
@@ -182,9 +184,7 @@ class Auto:
         """See ``PlannedPolicy``."""
         if self._profiling is None:
             return None
-        return (
-            f"every={self}: the training was too short to choose an interval ({self._profiling.left}); its last step is saved"
-        )
+        return f"every={self}: the training was too short to choose an interval ({self._profiling.left}); its last step is saved"
 
     # The interval.
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from deepfreeze.format.names import MAX_RANK, MAX_STEP
 from deepfreeze.format.plan_file import REPLACED
 from deepfreeze.format.strict_json import Fields
-from deepfreeze.plan.checkfreq import Profile, Terms
+from deepfreeze.plan.checkfreq import Profile, Bounds
 
 SECTION = "auto"
 # Why an interval was chosen, as a decision's ``reason``:
@@ -133,7 +133,7 @@ class AutoSection:
     reason: str
     rank: int
     profile: Profile
-    terms: Terms
+    terms: Bounds
     decisions: tuple[Decided, ...] = ()
     windows: tuple[Window, ...] = ()
 
@@ -193,9 +193,9 @@ def _profile(given: Fields) -> Profile:
     )
 
 
-def _terms(given: Fields) -> Terms:
-    given.keys(*_names(Terms))
-    return Terms(
+def _terms(given: Fields) -> Bounds:
+    given.keys(*_names(Bounds))
+    return Bounds(
         by_commit=given.integer("by_commit", 1, _MAX_STEPS),
         by_budget=given.integer("by_budget", 1, _MAX_STEPS),
         by_failures=_steps_or_none(given, "by_failures"),

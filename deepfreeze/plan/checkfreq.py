@@ -38,7 +38,7 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Terms:
+class Bounds:
     """The interval that follows from a profile, and the bounds that it follows from. All are steps, 1 or more.
 
     - ``by_commit``: fewer steps, and more than the allowed number of checkpoints would be under way at once.
@@ -66,7 +66,7 @@ class Terms:
         return next(name for name, bound in bounds.items() if bound == self.interval)
 
 
-def algorithm_1(profile: Profile, overhead: float, uncommitted: int = 1, mtbf: float | None = None) -> Terms:
+def algorithm_1(profile: Profile, overhead: float, uncommitted: int = 1, mtbf: float | None = None) -> Bounds:
     """The interval for a training that may become longer by the fraction ``overhead`` (the paper's p). ``uncommitted``: how many checkpoints
     may be under way at once (N); ``mtbf``: seconds between two failures of the whole job.
 
@@ -77,7 +77,7 @@ def algorithm_1(profile: Profile, overhead: float, uncommitted: int = 1, mtbf: f
         cost = profile.cost
     apart = profile.iteration if uncommitted == 1 else uncommitted * (1 + overhead) * profile.iteration
     best = None if mtbf is None else _whole(max(0.0, _daly(cost, mtbf)) / profile.iteration)
-    return Terms(
+    return Bounds(
         by_commit=_whole((profile.copy + profile.persist - cost) / apart),
         by_budget=_whole(cost / (overhead * profile.iteration)),
         by_failures=best,

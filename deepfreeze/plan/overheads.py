@@ -98,7 +98,10 @@ def _overhead(intervals: Sequence[_Interval], iteration: float) -> Overhead:
     late one with a commit beside it. If the training itself has become slower meanwhile, that looks like overhead: the interval then
     grows until there are plain steps again."""
     plain, plain_steps = sum(one.plain for one in intervals), sum(one.plain_steps for one in intervals)
-    late, late_steps = plain + sum(one.busy for one in intervals), plain_steps + sum(one.busy_steps for one in intervals)
+    late, late_steps = (
+        plain + sum(one.busy for one in intervals),
+        plain_steps + sum(one.busy_steps for one in intervals),
+    )
     if plain_steps >= _ENOUGH:
         iteration = plain / plain_steps
     elif late_steps >= _ENOUGH:

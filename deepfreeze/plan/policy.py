@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from deepfreeze.plan.auto_section import Conditions, Decided, Window
-from deepfreeze.plan.checkfreq import NEVER, Profile, Terms
+from deepfreeze.plan.checkfreq import NEVER, Profile, Bounds
 from deepfreeze.plan.observation import Observation
 
 
@@ -75,7 +75,7 @@ class Reason:
 
     name: str
     profile: Profile
-    terms: Terms
+    terms: Bounds
 
 
 @runtime_checkable

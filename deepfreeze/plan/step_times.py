@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 
 from deepfreeze.plan.observation import Observation
 
-_UNTYPICAL = 2  # executions at the beginning of a training: the train function is traced in them, and the engine is opened
+_UNTYPICAL = (
+    2  # executions at the beginning of a training: the train function is traced in them, and the engine is opened
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ class StepTimes:
         self._left_out = _UNTYPICAL
         self._in_flight = 0
         self._waiting: Timed | None = None  # until it is known for how long DeepFreeze held up training after it
-        self._unfinished = Timed(0, 0, 0.0, 0.0, False, True)  # executions without a step, since the last one with a step
+        self._unfinished = Timed(
+            0, 0, 0.0, 0.0, False, True
+        )  # executions without a step, since the last one with a step
 
     def add(self, now: Observation) -> Timed | None:
         """The execution before the one that is observed, if it had a step and is typical."""

@@ -84,7 +84,10 @@ def test_the_parts_of_a_policy_are_told_and_heard_each_by_itself():
         (lambda: OnSignal(signal.SIGKILL), r"OnSignal\(number\)"),
         (lambda: OnSignal(True), r"OnSignal\(number\)"),
         (lambda: FirstOf(), r"FirstOf\(\): expected one policy or more"),
-        (lambda: FirstOf(10, "often"), r"every=: expected a whole number of steps, 1 or more, 'auto', 'epoch', or a policy"),
+        (
+            lambda: FirstOf(10, "often"),
+            r"every=: expected a whole number of steps, 1 or more, 'auto', 'epoch', or a policy",
+        ),
     ],
     ids=["steps-0", "steps-1.5", "seconds-0", "seconds-text", "epoch-0", "signal-3", "kill", "true", "none", "word"],
 )

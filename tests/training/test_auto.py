@@ -145,7 +145,9 @@ def test_the_overhead_is_measured_and_told(keras, tmp_path):
 
 def test_a_loop_written_by_hand_has_auto_too(keras, tmp_path):
     model = trainings.dense(keras)
-    with deepfreeze.capture(model.optimizer, model, tmp_path / "run", Auto(0.5), verbose=0, wait_for="external") as checkpoint:
+    with deepfreeze.capture(
+        model.optimizer, model, tmp_path / "run", Auto(0.5), verbose=0, wait_for="external"
+    ) as checkpoint:
         for x, y in trainings.data(60):
             model.train_on_batch(x, y)
             time.sleep(0.005)

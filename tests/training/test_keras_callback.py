@@ -323,7 +323,9 @@ def test_a_job_whose_run_was_taken_is_told_to_end_and_changes_nothing(run):
     ):
         for number, (x, y) in enumerate(data(20)):
             if number == 5:
-                until(lambda: [info.step for info in deepfreeze.checkpoints(run)] == [4])  # retention has removed step 2
+                until(
+                    lambda: [info.step for info in deepfreeze.checkpoints(run)] == [4]
+                )  # retention has removed step 2
                 (run / "lock").unlink()
                 fit(make(), deepfreeze.Checkpoint(run, every=1, keep=10), 3)
                 before = committed()
