@@ -163,8 +163,8 @@ class Decision(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(Event):
-    """By how much the last four checkpoints have lengthened the training on this rank, as a policy has measured it (``Auto``). ``step``: the
-    step up to which it was measured; ``interval``: steps from one checkpoint to the next; ``overhead``: seconds beyond those of steps
+    """By how much the last four checkpoints have lengthened the training on this rank, as a policy has measured it (``Auto``). ``step``:
+    the step up to which it was measured; ``interval``: steps from one checkpoint to the next; ``overhead``: seconds beyond those of steps
     without checkpoints, over the latter; ``low``, ``high``: its 95 % interval."""
 
     step: int

@@ -48,7 +48,8 @@ class NewestByStep(dict[int, T]):
 
 
 class Interval(NamedTuple):
-    """From ``step`` on, a checkpoint every ``interval`` steps. ``reason``: as in the event ``Decision``, None of a policy that gives none."""
+    """From ``step`` on, a checkpoint every ``interval`` steps. ``reason``: as in the event ``Decision``, None of a policy that gives
+    none."""
 
     step: int
     interval: int

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from deepfreeze.format.names import MAX_RANK, MAX_STEP
 from deepfreeze.format.plan_file import REPLACED
 from deepfreeze.format.strict_json import Fields
-from deepfreeze.plan.checkfreq import Profile, Bounds
+from deepfreeze.plan.checkfreq import Bounds, Profile
 
 SECTION = "auto"
 # Why an interval was chosen, as a decision's ``reason``:

@@ -1,13 +1,13 @@
-"""How many steps apart checkpoints should be: CheckFreq's Algorithm 1 (Mohan, Phanishayee, Chidambaram, FAST 2021, section 4.2), for several
-checkpoints under way at once, and with the time between failures. Pure functions of measured times."""
+"""How many steps apart checkpoints should be: CheckFreq's Algorithm 1 (Mohan, Phanishayee, Chidambaram, FAST 2021, section 4.2), for
+several checkpoints under way at once, and with the time between failures. Pure functions of measured times."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-# A step that no training reaches: as the step to capture next it means that nothing will be captured.
-NEVER = 2**62
+from deepfreeze.plan.policy import NEVER
+
 # A quotient this little above a whole number is that number: 0.6 / 0.2 is 2.9999999999999996, and 0.35 / 0.035 is 10.000000000000002.
 _ROUNDING = 1e-9
 
@@ -67,8 +67,8 @@ class Bounds:
 
 
 def algorithm_1(profile: Profile, overhead: float, uncommitted: int = 1, mtbf: float | None = None) -> Bounds:
-    """The interval for a training that may become longer by the fraction ``overhead`` (the paper's p). ``uncommitted``: how many checkpoints
-    may be under way at once (N); ``mtbf``: seconds between two failures of the whole job.
+    """The interval for a training that may become longer by the fraction ``overhead`` (the paper's p). ``uncommitted``: how many
+    checkpoints may be under way at once (N); ``mtbf``: seconds between two failures of the whole job.
 
     The paper has one checkpoint under way. With N of them a commit may take as long as N intervals, each of which the budget makes longer
     by ``overhead``: the divisor is N (1 + p) Ti then, instead of Ti."""
@@ -97,8 +97,8 @@ def _mode(profile: Profile) -> tuple[str, float]:
 
 
 def _daly(cost: float, mtbf: float) -> float:
-    """The interval in seconds that loses least time to checkpoints and failures together (Daly, Future Generation Computer Systems 22, 2006,
-    equation 37). ``cost``: of a checkpoint, in seconds; ``mtbf``: mean seconds between failures."""
+    """The interval in seconds that loses least time to checkpoints and failures together (Daly, Future Generation Computer Systems 22,
+    2006, equation 37). ``cost``: of a checkpoint, in seconds; ``mtbf``: mean seconds between failures."""
     if cost >= 2 * mtbf:
         return mtbf
     ratio = cost / (2 * mtbf)

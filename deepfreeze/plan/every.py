@@ -15,8 +15,9 @@ WORDS: dict[str, Callable[[], Policy]] = {"auto": Auto, "epoch": EveryEpoch}
 
 
 def as_policy(every: object) -> Policy:
-    """The policy that the option ``every`` stands for: ``EverySteps(15)`` for 15, ``Auto()`` for "auto", ``EveryEpoch()`` for "epoch"; a policy
-    object is returned as it is. ``OptionError`` for any other value, and for an object that observes and can't be told what the ranks agree on."""
+    """The policy that the option ``every`` stands for: ``EverySteps(15)`` for 15, ``Auto()`` for "auto", ``EveryEpoch()`` for "epoch"; a
+    policy object is returned as it is. ``OptionError`` for any other value, and for an object that observes and can't be told what the
+    ranks agree on."""
     if isinstance(every, str) and every in WORDS:
         return WORDS[every]()
     if isinstance(every, Integral) and not isinstance(every, bool) and 0 < int(every) < NEVER:

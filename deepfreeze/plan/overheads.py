@@ -19,7 +19,8 @@ _STEADY = 1.5  # times as long, or as short
 class Overhead:
     """What a window of four intervals has shown.
 
-    - ``samples``: of each interval; ``mean``: their mean: seconds beyond those of plain steps, over the seconds of plain steps; ``low``, ``high``: its 95 % interval.
+    - ``samples``: of each interval; ``mean``: their mean: seconds beyond those of plain steps, over the seconds of plain steps; ``low``,
+      ``high``: its 95 % interval.
     - ``iteration``: seconds of a plain step in this window, so that a training that has become slower does not count as overhead.
     - ``cost``: seconds by which one checkpoint has lengthened the training.
     - ``steady``: plain steps took about as long in the first half of the window as in the second. If not, a change of the training's own
@@ -94,8 +95,8 @@ class OverheadWindow:
 
 
 def _overhead(intervals: Sequence[_Interval], iteration: float) -> Overhead:
-    """``iteration``: for a window without plain steps, such as one in which commits take as long as an interval. A step is not longer than a
-    late one with a commit beside it. If the training itself has become slower meanwhile, that looks like overhead: the interval then
+    """``iteration``: for a window without plain steps, such as one in which commits take as long as an interval. A step is not longer than
+    a late one with a commit beside it. If the training itself has become slower meanwhile, that looks like overhead: the interval then
     grows until there are plain steps again."""
     plain, plain_steps = sum(one.plain for one in intervals), sum(one.plain_steps for one in intervals)
     late, late_steps = (
@@ -117,8 +118,8 @@ def _overhead(intervals: Sequence[_Interval], iteration: float) -> Overhead:
 
 
 def together(windows: Sequence[Overhead]) -> tuple[float, float, float]:
-    """The mean overhead of all intervals of ``windows``, one or four of them, and its 95 % interval. Four windows of a noisy training tell what
-    none of them tells alone."""
+    """The mean overhead of all intervals of ``windows``, one or four of them, and its 95 % interval. Four windows of a noisy training tell
+    what none of them tells alone."""
     return _mean([sample for window in windows for sample in window.samples])
 
 

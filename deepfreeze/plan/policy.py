@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from deepfreeze.plan.auto_section import Conditions, Decided, Window
-from deepfreeze.plan.checkfreq import NEVER, Profile, Bounds
 from deepfreeze.plan.observation import Observation
+
+if TYPE_CHECKING:
+    from deepfreeze.plan.auto_section import Conditions, Decided, Window
+    from deepfreeze.plan.checkfreq import Bounds, Profile
+
+# A step that no training reaches: as the step to capture next it means that nothing will be captured.
+NEVER = 2**62
 
 
 class Policy(Protocol):
@@ -70,8 +75,8 @@ class LearningPolicy(Policy, Protocol):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a rank wishes for an interval. ``name``: one of ``auto_section.REASONS``; ``profile``: what the rank has measured; ``terms``: what
-    follows from it."""
+    """Why a rank wishes for an interval. ``name``: one of ``auto_section.REASONS``; ``profile``: what the rank has measured; ``terms``:
+    what follows from it."""
 
     name: str
     profile: Profile
@@ -83,8 +88,8 @@ class PlannedPolicy(LearningPolicy, Protocol):
     """A policy that learns an interval, explains it, and keeps it in a section of the run's ``plan.json``, so that a job that is started
     again begins with it. The training thread calls all methods, on every rank after the same execution unless a method says otherwise.
 
-    ``section``: the section's name. ``interval``: the steps that the ranks have agreed on last, 0 if they have not. ``newest``: the overhead
-    that this rank has measured last; another object each time, None before the first."""
+    ``section``: the section's name. ``interval``: the steps that the ranks have agreed on last, 0 if they have not. ``newest``: the
+    overhead that this rank has measured last; another object each time, None before the first."""
 
     section: str
     interval: int
@@ -102,10 +107,12 @@ class PlannedPolicy(LearningPolicy, Protocol):
         """Why this rank wishes for its interval; None while it does not wish for any."""
 
     def decided(self, decision: Decided, reason: Reason) -> None:
-        """The ranks have agreed on another interval, of which ``agree`` has told before. ``reason``: that of the rank whose wish decided."""
+        """The ranks have agreed on another interval, of which ``agree`` has told before. ``reason``: that of the rank whose wish
+        decided."""
 
     def plan(self) -> Mapping[str, Any] | None:
-        """The section for ``plan.json``, None if nothing was decided. Rank 0 alone is asked, after ``decided`` and when ``newest`` is new."""
+        """The section for ``plan.json``, None if nothing was decided. Rank 0 alone is asked, after ``decided`` and when ``newest`` is
+        new."""
 
     def ended(self) -> str | None:
         """A message for the user when a training has ended; None if there is nothing to say. Rank 0 alone is asked."""

@@ -65,8 +65,8 @@ class Nodes:
 
     @property
     def cores(self) -> float:
-        """How many cores this rank has: those that it is bound to, but no more than an equal part of the machine's, because ranks that are not
-        bound, or are bound to the same cores, share them."""
+        """How many cores this rank has: those that it is bound to, but no more than an equal part of the machine's, because ranks that are
+        not bound, or are bound to the same cores, share them."""
         return min(len(os.sched_getaffinity(0)), (os.cpu_count() or 1) / len(self.ranks))
 
     @property

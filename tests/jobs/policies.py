@@ -2,8 +2,8 @@
 
 ``every``: the policy as Python's expression, in which ``rank`` is this rank; ``named``: the policy's text, where it is not the same on all
 ranks; ``signals``: by rank, the steps in which it gets SIGUSR1; ``loop``: a hand-written loop instead of ``fit``; ``pause``: seconds in
-each step; ``slower``: by rank, seconds by which every fifth step takes longer there; ``ends_in``: seconds until the job ends, by rank. Returns
-what this rank has saved, and the intervals that the ranks have agreed on.
+each step; ``slower``: by rank, seconds by which every fifth step takes longer there; ``ends_in``: seconds until the job ends, by rank.
+Returns what this rank has saved, and the intervals that the ranks have agreed on.
 """
 
 import os

@@ -1,5 +1,6 @@
 """The policy that measures, in simulated trainings: steps, checkpoints and stores of all speeds, also such as change."""
 
+import itertools
 import json
 
 import pytest
@@ -150,7 +151,7 @@ def test_an_interval_at_most_doubles_at_once():
     run = training(Costs(copy=from_step(500, 0.02, 2.0)))
     run.run(4000)
     lengths = [interval for _, interval in run.intervals]
-    assert max(b / a for a, b in zip(lengths, lengths[1:], strict=False)) <= 2.0 and lengths[-1] >= 8 * lengths[0]
+    assert max(b / a for a, b in itertools.pairwise(lengths)) <= 2.0 and lengths[-1] >= 8 * lengths[0]
 
 
 @holds(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from deepfreeze.errors import CorruptError
 from deepfreeze.plan.auto_section import REASONS, AutoSection, Conditions, Decided, Window
-from deepfreeze.plan.checkfreq import Profile, Bounds, algorithm_1
+from deepfreeze.plan.checkfreq import Bounds, Profile, algorithm_1
 from tests.support.plans import SECTION
 from tests.support.properties import holds
 

@@ -4,7 +4,8 @@ import math
 
 from hypothesis import strategies as st
 
-from deepfreeze.plan.checkfreq import NEVER, Profile, algorithm_1
+from deepfreeze.plan.checkfreq import Profile, algorithm_1
+from deepfreeze.plan.policy import NEVER
 from tests.support.properties import holds
 
 seconds = st.floats(1e-4, 100)

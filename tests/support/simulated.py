@@ -12,8 +12,8 @@ from deepfreeze.plan.schedule import Schedule
 
 @dataclass
 class Costs:
-    """What steps and checkpoints take, in seconds, as functions of the step. ``copy``: added to the captured step; ``writing``: added to the
-    steps up to the commit, in all; ``persist``: from the hand-over to the commit; ``noise``: relative standard deviation of a step."""
+    """What steps and checkpoints take, in seconds, as functions of the step. ``copy``: added to the captured step; ``writing``: added to
+    the steps up to the commit, in all; ``persist``: from the hand-over to the commit; ``noise``: relative standard deviation of a step."""
 
     iteration: Callable[[int], float] = lambda step: 0.1
     copy: Callable[[int], float] = lambda step: 0.01

@@ -59,7 +59,7 @@ def test_auto_profiles_decides_saves_and_keeps_its_plan(keras, tmp_path):
 
 def test_a_resumed_job_does_not_profile_again(keras, tmp_path):
     before, _, _ = fit(keras, tmp_path)
-    again, events, _ = fit(keras, tmp_path, resume_epochs=False)
+    _again, events, _ = fit(keras, tmp_path, resume_epochs=False)
     resumed = next(one for one in events if isinstance(one, Decision))
     assert resumed.reason == "resumed" and resumed.after == before.stats.intervals[-1].interval
     assert resumed.step - 120 <= 5, "nothing is profiled"
@@ -90,7 +90,8 @@ def test_a_second_fit_of_the_program_goes_on_with_the_interval(keras, tmp_path):
 
 @pytest.mark.parametrize("damage", ["bytes", "another-run", "newer", "section", "conditions"])
 def test_a_plan_that_does_not_serve_is_profiled_again(tmp_path, keras, damage):
-    """With a warning, or a line that says what differs; the training goes on, and the plan is written anew unless it is a newer version's."""
+    """With a warning, or a line that says what differs; the training goes on, and the plan is written anew unless it is a newer
+    version's."""
     fit(keras, tmp_path)
     file = tmp_path / "run" / "plan.json"
     run = Run.open(tmp_path / "run")
