@@ -7,7 +7,8 @@ the most writers don't reach that, the table says so.
 
 overhead: the mean step of all whole periods of the second half of a training, over the mean step without checkpoints, minus 1. A period is
 a captured step and the steps after it, up to the next captured one, callbacks included. The steps without checkpoints are of the same
-process, beside the same writers, before the training and after. The 95 % interval is the bootstrap's, over periods.
+process: after the training alone, and before and after the trainings beside the writers, which go on. The 95 % interval is the
+bootstrap's, over periods.
 checkpoints per epoch: as in Table 4, with the interval at 3.5 %. An epoch has 1000 steps here.
 stall: as in Table 3, by ``benchmarks.stall_rank``: how much longer training takes for a checkpoint, by three ways: training waits until the
 checkpoint is committed; it waits for a copy that is taken between two executions of the train function; the copy is taken in the graph.
@@ -27,6 +28,7 @@ from benchmarks.report import Report, Row, interval, run, say, span, table
 
 EPOCH = 1000  # steps of an epoch in which checkpoints are counted, and of which a hundredth may be profiled
 GOALS = (0.035, 0.05)
+PATIENCE = 1200.0  # seconds that the comparison of a workload may take
 WORKLOADS = ("resnet50", "nt3")
 # Seconds of each training; ``interval_rank`` says what they are for.
 SECONDS = {"auto": 36.0, "static": 14.0, "plain": 8.0}
@@ -53,7 +55,7 @@ def measure(args: argparse.Namespace) -> Report:
             say(f"{name}: with Auto and with a static interval ...")
             params = {"workload": name, "goals": GOALS[:1] if args.quick else GOALS, "epoch": EPOCH}
             params |= {"folder": str(jobs.empty(disk, "job")), "slots": str(jobs.empty(memory, "slots"))}
-            (found,) = jobs.gather("interval_rank", {**params, "seconds": seconds, "levels": levels}, 1, disk)
+            (found,) = jobs.gather("interval_rank", {**params, "seconds": seconds, "levels": levels}, 1, disk, PATIENCE)
             for goal, one in zip(GOALS, found, strict=False):
                 add(report, name, goal, one)
             for way, (what, more) in WAYS.items():
