@@ -83,13 +83,15 @@ def add(report: Report, workload: str, goal: float, found: dict[str, Any]) -> No
             row.labels["decisions"] = [one for one in decisions if (one[0] >= courses["auto"].begin) == beside]
             row.add("Auto's own", "", [one for one in [found["told"][case]] if one is not None])
         periods, settled = course.periods(), course.settled()
+        if not settled:
+            raise SystemExit(f"{workload}, {case}: {len(course.seconds)} steps have no two checkpoints")
         row.add("plain", "s", [plain])
         row.add("step", "steps", [period.step - course.begin for period in periods])
         row.add("k", "steps", [period.k for period in periods])
         row.add("of a period", "", [period.seconds / plain - 1 for period in periods])
         row.add("settled", "", [period.seconds / plain - 1 for period in settled])
         row.add("settled k", "steps", [period.k for period in settled])
-        row.add("overhead", "", [overhead(settled, plain)] if settled else [])
+        row.add("overhead", "", [overhead(settled, plain)])
     plain, course = statistics.fmean(found["plain"]["alone"]), courses["alone"]
     profiled = decisions[0][0]
     row = report.row(kind="profile", workload=workload, goal=goal, until=profiled)
