@@ -21,7 +21,7 @@ from benchmarks.interval_writer import Writers
 from deepfreeze.plan.policy import NEVER
 from deepfreeze.state.keras_objects import tf_variable
 
-PERIODS = 5  # that a training with checkpoints has at least
+PERIODS, ADAPTING = 5, 12  # that a training has at least; Auto beside the writers has three of its windows of four
 LONGEST = 4  # times its seconds: a training ends then at the latest
 
 
@@ -82,7 +82,7 @@ class Trainings:
                 if found < 2 * goal and len(self._levels) > 1:
                     self._levels = self._levels[1:]
                     continue
-                adapted = self._train("auto", adaptive)
+                adapted = self._train("auto", adaptive, ADAPTING)
                 after = self._plain()
             break
         decisions = [(one.step, one.interval, one.reason) for one in adaptive.stats.intervals]
@@ -108,7 +108,7 @@ class Trainings:
             engine=deepfreeze.Engine(uncommitted=1),
         )
 
-    def _train(self, name: str, checkpoint: deepfreeze.Checkpoint) -> Course:
+    def _train(self, name: str, checkpoint: deepfreeze.Checkpoint, periods: int = PERIODS) -> Course:
         def captured(begin: int) -> list[int]:
             return [step for step in checkpoint.stats.steps if step > begin]
 
@@ -117,7 +117,7 @@ class Trainings:
             if name == "auto":  # the profile's checkpoints don't count
                 intervals = checkpoint.stats.intervals
                 since = max(begin, intervals[0].step) if intervals else NEVER
-            return len(captured(since)) > PERIODS
+            return len(captured(since)) > periods
 
         clock = self._fit(self._seconds[name], [checkpoint], enough)
         return clock.course(captured(clock.begin))
