@@ -6,6 +6,8 @@ from pathlib import Path
 
 from benchmarks.report import Report, Row
 
+TICKS = (0, 5, 10, 20, 50, 100, 200)  # %
+
 
 def draw(report: Report, path: Path) -> None:
     """A column for each workload and goal: above the interval, below the overhead. The second job begins at the line."""
@@ -33,13 +35,15 @@ def draw(report: Report, path: Path) -> None:
         below.axhline(100 * goal, color="black", linewidth=0.8, linestyle=":")
         below.axhline(200 * goal, color="grey", linewidth=0.8, linestyle=":")
         below.set_yscale("symlog", linthresh=10)
+        below.set_yticks(TICKS, [str(tick) for tick in TICKS])
+        below.minorticks_off()
         for panel in (above, below):
             panel.axvline(border, color="black", linewidth=0.8)
             panel.grid(alpha=0.3)
             panel.spines[["top", "right"]].set_visible(False)
         above.set(title=f"{workload}, p = {goal:.1%}", ylim=(0, None))
         below.set_xlabel("step; line: the second job begins")
-        above.legend(fontsize=8, frameon=False)
+        above.legend(fontsize=8, frameon=False, loc="lower right")
     panels[0][0].set_ylabel("k, steps")
     panels[1][0].set_ylabel("overhead, % (dotted: p, 2 p)")
     figure.savefig(path, dpi=110)

@@ -32,8 +32,11 @@ class Course:
         return [self._period(first, after) for first, after in itertools.pairwise(steps)]
 
     def settled(self) -> list[Period]:
-        """The periods of the second half of the steps; at least the last one, if there is any."""
+        """The periods of the second half of the steps; at least the last one. ``SystemExit`` if there is none: the training was too
+        short for its interval."""
         periods, half = self.periods(), self.begin + len(self.seconds) / 2
+        if not periods:
+            raise SystemExit(f"{len(self.seconds)} steps from step {self.begin} on have no two checkpoints to compare")
         return [period for period in periods if period.step - period.k >= half] or periods[-1:]
 
     def _period(self, first: int, after: int) -> Period:

@@ -7,7 +7,7 @@ import itertools
 import shutil
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,20 @@ import deepfreeze
 from benchmarks import jobs, workloads
 from benchmarks.interval_periods import Course, overhead
 from benchmarks.interval_writer import Writers
+from deepfreeze.plan.policy import NEVER
 from deepfreeze.state.keras_objects import tf_variable
 
-PERIODS = 5  # that a training with a static interval has at least, if that takes no more than twice its time
+PERIODS, ADAPTING = 5, 12  # that a training has at least; Auto beside the writers has three of its windows of four
+LONGEST = 4  # times its seconds: a training ends then at the latest
 
 
 class Clock(keras.callbacks.Callback):
     """Comes last: the seconds from one step's end to the next one's, callbacks included. The first step, which may be traced, has none.
-    Ends the ``fit`` after ``seconds``, or later, when ``least`` steps are done or twice the time is over."""
+    Ends the ``fit`` after ``seconds``, or later, when it has run for ``enough``, which is given the step at which the clock began."""
 
-    def __init__(self, seconds: float, least: int) -> None:
+    def __init__(self, seconds: float, enough: Callable[[int], bool]) -> None:
         super().__init__()
-        self._seconds, self._least = seconds, least
+        self._seconds, self._enough = seconds, enough
         self.begin, self._ends = 0, [0.0]
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -40,7 +42,7 @@ class Clock(keras.callbacks.Callback):
             return
         self._ends.append(now)
         took = now - self._ends[0]
-        if took > self._seconds and (batch >= self._least or took > 2 * self._seconds):
+        if took > self._seconds and (took > LONGEST * self._seconds or self._enough(self.begin)):
             self.model.stop_training = True
 
     def course(self, captured: Sequence[int]) -> Course:
@@ -72,7 +74,7 @@ class Trainings:
         while True:
             with Writers(self._folder, self._levels[0]):
                 before = self._plain()
-                beside = self._train("static", static, PERIODS * every)
+                beside = self._train("static", static)
                 found = overhead(beside.settled(), statistics.fmean(before))
                 jobs.progress(
                     f"{self._levels[0]} writers: every {every} steps cost {found:+.1%}; wanted: {2 * goal:.1%}"
@@ -80,7 +82,7 @@ class Trainings:
                 if found < 2 * goal and len(self._levels) > 1:
                     self._levels = self._levels[1:]
                     continue
-                adapted = self._train("auto", adaptive)
+                adapted = self._train("auto", adaptive, ADAPTING)
                 after = self._plain()
             break
         decisions = [(one.step, one.interval, one.reason) for one in adaptive.stats.intervals]
@@ -106,15 +108,25 @@ class Trainings:
             engine=deepfreeze.Engine(uncommitted=1),
         )
 
-    def _train(self, name: str, checkpoint: deepfreeze.Checkpoint, least: int = 0) -> Course:
-        clock = self._fit(self._seconds[name], [checkpoint], least)
-        return clock.course([step for step in checkpoint.stats.steps if step > clock.begin])
+    def _train(self, name: str, checkpoint: deepfreeze.Checkpoint, periods: int = PERIODS) -> Course:
+        def captured(begin: int) -> list[int]:
+            return [step for step in checkpoint.stats.steps if step > begin]
+
+        def enough(begin: int) -> bool:
+            since = begin
+            if name == "auto":  # the profile's checkpoints don't count
+                intervals = checkpoint.stats.intervals
+                since = max(begin, intervals[0].step) if intervals else NEVER
+            return len(captured(since)) > periods
+
+        clock = self._fit(self._seconds[name], [checkpoint], enough)
+        return clock.course(captured(clock.begin))
 
     def _plain(self) -> list[float]:
-        return list(self._fit(self._seconds["plain"], []).course([]).seconds)
+        return list(self._fit(self._seconds["plain"], [], lambda begin: True).course([]).seconds)
 
-    def _fit(self, seconds: float, callbacks: Sequence[Any], least: int = 0) -> Clock:
-        clock = Clock(seconds, least)
+    def _fit(self, seconds: float, callbacks: Sequence[Any], enough: Callable[[int], bool]) -> Clock:
+        clock = Clock(seconds, enough)
         own = [*callbacks, clock]
         self._model.fit(self._batches, steps_per_epoch=self._epoch, verbose=0, shuffle=False, callbacks=own)
         return clock

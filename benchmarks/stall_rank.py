@@ -91,9 +91,7 @@ def measure_checkpoints(params: dict[str, Any]) -> dict[str, Any]:
     folder, options = Path(params["folder"]), params["options"]
     model, x, y = workloads.model(params["workload"], distributed=params["distributed"])
     if params.get("between"):
-        model.autotune_steps_per_execution = (
-            True  # the callback then captures between two executions; Keras 3 has no use for it
-        )
+        model.autotune_steps_per_execution = True  # the callback then captures so; Keras 3 has no use for it
     timer = Timer()
     checkpoint = deepfreeze.Checkpoint(folder / "run", every=every, final=False, resume="off", **options)
     saves: list[float] = []

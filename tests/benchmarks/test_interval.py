@@ -45,7 +45,8 @@ def test_a_period_is_a_captured_step_and_those_up_to_the_next():
 def test_the_second_half_of_a_training_counts():
     assert [one.step for one in STEPS.settled()] == [111]
     assert Course(100, [1] * 12, [102, 110]).settled()[0].k == 8, "the last period, where no whole one is in that half"
-    assert Course(100, [1] * 12, [102]).settled() == []
+    with pytest.raises(SystemExit, match="12 steps from step 100 on have no two checkpoints"):
+        Course(100, [1] * 12, [102]).settled()
 
 
 def test_a_profile_costs_what_its_steps_take_more():
