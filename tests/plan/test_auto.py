@@ -154,6 +154,7 @@ def test_an_interval_at_most_doubles_at_once():
     assert max(b / a for a, b in itertools.pairwise(lengths)) <= 2.0 and lengths[-1] >= 8 * lengths[0]
 
 
+@pytest.mark.slow
 @holds(
     costs=st.lists(st.tuples(st.floats(0.001, 0.2), st.floats(0.01, 1.0)), min_size=4, max_size=4),
     seed=st.integers(0, 99),

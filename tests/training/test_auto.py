@@ -13,7 +13,7 @@ from deepfreeze.format.sealed_json import seal
 from deepfreeze.plan import Auto
 from deepfreeze.store.plan import put_section, read_section
 from deepfreeze.store.run import Run
-from tests.support import trainings
+from tests.support import kerases, trainings
 
 pytestmark = pytest.mark.tensorflow
 
@@ -38,6 +38,7 @@ def section(folder):
     return read_section(Run.open(folder / "run"), "auto")
 
 
+@kerases.one_will_do
 def test_auto_profiles_decides_saves_and_keeps_its_plan(keras, tmp_path):
     """The first steps have no checkpoint, the next two are probes; then comes one at each interval, and plan.json has the reason."""
     checkpoint, events, logs = fit(keras, tmp_path)
@@ -57,6 +58,7 @@ def test_auto_profiles_decides_saves_and_keeps_its_plan(keras, tmp_path):
     assert logs["deepfreeze_interval"][-1] == stats.intervals[-1].interval
 
 
+@kerases.one_will_do
 def test_a_resumed_job_does_not_profile_again(keras, tmp_path):
     before, _, _ = fit(keras, tmp_path)
     _again, events, _ = fit(keras, tmp_path, resume_epochs=False)
@@ -69,6 +71,7 @@ def test_a_resumed_job_does_not_profile_again(keras, tmp_path):
     ]
 
 
+@pytest.mark.full
 def test_a_second_fit_of_the_program_goes_on_with_the_interval(keras, tmp_path):
     decisions = []
     model, checkpoint = (
@@ -88,7 +91,7 @@ def test_a_second_fit_of_the_program_goes_on_with_the_interval(keras, tmp_path):
     assert [one.reason for one in found].count("profile") == 1 and "resumed" not in {one.reason for one in found}
 
 
-@pytest.mark.parametrize("damage", ["bytes", "another-run", "newer", "section", "conditions"])
+@kerases.cases(["bytes", "another-run", "newer", "section", "conditions"], name="damage", often=["bytes"])
 def test_a_plan_that_does_not_serve_is_profiled_again(tmp_path, keras, damage):
     """With a warning, or a line that says what differs; the training goes on, and the plan is written anew unless it is a newer
     version's."""
@@ -119,6 +122,7 @@ def test_a_plan_that_does_not_serve_is_profiled_again(tmp_path, keras, damage):
         assert section(tmp_path)["reason"] == again.stats.intervals[-1].reason
 
 
+@pytest.mark.full
 def test_other_sections_of_the_plan_are_kept(keras, tmp_path):
     fit(keras, tmp_path)
     put_section(Run.open(tmp_path / "run"), "tune", {"key": {}, "writers": 4})
@@ -126,6 +130,7 @@ def test_other_sections_of_the_plan_are_kept(keras, tmp_path):
     assert read_section(Run.open(tmp_path / "run"), "tune") == {"key": {}, "writers": 4}
 
 
+@kerases.one_will_do
 def test_a_training_shorter_than_the_profile_saves_its_end_and_says_so(keras, tmp_path):
     checkpoint, events, _ = fit(keras, tmp_path, steps=3)
     assert checkpoint.stats.steps == [6] and not (tmp_path / "run" / "plan.json").exists()
@@ -133,6 +138,7 @@ def test_a_training_shorter_than_the_profile_saves_its_end_and_says_so(keras, tm
     assert line.startswith("every=Auto(overhead=0.5): the training was too short to choose an interval")
 
 
+@pytest.mark.full
 def test_the_overhead_is_measured_and_told(keras, tmp_path):
     """The job begins with an interval of two steps, so windows of four intervals come soon."""
     fit(keras, tmp_path)
@@ -144,6 +150,7 @@ def test_the_overhead_is_measured_and_told(keras, tmp_path):
     assert [one["step"] for one in section(tmp_path)["windows"]] == [one.step for one in measured]
 
 
+@pytest.mark.full
 def test_a_loop_written_by_hand_has_auto_too(keras, tmp_path):
     model = trainings.dense(keras)
     with deepfreeze.capture(
