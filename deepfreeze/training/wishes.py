@@ -63,7 +63,7 @@ class Wishes:
         """Collective. To be called when the engine is open. ``conditions``: of this training, as this rank sees them."""
         if self._planned is not None:
             self._keeper.begin(self._planned, conditions, saver.most_uncommitted)
-            self._agreed = self._planned.interval
+            self._agreed, self._newest = self._planned.interval, self._planned.newest
 
     def execution_ended(self) -> None:
         """To be called first after each execution."""
