@@ -27,7 +27,7 @@ def simulated(ends_at, commit=None, unfinished=0):
     seconds=st.lists(st.floats(0.1, 3), min_size=1, max_size=16),
     unfinished=st.integers(0, 3),
 )
-def test_the_last_checkpoint_lands_before_the_end(ends_at, longest, seconds, unfinished):
+def test_the_last_checkpoint_lands_before_the_wall(ends_at, longest, seconds, unfinished):
     """If no step and no commit takes longer than the longest so far, or a commit half as long again, and the ranks hear of it one execution
     later; also behind checkpoints that are not committed yet."""
     execute, now = simulated(ends_at, longest, unfinished)
