@@ -30,12 +30,14 @@ class Terms:
     - ``own_memory``: True if TensorFlow's own ops copy pieces into TensorFlow's memory, False if the engine's op copies them into the
       engine's memory.
     - ``optimizer``: the optimizer whose updates are the steps.
+    - ``when``: which groups may be captured late (``plan.late_groups``); "update" without ``in_graph``, and with ``own_memory``.
     - ``state``, ``placement``: the options of these names; ``fields``: the names of the control word's fields.
     - ``rank``, ``world_size``, ``communicator``: this process's rank, the number of ranks, and the option ``world``."""
 
     in_graph: bool
     own_memory: bool
     optimizer: Any
+    when: str
     state: str
     placement: str
     fields: tuple[str, ...]
@@ -75,7 +77,9 @@ class Installation:
         shards = PLACEMENTS[terms.placement]([tensor.spec for tensor in placed], world.size)[world.rank]
         ranges = [Range(placed[s.tensor], s.start, s.stop) for s in shards]
         buffers = GraphBuffers() if terms.own_memory else EngineBuffers()
-        capture = TensorFlowCapture(captured, ranges, world.rank, buffers, every_step, terms.optimizer)
+        capture = TensorFlowCapture(
+            captured, ranges, world.rank, buffers, every_step, terms.optimizer, when=terms.when
+        )
         return cls(terms, capture, maximum)
 
     @classmethod
