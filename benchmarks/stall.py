@@ -176,7 +176,14 @@ def tables(found: Report) -> str:
     parts = [table([*header, "to commit, ms"], lines)]
     late = [row for row in found.rows if row.labels["kind"] == "late"]
     if late:
-        header = ["workload", "MB", "step, ms", "whole stall, captured at the update, ms", "late, ms", "late - update (95 %)"]
+        header = [
+            "workload",
+            "MB",
+            "step, ms",
+            "whole stall, captured at the update, ms",
+            "late, ms",
+            "late - update (95 %)",
+        ]
         parts.append(table(header, [_late_cells(row) for row in late]))
     for row in (row for row in found.rows if row.labels["kind"] == "every step"):
         rate, disk = row.median("throughput"), row.median("disk")

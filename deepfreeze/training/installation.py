@@ -77,9 +77,7 @@ class Installation:
         shards = PLACEMENTS[terms.placement]([tensor.spec for tensor in placed], world.size)[world.rank]
         ranges = [Range(placed[s.tensor], s.start, s.stop) for s in shards]
         buffers = GraphBuffers() if terms.own_memory else EngineBuffers()
-        capture = TensorFlowCapture(
-            captured, ranges, world.rank, buffers, every_step, terms.optimizer, when=terms.when
-        )
+        capture = TensorFlowCapture(captured, ranges, world.rank, buffers, every_step, terms.optimizer, when=terms.when)
         return cls(terms, capture, maximum)
 
     @classmethod

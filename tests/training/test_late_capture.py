@@ -125,10 +125,11 @@ def test_late_checkpoints_are_what_keras_saves_after_their_step(keras, name, lef
         ("auto", 3, [3, 6, 9, 10]),
     ):
         folder = tmp_path / f"{when}-{every}"
+        folder.mkdir()
         model = trainings.alike(keras, make)
         model.fit(data(), epochs=2, verbose=0, shuffle=False, callbacks=[checkpoint(folder, when, every=every)])
         trainings.assert_run_is(folder / "run", tmp_path, expected)
-    assert any(copied for _, copied in left) != (name == "clipped")
+    assert any(copied for _, copied in left)
 
 
 @kerases.needs_keras_3
