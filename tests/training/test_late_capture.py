@@ -250,6 +250,20 @@ def test_nothing_that_was_left_is_lost_when_no_step_comes(keras, end, left, tmp_
 
 
 @kerases.one_will_do
+def test_what_was_left_is_handed_over_before_an_epoch_has_ended(keras, tmp_path):
+    saving, seen = checkpoint(tmp_path, every=4), []
+
+    class Look(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            seen.append(list(saving.stats.steps))
+
+    # Filtered data has an unknown number of batches.
+    x = trainings.data(4).filter(lambda x, y: True)
+    trainings.dense(keras).fit(x, epochs=2, verbose=0, callbacks=[saving, Look()])
+    assert seen[0] == [4]
+
+
+@kerases.one_will_do
 def test_what_was_left_is_saved_although_a_callback_raises(keras, left, tmp_path):
     class Raise(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
