@@ -52,9 +52,9 @@ def network(weights: Sequence[tuple[str, tuple[int, ...], str]]) -> keras.Model:
     return keras.Sequential([keras.Input((1,)), *layers], name="light")
 
 
-def optimizer() -> keras.optimizers.Optimizer:
-    """The optimizer to compile it with."""
-    return Descent(1e-3)
+def optimizer(**options: Any) -> keras.optimizers.Optimizer:
+    """The optimizer to compile it with. ``options``: of Keras's SGD."""
+    return Descent(1e-3, **options)
 
 
 def _probe(shape: tuple[int, ...]) -> Callable[[tf.Tensor], tf.Tensor]:

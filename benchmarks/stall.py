@@ -8,7 +8,8 @@ pauses: stock save_weights, and one memcpy of as many bytes as the rank's shard 
 `light` is NT3's weights under next to no computation, so that nothing hides a cost; with several ranks each trains a replica of
 its own, and they share the cores. Real trainings run under Horovod. Then: what a callback costs that captures nothing (two
 trainings that take turns, step by step, with one picture as their batch, because a shorter step varies by less; and the added
-ops alone); a checkpoint in every step, against what the disk takes.
+ops alone); a checkpoint in every step, against what the disk takes. And of models whose updates come last (a large first layer,
+global-norm clipping): a capture at the update against a late one, in trainings that take turns.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ TRAININGS = [
     ("resnet50", 1, 8),
 ]
 EVERY_STEPS, INSTALLED_STEPS = 16, 200
+# Models whose updates come last, with steps between checkpoints: captured at the update and late, in turns.
+LATE = [("first", 8), ("first-clipped", 8)]
+ROUNDS = 4
 
 
 def measure(args: argparse.Namespace) -> Report:
@@ -56,6 +60,7 @@ def measure(args: argparse.Namespace) -> Report:
                 ranks_found = jobs.gather("stall_rank", params, ranks, disk)
                 row = found.row(kind="checkpoint", workload=workload, ranks=ranks, wait_for=wait_for, every=every)
                 _fill(row, ranks_found)
+        _late(found, args, disk, memory)
         _every_step(found, args, disk)
         _installed(found, args, disk)
     return found
@@ -68,6 +73,32 @@ def _fill(row: Row, ranks: list[dict[str, Any]]) -> None:
         row.add(name, "s", [max(values) for values in zip(*(found[name] for found in ranks))])
     row.add("memcpy", "s", [statistics.fmean(values) for values in zip(*(found["memcpy"] for found in ranks))])
     row.add("save_weights", "s", ranks[0]["save_weights"])
+
+
+def _late(found: Report, args: argparse.Namespace, disk: Path, memory: Path) -> None:
+    for workload, every in LATE[:1] if args.quick else LATE:
+        say(f"{workload}, captured at the update and late, in turns")
+        rounds = 1 if args.quick else ROUNDS
+        params = {
+            "measure": "when",
+            "workload": workload,
+            "every": every,
+            "rounds": rounds,
+            "samples": max(1, args.samples // rounds),
+            "folder": str(disk),
+            "options": {"local": str(memory)},
+            "save_weights": False,
+        }
+        of_when = jobs.gather("stall_rank", params, 1, disk)[0]
+        row = found.row(kind="late", workload=workload, every=every, nbytes=of_when["late"]["nbytes"])
+        row.add("plain", "s", of_when["update"]["plain"] + of_when["late"]["plain"])
+        for when, result in of_when.items():
+            row.add(f"stall {when}", "s", result["stall"])
+            row.add(f"blocking {when}", "s", result["blocking"])
+        pairs = zip(of_when["late"]["stall"], of_when["update"]["stall"], strict=True)
+        row.add("difference", "s", [late - update for late, update in pairs])
+        if len(row.samples("difference")) > 1:
+            row.add("interval", "s", interval(row.samples("difference")))
 
 
 def _every_step(found: Report, args: argparse.Namespace, disk: Path) -> None:
@@ -117,7 +148,7 @@ def _installed(found: Report, args: argparse.Namespace, disk: Path) -> None:
 
 
 def tables(found: Report) -> str:
-    """Three tables: checkpoints, every step, nothing captured."""
+    """Four tables: checkpoints, late ones, every step, nothing captured."""
     lines = []
     for row in (row for row in found.rows if row.labels["kind"] == "checkpoint"):
         copy = row.median("memcpy")
@@ -143,6 +174,17 @@ def tables(found: Report) -> str:
     header = ["workload", "ranks", "waits for", "MB per rank", "step, ms", "blocking, ms", "save_weights, ms", "ratio"]
     header += ["memcpy of the shard, ms", "whole stall, ms", "stall / memcpy", "later steps, extra ms", "to local, ms"]
     parts = [table([*header, "to commit, ms"], lines)]
+    late = [row for row in found.rows if row.labels["kind"] == "late"]
+    if late:
+        header = [
+            "workload",
+            "MB",
+            "step, ms",
+            "whole stall, captured at the update, ms",
+            "late, ms",
+            "late - update (95 %)",
+        ]
+        parts.append(table(header, [_late_cells(row) for row in late]))
     for row in (row for row in found.rows if row.labels["kind"] == "every step"):
         rate, disk = row.median("throughput"), row.median("disk")
         cells = [
@@ -179,6 +221,19 @@ def tables(found: Report) -> str:
         header += ["paired step, batch 1, ms", pairs, "of the step (95 %)"]
         parts.append(table(header, [cells]))
     return "\n\n".join(parts)
+
+
+def _late_cells(row: Row) -> list[Any]:
+    ends = row.values.get("interval")
+    between = f" ({ends['min'] * 1e3:.0f}..{ends['max'] * 1e3:.0f})" if ends else ""
+    return [
+        row.labels["workload"],
+        f"{row.labels['nbytes'] / 1e6:.0f}",
+        span(row, "plain", 1e3, 0),
+        span(row, "stall update", 1e3, 0),
+        span(row, "stall late", 1e3, 0),
+        f"{row.median('difference') * 1e3:.0f}{between}",
+    ]
 
 
 def draw(found: Report, path: Path) -> None:

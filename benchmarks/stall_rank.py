@@ -78,18 +78,35 @@ def repeated(x: Any, y: Any, steps: int) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors((x, y)).repeat(steps)
 
 
-def measure_checkpoints(params: dict[str, Any]) -> dict[str, Any]:
+def measure_when(params: dict[str, Any]) -> dict[str, Any]:
+    """Checkpoints captured at their own step's update and late, in turns of one training each: what ``measure_checkpoints`` returns for
+    each of both, by name."""
+    found: dict[str, Any] = {}
+    made = workloads.model(params["workload"])
+    for when in ("update", "late") * params["rounds"]:
+        made[0].optimizer.iterations.assign(0)  # or the pauses would be at other steps
+        capture = deepfreeze.Capture(when=when)
+        one = measure_checkpoints({**params, "options": {**params["options"], "capture": capture}}, made)
+        before = found.setdefault(when, one)
+        if before is not one:
+            before.update({name: before[name] + values for name, values in one.items() if isinstance(values, list)})
+    return found
+
+
+def measure_checkpoints(params: dict[str, Any], made: tuple[Any, Any, Any] | None = None) -> dict[str, Any]:
     """A training with a checkpoint every ``every`` steps: its steps, what the checkpoints cost, and, between them,
     save_weights and a copy of as many bytes as the shard has.
 
     The steps of a checkpoint are compared with those half-way to the one before and to the one after, which have no
-    checkpoint and the same pauses before and behind them: where a step stands between pauses changes what it takes."""
+    checkpoint and the same pauses before and behind them: where a step stands between pauses changes what it takes.
+
+    ``made``: a model and its data, if they exist already."""
     import horovod.tensorflow as hvd
 
     every, samples = params["every"], params["samples"]
     half = every // 2
     folder, options = Path(params["folder"]), params["options"]
-    model, x, y = workloads.model(params["workload"], distributed=params["distributed"])
+    model, x, y = made or workloads.model(params["workload"], distributed=params["distributed"])
     if params.get("between"):
         model.autotune_steps_per_execution = True  # the callback then captures so; Keras 3 has no use for it
     timer = Timer()
@@ -121,6 +138,7 @@ def measure_checkpoints(params: dict[str, Any]) -> dict[str, Any]:
     # Two checkpoints at the beginning are not counted: they meet memory that was never touched.
     batches = repeated(x, y, every * (samples + 2) + half + half // 2)
     model.fit(batches, verbose=0, shuffle=False, callbacks=callbacks)
+    checkpoint.close()
     took, stats = timer.took, checkpoint.stats
     counted = stats.steps[2:]
     report = {
@@ -283,6 +301,7 @@ def _added_ops(workload: str, samples: int) -> dict[str, list[float]]:
 
 
 MEASURES = {
+    "when": measure_when,
     "checkpoints": measure_checkpoints,
     "every_step": measure_every_step,
     "installed": measure_installed,

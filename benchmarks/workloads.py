@@ -1,10 +1,12 @@
-"""The models that are measured: NT3 and ResNet-50 at their published sizes, and NT3's tensors under next to no computation.
+"""The models that are measured: NT3 and ResNet-50 at their published sizes, NT3's tensors under next to no computation, and a model that
+is nearly all first layer.
 
 ``tensors`` and ``arrays`` import neither TensorFlow nor Keras; ``model`` does.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from typing import Any
@@ -13,16 +15,18 @@ import numpy as np
 
 from benchmarks.report import ROOT
 
-NAMES = ("nt3", "resnet50", "light")
+NAMES = ("nt3", "resnet50", "light", "first", "first-clipped")
 GENES, CLASSES = 60483, 2
 _RESNET_CLASSES, _RESNET_SIDE, _RESNET_BATCH = 1000, 64, 8
 # Of ResNet-50: filters, blocks of each stage.
 _STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
+# Of "first": the features of the input and of each layer's output; 480 of the 512 MB are the first layer's.
+_FIRST, _FIRST_BATCH = (30000, 4000, 2000, 10), 8
 
 
 def tensors(name: str) -> list[tuple[str, tuple[int, ...], str]]:
     """(name, shape, numpy dtype) of each weight, in the order of ``model(name).weights``."""
-    shapes = _resnet50() if _known(name) == "resnet50" else _nt3()
+    shapes = {"resnet50": _resnet50, "first": _first, "first-clipped": _first}.get(_known(name), _nt3)()
     return [(path, shape, "float32") for path, shape in shapes]
 
 
@@ -41,7 +45,8 @@ def model(name: str, distributed: bool = False, batch: int = _RESNET_BATCH) -> t
     """(compiled Keras model, x, y): one batch, whose values don't matter to the cost.
 
     "nt3": batch 1 of the published 60483 genes. "resnet50": ``batch`` pictures of 64 x 64 pixels, 1000 classes. "light": NT3's weights,
-    each of them written by every step, which costs little else. ``distributed``: gradients averaged by Horovod, which must be
+    each of them written by every step, which costs little else. "first": dense layers, the first of which has nearly all weights and is
+    updated last, as embeddings are; "first-clipped": with ``global_clipnorm``, so all updates come last. ``distributed``: gradients averaged by Horovod, which must be
     initialised; "light" then costs more, for its gradients are as large as its weights.
     """
     import keras
@@ -60,6 +65,13 @@ def model(name: str, distributed: bool = False, batch: int = _RESNET_BATCH) -> t
         network = keras.applications.ResNet50(weights=None, classes=_RESNET_CLASSES, input_shape=side)
         optimizer = keras.optimizers.SGD(1e-2, momentum=0.9)
         x, y = rng.random((batch, *side), np.float32), rng.integers(0, _RESNET_CLASSES, batch)
+    elif name.startswith("first"):
+        from benchmarks import light
+
+        layers = [keras.layers.Dense(units, "relu") for units in _FIRST[1:]]
+        network = keras.Sequential([keras.Input(_FIRST[:1]), *layers], name="first")
+        optimizer, loss = light.optimizer(global_clipnorm=1.0 if name == "first-clipped" else None), "mse"
+        x, y = rng.random((_FIRST_BATCH, _FIRST[0]), np.float32), np.zeros((_FIRST_BATCH, _FIRST[-1]), np.float32)
     else:
         from benchmarks import light
 
@@ -90,6 +102,12 @@ def _nt3() -> list[tuple[str, tuple[int, ...]]]:
         ("dense_2", (20, CLASSES)),
     ]
     return [item for layer, shape in kernels for item in _with_bias(layer, shape)]
+
+
+def _first() -> list[tuple[str, tuple[int, ...]]]:
+    """Dense layers."""
+    kernels = [(f"dense_{i}" if i else "dense", kernel) for i, kernel in enumerate(itertools.pairwise(_FIRST))]
+    return [item for layer, kernel in kernels for item in _with_bias(layer, kernel)]
 
 
 def _resnet50() -> list[tuple[str, tuple[int, ...]]]:

@@ -23,7 +23,7 @@ from ._table import (
     TAKEN,
     TIMEOUT,
 )
-from .area import Area, register_tensorflow
+from .area import Area, GroupNote, register_tensorflow
 from .engine import (
     EmbeddedEngine,
     Report,
@@ -58,6 +58,7 @@ __all__ = [
     "Area",
     "EmbeddedEngine",
     "EngineFault",
+    "GroupNote",
     "LibraryError",
     "Report",
     "SlotInfo",

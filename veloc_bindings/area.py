@@ -20,12 +20,21 @@ class AreaCapture(NamedTuple):
     own: bool
 
 
+class GroupNote(NamedTuple):
+    """What is known of the last capture of a group. ``updated``: at which part of the step the group's op ran, from 0.0 at the step's
+    beginning to 1.0 when the last op of the capture ran; -1.0 if that is unknown. ``apart``: whether more than 1 MiB of the tensors that
+    were held had memory of their own when they were copied."""
+
+    updated: float
+    apart: bool
+
+
 class Area:
     """One capture area. ``number``: the area's number, an attribute of the ops that capture into it. Captures lie in the area's own memory
     until ``EmbeddedEngine.attach`` gives it the engine's.
 
     For each captured step ``capture`` is called once for every group, from any thread (TensorFlow's threads, through the op), then
-    ``collect`` once. The other methods are called between two captures."""
+    ``collect`` once. The other methods are called between two captures, or between two executions of the graph."""
 
     def __init__(self) -> None:
         number = c.c_uint64()
@@ -48,8 +57,29 @@ class Area:
         sizes = (c.c_uint64 * len(data))(*(nbytes for _, nbytes in data))
         check(self._library.df_area_capture(self.number, group, addresses, sizes, len(data)))
 
+    def late(self, group: int, late: bool) -> None:
+        """Sets whether a group is captured late, from the next capture on: the op of its own step holds the group's tensors, and the op
+        DeepfreezeCaptureHeld copies them in the next step."""
+        check(self._library.df_area_late(self.number, group, int(late)))
+
+    def held(self) -> int:
+        """The number of groups whose tensors are held."""
+        groups = c.c_uint64()
+        check(self._library.df_area_held(self.number, c.byref(groups)))
+        return groups.value
+
+    def note(self, group: int) -> GroupNote:
+        """What is known of the last capture of a group."""
+        updated, apart = c.c_double(), c.c_int32()
+        check(self._library.df_area_note(self.number, group, c.byref(updated), c.byref(apart)))
+        return GroupNote(updated.value, bool(apart.value))
+
+    def discard(self) -> None:
+        """Forgets a capture that will not be collected, and releases the tensors that are held."""
+        check(self._library.df_area_discard(self.number))
+
     def collect(self) -> AreaCapture:
-        """Ends the capture of a step and returns where it lies. ``EngineFault`` with the reason if nothing was captured: ``TIMEOUT`` if
+        """Ends the capture of a step, for which it copies what is still held, and returns where it lies. ``EngineFault`` with the reason if nothing was captured: ``TIMEOUT`` if
         there was no memory for it."""
         base, own = c.c_void_p(), c.c_int32()
         check(self._library.df_area_collect(self.number, c.byref(base), c.byref(own)))
@@ -65,6 +95,6 @@ class Area:
 
 
 def register_tensorflow() -> None:
-    """Registers the op DeepfreezeCapture with the TensorFlow that this process has loaded. ``EngineFault`` with the reason if that is not
-    possible."""
+    """Registers the op DeepfreezeCapture, and the two ops beside it, with the TensorFlow that this process has loaded. ``EngineFault`` with
+    the reason if that is not possible."""
     check(library().df_tensorflow_register())

@@ -78,9 +78,19 @@ class StateCapture(Protocol):
     def take(self) -> CapturedState:
         """Captures the state as it is now, in this call. ``EngineFault`` if there is no memory for the capture."""
 
+    @property
+    def may_be_late(self) -> bool:
+        """Whether the train function may leave a part of a capture to the next step (``held``). The same on all ranks."""
+
+    @property
+    def held(self) -> bool:
+        """Whether the train function has left a part of its last capture to the next step. That step, or else ``collect``, copies the part
+        as it was in the captured step. Until one of them has, nothing else may be captured."""
+
     def collect(self, step: int) -> CapturedState:
         """The capture that the train function took at ``step``. Called at most once for a step, after the execution in which the step
-        was. ``EngineError`` if the last captured step is another one, ``EngineFault`` if there was no memory for the capture."""
+        was; a capture of which a part is ``held`` may be collected after the next execution. ``EngineError`` if the last captured step is
+        another one, ``EngineFault`` if there was no memory for the capture."""
 
     def memory_of(self, variable: Any) -> np.ndarray:
         """The variable's own memory, not a copy: uint8 of shape (bytes,). The caller only reads it, from any thread, and no longer than

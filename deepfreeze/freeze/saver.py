@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,17 @@ from veloc_bindings import Report
 
 # How many seconds ``last_reports`` waits for checkpoints in flight. There are some only if an exception has ended training.
 _CLOSING_SECONDS = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Save:
+    """A step that is to be saved. ``collect``: returns its capture; ``checksums``, ``values``: this rank's private bytes without the seeds,
+    and its named values, as they were at this step."""
+
+    step: int
+    collect: Callable[[], CapturedState]
+    checksums: bytes
+    values: dict[str, bytes]
 
 
 class Saver:
@@ -68,6 +80,7 @@ class Saver:
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
         self._tells_others, self._describes = world.size > 1, world.rank == 0
         slots = self.nbytes * settings.engine.slots
+        self._pending: _Save | None = None
         self._local = node_tier.choose(settings.local, slots, target.run, world, nodes, notify)
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
@@ -102,13 +115,18 @@ class Saver:
         """Tells the backend which regions each capture will have. If captures lie in the backend's memory, gives each piece its place there
         from the next capture on."""
         sizes = np.array([piece.nbytes for piece in self._capture.pieces], np.int64)
-        private_nbytes = len(self._own_bytes(None, None)[0]) + int(sizes[self._private].sum())
+        private_nbytes = len(self._replicas.take(None)[0]) + int(sizes[self._private].sum())
         found = places(self._backend, self._regions, sizes, private_nbytes)
         memory = self._capture.engine_memory
         if memory is not None and found is not None:
             with self._backend.translated("places for captures in the engine's memory"):
                 memory.place(found)
             self._backend.attach(memory.area)
+
+    @property
+    def may_be_late(self) -> bool:
+        """Whether the train function may leave a part of a capture to the next step. The same on all ranks."""
+        return self._capture.may_be_late
 
     def collect(self, step: int) -> CapturedState:
         """The capture that the train function took at ``step``. ``EngineError`` if it took none at this step, ``WaitError`` if there was no
@@ -138,44 +156,75 @@ class Saver:
         collect: Callable[[], CapturedState],
         compare: Part | None = None,
         manifest: Mapping[str, Any] | None = None,
+        late: bool = False,
     ) -> None:
         """Hands the capture that ``collect`` returns to the backend as the checkpoint of ``step``, and waits for the level that the setting
         ``wait_for`` names. Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of
         this part of the replicated tensors' present values, by which rank 0 compares the ranks; None: of none. ``manifest``: named values
         of the checkpoint's manifest; rank 0's count.
 
+        ``late``: a capture of which a part is left to the next step is ``pending`` after this call, unless the setting ``wait_for`` names
+        a level: the caller calls ``finish`` after the next execution, before anything else is captured or saved.
+
         Raises ``EngineError``, ``WaitError``. If this rank has nothing to hand over, the step fails on the other ranks too."""
+        level = LEVELS[self._settings.wait_for]
+        with self._told_others(step):
+            try:
+                saved = self._describe(step, collect, compare, manifest)
+            except EngineError:
+                with contextlib.suppress(EngineError):
+                    collect()  # or the next capture would be taken for a part of this one
+                raise
+            if late and level == Level.CAPTURED and self._capture.held:
+                self._pending = saved
+                return
+            self._submit(saved)
+        if level > Level.CAPTURED:
+            self._backend.wait(step, level)
+
+    @property
+    def pending(self) -> int | None:
+        """The step that ``save`` was called for and that is not handed over yet, None if there is none."""
+        return None if self._pending is None else self._pending.step
+
+    def finish(self) -> None:
+        """Hands over the step that is ``pending``: at once if the next step has copied what was left to it, else this call copies it. Does
+        nothing if none is pending. Raises as ``save``."""
+        saved, self._pending = self._pending, None
+        if saved is not None:
+            with self._told_others(saved.step):
+                self._submit(saved)
+
+    @contextlib.contextmanager
+    def _told_others(self, step: int) -> Iterator[None]:
+        """If the block raises, the step fails on the other ranks too."""
         try:
-            self._submit(step, collect(), compare, manifest)
+            yield
         except EngineError as error:
             if self._tells_others:
                 with contextlib.suppress(EngineError):
                     self._backend.fail(step, str(error))
             raise
-        level = LEVELS[self._settings.wait_for]
-        if level > Level.CAPTURED:
-            self._backend.wait(step, level)
 
-    def _submit(
-        self, step: int, captured: CapturedState, compare: Part | None, manifest: Mapping[str, Any] | None
-    ) -> None:
-        private, values = self._own_bytes(captured, compare)
+    def _describe(
+        self, step: int, collect: Callable[[], CapturedState], compare: Part | None, manifest: Mapping[str, Any] | None
+    ) -> _Save:
+        """All of the checkpoint that is not captured. It has to be of this step, so it is asked for now."""
+        checksums, values = self._replicas.take(compare)
         if manifest and self._describes:
             values[MANIFEST] = manifest_values.encode(manifest)
         if self._attachments:
             values[ATTACHMENTS] = self._attachments.take(step)
-        rows = self._regions.rows(captured.addresses)
-        self._backend.submit(step, rows, private, (captured.hold, self._regions.fixed), named_values.encode(values))
+        return _Save(step, collect, checksums, values)
 
-    def _own_bytes(self, captured: CapturedState | None, compare: Part | None) -> tuple[bytes, dict[str, bytes]]:
-        """This rank's private bytes, in the order of its record: seeds, checksums of the replicated tensors; and the named values that
-        belong to the checksums. With ``None`` for ``captured`` the seeds are left out, for a caller that asks for the size of the rest."""
+    def _submit(self, saved: _Save) -> None:
+        captured = saved.collect()
         pieces = self._capture.pieces
-        seeds = (
-            [captured.read(number, pieces[number].nbytes) for number in self._private] if captured is not None else []
-        )
-        checksums, values = self._replicas.take(compare)
-        return b"".join([*seeds, checksums]), values
+        seeds = [captured.read(number, pieces[number].nbytes) for number in self._private]
+        # In the order of the record: the seeds, then the checksums of the replicated tensors.
+        private = b"".join([*seeds, saved.checksums])
+        rows, owners = self._regions.rows(captured.addresses), (captured.hold, self._regions.fixed)
+        self._backend.submit(saved.step, rows, private, owners, named_values.encode(saved.values))
 
     @property
     def tier(self) -> str:
@@ -222,9 +271,11 @@ class Saver:
         self._backend.remove(steps)
 
     def last_reports(self) -> list[Report]:
-        """To be called before ``close``: the backend's last reports. Waits some seconds for checkpoints that are in flight because an
+        """To be called before ``close``: hands over what is pending, and returns the backend's last reports. Waits some seconds for checkpoints that are in flight because an
         exception has ended training: they may be committed in time."""
         reports: list[Report] = []
+        with contextlib.suppress(EngineError):
+            self.finish()
         with contextlib.suppress(EngineError):
             reports += self._backend.poll()[0]
             if self._backend.unfinished:

@@ -51,9 +51,10 @@ class Schedule:
         self.captured = -1
         self.target = self._due(step) if captures else NEVER
 
-    def ended(self, step: int) -> Execution:
-        """Takes in that an execution has ended at ``step``. To be called once after each execution, before the other methods."""
-        if self.target <= step and not self._inside:
+    def ended(self, step: int, inside: bool = True) -> Execution:
+        """Takes in that an execution has ended at ``step``. To be called once after each execution, before the other methods.
+        ``inside=False``: this execution could not capture, as with ``inside=False`` none can."""
+        if self.target <= step and not (self._inside and inside):
             self.target = step
         captured = self.target if self.target <= step else None
         skipped = self._skipped if self.step < self._skipped <= step else None

@@ -30,6 +30,7 @@ class Terms:
     - ``own_memory``: True if TensorFlow's own ops copy pieces into TensorFlow's memory, False if the engine's op copies them into the
       engine's memory.
     - ``optimizer``: the optimizer whose updates are the steps.
+    - ``when``: which groups may be captured late (``plan.late_groups``); "update" without ``in_graph``, and with ``own_memory``.
     - ``state``, ``placement``: the options of these names; ``granule``: bytes, at whose multiples the placement cuts the file;
       ``fields``: the names of the control word's fields.
     - ``rank``, ``world_size``, ``communicator``: this process's rank, the number of ranks, and the option ``world``."""
@@ -37,6 +38,7 @@ class Terms:
     in_graph: bool
     own_memory: bool
     optimizer: Any
+    when: str
     state: str
     placement: str
     granule: int
@@ -78,7 +80,7 @@ class Installation:
         shards = PLACEMENTS[terms.placement](specs, world.size, terms.granule)[world.rank]
         ranges = [Range(placed[s.tensor], s.start, s.stop) for s in shards]
         buffers = GraphBuffers() if terms.own_memory else EngineBuffers()
-        capture = TensorFlowCapture(captured, ranges, world.rank, buffers, every_step, terms.optimizer)
+        capture = TensorFlowCapture(captured, ranges, world.rank, buffers, every_step, terms.optimizer, when=terms.when)
         return cls(terms, capture, maximum)
 
     @classmethod

@@ -19,6 +19,7 @@ from deepfreeze.format.levels import LEVELS
 from deepfreeze.format.manifest_values import MAX_METADATA
 from deepfreeze.freeze.settings import Engine, Replicas, SaverSettings
 from deepfreeze.launch import time_to_come
+from deepfreeze.plan.late_groups import UPDATE, WHEN
 from deepfreeze.plan.placement import PLACEMENTS
 from deepfreeze.state.keras_objects import is_optimizer
 from deepfreeze.store.retention import text_of
@@ -34,16 +35,23 @@ class Capture:
         path: "auto": captures are copied into the engine's memory if TensorFlow lets the engine register its op; "graph": TensorFlow's
             own ops copy them into TensorFlow's memory.
         placement: "per_layer": each rank's share is spread over the layers; "contiguous": each rank writes one range of the file.
+        when: "update": a tensor is copied when its own step has updated it; "late": it is copied beside the forward and backward pass of
+            the next step, and that step's update of the tensor waits for the copy; "auto": late for the tensors that are updated in the
+            last fifth of a step. A late checkpoint is handed to the engine one step later, so a kill loses one step more. "late" is
+            for a large first layer, for ``global_clipnorm`` and for gradient accumulation, where nothing of its own step is left beside
+            which a copy could run. It has no effect on captures by TensorFlow's own ops, or between two executions.
 
     Raises ``OptionError``.
     """
 
     path: str = "auto"
     placement: str = "per_layer"
+    when: str = UPDATE
 
     def __post_init__(self) -> None:
         arguments.one_of("Capture(path=)", self.path, ("auto", "graph"))
         arguments.one_of("Capture(placement=)", self.placement, PLACEMENTS)
+        arguments.one_of("Capture(when=)", self.when, WHEN)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.auto_section import Conditions
 from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.job_end import JobEnd
-from deepfreeze.plan.policy import Policy
+from deepfreeze.plan.policy import NEVER, Policy
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import JOB_ENDS, Agreement
@@ -79,7 +79,13 @@ class Session:
         if installation.agreed is not None:
             self._saver = self._open_saver()
         self._schedule = Schedule(policy, open_run.attempt.step, self._first_weights.equal, installation.in_graph)
-        installation.capture.arm(self._schedule.target)
+        # Whether the next execution may copy a part of the last capture. It captures nothing then: this follows from numbers that are the
+        # same on all ranks, and so does not depend on whether this rank's ``saver`` has something pending.
+        self._copying = False
+        self._held_up = 0.0  # seconds for which the pending step has held training up
+        self._handed: list[int] = []  # the steps that the engine was given in this call
+        self._armed = -1
+        self._arm()
 
     @property
     def saver(self) -> Saver:
@@ -100,19 +106,20 @@ class Session:
         saver, self._began = self.saver, True
         begin = time.monotonic()
         step = self._open_run.steps.now()
+        copied = self._copying
+        self._finish()
         self._commits.take()
         schedule = self._schedule
-        done = schedule.ended(step)
+        done = schedule.ended(step, inside=not copied)
         captured = done.captured
-        saved = None
-        if captured is not None and self._save(captured, lambda: saver.collect(captured), step - captured, done.steps):
-            saved = captured
+        if captured is not None:
+            late = self._copying = captured == step and saver.may_be_late and not copied and not self._epochs.over
+            collect = saver.take if copied else lambda: saver.collect(captured)
+            self._save(captured, collect, step - captured, done.steps, late)
         try:
             stop = self._settle(step, done)
         finally:
-            if saved is not None:
-                now = time.monotonic()
-                self._notes.append((now, _blocked, (saved, now - begin)))
+            self._note_blocked(begin)
         if stop:
             self._stop(step, stop)
         self._wishes.goes_on()
@@ -125,8 +132,8 @@ class Session:
         self._note_uncaptured(done)
         self._first_weights.execution_ended(step)
         self._observe(done)
-        end = self._job_end
-        if end.known and end.near(time.time(), time.monotonic(), len(saver.unfinished)):
+        end, unfinished = self._job_end, len(saver.unfinished) + (saver.pending is not None)
+        if end.known and end.near(time.time(), time.monotonic(), unfinished):
             self._agreement.end()
         steps = max(1, done.steps)
         # The ranks meet at each checkpoint: before the execution that captures it, so that they can skip it, and after.
@@ -134,11 +141,12 @@ class Session:
         if agreed.stop:
             return agreed.stop
         self._wishes.settle(schedule, self._events)
-        moved = schedule.aim(agreed.skip)
-        moved |= self._epochs.execution_ended(schedule, done)
-        moved |= schedule.serve(self._wishes.soon, steps)
-        if moved:
-            self._installation.capture.arm(schedule.target)
+        schedule.aim(agreed.skip)
+        self._epochs.execution_ended(schedule, done)
+        schedule.serve(self._wishes.soon, steps)
+        if schedule.within(steps):
+            self._finish()  # memory for two captures at once is nowhere
+        self._arm()
         if schedule.within(steps):
             self._reserve()  # the next execution may capture; a wait here, unlike one in the graph, can be ended by Ctrl-C
         if self._options.engine.when_full == "skip":
@@ -158,6 +166,7 @@ class Session:
         step, schedule = self._open_run.steps.now(), self._schedule
         if self._saver is None:
             return
+        self._hand_over()
         if step != schedule.step:
             done = schedule.ended(step)
             if done.captured is not None:
@@ -165,15 +174,15 @@ class Session:
             self._note_uncaptured(done)
         if self._epochs.ended(step) and not schedule.settled(step):
             self._save_now(step, self._saver.take)
-        moved = schedule.aim(0)
+        schedule.aim(0)
         if self._epochs.wanted:
-            moved |= schedule.reconsider()
-        if moved:
-            self._installation.capture.arm(schedule.target)
+            schedule.reconsider()
+        self._arm()
 
     def save_last(self) -> None:
         """Saves the present step as the final checkpoint, with the values that the model has now: they may change before ``end``. Does
         nothing if the step is saved already, if there was no execution, or with ``final=False``. Raises as ``executed`` does."""
+        self._hand_over()
         if not self._options.final or not self._began or self._saver is None:
             return
         step = self._open_run.steps.now()
@@ -233,31 +242,73 @@ class Session:
         self._wishes.begin(conditions, saver)
         return saver
 
+    def _arm(self) -> None:
+        """Sets the step that the train function is to capture next."""
+        target = NEVER if self._copying else self._schedule.target
+        if target != self._armed:
+            self._installation.capture.arm(target)
+            self._armed = target
+
     def _save_now(self, step: int, collect: Callable[[], CapturedState]) -> None:
         """Saves ``step`` where training waits for nothing else."""
         begin = time.monotonic()
-        if self._save(step, collect):
-            now = time.monotonic()
-            self._notes.append((now, _blocked, (step, now - begin)))
+        self._save(step, collect)
+        self._note_blocked(begin)
 
-    def _save(self, step: int, collect: Callable[[], CapturedState], behind: int = 0, steps: int = 1) -> bool:
+    def _save(
+        self, step: int, collect: Callable[[], CapturedState], behind: int = 0, steps: int = 1, late: bool = False
+    ) -> None:
         """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``, which is so many steps ``behind`` the
-        end of an execution of ``steps``. Returns whether the engine has it. A step that has failed is not tried again, because it has
-        failed on the other ranks too."""
+        end of an execution of ``steps``. A step that has failed is not tried again, because it has failed on the other ranks too.
+        ``late``: as for ``Saver.save``."""
         part = self._checks.next()
         self._saved.append(step)
         self._schedule.taken(step)
         if self._config is not None:
             self._config.store()
         try:
-            self.saver.save(step, collect, part, self._described.values(behind, steps))
+            self.saver.save(step, collect, part, self._described.values(behind, steps), late)
         except EngineError as error:
             self._commits.fail(error, step)
-            return False
+            return
+        if self.saver.pending is None:
+            self._note_captured(step)
+
+    def _finish(self) -> None:
+        """Hands the step that is pending to the engine, if there is one. From now on the train function may capture."""
+        self._copying = False
+        saver = self._saver
+        step = saver.pending if saver is not None else None
+        if saver is None or step is None:
+            return
+        try:
+            saver.finish()
+        except EngineError as error:
+            self._commits.fail(error, step)
+            return
+        self._note_captured(step)
+
+    def _hand_over(self) -> None:
+        """Does so where training waits for nothing else: no further step may come, or it may come much later."""
+        begin = time.monotonic()
+        self._finish()
+        self._note_blocked(begin)
+
+    def _note_captured(self, step: int) -> None:
         now = time.monotonic()
         self._job_end.saved(now)
         self._notes.append((now, _captured, (step, self.saver.nbytes)))
-        return True
+        self._handed.append(step)
+
+    def _note_blocked(self, begin: float) -> None:
+        """Notes for how long each step that was handed over since ``begin``, the begin of a call, has held training up."""
+        now = time.monotonic()
+        if self._handed:
+            for step in self._handed:
+                self._notes.append((now, _blocked, (step, now - begin + self._held_up)))
+            self._handed, self._held_up = [], 0.0
+        if self._saver is not None and self._saver.pending is not None:
+            self._held_up = now - begin
 
     def _note_uncaptured(self, done: Execution) -> None:
         """Tells of the steps that were due in an execution and not captured."""
@@ -297,6 +348,7 @@ class Session:
         self._schedule.stop()
         name = None if number == JOB_ENDS else signal.Signals(number).name
         self._events.emit(Stop(step=step, signal=name))
+        self._hand_over()
         if step not in self._saved:
             self._save_now(step, self.saver.take)
         self._commits.drain()

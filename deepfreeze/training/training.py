@@ -27,6 +27,7 @@ from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.job_end import JobEnd
+from deepfreeze.plan.late_groups import LATE, UPDATE
 from deepfreeze.plan.placement import choose_granule
 from deepfreeze.plan.policy import Policy, signals
 from deepfreeze.ranks import world as worlds
@@ -329,10 +330,15 @@ class Training:
         if reasons:
             self._notice(world, f"capturing by TensorFlow's own ops: {reasons[0]}")
         specs = [tensor.spec for tensor in state.only(options.state).placed()]
+        when = options.capture.when if in_graph and not reasons else UPDATE
+        if options.capture.when == LATE != when:
+            why = "by TensorFlow's own ops" if reasons else "between two executions"
+            self._notice(world, f'Capture(when="late") changes nothing, because captures are taken {why}')
         terms = Terms(
             in_graph=in_graph,
             own_memory=bool(reasons),
             optimizer=self._optimizer(state.model),
+            when=when,
             state=options.state,
             placement=options.capture.placement,
             granule=choose_granule(specs, world.size, granules.block, granules.stripe),

@@ -82,6 +82,44 @@ int df_area_collect(uint64_t area, void** base, int32_t* own) {
   });
 }
 
+int df_area_late(uint64_t area, uint64_t group, int32_t late) {
+  return Guard([&]() -> Status {
+    return WithArea("late", area, [&](deepfreeze::CaptureArea* found) { return found->SetLate(group, late != 0); });
+  });
+}
+
+int df_area_held(uint64_t area, uint64_t* groups) {
+  return Guard([&]() -> Status {
+    if (groups == nullptr) return Invalid("held: a pointer is missing");
+    return WithArea("held", area, [&](deepfreeze::CaptureArea* found) {
+      *groups = found->Held();
+      return Status();
+    });
+  });
+}
+
+int df_area_note(uint64_t area, uint64_t group, double* updated, int32_t* apart) {
+  return Guard([&]() -> Status {
+    if (updated == nullptr || apart == nullptr) return Invalid("note: a pointer is missing");
+    return WithArea("note", area, [&](deepfreeze::CaptureArea* found) {
+      deepfreeze::CaptureArea::Note note;
+      DF_RETURN_IF_ERROR(found->GetNote(group, &note));
+      *updated = note.updated;
+      *apart = note.apart ? 1 : 0;
+      return Status();
+    });
+  });
+}
+
+int df_area_discard(uint64_t area) {
+  return Guard([&]() -> Status {
+    return WithArea("discard", area, [](deepfreeze::CaptureArea* found) {
+      found->Discard();
+      return Status();
+    });
+  });
+}
+
 int df_area_drop(uint64_t area) {
   return Guard([&]() -> Status {
     return WithArea("drop", area, [](deepfreeze::CaptureArea* found) {

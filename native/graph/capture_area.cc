@@ -11,6 +11,9 @@
 namespace deepfreeze {
 namespace {
 
+// Bytes whose copy nobody notices.
+constexpr uint64_t kLittle = uint64_t{1} << 20;
+
 // The areas of one process. A forked child makes a registry of its own, because the lock of its copy of the parent's
 // may have been held at the fork, and would then never be free.
 struct Registry {
@@ -118,8 +121,48 @@ Status CaptureArea::SetGroup(size_t group, std::vector<Piece> pieces) {
   for (const Piece& piece : pieces) DF_RETURN_IF_ERROR(CheckPlace(group, piece, kMaxFileSize));
   const MutexLock lock(&mutex_);
   if (groups_.size() <= group) groups_.resize(group + 1);
-  groups_[group] = std::make_shared<const std::vector<Piece>>(std::move(pieces));
+  groups_[group].pieces = std::make_shared<const std::vector<Piece>>(std::move(pieces));
   return {};
+}
+
+Status CaptureArea::CheckGroup(const char* call, size_t group) {
+  if (group < groups_.size() && groups_[group].pieces != nullptr) return {};
+  return Status(Code::kInvalid, std::string(call) + ": no group " + std::to_string(group));
+}
+
+Status CaptureArea::SetLate(size_t group, bool late) {
+  const MutexLock lock(&mutex_);
+  DF_RETURN_IF_ERROR(CheckGroup("late", group));
+  groups_[group].late = late;
+  return {};
+}
+
+uint64_t CaptureArea::Held() {
+  const MutexLock lock(&mutex_);
+  return static_cast<uint64_t>(
+      std::count_if(groups_.begin(), groups_.end(), [](const Group& group) { return group.held != nullptr; }));
+}
+
+Status CaptureArea::GetNote(size_t group, Note* note) {
+  const MutexLock lock(&mutex_);
+  DF_RETURN_IF_ERROR(CheckGroup("note", group));
+  const Group& of = groups_[group];
+  *note = {};
+  note->apart = of.apart;
+  if (begun_ == 0 || of.at < begun_ || ended_ <= begun_) return {};
+  note->updated = static_cast<double>(of.at - begun_) / static_cast<double>(ended_ - begun_);
+  return {};
+}
+
+void CaptureArea::ReleaseHeld() {
+  for (Group& group : groups_) group.held.reset();
+}
+
+void CaptureArea::Discard() {
+  const MutexLock lock(&mutex_);
+  ReleaseHeld();
+  failure_ = {};
+  base_ = nullptr;
 }
 
 void CaptureArea::Attach(const std::shared_ptr<Engine>& engine, uint64_t timeout_ms) {
@@ -127,7 +170,9 @@ void CaptureArea::Attach(const std::shared_ptr<Engine>& engine, uint64_t timeout
   engine_ = engine;
   attached_ = engine != nullptr;
   timeout_ms_ = timeout_ms;
-  if (!InOwn()) base_ = nullptr;  // another engine's; what is in the area's own memory is still to be collected
+  if (InOwn()) return;  // what is in the area's own memory is still to be collected
+  base_ = nullptr;      // another engine's
+  ReleaseHeld();
 }
 
 Status CaptureArea::Acquire() {
@@ -141,8 +186,8 @@ Status CaptureArea::Acquire() {
   }
   uint64_t size = 1;
   for (const auto& group : groups_) {
-    if (group == nullptr) continue;
-    for (const Piece& piece : *group) size = std::max(size, piece.place + piece.size);
+    if (group.pieces == nullptr) continue;
+    for (const Piece& piece : *group.pieces) size = std::max(size, piece.place + piece.size);
   }
   if (own() != nullptr && own()->size() != size) SetOwn(nullptr);  // first, for there may be room for one alone
   if (own() == nullptr) SetOwn(Pages::Allocate(env_, size));
@@ -152,44 +197,103 @@ Status CaptureArea::Acquire() {
   return {};
 }
 
-Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {
-  std::shared_ptr<const std::vector<Piece>> pieces;
-  std::shared_ptr<Engine> engine;
-  char* base = nullptr;
-  uint64_t size = 0;
-  bool with_sums = false;
-  {
-    const MutexLock lock(&mutex_);
-    if (group >= groups_.size() || groups_[group] == nullptr) {
-      return Status(Code::kInvalid, "capture: no group " + std::to_string(group));
-    }
-    pieces = groups_[group];
-    if (failure_.ok() && base_ == nullptr) failure_ = Acquire();
-    if (!failure_.ok()) return {};
-    base = base_;
-    size = size_;
-    with_sums = with_sums_;
-    if (!InOwn()) engine = engine_.lock();
+bool CaptureArea::Begin() {
+  if (failure_.ok() && base_ == nullptr) {
+    ReleaseHeld();  // of a capture that nobody has collected
+    begun_ = step_begun_;
+    ended_ = 0;
+    failure_ = Acquire();
   }
-  for (const Piece& piece : *pieces) {
+  return failure_.ok();
+}
+
+bool CaptureArea::GetBuffer(Buffer* buffer) {
+  *buffer = {base_, size_, with_sums_, InOwn() ? nullptr : engine_.lock()};
+  if (InOwn() || buffer->engine != nullptr) return true;
+  failure_ = Status(Code::kClosed, "the engine is closed");
+  base_ = nullptr;
+  return false;
+}
+
+Status CaptureArea::Copy(size_t group, const std::vector<Piece>& pieces, const std::vector<Source>& sources,
+                         const Buffer& buffer) {
+  for (const Piece& piece : pieces) {
     DF_RETURN_IF_ERROR(CheckSource(group, piece, sources));
-    DF_RETURN_IF_ERROR(CheckPlace(group, piece, size));
+    DF_RETURN_IF_ERROR(CheckPlace(group, piece, buffer.size));
   }
   const uint64_t begun_ns = env_->ThreadCpuNanos();
-  for (const Piece& piece : *pieces) {
-    char* const to = base + piece.place;
+  for (const Piece& piece : pieces) {
+    char* const to = buffer.base + piece.place;
     const char* const from = sources[piece.source].data + piece.start;
-    if (engine == nullptr) {
+    if (buffer.engine == nullptr) {
       CopyPastCache(to, from, piece.size);
     } else {
-      CopyToEngine(engine.get(), with_sums, to, from, piece.size);
+      CopyToEngine(buffer.engine.get(), buffer.with_sums, to, from, piece.size);
     }
   }
-  if (engine != nullptr) engine->CountCopy(env_->ThreadCpuNanos() - begun_ns);
+  if (buffer.engine != nullptr) buffer.engine->CountCopy(env_->ThreadCpuNanos() - begun_ns);
   return {};
 }
 
+Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {
+  Pieces pieces;
+  Buffer buffer;
+  {
+    const uint64_t now = env_->NowMicros();
+    const MutexLock lock(&mutex_);
+    DF_RETURN_IF_ERROR(CheckGroup("capture", group));
+    pieces = groups_[group].pieces;
+    if (!Begin()) return {};
+    groups_[group].at = now;
+    ended_ = std::max(ended_, now);
+    if (!GetBuffer(&buffer)) return {};
+  }
+  return Copy(group, *pieces, sources, buffer);
+}
+
+Status CaptureArea::CaptureTensors(size_t group, std::unique_ptr<Tensors> tensors) {
+  {
+    const uint64_t now = env_->NowMicros();
+    const MutexLock lock(&mutex_);
+    DF_RETURN_IF_ERROR(CheckGroup("capture", group));
+    if (groups_[group].late) {
+      if (!Begin()) return {};
+      Group& of = groups_[group];
+      of.at = now;
+      ended_ = std::max(ended_, now);
+      of.held_pieces = of.pieces;
+      of.held.swap(tensors);  // those that were held before are released without the mutex
+      return {};
+    }
+  }
+  return Capture(group, tensors->sources());
+}
+
+Status CaptureArea::CaptureHeld(size_t group) {
+  std::unique_ptr<Tensors> tensors;  // released without the mutex
+  Pieces pieces;
+  Buffer buffer;
+  {
+    const MutexLock lock(&mutex_);
+    if (group >= groups_.size() || groups_[group].held == nullptr) return {};
+    Group& of = groups_[group];
+    tensors = std::move(of.held);
+    pieces = std::move(of.held_pieces);
+    if (base_ == nullptr) return {};
+    of.apart = tensors->Apart() > kLittle;
+    if (!GetBuffer(&buffer)) return {};
+  }
+  return Copy(group, *pieces, tensors->sources(), buffer);
+}
+
 Status CaptureArea::Collect(char** base, Owner* owner) {
+  size_t groups = 0;
+  {
+    const MutexLock lock(&mutex_);
+    groups = groups_.size();
+  }
+  Status copied;
+  for (size_t group = 0; group < groups && copied.ok(); ++group) copied = CaptureHeld(group);
   const MutexLock lock(&mutex_);
   Status failure;
   std::swap(failure, failure_);
@@ -198,12 +302,15 @@ Status CaptureArea::Collect(char** base, Owner* owner) {
   *base = base_;
   *owner = InOwn() ? Owner::kArea : Owner::kEngine;
   base_ = nullptr;
-  return {};
+  return copied;
 }
 
 void CaptureArea::DropOwn() {
   const MutexLock lock(&mutex_);
-  if (InOwn()) base_ = nullptr;
+  if (InOwn()) {
+    base_ = nullptr;
+    ReleaseHeld();
+  }
   SetOwn(nullptr);
 }
 

@@ -2,11 +2,15 @@
 // framework's threads fill group by group. The buffer is memory of the engine. The first step is captured before the
 // file's layout is known, so before there is an engine: its buffer is memory of the area's own.
 //
-// Capture may be called from several threads at once, for different groups. All other methods must be called between
-// two executions of the graph.
+// A group may be captured late: Capture then holds the group's tensors, and CaptureHeld copies them beside the next
+// step. The framework never writes into a tensor that is held, so the bytes stay those of the captured step.
+//
+// Capture and CaptureHeld may be called from several threads at once, for different groups, and BeginStep beside them.
+// All other methods must be called between two executions of the graph.
 #ifndef DEEPFREEZE_GRAPH_CAPTURE_AREA_H_
 #define DEEPFREEZE_GRAPH_CAPTURE_AREA_H_
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -29,6 +33,21 @@ class CaptureArea {
   struct Source {
     const char* data = nullptr;
     uint64_t size = 0;
+  };
+
+  // References to the tensors of a group. While the object lives, the framework writes to none of them.
+  class Tensors {
+   public:
+    virtual ~Tensors() = default;
+    virtual const std::vector<Source>& sources() const = 0;
+    // How many bytes of the tensors are referenced by this object alone: their variables have other memory by now.
+    virtual uint64_t Apart() const = 0;
+  };
+
+  // What is known of a group's last capture.
+  struct Note {
+    double updated = -1;  // at which part of the step its op ran: 0 at the step's beginning, 1 at its end; -1: unknown
+    bool apart = false;   // to hold it has cost memory, because tensors that were held had memory of their own
   };
 
   // Whose memory a capture lies in.
@@ -61,15 +80,63 @@ class CaptureArea {
   // RETURNS kInvalid, and copies nothing, if there is no such group, or a piece lies outside of its source or buffer.
   Status Capture(size_t group, const std::vector<Source>& sources);
 
-  // df_area_collect. The area's own memory lasts until DropOwn, or until the last job that reads it is released.
+  // As above, for tensors that the area may hold: if the group is captured late it takes them, in place of copying them,
+  // and releases those that it has held of the group.
+  Status CaptureTensors(size_t group, std::unique_ptr<Tensors> tensors);
+  // Copies the tensors that are held of a group, and releases them. Does nothing if there are none.
+  Status CaptureHeld(size_t group);
+  // A step of the training begins.
+  void BeginStep() { step_begun_ = env_->NowMicros(); }
+
+  // df_area_late: whether the group is captured late, from the next capture on. RETURNS kInvalid if there is no such
+  // group.
+  Status SetLate(size_t group, bool late);
+  // df_area_held: of how many groups tensors are held.
+  uint64_t Held();
+  // df_area_note.
+  Status GetNote(size_t group, Note* note);
+  // df_area_discard: forgets the capture that was not collected, and releases the tensors that are held.
+  void Discard();
+
+  // df_area_collect. Copies what is still held. The area's own memory lasts until DropOwn, or until the last job that reads it is released.
   // RETURNS why there is no capture: kTimeout without memory in time, kIo without room for memory of the area's own,
   // kClosed without the engine, kInvalid if nothing was captured. Each failure is returned once.
   Status Collect(char** base, Owner* owner);
   void DropOwn();
 
  private:
+  using Pieces = std::shared_ptr<const std::vector<Piece>>;
+
+  struct Group {
+    Pieces pieces;
+    bool late = false;
+    std::unique_ptr<Tensors> held;
+    Pieces held_pieces;  // those of `held`: the group may get others before it is copied
+    uint64_t at = 0;     // when its op ran last, in microseconds; 0: never
+    bool apart = false;
+  };
+
+  // The buffer of a capture.
+  struct Buffer {
+    char* base = nullptr;
+    uint64_t size = 0;
+    bool with_sums = false;          // whether the copies compute checksums
+    std::shared_ptr<Engine> engine;  // null: it is the area's own memory
+  };
+
+  // The buffer of the capture under way; begins a capture if there is none. RETURNS whether there is memory: failure_
+  // says why not.
+  bool Begin() REQUIRES(mutex_);
   // Gets the buffer of a capture that begins.
   Status Acquire() REQUIRES(mutex_);
+  // The buffer of the capture under way. RETURNS whether it is still there: the engine may have been closed since.
+  bool GetBuffer(Buffer* buffer) REQUIRES(mutex_);
+  // Copies pieces of the tensors. They are checked first: an error means that nothing was copied.
+  static Status Copy(size_t group, const std::vector<Piece>& pieces, const std::vector<Source>& sources,
+                     const Buffer& buffer);
+  // RETURNS kInvalid if there is no such group.
+  Status CheckGroup(const char* call, size_t group) REQUIRES(mutex_);
+  void ReleaseHeld() REQUIRES(mutex_);
   // own_, read under mutex_ alone: who changes it holds mutex_ too.
   const Pages* own() const REQUIRES(mutex_) {
     own_mutex_.AssertReadable();
@@ -80,8 +147,9 @@ class CaptureArea {
   bool InOwn() const REQUIRES(mutex_) { return own() != nullptr && base_ == own()->data(); }
 
   Env* const env_;
+  std::atomic<uint64_t> step_begun_{0};  // when the last step began, in microseconds; 0: nobody has said so
   Mutex mutex_;
-  std::vector<std::shared_ptr<const std::vector<Piece>>> groups_ GUARDED_BY(mutex_);
+  std::vector<Group> groups_ GUARDED_BY(mutex_);
   std::weak_ptr<Engine> engine_ GUARDED_BY(mutex_);
   bool attached_ GUARDED_BY(mutex_) = false;
   uint64_t timeout_ms_ GUARDED_BY(mutex_) = 0;
@@ -89,6 +157,8 @@ class CaptureArea {
   uint64_t size_ GUARDED_BY(mutex_) = 0;       // bytes of that buffer
   bool with_sums_ GUARDED_BY(mutex_) = false;  // whether that capture's copies compute checksums
   Status failure_ GUARDED_BY(mutex_);          // why there is no buffer for the capture under way
+  uint64_t begun_ GUARDED_BY(mutex_) = 0;      // step_begun_ of the step that was captured last
+  uint64_t ended_ GUARDED_BY(mutex_) = 0;      // when the last op of that step ran
   // To change own_ takes both mutexes, to read it either: a capture may hold mutex_ for as long as it waits for memory.
   // The analysis knows no such rule. So it checks own_mutex_, and own() and SetOwn, by which alone the other methods
   // come to own_, want mutex_ besides.

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,9 @@ struct TF_OpKernelContext;
 namespace deepfreeze {
 namespace {
 
-constexpr char kOp[] = "DeepfreezeCapture";
+constexpr char kCapture[] = "DeepfreezeCapture";
+constexpr char kCaptureHeld[] = "DeepfreezeCaptureHeld";
+constexpr char kStepBegins[] = "DeepfreezeStepBegins";
 constexpr int kInternal = 13;  // TF_INTERNAL
 
 // The functions of TensorFlow's C interface that the op uses.
@@ -32,6 +35,7 @@ struct Tensorflow {
   void* (*TensorData)(const TF_Tensor*);
   size_t (*TensorByteSize)(const TF_Tensor*);
   void (*DeleteTensor)(TF_Tensor*);
+  TF_Tensor* (*TensorMaybeMove)(TF_Tensor*);
   TF_OpDefinitionBuilder* (*NewOpDefinitionBuilder)(const char*);
   void (*OpDefinitionBuilderAddAttr)(TF_OpDefinitionBuilder*, const char*);
   void (*OpDefinitionBuilderAddInput)(TF_OpDefinitionBuilder*, const char*);
@@ -69,6 +73,7 @@ Status Load() {
   DF_FIND(TensorData);
   DF_FIND(TensorByteSize);
   DF_FIND(DeleteTensor);
+  DF_FIND(TensorMaybeMove);
   DF_FIND(NewOpDefinitionBuilder);
   DF_FIND(OpDefinitionBuilderAddAttr);
   DF_FIND(OpDefinitionBuilderAddInput);
@@ -110,21 +115,25 @@ struct Kernel {
   int64_t group = 0;
 };
 
-void* Create(TF_OpKernelConstruction* construction) {
+// Makes a kernel with these of its attributes.
+void* CreateWith(TF_OpKernelConstruction* construction, bool group) {
   auto* kernel = new Kernel;
   TfStatus status;
   tensorflow.OpKernelConstruction_GetAttrInt64(construction, "area", &kernel->area, status.get());
-  if (status.ok()) {
+  if (status.ok() && group) {
     tensorflow.OpKernelConstruction_GetAttrInt64(construction, "group", &kernel->group, status.get());
   }
   if (!status.ok()) tensorflow.OpKernelConstruction_Failure(construction, status.get());
   return kernel;
 }
 
+void* CreateOfArea(TF_OpKernelConstruction* construction) { return CreateWith(construction, false); }
+void* CreateOfGroup(TF_OpKernelConstruction* construction) { return CreateWith(construction, true); }
+
 void Delete(void* kernel) { delete static_cast<Kernel*>(kernel); }
 
 // The inputs of one execution of the op: TensorFlow's own buffers, which are referenced while this object lives.
-class Inputs {
+class Inputs : public CaptureArea::Tensors {
  public:
   Inputs(TF_OpKernelContext* context, TfStatus* status) {
     const int n = tensorflow.NumInputs(context);
@@ -136,57 +145,96 @@ class Inputs {
       sources_.push_back({static_cast<const char*>(tensorflow.TensorData(tensor)), tensorflow.TensorByteSize(tensor)});
     }
   }
-  ~Inputs() {
+  ~Inputs() override {
     for (TF_Tensor* tensor : tensors_) tensorflow.DeleteTensor(tensor);
   }
   Inputs(const Inputs&) = delete;
   Inputs& operator=(const Inputs&) = delete;
 
-  const std::vector<CaptureArea::Source>& sources() const { return sources_; }
+  const std::vector<CaptureArea::Source>& sources() const override { return sources_; }
+
+  uint64_t Apart() const override {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      // TensorFlow would let a tensor with a single reference be moved; it asks the buffer, which an empty one lacks.
+      if (sources_[i].size > 0 && tensorflow.TensorMaybeMove(tensors_[i]) != nullptr) bytes += sources_[i].size;
+    }
+    return bytes;
+  }
 
  private:
   std::vector<TF_Tensor*> tensors_;
   std::vector<CaptureArea::Source> sources_;
 };
 
-Status Capture(uint64_t number, size_t group, const std::vector<CaptureArea::Source>& sources) {
-  std::shared_ptr<CaptureArea> area;
-  DF_RETURN_IF_ERROR(CaptureArea::Find("capture", number, &area));
-  if (area == nullptr) return Status(Code::kClosed, "capture: the training that this graph belongs to is over");
-  return area->Capture(group, sources);
-}
-
-void Compute(void* opaque, TF_OpKernelContext* context) {
-  const auto* kernel = static_cast<const Kernel*>(opaque);
+// Runs `work`, and tells TensorFlow if it fails.
+template <typename Work>
+void Run(TF_OpKernelContext* context, Work work) {
   TfStatus status;
   try {
-    const Inputs inputs(context, &status);
-    if (status.ok()) {
-      const Status done =
-          Capture(static_cast<uint64_t>(kernel->area), static_cast<size_t>(kernel->group), inputs.sources());
-      if (!done.ok()) status.Set(done);
-    }
+    work(&status);
   } catch (const std::exception& error) {
     status.Set(Status(Code::kIo, error.what()));
   }
   if (!status.ok()) tensorflow.OpKernelContext_Failure(context, status.get());
 }
 
-Status Register() {
-  DF_RETURN_IF_ERROR(Load());
-  TF_OpDefinitionBuilder* op = tensorflow.NewOpDefinitionBuilder(kOp);
-  tensorflow.OpDefinitionBuilderAddAttr(op, "T: list(type) >= 0");
-  tensorflow.OpDefinitionBuilderAddAttr(op, "area: int");
-  tensorflow.OpDefinitionBuilderAddAttr(op, "group: int");
-  tensorflow.OpDefinitionBuilderAddInput(op, "tensors: T");
+void Capture(void* opaque, TF_OpKernelContext* context) {
+  const auto* kernel = static_cast<const Kernel*>(opaque);
+  Run(context, [&](TfStatus* status) {
+    auto inputs = std::make_unique<Inputs>(context, status);
+    if (!status->ok()) return;
+    std::shared_ptr<CaptureArea> area;
+    Status done = CaptureArea::Find("capture", static_cast<uint64_t>(kernel->area), &area);
+    if (done.ok() && area == nullptr) {
+      done = Status(Code::kClosed, "capture: the training that this graph belongs to is over");
+    }
+    if (done.ok()) done = area->CaptureTensors(static_cast<size_t>(kernel->group), std::move(inputs));
+    if (!done.ok()) status->Set(done);
+  });
+}
+
+// Both run in each step, so also when the training is over: there is nothing to do then.
+void CaptureHeld(void* opaque, TF_OpKernelContext* context) {
+  const auto* kernel = static_cast<const Kernel*>(opaque);
+  Run(context, [&](TfStatus* status) {
+    std::shared_ptr<CaptureArea> area;
+    Status done = CaptureArea::Find("capture", static_cast<uint64_t>(kernel->area), &area);
+    if (done.ok() && area != nullptr) done = area->CaptureHeld(static_cast<size_t>(kernel->group));
+    if (!done.ok()) status->Set(done);
+  });
+}
+
+void StepBegins(void* opaque, TF_OpKernelContext* context) {
+  const auto* kernel = static_cast<const Kernel*>(opaque);
+  Run(context, [&](TfStatus*) {
+    std::shared_ptr<CaptureArea> area;
+    const Status found = CaptureArea::Find("capture", static_cast<uint64_t>(kernel->area), &area);
+    if (found.ok() && area != nullptr) area->BeginStep();
+  });
+}
+
+Status RegisterOp(const char* name, const std::vector<const char*>& attributes, const char* input,
+                  void* (*create)(TF_OpKernelConstruction*), void (*compute)(void*, TF_OpKernelContext*)) {
+  TF_OpDefinitionBuilder* op = tensorflow.NewOpDefinitionBuilder(name);
+  for (const char* attribute : attributes) tensorflow.OpDefinitionBuilderAddAttr(op, attribute);
+  if (input != nullptr) tensorflow.OpDefinitionBuilderAddInput(op, input);
   // The op has no outputs. Declared stateful, it is not removed by TensorFlow's optimizer as useless.
   tensorflow.OpDefinitionBuilderSetIsStateful(op, true);
   TfStatus status;
   tensorflow.RegisterOpDefinition(op, status.get());
   DF_RETURN_IF_ERROR(status.ToStatus("the op could not be registered"));
-  TF_KernelBuilder* kernel = tensorflow.NewKernelBuilder(kOp, "CPU", Create, Compute, Delete);
-  tensorflow.RegisterKernelBuilder(kOp, kernel, status.get());
+  TF_KernelBuilder* kernel = tensorflow.NewKernelBuilder(name, "CPU", create, compute, Delete);
+  tensorflow.RegisterKernelBuilder(name, kernel, status.get());
   return status.ToStatus("the op's kernel could not be registered");
+}
+
+Status Register() {
+  DF_RETURN_IF_ERROR(Load());
+  DF_RETURN_IF_ERROR(RegisterOp(kCapture, {"T: list(type) >= 0", "area: int", "group: int"}, "tensors: T",
+                                CreateOfGroup, Capture));
+  DF_RETURN_IF_ERROR(RegisterOp(kCaptureHeld, {"area: int", "group: int"}, nullptr, CreateOfGroup, CaptureHeld));
+  return RegisterOp(kStepBegins, {"area: int"}, nullptr, CreateOfArea, StepBegins);
 }
 
 }  // namespace

@@ -68,6 +68,14 @@ def test_nothing_is_captured_after_the_stop():
     assert schedule.ended(1).captured is None and not schedule.within(100) and schedule.target == NEVER
 
 
+def test_an_execution_that_can_not_capture_is_captured_at_its_end():
+    schedule = Schedule(EverySteps(5), 0, True)
+    assert schedule.ended(4, inside=False).captured is None
+    assert schedule.ended(8, inside=False) == Execution(4, 8, None, None)
+    schedule.aim(0)
+    assert schedule.ended(12).captured == 10
+
+
 class Wrong:
     """A policy that returns ``due``, whatever the step is."""
 

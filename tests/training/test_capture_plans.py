@@ -44,8 +44,8 @@ def make():
 def test_another_plan_captures_the_same_bytes(tmp_path, monkeypatch, planner, groups, path):
     made = []
 
-    def capture(*given):
-        made.append(TensorFlowCapture(*given, plan=planner))
+    def capture(*given, **options):
+        made.append(TensorFlowCapture(*given, **options, plan=planner))
         return made[-1]
 
     monkeypatch.setattr(installation, "TensorFlowCapture", capture)

@@ -19,7 +19,9 @@ from deepfreeze.frameworks.tensorflow.buffers import Buffers
 from deepfreeze.frameworks.tensorflow.capture_groups import Flag, Group
 from deepfreeze.frameworks.tensorflow.graph_buffers import as_bytes
 from deepfreeze.frameworks.tensorflow.hooks import Patch
+from deepfreeze.frameworks.tensorflow.late_capture import LateCapture
 from deepfreeze.plan.capture_plan import CapturePlan, Point, neighbours
+from deepfreeze.plan.late_groups import UPDATE
 from deepfreeze.state.keras_objects import optimizers, tf_variable
 from deepfreeze.state.training_state import SEED, StateTensor, TrainingState
 
@@ -48,6 +50,7 @@ class TensorFlowCapture:
         every_step: Callable[[], None] | None,
         optimizer: Any = None,
         plan: CapturePlan = neighbours,
+        when: str = UPDATE,
     ) -> None:
         """``ranges``: the bytes that the placement has dealt to this rank. Those of replicated tensors are captured after the optimizer's
         update. At the end of the step rank 0 captures all other tensors, and each other rank its own seeds.
@@ -55,7 +58,8 @@ class TensorFlowCapture:
         ``every_step`` is called each time that the end of ``train_step`` is traced, to add ops to each step. If it is None, the train
         function gets no ops, and captures are taken between two executions. ``optimizer``: the optimizer whose updates are the steps, if
         it is another one than ``model.optimizer``. ``plan``: makes the groups. It is asked for those of the update now, and for those of
-        the step's end when the last variables exist."""
+        the step's end when the last variables exist. ``when``: the groups of the update that may be captured late, as in
+        ``plan.late_groups``; another one than "update" wants captures in the engine's memory, and in the train function."""
         self.state = state  # replaced in the first execution, in which Keras makes the last variables
         self._buffers = buffers
         self._model = state.model
@@ -71,9 +75,13 @@ class TensorFlowCapture:
         self._updated = len(self._groups)  # the groups after these are captured at the end of the step
         self._complete = False  # whether those exist
         self._update_traced: tuple[Any, int] | None = None
+        self._late = None
+        if when != UPDATE and buffers.engine_memory is not None:
+            self._late = LateCapture(buffers.engine_memory.area, list(self._groups), when)
         self._patch = None
         if every_step is not None:
-            self._patch = Patch(self._model, optimizer or self._model.optimizer, self._after_update, self._after_step)
+            counting = optimizer or self._model.optimizer
+            self._patch = Patch(self._model, counting, self._before_step, self._after_update, self._after_step)
 
     @property
     def engine_memory(self) -> EngineMemory | None:
@@ -125,20 +133,38 @@ class TensorFlowCapture:
         self._capture_local()
         for group in self._groups:
             group.take()
-        return self._buffers.collect()
+        return self._collect()
 
     def collect(self, step: int) -> CapturedState:
         """See ``StateCapture``."""
         if self._patch is None:
             return self.take()
-        if self._flag.captured != step:
+        with tf.init_scope():  # the garbage collector may close a forgotten training while any function is traced
+            last = self._flag.captured
+        if last != step:
             raise EngineError(
                 where=f"step {step}",
                 expected="a capture of this step in the graph",
-                found=f"the last one captured is {self._flag.captured}",
+                found=f"the last one captured is {last}",
                 todo="check that model.train_step applies the optimizer once per step",
             )
-        return self._buffers.collect()
+        return self._collect()
+
+    @property
+    def may_be_late(self) -> bool:
+        """See ``StateCapture``."""
+        return self._late is not None
+
+    @property
+    def held(self) -> bool:
+        """See ``StateCapture``."""
+        return self._late is not None and self._late.held
+
+    def _collect(self) -> CapturedState:
+        captured = self._buffers.collect()
+        if self._late is not None:
+            self._late.collected()
+        return captured
 
     def check_applied(self) -> None:
         """``UnsupportedError`` if ``train_step`` does not apply the optimizer whose updates are the steps. To be called after the first
@@ -173,6 +199,10 @@ class TensorFlowCapture:
             self._patch.close()
         self._buffers.close()
 
+    def _before_step(self) -> None:
+        if self._late is not None:
+            self._late.step_begins()
+
     def _after_update(self, step: tf.Tensor) -> None:
         self._applied = True
         if tf.executing_eagerly():
@@ -189,9 +219,14 @@ class TensorFlowCapture:
             self._capture_local()
         # The optimizer may skip an update, and the count of steps stays. A step that was captured already is not captured again.
         hit = tf.logical_and(self._flag.hit(step), tf.not_equal(self._flag.last(), step))
-        for group in [*self._written_later(), *self._groups[self._updated :]]:
+        again = self._written_later()
+        for group in [*again, *self._groups[self._updated :]]:
             group.emit(hit)
         self._flag.mark(step, hit)
+        if self._late is not None:
+            if not tf.executing_eagerly():
+                self._late.stay(again)  # a write to a tensor that is held would copy it first
+            self._late.step_ended(hit)
         self._every_step()
 
     def _written_later(self) -> list[Group]:

@@ -28,13 +28,13 @@ _NO_STEP = -1
 
 class Group:
     """The variables that one op captures. ``variables``: the same, in the same order, on every rank; ``pieces``: the bytes of them that
-    this rank copies, which may be of a few of the variables, or none."""
+    this rank copies, which may be of a few of the variables, or none; ``number``: the group's number in its buffers."""
 
     def __init__(self, variables: Sequence[Any], pieces: Sequence[Piece], buffers: Buffers) -> None:
         self.variables = tuple(variables)
         self.pieces = tuple(piece for piece in pieces if piece.nbytes)
         self._buffers = buffers
-        self._number = buffers.add(self.pieces)
+        self.number = buffers.add(self.pieces)
         with tf.init_scope(), tf.device("CPU:0"):
             self._take = tf.function(self._copy, autograph=False).get_concrete_function()
             handles = [tf.TensorSpec((), tf.resource)] * len(self._take.captured_inputs)
@@ -67,7 +67,7 @@ class Group:
         graph = tf.compat.v1.get_default_graph()
         for variable in self.variables:
             graph.capture(variable.handle)
-        self._buffers.write(self._number)
+        self._buffers.write(self.number)
 
 
 def _capture_nothing(*handles: tf.Tensor) -> None:

@@ -93,8 +93,8 @@ class EngineBuffers:
 
     def discard(self) -> None:
         """See ``buffers.Buffers``."""
-        with contextlib.suppress(EngineFault):  # raised if there is no capture
-            self.area.collect()
+        with contextlib.suppress(EngineFault):  # raised if the area is closed
+            self.area.discard()
         _free(self.area)
 
     def close(self) -> None:

@@ -2,7 +2,8 @@
 
 There are two hooks. The first is called after ``apply`` (Keras 3) or ``apply_gradients`` (tf_keras), to capture the variables that the
 optimizer writes: so upper layers are captured while back-propagation of lower layers goes on. The second is called at the end of
-``train_step``, to capture the variables that may change until then (BatchNorm statistics, metrics, seeds).
+``train_step``, to capture the variables that may change until then (BatchNorm statistics, metrics, seeds); and at its beginning, to copy
+what the step before has left to this one.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ Around = Callable[[], Callable[[], None]]
 
 
 class Patch:
-    """The calls into one model's training, from construction to ``close``. While Keras traces the train function, ``after_update(step)``
-    is called behind the optimizer's update and ``after_step(step)`` at the end of ``train_step``. ``step`` is an int64 scalar of the
+    """The calls into one model's training, from construction to ``close``. While Keras traces the train function, ``before_step()`` is
+    called at the beginning of ``train_step``, ``after_update(step)`` behind the optimizer's update, and ``after_step(step)`` at the end. ``step`` is an int64 scalar of the
     graph: the number of the step that has just been done. With ``run_eagerly=True`` the calls come in every step.
 
     While ``resting`` is true nothing is called: a function that is traced then, after a ``compile`` for example, has no captures. So
@@ -32,6 +33,7 @@ class Patch:
         self,
         model: Any,
         optimizer: Any,
+        before_step: Callable[[], None],
         after_update: Callable[[tf.Tensor], None],
         after_step: Callable[[tf.Tensor], None],
     ) -> None:
@@ -46,6 +48,7 @@ class Patch:
             return lambda: after_update(steps.ended_by(batches))
 
         def around_step() -> Callable[[], None]:
+            before_step()
             return lambda: after_step(steps.ended_by(steps.batches()))
 
         apply = "apply" if hasattr(optimizer, "apply") else "apply_gradients"

@@ -14,6 +14,10 @@ extern "C" {
  * runs. A group is a list of tensors that one op captures. The graph knows the area by its number, so that a graph that
  * outlives its area meets an error and no freed memory.
  *
+ * A group may be captured late. The op DeepfreezeCapture then holds the group's tensors, to which TensorFlow does not
+ * write while they are held, and the op DeepfreezeCaptureHeld, at the beginning of the next step, copies and releases
+ * them. So the copy runs beside that step, and the bytes are those of the step before.
+ *
  * Threads: df_area_capture may be called from several threads at once, for different groups. All other calls on an area
  * must be made between two executions of the graph, while no capture runs. */
 typedef struct df_piece {
@@ -33,25 +37,37 @@ DF_API int df_area_group(uint64_t area, uint64_t group, const df_piece* pieces, 
  * as long as something moves, and timeout_ms longer. The area does not keep the engine alive: after df_engine_close
  * captures fail. */
 DF_API int df_area_attach(uint64_t area, df_engine* engine, uint64_t timeout_ms);
-/* Copies one group's pieces, as the op DeepfreezeCapture does: data[i] and nbytes[i] are tensor number i of the group.
+/* From the next capture on the group is captured late (1), or in its own step (0), as at first. */
+DF_API int df_area_late(uint64_t area, uint64_t group, int32_t late);
+/* *groups: of how many groups tensors are held. */
+DF_API int df_area_held(uint64_t area, uint64_t* groups);
+/* What is known of a group's last capture. *updated: at which part of the step its op ran, 0 at the step's beginning
+ * (the op DeepfreezeStepBegins) and 1 when the last op of the capture ran; -1: unknown. *apart: 1 if more than 1 MiB of
+ * the tensors that were held had memory of their own when they were copied, because reading the variable copies it, or
+ * because the variable was written to meanwhile: capturing this group late costs memory and a second copy. */
+DF_API int df_area_note(uint64_t area, uint64_t group, double* updated, int32_t* apart);
+/* Copies one group's pieces, as the op DeepfreezeCapture does if the group is not captured late: data[i] and nbytes[i] are tensor number i of the group.
  * The first call of a step reserves the buffer. If there is no memory for it, the call copies nothing and returns
  * DF_OK, so that training goes on; df_area_collect then says why. DF_INVALID, and nothing is copied: a piece lies
  * outside of its tensor, or of the buffer. */
 DF_API int df_area_capture(uint64_t area, uint64_t group, const void* const* data, const uint64_t* nbytes, size_t n);
-/* Ends the capture of a step: *base is its buffer. If *own is 1 the buffer is the area's own memory, and keeps what was
+/* Ends the capture of a step: copies what is still held; *base is the capture's buffer. If *own is 1 the buffer is the area's own memory, and keeps what was
  * captured until the next capture or df_area_drop. If *own is 0 it is the engine's, and the next df_engine_submit must
  * be of regions in it. An error says why there is no capture: DF_TIMEOUT if there was no memory for it in time,
  * DF_INVALID if nothing was captured. */
 DF_API int df_area_collect(uint64_t area, void** base, int32_t* own);
+/* Forgets a capture that will not be collected, and releases the tensors that are held. */
+DF_API int df_area_discard(uint64_t area);
 /* Frees the area's own memory, as soon as no checkpoint is read from it. */
 DF_API int df_area_drop(uint64_t area);
 /* Ends the area: ops that still have its number fail. */
 DF_API int df_area_close(uint64_t area);
 
-/* Registers the op DeepfreezeCapture with the TensorFlow 2 that this process has loaded, through TensorFlow's C
- * interface: input `tensors` of types T (a list), attributes `area` and `group` (int), no outputs. Once per process is
- * enough; later calls return the first one's result. DF_INVALID, with the reason: this process has no TensorFlow, or
- * one without that interface. */
+/* Registers the ops DeepfreezeCapture (input `tensors` of types T, a list; attributes `area` and `group`, int),
+ * DeepfreezeCaptureHeld (`area`, `group`) and DeepfreezeStepBegins (`area`), none of which has outputs, with the
+ * TensorFlow 2 that this process has loaded, through TensorFlow's C interface. Once per process is enough; later calls
+ * return the first one's result. DF_INVALID, with the reason: this process has no TensorFlow, or one without that
+ * interface. */
 DF_API int df_tensorflow_register(void);
 
 #ifdef __cplusplus
