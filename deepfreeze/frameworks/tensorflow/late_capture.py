@@ -6,8 +6,8 @@ they are copied, whoever writes to the variables meanwhile: the write replaces t
 
 The copy must wait for nothing, and of the next step only the updates of the group's own variables must wait for the copy, because an
 update would otherwise have to copy the variable first. Automatic control dependencies see to both: the copy is a call of a function that
-takes the variables' handles and writes to none of them. TensorFlow marks such a call as one that reads, so other reads, those of the forward
-pass, do not wait for it, and writes do.
+takes the variables' handles and writes to none of them. TensorFlow marks such a call as one that reads, so other reads, those of the
+forward pass, do not wait for it, and writes do.
 """
 
 from __future__ import annotations
