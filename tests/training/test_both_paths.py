@@ -17,7 +17,7 @@ from deepfreeze.format.tensors import REPLICATED, TensorSpec
 from deepfreeze.freeze import backends
 from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.freeze.embedded_backend import EmbeddedBackend
-from deepfreeze.plan.placement import PLACEMENTS, per_layer
+from deepfreeze.plan.placement import PLACEMENTS, UNIT, per_layer
 from tests.support import trainings
 
 KERNELS = [TensorSpec(name, "float32", (trainings.FEATURES, 8000), REPLICATED) for name in ("kernel", "velocity")]
@@ -57,7 +57,7 @@ def a_resumed_training_goes_on_bit_exactly(folder, path, monkeypatch):
 def many_pieces_of_one_variable_are_captured(folder, path, monkeypatch):
     """As among hundreds of ranks, where a rank takes several turns in a layer: here every second turn, and then every other one."""
 
-    def turns(specs, world):
+    def turns(specs, world, granule=UNIT):
         of_many = per_layer(specs, 40)
         return [[shard for part in (of_many[::2], of_many[1::2]) for shards in part for shard in shards]]
 
