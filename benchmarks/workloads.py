@@ -46,8 +46,8 @@ def model(name: str, distributed: bool = False, batch: int = _RESNET_BATCH) -> t
 
     "nt3": batch 1 of the published 60483 genes. "resnet50": ``batch`` pictures of 64 x 64 pixels, 1000 classes. "light": NT3's weights,
     each of them written by every step, which costs little else. "first": dense layers, the first of which has nearly all weights and is
-    updated last, as embeddings are; "first-clipped": with ``global_clipnorm``, so all updates come last. ``distributed``: gradients averaged by Horovod, which must be
-    initialised; "light" then costs more, for its gradients are as large as its weights.
+    updated last, as embeddings are; "first-clipped": with ``global_clipnorm``, so all updates come last. ``distributed``: gradients
+    averaged by Horovod, which must be initialised; "light" then costs more, for its gradients are as large as its weights.
     """
     import keras
 

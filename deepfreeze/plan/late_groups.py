@@ -14,8 +14,8 @@ _LAST_PART = 0.8
 
 
 class LateGroups:
-    """The choice of one rank. ``late``: the numbers of the groups, from 0, whose next capture is late. Ranks may choose differently, because
-    their graphs have both ways of each group."""
+    """The choice of one rank. ``late``: the numbers of the groups, from 0, whose next capture is late. Ranks may choose differently,
+    because their graphs have both ways of each group."""
 
     def __init__(self, when: str, groups: int) -> None:
         """``when``: one of ``WHEN``; ``groups``: how many there are."""

@@ -26,8 +26,8 @@ from deepfreeze.launch import job_ends_at
 from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
-from deepfreeze.plan.late_groups import LATE, UPDATE
 from deepfreeze.plan.job_end import JobEnd
+from deepfreeze.plan.late_groups import LATE, UPDATE
 from deepfreeze.plan.policy import Policy, signals
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement

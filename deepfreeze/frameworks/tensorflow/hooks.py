@@ -23,8 +23,9 @@ Around = Callable[[], Callable[[], None]]
 
 class Patch:
     """The calls into one model's training, from construction to ``close``. While Keras traces the train function, ``before_step()`` is
-    called at the beginning of ``train_step``, ``after_update(step)`` behind the optimizer's update, and ``after_step(step)`` at the end. ``step`` is an int64 scalar of the
-    graph: the number of the step that has just been done. With ``run_eagerly=True`` the calls come in every step.
+    called at the beginning of ``train_step``, ``after_update(step)`` behind the optimizer's update, and ``after_step(step)`` at the end.
+    ``step`` is an int64 scalar of the graph: the number of the step that has just been done. With ``run_eagerly=True`` the calls come in
+    every step.
 
     While ``resting`` is true nothing is called: a function that is traced then, after a ``compile`` for example, has no captures. So
     rank 0 may train it alone, and XLA may compile it."""
