@@ -79,8 +79,8 @@ class Area:
         check(self._library.df_area_discard(self.number))
 
     def collect(self) -> AreaCapture:
-        """Ends the capture of a step, for which it copies what is still held, and returns where it lies. ``EngineFault`` with the reason if nothing was captured: ``TIMEOUT`` if
-        there was no memory for it."""
+        """Ends the capture of a step, for which it copies what is still held, and returns where it lies. ``EngineFault`` with the
+        reason if nothing was captured: ``TIMEOUT`` if there was no memory for it."""
         base, own = c.c_void_p(), c.c_int32()
         check(self._library.df_area_collect(self.number, c.byref(base), c.byref(own)))
         return AreaCapture(base.value or 0, bool(own.value))

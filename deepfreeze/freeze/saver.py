@@ -271,8 +271,8 @@ class Saver:
         self._backend.remove(steps)
 
     def last_reports(self) -> list[Report]:
-        """To be called before ``close``: hands over what is pending, and returns the backend's last reports. Waits some seconds for
-        checkpoints that are in flight because an exception has ended training: they may be committed in time."""
+        """To be called before ``close``: hands over what is pending, and returns the backend's last reports. Waits some seconds
+        for checkpoints that are in flight because an exception has ended training: they may be committed in time."""
         reports: list[Report] = []
         with contextlib.suppress(EngineError):
             self.finish()

@@ -20,6 +20,8 @@ from deepfreeze.plan.profiling import Profiling
 from deepfreeze.plan.step_times import StepTimes
 
 _TOGETHER = 4  # windows in succession after which checkpoints may be taken more often
+_OTHERS = 0.75  # of the interval: checkpoints that are nearer to each other are not this policy's alone
+_UNKNOWN = 0.1  # relative error of a time that was measured by another job
 _SLOW_STORE = 2.0  # times as long as in the profile: such commits are the reason of a longer interval
 _FASTER = 0.8  # of the profile's time of a step: below it, the training is the reason
 
@@ -54,8 +56,10 @@ class Auto:
         self._times = StepTimes()
         self._profiling: Profiling | None = None  # None: the profile is known
         self._profile: Profile | None = None
-        self._window = OverheadWindow(1, 0.0)
-        self._longest_execution = 1  # steps
+        self._window = OverheadWindow(1, 0.0, _UNKNOWN)
+        self._longest_execution = 1  # steps, in this ``fit``
+        self._epoch_steps: int | None = None
+        self._error = _UNKNOWN  # of the known time of a step, relative
         self._judged: list[Overhead] = []  # the windows of the present interval, four at most
         self._doubted = False  # the last window was left out
         self._commits: dict[int, float] = {}  # of the window: step -> seconds
@@ -76,37 +80,54 @@ class Auto:
             return self._before if step < self._before else self._since
         return NEVER if not self.interval else self._since + ((step - self._since) // self.interval + 1) * self.interval
 
-    def begin(self, conditions: Conditions, uncommitted: int, stored: Mapping[str, Any] | None) -> str | None:
+    def begin(
+        self, conditions: Conditions, uncommitted: int, step: int, stored: Mapping[str, Any] | None
+    ) -> str | None:
         """See ``PlannedPolicy``."""
         self._times.restart()
-        if self._conditions == conditions and self._uncommitted == uncommitted:
-            return None  # another ``fit`` of the same training
-        known = self._conditions is not None
+        self._longest_execution = 1
+        found, message = self._section_of(stored)
+        # The histories are those of the run; the policy may have served another run before.
+        self._decided = deque(found.decisions if found is not None else (), AutoSection.MOST_DECISIONS)
+        self._windows = deque(found.windows if found is not None else (), AutoSection.MOST_WINDOWS)
+        before = self._conditions
+        if before == conditions and self._uncommitted == uncommitted:
+            # Another ``fit`` of the same training.
+            if self._profiling is not None:
+                self._profiling.training_begins()
+            if step < self._since:  # it goes back to an older step
+                self._since, self._before = step, NEVER
+            self._new_window()
+            return None
         self._conditions, self._uncommitted, self._cores = conditions, uncommitted, conditions.cores
         self._profile, self._profiling, self._wish = None, Profiling(conditions.cores), NO_WISH
-        self.interval, self._agreed, self._why = 0, None, None
+        self.interval, self._since, self._before, self._agreed, self._why = 0, 0, NEVER, None, None
+        if message is not None:
+            return message
+        if found is None:
+            other = None if before is None else before.difference(conditions)
+        else:
+            other = found.conditions.difference(conditions)
+            if other is None:
+                self._take_over(found)
+        return None if other is None else f"the training is profiled again, because {other}"
+
+    @staticmethod
+    def _section_of(stored: Mapping[str, Any] | None) -> tuple[AutoSection | None, str | None]:
+        """What is stored, or why it can't be read."""
         if stored is None:
-            return (
-                "the training has another model, or other ranks, than before: it is profiled again" if known else None
-            )
+            return None, None
         try:
-            found = AutoSection.from_json(stored)
+            return AutoSection.from_json(stored), None
         except CorruptError as error:
-            return f"{error} The training is profiled again."
-        self._decided.extend(found.decisions)
-        self._windows.extend(found.windows)
-        other = found.conditions.difference(conditions)
-        if other is not None:
-            return f"the training is profiled again, because {other}"
-        self._take_over(found)
-        return None
+            return None, f"{error} The training is profiled again."
 
     def _take_over(self, found: AutoSection) -> None:
         """Goes on with what an earlier job of the run has found."""
-        interval = found.interval
-        if (found.overhead, found.mtbf, found.uncommitted) != (self.overhead, self.mtbf, self._uncommitted):
-            interval = algorithm_1(found.profile, self.overhead, self._uncommitted, self.mtbf).interval
-        self._profile, self._profiling = found.profile, None
+        worked_out = algorithm_1(found.profile, self.overhead, self._uncommitted, self.mtbf).interval
+        same = (found.overhead, found.mtbf, found.uncommitted) == (self.overhead, self.mtbf, self._uncommitted)
+        interval = min(found.interval, 2 * worked_out) if same else worked_out
+        self._profile, self._profiling, self._error = found.profile, None, _UNKNOWN
         self._want(interval, "resumed")
         self._new_window()
 
@@ -124,19 +145,27 @@ class Auto:
                 self._copies[report.step] = (report.copy or 0.0, report.cpu or 0.0)
         timed = self._times.add(observation)
         if timed is None:
-            return self._wish
+            return self._bounded_wish()
         if self._profiling is not None:
-            self._profiling.add(timed, observation.epoch_steps)
+            self._epoch_steps = observation.epoch_steps or self._epoch_steps
+            self._profiling.add(timed, self._epoch_steps)
             self._profile = self._profiling.profile(observation.nbytes)
             self._wish = replace(self._wish, now=self._profiling.probe)
             if self._profile is not None:
+                self._error = self._profiling.error
                 self._profiling = None
                 self._decide_first(self._profile)
         else:
             found = self._window.add(timed)
             if found is not None:
                 self._judge(found, timed.step)
-        return self._wish
+        return self._bounded_wish()
+
+    def _bounded_wish(self) -> Wish:
+        """An execution gives one checkpoint, so the interval has its steps at least."""
+        if not self._wish.interval:
+            return self._wish
+        return replace(self._wish, interval=min(max(self._wish.interval, self._longest_execution), NEVER))
 
     def agree(self, interval: int, step: int) -> None:
         """The ranks have agreed on ``interval``, from ``step`` on."""
@@ -174,17 +203,17 @@ class Auto:
         """The overhead that was measured last on this rank, None before the first time."""
         return self._windows[-1] if self._windows else None
 
-    def plan(self) -> Mapping[str, Any] | None:
+    def plan(self) -> AutoSection | None:
         """See ``PlannedPolicy``."""
         if self._agreed is None:
             return None
-        return replace(self._agreed, decisions=tuple(self._decided), windows=tuple(self._windows)).to_json()
+        return replace(self._agreed, decisions=tuple(self._decided), windows=tuple(self._windows))
 
     def ended(self) -> str | None:
         """See ``PlannedPolicy``."""
         if self._profiling is None:
             return None
-        return f"every={self}: the training was too short to choose an interval ({self._profiling.left}); its last step is saved"
+        return f"every={self}: the training ended before an interval was chosen ({self._profiling.left})"
 
     # The interval.
 
@@ -204,6 +233,9 @@ class Auto:
         if self._doubted:
             return  # one window tells too little; a training whose steps always differ is judged all the same
         self._windows.append(Window(step, self.interval, found.mean, found.low, found.high))
+        if found.distance < _OTHERS * self.interval:
+            self._judged = []
+            return  # other policies ask for most of the checkpoints: another interval would not change what they cost
         self._judged = [*self._judged[1 - _TOGETHER :], found]
         mean, low, high = found.mean, found.low, found.high
         if len(self._judged) == _TOGETHER and low <= self.overhead:
@@ -240,15 +272,14 @@ class Auto:
         self._want(min(wanted, 2 * self.interval), reason)
 
     def _want(self, interval: int, reason: str) -> None:
-        """Wishes for an interval. An execution gives one checkpoint, so the interval has its steps at least."""
         assert self._profile is not None
         terms = algorithm_1(self._profile, self.overhead, self._uncommitted, self.mtbf)
-        self._wish = Wish(interval=max(interval, self._longest_execution))
+        self._wish = Wish(interval=interval)
         self._why = Reason(reason, self._profile, terms)
 
     def _new_window(self) -> None:
         iteration = self._profile.iteration if self._profile is not None else 0.0
-        self._window = OverheadWindow(max(1, self.interval), iteration)
+        self._window = OverheadWindow(max(1, self.interval), iteration, self._error)
         self._commits, self._copies = {}, {}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from deepfreeze.errors import OptionError
 from deepfreeze.plan.every import as_policy
-from deepfreeze.plan.policy import EpochPolicy, Policy, parts, signals
+from deepfreeze.plan.policy import EpochPolicy, PlannedPolicy, Policy, parts, signals
 
 
 def chosen_policy(every: object, last: Sequence[str], loop: bool = False) -> Policy:
@@ -20,6 +20,14 @@ def chosen_policy(every: object, last: Sequence[str], loop: bool = False) -> Pol
             expected="a policy that needs no epochs: a hand-written loop has none",
             found=str(policy),
             todo="pass a number of steps, or deepfreeze.plan.EverySeconds(...)",
+        )
+    planned = [part for part in parts(policy) if isinstance(part, PlannedPolicy)]
+    if len(planned) > 1:
+        raise OptionError(
+            where="every=",
+            expected="one policy at most that chooses an interval by measurement",
+            found=f"{len(planned)}: {', '.join(map(str, planned))}",
+            todo="leave all of them but one out: each would take the others' checkpoints for its own",
         )
     both = sorted(set(last) & {signal.Signals(number).name for number in signals(policy)})
     if both:

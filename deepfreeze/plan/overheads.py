@@ -12,6 +12,8 @@ INTERVALS = 4  # of a window
 # Quantile 97.5 % of Student's distribution, by the number of samples: of one window, and of four.
 _STUDENT = {INTERVALS: 3.182, 4 * INTERVALS: 2.131}
 _ENOUGH = INTERVALS  # steps without a checkpoint from which their time is known
+_NORMAL = 1.96  # quantile 97.5 % of the normal distribution
+_UNKNOWN = 0.1  # relative error of a time of which one part alone is known
 _STEADY = 1.5  # times as long, or as short
 
 
@@ -22,7 +24,10 @@ class Overhead:
     - ``samples``: of each interval; ``mean``: their mean: seconds beyond those of plain steps, over the seconds of plain steps; ``low``,
       ``high``: its 95 % interval.
     - ``iteration``: seconds of a plain step in this window, so that a training that has become slower does not count as overhead.
+    - ``doubt``: the part of the 95 % interval that is due to an uncertain ``iteration``.
+    - ``error``: standard error of ``iteration``, relative to it.
     - ``cost``: seconds by which one checkpoint has lengthened the training.
+    - ``distance``: steps from one checkpoint to the next, on average. Fewer than the interval if somebody else asks for checkpoints too.
     - ``steady``: plain steps took about as long in the first half of the window as in the second. If not, a change of the training's own
       pace may look like overhead."""
 
@@ -30,8 +35,11 @@ class Overhead:
     mean: float
     low: float
     high: float
+    doubt: float
     iteration: float
+    error: float
     cost: float
+    distance: float
     steady: bool
 
 
@@ -70,11 +78,11 @@ class _Interval:
 class OverheadWindow:
     """Four intervals, from a captured step on. Its size does not grow with the number of steps."""
 
-    def __init__(self, interval: int, iteration: float) -> None:
+    def __init__(self, interval: int, iteration: float, error: float) -> None:
         """``interval``: the steps that are expected from one checkpoint to the next; ``iteration``: seconds of a plain step, as far as is
-        known, for a window that has none."""
+        known, for a window that has none; ``error``: its standard error, relative to it."""
         self._half = interval // 2
-        self._iteration = iteration
+        self._known = (iteration, error)
         self._begin = 0  # the step at which the interval under way was captured
         self._intervals: list[_Interval] = []
 
@@ -83,8 +91,9 @@ class OverheadWindow:
         found = None
         if timed.captured:
             if len(self._intervals) == INTERVALS:
-                found = _overhead(self._intervals, self._iteration)
-                self._iteration = found.iteration
+                found = _overhead(self._intervals, *self._known)
+                if _has_plain(self._intervals):
+                    self._known = (found.iteration, found.error)
                 self._intervals = []
             self._begin = timed.step
             self._intervals.append(_Interval())
@@ -94,19 +103,20 @@ class OverheadWindow:
         return found
 
 
-def _overhead(intervals: Sequence[_Interval], iteration: float) -> Overhead:
-    """``iteration``: for a window without plain steps, such as one in which commits take as long as an interval. A step is not longer than
-    a late one with a commit beside it. If the training itself has become slower meanwhile, that looks like overhead: the interval then
-    grows until there are plain steps again."""
-    plain, plain_steps = sum(one.plain for one in intervals), sum(one.plain_steps for one in intervals)
-    late, late_steps = (
-        plain + sum(one.busy for one in intervals),
-        plain_steps + sum(one.busy_steps for one in intervals),
-    )
-    if plain_steps >= _ENOUGH:
-        iteration = plain / plain_steps
-    elif late_steps >= _ENOUGH:
-        iteration = min(iteration, late / late_steps)
+def _overhead(intervals: Sequence[_Interval], known: float, error: float) -> Overhead:
+    """``known``, ``error``: seconds of a plain step, and their relative standard error, for a window without plain steps, such as one in
+    which commits take as long as an interval. A step is not longer than a late one with a commit beside it. If the training itself has
+    become slower meanwhile, that looks like overhead: the interval then grows until there are plain steps again."""
+    if _has_plain(intervals):
+        iteration, error = _mean_time([(one.plain, one.plain_steps) for one in intervals])
+        doubt = 0.0  # the samples have it in them
+    else:
+        iteration, doubt = known, _NORMAL * error
+        late = [(one.plain + one.busy, one.plain_steps + one.busy_steps) for one in intervals]
+        if sum(steps for _, steps in late) >= _ENOUGH:
+            seconds, spread = _mean_time(late)
+            if seconds * (1 + _NORMAL * spread) < known * (1 - doubt):
+                iteration, doubt = seconds, 0.0
     iteration = max(iteration, 1e-9)
 
     def cost(one: _Interval) -> float:
@@ -114,13 +124,42 @@ def _overhead(intervals: Sequence[_Interval], iteration: float) -> Overhead:
 
     costs = [cost(one) for one in intervals]
     samples = [found / (max(1, one.steps) * iteration) for found, one in zip(costs, intervals, strict=True)]
-    return Overhead(tuple(samples), *_mean(samples), iteration, sum(costs) / len(costs), _is_steady(intervals))
+    mean, low, high = _mean(samples)
+    return Overhead(
+        samples=tuple(samples),
+        mean=mean,
+        low=low - doubt,
+        high=high + doubt,
+        doubt=doubt,
+        iteration=iteration,
+        error=error,
+        cost=sum(costs) / len(costs),
+        distance=sum(one.steps for one in intervals) / len(intervals),
+        steady=_is_steady(intervals),
+    )
+
+
+def _has_plain(intervals: Sequence[_Interval]) -> bool:
+    return sum(one.plain_steps for one in intervals) >= _ENOUGH
+
+
+def _mean_time(parts: Sequence[tuple[float, int]]) -> tuple[float, float]:
+    """Seconds of a step, and their relative standard error. ``parts``: seconds and steps of each interval."""
+    steps = sum(one for _, one in parts)
+    mean = sum(seconds for seconds, _ in parts) / steps
+    means = [seconds / one for seconds, one in parts if one]
+    if len(means) < 2 or mean <= 0:
+        return mean, _UNKNOWN
+    spread = math.sqrt(sum((one - mean) ** 2 for one in means) / (len(means) - 1))
+    return mean, spread / math.sqrt(len(means)) / mean
 
 
 def together(windows: Sequence[Overhead]) -> tuple[float, float, float]:
     """The mean overhead of all intervals of ``windows``, one or four of them, and its 95 % interval. Four windows of a noisy training tell
     what none of them tells alone."""
-    return _mean([sample for window in windows for sample in window.samples])
+    mean, low, high = _mean([sample for window in windows for sample in window.samples])
+    doubt = max(window.doubt for window in windows)
+    return mean, low - doubt, high + doubt
 
 
 def _mean(samples: Sequence[float]) -> tuple[float, float, float]:

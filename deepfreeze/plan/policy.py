@@ -83,6 +83,13 @@ class Reason:
     terms: Bounds
 
 
+class PlanSection(Protocol):
+    """A section of ``plan.json``, which nobody changes any more."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The section, as objects for ``json``. Called by the thread that writes the file, because it takes milliseconds."""
+
+
 @runtime_checkable
 class PlannedPolicy(LearningPolicy, Protocol):
     """A policy that learns an interval, explains it, and keeps it in a section of the run's ``plan.json``, so that a job that is started
@@ -97,11 +104,13 @@ class PlannedPolicy(LearningPolicy, Protocol):
     @property
     def newest(self) -> Window | None: ...
 
-    def begin(self, conditions: Conditions, uncommitted: int, stored: Mapping[str, Any] | None) -> str | None:
+    def begin(
+        self, conditions: Conditions, uncommitted: int, step: int, stored: Mapping[str, Any] | None
+    ) -> str | None:
         """A training begins under these conditions. Called when the engine is open, after the first execution of the first ``fit`` and
-        before that of later ones. ``conditions``: those of rank 0; ``uncommitted``: how many checkpoints may be under way at once;
-        ``stored``: the section of the run's ``plan.json``, None if there is none. All ranks get the same. Returns a message for the user if
-        what was stored does not serve."""
+        before that of later ones. ``step``: at which it is; ``conditions``: those of rank 0; ``uncommitted``: how many checkpoints may be
+        under way at once; ``stored``: the section of the run's ``plan.json``, None if there is none. All ranks get the same. Returns a
+        message for the user if what was stored does not serve."""
 
     def reason(self) -> Reason | None:
         """Why this rank wishes for its interval; None while it does not wish for any."""
@@ -110,7 +119,7 @@ class PlannedPolicy(LearningPolicy, Protocol):
         """The ranks have agreed on another interval, of which ``agree`` has told before. ``reason``: that of the rank whose wish
         decided."""
 
-    def plan(self) -> Mapping[str, Any] | None:
+    def plan(self) -> PlanSection | None:
         """The section for ``plan.json``, None if nothing was decided. Rank 0 alone is asked, after ``decided`` and when ``newest`` is
         new."""
 

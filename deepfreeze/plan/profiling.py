@@ -12,7 +12,9 @@ from deepfreeze.plan.step_times import Timed
 
 _LEAST, _MOST = 8, 50  # plain steps of a profile; between them, a hundredth of an epoch
 _EXECUTIONS = 4  # at least, where an execution has many steps
+_SECONDS = 60.0  # of plain steps: a job with long steps may be killed before it has a checkpoint
 _PROBES = 2
+_MOST_DOUBLINGS = 12  # of the pause after failed probes
 _AFTER = 4  # executions after a probe's capture that belong to it at least, because its writes go on beside them
 _NORMAL = 1.96  # quantile 97.5 % of the normal distribution
 
@@ -26,6 +28,9 @@ class Profiling:
         self._cores = cores
         self._plain: list[float] = []  # seconds of a step, of each plain execution
         self._plain_steps = 0
+        self._plain_seconds = 0.0
+        self._not_before = 0  # plain steps after which a probe is wanted again
+        self._failures = 0  # probes that were not committed
         self._under_way: _Probe | None = None
         self._probes: list[_Probe] = []
 
@@ -34,14 +39,27 @@ class Profiling:
         if self._under_way is not None:
             self._under_way.add(timed)
             if self._under_way.is_over:
-                if self._under_way.persist is not None:
-                    self._probes.append(self._under_way)
-                self._under_way, self.probe = None, len(self._probes) < _PROBES
+                self._end_probe(self._under_way)
         elif timed.plain and timed.seconds is not None and not self.probe:
             self._plain.append(timed.seconds / timed.steps)
             self._plain_steps += timed.steps
-            least = max(_LEAST, min((epoch_steps or 0) // 100, _MOST))
-            self.probe = self._plain_steps >= least and len(self._plain) >= _EXECUTIONS
+            self._plain_seconds += timed.seconds
+            most = max(_LEAST, min((epoch_steps or 0) // 100, _MOST))
+            long = self._plain_steps >= most or (self._plain_steps >= _LEAST and self._plain_seconds >= _SECONDS)
+            self.probe = long and len(self._plain) >= _EXECUTIONS and self._plain_steps >= self._not_before
+
+    def _end_probe(self, probe: _Probe) -> None:
+        self._under_way = None
+        if probe.persist is not None:
+            self._probes.append(probe)
+            self.probe = len(self._probes) < _PROBES
+        else:  # it has failed, and the next one may fail too
+            self._failures += 1
+            self._not_before = self._plain_steps + (_LEAST << min(self._failures, _MOST_DOUBLINGS))
+
+    def training_begins(self) -> None:
+        """Another ``fit`` begins. A checkpoint that was under way in the last one will not be reported."""
+        self._under_way, self.probe = None, False
 
     def captured(self, step: int) -> None:
         """A checkpoint of ``step`` was captured, whoever has asked for it. To be called at once, before ``add`` of its execution."""
@@ -57,9 +75,17 @@ class Profiling:
     @property
     def left(self) -> str:
         """What the profile lacks, for people."""
-        if len(self._plain) < _EXECUTIONS or not (self.probe or self._under_way or self._probes):
+        if not self._plain:
+            return "no step without a checkpoint was timed"
+        if not (self.probe or self._under_way or self._probes or self._failures):
             return f"{self._plain_steps} steps without a checkpoint were timed"
         return f"{len(self._probes)} of {_PROBES} checkpoints that it times were committed"
+
+    @property
+    def error(self) -> float:
+        """The relative standard error of the time of a step."""
+        mean = statistics.mean(self._plain)
+        return statistics.stdev(self._plain) / math.sqrt(len(self._plain)) / max(mean, 1e-9)
 
     def profile(self, nbytes: int) -> Profile | None:
         """The profile, when it is complete. ``nbytes``: of this rank's part of a checkpoint."""
@@ -67,7 +93,8 @@ class Profiling:
             return None
         iteration = max(statistics.median(self._plain), 1e-9)
         copy = self._probes[-1].copy
-        persist = statistics.mean(probe.persist or 0.0 for probe in self._probes)
+        # Of two the smaller: an interval that is too long takes longer to become right than one that is too short.
+        persist = min(probe.persist or 0.0 for probe in self._probes)
         newest = self._probes[-1]  # the first checkpoint of an engine has the engine's start in its CPU time
         cpu = newest.copy + newest.cpu
         return Profile(
@@ -115,9 +142,8 @@ def _cost(plain: Sequence[float], probes: Sequence[_Probe], cpu: float) -> float
     """Seconds by which a checkpoint lengthens the training: what the probes' steps took beyond plain ones. ``cpu``: the CPU time of a
     checkpoint over the process's cores, which is the answer if the difference is within noise."""
     mean, spread = statistics.mean(plain), statistics.stdev(plain)
-    costs = [probe.seconds - probe.steps * mean + probe.blocking for probe in probes]
-    cost = statistics.mean(costs)
-    executions = statistics.mean(probe.executions for probe in probes)
+    costs = {probe.seconds - probe.steps * mean + probe.blocking: probe.executions for probe in probes}
+    cost = min(costs)
     # A probe has so many executions, and the mean of plain ones that is taken off for each of them is uncertain too.
-    error = spread * math.sqrt(executions / len(probes) + executions**2 / len(plain))
+    error = spread * math.sqrt(costs[cost] + costs[cost] ** 2 / len(plain))
     return cost if cost - _NORMAL * error > 0 else cpu

@@ -10,7 +10,7 @@ from deepfreeze.errors import Error
 from deepfreeze.events.events import Events
 from deepfreeze.events.queue import Queue
 from deepfreeze.plan.auto_section import Conditions
-from deepfreeze.plan.policy import PlannedPolicy
+from deepfreeze.plan.policy import PlannedPolicy, PlanSection
 from deepfreeze.ranks.world import on_rank_0
 from deepfreeze.store.plan import put_section, read_section
 from deepfreeze.store.run import Run
@@ -29,12 +29,13 @@ class PlanKeeper:
         self._attempt, self._closing, self._events = open_run.attempt, open_run.closing, events
         self._queue: Queue | None = None
 
-    def begin(self, policy: PlannedPolicy, conditions: Conditions, uncommitted: int) -> None:
-        """Collective. Tells ``policy`` that a training begins, and of its section of ``plan.json``. ``conditions``: as this rank sees them;
-        those of rank 0 count. A file that can't be read counts as none, with a warning."""
+    def begin(self, policy: PlannedPolicy, conditions: Conditions, uncommitted: int, step: int) -> None:
+        """Collective. Tells ``policy`` that a training begins at ``step``, and of its section of ``plan.json``. ``conditions``,
+        ``uncommitted``: as this rank sees them; those of rank 0 count. A file that can't be read counts as none, with a warning."""
         target, world = self._attempt.target, self._attempt.world
-        conditions, stored = on_rank_0(world, lambda: (conditions, self._read(target, policy.section)))
-        message = policy.begin(conditions, uncommitted, stored)
+        found = on_rank_0(world, lambda: (conditions, uncommitted, self._read(target, policy.section)))
+        conditions, uncommitted, stored = found
+        message = policy.begin(conditions, uncommitted, step, stored)
         if world.rank != 0:
             return
         if message is not None:
@@ -42,11 +43,12 @@ class PlanKeeper:
         writer = _Writer(target, policy.section)
         self._queue = Queue(writer, at_end=writer.write)
         self._queue.start()
-        self._closing.callback(self._close, self._queue)
+        self._closing.callback(self._close, self._queue, writer)
 
-    def keep(self, section: Mapping[str, Any] | None, decided: bool) -> None:
-        """Has the section written, soon if something was ``decided``, else within the next seconds or at the end of the training. Does
-        nothing on other ranks than rank 0."""
+    def keep(self, policy: PlannedPolicy, decided: bool) -> None:
+        """Has the policy's section written, soon if something was ``decided``, else within the next seconds or at the end of the training.
+        Does nothing on other ranks than rank 0."""
+        section = policy.plan() if self._queue is not None else None
         if self._queue is not None and section is not None:
             self._queue.put((section, decided))
 
@@ -57,24 +59,27 @@ class PlanKeeper:
             self._events.notify("warning", f"{error} The training is profiled again.")
             return None
 
-    def _close(self, queue: Queue) -> None:
+    def _close(self, queue: Queue, writer: _Writer) -> None:
         queue.close()
         if not queue.join(_AT_END):
+            writer.closed = True
             queue.failure = queue.failure or TimeoutError(f"it was not written within {_AT_END:g} s")
         if queue.failure is not None:
             self._events.notify("warning", f"{queue.name} could not be kept: {queue.failure}")
 
 
 class _Writer:
-    """Writes a section. The queue's thread calls all methods."""
+    """Writes a section. The queue's thread calls all methods. ``closed``: the run's lock is given back, so nothing may be written any
+    more."""
 
     def __init__(self, target: Target, section: str) -> None:
         self.name = f"{target.run}/plan.json"
         self._target, self._section = target, section
-        self._newest: Mapping[str, Any] | None = None  # not written yet
+        self.closed = False
+        self._newest: PlanSection | None = None  # not written yet
         self._written = -_SECONDS
 
-    def on(self, given: tuple[Mapping[str, Any], bool]) -> None:
+    def on(self, given: tuple[PlanSection, bool]) -> None:
         """Takes in a section; writes it if it is time."""
         self._newest, decided = given
         if decided or time.monotonic() - self._written >= _SECONDS:
@@ -82,7 +87,8 @@ class _Writer:
 
     def write(self) -> None:
         """Writes the newest section, if it was not written yet."""
-        newest, self._newest = self._newest, None
-        if newest is not None:
+        newest = self._newest
+        if newest is not None and not self.closed:
             self._written = time.monotonic()
-            put_section(Run.open(self._target.run), self._section, newest, self._target.attempt)
+            put_section(Run.open(self._target.run), self._section, newest.to_json(), self._target.attempt)
+            self._newest = None  # only now: a store that has refused is asked again

@@ -82,6 +82,7 @@ class Session:
         # Whether the next execution may copy a part of the last capture. It captures nothing then: this follows from numbers that are the
         # same on all ranks, and so does not depend on whether this rank's ``saver`` has something pending.
         self._copying = False
+        self._ask_again = False  # the policy was asked for the next step before it knew of its plan
         self._held_up = 0.0  # seconds for which the pending step has held training up
         self._handed: list[int] = []  # the steps that the engine was given in this call
         self._armed = -1
@@ -93,6 +94,7 @@ class Session:
         its installation, else here, after the first execution. Collective when it is opened."""
         if self._saver is None:
             self._saver = self._first_saver()
+            self._ask_again = self._wishes.keeps_plan
         return self._saver
 
     def executed(self) -> bool:
@@ -141,6 +143,9 @@ class Session:
         if agreed.stop:
             return agreed.stop
         self._wishes.settle(schedule, self._events)
+        if self._ask_again:
+            schedule.reconsider()
+            self._ask_again = False
         schedule.aim(agreed.skip)
         self._epochs.execution_ended(schedule, done)
         schedule.serve(self._wishes.soon, steps)
@@ -200,7 +205,7 @@ class Session:
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
         if not self.stopped:
-            self._wishes.end(self._events)
+            self._wishes.end(self._events, saved=self._options.final)
             self._commits.require_metrics()
 
     def _first_saver(self) -> Saver:
@@ -239,7 +244,7 @@ class Session:
         self._open_run.file_size = agreed.structure.file_size
         self._commits.open(saver)
         conditions = Conditions(agreed.structure.digest.hex(), world.size, attempt.nodes.cores, saver.tier)
-        self._wishes.begin(conditions, saver)
+        self._wishes.begin(conditions, saver, self._open_run.steps.now())
         return saver
 
     def _arm(self) -> None:

@@ -59,10 +59,16 @@ class Wishes:
         self._reports: list[Progressed] = []
         self._wished = 0  # the interval that was proposed last
 
-    def begin(self, conditions: Conditions, saver: Saver) -> None:
-        """Collective. To be called when the engine is open. ``conditions``: of this training, as this rank sees them."""
+    @property
+    def keeps_plan(self) -> bool:
+        """Whether the policy keeps a plan."""
+        return self._planned is not None
+
+    def begin(self, conditions: Conditions, saver: Saver, step: int) -> None:
+        """Collective. To be called when the engine is open, at ``step``, before the policy is asked for the next step to capture.
+        ``conditions``: of this training, as this rank sees them."""
         if self._planned is not None:
-            self._keeper.begin(self._planned, conditions, saver.most_uncommitted)
+            self._keeper.begin(self._planned, conditions, saver.most_uncommitted, step)
             self._agreed, self._newest = self._planned.interval, self._planned.newest
 
     def execution_ended(self) -> None:
@@ -95,7 +101,7 @@ class Wishes:
             captured=captured,
             blocking=self._went_on - self._before,
             reports=reports,
-            in_flight=len(saver.unfinished),
+            in_flight=len(saver.unfinished) + (saver.pending is not None),
             nbytes=saver.nbytes,
             rank=self._world.rank,
             signals=self._signals.take(),
@@ -117,7 +123,7 @@ class Wishes:
         found = self._newest = planned.newest
         if found is not None:
             events.emit(Measured(**asdict(found)))
-            self._keeper.keep(planned.plan(), decided=False)
+            self._keeper.keep(planned, decided=False)
 
     def _wish(self, policy: LearningPolicy, observation: Observation) -> Wish:
         try:
@@ -160,13 +166,13 @@ class Wishes:
         decision = Decided(step, before, after, reason.name, rank)
         planned.decided(decision, reason)
         events.emit(Decision(**asdict(decision), terms=_terms(reason)))
-        self._keeper.keep(planned.plan(), decided=True)
+        self._keeper.keep(planned, decided=True)
 
-    def end(self, events: Events) -> None:
-        """To be called at the end of a training that nothing has interrupted."""
+    def end(self, events: Events, saved: bool) -> None:
+        """To be called at the end of a training that nothing has interrupted. ``saved``: its last step is."""
         message = self._planned.ended() if self._planned is not None and self._world.rank == 0 else None
         if message is not None:
-            events.notify("info", message)
+            events.notify("info", f"{message}; its last step is saved" if saved else message)
 
     def _agree(self, interval: int, step: int) -> None:
         for policy in self._policies:

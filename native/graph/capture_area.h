@@ -80,8 +80,8 @@ class CaptureArea {
   // RETURNS kInvalid, and copies nothing, if there is no such group, or a piece lies outside of its source or buffer.
   Status Capture(size_t group, const std::vector<Source>& sources);
 
-  // As above, for tensors that the area may hold: if the group is captured late it takes them, in place of copying them,
-  // and releases those that it has held of the group.
+  // As above, for tensors that the area may hold: if the group is captured late it takes them, in place of copying
+  // them, and releases those that it has held of the group.
   Status CaptureTensors(size_t group, std::unique_ptr<Tensors> tensors);
   // Copies the tensors that are held of a group, and releases them. Does nothing if there are none.
   Status CaptureHeld(size_t group);
@@ -98,9 +98,9 @@ class CaptureArea {
   // df_area_discard: forgets the capture that was not collected, and releases the tensors that are held.
   void Discard();
 
-  // df_area_collect. Copies what is still held. The area's own memory lasts until DropOwn, or until the last job that reads it is released.
-  // RETURNS why there is no capture: kTimeout without memory in time, kIo without room for memory of the area's own,
-  // kClosed without the engine, kInvalid if nothing was captured. Each failure is returned once.
+  // df_area_collect. Copies what is still held. The area's own memory lasts until DropOwn, or until the last job that
+  // reads it is released. RETURNS why there is no capture: kTimeout without memory in time, kIo without room for memory
+  // of the area's own, kClosed without the engine, kInvalid if nothing was captured. Each failure is returned once.
   Status Collect(char** base, Owner* owner);
   void DropOwn();
 

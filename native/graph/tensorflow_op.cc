@@ -23,7 +23,8 @@ namespace {
 constexpr char kCapture[] = "DeepfreezeCapture";
 constexpr char kCaptureHeld[] = "DeepfreezeCaptureHeld";
 constexpr char kStepBegins[] = "DeepfreezeStepBegins";
-constexpr int kInternal = 13;  // TF_INTERNAL
+constexpr size_t kSmall = 4096;  // bytes, as in deepfreeze/frameworks/tensorflow/late_capture.py
+constexpr int kInternal = 13;    // TF_INTERNAL
 
 // The functions of TensorFlow's C interface that the op uses.
 struct Tensorflow {
@@ -156,8 +157,9 @@ class Inputs : public CaptureArea::Tensors {
   uint64_t Apart() const override {
     uint64_t bytes = 0;
     for (size_t i = 0; i < tensors_.size(); ++i) {
-      // TensorFlow would let a tensor with a single reference be moved; it asks the buffer, which an empty one lacks.
-      if (sources_[i].size > 0 && tensorflow.TensorMaybeMove(tensors_[i]) != nullptr) bytes += sources_[i].size;
+      // TensorFlow would let a tensor with a single reference be moved. It asks the buffer, which an empty tensor
+      // lacks. Updates of small variables do not wait for the copy.
+      if (sources_[i].size > kSmall && tensorflow.TensorMaybeMove(tensors_[i]) != nullptr) bytes += sources_[i].size;
     }
     return bytes;
   }
@@ -231,8 +233,8 @@ Status RegisterOp(const char* name, const std::vector<const char*>& attributes, 
 
 Status Register() {
   DF_RETURN_IF_ERROR(Load());
-  DF_RETURN_IF_ERROR(RegisterOp(kCapture, {"T: list(type) >= 0", "area: int", "group: int"}, "tensors: T",
-                                CreateOfGroup, Capture));
+  DF_RETURN_IF_ERROR(
+      RegisterOp(kCapture, {"T: list(type) >= 0", "area: int", "group: int"}, "tensors: T", CreateOfGroup, Capture));
   DF_RETURN_IF_ERROR(RegisterOp(kCaptureHeld, {"area: int", "group: int"}, nullptr, CreateOfGroup, CaptureHeld));
   return RegisterOp(kStepBegins, {"area: int"}, nullptr, CreateOfArea, StepBegins);
 }

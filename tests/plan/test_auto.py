@@ -17,7 +17,7 @@ HERE = Conditions("ab" * 32, 1, 2.0, "memory")
 
 
 def begun(policy, stored=None, conditions=HERE, uncommitted=2):
-    assert policy.begin(conditions, uncommitted, stored) is None
+    assert policy.begin(conditions, uncommitted, 0, stored) is None
     return policy
 
 
@@ -174,7 +174,7 @@ def kept(run):
     policy = run.ranks[0].policy
     step, interval = run.intervals[-1]
     policy.decided(Decided(step, None, interval, policy.reason().name, 0), policy.reason())
-    return json.loads(json.dumps(policy.plan()))
+    return json.loads(json.dumps(policy.plan().to_json()))
 
 
 def test_a_resumed_job_does_not_profile_again():
@@ -203,7 +203,7 @@ def test_other_conditions_are_profiled_again_and_it_is_said_why(other, why):
     run = training(Costs(copy=lambda step: 0.02))
     run.run(500)
     policy = Auto(0.05)
-    message = policy.begin(other, 2, kept(run))
+    message = policy.begin(other, 2, 0, kept(run))
     assert "profiled again" in message and why in message
     assert policy.interval == 0 and policy.next_step(0) == NEVER and policy.ended() is not None
 
@@ -220,7 +220,7 @@ def test_another_budget_goes_on_from_the_stored_profile():
 @pytest.mark.parametrize("damage", [{}, {"key": {}}, {"key": 3, "profile": []}], ids=["empty", "no-key", "types"])
 def test_a_section_that_makes_no_sense_is_profiled_again(damage):
     policy = Auto()
-    assert "profiled again" in policy.begin(HERE, 2, damage) and policy.ended() is not None
+    assert "profiled again" in policy.begin(HERE, 2, 0, damage) and policy.ended() is not None
 
 
 def test_known_failures_bound_how_often_checkpoints_are_taken():
@@ -243,7 +243,9 @@ def test_an_interval_has_the_steps_of_an_execution_at_least():
 def test_a_training_that_is_too_short_says_so():
     run = training(Costs())
     run.run(5)
-    assert run.ranks[0].policy.ended().startswith("every=Auto(overhead=0.05): the training was too short to choose an")
+    assert (
+        run.ranks[0].policy.ended().startswith("every=Auto(overhead=0.05): the training ended before an interval was")
+    )
     assert run.captured == []
 
 

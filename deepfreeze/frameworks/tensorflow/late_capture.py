@@ -6,7 +6,7 @@ they are copied, whoever writes to the variables meanwhile: the write replaces t
 
 The copy must wait for nothing, and of the next step only the updates of the group's own variables must wait for the copy, because an
 update would otherwise have to copy the variable first. Automatic control dependencies see to both: the copy is a call of a function that
-takes the variables' handles and writes to none of them. TensorFlow marks such a call as one that reads, so other reads, those of the
+takes the variables' handles and writes to none of them. TensorFlow marks such a call as one that reads. So other reads, those of the
 forward pass, do not wait for it, and writes do.
 """
 
@@ -21,6 +21,11 @@ import veloc_bindings
 from deepfreeze.frameworks.tensorflow.capture_groups import Group
 from deepfreeze.plan.late_groups import AUTO, LateGroups
 
+# Bytes up to which a variable's update does not wait for the copy: while the variable is held, an update copies that little. The count of
+# steps is so small. It must not wait: at the end of data of unknown size Keras begins a step for which there is no batch, and counts
+# that step if the count is quicker than the news.
+_SMALL = 4096
+
 
 class LateCapture:
     """The late captures of some groups, which are all captured in one area. The training thread calls all methods: ``step_begins`` and
@@ -34,7 +39,7 @@ class LateCapture:
         with tf.init_scope(), tf.device("CPU:0"):
             self._pending = tf.Variable(False, trainable=False, name="deepfreeze_pending")
             self._begin = _begin(area) if when == AUTO else None
-            self._copies = [_copy(area, group) for group in groups]
+            self._copies = [_copy(area, group, self._pending) for group in groups]
         self._choose()
 
     def step_begins(self) -> None:
@@ -81,16 +86,19 @@ def _begin(area: veloc_bindings.Area) -> Any:
     return tf.function(begin, autograph=False).get_concrete_function()
 
 
-def _copy(area: veloc_bindings.Area, group: Group) -> Any:
-    """The function that copies what is held of a group if its argument, a bool scalar, is true. It returns the argument when it has."""
+def _copy(area: veloc_bindings.Area, group: Group, flag: tf.Variable) -> Any:
+    """The function that copies what is held of a group if its argument, a bool scalar, is true. It returns the argument when it has.
+    ``flag``: the variable that the argument comes from."""
 
     def copy_held() -> None:
         _op("DeepfreezeCaptureHeld", area=area.number, group=group.number)
 
     def copy(pending: tf.Tensor) -> tf.Tensor:
         graph = tf.compat.v1.get_default_graph()
+        graph.capture(flag.handle)  # for a group of small variables: calls without any handle would wait for each other
         for variable in group.variables:
-            graph.capture(variable.handle)
+            if variable.dtype.size * variable.shape.num_elements() > _SMALL:
+                graph.capture(variable.handle)
         done = tf.raw_ops.If(cond=pending, input=[], Tout=[], then_branch=then, else_branch=otherwise)
         with tf.control_dependencies([done]):
             return tf.identity(pending)

@@ -46,15 +46,15 @@ DF_API int df_area_held(uint64_t area, uint64_t* groups);
  * the tensors that were held had memory of their own when they were copied, because reading the variable copies it, or
  * because the variable was written to meanwhile: capturing this group late costs memory and a second copy. */
 DF_API int df_area_note(uint64_t area, uint64_t group, double* updated, int32_t* apart);
-/* Copies one group's pieces, as the op DeepfreezeCapture does if the group is not captured late: data[i] and nbytes[i] are tensor number i of the group.
- * The first call of a step reserves the buffer. If there is no memory for it, the call copies nothing and returns
- * DF_OK, so that training goes on; df_area_collect then says why. DF_INVALID, and nothing is copied: a piece lies
- * outside of its tensor, or of the buffer. */
+/* Copies one group's pieces, as the op DeepfreezeCapture does if the group is not captured late: data[i] and nbytes[i]
+ * are tensor number i of the group. The first call of a step reserves the buffer. If there is no memory for it, the
+ * call copies nothing and returns DF_OK, so that training goes on; df_area_collect then says why. DF_INVALID, and
+ * nothing is copied: a piece lies outside of its tensor, or of the buffer. */
 DF_API int df_area_capture(uint64_t area, uint64_t group, const void* const* data, const uint64_t* nbytes, size_t n);
-/* Ends the capture of a step: copies what is still held; *base is the capture's buffer. If *own is 1 the buffer is the area's own memory, and keeps what was
- * captured until the next capture or df_area_drop. If *own is 0 it is the engine's, and the next df_engine_submit must
- * be of regions in it. An error says why there is no capture: DF_TIMEOUT if there was no memory for it in time,
- * DF_INVALID if nothing was captured. */
+/* Ends the capture of a step: copies what is still held; *base is the capture's buffer. If *own is 1 the buffer is the
+ * area's own memory, and keeps what was captured until the next capture or df_area_drop. If *own is 0 it is the
+ * engine's, and the next df_engine_submit must be of regions in it. An error says why there is no capture: DF_TIMEOUT
+ * if there was no memory for it in time, DF_INVALID if nothing was captured. */
 DF_API int df_area_collect(uint64_t area, void** base, int32_t* own);
 /* Forgets a capture that will not be collected, and releases the tensors that are held. */
 DF_API int df_area_discard(uint64_t area);
