@@ -47,7 +47,7 @@ class Largest(keras.callbacks.Callback):
                     self._parts.append(_Part(tf_variable(weight), axis, start, stop))
         self._raw = Raw(self._place, self._rank, self._world, sizes)
         self._branches = [_branch(parts) for parts in _groups(self._parts)]
-        self._patch = Patch(self.model, self.model.optimizer, self._capture, lambda step: None)
+        self._patch = Patch(self.model, self.model.optimizer, lambda: None, self._capture, lambda step: None)
         self._arm(-1)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

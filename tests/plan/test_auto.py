@@ -7,8 +7,9 @@ import pytest
 from hypothesis import strategies as st
 
 from deepfreeze.errors import OptionError
-from deepfreeze.plan import NEVER, Auto
+from deepfreeze.plan import NEVER, Auto, FirstOf
 from deepfreeze.plan.auto_section import AutoSection, Conditions, Decided
+from deepfreeze.plan.chosen_policy import chosen_policy
 from deepfreeze.plan.every import as_policy
 from tests.support.properties import holds
 from tests.support.simulated import Costs, Rank, Training
@@ -263,3 +264,81 @@ def test_a_wrong_mtbf_is_refused(wrong):
 
 def test_the_word_auto_stands_for_the_policy():
     assert str(as_policy("auto")) == "Auto(overhead=0.035)" and str(Auto(0.1, 3600)) == "Auto(overhead=0.1, mtbf=3600)"
+
+
+def test_a_fit_that_goes_back_to_an_older_step_is_saved_too():
+    """A user sets the optimizer's count of steps back, or trains with a new optimizer: what was agreed on later does not hold there."""
+    run = training(Costs(copy=lambda step: 0.02))
+    run.run(500)
+    policy = run.ranks[0].policy
+    assert policy.begin(HERE, 2, 100, None) is None
+    assert policy.next_step(100) == 100 + policy.interval, "the same training goes on with its interval"
+    assert policy.begin(Conditions("cd" * 32, 1, 2.0, "memory"), 2, 0, None).endswith("has other tensors than before")
+    assert policy.next_step(0) == NEVER and policy.interval == 0 and policy.plan() is None
+
+
+def test_what_was_under_way_in_the_last_fit_is_not_awaited():
+    policy = begun(Auto(0.05))
+    first = Training([Rank(policy, Costs(persist=lambda step: 1e9))])
+    first.run(20)
+    assert len(first.captured) == 1, "a probe that is never committed"
+    begun(policy)
+    second = Training([Rank(policy, Costs(copy=lambda step: 0.02))], step=20)
+    second.run(60)
+    assert policy.interval >= 4
+
+
+def test_checkpoints_of_other_policies_do_not_lengthen_the_interval():
+    """``EverySteps(5)`` alone costs more than the budget: another interval would change nothing."""
+    policy = Auto(0.02)
+    begun(policy)
+    run = Training([Rank(FirstOf(policy, 5), Costs(copy=lambda step: 0.02))])
+    run.run(3000)
+    assert policy.interval <= 12, "ten steps are what the budget allows"
+
+
+def test_after_failed_probes_the_next_one_comes_later_and_later():
+    run = training(Costs(fails=True))
+    run.run(1000)
+    assert 3 <= len(run.captured) <= 9 and run.ranks[0].policy.interval == 0
+    assert "0 of 2 checkpoints that it times were committed" in run.ranks[0].policy.ended()
+
+
+@pytest.mark.parametrize("uncommitted", [2, 4])
+def test_noise_does_not_lengthen_an_interval_that_commits_decide(uncommitted):
+    """A commit takes 20 steps and costs next to nothing; so no step is without one."""
+    costs = Costs(copy=lambda step: 0.001, persist=lambda step: 2.0, noise=0.1)
+    run = training(costs, overhead=0.035, uncommitted=uncommitted, seed=3)
+    run.run(3000)
+    assert run.ranks[0].policy.interval <= 1.5 * 20 / uncommitted + 1
+
+
+def test_one_slow_commit_of_a_probe_does_not_decide():
+    slow = iter([6.0])
+    run = training(
+        Costs(copy=lambda step: 0.02, persist=lambda step, found={}: found.setdefault(step, next(slow, 0.05)))
+    )
+    run.run(200)
+    assert run.intervals[0][1] < 10
+
+
+def test_a_profile_of_long_steps_ends_after_a_minute():
+    run = training(Costs(iteration=lambda step: 20.0, copy=lambda step: 1.0))
+    run.run(30)
+    assert run.captured[0] <= 16, "eight steps, and not a hundredth of an epoch"
+
+
+def test_a_plan_with_an_endless_interval_is_not_taken_over():
+    run = training(Costs(copy=lambda step: 0.02))
+    run.run(500)
+    policy = begun(Auto(0.05), {**kept(run), "interval": 2**55})
+    again = Training([Rank(policy, Costs(copy=lambda step: 0.02))], step=500)
+    again.run(5)
+    assert policy.interval <= 10
+
+
+def test_two_policies_that_choose_an_interval_are_refused():
+    with pytest.raises(
+        OptionError, match=r"every=: expected one policy at most that chooses an interval by measurement; found 2"
+    ):
+        chosen_policy(FirstOf(Auto(), FirstOf("epoch", "auto")), ())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from deepfreeze.plan.observation import Observation, Progressed
+from deepfreeze.plan.policy import LearningPolicy, parts
 from deepfreeze.plan.schedule import Schedule
 
 
@@ -20,6 +21,7 @@ class Costs:
     writing: Callable[[int], float] = lambda step: 0.0
     persist: Callable[[int], float] = lambda step: 0.05
     noise: float = 0.0
+    fails: bool = False  # no checkpoint is ever committed
     cpu: float = 0.001  # CPU seconds of a checkpoint's copy, and of its engine
 
 
@@ -56,7 +58,8 @@ class Rank:
             if self.under_way[one] <= 0:
                 del self.under_way[one]
                 took = costs.persist(one)
-                reports.append(Progressed(one, took / 2, took, took, copy=costs.cpu, cpu=costs.cpu))
+                there = None if costs.fails else took
+                reports.append(Progressed(one, there, there, there, costs.fails, copy=costs.cpu, cpu=costs.cpu))
         if captured is not None:
             self.under_way[captured] = costs.persist(captured)
         blocking, self._blocking = self._blocking, 1e-5
@@ -104,14 +107,15 @@ class Training:
             done = schedule.ended(self.step)
             if done.captured is not None:
                 schedule.taken(done.captured)
-            wish = rank.policy.observe(rank.execute(self.step, done.captured))
+            learning = next(part for part in parts(rank.policy) if isinstance(part, LearningPolicy))
+            wish = learning.observe(rank.execute(self.step, done.captured))
             if self._since[number] and schedule.captured >= self._since[number]:
                 self._since[number] = 0
             if not self._since[number] and wish.now:
                 self._since[number] = self.step + 1
             self._proposed[number] = (wish.interval, self._since[number])
             if agreed not in (0, self._agreed):
-                rank.policy.agree(agreed, schedule.decided)
+                learning.agree(agreed, schedule.decided)
                 decided.add(schedule.decided)
             schedule.aim(0)
             schedule.serve(soon, 1)

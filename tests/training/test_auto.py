@@ -136,7 +136,7 @@ def test_a_training_shorter_than_the_profile_saves_its_end_and_says_so(keras, tm
     assert checkpoint.stats.steps == [6] and not (tmp_path / "run" / "plan.json").exists()
     (line,) = [one.message for one in events if isinstance(one, Notice) and "interval was chosen" in one.message]
     assert line.startswith(
-        "every=Auto(overhead=0.5): the training ended before an interval was chosen (3 steps without"
+        "every=Auto(overhead=0.5): the training ended before an interval was chosen (2 steps without"
     )
 
 

@@ -422,7 +422,7 @@ def test_a_warning_points_to_the_user_s_own_line(tmp_path, monkeypatch):
     from deepfreeze.errors import EngineError
     from deepfreeze.freeze.saver import Saver
 
-    def fails(self, step, collect, compare=None, manifest=None):
+    def fails(self, step, collect, *given):
         collect()
         raise EngineError(where="step", expected="a", found="b", todo="c")
 
