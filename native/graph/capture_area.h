@@ -132,8 +132,7 @@ class CaptureArea {
   // The buffer of the capture under way. RETURNS whether it is still there: the engine may have been closed since.
   bool GetBuffer(Buffer* buffer) REQUIRES(mutex_);
   // Copies pieces of the tensors. They are checked first: an error means that nothing was copied.
-  Status Copy(size_t group, const std::vector<Piece>& pieces, const std::vector<Source>& sources,
-                     const Buffer& buffer);
+  Status Copy(size_t group, const std::vector<Piece>& pieces, const std::vector<Source>& sources, const Buffer& buffer);
   // RETURNS kInvalid if there is no such group.
   Status CheckGroup(const char* call, size_t group) REQUIRES(mutex_);
   void ReleaseHeld() REQUIRES(mutex_);
