@@ -237,6 +237,11 @@ class Auto:
             self._judged = []
             return  # other policies ask for most of the checkpoints: another interval would not change what they cost
         self._judged = [*self._judged[1 - _TOGETHER :], found]
+        if found.stale:
+            self._grow(
+                2 * self.interval, profile, "training"
+            )  # until there are plain steps, which tell what a step takes now
+            return
         mean, low, high = found.mean, found.low, found.high
         if len(self._judged) == _TOGETHER and low <= self.overhead:
             mean, low, high = together(self._judged)

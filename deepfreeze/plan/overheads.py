@@ -14,6 +14,7 @@ _STUDENT = {INTERVALS: 3.182, 4 * INTERVALS: 2.131}
 _ENOUGH = INTERVALS  # steps without a checkpoint from which their time is known
 _NORMAL = 1.96  # quantile 97.5 % of the normal distribution
 _UNKNOWN = 0.1  # relative error of a time of which one part alone is known
+_FASTER = 0.9  # of the known time of a step: what is measured below it is no noise
 _STEADY = 1.5  # times as long, or as short
 
 
@@ -29,7 +30,8 @@ class Overhead:
     - ``cost``: seconds by which one checkpoint has lengthened the training.
     - ``distance``: steps from one checkpoint to the next, on average. Fewer than the interval if somebody else asks for checkpoints too.
     - ``steady``: plain steps took about as long in the first half of the window as in the second. If not, a change of the training's own
-      pace may look like overhead."""
+      pace may look like overhead.
+    - ``stale``: there were no plain steps, and steps with a checkpoint on its way took less than what is known of plain ones."""
 
     samples: tuple[float, ...]
     mean: float
@@ -41,6 +43,7 @@ class Overhead:
     cost: float
     distance: float
     steady: bool
+    stale: bool
 
 
 @dataclass
@@ -59,6 +62,14 @@ class _Interval:
     @property
     def steps(self) -> int:
         return self.near_steps + self.busy_steps + self.plain_steps
+
+    @property
+    def late_steps(self) -> int:
+        return self.busy_steps + self.plain_steps
+
+    @property
+    def late(self) -> float:
+        return self.busy + self.plain
 
     def add(self, timed: Timed, near: bool) -> None:
         self.blocking += timed.blocking
@@ -92,7 +103,9 @@ class OverheadWindow:
         if timed.captured:
             if len(self._intervals) == INTERVALS:
                 found = _overhead(self._intervals, *self._known)
-                if _has_plain(self._intervals):
+                if (
+                    _has_plain(self._intervals) and found.error <= _UNKNOWN
+                ):  # else the time has changed within the window
                     self._known = (found.iteration, found.error)
                 self._intervals = []
             self._begin = timed.step
@@ -105,18 +118,18 @@ class OverheadWindow:
 
 def _overhead(intervals: Sequence[_Interval], known: float, error: float) -> Overhead:
     """``known``, ``error``: seconds of a plain step, and their relative standard error, for a window without plain steps, such as one in
-    which commits take as long as an interval. A step is not longer than a late one with a commit beside it. If the training itself has
-    become slower meanwhile, that looks like overhead: the interval then grows until there are plain steps again."""
+    which commits take as long as an interval. If the training itself has become slower meanwhile, that looks like overhead: the interval
+    then grows until there are plain steps again. If it has become faster, what is known is ``stale``."""
     if _has_plain(intervals):
         iteration, error = _mean_time([(one.plain, one.plain_steps) for one in intervals])
         doubt = 0.0  # the samples have it in them
+        stale = False
     else:
         iteration, doubt = known, _NORMAL * error
-        late = [(one.plain + one.busy, one.plain_steps + one.busy_steps) for one in intervals]
-        if sum(steps for _, steps in late) >= _ENOUGH:
-            seconds, spread = _mean_time(late)
-            if seconds * (1 + _NORMAL * spread) < known * (1 - doubt):
-                iteration, doubt = seconds, 0.0
+        seconds, spread = _mean_time([(one.near + one.late, one.near_steps + one.late_steps) for one in intervals])
+        if sum(one.late_steps for one in intervals) >= _ENOUGH:
+            seconds, spread = _mean_time([(one.late, one.late_steps) for one in intervals])
+        stale = seconds * (1 + _STUDENT[INTERVALS] * spread) < known * min(1 - doubt, _FASTER)
     iteration = max(iteration, 1e-9)
 
     def cost(one: _Interval) -> float:
@@ -136,6 +149,7 @@ def _overhead(intervals: Sequence[_Interval], known: float, error: float) -> Ove
         cost=sum(costs) / len(costs),
         distance=sum(one.steps for one in intervals) / len(intervals),
         steady=_is_steady(intervals),
+        stale=stale,
     )
 
 
