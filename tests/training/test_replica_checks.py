@@ -25,9 +25,9 @@ def asked(monkeypatch):
     """What is compared at each checkpoint."""
     asked, save = [], Saver.save
 
-    def noted(self, step, captured, compare=None, manifest=None):
+    def noted(self, step, captured, compare=None, *given):
         asked.append(compare)
-        save(self, step, captured, compare, manifest)
+        save(self, step, captured, compare, *given)
 
     monkeypatch.setattr(Saver, "save", noted)
     return asked
