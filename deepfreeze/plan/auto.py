@@ -159,13 +159,14 @@ class Auto:
             found = self._window.add(timed)
             if found is not None:
                 self._judge(found, timed.step)
+                self._commits, self._copies = {}, {}
         return self._bounded_wish()
 
     def _bounded_wish(self) -> Wish:
         """An execution gives one checkpoint, so the interval has its steps at least."""
-        if not self._wish.interval:
-            return self._wish
-        return replace(self._wish, interval=min(max(self._wish.interval, self._longest_execution), NEVER))
+        if self._wish.interval and self._wish.interval < self._longest_execution:
+            return replace(self._wish, interval=self._longest_execution)
+        return self._wish
 
     def agree(self, interval: int, step: int) -> None:
         """The ranks have agreed on ``interval``, from ``step`` on."""
@@ -238,9 +239,8 @@ class Auto:
             return  # other policies ask for most of the checkpoints: another interval would not change what they cost
         self._judged = [*self._judged[1 - _TOGETHER :], found]
         if found.stale:
-            self._grow(
-                2 * self.interval, profile, "training"
-            )  # until there are plain steps, which tell what a step takes now
+            # Until there are plain steps, which tell what a step takes now.
+            self._grow(2 * self.interval, profile, "training")
             return
         mean, low, high = found.mean, found.low, found.high
         if len(self._judged) == _TOGETHER and low <= self.overhead:
@@ -258,7 +258,6 @@ class Auto:
             if shorter < self.interval:
                 self._profile = profile
                 self._want(shorter, "slack")
-        self._commits, self._copies = {}, {}
 
     def _measured(self, found: Overhead) -> Profile:
         """The profile as the window shows it. Where the window's overhead is within noise, a checkpoint costs its CPU time."""
@@ -279,7 +278,7 @@ class Auto:
     def _want(self, interval: int, reason: str) -> None:
         assert self._profile is not None
         terms = algorithm_1(self._profile, self.overhead, self._uncommitted, self.mtbf)
-        self._wish = Wish(interval=interval)
+        self._wish = Wish(interval=min(interval, NEVER))
         self._why = Reason(reason, self._profile, terms)
 
     def _new_window(self) -> None:

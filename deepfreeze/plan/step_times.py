@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from deepfreeze.plan.observation import Observation
 
@@ -41,34 +41,32 @@ class StepTimes:
         """A training begins: the function is traced, and nothing is known of what was before."""
         self._left_out = _UNTYPICAL
         self._in_flight = 0
-        self._waiting: Timed | None = None  # until it is known for how long DeepFreeze held up training after it
-        self._unfinished = Timed(
-            0, 0, 0.0, 0.0, False, True
-        )  # executions without a step, since the last one with a step
+        self._begin()
+
+    def _begin(self) -> None:
+        """An execution begins, of which the sums below are, together with the executions without a step before it."""
+        self._step = self._steps = 0  # 0 steps: it has not ended
+        self._seconds: float | None = 0.0
+        self._blocking = 0.0
+        self._captured, self._plain = False, True
 
     def add(self, now: Observation) -> Timed | None:
-        """The execution before the one that is observed, if it had a step and is typical."""
-        if self._waiting is not None:
-            done: Timed | None = replace(self._waiting, blocking=self._waiting.blocking + now.blocking)
-        else:
-            done, before = None, self._unfinished
-            self._unfinished = replace(before, blocking=before.blocking + now.blocking)
-        self._waiting = None
-        before = self._unfinished
-        whole = Timed(
-            step=now.step,
-            steps=now.steps,
-            seconds=None if now.paused or before.seconds is None else before.seconds + now.seconds,
-            blocking=before.blocking,
-            captured=before.captured or now.captured is not None,
-            plain=before.plain and now.captured is None and self._in_flight == 0,
-        )
+        """The execution before the observed one, if it had a step and is typical: the time for which training was held up after it is known
+        only now."""
+        self._blocking += now.blocking
+        done = self._end() if self._steps else None
+        self._step, self._steps = now.step, now.steps
+        self._seconds = None if now.paused or self._seconds is None else self._seconds + now.seconds
+        captured = now.captured is not None
+        self._captured |= captured
+        self._plain &= not captured and self._in_flight == 0
         self._in_flight = now.in_flight
-        if now.steps:
-            self._waiting, self._unfinished = whole, Timed(0, 0, 0.0, 0.0, False, True)
-        else:
-            self._unfinished = whole
-        if done is not None and self._left_out:
+        return done
+
+    def _end(self) -> Timed | None:
+        done = Timed(self._step, self._steps, self._seconds, self._blocking, self._captured, self._plain)
+        self._begin()
+        if self._left_out:
             self._left_out -= 1
             return None
         return done

@@ -295,6 +295,7 @@ def test_checkpoints_of_other_policies_do_not_lengthen_the_interval():
     run = Training([Rank(FirstOf(policy, 5), Costs(copy=lambda step: 0.02))])
     run.run(3000)
     assert policy.interval <= 12, "ten steps are what the budget allows"
+    assert len(policy._commits) <= 8, "what a window has seen is forgotten with it"
 
 
 def test_after_failed_probes_the_next_one_comes_later_and_later():
