@@ -22,7 +22,7 @@ def lines(source: str) -> list[dict[str, str]]:
 
 
 def value(source: str, model: str, setting: str, quantity: str) -> float:
-    """One figure of the paper. KeyError if it has none of this name."""
+    """A figure of the paper, in the unit of its line. KeyError if the paper's tables have no such line."""
     for line in lines(source):
         if (line["model"], line["setting"], line["quantity"]) == (model, setting, quantity):
             return float(line["value"])

@@ -57,7 +57,7 @@ def findings(load: Reports) -> list[Finding]:
 
 
 def _measured(load: Reports, name: str) -> Report | None:
-    """What a benchmark found; None if it has not been published yet."""
+    """The report of a benchmark; None if no results of it are published yet."""
     try:
         return load(name)
     except FileNotFoundError:

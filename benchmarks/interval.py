@@ -199,7 +199,7 @@ def _stalls(report: Report) -> str:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What can be left out."""
+    """Adds the command line's options, which leave workloads out."""
     parser.add_argument("--workloads", nargs="+", default=WORKLOADS, choices=WORKLOADS, help="(default: all)")
 
 

@@ -1,4 +1,4 @@
-"""What the checkpoints of one training cost, interval by interval, for ``benchmarks.interval``. Imports no TensorFlow."""
+"""The overhead of the checkpoints of one training, interval by interval, for ``benchmarks.interval``. Imports no TensorFlow."""
 
 from __future__ import annotations
 

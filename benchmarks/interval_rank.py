@@ -46,7 +46,7 @@ class Clock(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def course(self, captured: Sequence[int]) -> Course:
-        """What the ``fit`` was like."""
+        """The seconds and the captured steps of the ``fit`` that has ended. ``captured``: its captured steps."""
         seconds = [after - before for before, after in itertools.pairwise(self._ends)]
         return Course(self.begin, seconds, list(captured))
 

@@ -60,7 +60,7 @@ def recovery(row: Row) -> float:
 
 
 def workloads(report: Report) -> list[str]:
-    """Those that were measured, in order."""
+    """The names of the measured workloads, in the order of the rows."""
     return list(dict.fromkeys(row.labels["workload"] for row in report.rows))
 
 
@@ -156,7 +156,7 @@ def draw(report: Report, path: Path) -> None:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What can be left out."""
+    """Adds the command line's options, which leave workloads out."""
     names = [plan.workload for plan in PLANS]
     parser.add_argument("--workloads", nargs="+", default=names, choices=names, help="(default: all)")
 

@@ -209,7 +209,8 @@ class Saver:
     def _describe(
         self, step: int, collect: Callable[[], CapturedState], compare: Part | None, manifest: Mapping[str, Any] | None
     ) -> _Save:
-        """All of the checkpoint that is not captured. It has to be of this step, so it is asked for now."""
+        """The parts of the checkpoint that no capture has: checksums, attachments, values for the manifest. They are asked for in the
+        captured step itself, because a late capture is handed over after the next one."""
         checksums, values = self._replicas.take(compare)
         if manifest and self._describes:
             values[MANIFEST] = manifest_values.encode(manifest)

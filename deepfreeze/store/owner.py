@@ -1,11 +1,38 @@
-"""Files of a run that an attempt writes while the run is its own."""
+"""Small files of a run that an attempt writes while the run is its own, and that name the run they belong to."""
 
 from __future__ import annotations
 
-from deepfreeze.errors import RunError
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from deepfreeze.errors import CorruptError, RunError
 from deepfreeze.format import names
-from deepfreeze.store.failures import refused
+from deepfreeze.store.failures import refused, unreadable
 from deepfreeze.store.run import END_THIS_JOB, Run
+
+
+class _Owned(Protocol):
+    @property
+    def run_id(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Owned)
+
+
+def read(run: Run, name: str, limit: int, parse: Callable[[bytes, object], T], todo: str) -> T | None:
+    """The content of the run's file ``name``; None if there is no such file. ``limit``: bytes that the file has at most; ``parse``: makes
+    the content of the file's bytes, and of the file's path for its errors; ``todo``: the advice for a file of another run. CorruptError if
+    it is damaged or another run's, RunError if the system does not read it, and the errors of ``parse``."""
+    file = run.store.where(name)
+    try:
+        found = parse(run.store.read(name, limit), file)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(file, error) from error
+    if found.run_id != run.run_id:
+        raise CorruptError(where=file, expected=f"{name} of run {run.run_id}", found=found.run_id, todo=todo)
+    return found
 
 
 def put(run: Run, name: str, data: bytes, attempt: str | None = None) -> None:

@@ -10,23 +10,13 @@ from deepfreeze.format import names
 from deepfreeze.format.plan_file import MAX_PLAN, REPLACED, PlanFile
 from deepfreeze.notices import Notify, unheard
 from deepfreeze.store import owner
-from deepfreeze.store.failures import unreadable
 from deepfreeze.store.run import Run
 
 
 def read_plan(run: Run) -> PlanFile | None:
     """The content of plan.json; None if there is no such file. CorruptError if it is damaged or another run's, NewerError if a newer
     version wrote it, RunError if the system does not read it."""
-    file = run.store.where(names.PLAN_FILE)
-    try:
-        found = PlanFile.from_bytes(run.store.read(names.PLAN_FILE, MAX_PLAN), file)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise unreadable(file, error) from error
-    if found.run_id != run.run_id:
-        raise CorruptError(where=file, expected=f"a plan of run {run.run_id}", found=found.run_id, todo=REPLACED)
-    return found
+    return owner.read(run, names.PLAN_FILE, MAX_PLAN, PlanFile.from_bytes, REPLACED)
 
 
 def read_section(run: Run, name: str) -> Mapping[str, Any] | None:

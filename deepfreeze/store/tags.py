@@ -13,6 +13,7 @@ import contextlib
 from deepfreeze.errors import CorruptError, Error, NotFoundError, OptionError, RunError
 from deepfreeze.format import names
 from deepfreeze.format.marks import MAX_MARKS, MAX_TAG, MarksFile, TagFile
+from deepfreeze.store import owner
 from deepfreeze.store.failures import refused, unreadable
 from deepfreeze.store.run import Run
 
@@ -116,17 +117,9 @@ def by_checkpoint(found: dict[str, TagFile]) -> dict[tuple[int, str], tuple[str,
 def read_marks(run: Run) -> MarksFile | None:
     """The content of marks.json; None if there is no such file. CorruptError if it is damaged or another run's, RunError if the system does
     not read it."""
-    file = run.store.where(names.MARKS_FILE)
-    try:
-        found = MarksFile.from_bytes(run.store.read(names.MARKS_FILE, MAX_MARKS), file)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise unreadable(file, error) from error
-    if found.run_id != run.run_id:
-        todo = "move the file away: it belongs to another run"
-        raise CorruptError(where=file, expected=f"marks of run {run.run_id}", found=found.run_id, todo=todo)
-    return found
+    return owner.read(
+        run, names.MARKS_FILE, MAX_MARKS, MarksFile.from_bytes, "move the file away: it belongs to another run"
+    )
 
 
 def _require_staying(run: Run, made: TagFile) -> None:
