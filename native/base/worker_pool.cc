@@ -7,9 +7,9 @@
 namespace deepfreeze {
 
 WorkerPool::WorkerPool(size_t threads, int nice, ThreadClocks* clocks) : nice_(nice), clocks_(clocks) {
-  threads_.reserve(threads);
+  threads_.reserve(threads + 1);
   try {
-    for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this, i] { Loop(i); });
+    for (size_t i = 0; i <= threads; ++i) threads_.emplace_back([this, i, threads] { Loop(i, i == threads); });
   } catch (...) {  // the system refuses another thread
     Stop();
     throw;
@@ -24,12 +24,13 @@ void WorkerPool::Stop() {
     stopping_ = true;
   }
   work_ready_.NotifyAll();
+  urgent_work_ready_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
 }
 
 void WorkerPool::Run(size_t n, size_t width, bool urgent, const Work& work) {
   if (n == 0) return;
-  Batch batch{&work, n, width};
+  Batch batch{&work, n, width, urgent};
   const MutexLock lock(&mutex_);
   if (urgent) {
     batches_.push_front(&batch);
@@ -37,24 +38,31 @@ void WorkerPool::Run(size_t n, size_t width, bool urgent, const Work& work) {
     batches_.push_back(&batch);
   }
   // Wakes no more threads than there is work for: each thread that wakes may take a core from the training.
-  for (size_t i = std::min({n, width, threads_.size()}); i > 0; --i) work_ready_.NotifyOne();
+  size_t wanted = std::min(n, width);
+  if (urgent) {
+    urgent_work_ready_.NotifyOne();
+    --wanted;
+  }
+  for (size_t i = std::min(wanted, threads()); i > 0; --i) work_ready_.NotifyOne();
   while (batch.next < batch.size || batch.running > 0) batch_done_.Wait(&mutex_);
 }
 
-WorkerPool::Batch* WorkerPool::Ready() const {
+WorkerPool::Batch* WorkerPool::Ready(bool only_urgent) const {
   for (Batch* batch : batches_) {
+    if (only_urgent && !batch->urgent) continue;
     if (batch->running < batch->width) return batch;
   }
   return nullptr;
 }
 
-void WorkerPool::Loop(size_t worker) {
+void WorkerPool::Loop(size_t worker, bool only_urgent) {
   BecomeBackgroundThread("df-writer", nice_);
   const ThreadClocks::Running clock(clocks_, "df-writer");
+  CondVar* const ready = only_urgent ? &urgent_work_ready_ : &work_ready_;
   mutex_.Lock();
   for (;;) {
     Batch* batch = nullptr;
-    while ((batch = Ready()) == nullptr && !stopping_) work_ready_.Wait(&mutex_);
+    while ((batch = Ready(only_urgent)) == nullptr && !stopping_) ready->Wait(&mutex_);
     if (batch == nullptr) break;
     const size_t item = batch->next++;
     ++batch->running;
@@ -68,7 +76,7 @@ void WorkerPool::Loop(size_t worker) {
     }
     if (--batch->running == 0 && batch->next == batch->size) {
       batch_done_.NotifyAll();
-    } else if (batch->next < batch->size && Ready() != batch) {
+    } else if (batch->next < batch->size && Ready(only_urgent) != batch) {
       work_ready_.NotifyOne();  // this thread goes on with another batch, so another thread may join this one
     }
   }

@@ -1,4 +1,6 @@
-// A fixed number of threads that work through batches of numbered items.
+// A fixed number of threads that work through batches of numbered items. One thread more does items of urgent batches
+// only: a disk or file system that hangs may keep all other threads in calls that do not return, and urgent items go
+// on.
 //
 // Run may be called from several threads at once, each with a batch of its own. The destructor joins the threads; no
 // Run may be under way then.
@@ -18,8 +20,9 @@ namespace deepfreeze {
 
 class WorkerPool {
  public:
-  // Does one item. Called from the pool's threads, several at once; items are begun in rising order. worker < threads()
-  // is the number of the calling thread. False: no more items of this batch are begun. Must not throw.
+  // Does one item. Called from the pool's threads, several at once; items are begun in rising order. worker is the
+  // number of the calling thread: below threads(), in urgent batches below workers(). False: no more items of this
+  // batch are begun. Must not throw.
   using Work = std::function<bool(size_t worker, size_t item)>;
 
   // Starts the threads; nice: see BecomeBackgroundThread. clocks: counts their CPU time as df-writer's; may be null,
@@ -29,12 +32,13 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  size_t threads() const { return threads_.size(); }
+  // Without the thread for urgent batches alone.
+  size_t threads() const { return threads_.size() - 1; }
+  size_t workers() const { return threads_.size(); }
 
   // Calls work for all items in [0, n) and returns when they are done; if work returns false for an item, when those
   // are done that were begun by then. At most `width` (> 0) items of this batch run at a time. Items of urgent batches
-  // are taken first. A thread finishes the item that it has, so an urgent batch waits for at most one item of another
-  // batch.
+  // are taken first. A thread finishes the item that it has before it takes an urgent one.
   void Run(size_t n, size_t width, bool urgent, const Work& work);
 
  private:
@@ -42,17 +46,20 @@ class WorkerPool {
     const Work* work;
     size_t size;
     size_t width;
+    bool urgent;
     size_t next = 0;
     size_t running = 0;
   };
 
-  void Loop(size_t worker);
+  // only_urgent: of the thread that is kept for urgent batches.
+  void Loop(size_t worker, bool only_urgent);
   // The first batch of which one more item may begin now; null if there is none.
-  Batch* Ready() const REQUIRES(mutex_);
+  Batch* Ready(bool only_urgent) const REQUIRES(mutex_);
   void Stop();
 
   Mutex mutex_;  // also guards what is in the batches
   CondVar work_ready_;
+  CondVar urgent_work_ready_;
   CondVar batch_done_;
   std::list<Batch*> batches_ GUARDED_BY(mutex_);  // with items left, urgent ones first
   bool stopping_ GUARDED_BY(mutex_) = false;

@@ -14,7 +14,7 @@ namespace deepfreeze {
 class LocalWriter : public Level {
  public:
   explicit LocalWriter(const StageContext& context)
-      : context_(context), blocks_(context.pool->threads(), Block(context.env, context.options.chunk_bytes)) {}
+      : context_(context), blocks_(context.pool->workers(), Block(context.env, context.options.chunk_bytes)) {}
 
   Status Protect(const JobRef& shard, size_t stage) override;
   // Gives back the slots of older steps.

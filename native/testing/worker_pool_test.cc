@@ -12,6 +12,7 @@ namespace deepfreeze {
 namespace {
 
 constexpr size_t kThreads = 8;
+constexpr size_t kWorkers = kThreads + 1;
 
 void Pause() { std::this_thread::sleep_for(std::chrono::microseconds(200)); }
 
@@ -21,7 +22,7 @@ void RunCounted(WorkerPool* pool, size_t n, size_t width, bool urgent) {
   std::atomic<size_t> done{0};
   std::vector<std::atomic<int>> times(n);
   pool->Run(n, width, urgent, [&](size_t worker, size_t item) {
-    CHECK(worker < kThreads);
+    CHECK(worker < (urgent ? kWorkers : kThreads));
     CHECK(running.fetch_add(1) < width);
     times[item].fetch_add(1);
     Pause();
@@ -46,8 +47,7 @@ void TestBatchesSideBySide() {
   for (std::thread& caller : callers) caller.join();
 }
 
-// One thread: the items of a batch follow each other until an urgent batch comes, which waits for none but the one at
-// hand.
+// The items of a batch follow each other until an urgent batch comes, which waits for none of them.
 void TestUrgentItemsGoFirst() {
   constexpr size_t kMany = 100000;
   WorkerPool pool(1, 0);
@@ -64,6 +64,27 @@ void TestUrgentItemsGoFirst() {
   pool.Run(1, 1, true, [&](size_t, size_t) { return over = true; });
   first.join();
   CHECK(begun < kMany);
+}
+
+// All threads are in calls that do not return, as those of a store that hangs.
+void TestUrgentItemsGoOnWhereOthersHang() {
+  for (const size_t threads : {size_t{1}, kThreads}) {
+    WorkerPool pool(threads, 0);
+    std::atomic<size_t> hanging{0};
+    std::atomic<bool> over{false};
+    std::thread first([&] {
+      pool.Run(2 * threads, threads, false, [&](size_t, size_t) {
+        ++hanging;
+        while (!over) Pause();
+        return false;
+      });
+    });
+    while (hanging < threads) Pause();
+    for (int i = 0; i < 20; ++i) RunCounted(&pool, 20, 4, true);
+    CHECK_EQ(hanging.load(), threads);
+    over = true;
+    first.join();
+  }
 }
 
 void TestFalseEndsABatch() {
@@ -83,5 +104,6 @@ void TestFalseEndsABatch() {
 int main() {
   deepfreeze::TestBatchesSideBySide();
   deepfreeze::TestUrgentItemsGoFirst();
+  deepfreeze::TestUrgentItemsGoOnWhereOthersHang();
   deepfreeze::TestFalseEndsABatch();
 }

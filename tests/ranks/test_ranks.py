@@ -496,6 +496,20 @@ def test_other_users_of_the_local_directory_are_refused(tmp_path, library, insid
     assert list(committed(tmp_path / "run")) == [10] and not list((tmp_path / "elsewhere").iterdir())
 
 
+def test_the_local_tier_is_written_though_all_writers_hang_in_the_store(tmp_path, library):
+    """The slot is made only when the transfer's writers hang."""
+    delayed = tmp_path / "delayed"
+    with ranks(library, "delay=900000:pwrite:model.weights.h5:1+,delay=500:fallocate:.slot:1", log=str(delayed)) as (
+        rank,
+    ):
+        rank.ask("open", **options(tmp_path, writers=2))
+        rank.ask("submit", step=1)
+        rank.ask("wait", step=1, level=vb.LOCAL)
+        assert delayed.read_text().count("model.weights.h5") == 2
+        (slot,) = slots(tmp_path)
+        assert vb.slot_inspect(slot).step == 1
+
+
 @pytest.mark.timing
 def test_closing_is_bounded_where_the_store_hangs_and_the_process_can_end(tmp_path, library):
     delayed = tmp_path / "delayed"
