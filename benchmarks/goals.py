@@ -77,14 +77,26 @@ def _blocking(stall: Report) -> list[Finding]:
     found.append(
         _ratio("blocking, waiting for a local tier in memory", row, "blocking", 1.2, "one memcpy of the shard")
     )
-    row = stall.find(kind="installed")
-    plain = row.median("plain")
-    least, ops, most = _median_within(row.samples("added ops"))
-    low, high = row.values["interval"]["min"], row.values["interval"]["max"]
-    pairs = f"{row.median('difference') / plain:+.2%} ({low / plain:+.2%}..{high / plain:+.2%})"
-    text = f"added ops {ops / plain:.2%} ({least / plain:.2%}..{most / plain:.2%}); paired steps {pairs}"
-    what, sure = "a callback that captures nothing, ResNet-50", not (least / plain <= 5e-3 < most / plain)
-    found.append(Finding(what, "at most 0.5 % of a step", text, ops / plain <= 5e-3, "stall", sure))
+    of_policy = {
+        "never": "a callback that captures nothing, ResNet-50",
+        "auto": "a callback with Auto between checkpoints, ResNet-50",
+    }
+    for row in (row for row in stall.rows if row.labels["kind"] == "installed"):
+        plain = row.median("plain")
+        after = stall.find(kind="seam").median(row.labels["policy"])  # the callback's work between two steps
+        least, cost, most = (ops + after for ops in _median_within(row.samples("added ops")))
+        low, high = row.values["interval"]["min"], row.values["interval"]["max"]
+        pairs = f"{row.median('difference') / plain:+.2%} ({low / plain:+.2%}..{high / plain:+.2%})"
+        parts = f"of them {after / plain:.2%} between two steps"
+        text = f"{cost / plain:.2%} ({least / plain:.2%}..{most / plain:.2%}), {parts}; paired steps {pairs}"
+        sure = not (least / plain <= 5e-3 < most / plain)
+        what = of_policy[row.labels["policy"]]
+        found.append(Finding(what, "at most 0.5 % of a step", text, cost / plain <= 5e-3, "stall", sure))
+    for row in (row for row in stall.rows if row.labels["kind"] == "seam"):
+        low, more, high = _median_within(row.samples("difference"))
+        text = f"{more * 1e6:.0f} us ({low * 1e6:.0f}..{high * 1e6:.0f}) beside a fixed interval"
+        sure = not low <= 20e-6 < high
+        found.append(Finding("a decision of Auto", "at most 20 us a step", text, more <= 20e-6, "stall", sure))
     return found
 
 

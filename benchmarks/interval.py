@@ -92,7 +92,7 @@ def add(report: Report, workload: str, goal: float, found: dict[str, Any]) -> No
         row.add("overhead", "", [overhead(settled, plain)])
     plain, course = statistics.fmean(found["plain"]["alone"]), courses["alone"]
     profiled = decisions[0][0]
-    row = report.row(kind="profile", workload=workload, goal=goal, until=profiled)
+    row = report.row(kind="profile", workload=workload, goal=goal, until=profiled - course.begin)
     row.add("extra", "s", [course.extra(profiled, plain)]).add("plain", "s", [plain])
     row.add("of an epoch", "", [course.extra(profiled, plain) / (EPOCH * plain)])
 
@@ -162,7 +162,7 @@ def _profiles(report: Report) -> str:
         ]
         for row in rows(report, "profile")
     ]
-    return table(["workload", "p", "profile ends at step", "extra ms until then", f"of {EPOCH} steps"], lines)
+    return table(["workload", "p", "steps until the profile ends", "extra ms until then", f"of {EPOCH} steps"], lines)
 
 
 def _per_epoch(report: Report) -> str:

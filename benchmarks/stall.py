@@ -6,10 +6,11 @@ checkpoint before and to the one after; there is a pause after each half, before
 pauses: stock save_weights, and one memcpy of as many bytes as the rank's shard has, onto touched memory, in one thread.
 
 `light` is NT3's weights under next to no computation, so that nothing hides a cost; with several ranks each trains a replica of
-its own, and they share the cores. Real trainings run under Horovod. Then: what a callback costs that captures nothing (two
-trainings that take turns, step by step, with one picture as their batch, because a shorter step varies by less; and the added
-ops alone); a checkpoint in every step, against what the disk takes. And of models whose updates come last (a large first layer,
-global-norm clipping): a capture at the update against a late one, in trainings that take turns.
+its own, and they share the cores. Real trainings run under Horovod. Then: what a callback costs that captures nothing, with a
+fixed interval and with `Auto` (two trainings that take turns, step by step, with one picture as their batch, because a shorter
+step varies by less; the added ops alone; and its work after a step, in a model whose steps cost nothing); a checkpoint in every
+step, against what the disk takes. And of models whose updates come last (a large first layer, global-norm clipping): a capture at
+the update against a late one, in trainings that take turns.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ EVERY_STEPS, INSTALLED_STEPS = 16, 200
 # Models whose updates come last, with steps between checkpoints: captured at the update and late, in turns.
 LATE = [("first", 8), ("first-clipped", 8)]
 ROUNDS = 4
+POLICIES = ("never", "auto")  # of callbacks that capture nothing
 
 
 def measure(args: argparse.Namespace) -> Report:
@@ -63,6 +65,7 @@ def measure(args: argparse.Namespace) -> Report:
         _late(found, args, disk, memory)
         _every_step(found, args, disk)
         _installed(found, args, disk)
+        _seam(found, args, disk)
     return found
 
 
@@ -130,27 +133,37 @@ def _every_step(found: Report, args: argparse.Namespace, disk: Path) -> None:
 
 def _installed(found: Report, args: argparse.Namespace, disk: Path) -> None:
     steps = 10 if args.quick else INSTALLED_STEPS
-    say(f"resnet50, {steps} steps with and without the callback, in turns")
-    params = {
-        "measure": "installed",
-        "workload": "resnet50",
-        "steps": steps,
-        "samples": args.samples,
-        "folder": str(disk),
-    }
+    params = {"workload": "resnet50", "steps": steps, "samples": args.samples, "folder": str(disk)}
+    say("resnet50, the added ops alone")
+    ops = jobs.gather("stall_rank", {**params, "measure": "added"}, 1, disk)[0]
+    for policy in POLICIES:
+        say(f"resnet50, {steps} steps with and without the callback, {policy}, in turns")
+        result = jobs.gather("stall_rank", {**params, "measure": "installed", "policy": policy}, 1, disk)[0]
+        row = found.row(kind="installed", workload="resnet50", steps=steps, policy=policy)
+        row.add("paired", "s", result["without"])
+        plain = result["without"]
+        if not args.quick:
+            plain = found.find(kind="checkpoint", workload="resnet50").samples("plain")
+        row.add("plain", "s", plain)
+        row.add("difference", "s", [b - a for a, b in zip(result["without"], result["with"])])
+        row.add("added ops", "s", ops["added_ops"])
+        row.labels["conditions"], row.labels["ops"] = map(int, ops["added_counts"])
+        row.add("interval", "s", interval(row.samples("difference")))
+
+
+def _seam(found: Report, args: argparse.Namespace, disk: Path) -> None:
+    steps, rounds = (100, 1) if args.quick else (1000, 2 * ROUNDS)
+    say("the callback's work after a step, with a fixed interval and with Auto, in turns")
+    params = {"measure": "seam", "steps": steps, "rounds": rounds, "folder": str(disk)}
     result = jobs.gather("stall_rank", params, 1, disk)[0]
-    row = found.row(kind="installed", workload="resnet50", steps=steps)
-    row.add("paired", "s", result["without"])
-    plain = result["without"] if args.quick else found.find(kind="checkpoint", workload="resnet50").samples("plain")
-    row.add("plain", "s", plain)
-    row.add("difference", "s", [b - a for a, b in zip(result["without"], result["with"])])
-    row.add("added ops", "s", result["added_ops"])
-    row.labels["conditions"], row.labels["ops"] = map(int, result["added_counts"])
-    row.add("interval", "s", interval(row.samples("difference")))
+    row = found.row(kind="seam", steps=steps)
+    for policy in POLICIES:
+        row.add(policy, "s", result[policy])
+    row.add("difference", "s", [b - a for a, b in zip(result["never"], result["auto"], strict=True)])
 
 
 def tables(found: Report) -> str:
-    """Four tables: checkpoints, late ones, every step, nothing captured."""
+    """Five tables: checkpoints, late ones, every step, nothing captured, and the callback's work after a step."""
     lines = []
     for row in (row for row in found.rows if row.labels["kind"] == "checkpoint"):
         copy = row.median("memcpy")
@@ -178,14 +191,9 @@ def tables(found: Report) -> str:
     parts = [table([*header, "to commit, ms"], lines)]
     late = [row for row in found.rows if row.labels["kind"] == "late"]
     if late:
-        header = [
-            "workload",
-            "MB",
-            "step, ms",
-            "whole stall, captured at the update, ms",
-            "late, ms",
-            "late - update (95 %)",
-        ]
+        header = ["workload", "MB", "step, ms"]
+        header += ["captured at the update: whole stall, ms", "later steps, extra ms"]
+        header += ["late: whole stall, ms", "later steps, extra ms", "late - update, both, ms (95 %)"]
         parts.append(table(header, [_late_cells(row) for row in late]))
     for row in (row for row in found.rows if row.labels["kind"] == "every step"):
         rate, disk = row.median("throughput"), row.median("disk")
@@ -205,11 +213,13 @@ def tables(found: Report) -> str:
             "ratio",
         ]
         parts.append(table([*header, "disk (O_DIRECT, overwrite), GB/s"], [cells]))
+    installed = []
     for row in (row for row in found.rows if row.labels["kind"] == "installed"):
         plain = row.median("plain")
         low, high = row.values["interval"]["min"], row.values["interval"]["max"]
         cells = [
             row.labels["workload"],
+            "nothing" if row.labels["policy"] == "never" else "Auto",
             f"{plain * 1e3:.0f}",
             row.labels["conditions"],
             span(row, "added ops", 1e3, 3),
@@ -218,10 +228,15 @@ def tables(found: Report) -> str:
             f"{row.median('difference') * 1e3:.2f} ({low * 1e3:.2f}..{high * 1e3:.2f})",
             f"{row.median('difference') / plain:.2%} ({low / plain:.2%}..{high / plain:.2%})",
         ]
-        header = ["workload", "step, ms", "conditional ops", "added ops alone, ms", "of the step"]
+        header = ["workload", "due", "step, ms", "conditional ops", "added ops alone, ms", "of the step"]
         pairs = f"difference of {row.labels['steps']} pairs, ms (95 %)"
         header += ["paired step, batch 1, ms", pairs, "of the step (95 %)"]
-        parts.append(table(header, [cells]))
+        installed.append(cells)
+    if installed:
+        parts.append(table(header, installed))
+    for row in (row for row in found.rows if row.labels["kind"] == "seam"):
+        header = ["after a step, fixed interval, us", "with Auto, us", "difference, us"]
+        parts.append(table(header, [[span(row, name, 1e6) for name in (*POLICIES, "difference")]]))
     return "\n\n".join(parts)
 
 

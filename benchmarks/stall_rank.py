@@ -23,6 +23,8 @@ from deepfreeze.ranks import world as worlds
 QUIET = 0.3  # seconds that the disk and the engine are left alone before plain steps are timed
 FILLING = 8  # steps until memory has been touched once and every slot is in use
 _NEVER = 10**9
+_NO_BUDGET = 1e-6  # of Auto: after its first decision it takes no checkpoint
+_DECIDING = 60  # steps by which Auto has taken its first decision
 
 
 class Timer(keras.callbacks.Callback):
@@ -194,7 +196,10 @@ def measure_every_step(params: dict[str, Any]) -> dict[str, Any]:
 
 def measure_installed(params: dict[str, Any]) -> dict[str, Any]:
     """Two equal trainings take turns, step by step, one of them with the callback and nothing to capture. Their batch is one
-    picture: the callback costs as much, and steps that take less time vary by less."""
+    picture: the callback costs as much, and steps that take less time vary by less.
+
+    ``policy``: "never", whose callback has nothing to capture at all, or "auto": of its training the steps count that come after its
+    first decision, because its budget is so small that it takes no further checkpoint."""
     turns = [threading.Semaphore(1), threading.Semaphore(0)]
     took: tuple[list[float], list[float]] = ([], [])
 
@@ -219,8 +224,12 @@ def measure_installed(params: dict[str, Any]) -> dict[str, Any]:
             took[self._which].append(time.perf_counter() - self._begun[0])
             turns[1 - self._which].release()
 
-    steps = params["steps"]
-    checkpoint = deepfreeze.Checkpoint(Path(params["folder"]) / "run", every=_NEVER, final=False)
+    auto = params["policy"] == "auto"
+    steps = params["steps"] + (_DECIDING if auto else 0)
+    every = deepfreeze.plan.Auto(_NO_BUDGET) if auto else _NEVER
+    checkpoint = deepfreeze.Checkpoint(
+        Path(params["folder"]) / "run", every=every, final=False, resume="off", verbose=0
+    )
     errors: list[BaseException] = []
 
     def train(which: int) -> None:
@@ -247,7 +256,53 @@ def measure_installed(params: dict[str, Any]) -> dict[str, Any]:
         thread.join()
     if errors:
         raise errors[0]
-    return {"without": took[0][3:], "with": took[1][3:], **_added_ops(params["workload"], params["samples"])}
+    if auto and len(checkpoint.stats.intervals) != 1:
+        raise RuntimeError(
+            f"Auto was to decide once within {_DECIDING} steps, and has decided: {checkpoint.stats.intervals}"
+        )
+    begin = checkpoint.stats.intervals[0].step + 2 if auto else 3
+    return {"without": took[0][begin:], "with": took[1][begin:]}
+
+
+def measure_seam(params: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of the callback's own work after each step of a model whose steps cost next to nothing, with a fixed interval and with
+    ``Auto``, after its first decision: trainings that take turns."""
+    from deepfreeze.training.training import Training
+
+    found: dict[str, list[float]] = {"never": [], "auto": []}
+    executed, took = Training.executed, []
+
+    def timed(training: Training) -> bool:
+        begun = time.perf_counter()
+        answer = executed(training)
+        took.append(time.perf_counter() - begun)
+        return answer
+
+    layers = [keras.Input((8,)), keras.layers.Dense(8), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    model.compile(keras.optimizers.Adam(), "mse")
+    x, y = np.zeros((16, 8), np.float32), np.zeros((16, 1), np.float32)
+    Training.executed = timed  # type: ignore[method-assign]
+    try:
+        for number in range(params["rounds"] * 2):
+            policy = ("never", "auto")[number % 2]
+            took.clear()
+            every = deepfreeze.plan.Auto(_NO_BUDGET) if policy == "auto" else _NEVER
+            run = Path(params["folder"]) / f"run-{number}"
+            checkpoint = deepfreeze.Checkpoint(run, every=every, final=False, resume="off", verbose=0)
+            model.optimizer.iterations.assign(0)
+            model.fit(repeated(x, y, _DECIDING + params["steps"]), verbose=0, shuffle=False, callbacks=[checkpoint])
+            checkpoint.close()
+            shutil.rmtree(run)
+            found[policy].append(statistics.median(took[_DECIDING:]))
+    finally:
+        Training.executed = executed  # type: ignore[method-assign]
+    return found
+
+
+def measure_added(params: dict[str, Any]) -> dict[str, Any]:
+    """See ``_added_ops``."""
+    return _added_ops(params["workload"], params["samples"])
 
 
 def _added_ops(workload: str, samples: int) -> dict[str, list[float]]:
@@ -305,6 +360,8 @@ MEASURES = {
     "checkpoints": measure_checkpoints,
     "every_step": measure_every_step,
     "installed": measure_installed,
+    "added": measure_added,
+    "seam": measure_seam,
 }
 
 

@@ -245,6 +245,9 @@ class Auto:
         mean, low, high = found.mean, found.low, found.high
         if len(self._judged) == _TOGETHER and low <= self.overhead:
             mean, low, high = together(self._judged)
+        if not found.plain:
+            # The budget is doubtful until there are plain steps, and a longer interval has some.
+            low = mean if len(self._judged) == _TOGETHER else (mean + low) / 2
         if low > self.overhead:
             faster = profile.iteration < _FASTER * known.iteration
             self._grow(math.ceil(self.interval * mean / self.overhead), profile, _cause(slow, faster))

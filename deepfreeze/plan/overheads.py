@@ -31,6 +31,7 @@ class Overhead:
     - ``distance``: steps from one checkpoint to the next, on average. Fewer than the interval if somebody else asks for checkpoints too.
     - ``steady``: plain steps took about as long in the first half of the window as in the second. If not, a change of the training's own
       pace may look like overhead.
+    - ``plain``: there were enough plain steps to tell ``iteration``; else it is what was known before.
     - ``stale``: there were no plain steps, and steps with a checkpoint on its way took less than what is known of plain ones."""
 
     samples: tuple[float, ...]
@@ -43,6 +44,7 @@ class Overhead:
     cost: float
     distance: float
     steady: bool
+    plain: bool
     stale: bool
 
 
@@ -149,6 +151,7 @@ def _overhead(intervals: Sequence[_Interval], known: float, error: float) -> Ove
         cost=sum(costs) / len(costs),
         distance=sum(one.steps for one in intervals) / len(intervals),
         steady=_is_steady(intervals),
+        plain=_has_plain(intervals),
         stale=stale,
     )
 
