@@ -73,7 +73,8 @@ class Rehearsal:
         return step >= self.steps
 
     def kills_at(self, step: int, began: int) -> bool:
-        """Whether the program kills itself when the checkpoint of ``step`` is committed. ``began``: the step at which training has begun."""
+        """Whether the program kills itself when the checkpoint of ``step`` is committed. ``began``: the step at which training has
+        begun."""
         return self.kills and began < self.at <= step
 
 

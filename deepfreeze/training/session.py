@@ -64,8 +64,8 @@ class Session:
     ) -> None:
         """Collective. ``open_run``: the open run, which closes what the session opens; ``agreement``: connected to the installation;
         ``saved``: the model's steps that are saved already, to which the session adds its own; ``keeper``: retention, a listener of
-        ``events``; ``described``: what rank 0's manifests say of the training; ``rehearsal``: None if this is none. Raises the errors of ``Saver`` if the installation has
-        served another session before."""
+        ``events``; ``described``: what rank 0's manifests say of the training; ``rehearsal``: None if this is none. Raises
+        the errors of ``Saver`` if the installation has served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
         self._events, self._notes, self._saved = events, events.notes, saved
@@ -366,8 +366,8 @@ class Session:
         self._commits.drain()
 
     def _kill(self) -> None:
-        """Waits until the checkpoints are committed, and kills this process, as ``deepfreeze resume-check`` has asked for. All ranks call it
-        after the same step."""
+        """Waits until the checkpoints are committed, and kills this process, because a rehearsal asks for it. All ranks call it after the
+        same step."""
         self._commits.going_on = False
         self._hand_over()
         self._commits.drain()

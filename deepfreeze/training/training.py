@@ -12,6 +12,7 @@ import signal
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from deepfreeze.errors import Error
@@ -38,6 +39,7 @@ from deepfreeze.ranks.world import World
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.granules import Granules
+from deepfreeze.store.rules import Latest
 from deepfreeze.store.stores import at
 from deepfreeze.training import advice, attempt_events
 from deepfreeze.training.fits import Fits
@@ -78,6 +80,8 @@ class Training:
         self._rehearsal = Rehearsal.of(os.environ)
         if self._rehearsal is not None:
             run, policy = self._rehearsal.run, self._rehearsal.policy(policy)
+            # An execution of several steps may capture the last one inside, and end behind it with one more checkpoint.
+            options = replace(options, keep=options.keep | Latest(2))
         self._run, self._policy, self._options = run, policy, options
         self._ends_at = options.ends_at
         self._end: JobEnd | None = None  # as the last ``fit`` has seen it
