@@ -134,7 +134,9 @@ def _rehearse(rehearsals: Rehearsals, steps: int, as_json: bool) -> int:
     found = _difference(rehearsals, first, _KILLED, as_json)
     causes = unresumed(found, killed.position)
     if killed.resumed is None:
-        causes = ['the program did not resume: it began at step 0 again (resume="off", or a model that was not restored)']
+        causes = [
+            'the program did not resume: it began at step 0 again (resume="off", or a model that was not restored)'
+        ]
     same = found.same_training and killed.resumed is not None
     _report(as_json, found, "resumes" if same else "differs", causes, killed)
     return 0 if same else DIFFERS

@@ -77,4 +77,6 @@ def _attached(tree: Any, where: object) -> States:
         found = "a tree without them"
         raise CorruptError(where=where, expected="states of objects and generators", found=found, todo=DAMAGED)
     parts = ((EXTRA, tree["objects"]), (RNG, tree["rng"]))
-    return {(kind, str(name)): state_tree.encode(state, kind) for kind, states in parts for name, state in states.items()}
+    return {
+        (kind, str(name)): state_tree.encode(state, kind) for kind, states in parts for name, state in states.items()
+    }
