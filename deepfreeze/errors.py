@@ -83,3 +83,8 @@ class WaitError(EngineError, TimeoutError):
 
 class WorldError(Error, RuntimeError):
     """Another rank failed. The message names that rank and quotes its error."""
+
+
+class ProgramError(Error, RuntimeError):
+    """A program that ``deepfreeze resume-check`` has started failed, did not end, or saved no checkpoint of the steps that it was asked
+    for."""

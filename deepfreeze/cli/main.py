@@ -11,7 +11,21 @@ from collections.abc import Sequence
 from deepfreeze.errors import Error
 
 try:
-    from deepfreeze.cli import build_horovod, command, diff, export, log, ls, output, plan, prune, show, tag, verify
+    from deepfreeze.cli import (
+        build_horovod,
+        command,
+        diff,
+        export,
+        log,
+        ls,
+        output,
+        plan,
+        prune,
+        resume_check,
+        show,
+        tag,
+        verify,
+    )
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "rich":
         raise
@@ -22,7 +36,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 _DESCRIPTION = """Inspects the checkpoints of training runs. Needs no TensorFlow. Only export, tag, untag, prune --yes,
-verify --quarantine and plan --plot write or delete files. One command has nothing to do with runs: build-horovod installs Horovod."""
+verify --quarantine and plan --plot write or delete files. resume-check starts a training program; build-horovod installs Horovod."""
 _EPILOG = """\
 RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40), RUN@NAME one that has a tag
 (runs/nt3@paper); where only RUN is given, its newest checkpoint is meant (ls, log, plan and verify: all). Each command has its own --help.
@@ -33,8 +47,9 @@ exit codes:
     0  all is well
     1  a checkpoint is damaged, or there is none, or the command failed
     2  the command line is wrong
-    3  diff --exit-code: the checkpoints differ
+    3  diff --exit-code: the checkpoints differ; resume-check: the program does not go on bit for bit
     4  verify: every byte is right, but the ranks differed at a checkpoint
+    5  resume-check: the program is not repeatable, even without a kill
   130  interrupted (Ctrl-C): no file is left half written; what prune has deleted is deleted
 
 If the program that reads the output ends before it has read all (| head), the exit code is 1.
@@ -50,6 +65,7 @@ examples:
   deepfreeze export runs/nt3@40 nt3.safetensors   write a file for others
   deepfreeze tag runs/nt3@40 paper                call it runs/nt3@paper
   deepfreeze prune runs/nt3 --keep 2              what would be deleted?
+  deepfreeze resume-check -- python train.py      does it survive a kill?
 """
 
 
@@ -70,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=_Help,
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (ls, show, log, plan, verify, diff, export, tag, prune, build_horovod):
+    for module in (ls, show, log, plan, verify, diff, export, tag, prune, resume_check, build_horovod):
         module.add_parser(commands)
     return top
 

@@ -177,7 +177,8 @@ class Measured(Event):
 @dataclass(frozen=True, kw_only=True)
 class Stop(Event):
     """The ranks have agreed to commit ``step`` and to end training, because a rank has received ``signal`` ("SIGTERM"), or, with None,
-    because the scheduler will end the job soon (``ends_at=``)."""
+    because the scheduler will end the job soon (``ends_at=``). "resume-check": it is the last step that ``deepfreeze resume-check`` has
+    asked for."""
 
     step: int
     signal: str | None = None

@@ -15,6 +15,8 @@ from deepfreeze.ranks.world import World
 
 # In the place of a signal's number: the scheduler will end the job soon. Greater than any signal's number.
 JOB_ENDS = 128
+# In the same place: the last step of a rehearsal is done (``plan/rehearsal``). No field has it, because the ranks agree by the step alone.
+REHEARSAL_ENDS = 129
 
 
 @dataclass(frozen=True)

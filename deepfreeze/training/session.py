@@ -20,9 +20,10 @@ from deepfreeze.plan.auto_section import Conditions
 from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.job_end import JobEnd
 from deepfreeze.plan.policy import NEVER, Policy
+from deepfreeze.plan.rehearsal import REHEARSED, Rehearsal
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks import world as worlds
-from deepfreeze.ranks.agreement import JOB_ENDS, Agreement
+from deepfreeze.ranks.agreement import JOB_ENDS, REHEARSAL_ENDS, Agreement
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.training.commits import Commits
 from deepfreeze.training.first_weights import FirstWeights
@@ -59,16 +60,17 @@ class Session:
         saved: Newest[int],
         keeper: Keeper,
         described: Described,
+        rehearsal: Rehearsal | None = None,
     ) -> None:
         """Collective. ``open_run``: the open run, which closes what the session opens; ``agreement``: connected to the installation;
         ``saved``: the model's steps that are saved already, to which the session adds its own; ``keeper``: retention, a listener of
-        ``events``; ``described``: what rank 0's manifests say of the training. Raises the errors of ``Saver`` if the installation has
-        served another session before."""
+        ``events``; ``described``: what rank 0's manifests say of the training; ``rehearsal``: None if this is none. Raises
+        the errors of ``Saver`` if the installation has served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
         self._events, self._notes, self._saved = events, events.notes, saved
         self._commits = Commits(open_run, agreement, wishes, checks, job_end, keeper, options, events)
-        self._described = described
+        self._described, self._rehearsal = described, rehearsal
         self.stopped = False  # a signal, or the job's end, ended training
         self._began = False  # there was an execution
         self._saver: Saver | None = None
@@ -118,6 +120,8 @@ class Session:
             late = self._copying = captured == step and saver.may_be_late and not copied and not self._epochs.over
             collect = saver.take if copied else lambda: saver.collect(captured)
             self._save(captured, collect, step - captured, done.steps, late)
+            if self._rehearsal is not None and self._rehearsal.kills_at(captured, self._open_run.attempt.step):
+                self._kill()
         try:
             stop = self._settle(step, done)
         finally:
@@ -129,7 +133,7 @@ class Session:
 
     def _settle(self, step: int, done: Execution) -> int:
         """Settles with the other ranks what comes after the execution ``done``, which ended at ``step``, and prepares the next one. Returns
-        the number of a signal after which training ends, or ``JOB_ENDS``; 0 if training goes on."""
+        the number of a signal after which training ends, ``JOB_ENDS`` or ``REHEARSAL_ENDS``; 0 if training goes on."""
         saver, schedule = self.saver, self._schedule
         self._note_uncaptured(done)
         self._first_weights.execution_ended(step)
@@ -142,6 +146,8 @@ class Session:
         agreed = self._agreement.settle(soon=done.captured is not None or schedule.within(steps))
         if agreed.stop:
             return agreed.stop
+        if self._rehearsal is not None and self._rehearsal.ends(step):
+            return REHEARSAL_ENDS  # the same step on all ranks, so they need not agree
         self._wishes.settle(schedule, self._events)
         if self._ask_again:
             schedule.reconsider()
@@ -347,16 +353,25 @@ class Session:
             self._agreement.fail(error)
 
     def _stop(self, step: int, number: int) -> None:
-        """Commits ``step`` and ends training, because a rank has received the signal ``number``, or the job's end is near (``JOB_ENDS``).
-        All ranks call it after the same step."""
+        """Commits ``step`` and ends training, because a rank has received the signal ``number``, the job's end is near (``JOB_ENDS``), or
+        it is the last step of a rehearsal (``REHEARSAL_ENDS``). All ranks call it after the same step."""
         self._commits.going_on, self.stopped = False, True
         self._schedule.stop()
-        name = None if number == JOB_ENDS else signal.Signals(number).name
+        named = {JOB_ENDS: None, REHEARSAL_ENDS: REHEARSED}
+        name = named[number] if number in named else signal.Signals(number).name
         self._events.emit(Stop(step=step, signal=name))
         self._hand_over()
         if step not in self._saved:
             self._save_now(step, self.saver.take)
         self._commits.drain()
+
+    def _kill(self) -> None:
+        """Waits until the checkpoints are committed, and kills this process, because a rehearsal asks for it. All ranks call it after the
+        same step."""
+        self._commits.going_on = False
+        self._hand_over()
+        self._commits.drain()
+        signal.raise_signal(signal.SIGKILL)
 
     def _reserve(self) -> None:
         """Waits until there is memory for the next capture."""

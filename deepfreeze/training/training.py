@@ -12,6 +12,7 @@ import signal
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from deepfreeze.errors import Error
@@ -30,6 +31,7 @@ from deepfreeze.plan.job_end import JobEnd
 from deepfreeze.plan.late_groups import LATE, UPDATE
 from deepfreeze.plan.placement import choose_granule
 from deepfreeze.plan.policy import Policy, signals
+from deepfreeze.plan.rehearsal import Rehearsal
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.same_model import require_same_model, require_same_options
@@ -37,6 +39,7 @@ from deepfreeze.ranks.world import World
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.granules import Granules
+from deepfreeze.store.rules import Latest
 from deepfreeze.store.stores import at
 from deepfreeze.training import advice, attempt_events
 from deepfreeze.training.fits import Fits
@@ -74,6 +77,11 @@ class Training:
         """``run``: an absolute path; ``who``: the name of the function that the user has called, for messages; ``listener``: is told of
         every event at once, on the training thread; ``loop``: the training is a hand-written loop, which has no epochs."""
         self._who = who
+        self._rehearsal = Rehearsal.of(os.environ)
+        if self._rehearsal is not None:
+            run, policy = self._rehearsal.run, self._rehearsal.policy(policy)
+            # An execution of several steps may capture the last one inside, and end behind it with one more checkpoint.
+            options = replace(options, keep=options.keep | Latest(2))
         self._run, self._policy, self._options = run, policy, options
         self._ends_at = options.ends_at
         self._end: JobEnd | None = None  # as the last ``fit`` has seen it
@@ -157,6 +165,7 @@ class Training:
                 self._saved,
                 self._keeper,
                 self._described,
+                self._rehearsal,
             )
         return position
 

@@ -1,0 +1,82 @@
+"""Compares what each rank has saved for itself at two checkpoints: random seeds of the model, the states of the user's objects (``extra=``)
+and of the process's random number generators (``rng=``)."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from deepfreeze.errors import CorruptError
+from deepfreeze.format import state_tree
+from deepfreeze.format.named_values import ATTACHMENTS
+from deepfreeze.format.strict_json import DAMAGED
+from deepfreeze.store.catalog import use
+from deepfreeze.store.run import Run
+from deepfreeze.thaw.rank_records import file_of, read_records
+from deepfreeze.thaw.read import split_private
+
+EXTRA, RNG, SEED = "extra", "rng", "seed"
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """A state that differs between two checkpoints. ``kind``: ``EXTRA``, ``RNG`` or ``SEED``; ``name``: the object's, the generator's
+    ("numpy"), or the tensor's; ``ranks``: on which it differs, or is saved in one checkpoint alone."""
+
+    kind: str
+    name: str
+    ranks: tuple[int, ...]
+
+    def __str__(self) -> str:
+        what = {EXTRA: f"extra[{self.name!r}]", RNG: f"the generator of {self.name} (rng=)", SEED: f"seed {self.name}"}
+        ranks = ", ".join(map(str, self.ranks))
+        return f"{what[self.kind]}, rank{'s' if len(self.ranks) > 1 else ''} {ranks}"
+
+
+# (kind, name) -> the state as bytes, which are equal if and only if the states are.
+States = dict[tuple[str, str], bytes]
+
+
+def saved_states(run: str | os.PathLike[str], step: int) -> list[States]:
+    """What each rank has saved for itself at a checkpoint, in the order of the ranks. NotFoundError if there is no such checkpoint,
+    CorruptError if a record is damaged."""
+    opened = Run.open(run)
+
+    def read(number: int) -> list[States]:
+        manifest = opened.manifest(number)
+        structure = opened.structure(manifest.structure)
+        found = []
+        for rank, record in enumerate(read_records(opened, manifest)):
+            where = opened.step_path(number) / file_of(manifest, rank)
+            private = split_private(structure, record.private, where)
+            states: States = {(SEED, name): value.tobytes() for name, value in private.items()}
+            if ATTACHMENTS in record.values:
+                states |= _attached(state_tree.decode(record.values[ATTACHMENTS], where), where)
+            found.append(states)
+        return found
+
+    return use(opened, step, read)
+
+
+def changed_states(first: list[States], second: list[States]) -> tuple[StateChange, ...]:
+    """The states that differ, in the order of the first rank's; of a rank that one list lacks, all of its states."""
+    ranks: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for rank in range(max(len(first), len(second))):
+        a, b = (side[rank] if rank < len(side) else {} for side in (first, second))
+        for key in [*a, *(key for key in b if key not in a)]:
+            if a.get(key) != b.get(key):
+                ranks[key].append(rank)
+    return tuple(StateChange(kind, name, tuple(found)) for (kind, name), found in ranks.items())
+
+
+def _attached(tree: Any, where: object) -> States:
+    """The states of ``extra=`` and ``rng=``, each encoded by itself."""
+    if not isinstance(tree, dict) or not all(isinstance(tree.get(key), dict) for key in ("objects", "rng")):
+        found = "a tree without them"
+        raise CorruptError(where=where, expected="states of objects and generators", found=found, todo=DAMAGED)
+    parts = ((EXTRA, tree["objects"]), (RNG, tree["rng"]))
+    return {
+        (kind, str(name)): state_tree.encode(state, kind) for kind, states in parts for name, state in states.items()
+    }
