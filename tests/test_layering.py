@@ -88,10 +88,12 @@ FILE_SYSTEM = {
     "deepfreeze/cli/main.py",  # standard output that nobody reads any more
     *(f"deepfreeze/horovod_build/{module}.py" for module in ("source", "target", "wheel")),
     "deepfreeze/cli/build_horovod.py",  # the end of a log
+    *(f"deepfreeze/cli/{module}.py" for module in ("rehearsals", "resume_check")),  # scratch runs, with a log each
 }
 # What of the module os touches no file of a run.
 NO_FILES = {
-    "PathLike", "devnull", "environ", "fsdecode", "fspath", "get_terminal_size", "getpid", "path", "sched_getaffinity", "strerror",
+    "PathLike", "devnull", "environ", "fsdecode", "fspath", "get_terminal_size", "getpid", "path", "sched_getaffinity",
+    "strerror",
 }  # fmt: skip
 # Who asks for the host name: ``nodes`` says which ranks share a machine, and the run's lock tells people where its holder is.
 HOST_NAME = {"deepfreeze/ranks/nodes.py", "deepfreeze/store/lock.py"}

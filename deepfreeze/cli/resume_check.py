@@ -26,9 +26,10 @@ _LISTED = 10  # tensors that are listed; JSON has all
 _FIRST, _SECOND, _KILLED = "uninterrupted", "repeated", "killed"
 _MORE = f"""
 The program stays as it is. It is started four times, each time in a scratch run in place of its own: to step N; to step N once more;
-then to step K, where all its ranks kill themselves by SIGKILL as soon as the first checkpoint from step K on is committed; and again, so that it
-goes on to step N. The checkpoints of step N are compared: all tensors, and of each rank the random seeds and what extra= and rng= have
-saved. If the first two starts differ, the program is not repeatable, and no kill is tried. 0.0 and -0.0 don't differ, nor do two NaNs.
+then to step K, where all its ranks kill themselves by SIGKILL as soon as the first checkpoint from step K on is committed; and again,
+so that it goes on to step N. The checkpoints of step N are compared: all tensors, and of each rank the random seeds and what extra= and
+rng= have saved. If the first two starts differ, the program is not repeatable, and no kill is tried. 0.0 and -0.0 don't differ, nor do
+two NaNs.
 
 Training ends at step N as after a signal: fit returns, and the program goes on behind it. Other files that the program writes it writes
 each time. A program whose trainings have several runs can't be checked: all of them would get the one scratch run.
