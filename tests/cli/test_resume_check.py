@@ -99,6 +99,7 @@ def test_the_end_of_a_failed_programs_output_is_shown(tmp_path):
         made.killed("second")
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_is_ended(tmp_path):
     """And so is a process that it has started."""
     child = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid, flush=True); time.sleep(60)"
