@@ -102,7 +102,7 @@ def test_the_end_of_a_failed_programs_output_is_shown(tmp_path):
 @pytest.mark.slow
 def test_a_program_that_hangs_is_ended(tmp_path):
     """And so is a process that it has started."""
-    child = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid, flush=True); time.sleep(60)"
+    child = "import time, subprocess as sp; print(sp.Popen(['sleep', '60']).pid, flush=True); time.sleep(60)"
     made, lines = rehearsals(tmp_path, child, seconds=0.5)
     with pytest.raises(ProgramError, match="expected an end within 500 ms; found a program that was still running"):
         made.uninterrupted("first")
