@@ -300,12 +300,7 @@ def measure_seam(params: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def measure_added(params: dict[str, Any]) -> dict[str, Any]:
-    """See ``_added_ops``."""
-    return _added_ops(params["workload"], params["samples"])
-
-
-def _added_ops(workload: str, samples: int) -> dict[str, list[float]]:
+def measure_added(params: dict[str, Any]) -> dict[str, list[float]]:
     """Seconds that the added ops take in a step that captures nothing, alone in a graph, more than a graph that is handed the same
     variables; and how many they are."""
     from deepfreeze.frameworks.tensorflow.capture import Range, TensorFlowCapture
@@ -314,7 +309,7 @@ def _added_ops(workload: str, samples: int) -> dict[str, list[float]]:
     from deepfreeze.plan.placement import per_layer
     from deepfreeze.state.training_state import TrainingState
 
-    model, _, _ = workloads.model(workload)
+    model, _, _ = workloads.model(params["workload"])
     model.optimizer.build(model.trainable_variables)
     buffers = GraphBuffers() if reason_against() else EngineBuffers()
     state = TrainingState.of(model)
@@ -338,7 +333,7 @@ def _added_ops(workload: str, samples: int) -> dict[str, list[float]]:
 
     step = tf.constant(1, tf.int64)
     # Many rounds: a time slice given to somebody else is a millisecond in the mean of one.
-    calls, rounds, seconds = 100, 4 * samples, []
+    calls, rounds, seconds = 100, 4 * params["samples"], []
     for call in (added, nothing):
         call(step)
     for _ in range(rounds + 1):

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +26,9 @@ _NONE = "give the program a deepfreeze.Checkpoint among the callbacks of fit, or
 
 @dataclass(frozen=True)
 class Killed:
-    """What came of the program that was killed. ``step``: of the newest checkpoint at the kill; ``position``: the training's there, None if
-    it was no ``fit``; ``resumed``: the step from which the program that was started again has gone on, None if it began anew."""
+    """A kill of the program and the start after it. ``step``: the step of the newest checkpoint at the kill; ``position``: the training's
+    position at that step, None for a hand-written loop; ``resumed``: the step from which the second start has gone on, None if it has
+    begun anew."""
 
     step: int
     position: Position | None
@@ -199,9 +199,8 @@ def _started(command: Sequence[str], environment: dict[str, str], log: IO[bytes]
         if process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-            end = time.monotonic() + _GRACE
-            while process.poll() is None and time.monotonic() < end:
-                time.sleep(0.05)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

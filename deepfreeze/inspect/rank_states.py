@@ -1,17 +1,14 @@
-"""Compares what each rank has saved for itself at two checkpoints: random seeds of the model, the states of the user's objects (``extra=``)
-and of the process's random number generators (``rng=``)."""
+"""Compares the states that each rank has saved for itself at two checkpoints: the model's random seeds, the user's objects (``extra=``)
+and the process's random number generators (``rng=``)."""
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
 
-from deepfreeze.errors import CorruptError
-from deepfreeze.format import state_tree
+from deepfreeze.format import attachment_tree, state_tree
 from deepfreeze.format.named_values import ATTACHMENTS
-from deepfreeze.format.strict_json import DAMAGED
 from deepfreeze.store.catalog import use
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.rank_records import file_of, read_records
@@ -40,8 +37,8 @@ States = dict[tuple[str, str], bytes]
 
 
 def saved_states(run: str | os.PathLike[str], step: int) -> list[States]:
-    """What each rank has saved for itself at a checkpoint, in the order of the ranks. NotFoundError if there is no such checkpoint,
-    CorruptError if a record is damaged."""
+    """The states that each rank has saved for itself at the checkpoint of ``step``, in the order of the ranks. NotFoundError if there is
+    no such checkpoint, CorruptError if a record is damaged."""
     opened = Run.open(run)
 
     def read(number: int) -> list[States]:
@@ -53,7 +50,7 @@ def saved_states(run: str | os.PathLike[str], step: int) -> list[States]:
             private = split_private(structure, record.private, where)
             states: States = {(SEED, name): value.tobytes() for name, value in private.items()}
             if ATTACHMENTS in record.values:
-                states |= _attached(state_tree.decode(record.values[ATTACHMENTS], where), where)
+                states |= _attached(record.values[ATTACHMENTS], where)
             found.append(states)
         return found
 
@@ -71,12 +68,10 @@ def changed_states(first: list[States], second: list[States]) -> tuple[StateChan
     return tuple(StateChange(kind, name, tuple(found)) for (kind, name), found in ranks.items())
 
 
-def _attached(tree: Any, where: object) -> States:
+def _attached(data: bytes, where: object) -> States:
     """The states of ``extra=`` and ``rng=``, each encoded by itself."""
-    if not isinstance(tree, dict) or not all(isinstance(tree.get(key), dict) for key in ("objects", "rng")):
-        found = "a tree without them"
-        raise CorruptError(where=where, expected="states of objects and generators", found=found, todo=DAMAGED)
-    parts = ((EXTRA, tree["objects"]), (RNG, tree["rng"]))
+    tree = attachment_tree.decode(data, where)
+    parts = ((EXTRA, tree[attachment_tree.OBJECTS]), (RNG, tree[attachment_tree.GENERATORS]))
     return {
         (kind, str(name)): state_tree.encode(state, kind) for kind, states in parts for name, state in states.items()
     }

@@ -1,4 +1,4 @@
-"""What differs between the last checkpoints of two rehearsals of one program, and the likely cause."""
+"""Differences between the last checkpoints of two rehearsals of one program, and their likely causes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Difference:
 
     @property
     def same_training(self) -> bool:
-        """Whether nothing differs that training depends on."""
+        """Whether training would go on from both checkpoints in the same way: no weight, optimizer variable or state differs."""
         return not (self.trained or self.states)
 
 
@@ -99,7 +99,7 @@ def _unresumed(found: Difference, killed: Position | None) -> Iterator[str]:
     if any(label.split("/")[-1] == _RATE for label in found.trained):
         yield (
             "the learning rate differs: a callback that changes it (ReduceLROnPlateau, LearningRateScheduler) has forgotten its state: "
-            "pass the callback in extra="
+            "save that state by an object in extra="
         )
     for state in found.states:
         if state.kind == EXTRA:
@@ -121,7 +121,7 @@ def _unresumed(found: Difference, killed: Position | None) -> Iterator[str]:
 
 
 def _of_input(killed: Position | None) -> str:
-    """What is the matter with the order of the input."""
+    """The likely cause in the input. ``killed``: the training's position at the kill, None for a loop."""
     if killed is not None and killed.batch > 0 and killed.batch != killed.batches:
         return (
             f"the input's order is not repeated: training was killed at batch {killed.batch} of epoch {killed.epoch + 1}, and the input "

@@ -18,7 +18,7 @@ from deepfreeze.errors import OptionError
 from deepfreeze.plan.first_of import FirstOf
 from deepfreeze.plan.policy import NEVER, Policy
 
-# What ended a training, in the place of a signal's name.
+# ``stats.stopped`` of a training that a rehearsal has ended; otherwise a signal's name stands there.
 REHEARSED = "resume-check"
 _RUN, _STEPS, _AT, _KILL = (f"DEEPFREEZE_CHECK_{name}" for name in ("RUN", "STEPS", "AT", "KILL"))
 
@@ -49,8 +49,8 @@ class Rehearsal:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Rehearsal | None:
-        """What the environment asks for; None if it asks for no rehearsal. ``OptionError`` for a step that is no whole number, and unless
-        0 < at < steps."""
+        """The rehearsal that the environment asks for; None if it asks for none. ``OptionError`` for a step that is no whole number, and
+        unless 0 < at < steps."""
         run = environment.get(_RUN)
         if not run:
             return None
@@ -69,7 +69,7 @@ class Rehearsal:
         return FirstOf(own, AtSteps((self.at, self.steps)))
 
     def ends(self, step: int) -> bool:
-        """Whether training ends at ``step``."""
+        """Whether the rehearsal ends training when ``step`` is done."""
         return step >= self.steps
 
     def kills_at(self, step: int, began: int) -> bool:

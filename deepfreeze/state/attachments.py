@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from deepfreeze.errors import CorruptError, EngineError, OptionError
-from deepfreeze.format import state_tree
+from deepfreeze.format import attachment_tree
 from deepfreeze.format.record import MAX_RECORD
 from deepfreeze.format.strict_json import DAMAGED
 
@@ -96,7 +96,7 @@ class Attachments:
         one and the object takes its own state alone. ``CorruptError`` if there are no states in ``saved``."""
         is_new = rank >= saved.world_size
         own = 0 if is_new else rank
-        trees = {number: _decoded(data, saved.where) for number, data in saved.by_rank.items()}
+        trees = {number: attachment_tree.decode(data, saved.where) for number, data in saved.by_rank.items()}
         for name, thing in self._objects.items():
             if name not in trees[own]["objects"]:
                 continue
@@ -128,20 +128,11 @@ class Attachments:
 
     def _encoded(self, step: int) -> bytes:
         states = {name: _state(name, thing, step) for name, thing in self._objects.items()}
-        tree = {"objects": states, "rng": {} if self._generators is None else self._generators.states()}
-        return state_tree.encode(tree, "extra")
+        return attachment_tree.encode(states, {} if self._generators is None else self._generators.states())
 
 
 _AT_MOST = f"states of at most {_MAX_NBYTES} bytes, for they are kept in the rank's record"
 _SAVE_ELSEWHERE = "save a large value in a file of its own, and the file's name in the state"
-
-
-def _decoded(data: bytes, where: object) -> dict[str, Any]:
-    tree = state_tree.decode(data, where)
-    if not isinstance(tree, dict) or not all(isinstance(tree.get(key), dict) for key in ("objects", "rng")):
-        found = "a tree without them"
-        raise CorruptError(where=where, expected="states of objects and generators", found=found, todo=DAMAGED)
-    return tree
 
 
 def _state(name: str, thing: Any, step: int) -> Any:

@@ -37,13 +37,10 @@ void WorkerPool::Run(size_t n, size_t width, bool urgent, const Work& work) {
   } else {
     batches_.push_back(&batch);
   }
-  // Wakes no more threads than there is work for: each thread that wakes may take a core from the training.
-  size_t wanted = std::min(n, width);
-  if (urgent) {
-    urgent_work_ready_.NotifyOne();
-    --wanted;
-  }
-  for (size_t i = std::min(wanted, threads()); i > 0; --i) work_ready_.NotifyOne();
+  // Wakes no more threads than there is work for, because each may take a core from the training; for an urgent batch
+  // one more, because the others may hang.
+  for (size_t i = std::min({n, width, threads()}); i > 0; --i) work_ready_.NotifyOne();
+  if (urgent) urgent_work_ready_.NotifyOne();
   while (batch.next < batch.size || batch.running > 0) batch_done_.Wait(&mutex_);
 }
 

@@ -32,7 +32,7 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Without the thread for urgent batches alone.
+  // The threads that do items of every batch, and those with the thread that does items of urgent batches only.
   size_t threads() const { return threads_.size() - 1; }
   size_t workers() const { return threads_.size(); }
 

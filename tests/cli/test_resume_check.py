@@ -1,9 +1,7 @@
 """``deepfreeze resume-check``: what a program does after a kill, and what keeps it from going on bit for bit."""
 
 import json
-import os
 import sys
-import time
 
 import pytest
 
@@ -11,6 +9,7 @@ from deepfreeze.cli.main import main
 from deepfreeze.cli.rehearsals import Rehearsals
 from deepfreeze.errors import InstallError, ProgramError
 from tests.support import jobs, kerases, processes
+from tests.support.ranks import until
 
 
 def check(tmp_path, *options, how="right", name="keras", status=0):
@@ -102,14 +101,11 @@ def test_the_end_of_a_failed_programs_output_is_shown(tmp_path):
 @pytest.mark.slow
 def test_a_program_that_hangs_is_ended(tmp_path):
     """And so is a process that it has started."""
-    child = "import time, subprocess as sp; print(sp.Popen(['sleep', '60']).pid, flush=True); time.sleep(60)"
+    child = "import subprocess as sp; inner = sp.Popen(['sleep', '60']); print(inner.pid, flush=True); inner.wait()"
     made, lines = rehearsals(tmp_path, child, seconds=0.5)
     with pytest.raises(ProgramError, match="expected an end within 500 ms; found a program that was still running"):
         made.uninterrupted("first")
-    with pytest.raises(ProcessLookupError):
-        for _ in range(1000):  # whoever adopts the dead process may take a moment to bury it
-            os.kill(int(lines[-1]), 0)
-            time.sleep(0.01)
+    until(lambda: not processes.lives(int(lines[-1])))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deepfreeze.format import state_tree
+from deepfreeze.format import attachment_tree, state_tree
 from deepfreeze.format.position import Position
 from deepfreeze.inspect.rank_states import EXTRA, RNG, SEED, StateChange, _attached, changed_states
 from deepfreeze.inspect.resume_difference import Difference, unrepeatable, unresumed
@@ -54,7 +54,7 @@ def test_a_program_without_seeds_is_told_to_set_them():
 def test_a_state_is_the_same_only_bit_for_bit_on_each_rank():
     def states(*counts):
         return [
-            _attached({"objects": {"a": {"n": n, "x": np.zeros(2)}, "b": 1}, "rng": {"numpy": (n,)}}, "x")
+            _attached(attachment_tree.encode({"a": {"n": n, "x": np.zeros(2)}, "b": 1}, {"numpy": (n,)}), "x")
             for n in counts
         ]
 

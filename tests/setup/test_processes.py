@@ -22,21 +22,12 @@ time.sleep(600)
 """
 
 
-def lives(pid):
-    """Whether it runs: a zombie, whom its parent has yet to hear of, does not."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def test_at_the_end_nobody_of_the_family_is_left_in_whatever_session():
     with processes.child([sys.executable, "-S", "-c", LAUNCHER], stdout=subprocess.PIPE, text=True) as process:
         inner = int(process.stdout.readline())
-        assert lives(inner) and os.getsid(inner) != os.getsid(process.pid)
-    assert not lives(process.pid)
-    until(lambda: not lives(inner))  # whose parent is now another
+        assert processes.lives(inner) and os.getsid(inner) != os.getsid(process.pid)
+    assert not processes.lives(process.pid)
+    until(lambda: not processes.lives(inner))  # whose parent is now another
 
 
 def test_a_child_dies_with_the_process_that_started_it():
@@ -46,7 +37,7 @@ def test_a_child_dies_with_the_process_that_started_it():
         inner = int(process.stdout.readline())
         until(lambda: b"sleep" in open(f"/proc/{inner}/cmdline", "rb").read().split(b"\0")[0])
         os.kill(process.pid, signal.SIGKILL)
-        until(lambda: not lives(inner))
+        until(lambda: not processes.lives(inner))
 
 
 def test_no_test_starts_a_process_that_may_outlive_it():
@@ -94,4 +85,4 @@ def test_a_job_that_hangs_shows_each_ranks_own_last_lines(tmp_path):
     assert not Path(tempfile.gettempdir(), f"ompi.{launcher}").exists(), "a later job of this PID would not start"
     text = str(failed.value)
     assert [text.index(f"--- rank-{rank} ") < text.index(f"waits: {rank}") for rank in range(2)] == [True, True]
-    until(lambda: not any(map(lives, pids)))
+    until(lambda: not any(map(processes.lives, pids)))

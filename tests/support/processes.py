@@ -45,6 +45,15 @@ def child(command: Sequence[object], env: dict[str, str] | None = None, **option
                         pipe.close()
 
 
+def lives(pid: int) -> bool:
+    """Whether a process runs. A zombie, whose parent has yet to hear of its end, does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def run(
     command: Sequence[object],
     timeout: float = LIMIT_S,

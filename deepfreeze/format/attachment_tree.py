@@ -1,0 +1,26 @@
+"""The tree in the named value ``attachments`` of a rank's record: the states of the user's objects (``extra=``) and of the process's random
+number generators (``rng=``), by name (docs/format.md, "Attachments")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deepfreeze.errors import CorruptError
+from deepfreeze.format import state_tree
+from deepfreeze.format.strict_json import DAMAGED
+
+OBJECTS, GENERATORS = "objects", "rng"
+
+
+def encode(objects: dict[str, Any], generators: dict[str, Any]) -> bytes:
+    """The bytes of these states. Raises what ``state_tree.encode`` raises for a state that can't be saved."""
+    return state_tree.encode({OBJECTS: objects, GENERATORS: generators}, "extra")
+
+
+def decode(data: bytes, where: object) -> dict[str, dict[str, Any]]:
+    """The states of ``OBJECTS`` and of ``GENERATORS``, each by name. CorruptError (at ``where``) for bytes that ``encode`` has not made."""
+    tree = state_tree.decode(data, where)
+    if not isinstance(tree, dict) or not all(isinstance(tree.get(key), dict) for key in (OBJECTS, GENERATORS)):
+        found = "a tree without them"
+        raise CorruptError(where=where, expected="states of objects and generators", found=found, todo=DAMAGED)
+    return tree
