@@ -1,5 +1,5 @@
 """Which epochs a ``fit`` trains whose job was killed and is started again: those that were not finished. Pure: worked out from the
-position in the restored checkpoint and from what ``fit`` was asked for, the same on all ranks."""
+position in the restored checkpoint, from the place in the data (``data=``), and from what ``fit`` was asked for, the same on all ranks."""
 
 from __future__ import annotations
 
@@ -12,24 +12,30 @@ from deepfreeze.format.position import Position
 class Fit:
     """The arguments of one ``fit``. ``epochs``: the argument; ``batches``: in each epoch, None if Keras does not know their number;
     ``begins_at``: the argument ``initial_epoch``, None if it is unknown; ``begun``: the epoch that ``fit`` begins with
-    whatever is found out, None if it is still to be chosen; ``late``: its model was not built when it began."""
+    whatever is found out, None if it is still to be chosen; ``late``: its model was not built when it began; ``inside``: it can begin
+    inside of an epoch."""
 
     epochs: int
     batches: int | None
     begins_at: int | None
     begun: int | None = None
     late: bool = False
+    inside: bool = False
 
 
 @dataclass(frozen=True)
 class GoingOn:
     """A ``fit`` that goes on where another attempt of the job has stopped. ``epoch``: the one to begin with, from 0; ``trained``: how many
-    batches were trained before; ``total``: how many are trained when the ``fit`` ends. With ``finished`` nothing is left to train."""
+    batches were trained before; ``total``: how many are trained when the ``fit`` ends. With ``finished`` nothing is left to train.
+    ``batch``: how many batches of the epoch are not repeated; with ``exact`` the epochs that come are cut short nowhere, because the job's
+    data know what was trained."""
 
     epoch: int
     trained: int
     total: int
     finished: bool = False
+    batch: int = 0
+    exact: bool = False
 
 
 def going_on(position: Position | None, number: int, fit: Fit) -> GoingOn | None:
@@ -49,6 +55,22 @@ def going_on(position: Position | None, number: int, fit: Fit) -> GoingOn | None
     total = fit.epochs * fit.batches
     trained = min(position.trained, total)
     return GoingOn(trained // fit.batches, trained, total, trained == total)
+
+
+def going_on_in_data(position: Position | None, number: int, fit: Fit, epoch: int, batch: int) -> GoingOn | None:
+    """As ``going_on``, for a job with ``data=``, which repeats no batch and leaves none out. ``epoch``: the one that goes on, from 0;
+    ``batch``: how many of its batches are trained, as the present number of ranks counts batches: the checkpoint's job may have had other
+    batches. A ``fit`` that can't begin inside of an epoch trains all of it again."""
+    if position is None or fit.begins_at != 0 or number > position.fit or not fit.batches:
+        return None
+    if number < position.fit:
+        return GoingOn(fit.epochs, 0, 0, finished=True, exact=True)
+    batch = batch if fit.inside else 0
+    total = fit.epochs * fit.batches
+    trained = min(epoch * fit.batches + batch, total)
+    return GoingOn(
+        min(epoch, fit.epochs), trained, total, trained == total, batch if trained < total else 0, exact=True
+    )
 
 
 def other_batches(position: Position | None, number: int, fit: Fit) -> bool:

@@ -15,13 +15,15 @@ class FitPosition:
         """``number``: how many fits of the run the program has ended before."""
         self.going_on = going_on
         self._number, self._fit = number, fit
-        self._epoch = self._batch = self._last = 0
+        self._epoch = self._batch = self._last = self._begun = 0
+        self._first = 0 if going_on is None else going_on.batch  # with which the next epoch begins
         begun = (fit.begins_at or 0) * (fit.batches or 0)
         self._trained = begun if going_on is None else going_on.trained
 
     def epoch_begin(self, epoch: int) -> None:
         """``epoch``: its number, from 0."""
-        self._epoch, self._batch = epoch, 0
+        self._epoch, self._batch, self._first = epoch, self._first, 0
+        self._begun = self._batch
 
     def train_batch_end(self, batch: int) -> None:
         """An execution of the train function has ended. ``batch``: the number of its last batch in the epoch, from 0."""
@@ -38,8 +40,8 @@ class FitPosition:
 
     @property
     def first_batches(self) -> int:
-        """How many batches the last execution had if it was the epoch's first one, else 0."""
-        return self._last if self._batch == self._last else 0
+        """How many batches the last execution had if it was the first one of the epoch in this ``fit``, else 0."""
+        return self._last if self._batch == self._begun + self._last else 0
 
     @property
     def begins_epoch(self) -> bool:

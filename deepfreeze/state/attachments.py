@@ -15,6 +15,8 @@ from deepfreeze.format import attachment_tree
 from deepfreeze.format.record import MAX_RECORD
 from deepfreeze.format.strict_json import DAMAGED
 
+# DeepFreeze's own objects have names that begin with this. Messages do not name them.
+OWN = "deepfreeze/"
 # In version 1 of the format attachments were the bytes of a per-rank tensor of this path, padded with zeros.
 PATH_1 = "extra/0"
 # The most bytes that attachments may take: a record of 256 MiB has the rank's extents, seeds and checksums too.
@@ -49,7 +51,8 @@ class SavedAttachments:
 
 
 class Attachments:
-    """This rank's attachments. True (``bool()``) if there are any. ``every_rank``: whether an object takes the states of all ranks."""
+    """This rank's attachments. True (``bool()``) if there are any. ``every_rank``: whether an object takes the states of all ranks;
+    ``asked_for``: whether the user has asked for some by ``extra=`` or ``rng=``."""
 
     def __init__(self, objects: Mapping[str, Any] | None, generators: Generators | None) -> None:
         """``objects``: the user's, by name; ``generators``: None if random number generators are not saved. ``OptionError`` for an
@@ -62,6 +65,7 @@ class Attachments:
                 expected, found = "an object with state_dict() and load_state_dict()", f"a {type(thing).__name__}"
                 raise OptionError(where=f"extra[{name!r}]", expected=expected, found=found, todo=todo)
         self._generators = generators
+        self.asked_for = generators is not None or any(not name.startswith(OWN) for name in self._objects)
         self._take_all = {name for name, thing in self._objects.items() if _takes_all(thing.load_state_dict)}
         self.every_rank = bool(self._take_all)
 
@@ -110,7 +114,8 @@ class Attachments:
             self._load_generators(trees[own]["rng"], saved, rank if is_new else None)
         if world_size >= saved.world_size:
             return []
-        return [name for name in self._objects if name in trees[own]["objects"] and name not in self._take_all]
+        own_state = [name for name in self._objects if name not in self._take_all and not name.startswith(OWN)]
+        return [name for name in own_state if name in trees[own]["objects"]]
 
     def _load_generators(self, states: dict[str, Any], saved: SavedAttachments, new_rank: int | None) -> None:
         """``new_rank``: the number of a rank that the writing job did not have; None on the others."""

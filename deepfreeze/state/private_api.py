@@ -15,7 +15,7 @@ import contextlib
 import functools
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -47,6 +47,13 @@ TABLE = (
     ),
     PrivateName("Model._initial_epoch", "Keras 3", "3.3", "first_epoch", "a message says: pass initial_epoch"),
     PrivateName("Model._training_state", "Keras 2", "2.15", "training_state", "a message says: pass initial_epoch"),
+    PrivateName(
+        "EpochIterator._enumerate_iterator",
+        "Keras 3",
+        "3.0",
+        "first_batch",
+        "an interrupted epoch of data= begins again",
+    ),
     PrivateName("Optimizer._agg_helper", "Horovod", "0.21", "horovods_accumulator", "every batch is an update"),
     PrivateName("Module._flatten", "TensorFlow", "2.0", "flattened", "a tf.Module is refused"),
     PrivateName(
@@ -128,13 +135,19 @@ def steps_per_execution(model: Any) -> int:
 
 def fits_initial_epoch(model: Any) -> int | None:
     """The argument ``initial_epoch`` of the ``model.fit`` that this thread is in; None outside of one. Callbacks are not told of it."""
+    for variables in _variables_of_fit(model):
+        with contextlib.suppress(TypeError):
+            return operator.index(variables.get("initial_epoch"))  # type: ignore[arg-type]
+    return None
+
+
+def _variables_of_fit(model: Any) -> Iterator[Mapping[str, Any]]:
+    """The local variables of each ``model.fit`` that this thread is in, from the innermost outwards."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "fit" and frame.f_locals.get("self") is model:
-            with contextlib.suppress(TypeError):
-                return operator.index(frame.f_locals.get("initial_epoch"))  # type: ignore[arg-type]
+            yield frame.f_locals
         frame = frame.f_back
-    return None
 
 
 def first_epoch(model: Any) -> Callable[[int | None], None] | None:
@@ -143,24 +156,50 @@ def first_epoch(model: Any) -> Callable[[int | None], None] | None:
     return functools.partial(setattr, model, "_initial_epoch") if getattr(model, "_initial_epoch", 0) is None else None
 
 
-def training_state(model: Any) -> Callable[[int | None], None] | None:
-    """As ``first_epoch``, for Keras 2: its ``fit`` asks an object for the epoch, which ``BackupAndRestore`` leaves with the model too."""
+def first_batch(model: Any) -> Callable[[int], None] | None:
+    """A function that has the first epoch of a ``fit`` of Keras 3 begin with the batch of this number, to be called in ``on_train_begin``.
+    The input must yield the rest of the epoch, which Keras then counts from this number on. None if Keras has no such iterator."""
+    iterator: Any = next((v["epoch_iterator"] for v in _variables_of_fit(model) if "epoch_iterator" in v), None)
+    adapter: Any = getattr(iterator, "data_adapter", None)
+    whole_epoch = getattr(iterator, "_enumerate_iterator", None)
+    if whole_epoch is None or not hasattr(adapter, "on_epoch_end"):
+        return None
+
+    def begin_with(batch: int) -> None:
+        def rest_of_epoch() -> Iterator[tuple[int, int, Any]]:
+            del iterator._enumerate_iterator  # the class's own method serves the epochs that follow
+            for begin, end, batches in whole_epoch():
+                if begin + batch >= total:
+                    adapter.on_epoch_end()
+                    return
+                yield begin + batch, end + batch, batches
+
+        total = iterator.num_batches
+
+        iterator._enumerate_iterator = rest_of_epoch
+
+    return begin_with
+
+
+def training_state(model: Any) -> Callable[[int | None, int], None] | None:
+    """As ``first_epoch``, for Keras 2, and for the batch in that epoch too: its ``fit`` asks an object for both, which ``BackupAndRestore``
+    leaves with the model too."""
     if getattr(model, "_training_state", 0) is not None:
         return None
 
-    def begin_with(epoch: int | None) -> None:
-        model._training_state = None if epoch is None else _BeginsWith(epoch)
+    def begin_with(epoch: int | None, batch: int = 0) -> None:
+        model._training_state = None if epoch is None else _BeginsWith(epoch, batch)
 
     return begin_with
 
 
 class _BeginsWith:
-    def __init__(self, epoch: int) -> None:
-        self._epoch = epoch
+    def __init__(self, epoch: int, batch: int) -> None:
+        self._epoch, self._batch = epoch, batch
 
     def maybe_load_initial_counters_from_ckpt(self, *_: Any, **__: Any) -> tuple[int, int]:
         """The epoch and the batch with which ``fit`` begins."""
-        return self._epoch, 0
+        return self._epoch, self._batch
 
 
 def horovods_accumulator(optimizer: Any) -> Any:

@@ -28,7 +28,13 @@ def going_on(plan: GoingOn, fit: Fit) -> str:
     begun = fit.batches is not None and plan.trained % fit.batches > 0
     left = plan.total - plan.trained
     batches = f"{left} batch{'' if left == 1 else 'es'}"
-    return f"epoch {plan.epoch + 1} of {fit.epochs} {'begins again' if begun else 'comes next'}, {batches} to go"
+    what = f"goes on with batch {plan.batch + 1}" if plan.batch else "begins again" if begun else "comes next"
+    return f"epoch {plan.epoch + 1} of {fit.epochs} {what}, {batches} to go"
+
+
+def no_input(step: int) -> str:
+    """The message where a job with ``data=`` is resumed from a checkpoint of a job without."""
+    return f"step {step} was saved without data=, so nobody knows which samples it was trained on: the interrupted epoch begins again"
 
 
 def other_batches(fit: Fit, position: Position) -> str:

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from deepfreeze.errors import Error
 from deepfreeze.format.position import Position
 from deepfreeze.notices import Notify
-from deepfreeze.plan.epochs import Fit, GoingOn, going_on, other_batches
+from deepfreeze.plan.epochs import Fit, GoingOn, going_on, going_on_in_data, other_batches
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.ranks.world import World, on_rank_0, together
 from deepfreeze.store.run import Run
 from deepfreeze.training import attempt_lines
+from deepfreeze.training.input_position import InputPosition
 from deepfreeze.training.start import Start
 
 # By the id of a run: how many fits of this process have ended in it. A program that is started again begins with the same fits.
 _ended: dict[str, int] = {}
 
 
-class Fits:
-    """The fits of one ``Checkpoint``, one after the other: ``settle`` when its run is open, ``begin``, and ``end`` unless an exception
-    or a signal has ended it. The training thread of every rank calls the methods, in the same order."""
+@dataclass(frozen=True)
+class _Restored:
+    """The checkpoint that the model was restored from last. ``step``: -1 for none; ``position``: None if the checkpoint has none, or if it
+    was not asked for; ``epochs``: how many epochs the data are further than the position's epoch, None if their place is not known."""
 
-    def __init__(self, resume_epochs: bool) -> None:
-        """``resume_epochs``: the option of this name."""
-        self._wanted = resume_epochs
-        self._restored: tuple[int, Position | None] = (-1, None)  # the step that was restored last, and its position
+    step: int = -1
+    position: Position | None = None
+    epochs: int | None = None
+
+
+class Fits:
+    """The fits of one ``Checkpoint``, one after the other: ``opened`` when its run is open, then ``choose`` and ``begin`` for each ``fit``,
+    and ``end`` unless an exception or a signal has ended it. The training thread of every rank calls the methods, in the same order."""
+
+    def __init__(self, resume_epochs: bool, position: InputPosition) -> None:
+        """``resume_epochs``: the option of this name; ``position``: the place in the job's data."""
+        self._wanted, self._input = resume_epochs, position
+        self._restored = _Restored()
+        self._chosen: Fit | None = None  # the ``fit`` whose epochs were chosen last
         self._going_on: GoingOn | None = None
         self._run_id = ""
 
     def leave_to_program(self) -> None:
-        """The program has called ``open``: it chooses the epochs from now on."""
-        self._wanted = False
+        """The program has called ``open``: it chooses the epochs from now on, unless the data know their place."""
+        self._wanted = self._wanted and self._input.data is not None
 
     def foresee(self, run: str, fit: Fit, world: World) -> int:
         """Collective. The epoch with which ``fit`` will probably go on, looked up before the run is open: the model that is to be restored
@@ -51,31 +63,36 @@ class Fits:
 
         return on_rank_0(world, look) if self._wanted else 0
 
-    def settle(self, fit: Fit | None, attempt: Start, again: bool, notify: Notify) -> str:
-        """Collective. Decides which epochs of ``fit`` are trained, in the attempt that has just begun; None: it is no ``fit``. ``again``:
-        the model has kept its values, and was not restored. Returns how the line goes on that says where training begins.
+    def opened(self, attempt: Start, again: bool, notify: Notify) -> None:
+        """Collective. The ``attempt`` has just begun. ``again``: the model has kept its values, and was not restored."""
+        self._run_id, self._going_on = attempt.target.run_id, None
+        if again:
+            if self._restored.step != attempt.step:
+                self._restored = _Restored()
+            return
+        self._restored = _Restored()
+        if attempt.resumed is None or not self._wanted:
+            return
+        world, step = attempt.world, attempt.step
+
+        position = on_rank_0(world, lambda: Position.of(Run.open(attempt.target.run).manifest(step).values))
+        epochs = self._input.restored()
+        if self._input.data is not None and epochs is None and world.rank == 0:
+            notify("warning", attempt_lines.no_input(step))
+        self._restored = _Restored(step, position, epochs)
+
+    def choose(self, fit: Fit, attempt: Start, notify: Notify) -> str:
+        """Collective. Decides which epochs of ``fit`` are trained. Returns how the line goes on that says where training begins.
 
         The ranks go by rank 0's checkpoint, and only if ``fit`` is the same on all of them."""
-        self._run_id, self._going_on = attempt.target.run_id, None
-        if not again:
-            self._restored = (-1, None)
-        if fit is None:
+        self._going_on, self._chosen = None, fit
+        position, number, world = self._restored.position, self._number, attempt.world
+        if not self._wanted or position is None:
             return ""
-        if (self._restored[1] if again else attempt.resumed) is None:
+        rows = together(world, lambda: (fit, number))
+        if any(row != rows[0] for row in rows):
             return ""
-        number, world = self._number, attempt.world
-
-        def found() -> tuple[Fit, int, Position | None]:
-            position = _position(attempt, again, self._restored) if world.rank == 0 else None
-            return fit, number, position
-
-        rows = together(world, found) if self._wanted else []
-        position = rows[0][2] if rows else None
-        if not again:
-            self._restored = (attempt.step, position)
-        if position is None or any(row[:2] != rows[0][:2] for row in rows):
-            return ""
-        plan = going_on(position, number, fit)
+        plan = self._plan(position, fit)
         if plan is None:
             return attempt_lines.other_batches(fit, position) if other_batches(position, number, fit) else ""
         if fit.late and fit.begun is not None:
@@ -90,9 +107,19 @@ class Fits:
         self._going_on = plan
         return attempt_lines.going_on(plan, fit)
 
-    def begin(self, fit: Fit) -> FitPosition:
-        """To be called after ``settle``. Returns what counts the batches of this ``fit``."""
-        return FitPosition(self._number, fit, self._going_on)
+    def _plan(self, position: Position, fit: Fit) -> GoingOn | None:
+        if self._input.data is None or self._restored.epochs is None:
+            return going_on(position, self._number, fit)
+        epoch, batch = position.epoch + self._restored.epochs, self._input.data.batches_done
+        return going_on_in_data(position, self._number, fit, epoch, batch)
+
+    def begin(self, fit: Fit, attempt: Start, notify: Notify) -> FitPosition:
+        """Collective. Returns what counts the batches of this ``fit``. Chooses its epochs unless that was done when the run was opened."""
+        if self._chosen is not fit:
+            self.choose(fit, attempt, notify)
+        plan = self._going_on
+        self._input.begin_fit(fit, plan, ended=self._number > 0)
+        return FitPosition(self._number, fit, plan)
 
     def end(self) -> None:
         """The ``fit`` has come to its end: the next one of this run is another."""
@@ -101,12 +128,3 @@ class Fits:
     @property
     def _number(self) -> int:
         return _ended.get(self._run_id, 0)
-
-
-def _position(attempt: Start, again: bool, restored: tuple[int, Position | None]) -> Position | None:
-    """On rank 0: the position of the checkpoint that the model has just been restored from, or was restored from before a ``fit`` that had
-    nothing to train. None if there is none."""
-    if again:
-        step, position = restored
-        return position if step == attempt.step else None
-    return Position.of(Run.open(attempt.target.run).manifest(attempt.step).values)

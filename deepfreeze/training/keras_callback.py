@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
 from deepfreeze.events.keras_logs import KerasLogs
 from deepfreeze.events.stats import Stats
 from deepfreeze.frameworks.keras_hooks import Hooks
-from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, lines_to_build
+from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, build_by, lines_to_build
 from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.chosen_policy import chosen_policy
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.policy import PlannedPolicy, Policy, parts
-from deepfreeze.state.private_api import first_epoch, fits_initial_epoch, steps_per_execution, training_state
+from deepfreeze.state.private_api import fits_initial_epoch, steps_per_execution
 from deepfreeze.store.retention import Wants
 from deepfreeze.store.stores import directory
+from deepfreeze.training.fit_beginning import FitBeginning
+from deepfreeze.training.input_position import require_batches
 from deepfreeze.training.options import Capture, Options
 from deepfreeze.training.training import Training
 
@@ -49,6 +51,10 @@ class Checkpoint(Hooks):
         rng: "all": also save the states of Python's, numpy's, TensorFlow's and Keras's global random number generators, and
             TensorFlow's seed (``tf.random.set_seed``). They are restored by ``open``, or when ``fit`` begins if you don't call
             ``open``. The order of ``fit(shuffle=True)`` follows from TensorFlow's seed: call ``open`` before ``fit`` then.
+        data: the training data, if they know which of their samples were trained: a ``deepfreeze.data.Resumable`` that is given to
+            ``fit`` too. ``fit`` goes on inside of the interrupted epoch then, after a call of ``open`` too, with the next batch of the
+            epoch's order, the batch number, the running means and the history of the epochs before. A given ``initial_epoch`` prevents
+            it.
         resume_epochs: True: a ``fit`` that goes on from a checkpoint does not repeat the epochs that are finished, and trains as many
             batches in all as it was asked for. False, after a call of ``open``, with ``initial_epoch``, and where the batches per epoch
             are unknown or not those of the checkpoint: it trains all epochs, from the restored step on.
@@ -96,6 +102,7 @@ class Checkpoint(Hooks):
         state: str = "full",
         extra: Mapping[str, Any] | None = None,
         rng: str | None = None,
+        data: Any = None,
         resume_epochs: bool = True,
         metadata: Mapping[str, Any] | None = None,
         optimizer: Any = None,
@@ -123,6 +130,7 @@ class Checkpoint(Hooks):
             state=state,
             extra=extra,
             rng=rng,
+            data=data,
             resume_epochs=resume_epochs,
             metadata=metadata,
             optimizer=optimizer,
@@ -139,11 +147,12 @@ class Checkpoint(Hooks):
             **unknown,
         )
         self._first_trace: FirstTrace | None = None
+        self._data = options.data
         policy = chosen_policy(every, options.signals)
         self._logs = KerasLogs(learns=any(isinstance(part, PlannedPolicy) for part in parts(policy)))
         self._position: FitPosition | None = None
         self._epoch: int | None = None  # which has begun in this ``fit``
-        self._begin_with: Callable[[int | None], None] | None = None
+        self._beginning: FitBeginning | None = None
         self._training = Training(directory(run), policy, options, listener=self._logs)
 
     @property
@@ -169,26 +178,25 @@ class Checkpoint(Hooks):
             against = "it is compiled by XLA (jit_compile)"
         elif getattr(model, "autotune_steps_per_execution", False):
             against = "Keras tunes its steps_per_execution"
-        self._begin_with = first_epoch(model) or training_state(model)
+        self._beginning = FitBeginning(model)
         self._first_trace = self._position = self._epoch = None
         fit = self._fit()
+        if self._data is not None:
+            require_batches(self._data, fit.batches)
+            if lines_to_build(model):
+                build_by(model, self._data.peek())
         if lines_to_build(model):
             first = self._training.prepare(model, fit)
             if fit.begun is None:
                 if first > 0:
-                    self._choose_epoch(first)
+                    self._beginning.choose(first)
                 fit = replace(fit, begun=first, late=True)
             self._first_trace = FirstTrace.of(model)
             self._first_trace.then(self, lambda: self._begin(against, fit))
         else:
             self._begin(against, fit)
             if self._position is not None and self._position.going_on is not None:
-                self._choose_epoch(self._position.going_on.epoch)
-
-    def _choose_epoch(self, epoch: int) -> None:
-        """Has ``fit`` begin with ``epoch``, if this version of Keras has a way."""
-        if self._begin_with is not None:
-            self._begin_with(epoch)
+                self._beginning.choose(self._position.going_on.epoch, self._position.going_on.batch)
 
     def _begin(self, against: str, fit: Fit) -> None:
         self._position = self._training.begin(self.model, against, steps_per_execution(self.model), fit)
@@ -205,12 +213,14 @@ class Checkpoint(Hooks):
     def _fit(self) -> Fit:
         """The arguments of the ``fit`` that begins."""
         batches = self.params.get("steps")
-        movable = self._begin_with is not None
+        beginning = self._beginning
+        assert beginning is not None
         return Fit(
             epochs=int(self.params.get("epochs") or 0),
             batches=None if batches is None else int(batches),
             begins_at=fits_initial_epoch(self.model),
-            begun=None if movable else 0,
+            begun=None if beginning.movable else 0,
+            inside=beginning.inside,
         )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -219,12 +229,13 @@ class Checkpoint(Hooks):
         self._epoch = epoch
         if self._position is not None:
             self._position.epoch_begin(epoch)
+            self._training.epoch_begun()
 
     def _put_back(self) -> None:
         """Keras has read the epoch to begin with. The next ``fit`` must not."""
-        if self._begin_with is not None:
-            self._begin_with(None)
-            self._begin_with = None
+        beginning, self._beginning = self._beginning, None
+        if beginning is not None:
+            beginning.put_back()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Hands the capture of the last execution to the engine, if there is one. Ends ``fit`` after a signal, and a ``fit`` that goes on

@@ -37,6 +37,7 @@ def capture(
     state: str = "full",
     extra: Mapping[str, Any] | None = None,
     rng: str | None = None,
+    data: Any = None,
     metadata: Mapping[str, Any] | None = None,
     save_config: bool = True,
     signals: Sequence[Any] = ("SIGTERM",),
@@ -79,6 +80,7 @@ def capture(
         state=state,
         extra=extra,
         rng=rng,
+        data=data,
         metadata=metadata,
         save_config=save_config,
         signals=signals,
@@ -125,11 +127,12 @@ class Loop:
         """Figures of what has been done so far on this rank."""
         return self._training.stats
 
-    def step(self) -> bool:
-        """To be called by every rank after each step, outside of any ``tf.function``. Returns False if training should end now, because
-        a signal came, or the job's end is near: the step is committed then. Raises ``EngineError``, ``WaitError``, and ``RunError``
-        after ``finish`` or ``close``."""
+    def step(self, batches: int = 1) -> bool:
+        """To be called by every rank after each step, outside of any ``tf.function``. ``batches``: how many batches of ``data=`` the step
+        was trained on. Returns False if training should end now, because a signal came, or the job's end is near: the step is committed
+        then. Raises ``EngineError``, ``WaitError``, and ``RunError`` after ``finish`` or ``close``."""
         self._require_underway("step()")
+        self._training.trained(batches)
         return self._training.executed()
 
     def log(self, step: int, **values: float) -> None:

@@ -98,7 +98,7 @@ class _ModelValues:
         """Rank 0 speaks for all ranks, to which the same happens."""
         rank, size = self._world.rank, self._world.size
         if ready.attachments is None:
-            if rank == 0:
+            if rank == 0 and self._attachments.asked_for:
                 self._notify(
                     "warning",
                     f"step {ready.info.step} has no extra states: the objects in extra= and the random number generators stay as "

@@ -68,6 +68,7 @@ class Options:
     state: str = "full"
     extra: Any = None
     rng: str | None = None
+    data: Any = None
     resume_epochs: bool = True
     metadata: Any = None
     optimizer: Any = None
@@ -108,6 +109,13 @@ class Options:
         made["signals"] = _signals(made["signals"])
         made["ends_at"] = _ends_at(made["ends_at"])
         arguments.require("extra=", made["extra"], _is_named(made["extra"]), "a mapping of names to objects")
+        arguments.require("data=", made["data"], _is_input(made["data"]), _INPUT)
+        if made["data"] is not None and not made["resume_epochs"]:
+            todo = "leave resume_epochs=False out, or data="
+            found = (
+                "resume_epochs=False, with which fit would train the data from their place on and count epochs from 1"
+            )
+            raise OptionError(where="data=", expected="a fit that goes on where its data do", found=found, todo=todo)
         made["metadata"] = _metadata(made["metadata"])
         expected = "one of the model's own optimizers, model.generator_optimizer for example"
         good = made["optimizer"] is None or is_optimizer(made["optimizer"])
@@ -120,8 +128,10 @@ class Options:
 
     def shared(self) -> dict[str, str]:
         """The values that must be the same on all ranks, by name ("keep", "engine.slots"), as text. Of ``local`` only whether there is a
-        local tier (its path may differ between nodes), and of ``extra`` only the names of the objects."""
+        local tier (its path may differ between nodes), of ``extra`` only the names of the objects, and of ``data`` its state at the
+        beginning."""
         found = {"local": "None" if self.local is None else "given", "extra": repr(sorted(self.extra or ()))}
+        found["data"] = "None" if self.data is None else json.dumps(self.data.state_at(0, 0), sort_keys=True)
         for name in (field.name for field in fields(self) if field.name not in _PER_RANK):
             value = getattr(self, name)
             if name in _OF_PARTS:
@@ -142,7 +152,7 @@ class Options:
 
 
 # Options that may differ between ranks, or are objects without a text to compare.
-_PER_RANK = frozenset({"ends_at", "local", "world", "optimizer", "extra", "verbose", "listeners", "metadata"})
+_PER_RANK = frozenset({"ends_at", "local", "world", "optimizer", "extra", "data", "verbose", "listeners", "metadata"})
 _OF_PARTS: dict[str, Any] = {"engine": Engine, "replicas": Replicas, "capture": Capture}
 _CHOICES: dict[str, tuple] = {
     "resume": ("auto", "required", "off"),
@@ -186,6 +196,14 @@ def _unknown(name: str, known: list[str]) -> OptionError:
 
 def _is_named(value: Any) -> bool:
     return value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in value))
+
+
+_INPUT = "an input that knows its place, such as deepfreeze.data.Resumable(x, batch_size=32, seed=1)"
+
+
+def _is_input(value: Any) -> bool:
+    names = ("state", "state_at", "set_state", "begin", "advance", "peek", "__len__")
+    return value is None or all(callable(getattr(value, name, None)) for name in names)
 
 
 def _metadata(value: Any) -> Any:

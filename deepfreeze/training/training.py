@@ -43,6 +43,7 @@ from deepfreeze.store.rules import Latest
 from deepfreeze.store.stores import at
 from deepfreeze.training import advice, attempt_events
 from deepfreeze.training.fits import Fits
+from deepfreeze.training.input_position import InputPosition
 from deepfreeze.training.installation import Installation, Terms, against_engine_memory
 from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.model_start import ModelStart
@@ -86,7 +87,9 @@ class Training:
         self._ends_at = options.ends_at
         self._end: JobEnd | None = None  # as the last ``fit`` has seen it
         self._last_signals = [getattr(signal.Signals, name) for name in options.signals]
-        self._attachments = Attachments(options.extra, ProcessGenerators() if options.rng == "all" else None)
+        self._input = InputPosition(options.data, loop)
+        generators = ProcessGenerators() if options.rng == "all" else None
+        self._attachments = Attachments({**(options.extra or {}), **self._input.attachments}, generators)
         self._open_run: OpenRun | None = None
         self._session: Session | None = None
         self._finalizer: weakref.finalize | None = None
@@ -95,7 +98,7 @@ class Training:
         self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
         self._checks: ReplicaChecks | None = None  # of the last session
-        self._fits, self._described = Fits(options.resume_epochs), Described(options.metadata)
+        self._fits, self._described = Fits(options.resume_epochs, self._input), Described(options.metadata)
         self._stats, self._keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
         at_once: list[Listener] = [self._stats, Messages(), self._keeper, *([listener] if listener is not None else [])]
         self._events = Events(at_once, options.listeners)
@@ -130,9 +133,8 @@ class Training:
             self._give_back()  # the last training was interrupted before its ``end``
         open_run, state = self._open(model, fit)
         world = open_run.attempt.world
-        position = None if fit is None else self._fits.begin(fit)
-        self._described.begin(position)
         with self._closing_on_error():
+            position = self._begin_input(open_run, model, fit)
             if in_graph and world.in_graph:
                 require_same_model(world, state.description(), named=True)
                 advice.warn_of_no_average(world, model, self._optimizer(model), self._events.notify)
@@ -169,6 +171,21 @@ class Training:
             )
         return position
 
+    def _begin_input(self, open_run: OpenRun, model: Any, fit: Fit | None) -> FitPosition | None:
+        """Collective. Begins the position in the ``fit``, and in the data of a ``fit`` or a loop."""
+        position = None
+        if fit is not None:
+            position = self._fits.begin(fit, open_run.attempt, self._events.notify)
+            self._input.follow(model, position, open_run.attempt.world)
+        self._described.begin(position)
+        return position
+
+    def epoch_begun(self) -> None:
+        """To be called when an epoch has begun, and Keras has reset its metrics."""
+        if not self._input.epoch_begun():
+            message = "the logs of the epoch that goes on are of its rest alone: the model has other metrics than the checkpoint"
+            self._events.notify("warning", message)
+
     @property
     def stats(self) -> Stats:
         """What was done so far, up to this call."""
@@ -183,6 +200,10 @@ class Training:
     def underway(self) -> bool:
         """Whether a training has begun that was neither ended nor closed."""
         return self._session is not None
+
+    def trained(self, batches: int) -> None:
+        """A loop has trained so many ``batches`` of its data. To be called before ``executed``."""
+        self._input.trained(batches)
 
     def executed(self) -> bool:
         """Hands the capture of the last execution to the engine, if there is one. Returns False if training should end now, because a
@@ -288,7 +309,8 @@ class Training:
         # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
         self._finalizer = weakref.finalize(self, self._open_run.close)
         with self._closing_on_error():
-            epochs = self._fits.settle(fit, attempt, again, self._events.notify)
+            self._fits.opened(attempt, again, self._events.notify)
+            epochs = "" if fit is None else self._fits.choose(fit, attempt, self._events.notify)
             attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats, epochs)
         return self._open_run, state
 

@@ -14,7 +14,7 @@ from deepfreeze.format.position import Position
 from deepfreeze.state import private_api
 from deepfreeze.state.keras_objects import optimizer_variables
 from deepfreeze.store.run import Run
-from deepfreeze.training import keras_callback
+from deepfreeze.training import fit_beginning
 from tests.support import jobs, kerases, later_models, trainings
 
 pytestmark = pytest.mark.tensorflow
@@ -275,7 +275,7 @@ def test_epochs_that_were_left_out_are_trained_by_the_next_start(keras, tmp_path
 def test_a_keras_without_a_way_is_told_the_line_to_write(keras, tmp_path, monkeypatch, capsys, caplog):
     program(keras, tmp_path / "run", kill=9)
     for name in ("first_epoch", "training_state"):
-        monkeypatch.setattr(keras_callback, name, lambda model: None)
+        monkeypatch.setattr(fit_beginning, name, lambda model: None)
     began, _ = program(keras, tmp_path / "run")
     assert began == [0, 1, 2, 3] and "fit(initial_epoch=1)" in caplog.text
 

@@ -1,0 +1,219 @@
+"""``Checkpoint(data=...)``: a killed ``fit`` goes on inside of its epoch, repeats no sample and leaves none out.
+
+A ``fit`` that an exception ends is, for the next ``Checkpoint``, as one whose process was killed.
+"""
+
+import numpy as np
+import pytest
+
+import deepfreeze
+from deepfreeze.data import Resumable
+from deepfreeze.errors import OptionError
+from deepfreeze.state.keras_objects import optimizer_variables
+from tests.support import trainings
+
+pytestmark = pytest.mark.tensorflow
+
+ITEMS, BATCH, BATCHES, EPOCHS = 23, 4, 6, 4
+
+
+class Killed(Exception):
+    """In place of a kill."""
+
+
+def arrays():
+    rng = np.random.default_rng(0)
+    return rng.random((ITEMS, trainings.FEATURES), np.float32), rng.random((ITEMS, 1), np.float32)
+
+
+def program(keras, run, kill=None, *, data=None, model=None, before=None, fitting=None, **options):
+    """A program with one ``fit`` over a ``Resumable``, that dies at the end of the step ``kill``. Returns (epoch, batch) of each batch, the
+    ``History`` and the model. ``before``: called with callback, model and data before ``fit``."""
+    seen = []
+
+    class Beside(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.epoch = epoch
+
+        def on_train_batch_end(self, batch, logs=None):
+            seen.append((self.epoch, batch))
+            if trainings.count(self.model.optimizer) == kill:
+                raise Killed
+
+    data = Resumable(arrays(), batch_size=BATCH, seed=5) if data is None else data
+    model = model or trainings.dense(keras, keras.optimizers.Adam(0.01), metrics=["mae"])
+    checkpoint = deepfreeze.Checkpoint(run, **{"every": 1, "keep": 100, "data": data, **options})
+    history = None
+    try:
+        if before is not None:
+            before(checkpoint, model, data)
+        fitting = {"epochs": EPOCHS, "verbose": 0, **(fitting or {})}
+        history = model.fit(data, callbacks=[checkpoint, Beside()], **fitting)
+    except Killed:
+        checkpoint.close()
+    return seen, history, model
+
+
+def values(model):
+    return [
+        np.array(variable.numpy()).tobytes() for variable in [*model.weights, *optimizer_variables(model.optimizer)]
+    ]
+
+
+def assert_same(found, expected):
+    """Two ends of ``program``: the same ``History`` and the same values, bit for bit."""
+    assert found[1].epoch == expected[1].epoch
+    assert {name: list(map(float, row)) for name, row in found[1].history.items() if "deepfreeze" not in name} == {
+        name: list(map(float, row)) for name, row in expected[1].history.items() if "deepfreeze" not in name
+    }
+    assert values(found[2]) == values(expected[2])
+
+
+ALL = [(epoch, batch) for epoch in range(EPOCHS) for batch in range(BATCHES)]
+
+
+@pytest.mark.parametrize("kill", [9, pytest.param(12, marks=pytest.mark.full), pytest.param(1, marks=pytest.mark.full)])
+def test_history_of_a_resumed_epoch_equals_the_uninterrupted_one(keras, tmp_path, kill):
+    whole = program(keras, tmp_path / "whole")
+    assert whole[0] == ALL
+    before = program(keras, tmp_path / "run", kill=kill)
+    after = program(keras, tmp_path / "run")
+    assert before[0] + after[0] == ALL, "no batch twice, none left out, and Keras counts on"
+    assert_same(after, whole)
+
+
+def test_open_says_where_the_data_are_and_fit_goes_on_there(keras, tmp_path):
+    whole = program(keras, tmp_path / "whole")
+    program(keras, tmp_path / "run", kill=9)
+    found = []
+
+    def before(checkpoint, model, data):
+        found.extend([checkpoint.open(model), data.epoch])
+
+    after = program(keras, tmp_path / "run", before=before)
+    assert found == [9, 1]
+    assert after[0] == ALL[9:]
+    assert_same(after, whole)
+
+
+@pytest.mark.full
+def test_a_given_initial_epoch_begins_that_epoch(keras, tmp_path):
+    program(keras, tmp_path / "run", kill=9)
+    after = program(keras, tmp_path / "run", fitting={"initial_epoch": 2})
+    assert after[0] == ALL[2 * BATCHES :]
+
+
+@pytest.mark.full
+def test_executions_of_several_steps_go_on_inside_of_an_epoch(keras, tmp_path):
+    def model():
+        return trainings.dense(keras, keras.optimizers.Adam(0.01), steps_per_execution=2, metrics=["mae"])
+
+    whole = program(keras, tmp_path / "whole", model=model())
+    program(keras, tmp_path / "run", kill=8, model=model())
+    after = program(keras, tmp_path / "run", model=model())
+    assert after[0][0] == (1, 3), "batches 3 and 4 of epoch 2 are the next execution"
+    assert_same(after, whole)
+
+
+@pytest.mark.full
+def test_a_fit_that_was_finished_trains_nothing_and_the_next_goes_on(keras, tmp_path, monkeypatch):
+    """Two fits of one program: the second is interrupted. Started again, the program's first fit has nothing to train."""
+
+    def two(folder, kill=None):
+        monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
+        data = Resumable(arrays(), batch_size=BATCH, seed=5)
+        model = trainings.dense(keras, keras.optimizers.Adam(0.01), metrics=["mae"])
+        checkpoint = deepfreeze.Checkpoint(tmp_path / folder, every=1, keep=100, data=data)
+        fits = []
+        try:
+            for _ in range(2):
+                dies = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: end(model, kill))
+                fits.append(model.fit(data, epochs=2, verbose=0, callbacks=[checkpoint, dies]))
+        except Killed:
+            checkpoint.close()
+        return None, fits[-1], model
+
+    def end(model, kill):
+        if trainings.count(model.optimizer) == kill:
+            raise Killed
+
+    whole = two("whole")
+    two("run", kill=15)
+    assert_same(two("run"), whole)
+
+
+@pytest.mark.full
+def test_models_that_the_first_batch_would_build_go_on_too(keras, tmp_path):
+    layers = keras.layers
+
+    def model():
+        keras.utils.set_random_seed(1)
+        built = keras.Sequential([layers.Dense(8, "relu"), layers.Dense(1)])
+        built.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"], jit_compile=False)
+        return built
+
+    whole = program(keras, tmp_path / "whole", model=model())
+    program(keras, tmp_path / "run", kill=9, model=model())
+    after = program(keras, tmp_path / "run", model=model())
+    assert after[0] == ALL[9:]
+    assert_same(after, whole)
+
+
+@pytest.mark.full
+def test_a_loop_goes_on_with_the_next_batch(keras, tmp_path):
+    def loop(run, kill=None):
+        data = Resumable(arrays(), batch_size=BATCH, seed=5)
+        model = trainings.dense(keras, keras.optimizers.Adam(0.01))
+        seen = []
+        with deepfreeze.capture(model.optimizer, model, run, every=1, keep=100, data=data) as checkpoint:
+            while data.epoch < 2:
+                for x, y in data.dataset():
+                    model.train_on_batch(x, y)
+                    seen.append(np.asarray(x).tobytes())
+                    checkpoint.step()
+                    if len(seen) == kill:
+                        checkpoint.close()
+                        return seen, model
+        return seen, model
+
+    whole, expected = loop(tmp_path / "whole")
+    first, _ = loop(tmp_path / "run", kill=9)
+    rest, model = loop(tmp_path / "run")
+    assert first + rest == whole and len(whole) == 2 * BATCHES
+    assert values(model) == values(expected)
+
+
+@pytest.mark.full
+def test_a_run_that_was_saved_without_data_repeats_the_interrupted_epoch(keras, tmp_path, caplog, monkeypatch):
+    model = trainings.dense(keras, keras.optimizers.Adam(0.01), metrics=["mae"])
+    data = Resumable(arrays(), batch_size=BATCH, seed=5)
+    model.fit(
+        data,
+        verbose=0,
+        epochs=EPOCHS,
+        callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=9, keep=1, final=False)],
+    )
+    monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
+    after = program(keras, tmp_path / "run")
+    assert after[0][0] == (1, 0) and "saved without data=" in caplog.text
+
+
+def test_wrong_data_are_refused_and_nothing_is_lost(keras, tmp_path):
+    run = tmp_path / "run"
+    program(keras, run, kill=9)
+    x, y = arrays()
+    for other, told in [
+        (Resumable((x[:20], y[:20]), batch_size=BATCH, seed=5), "number of items"),
+        (Resumable((x + 1, y), batch_size=BATCH, seed=5), "fingerprint"),
+        (Resumable((x, y), batch_size=BATCH, seed=6), "seed"),
+    ]:
+        with pytest.raises(OptionError, match=told):
+            program(keras, run, data=other)
+    checkpoint = deepfreeze.Checkpoint(run, data=Resumable(arrays(), batch_size=BATCH, seed=5))
+    with pytest.raises(OptionError, match="a fit of these data, whose epochs have 6 batches"):
+        trainings.dense(keras).fit(*arrays(), batch_size=23, verbose=0, callbacks=[checkpoint])
+    with pytest.raises(OptionError, match="resume_epochs"):
+        deepfreeze.Checkpoint(run, data=Resumable(arrays(), batch_size=BATCH), resume_epochs=False)
+    with pytest.raises(OptionError, match="Resumable"):
+        deepfreeze.Checkpoint(run, data=arrays())
+    assert program(keras, run)[0] == ALL[9:]
