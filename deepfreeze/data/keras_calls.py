@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+#: The calls of a model that go over data.
+FIT, EVALUATE, PREDICT = "fit", "evaluate", "predict"
 _KERASES = ("keras", "tf_keras")
-_CALLS = ("fit", "evaluate", "predict")
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ def gives_batches(source: Any) -> bool:
     return isinstance(source, bases())
 
 
-def is_a_pass(frame: FrameType) -> bool:
-    """Whether ``frame`` asks for batch after batch: Kerases do so in a generator, one for each time that they go over the data. A look at
-    single batches, for their shapes, is in an ordinary function."""
+def goes_over(frame: FrameType) -> bool:
+    """Whether ``frame``, which asks for a batch, asks for one after the other: a generator's. A Keras looks at single batches, for their
+    shapes, in ordinary functions."""
     return bool(frame.f_code.co_flags & inspect.CO_GENERATOR)
 
 
@@ -44,9 +45,9 @@ def call_around(frame: FrameType | None) -> Call | None:
     """The innermost call of a model that this thread is in; None outside of one."""
     while frame is not None:
         name, given = frame.f_code.co_name, frame.f_locals
-        if name in _CALLS and hasattr(given.get("self"), "make_train_function"):
+        if name in (FIT, EVALUATE, PREDICT) and hasattr(given.get("self"), "make_train_function"):
             processes = bool(given.get("use_multiprocessing"))
-            steps = given.get("steps_per_epoch" if name == "fit" else "steps")
+            steps = given.get("steps_per_epoch" if name == FIT else "steps")
             return Call(name, steps, max(given.get("workers") or 1, 2 if processes else 1))
         frame = frame.f_back
     return None

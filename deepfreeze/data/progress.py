@@ -20,16 +20,17 @@ class Progress:
 
     def __init__(self, epoch: int = 0, items: int = 0) -> None:
         """``items`` of ``epoch`` are trained already."""
-        self._epoch, self._batches, self._opened = epoch, 0, False
+        self._epoch, self._opened = epoch, False
+        self._batches: int | None = None  # that are trained, if anybody tells
         self._taken_up = Place(epoch, items)
 
     def trained(self, epoch: int, batches: int) -> None:
         """So many ``batches`` of ``epoch`` are trained."""
-        self._epoch, self._batches, self._opened = epoch, batches, True
+        self._epoch, self._batches = epoch, batches
 
     def advance(self, batches: int) -> None:
         """So many more ``batches`` of the epoch under way are trained."""
-        self._batches += batches
+        self._batches = (self._batches or 0) + batches
 
     def place(self, epoch: int, batches: int, dealing: Dealing) -> Place:
         """The place when so many ``batches`` of ``epoch`` are trained: the beginning of the next epoch if none is left."""
@@ -39,11 +40,11 @@ class Progress:
 
     def now(self, dealing: Dealing) -> Place:
         """What is trained by now."""
-        return self.place(self._epoch, self._batches, dealing)
+        return self.place(self._epoch, self._batches or 0, dealing)
 
     def upcoming(self, dealing: Dealing) -> Place:
         """Where the next pass begins: behind what is trained; where nobody tells of it, with the epoch after the last pass."""
-        if self._opened and not self._batches:
+        if self._opened and self._batches is None:
             return Place(self._epoch + 1, 0)
         return self.now(dealing)
 
@@ -52,5 +53,5 @@ class Progress:
         place = self.upcoming(dealing)
         if place.items:
             self._taken_up = place
-        self._epoch, self._batches, self._opened = place.epoch, 0, True
+        self._epoch, self._batches, self._opened = place.epoch, None, True
         return place

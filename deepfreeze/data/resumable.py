@@ -1,29 +1,39 @@
-"""The resumable input: the same items in the same order, wherever and however often a training is interrupted."""
+"""The resumable input: the same items in the same order, wherever and however often a training is interrupted.
+
+Who saves checkpoints tells the input what is trained, and asks it for the state to save:
+
+- ``set_state(state)`` after a restore, before ``fit`` or in ``on_train_begin``: the next pass over the data begins there. ``epoch`` is its
+  epoch then, ``len()`` its batches on this rank, and ``batches_done`` how many that epoch had before.
+- ``trained(epoch, batches)`` (or ``advance(batches)``) after each execution. ``epoch`` is the input's own number: it goes on counting where
+  a program calls ``fit`` again.
+- ``state_at(epoch, batches)`` for the state at a step within an execution, ``state()`` for the present one.
+
+Batches are counted from where this process has taken up the epoch. Those that a float16 loss scale skips, or whose gradients are
+accumulated, count too.
+"""
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from deepfreeze import arguments, launch
-from deepfreeze.data import keras_calls
 from deepfreeze.data.batches import Augment, Batches
 from deepfreeze.data.dealing import Dealing
 from deepfreeze.data.fingerprint import fingerprint
+from deepfreeze.data.keras_calls import FIT, PREDICT
+from deepfreeze.data.keras_input import KerasInput
 from deepfreeze.data.nested import mapped
 from deepfreeze.data.order import order
 from deepfreeze.data.progress import Place, Progress
 from deepfreeze.data.read_ahead import ReadAhead
 from deepfreeze.data.source import source_of
-from deepfreeze.errors import OptionError
+from deepfreeze.errors import CorruptError, OptionError
 from deepfreeze.events.messages import to_logger
 from deepfreeze.format.strict_json import MAX_INT
 from deepfreeze.notices import Notify
@@ -32,7 +42,7 @@ _MOST = 2**31 - 1  # of items in a batch, and of ranks
 _THREADS = 4  # that read ahead, unless the user says how many
 
 
-class Resumable:
+class Resumable(KerasInput):
     """An input for ``model.fit`` and for loops that goes on in the middle of an epoch: no item is trained twice in an epoch, and none is
     left out, whatever number of ranks trains the rest.
 
@@ -63,9 +73,6 @@ class Resumable:
     Raises ``OptionError``.
     """
 
-    use_multiprocessing = False
-    max_queue_size = 10
-
     def __init__(
         self,
         source: Any,
@@ -81,6 +88,7 @@ class Resumable:
         ranks: int | None = None,
         threads: int | None = None,
     ) -> None:
+        super().__init__()
         self._source = source_of(source, load)
         self._batch_size, self._global_batch = _batch(batch_size, global_batch, self._source.batched)
         self._seed = arguments.whole_number("seed=", seed, 0, MAX_INT)
@@ -93,23 +101,13 @@ class Resumable:
         self._threads = arguments.whole_number("threads=", threads, 0, 1024)
         #: Who is told of items that are left out: a function of a level ("info") and a message.
         self.notify: Notify = to_logger
-        self._lock = threading.RLock()
         self._progress = Progress()
         self._order: tuple[int, np.ndarray] | None = None  # an epoch, and its order
         self._fingerprint: int | None = None
-        self._use = "fit"  # that the next pass has
-        self._asker: FrameType | None = None  # Keras's generator of the present pass
-        self._pass: tuple[int, ReadAhead] | None = None  # its length, and its batches
-        self._training: ReadAhead | None = None  # the batches of the last pass that trains
+        self._training: ReadAhead | None = None  # the last pass that trains
         self._weighted = False  # whether batches have sample weights; once they have them, all later ones have
-        self._shown: bool | None = None  # whether those had them at which Keras has looked
         self._left_out_is_told = False
         self._dealing()
-
-    @property  # type: ignore[misc]  # object's can also be set
-    def __class__(self) -> type:
-        # Keras may be loaded after this object was made, and two Kerases may be: so it is an instance of whatever they ask for.
-        return _joined((type(self), *keras_calls.bases()))
 
     # The state of a training.
 
@@ -126,7 +124,7 @@ class Resumable:
     def batches_done(self) -> int:
         """How many batches of the epoch of the next pass were trained before: a whole epoch's batches less those that are left. 0 unless
         that epoch was interrupted."""
-        dealing, place = self._plan("fit")
+        dealing, place = self._plan(FIT)
         return dealing.batches(0) - dealing.batches(place.items)
 
     def begin(self, epoch: int, items: int = 0) -> None:
@@ -135,7 +133,7 @@ class Resumable:
         items = arguments.whole_number("items=", items, 0, self._source.length)
         with self._lock:
             self._progress = Progress(epoch, items)
-            self._asker = self._pass = self._training = None
+            self._training = None
 
     def trained(self, epoch: int, batches: int) -> None:
         """So many ``batches`` of ``epoch`` are trained, since it began or, if it was interrupted, since it was taken up. Counts what was
@@ -160,8 +158,12 @@ class Resumable:
             return self._state(self._progress.place(epoch, batches, self._dealing()))
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """The next pass begins where ``state`` was taken. ``OptionError`` if it is of another source, seed or order."""
+        """The next pass begins where ``state`` was taken. ``OptionError`` if it is of another source, seed or order, ``CorruptError`` if it
+        is none."""
         own = self.state()
+        if missing := [name for name in own if name not in state]:
+            expected, found = f"the state of a Resumable, with {', '.join(own)}", f"none with {', '.join(missing)}"
+            raise CorruptError(where="state", expected=expected, found=found, todo="pass what state() or state_at() gave")
         for name in ("seed", "shuffle"):
             if state[name] != own[name]:
                 raise OptionError(
@@ -212,7 +214,7 @@ class Resumable:
 
     def __iter__(self) -> Iterator[Any]:
         """A pass that trains: the batches of the next epoch, or of what is left of the interrupted one."""
-        yield from self._open("fit")[1]
+        yield from self._begun(FIT)
 
     def dataset(self) -> Any:
         """A ``tf.data.Dataset`` for loops. Each iteration over it is a pass: the next epoch, or what is left of the interrupted one.
@@ -225,58 +227,55 @@ class Resumable:
                 found="it is not imported",
                 todo="import tensorflow, or iterate over the object itself",
             )
-        batches = self._batches("fit")
-        self._shown = batches.weighted
+        batches = self._batches(FIT)
         looks = [batches.make(number) for number in {0, len(batches) - 1}]
         signature = mapped(lambda *parts: tf.TensorSpec(*_spec(*parts)), *looks)
         return tf.data.Dataset.from_generator(lambda: iter(self), output_signature=signature).prefetch(tf.data.AUTOTUNE)
 
     def _plan(self, use: str) -> tuple[Dealing, Place]:
-        """How a pass that began now would be dealt, and from which place on. ``use``: that of it, "fit", "evaluate" or "predict"."""
+        """How a pass that began now would be dealt, and from which place on."""
         dealing = self._dealing()
-        if use == "fit":
+        if use == FIT:
             with self._lock:
                 return dealing, self._progress.upcoming(dealing)
-        if use == "predict":  # each rank has all items
+        if use == PREDICT:  # each rank has all items
             dealing = replace(dealing, ranks=1, global_batch=dealing.global_batch // dealing.ranks, last="weighted")
-        return replace(dealing, last="weighted"), Place(0, 0)
+        return dealing, Place(0, 0)
 
     def _batches(self, use: str) -> Batches:
-        """The batches of a pass that began now."""
+        """The batches of a pass that began now: to train, those of the next epoch; else all items in the source's order."""
         dealing, (epoch, items) = self._plan(use)
-        weighted, order = dealing.needs_weights(items), None
-        if use == "fit":
-            self._weighted |= weighted
-            weighted, order = self._weighted, self._order_of(epoch) if self._shuffle else None
-        rank = self.rank if dealing.ranks > 1 else 0
-        return Batches(self._source, order, dealing, rank, self._seed, epoch, items, self._augment, weighted)
+        if use != PREDICT:
+            self._weighted |= dealing.needs_weights(0) or dealing.needs_weights(items)
+        return Batches(
+            source=self._source,
+            order=self._order_of(epoch) if use == FIT and self._shuffle else None,
+            dealing=dealing,
+            rank=0 if use == PREDICT else self.rank,
+            seed=self._seed,
+            epoch=epoch,
+            done=items,
+            augment=self._augment,
+            weighted=self._weighted and use != PREDICT,
+        )
 
     def _order_of(self, epoch: int) -> np.ndarray:
         with self._lock:
             if self._order is None or self._order[0] != epoch:
+                self._order = None  # its memory is free for the next one
                 self._order = epoch, order(self._seed, epoch, self._source.length)
             return self._order[1]
 
-    def _open(self, use: str) -> tuple[int, ReadAhead]:
-        """Begins a pass. Returns its length, and its batches."""
+    def _begun(self, use: str) -> ReadAhead:
+        """Begins a pass."""
         with self._lock:
             batches = self._batches(use)
             reader = ReadAhead(batches.make, len(batches), self._threads, 2 * self._threads)
-            if use == "fit":
+            if use == FIT:
                 self._progress.open(batches.dealing)
                 self._training = reader
                 self._tell_left_out(batches)
-        return len(batches), reader
-
-    def _require_shown(self, batches: Batches) -> None:
-        """``OptionError`` if the batches have sample weights, and those that Keras was shown had none."""
-        if batches.weighted and self._shown is False:
-            raise OptionError(
-                where='Resumable(last="weighted")',
-                expected=f"that {self.ranks} ranks divide the last batch of epoch {batches.epoch}, as Keras was shown when fit began",
-                found=f"{self._source.length - batches.done} items that are left, dealt {batches.dealing.global_batch} at a time",
-                todo="restore before fit (open), so that Keras is shown sample weights, or pass global_batch= in place of batch_size=",
-            )
+        return reader
 
     def _tell_left_out(self, batches: Batches) -> None:
         left_out = batches.dealing.left_out(batches.done)
@@ -286,82 +285,6 @@ class Resumable:
                 "info",
                 f"epoch {batches.epoch} leaves {left_out} of {self._source.length} items out: they do not fill a global batch of "
                 f'{batches.dealing.global_batch} (last="drop")',
-            )
-
-    # What Keras asks for.
-
-    @property
-    def workers(self) -> int:
-        """1: with several Keras would ask in no fixed order. The threads of ``threads=`` read ahead instead."""
-        return 1
-
-    @workers.setter
-    def workers(self, value: int) -> None:
-        _one_worker(value)
-
-    def __getitem__(self, index: int) -> Any:
-        """The next batch of the pass, whatever the ``index``, if Keras asks in the course of one: ``fit`` shuffles its indices. Else, for
-        a look, the batch number ``index`` of the pass that comes next."""
-        asker = sys._getframe(1)
-        if keras_calls.is_a_pass(asker):
-            with self._lock:
-                if self._asker is not asker or self._pass is None:
-                    self._pass = self._open(self._use)
-                    self._asker, self._use = asker, "fit"
-                _, reader = self._pass
-            for batch in reader:
-                return batch
-            raise IndexError(index)
-        self._look_around(asker)
-        batches = self._batches(self._use)
-        self._shown = batches.weighted
-        if not 0 <= index < len(batches):
-            raise IndexError(index)
-        return batches.make(index)
-
-    def __len__(self) -> int:
-        """How many batches the next pass has on this rank: those of an epoch, or what is left of an interrupted one."""
-        return self._length(sys._getframe(1))
-
-    @property
-    def num_batches(self) -> int:
-        """As ``len``, for Keras 3."""
-        return self._length(sys._getframe(1))
-
-    def _length(self, asker: FrameType) -> int:
-        with self._lock:
-            if asker is self._asker and self._pass is not None:
-                return self._pass[0]
-        self._look_around(asker)
-        dealing, place = self._plan(self._use)
-        return dealing.batches(place.items)
-
-    def on_epoch_begin(self) -> None:
-        """Keras 3 begins a pass."""
-        frame = sys._getframe(1)
-        self._look_around(frame)
-        batches = self._batches(self._use)
-        self._require_shown(batches)
-        keras_calls.tell_length(frame, len(batches))
-
-    def on_epoch_end(self) -> None:
-        """Keras has ended a pass. Nothing is to be done: the next one begins by itself."""
-
-    def _look_around(self, frame: FrameType) -> None:
-        """Finds out for which call of a model the next pass is. ``OptionError`` if the call has an argument that can't hold."""
-        call = keras_calls.call_around(frame)
-        if call is None:
-            return
-        self._use = call.name
-        _one_worker(call.workers)
-        dealing, place = self._plan(call.name)
-        batches = dealing.batches(place.items)
-        if call.name == "fit" and call.steps not in (None, batches):
-            raise OptionError(
-                where="fit(steps_per_epoch=)",
-                expected=f"None or {batches}, as many batches as the input has left in this epoch",
-                found=str(call.steps),
-                todo="leave steps_per_epoch out: an epoch of a Resumable is all its items",
             )
 
 
@@ -394,16 +317,6 @@ def _ranks(rank: Any, ranks: Any) -> tuple[int, int] | None:
     return arguments.whole_number("rank=", rank, 0, ranks - 1), ranks
 
 
-def _one_worker(value: int) -> None:
-    if value != 1:
-        raise OptionError(
-            where="fit(workers=, use_multiprocessing=)",
-            expected="one worker, for with several Keras asks for batches in no fixed order",
-            found=str(value),
-            todo="leave both out, and pass Resumable(threads=) to read ahead",
-        )
-
-
 def _spec(*parts: Any) -> tuple[list[int | None], Any]:
     """Shape and dtype of a leaf of batches: None for dimensions in which they differ, and for the items."""
     arrays = [np.asarray(part) for part in parts]
@@ -411,9 +324,3 @@ def _spec(*parts: Any) -> tuple[list[int | None], Any]:
         sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*(array.shape for array in arrays), strict=True)
     ]
     return [None, *shape[1:]], arrays[0].dtype
-
-
-@functools.cache
-def _joined(classes: tuple[type, ...]) -> type:
-    """A class that is a subclass of all ``classes``."""
-    return type(classes[0].__name__, classes, {}) if classes[1:] else classes[0]

@@ -41,9 +41,13 @@ class Arrays:
     names = None
 
     def __init__(self, arrays: Any) -> None:
+        for path, leaf in leaves(arrays):
+            if not _is_array(leaf):
+                expected = "an array: a dict or a tuple as a source has arrays alone"
+                raise _refused(f"the source's part {path}", expected, f"a {type(leaf).__name__}")
         self._arrays = mapped(np.asarray, arrays)
         lengths = {path: len(leaf) for path, leaf in leaves(self._arrays)}
-        self.length = next(iter(lengths.values()))
+        self.length = next(iter(lengths.values()), 0)
         for path, length in lengths.items():
             if length != self.length:
                 raise OptionError(
@@ -112,9 +116,13 @@ def source_of(given: Any, load: Callable[[Any], Any] | None) -> Source:
         if load is not None:
             raise _refused("load=", "no load= for a PyDataset or Sequence, which loads by itself", "a function")
         source = KerasBatches(given)
-    elif load is None and _is_arrays(given):
+    elif load is None and (isinstance(given, (Mapping, tuple)) or _is_array(given)):
         source = Arrays(given)
-    elif hasattr(given, "__len__") and hasattr(given, "__getitem__") and not isinstance(given, (Mapping, str, bytes)):
+    elif (
+        hasattr(given, "__len__")
+        and hasattr(given, "__getitem__")
+        and not isinstance(given, (Mapping, tuple, str, bytes))
+    ):
         source = Items(given, load)
     else:
         expected = "arrays, or an object with len() and [i]"
@@ -130,7 +138,7 @@ def _refused(where: str, expected: str, found: str) -> OptionError:
     )
 
 
-def _is_arrays(given: Any) -> bool:
-    """Whether all leaves are arrays. A list is a sequence of items, as Python means it."""
-    parts = [leaf for _, leaf in leaves(given)] if isinstance(given, (Mapping, tuple)) else [given]
-    return bool(parts) and all(hasattr(part, "__array__") and getattr(part, "shape", ()) != () for part in parts)
+def _is_array(thing: Any) -> bool:
+    """Whether this is an array in memory: numpy's, a tensor, or pandas's. What reads a file, such as a dataset of h5py, is none."""
+    known = isinstance(thing, np.ndarray) or hasattr(thing, "numpy") or hasattr(thing, "to_numpy")
+    return known and getattr(thing, "shape", ()) != ()
