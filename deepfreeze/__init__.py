@@ -94,6 +94,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
-    if name == "events":
-        return importlib.import_module("deepfreeze.events")
+    if name in ("data", "events"):
+        return importlib.import_module(f"deepfreeze.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

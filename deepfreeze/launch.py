@@ -1,12 +1,14 @@
-"""What the launcher and the scheduler tell a process: of how many processes it is one, and when its job will be ended."""
+"""What Horovod, the launcher and the scheduler tell a process: which rank it is of how many, and when its job will be ended."""
 
 from __future__ import annotations
 
 import math
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from deepfreeze import arguments
 from deepfreeze.errors import OptionError
@@ -28,6 +30,18 @@ def launched_as_several(environment: Mapping[str, str]) -> tuple[str, int] | Non
         if value.isdecimal() and int(value) > 1:
             return name, int(value)
     return None
+
+
+def horovod() -> Any:
+    """The module ``horovod.tensorflow``, if the program has called its ``init()`` and there are several ranks; else None."""
+    hvd: Any = sys.modules.get("horovod.tensorflow")
+    return hvd if hvd is not None and hvd.is_initialized() and hvd.size() > 1 else None
+
+
+def horovod_ranks() -> tuple[int, int]:
+    """This process's rank and the number of ranks: Horovod's, else 0 of 1."""
+    hvd = horovod()
+    return (0, 1) if hvd is None else (hvd.rank(), hvd.size())
 
 
 def job_ends_at(environment: Mapping[str, str], notify: Notify, clock: Callable[[], float] = time.time) -> float | None:

@@ -7,12 +7,12 @@ independent jobs that train a model each. An mpi4py communicator is used only if
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from deepfreeze import launch
 from deepfreeze.errors import Error, OptionError, WorldError
 
 T = TypeVar("T")
@@ -115,8 +115,8 @@ def current(comm: Any = None) -> World:
     called and it has several ranks; else one rank. ``OptionError`` if ``comm`` is neither, or has another size than Horovod's world."""
     if isinstance(comm, str) and comm == ALONE:
         return OneRank()
-    hvd = sys.modules.get("horovod.tensorflow")
-    horovod = HorovodWorld(hvd) if hvd is not None and hvd.is_initialized() and hvd.size() > 1 else None
+    hvd = launch.horovod()
+    horovod = HorovodWorld(hvd) if hvd is not None else None
     if comm is not None:
         missing = [name for name in _CALLS if not callable(getattr(comm, name, None))]
         if missing:

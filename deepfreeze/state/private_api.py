@@ -100,6 +100,22 @@ TABLE = (
         "frameworks/keras_hooks",
     ),
     PrivateName(
+        "frame of Model.fit, evaluate and predict",
+        "Keras 2 and 3",
+        "2.0",
+        "call_around",
+        "evaluate and predict take the items of the next epoch",
+        "data/keras_calls",
+    ),
+    PrivateName(
+        "EpochIterator._num_batches, frame of _enumerate_iterator",
+        "Keras 3",
+        "3.0",
+        "tell_length",
+        "a fit that begins within an epoch warns that its input ran out of data, or cuts its other epochs short",
+        "data/keras_calls",
+    ),
+    PrivateName(
         "in weights files: _layer_checkpoint_dependencies",
         "Keras 2",
         "2.13",

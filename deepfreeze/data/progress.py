@@ -1,0 +1,57 @@
+"""Where in its data a training is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from deepfreeze.data.dealing import Dealing
+
+
+class Place(NamedTuple):
+    """A place in the data: ``epoch``, from 0, and how many ``items`` of its order are trained."""
+
+    epoch: int
+    items: int
+
+
+class Progress:
+    """The epoch under way: how much of it is trained, and where the next pass over the data begins. Batches are counted from where this
+    process has taken up the epoch. Not thread-safe."""
+
+    def __init__(self, epoch: int = 0, items: int = 0) -> None:
+        """``items`` of ``epoch`` are trained already."""
+        self._epoch, self._opened = epoch, False
+        self._batches: int | None = None  # that are trained, if anybody tells
+        self._taken_up = Place(epoch, items)
+
+    def trained(self, epoch: int, batches: int) -> None:
+        """So many ``batches`` of ``epoch`` are trained."""
+        self._epoch, self._batches = epoch, batches
+
+    def advance(self, batches: int) -> None:
+        """So many more ``batches`` of the epoch under way are trained."""
+        self._batches = (self._batches or 0) + batches
+
+    def place(self, epoch: int, batches: int, dealing: Dealing) -> Place:
+        """The place when so many ``batches`` of ``epoch`` are trained: the beginning of the next epoch if none is left."""
+        begun = self._taken_up.items if epoch == self._taken_up.epoch else 0
+        items = dealing.place(begun, batches)
+        return Place(epoch, items) if dealing.batches(items) else Place(epoch + 1, 0)
+
+    def now(self, dealing: Dealing) -> Place:
+        """What is trained by now."""
+        return self.place(self._epoch, self._batches or 0, dealing)
+
+    def upcoming(self, dealing: Dealing) -> Place:
+        """Where the next pass begins: behind what is trained; where nobody tells of it, with the epoch after the last pass."""
+        if self._opened and self._batches is None:
+            return Place(self._epoch + 1, 0)
+        return self.now(dealing)
+
+    def open(self, dealing: Dealing) -> Place:
+        """A pass begins. Returns its first place."""
+        place = self.upcoming(dealing)
+        if place.items:
+            self._taken_up = place
+        self._epoch, self._batches, self._opened = place.epoch, None, True
+        return place

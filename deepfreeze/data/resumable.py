@@ -1,0 +1,326 @@
+"""The resumable input: the same items in the same order, wherever and however often a training is interrupted.
+
+Who saves checkpoints tells the input what is trained, and asks it for the state to save:
+
+- ``set_state(state)`` after a restore, before ``fit`` or in ``on_train_begin``: the next pass over the data begins there. ``epoch`` is its
+  epoch then, ``len()`` its batches on this rank, and ``batches_done`` how many that epoch had before.
+- ``trained(epoch, batches)`` (or ``advance(batches)``) after each execution. ``epoch`` is the input's own number: it goes on counting where
+  a program calls ``fit`` again.
+- ``state_at(epoch, batches)`` for the state at a step within an execution, ``state()`` for the present one.
+
+Batches are counted from where this process has taken up the epoch. Those that a float16 loss scale skips, or whose gradients are
+accumulated, count too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from deepfreeze import arguments, launch
+from deepfreeze.data.batches import Augment, Batches
+from deepfreeze.data.dealing import Dealing
+from deepfreeze.data.fingerprint import fingerprint
+from deepfreeze.data.keras_calls import FIT, PREDICT
+from deepfreeze.data.keras_input import KerasInput
+from deepfreeze.data.nested import mapped
+from deepfreeze.data.order import order
+from deepfreeze.data.progress import Place, Progress
+from deepfreeze.data.read_ahead import ReadAhead
+from deepfreeze.data.source import source_of
+from deepfreeze.errors import CorruptError, OptionError
+from deepfreeze.events.messages import to_logger
+from deepfreeze.format.strict_json import MAX_INT
+from deepfreeze.notices import Notify
+
+_MOST = 2**31 - 1  # of items in a batch, and of ranks
+_THREADS = 4  # that read ahead, unless the user says how many
+
+
+class Resumable(KerasInput):
+    """An input for ``model.fit`` and for loops that goes on in the middle of an epoch: no item is trained twice in an epoch, and none is
+    left out, whatever number of ranks trains the rest.
+
+    The object is a ``PyDataset`` of Keras 3, and a ``Sequence`` of Keras 2. Over it each pass (an epoch of ``fit``, a ``for`` loop, an
+    iteration of ``dataset()``) is the next epoch. The order of an epoch follows from ``seed`` and the epoch's number alone.
+
+    Args:
+        source: arrays, or dicts and tuples of arrays (also nested) with the same first dimension; or anything with ``len`` and ``[i]``,
+            such as a list of items or of file names, or a ``grain`` dataset: each ``[i]`` is an item, a structure of arrays and numbers,
+            and a batch stacks items; or a ``PyDataset`` or ``Sequence``: each ``[i]`` is a batch already and is dealt as one item.
+        batch_size: items of a batch on each rank.
+        global_batch: items of a step on all ranks together; the ranks divide it. With it training is the same on any number of ranks.
+        seed: a whole number, the same on all ranks.
+        load: a function that makes an item of ``source[i]``, such as the content of a file name.
+        augment: a function of an item and a generator (numpy's ``Generator``) that gives the item as it is trained. The generator is
+            keyed by seed, epoch and item. Its ``seed_pair`` is for operations of TensorFlow:
+            ``tf.image.stateless_random_flip_left_right(image, seed=rng.seed_pair)``. Of a ``PyDataset`` the item is a batch.
+        last: the items at the end of an epoch that do not fill a global batch: "weighted" trains them, with sample weights where the ranks
+            get unequal shares, so that Horovod's mean over the ranks is the mean over the items; "drop" leaves them out.
+        shuffle: False: the source's own order in each epoch.
+        rank, ranks: this process and the number of processes; Horovod's if they are not given and ``hvd.init()`` was called, else 0 of 1.
+        threads: how many threads read ahead; 0 reads when Keras asks. By default none for plain arrays, else up to 4. ``load`` and
+            ``augment`` are called in these threads, several at a time.
+
+    Every batch has sample weights, as a third element, where the last batch of an epoch is dealt unevenly; its items are (x, y) or
+    (x, y, sample_weight) then. Their own weights are multiplied.
+
+    Raises ``OptionError``.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        batch_size: int | None = None,
+        *,
+        global_batch: int | None = None,
+        seed: int = 0,
+        load: Callable[[Any], Any] | None = None,
+        augment: Augment | None = None,
+        last: str = "weighted",
+        shuffle: bool = True,
+        rank: int | None = None,
+        ranks: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        super().__init__()
+        self._source = source_of(source, load)
+        self._batch_size, self._global_batch = _batch(batch_size, global_batch, self._source.batched)
+        self._seed = arguments.whole_number("seed=", seed, 0, MAX_INT)
+        arguments.one_of("shuffle=", shuffle, (True, False))
+        self._shuffle, self._augment, self._last = shuffle, augment, last
+        self._given_ranks = _ranks(rank, ranks)
+        if threads is None:
+            plain = self._source.plain and augment is None
+            threads = 0 if plain else min(_THREADS, len(os.sched_getaffinity(0)))
+        self._threads = arguments.whole_number("threads=", threads, 0, 1024)
+        #: Who is told of items that are left out: a function of a level ("info") and a message.
+        self.notify: Notify = to_logger
+        self._progress = Progress()
+        self._order: tuple[int, np.ndarray] | None = None  # an epoch, and its order
+        self._fingerprint: int | None = None
+        self._training: ReadAhead | None = None  # the last pass that trains
+        self._weighted = False  # whether batches have sample weights; once they have them, all later ones have
+        self._left_out_is_told = False
+        self._dealing()
+
+    # The state of a training.
+
+    @property
+    def epoch(self) -> int:
+        """The epoch, from 0, that is under way or, if all its batches are trained, the next one: the argument ``initial_epoch`` of a
+        ``fit`` that goes on. Where nobody tells what is trained, an epoch counts as trained when its last batch was handed out."""
+        with self._lock:
+            handed_out = self._training is not None and self._training.finished
+            progress, dealing = self._progress, self._dealing()
+            return (progress.upcoming(dealing) if handed_out else progress.now(dealing)).epoch
+
+    @property
+    def batches_done(self) -> int:
+        """How many batches of the epoch of the next pass were trained before: a whole epoch's batches less those that are left. 0 unless
+        that epoch was interrupted."""
+        dealing, place = self._plan(FIT)
+        return dealing.batches(0) - dealing.batches(place.items)
+
+    def begin(self, epoch: int, items: int = 0) -> None:
+        """The next pass is the one over ``epoch``, from 0, of which ``items`` are trained already."""
+        epoch = arguments.whole_number("epoch=", epoch, 0, MAX_INT)
+        items = arguments.whole_number("items=", items, 0, self._source.length)
+        with self._lock:
+            self._progress = Progress(epoch, items)
+            self._training = None
+
+    def trained(self, epoch: int, batches: int) -> None:
+        """So many ``batches`` of ``epoch`` are trained, since it began or, if it was interrupted, since it was taken up. Counts what was
+        trained, not what was handed out or read ahead."""
+        with self._lock:
+            self._progress.trained(epoch, batches)
+
+    def advance(self, batches: int = 1) -> None:
+        """So many more batches of the epoch under way are trained: for loops, after each step."""
+        with self._lock:
+            self._progress.advance(batches)
+
+    def state(self) -> dict[str, Any]:
+        """The state of what is trained by now, as ``trained`` and ``advance`` tell: see ``state_at``."""
+        with self._lock:
+            return self._state(self._progress.now(self._dealing()))
+
+    def state_at(self, epoch: int, batches: int) -> dict[str, Any]:
+        """The state when so many ``batches`` of ``epoch`` are trained, counted as ``trained`` does: a few numbers that JSON can hold.
+        Changes nothing."""
+        with self._lock:
+            return self._state(self._progress.place(epoch, batches, self._dealing()))
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """The next pass begins where ``state`` was taken. ``OptionError`` if it is of another source, seed or order, ``CorruptError`` if it
+        is none."""
+        own = self.state()
+        if missing := [name for name in own if name not in state]:
+            expected, found = f"the state of a Resumable, with {', '.join(own)}", f"none with {', '.join(missing)}"
+            raise CorruptError(where="state", expected=expected, found=found, todo="pass what state() or state_at() gave")
+        for name in ("seed", "shuffle"):
+            if state[name] != own[name]:
+                raise OptionError(
+                    where=f"Resumable({name}=)",
+                    expected=f"{state[name]}, as in the checkpoint",
+                    found=str(own[name]),
+                    todo=f"pass {name}={state[name]}: in another order items of the epoch would be trained twice",
+                )
+        for name, text in _SOURCE.items():
+            if state[name] != own[name]:
+                raise OptionError(
+                    where="the source of Resumable",
+                    expected=f"{text} {state[name]}, as in the checkpoint",
+                    found=str(own[name]),
+                    todo="pass the items with which training began, in the same order, or begin a new run",
+                )
+        self.begin(state["epoch"], state["items"])
+
+    def _state(self, place: Place) -> dict[str, Any]:
+        if self._fingerprint is None:
+            self._fingerprint = fingerprint(self._source)
+        return {
+            "seed": self._seed,
+            "shuffle": self._shuffle,
+            "epoch": place.epoch,
+            "items": place.items,
+            "length": self._source.length,
+            "fingerprint": self._fingerprint,
+        }
+
+    # The ranks.
+
+    @property
+    def rank(self) -> int:
+        """The number of this process among ``ranks``."""
+        return self._given_ranks[0] if self._given_ranks else launch.horovod_ranks()[0]
+
+    @property
+    def ranks(self) -> int:
+        """The number of processes over which the items are dealt."""
+        return self._given_ranks[1] if self._given_ranks else launch.horovod_ranks()[1]
+
+    def _dealing(self) -> Dealing:
+        ranks = self.ranks
+        return Dealing(self._source.length, ranks, self._global_batch or self._batch_size * ranks, self._last)
+
+    # The passes.
+
+    def __iter__(self) -> Iterator[Any]:
+        """A pass that trains: the batches of the next epoch, or of what is left of the interrupted one."""
+        yield from self._begun(FIT)
+
+    def dataset(self) -> Any:
+        """A ``tf.data.Dataset`` for loops. Each iteration over it is a pass: the next epoch, or what is left of the interrupted one.
+        ``OptionError`` if the program has not imported TensorFlow."""
+        tf: Any = sys.modules.get("tensorflow")
+        if tf is None:
+            raise OptionError(
+                where="Resumable.dataset()",
+                expected="TensorFlow in this process",
+                found="it is not imported",
+                todo="import tensorflow, or iterate over the object itself",
+            )
+        batches = self._batches(FIT)
+        looks = [batches.make(number) for number in {0, len(batches) - 1}]
+        signature = mapped(lambda *parts: tf.TensorSpec(*_spec(*parts)), *looks)
+        return tf.data.Dataset.from_generator(lambda: iter(self), output_signature=signature).prefetch(tf.data.AUTOTUNE)
+
+    def _plan(self, use: str) -> tuple[Dealing, Place]:
+        """How a pass that began now would be dealt, and from which place on."""
+        dealing = self._dealing()
+        if use == FIT:
+            with self._lock:
+                return dealing, self._progress.upcoming(dealing)
+        if use == PREDICT:  # each rank has all items
+            dealing = replace(dealing, ranks=1, global_batch=dealing.global_batch // dealing.ranks, last="weighted")
+        return dealing, Place(0, 0)
+
+    def _batches(self, use: str) -> Batches:
+        """The batches of a pass that began now: to train, those of the next epoch; else all items in the source's order."""
+        dealing, (epoch, items) = self._plan(use)
+        if use != PREDICT:
+            self._weighted |= dealing.needs_weights(0) or dealing.needs_weights(items)
+        return Batches(
+            source=self._source,
+            order=self._order_of(epoch) if use == FIT and self._shuffle else None,
+            dealing=dealing,
+            rank=0 if use == PREDICT else self.rank,
+            seed=self._seed,
+            epoch=epoch,
+            done=items,
+            augment=self._augment,
+            weighted=self._weighted and use != PREDICT,
+        )
+
+    def _order_of(self, epoch: int) -> np.ndarray:
+        with self._lock:
+            if self._order is None or self._order[0] != epoch:
+                self._order = None  # its memory is free for the next one
+                self._order = epoch, order(self._seed, epoch, self._source.length)
+            return self._order[1]
+
+    def _begun(self, use: str) -> ReadAhead:
+        """Begins a pass."""
+        with self._lock:
+            batches = self._batches(use)
+            reader = ReadAhead(batches.make, len(batches), self._threads, 2 * self._threads)
+            if use == FIT:
+                self._progress.open(batches.dealing)
+                self._training = reader
+                self._tell_left_out(batches)
+        return reader
+
+    def _tell_left_out(self, batches: Batches) -> None:
+        left_out = batches.dealing.left_out(batches.done)
+        if left_out and not self._left_out_is_told:
+            self._left_out_is_told = True
+            self.notify(
+                "info",
+                f"epoch {batches.epoch} leaves {left_out} of {self._source.length} items out: they do not fill a global batch of "
+                f'{batches.dealing.global_batch} (last="drop")',
+            )
+
+
+_SOURCE = {"length": "number of items", "fingerprint": "fingerprint"}
+
+
+def _batch(batch_size: Any, global_batch: Any, batched: bool) -> tuple[int, int]:
+    """``batch_size`` and ``global_batch``, 0 for the one that does not hold. Of a source of batches each is one item."""
+    if batched and (batch_size, global_batch) == (None, None):
+        return 1, 0
+    given = [
+        (f"{name}=", value)
+        for name, value in (("batch_size", batch_size), ("global_batch", global_batch))
+        if value is not None
+    ]
+    if batched or len(given) != 1:
+        expected = "neither: a PyDataset or Sequence gives batches" if batched else "one of the two"
+        found = "both" if len(given) == 2 else given[0][0] if given else "neither"
+        todo = "leave it out" if batched else "pass batch_size= for each rank, or global_batch= for all ranks together"
+        raise OptionError(where="batch_size=, global_batch=", expected=expected, found=found, todo=todo)
+    ((name, value),) = given
+    number = arguments.whole_number(name, value, 1, _MOST)
+    return (number, 0) if batch_size is not None else (0, number)
+
+
+def _ranks(rank: Any, ranks: Any) -> tuple[int, int] | None:
+    if rank is None and ranks is None:
+        return None
+    ranks = arguments.whole_number("ranks=", ranks, 1, _MOST)
+    return arguments.whole_number("rank=", rank, 0, ranks - 1), ranks
+
+
+def _spec(*parts: Any) -> tuple[list[int | None], Any]:
+    """Shape and dtype of a leaf of batches: None for dimensions in which they differ, and for the items."""
+    arrays = [np.asarray(part) for part in parts]
+    shape = [
+        sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*(array.shape for array in arrays), strict=True)
+    ]
+    return [None, *shape[1:]], arrays[0].dtype

@@ -1,0 +1,224 @@
+"""The resumable input without a Keras: its items, its state, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+import deepfreeze
+from deepfreeze.data import Resumable
+from deepfreeze.data.order import order
+from deepfreeze.errors import CorruptError, OptionError
+from tests.support.properties import holds
+
+
+def numbers(length):
+    """A source whose items are their own numbers."""
+    return np.arange(length), np.arange(length) % 3
+
+
+def items(batches):
+    """The items of batches that have weights where ranks have copies: those of weight 0 are left out."""
+    return [item for batch in batches for item in batch[0][[*map(bool, batch[2])] if len(batch) == 3 else ...].tolist()]
+
+
+def job(state, length, ranks, steps, **sizes):
+    """One job of several ranks, which trains ``steps`` batches, or all that is left of its epoch. Returns the items that were trained,
+    and the state of each rank."""
+    seen, states = [], []
+    for rank in range(ranks):
+        data = Resumable(numbers(length), rank=rank, ranks=ranks, seed=11, **sizes)
+        if state is not None:
+            data.set_state(state)
+        taken = list(zip(range(steps), data, strict=False))
+        data.advance(len(taken))
+        seen.append([items([batch]) for _, batch in taken])
+        states.append(data.state())
+    assert all(one == states[0] for one in states)
+    return [item for step in zip(*seen, strict=True) for share in step for item in share], states[0]
+
+
+@holds(length=st.integers(1, 120), chance=st.integers(0, 2**31), fixed=st.booleans(), examples=30)
+def test_every_item_exactly_once_through_restarts_with_1_to_5_ranks(length, chance, fixed):
+    draw = np.random.default_rng(chance)
+    state, epochs = None, {0: [], 1: []}
+    while state is None or state["epoch"] < 2:
+        ranks = int(draw.integers(1, 6))
+        sizes = {"global_batch": 60} if fixed else {"batch_size": int(draw.integers(1, 9))}
+        epoch = 0 if state is None else state["epoch"]
+        trained, state = job(state, length, ranks, int(draw.integers(1, 12)), **sizes)
+        state = json.loads(json.dumps(state))
+        epochs[epoch] += trained
+    for epoch, trained in epochs.items():
+        assert trained == order(11, epoch, length).tolist()
+
+
+def test_each_loop_is_the_next_epoch_and_its_rest_after_an_interruption():
+    data = Resumable(numbers(10), 4, seed=3)
+    assert (data.epoch, data.batches_done, len(data)) == (0, 0, 3)
+    assert [items(data), items(data)] == [order(3, epoch, 10).tolist() for epoch in (0, 1)] and data.epoch == 2
+    data.begin(2)
+    batch = next(iter(data))
+    data.advance()
+    assert (data.epoch, data.batches_done, len(data)) == (2, 1, 2)
+    assert items([batch]) + items(data) == order(3, 2, 10).tolist()
+    data.advance(2)
+    assert data.epoch == 3 and data.state()["epoch"] == 3 and data.state()["items"] == 0
+
+
+def test_a_state_counts_what_is_trained_and_not_what_is_read_ahead():
+    data = Resumable(numbers(100), 10, threads=2)
+    batches = iter(data)
+    for _ in range(5):
+        next(batches)
+    data.trained(0, 3)
+    assert data.state() == data.state_at(0, 3) and data.state()["items"] == 30
+    data.set_state(data.state())
+    assert data.state_at(0, 2)["items"] == 50 and data.state_at(1, 2)["items"] == 20
+    assert data.state_at(0, 7) == data.state_at(1, 0) == data.state() | {"epoch": 1, "items": 0}
+
+
+def test_the_state_of_a_resumed_epoch_can_be_told_when_the_next_has_begun():
+    """A late capture is collected then."""
+    data = Resumable(numbers(100), 10)
+    data.begin(4, 70)
+    assert len(items(data)) == 30
+    data.trained(4, 3)
+    next(iter(data))
+    assert data.state_at(4, 2)["items"] == 90 and data.state_at(5, 2)["items"] == 20
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"a": np.arange(12).reshape(6, 2), "b": (np.arange(6.0), [np.arange(6) * 2])},
+        [{"a": np.array([2 * n, 2 * n + 1]), "b": (float(n), [2 * n])} for n in range(6)],
+    ],
+    ids=["arrays", "items"],
+)
+def test_nested_arrays_and_items_are_batched_alike(source):
+    batch = next(iter(Resumable(source, 3, shuffle=False)))
+    assert batch["a"].tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert batch["b"][0].tolist() == [0.0, 1.0, 2.0] and batch["b"][1][0].tolist() == [0, 2, 4]
+    assert isinstance(batch["b"], tuple) and batch["b"][0].dtype == np.float64
+
+
+def test_files_are_loaded_and_augmented_as_seed_epoch_and_item_say():
+    def load(name):
+        return np.full(2, int(name.removesuffix(".npy").removeprefix("part/")))
+
+    def augment(item, rng):
+        return item, rng.integers(0, 1 << 30), rng.seed_pair[0]
+
+    names = [f"part/{number}.npy" for number in range(9)]
+    one = list(Resumable(names, 4, load=load, augment=augment, seed=5))
+    assert np.concatenate([batch[0][:, 0] for batch in one]).tolist() == order(5, 0, 9).tolist()
+    other = Resumable(names, 2, load=load, augment=augment, seed=5, threads=0)
+    other.begin(0, 4)
+    for part in range(3):
+        rest = np.concatenate([batch[part] for batch in one])[4:]
+        assert np.array_equal(np.concatenate([batch[part] for batch in other]), rest)
+        other.begin(0, 4)
+
+
+def test_weights_of_the_user_s_own_are_multiplied():
+    x = np.arange(8.0)
+    (batch,) = Resumable((x, x, x + 1), global_batch=9, rank=2, ranks=3, shuffle=False)
+    assert batch[0].tolist() == [6, 7] and np.allclose(batch[2], np.array([7, 8]) * 3 * 2 / 8)
+
+
+def test_only_batches_whose_last_one_is_uneven_have_weights():
+    for length, count in [(24, 2), (26, 2), (25, 3)]:
+        batches = list(Resumable(numbers(length), global_batch=6, rank=1, ranks=2))
+        assert {len(batch) for batch in batches} == {count}
+        assert count == 2 or {weight for batch in batches[:-1] for weight in batch[2].tolist()} == {1.0}
+
+
+def test_what_is_dropped_is_said_once():
+    said = []
+    data = Resumable(numbers(11), 4, last="drop")
+    data.notify = lambda level, message: said.append((level, message))
+    assert len(items(data)) == len(items(data)) == 8 and len(data) == 2
+    assert said == [
+        ("info", 'epoch 0 leaves 3 of 11 items out: they do not fill a global batch of 4 (last="drop")'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            {"source": numbers(99)},
+            "the source of Resumable: expected number of items 100, as in the checkpoint; found 99",
+        ),
+        ({"source": (np.arange(100) + 1, np.arange(100))}, "the source of Resumable: expected fingerprint"),
+        ({"source": (np.arange(100.0), np.arange(100.0))}, "the source of Resumable: expected fingerprint"),
+        ({"seed": 2}, r"Resumable\(seed=\): expected 1, as in the checkpoint; found 2"),
+        ({"shuffle": False}, r"Resumable\(shuffle=\): expected True, as in the checkpoint; found False"),
+    ],
+)
+def test_a_state_of_another_source_or_order_is_refused(other, message):
+    state = Resumable(numbers(100), 10, seed=1).state_at(3, 4)
+    given = {"source": numbers(100), "batch_size": 7, "seed": 1, **other}
+    with pytest.raises(OptionError, match=message):
+        Resumable(**given).set_state(state)
+
+
+def test_a_state_that_is_none_is_refused():
+    with pytest.raises(CorruptError, match=r"expected the state of a Resumable, with seed.*none with items"):
+        Resumable(numbers(100), 10).set_state({"seed": 0, "shuffle": True, "epoch": 1, "length": 100, "fingerprint": 5})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"batch_size": 2, "global_batch": 4}, "batch_size=, global_batch=: expected one of the two; found both"),
+        ({}, "batch_size=, global_batch=: expected one of the two; found neither"),
+        (
+            {"global_batch": 5, "ranks": 2, "rank": 0},
+            "global_batch=: expected a multiple of the number of ranks, 2; found 5",
+        ),
+        ({"batch_size": 0}, "batch_size=: expected a whole number from 1"),
+        ({"batch_size": 2, "seed": -1}, "seed=: expected a whole number from 0"),
+        ({"batch_size": 2, "last": "pad"}, "last=: expected one of 'weighted', 'drop'"),
+        ({"batch_size": 99, "last": "drop"}, 'last="drop": expected at least 99 items'),
+        ({"batch_size": 2, "rank": 2, "ranks": 2}, "rank=: expected a whole number from 0 to 1"),
+        ({"batch_size": 2, "threads": -1}, "threads=: expected a whole number from 0"),
+        ({"batch_size": 2, "source": iter([])}, "the source: expected arrays, or an object with len.*a list_iterator"),
+        ({"batch_size": 2, "source": []}, "the source: expected at least one item"),
+        ({"batch_size": 2, "source": (["a", "b"], np.arange(2))}, "the source's part /0/0: expected an array"),
+        ({"batch_size": 2, "source": (np.arange(2), np.arange(3))}, "the source's array /1: expected 2 items.*found 3"),
+    ],
+)
+def test_wrong_arguments_are_refused(given, message):
+    with pytest.raises(OptionError, match=message):
+        Resumable(**{"source": numbers(10), **given})
+
+
+def test_unequal_shares_need_items_with_a_target():
+    with pytest.raises(OptionError, match=r'last="weighted": expected items .* found a ndarray.*last="drop"'):
+        next(iter(Resumable(np.arange(5), global_batch=2, rank=0, ranks=2)))
+
+
+def test_moved_files_are_the_same_source_and_renamed_ones_another():
+    def state(*names):
+        return Resumable(list(names), 1, load=str).state()
+
+    assert state("/old/a/1", "/old/b/2") == state("/scratch/7/a/1", "/scratch/7/b/2") != state("/old/a/1", "/old/b/3")
+    assert state("/old/one") == state("new/one") != state("/old/two")
+
+
+def test_items_that_are_drawn_anew_count_by_their_form():
+    def state(scale, width=3):
+        class Noisy(list):
+            def __getitem__(self, index):
+                return np.random.random(width) * scale
+
+        return Resumable(Noisy(range(20)), 2).state()
+
+    assert state(1) == state(5) != state(1, width=4)
+
+
+def test_the_room_is_there_without_an_import_of_its_own():
+    assert deepfreeze.data.Resumable is Resumable
