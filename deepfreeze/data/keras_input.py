@@ -31,6 +31,7 @@ class KerasInput:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._counted = False  # Keras counts the batches of an interrupted epoch that were trained before
         self._use = FIT  # the call for which the next pass is
         self._passes: deque[tuple[FrameType, str, ReadAhead]] = deque(
             maxlen=_PASSES
@@ -93,10 +94,20 @@ class KerasInput:
         self._look_around(frame)
         batches = self._batches(self._use)
         self._require_shown(batches)
-        keras_calls.tell_length(frame, len(batches))
+        keras_calls.tell_length(frame, self._seen_length(batches))
 
     def on_epoch_end(self) -> None:
         """Keras has ended a pass. Nothing is to be done: the next one begins by itself."""
+
+    def peek(self) -> Any:
+        """The first batch of the pass that comes next, as ``fit`` gets it, for its shapes and dtypes. It counts for no pass."""
+        batches = self._batches(FIT)
+        self._shown = batches.weighted
+        return batches.make(0)
+
+    def _seen_length(self, batches: Batches) -> int:
+        """The number of batches that Keras is told."""
+        return batches.dealing.batches(0) if self._counted else len(batches)
 
     def _look(self, index: int, asker: FrameType) -> Any:
         self._look_around(asker)
@@ -112,7 +123,8 @@ class KerasInput:
             if batches is not None:
                 return batches.length
         self._look_around(asker)
-        return len(self._batches(self._use))
+        batches_to_come = self._batches(self._use)
+        return len(batches_to_come) if keras_calls.goes_over(asker) else self._seen_length(batches_to_come)
 
     def _pass_of(self, asker: FrameType) -> ReadAhead | None:
         return next((batches for frame, _, batches in self._passes if frame is asker), None)
@@ -129,7 +141,7 @@ class KerasInput:
             return
         self._use = call.name
         _one_worker(call.workers)
-        if call.name == FIT and call.steps not in (None, batches := len(self._batches(FIT))):
+        if call.name == FIT and call.steps not in (None, batches := self._seen_length(self._batches(FIT))):
             raise OptionError(
                 where="fit(steps_per_epoch=)",
                 expected=f"None or {batches}, as many batches as the input has left in this epoch",

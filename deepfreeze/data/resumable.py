@@ -127,13 +127,14 @@ class Resumable(KerasInput):
         dealing, place = self._plan(FIT)
         return dealing.batches(0) - dealing.batches(place.items)
 
-    def begin(self, epoch: int, items: int = 0) -> None:
-        """The next pass is the one over ``epoch``, from 0, of which ``items`` are trained already."""
+    def begin(self, epoch: int, items: int = 0, counted: bool = False) -> None:
+        """The next pass is the one over ``epoch``, from 0, of which ``items`` are trained already. ``counted``: ``fit`` counts the batches
+        that were trained before, too, so ``len()`` is that of the whole epoch; else it is that of the pass."""
         epoch = arguments.whole_number("epoch=", epoch, 0, MAX_INT)
         items = arguments.whole_number("items=", items, 0, self._source.length)
         with self._lock:
             self._progress = Progress(epoch, items)
-            self._training = None
+            self._training, self._counted = None, counted
 
     def trained(self, epoch: int, batches: int) -> None:
         """So many ``batches`` of ``epoch`` are trained, since it began or, if it was interrupted, since it was taken up. Counts what was
@@ -157,13 +158,15 @@ class Resumable(KerasInput):
         with self._lock:
             return self._state(self._progress.place(epoch, batches, self._dealing()))
 
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """The next pass begins where ``state`` was taken. ``OptionError`` if it is of another source, seed or order, ``CorruptError`` if it
-        is none."""
+    def set_state(self, state: Mapping[str, Any], counted: bool = False) -> None:
+        """The next pass begins where ``state`` was taken. ``counted``: see ``begin``. ``OptionError`` if the state is of another source,
+        seed or order, ``CorruptError`` if it is none."""
         own = self.state()
         if missing := [name for name in own if name not in state]:
             expected, found = f"the state of a Resumable, with {', '.join(own)}", f"none with {', '.join(missing)}"
-            raise CorruptError(where="state", expected=expected, found=found, todo="pass what state() or state_at() gave")
+            raise CorruptError(
+                where="state", expected=expected, found=found, todo="pass what state() or state_at() gave"
+            )
         for name in ("seed", "shuffle"):
             if state[name] != own[name]:
                 raise OptionError(
@@ -180,7 +183,7 @@ class Resumable(KerasInput):
                     found=str(own[name]),
                     todo="pass the items with which training began, in the same order, or begin a new run",
                 )
-        self.begin(state["epoch"], state["items"])
+        self.begin(state["epoch"], state["items"], counted)
 
     def _state(self, place: Place) -> dict[str, Any]:
         if self._fingerprint is None:

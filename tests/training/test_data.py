@@ -191,11 +191,11 @@ def test_a_run_that_was_saved_without_data_repeats_the_interrupted_epoch(keras, 
         data,
         verbose=0,
         epochs=EPOCHS,
-        callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=9, keep=1, final=False)],
+        callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=10, keep=1, final=False)],
     )
     monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
     after = program(keras, tmp_path / "run")
-    assert after[0][0] == (1, 0) and "saved without data=" in caplog.text
+    assert after[0][0] == (3, 0) and "saved without data=" in caplog.text
 
 
 def test_wrong_data_are_refused_and_nothing_is_lost(keras, tmp_path):
