@@ -1,10 +1,11 @@
 """What does an interrupted training lose if its input begins anew? python -m benchmarks.resumable --help
 
 A small network learns real handwritten digits three times with each seed: without an interruption; interrupted about every two epochs,
-with an input that is shuffled anew at each start; and interrupted at the same steps, with ``deepfreeze.data.Resumable``. Weights, optimizer
-and count of steps are resumed exactly in both interrupted trainings; only the order of the samples differs. CheckFreq (FAST 2021, Figure 6)
-finds up to 13 % of accuracy lost without a resumable input. The accuracy is that on images that are not trained, each time as many steps are
-done as an epoch has. Each interruption is an exception, after which a new model and a new callback resume from the run.
+with an input that is shuffled anew at each start; and interrupted at the same steps, with ``deepfreeze.data.Resumable``. Weights,
+optimizer and count of steps are resumed exactly in both interrupted trainings; only the order of the samples differs. CheckFreq (FAST
+2021, Figure 6) finds up to 13 % of accuracy lost without a resumable input. The accuracy is that on images that are not trained, each
+time as many steps are done as an epoch has. Each interruption is an exception, after which a new model and a new callback resume from the
+run.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def measure(args: argparse.Namespace) -> Report:
     for seed in seeds:
         say(f"seed {seed} ...")
         with jobs.places(args.folder) as (disk, _):
-            trained = {way: Training(way, seed, epochs, disk / way.replace(" ", "-")) for way in (WHOLE, SHUFFLED, RESUMED)}
+            trained = {
+                way: Training(way, seed, epochs, disk / way.replace(" ", "-")) for way in (WHOLE, SHUFFLED, RESUMED)
+            }
             for training in trained.values():
                 training.train()
         for way, training in trained.items():
@@ -159,7 +162,13 @@ def tables(report: Report) -> str:
         )
     published = checkfreq_published.value("Figure 6", "ResNet18", "70 epochs; interrupted every 7 min", PUBLISHED)
     lines.append(["CheckFreq, Figure 6: ResNet18, shuffled anew", "-", "-", f"{published:.0f} % at most", "-"])
-    head = ["training", "interruptions, mean", "last accuracy, mean (range)", "accuracy lost, mean (range)", "bit for bit as uninterrupted"]
+    head = [
+        "training",
+        "interruptions, mean",
+        "last accuracy, mean (range)",
+        "accuracy lost, mean (range)",
+        "bit for bit as uninterrupted",
+    ]
     return "\n\n".join([table(head, lines), FIGURE])
 
 

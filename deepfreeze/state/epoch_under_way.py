@@ -47,8 +47,8 @@ class EpochUnderWay:
 
     def put_back(self, inside: bool) -> bool:
         """To be called when Keras has reset its metrics and its history, in the first ``on_epoch_begin``. The history goes on from the
-        epochs that were trained before. ``inside``: the epoch goes on too, and so do its metrics. Returns False if the model has other metrics
-        than the checkpoint, which then begin anew. Does nothing if no state was loaded."""
+        epochs that were trained before. ``inside``: the epoch goes on too, and so do its metrics. Returns False if the model has other
+        metrics than the checkpoint, which then begin anew. Does nothing if no state was loaded."""
         state, self.loaded = self.loaded, None
         if state is None:
             return True

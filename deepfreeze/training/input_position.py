@@ -31,8 +31,8 @@ class Input(Protocol):
     def __len__(self) -> int: ...
 
     def state_at(self, epoch: int, batches: int) -> dict[str, Any]:
-        """Returns the state with which the data go on when so many ``batches`` of ``epoch`` are trained, since the epoch began or, if it was
-        interrupted, since it was taken up: names and values that ``format/state_tree`` can encode. Changes nothing."""
+        """Returns the state with which the data go on when so many ``batches`` of ``epoch`` are trained, since the epoch began or, if it
+        was interrupted, since it was taken up: names and values that ``format/state_tree`` can encode. Changes nothing."""
 
     def set_state(self, state: Mapping[str, Any], counted: bool) -> None:
         """Goes on from a state that ``state_at`` has returned on this rank, or on rank 0 of a job that had fewer ranks. ``counted``: Keras

@@ -127,7 +127,7 @@ class Training:
         keep up. Raises what ``open`` raises."""
         # Attachments are read by Python, between two executions. So the graph may capture only if an execution is one step.
         if not against and steps_per_execution > 1 and self._attachments:
-            against = "extra= and rng= are read between two executions"
+            against = "data=, extra= and rng= are read between two executions"
         in_graph = not against
         if self._session is not None:
             self._give_back()  # the last training was interrupted before its ``end``
