@@ -24,18 +24,20 @@ class Fit:
 @dataclass(frozen=True)
 class GoingOn:
     """A ``fit`` that goes on where another attempt of the job has stopped. ``epoch``: the one to begin with, from 0; ``trained``: how many
-    batches were trained before; ``total``: how many are trained when the ``fit`` ends. With ``finished`` nothing is left to train."""
+    batches were trained before; ``total``: how many are trained when the ``fit`` ends. With ``finished`` nothing is left to train;
+    ``stopped``: because a callback had ended it."""
 
     epoch: int
     trained: int
     total: int
     finished: bool = False
+    stopped: bool = False
 
 
-def going_on(position: Position | None, number: int, fit: Fit) -> GoingOn | None:
+def going_on(position: Position | None, number: int, fit: Fit, stopped: bool = False) -> GoingOn | None:
     """The part of ``fit`` that is left to train, if the checkpoint at ``position`` was restored. ``number``: how many fits of
-    the run the program has ended before. None if ``fit`` begins with its first epoch, or where ``initial_epoch`` says: the checkpoint is
-    of an earlier ``fit``, or it can't be known.
+    the run the program has ended before; ``stopped``: a callback had ended the checkpoint's ``fit``. None if ``fit`` begins with its first
+    epoch, or where ``initial_epoch`` says: the checkpoint is of an earlier ``fit``, or it can't be known.
 
     Whole epochs are not repeated. The interrupted epoch begins again with its first batch, and the last epoch is cut short by as many
     batches. An epoch is over when as many batches are trained as an uninterrupted ``fit`` has trained by then. So a job that is killed
@@ -44,6 +46,8 @@ def going_on(position: Position | None, number: int, fit: Fit) -> GoingOn | None
         return None
     if number < position.fit:
         return GoingOn(fit.epochs, 0, 0, finished=True)
+    if stopped:
+        return GoingOn(fit.epochs, 0, 0, finished=True, stopped=True)
     if not fit.batches or fit.batches != position.batches:
         return None
     total = fit.epochs * fit.batches

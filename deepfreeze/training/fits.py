@@ -20,7 +20,10 @@ _ended: dict[str, int] = {}
 
 class Fits:
     """The fits of one ``Checkpoint``, one after the other: ``settle`` when its run is open, ``begin``, and ``end`` unless an exception
-    or a signal has ended it. The training thread of every rank calls the methods, in the same order."""
+    or a signal has ended it. The training thread of every rank calls the methods, in the same order.
+
+    ``behind``: whether the present ``fit`` comes after the one of the restored checkpoint; ``ahead``: whether it comes before that. Both
+    are False where it is not known."""
 
     def __init__(self, resume_epochs: bool) -> None:
         """``resume_epochs``: the option of this name."""
@@ -28,6 +31,7 @@ class Fits:
         self._restored: tuple[int, Position | None] = (-1, None)  # the step that was restored last, and its position
         self._going_on: GoingOn | None = None
         self._run_id = ""
+        self.behind = self.ahead = False
 
     def leave_to_program(self) -> None:
         """The program has called ``open``: it chooses the epochs from now on."""
@@ -51,12 +55,14 @@ class Fits:
 
         return on_rank_0(world, look) if self._wanted else 0
 
-    def settle(self, fit: Fit | None, attempt: Start, again: bool, notify: Notify) -> str:
-        """Collective. Decides which epochs of ``fit`` are trained, in the attempt that has just begun; None: it is no ``fit``. ``again``:
-        the model has kept its values, and was not restored. Returns how the line goes on that says where training begins.
+    def settle(self, fit: Fit | None, attempt: Start, again: bool, notify: Notify, stopped: bool = False) -> str:
+        """Collective. Decides which epochs of ``fit`` are trained, in the attempt that has just begun; None: it is no fit. ``again``:
+        the model has kept its values, and was not restored; ``stopped``: a callback had ended the checkpoint's ``fit``. Returns how the
+        line goes on that says where training begins.
 
         The ranks go by rank 0's checkpoint, and only if ``fit`` is the same on all of them."""
         self._run_id, self._going_on = attempt.target.run_id, None
+        self.behind = self.ahead = False
         if not again:
             self._restored = (-1, None)
         if fit is None:
@@ -65,9 +71,9 @@ class Fits:
             return ""
         number, world = self._number, attempt.world
 
-        def found() -> tuple[Fit, int, Position | None]:
+        def found() -> tuple[Fit, int, Position | None, bool]:
             position = _position(attempt, again, self._restored) if world.rank == 0 else None
-            return fit, number, position
+            return fit, number, position, stopped
 
         rows = together(world, found) if self._wanted else []
         position = rows[0][2] if rows else None
@@ -75,7 +81,8 @@ class Fits:
             self._restored = (attempt.step, position)
         if position is None or any(row[:2] != rows[0][:2] for row in rows):
             return ""
-        plan = going_on(position, number, fit)
+        self.behind, self.ahead = number > position.fit, number < position.fit
+        plan = going_on(position, number, fit, rows[0][3])
         if plan is None:
             return attempt_lines.other_batches(fit, position) if other_batches(position, number, fit) else ""
         if fit.late and fit.begun is not None:

@@ -105,7 +105,15 @@ class _ModelValues:
                     "they are",
                 )
             return
-        for name in self._attachments.load(ready.attachments, rank, size):
+        left_over = self._attachments.load(ready.attachments, rank, size)
+        if self._attachments.unended and rank == 0:
+            names = ", ".join(f"extra[{name!r}]" for name in self._attachments.of_epochs)
+            self._notify(
+                "warning",
+                f"step {ready.info.step} was saved at the last batch of an epoch, and its job ended before the epoch did: these callbacks "
+                f"have not seen the end of this epoch: {names}",
+            )
+        for name in left_over:
             if rank == 0:
                 self._notify(
                     "warning",
