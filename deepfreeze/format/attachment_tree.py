@@ -10,14 +10,23 @@ from deepfreeze.format import state_tree
 from deepfreeze.format.strict_json import DAMAGED
 
 OBJECTS, GENERATORS = "objects", "rng"
+_UNENDED = "unended"
 
 
-def encode(objects: dict[str, Any], generators: dict[str, Any]) -> bytes:
-    """The bytes of these states. Raises what ``state_tree.encode`` raises for a state that can't be saved."""
-    return state_tree.encode({OBJECTS: objects, GENERATORS: generators}, "extra")
+def encode(objects: dict[str, Any], generators: dict[str, Any], unended: bool = False) -> bytes:
+    """The bytes of these states. ``unended``: the step is an epoch's last one, and callbacks had not seen the epoch's end. Raises what
+    ``state_tree.encode`` raises for a state that can't be saved."""
+    return state_tree.encode(
+        {OBJECTS: objects, GENERATORS: generators} | ({_UNENDED: True} if unended else {}), "extra"
+    )
 
 
-def decode(data: bytes, where: object) -> dict[str, dict[str, Any]]:
+def is_unended(tree: dict[str, Any]) -> bool:
+    """Whether ``encode`` was told so of the decoded ``tree``."""
+    return tree.get(_UNENDED) is True
+
+
+def decode(data: bytes, where: object) -> dict[str, Any]:
     """The states of ``OBJECTS`` and of ``GENERATORS``, each by name. CorruptError (at ``where``) for bytes that ``encode`` has not made."""
     tree = state_tree.decode(data, where)
     if not isinstance(tree, dict) or not all(isinstance(tree.get(key), dict) for key in (OBJECTS, GENERATORS)):

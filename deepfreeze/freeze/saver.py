@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,12 +39,13 @@ _CLOSING_SECONDS = 5.0
 @dataclass(frozen=True, eq=False)
 class _Save:
     """A step that is to be saved. ``collect``: returns its capture; ``checksums``, ``values``: this rank's private bytes without the seeds,
-    and its named values, as they were at this step."""
+    and its named values, as they were at this step. ``held``: the attachments are still missing."""
 
     step: int
     collect: Callable[[], CapturedState]
     checksums: bytes
     values: dict[str, bytes]
+    held: bool = False
 
 
 class Saver:
@@ -157,6 +158,7 @@ class Saver:
         compare: Part | None = None,
         manifest: Mapping[str, Any] | None = None,
         late: bool = False,
+        hold: bool = False,
     ) -> None:
         """Hands the capture that ``collect`` returns to the backend as the checkpoint of ``step``, and waits for the level that the setting
         ``wait_for`` names. Called at most once for a step, and in ascending order of steps. ``compare``: the checkpoint has checksums of
@@ -166,19 +168,30 @@ class Saver:
         ``late``: a capture of which a part is left to the next step is ``pending`` after this call, unless the setting ``wait_for`` names
         a level: the caller calls ``finish`` after the next execution, before anything else is captured or saved.
 
+        ``hold``: the capture is collected now, and is ``pending`` until the caller calls ``finish``. The attachments are asked for then.
+
         Raises ``EngineError``, ``WaitError``. If this rank has nothing to hand over, the step fails on the other ranks too."""
         level = LEVELS[self._settings.wait_for]
         with self._told_others(step):
             try:
-                saved = self._describe(step, collect, compare, manifest)
+                saved = self._describe(step, collect, compare, manifest, hold)
             except EngineError:
                 with contextlib.suppress(EngineError):
                     collect()  # or the next capture would be taken for a part of this one
                 raise
+            if hold:
+                captured = collect()
+                self._pending = replace(saved, collect=lambda: captured)
+                return
             if late and level == Level.CAPTURED and self._capture.held:
                 self._pending = saved
                 return
             self._submit(saved)
+        self._wait(step)
+
+    def _wait(self, step: int) -> None:
+        """Waits for the level that the setting ``wait_for`` names."""
+        level = LEVELS[self._settings.wait_for]
         if level > Level.CAPTURED:
             self._backend.wait(step, level)
 
@@ -187,13 +200,19 @@ class Saver:
         """The step that ``save`` was called for and that is not handed over yet, None if there is none."""
         return None if self._pending is None else self._pending.step
 
-    def finish(self) -> None:
+    def finish(self, unended: bool = True) -> None:
         """Hands over the step that is ``pending``: at once if the next step has copied what was left to it, else this call copies it. Does
-        nothing if none is pending. Raises as ``save``."""
+        nothing if none is pending. ``unended``: of a step that was put on ``hold``, whether the callbacks among the attachments have not
+        seen the end of its epoch yet. Raises as ``save``."""
         saved, self._pending = self._pending, None
-        if saved is not None:
-            with self._told_others(saved.step):
-                self._submit(saved)
+        if saved is None:
+            return
+        with self._told_others(saved.step):
+            if saved.held:
+                saved.values[ATTACHMENTS] = self._attachments.take(saved.step, unended)
+            self._submit(saved)
+        if saved.held:
+            self._wait(saved.step)
 
     @contextlib.contextmanager
     def _told_others(self, step: int) -> Iterator[None]:
@@ -207,16 +226,21 @@ class Saver:
             raise
 
     def _describe(
-        self, step: int, collect: Callable[[], CapturedState], compare: Part | None, manifest: Mapping[str, Any] | None
+        self,
+        step: int,
+        collect: Callable[[], CapturedState],
+        compare: Part | None,
+        manifest: Mapping[str, Any] | None,
+        hold: bool,
     ) -> _Save:
         """The parts of the checkpoint that no capture has: checksums, attachments, values for the manifest. They are asked for in the
-        captured step itself, because a late capture is handed over after the next one."""
+        captured step itself, because a late capture is handed over after the next one. ``hold``: without the attachments."""
         checksums, values = self._replicas.take(compare)
         if manifest and self._describes:
             values[MANIFEST] = manifest_values.encode(manifest)
-        if self._attachments:
+        if self._attachments and not hold:
             values[ATTACHMENTS] = self._attachments.take(step)
-        return _Save(step, collect, checksums, values)
+        return _Save(step, collect, checksums, values, hold)
 
     def _submit(self, saved: _Save) -> None:
         captured = saved.collect()

@@ -26,22 +26,23 @@ class Fit:
 @dataclass(frozen=True)
 class GoingOn:
     """A ``fit`` that goes on where another attempt of the job has stopped. ``epoch``: the one to begin with, from 0; ``trained``: how many
-    batches were trained before; ``total``: how many are trained when the ``fit`` ends. With ``finished`` nothing is left to train.
-    ``batch``: how many batches of the epoch are not repeated; with ``exact`` the epochs that come are cut short nowhere, because the job's
-    data know what was trained."""
+    batches were trained before; ``total``: how many are trained when the ``fit`` ends. With ``finished`` nothing is left to train;
+    ``stopped``: because a callback had ended it. ``batch``: how many batches of the epoch are not repeated; with ``exact`` the epochs that
+    come are cut short nowhere, because the job's data know what was trained."""
 
     epoch: int
     trained: int
     total: int
     finished: bool = False
+    stopped: bool = False
     batch: int = 0
     exact: bool = False
 
 
-def going_on(position: Position | None, number: int, fit: Fit) -> GoingOn | None:
+def going_on(position: Position | None, number: int, fit: Fit, stopped: bool = False) -> GoingOn | None:
     """The part of ``fit`` that is left to train, if the checkpoint at ``position`` was restored. ``number``: how many fits of
-    the run the program has ended before. None if ``fit`` begins with its first epoch, or where ``initial_epoch`` says: the checkpoint is
-    of an earlier ``fit``, or it can't be known.
+    the run the program has ended before; ``stopped``: a callback had ended the checkpoint's ``fit``. None if ``fit`` begins with its first
+    epoch, or where ``initial_epoch`` says: the checkpoint is of an earlier ``fit``, or it can't be known.
 
     Whole epochs are not repeated. The interrupted epoch begins again with its first batch, and the last epoch is cut short by as many
     batches. An epoch is over when as many batches are trained as an uninterrupted ``fit`` has trained by then. So a job that is killed
@@ -50,6 +51,8 @@ def going_on(position: Position | None, number: int, fit: Fit) -> GoingOn | None
         return None
     if number < position.fit:
         return GoingOn(fit.epochs, 0, 0, finished=True)
+    if stopped:
+        return GoingOn(fit.epochs, 0, 0, finished=True, stopped=True)
     if not fit.batches or fit.batches != position.batches:
         return None
     total = fit.epochs * fit.batches
@@ -57,20 +60,21 @@ def going_on(position: Position | None, number: int, fit: Fit) -> GoingOn | None
     return GoingOn(trained // fit.batches, trained, total, trained == total)
 
 
-def going_on_in_data(position: Position | None, number: int, fit: Fit, epoch: int, batch: int) -> GoingOn | None:
+def going_on_in_data(
+    position: Position | None, number: int, fit: Fit, stopped: bool, epoch: int, batch: int
+) -> GoingOn | None:
     """As ``going_on``, for a job with ``data=``, which repeats no batch and leaves none out. ``epoch``: the one that goes on, from 0;
     ``batch``: how many of its batches are trained, as the present number of ranks counts batches: the checkpoint's job may have had other
     batches. A ``fit`` that can't begin inside of an epoch trains all of it again."""
     if position is None or fit.begins_at != 0 or number > position.fit or not fit.batches:
         return None
-    if number < position.fit:
-        return GoingOn(fit.epochs, 0, 0, finished=True, exact=True)
+    if number < position.fit or stopped:
+        return GoingOn(fit.epochs, 0, 0, finished=True, stopped=number == position.fit, exact=True)
     batch = batch if fit.inside else 0
     total = fit.epochs * fit.batches
     trained = min(epoch * fit.batches + batch, total)
-    return GoingOn(
-        min(epoch, fit.epochs), trained, total, trained == total, batch if trained < total else 0, exact=True
-    )
+    finished = trained == total
+    return GoingOn(min(epoch, fit.epochs), trained, total, finished, batch=0 if finished else batch, exact=True)
 
 
 def other_batches(position: Position | None, number: int, fit: Fit) -> bool:

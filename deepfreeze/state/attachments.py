@@ -14,9 +14,12 @@ from deepfreeze.errors import CorruptError, EngineError, OptionError
 from deepfreeze.format import attachment_tree
 from deepfreeze.format.record import MAX_RECORD
 from deepfreeze.format.strict_json import DAMAGED
+from deepfreeze.state.callback_states import NAMES, CallbackStates, adapted
+from deepfreeze.state.epoch_under_way import EpochUnderWay
 
 # DeepFreeze's own objects have names that begin with this. Messages do not name them.
 OWN = "deepfreeze/"
+DATA, EPOCH = OWN + "data", OWN + "epoch"
 # In version 1 of the format attachments were the bytes of a per-rank tensor of this path, padded with zeros.
 PATH_1 = "extra/0"
 # The most bytes that attachments may take: a record of 256 MiB has the rank's extents, seeds and checksums too.
@@ -51,23 +54,36 @@ class SavedAttachments:
 
 
 class Attachments:
-    """This rank's attachments. True (``bool()``) if there are any. ``every_rank``: whether an object takes the states of all ranks;
-    ``asked_for``: whether the user has asked for some by ``extra=`` or ``rng=``."""
+    """This rank's attachments. True (``bool()``) if there are any.
+
+    - ``asked_for``: whether the user has asked for some by ``extra=`` or ``rng=``.
+    - ``callbacks``: the adapters of Keras's own callbacks. ``of_epochs``: the names of the objects whose state may change at the end of an
+      epoch: callbacks, Keras's or the user's, and DeepFreeze's own ``EpochUnderWay``.
+    - ``every_rank``: whether an object takes the states of all ranks.
+    - ``unended``: whether the states that were loaded are of the last step of an epoch whose end the callbacks had not seen."""
 
     def __init__(self, objects: Mapping[str, Any] | None, generators: Generators | None) -> None:
         """``objects``: the user's, by name; ``generators``: None if random number generators are not saved. ``OptionError`` for an
-        object without ``load_state_dict()``, or without both ``state_dict()`` and ``state_at(step)``."""
-        self._objects = dict(objects or {})
-        for name, thing in self._objects.items():
-            gives = _has(thing, "state_dict") or _has(thing, "state_at")
-            if not (gives and _has(thing, "load_state_dict")):
-                todo = "give the object these two methods"
-                expected, found = "an object with state_dict() and load_state_dict()", f"a {type(thing).__name__}"
-                raise OptionError(where=f"extra[{name!r}]", expected=expected, found=found, todo=todo)
+        object without ``load_state_dict()``, or without both ``state_dict()`` and ``state_at(step)``, that is none of Keras's callbacks."""
+        self._objects: dict[str, Any] = {}
+        adapters = {}
+        for name, thing in (objects or {}).items():
+            self._objects[name] = thing
+            if _has_methods(thing):
+                continue
+            adapter = adapted(thing)
+            if adapter is None:
+                raise _no_methods(name, thing)
+            self._objects[name] = adapters[name] = adapter
+        self.callbacks = CallbackStates(adapters)
+        self.of_epochs = [name for name, thing in (objects or {}).items() if _changes_at_epochs(thing)]
         self._generators = generators
-        self.asked_for = generators is not None or any(not name.startswith(OWN) for name in self._objects)
         self._take_all = {name for name, thing in self._objects.items() if _takes_all(thing.load_state_dict)}
+        own = {name for name in self._objects if name.startswith(OWN)}
+        self.asked_for = generators is not None or self._objects.keys() != own
+        self._own_alone = self._objects.keys() - self._take_all - adapters.keys() - own
         self.every_rank = bool(self._take_all)
+        self.unended = False
 
     def __bool__(self) -> bool:
         return bool(self._objects) or self._generators is not None
@@ -79,11 +95,12 @@ class Attachments:
         if nbytes > _MAX_NBYTES:
             raise OptionError(where="extra=", expected=_AT_MOST, found=f"{nbytes} bytes", todo=_SAVE_ELSEWHERE)
 
-    def take(self, step: int) -> bytes:
-        """The states at ``step``, the training's present one. ``EngineError`` if they can't be saved: an object's method raises, or they
-        have become too large for a record, or have a value that ``format/state_tree`` can't encode."""
+    def take(self, step: int, unended: bool = False) -> bytes:
+        """The states at ``step``, the training's present one. ``unended``: this step is the last one of an epoch, whose end callbacks have
+        not seen. ``EngineError`` if the states can't be saved: an object's method raises, or they have become too large for a
+        record, or have a value that ``format/state_tree`` can't encode."""
         try:
-            data = self._encoded(step)
+            data = self._encoded(step, unended)
         except OptionError as error:
             raise EngineError(where=error.where, expected=error.expected, found=error.found, todo=error.todo) from error
         if len(data) > _MAX_NBYTES:
@@ -97,10 +114,12 @@ class Attachments:
         gets rank 0's, and the generators get new seeds, which are drawn from rank 0's states. ``rank`` of ``world_size``: this process's.
 
         Returns the names of the objects for which some rank's states are left over, because the job has fewer ranks than the writing
-        one and the object takes its own state alone. ``CorruptError`` if there are no states in ``saved``."""
+        one and the object takes its own state alone: an object of the user's, for Keras's callbacks have the same state on all ranks, or
+        serve one rank alone. ``CorruptError`` if there are no states in ``saved``."""
         is_new = rank >= saved.world_size
         own = 0 if is_new else rank
         trees = {number: attachment_tree.decode(data, saved.where) for number, data in saved.by_rank.items()}
+        self.unended = attachment_tree.is_unended(trees[own])
         for name, thing in self._objects.items():
             if name not in trees[own]["objects"]:
                 continue
@@ -114,8 +133,7 @@ class Attachments:
             self._load_generators(trees[own]["rng"], saved, rank if is_new else None)
         if world_size >= saved.world_size:
             return []
-        own_state = [name for name in self._objects if name not in self._take_all and not name.startswith(OWN)]
-        return [name for name in own_state if name in trees[own]["objects"]]
+        return [name for name in self._objects if name in trees[own]["objects"] and name in self._own_alone]
 
     def _load_generators(self, states: dict[str, Any], saved: SavedAttachments, new_rank: int | None) -> None:
         """``new_rank``: the number of a rank that the writing job did not have; None on the others."""
@@ -131,9 +149,9 @@ class Attachments:
             expected = "states of random number generators"
             raise CorruptError(where=saved.where, expected=expected, found=str(error), todo=DAMAGED) from None
 
-    def _encoded(self, step: int) -> bytes:
+    def _encoded(self, step: int, unended: bool = False) -> bytes:
         states = {name: _state(name, thing, step) for name, thing in self._objects.items()}
-        return attachment_tree.encode(states, {} if self._generators is None else self._generators.states())
+        return attachment_tree.encode(states, {} if self._generators is None else self._generators.states(), unended)
 
 
 _AT_MOST = f"states of at most {_MAX_NBYTES} bytes, for they are kept in the rank's record"
@@ -151,8 +169,26 @@ def _state(name: str, thing: Any, step: int) -> Any:
         raise OptionError(where=f"extra[{name!r}]", expected=expected, found=found, todo=todo) from error
 
 
+def _has_methods(thing: Any) -> bool:
+    gives = _has(thing, "state_dict") or _has(thing, "state_at")
+    return gives and _has(thing, "load_state_dict")
+
+
+def _no_methods(name: str, thing: Any) -> OptionError:
+    expected = "an object with state_dict() and load_state_dict()"
+    todo = "give the object these two methods"
+    if _has(thing, "on_epoch_end"):
+        expected += f", or one of Keras's callbacks that have a state ({', '.join(NAMES)})"
+        todo = f"give a class that inherits from {type(thing).__name__} these two methods, or leave it out of extra= if it has no state"
+    return OptionError(where=f"extra[{name!r}]", expected=expected, found=f"a {type(thing).__name__}", todo=todo)
+
+
 def _has(thing: Any, method: str) -> bool:
     return callable(getattr(thing, method, None))
+
+
+def _changes_at_epochs(thing: Any) -> bool:
+    return _has(thing, "on_epoch_end") or isinstance(thing, EpochUnderWay)
 
 
 def _takes_all(load_state_dict: Any) -> bool:

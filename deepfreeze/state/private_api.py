@@ -54,6 +54,23 @@ TABLE = (
         "first_batch",
         "an interrupted epoch of data= begins again",
     ),
+    PrivateName(
+        "ModelCheckpoint._batches_seen_since_last_saving, _last_batch_seen",
+        "Keras 2 and 3",
+        "2.2",
+        "saving_counts",
+        "ModelCheckpoint(save_freq=) counts from the resume on",
+    ),
+    PrivateName(
+        "TensorBoard._global_train_batch, _global_test_batch",
+        "Keras 2 and 3",
+        "2.3",
+        "plotting_counts",
+        "plots of batches begin at 0 after a resume",
+    ),
+    PrivateName(
+        "TensorBoard._train_step", "Keras 2", "2.3", "plotted_step", "plots of batches begin at 0 after a resume"
+    ),
     PrivateName("Optimizer._agg_helper", "Horovod", "0.21", "horovods_accumulator", "every batch is an update"),
     PrivateName("Module._flatten", "TensorFlow", "2.0", "flattened", "a tf.Module is refused"),
     PrivateName(
@@ -216,6 +233,24 @@ class _BeginsWith:
     def maybe_load_initial_counters_from_ckpt(self, *_: Any, **__: Any) -> tuple[int, int]:
         """The epoch and the batch with which ``fit`` begins."""
         return self._epoch, self._batch
+
+
+def saving_counts(callback: Any) -> dict[str, int | None]:
+    """The attributes, by name, by which ``ModelCheckpoint(save_freq=)`` counts batches. Empty if it has none."""
+    names = ("_batches_seen_since_last_saving", "_last_batch_seen")
+    return {name: getattr(callback, name) for name in names if hasattr(callback, name)}
+
+
+def plotting_counts(callback: Any) -> dict[str, int]:
+    """The attributes, by name, by which ``TensorBoard`` numbers batches. Empty if it has none."""
+    names = ("_global_train_batch", "_global_test_batch")
+    return {name: getattr(callback, name) for name in names if hasattr(callback, name)}
+
+
+def plotted_step(callback: Any) -> Any:
+    """The variable of a Keras 2 model with the number of the batch, by which ``TensorBoard`` plots. None on Keras 3, and where the
+    callback has no model."""
+    return getattr(callback, "_train_step", None)
 
 
 def horovods_accumulator(optimizer: Any) -> Any:

@@ -136,7 +136,8 @@ class Epochs(Rule):
 
 @dataclass(frozen=True, repr=False)
 class Best(Rule):
-    """Wants the ``n`` checkpoints with the best values of a metric, ``mode`` "min" or "max". Of equal values the newer one is better."""
+    """Wants the ``n`` checkpoints with the best values of a metric, ``mode`` "min" or "max". Of equal values the older one is better, as
+    for Keras's ``EarlyStopping`` and ``ModelCheckpoint``."""
 
     metric: str
     mode: str
@@ -157,7 +158,7 @@ class Best(Rule):
         """See ``Wants.wants``."""
         sign = 1 if self.mode == "min" else -1
         known = [one for one in history.checkpoints if math.isfinite(one.metrics.get(self.metric, math.nan))]
-        ranked = sorted(known, key=lambda one: (sign * one.metrics[self.metric], -one.step))[: self.n]
+        ranked = sorted(known, key=lambda one: (sign * one.metrics[self.metric], one.step))[: self.n]
         return {
             one.step: f"{'best' if place == 1 else f'number {place} by'} {self.metric} {one.metrics[self.metric]:.6g}"
             for place, one in enumerate(ranked, 1)

@@ -141,8 +141,7 @@ def prepare(
         with reader.start(landings, past_cache=world_size == 1, between=True) as reading:
             if _has_slots(structure, model):
                 build_optimizer(model)
-            state = TrainingState.of(model, structure.state if compiled else "weights")
-            variables = by_name.variables(structure, wanted, state) or _asked_of_keras(reader, state, compiled)
+            variables = variables_of(reader, model)
             private, saved = _of_records(reader, rank, attachments)
             reading.finish()
         for one in structure.per_rank:
@@ -152,6 +151,14 @@ def prepare(
         info = reader.info
     own = {path: room for path, room in rooms.items() if path in variables}
     return Ready(info, variables, own, saved)
+
+
+def variables_of(reader: TensorReader, model: Any) -> dict[str, Any]:
+    """The model's variables by the paths of the checkpoint's tensors. StructureError unless the model has these tensors."""
+    compiled = getattr(model, "optimizer", None) is not None
+    state = TrainingState.of(model, reader.structure.state if compiled else "weights")
+    wanted = _wanted(reader.structure, compiled)
+    return by_name.variables(reader.structure, wanted, state) or _asked_of_keras(reader, state, compiled)
 
 
 def _asked_of_keras(reader: TensorReader, state: TrainingState, compiled: bool) -> dict[str, Any]:

@@ -23,6 +23,10 @@ def resumed(run: str, step: int, created: str, now: float, position: Position | 
 
 def going_on(plan: GoingOn, fit: Fit) -> str:
     """Which epoch ``fit`` begins with, counted from 1 as Keras shows it, and how much is left."""
+    if plan.stopped:
+        return (
+            "EarlyStopping has ended this fit, and nothing is left to train of it (resume_epochs=False trains it again)"
+        )
     if plan.finished:
         return "nothing is left to train of this fit (resume_epochs=False trains it again)"
     begun = fit.batches is not None and plan.trained % fit.batches > 0

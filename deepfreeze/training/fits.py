@@ -31,7 +31,10 @@ class _Restored:
 
 class Fits:
     """The fits of one ``Checkpoint``, one after the other: ``opened`` when its run is open, then ``choose`` and ``begin`` for each ``fit``,
-    and ``end`` unless an exception or a signal has ended it. The training thread of every rank calls the methods, in the same order."""
+    and ``end`` unless an exception or a signal has ended it. The training thread of every rank calls the methods, in the same order.
+
+    ``behind``: whether the present ``fit`` comes after the one of the restored checkpoint; ``ahead``: whether it comes before that. Both
+    are False where it is not known."""
 
     def __init__(self, resume_epochs: bool, position: InputPosition) -> None:
         """``resume_epochs``: the option of this name; ``position``: the place in the job's data."""
@@ -40,6 +43,7 @@ class Fits:
         self._chosen: Fit | None = None  # the ``fit`` whose epochs were chosen last
         self._going_on: GoingOn | None = None
         self._run_id = ""
+        self.behind = self.ahead = False
 
     def leave_to_program(self) -> None:
         """The program has called ``open``: it chooses the epochs from now on, unless the data know their place."""
@@ -81,18 +85,21 @@ class Fits:
             notify("warning", attempt_lines.no_input(step))
         self._restored = _Restored(step, position, epochs)
 
-    def choose(self, fit: Fit, attempt: Start, notify: Notify) -> str:
-        """Collective. Decides which epochs of ``fit`` are trained. Returns how the line goes on that says where training begins.
+    def choose(self, fit: Fit, attempt: Start, notify: Notify, stopped: bool) -> str:
+        """Collective. Decides which epochs of ``fit`` are trained. ``stopped``: a callback had ended the checkpoint's ``fit``. Returns how
+        the line goes on that says where training begins.
 
         The ranks go by rank 0's checkpoint, and only if ``fit`` is the same on all of them."""
         self._going_on, self._chosen = None, fit
         position, number, world = self._restored.position, self._number, attempt.world
+        self.behind = self.ahead = False
         if not self._wanted or position is None:
             return ""
-        rows = together(world, lambda: (fit, number))
-        if any(row != rows[0] for row in rows):
+        rows = together(world, lambda: (fit, number, stopped))
+        if any(row[:2] != rows[0][:2] for row in rows):
             return ""
-        plan = self._plan(position, fit)
+        self.behind, self.ahead = number > position.fit, number < position.fit
+        plan = self._plan(position, fit, rows[0][2])
         if plan is None:
             return attempt_lines.other_batches(fit, position) if other_batches(position, number, fit) else ""
         if fit.late and fit.begun is not None:
@@ -107,16 +114,16 @@ class Fits:
         self._going_on = plan
         return attempt_lines.going_on(plan, fit)
 
-    def _plan(self, position: Position, fit: Fit) -> GoingOn | None:
+    def _plan(self, position: Position, fit: Fit, stopped: bool) -> GoingOn | None:
         if self._input.data is None or self._restored.epochs is None:
-            return going_on(position, self._number, fit)
+            return going_on(position, self._number, fit, stopped)
         epoch, batch = position.epoch + self._restored.epochs, self._input.data.batches_done
-        return going_on_in_data(position, self._number, fit, epoch, batch)
+        return going_on_in_data(position, self._number, fit, stopped, epoch, batch)
 
-    def begin(self, fit: Fit, attempt: Start, notify: Notify) -> FitPosition:
+    def begin(self, fit: Fit, attempt: Start, notify: Notify, stopped: bool) -> FitPosition:
         """Collective. Returns what counts the batches of this ``fit``. Chooses its epochs unless that was done when the run was opened."""
         if self._chosen is not fit:
-            self.choose(fit, attempt, notify)
+            self.choose(fit, attempt, notify, stopped)
         plan = self._going_on
         self._input.begin_fit(fit, plan, ended=self._number > 0)
         return FitPosition(self._number, fit, plan)

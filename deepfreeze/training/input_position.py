@@ -11,7 +11,7 @@ from deepfreeze.frameworks.tensorflow.first_trace import build_by
 from deepfreeze.plan.epochs import Fit, GoingOn
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.ranks.world import World, on_rank_0
-from deepfreeze.state.attachments import OWN
+from deepfreeze.state.attachments import DATA, EPOCH
 from deepfreeze.state.epoch_under_way import EpochUnderWay
 
 
@@ -74,14 +74,12 @@ class InputPosition:
         self._epoch_under_way = EpochUnderWay()
         self._fit: FitPosition | None = None  # of the ``fit`` under way, None in a loop
         self._ahead = 0  # how many epochs the data have had before the first epoch of the ``fit``
-        self._first = (
-            0,
-            0,
-        )  # the epoch with which the ``fit`` has begun, as Keras counts, and its batches that were trained before
+        # The epoch with which the ``fit`` has begun, as Keras counts, and how many of its batches were trained before.
+        self._first = (0, 0)
         self._loaded: int | None = None
-        self.attachments: dict[str, Any] = {} if data is None else {OWN + "data": self}
+        self.attachments: dict[str, Any] = {} if data is None else {DATA: self}
         if data is not None and not loop:
-            self.attachments[OWN + "epoch"] = self._epoch_under_way
+            self.attachments[EPOCH] = self._epoch_under_way
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the data where the training stands now."""

@@ -169,6 +169,11 @@ class Checkpoint(Hooks):
         meanwhile. Raises what the class raises when training begins."""
         return self._training.open(model)
 
+    def set_model(self, model: Any) -> None:
+        """Prepares the callbacks in ``extra=``. Keras calls ``on_train_begin`` of all callbacks later."""
+        super().set_model(model)
+        self._training.fit_is_prepared()
+
     def on_train_begin(self, logs: Any = None) -> None:
         """Opens the run, and puts the captures into the train function before Keras traces it. For a model that is not built yet both are
         done while Keras traces its first batch, before the first step."""
@@ -201,7 +206,7 @@ class Checkpoint(Hooks):
     def _begin(self, against: str, fit: Fit) -> None:
         self._position = self._training.begin(self.model, against, steps_per_execution(self.model), fit)
         if self._position is not None and self._epoch is not None:
-            self._position.epoch_begin(self._epoch)  # it has begun before
+            self._begin_epoch(self._epoch, first=True)  # it has begun before
         if self._first_trace is not None and self._finished:
             self._first_trace.leave_steps_out()
 
@@ -224,12 +229,18 @@ class Checkpoint(Hooks):
         )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Counts the epoch."""
+        """Counts the epoch. All callbacks have seen the end of the epoch before, so its last step is handed over now if it was held."""
         self._put_back()
-        self._epoch = epoch
+        first, self._epoch = self._epoch is None, epoch
         if self._position is not None:
-            self._position.epoch_begin(epoch)
-            self._training.epoch_begun()
+            self._begin_epoch(epoch, first)
+
+    def _begin_epoch(self, epoch: int, first: bool) -> None:
+        assert self._position is not None
+        if not self._finished:
+            self._training.epoch_begins(epoch, first)
+        self._position.epoch_begin(epoch)
+        self._training.epoch_begun()
 
     def _put_back(self) -> None:
         """Keras has read the epoch to begin with. The next ``fit`` must not."""
@@ -268,6 +279,7 @@ class Checkpoint(Hooks):
         engine's memory back. The captures stay in the model's train function for its next ``fit``; ``close`` takes them out."""
         self._forget_first_trace()
         self._put_back()
+        self._training.fit_ends(self._position)
         self._training.end()
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.notices import Notify
 from deepfreeze.ranks.world import World, each
 from deepfreeze.state import lineage
-from deepfreeze.state.attachments import Attachments
+from deepfreeze.state.attachments import EPOCH, Attachments
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.extent_table import ExtentTable
@@ -56,6 +56,9 @@ class ModelStart(Start):
             if info.state == "weights":
                 steps.set(step)
         self.step = steps.now()
+
+
+_NAMED = {EPOCH: "Keras's History"}
 
 
 class _ModelValues:
@@ -105,7 +108,15 @@ class _ModelValues:
                     "they are",
                 )
             return
-        for name in self._attachments.load(ready.attachments, rank, size):
+        left_over = self._attachments.load(ready.attachments, rank, size)
+        if self._attachments.unended and rank == 0:
+            names = ", ".join(_NAMED.get(name, f"extra[{name!r}]") for name in self._attachments.of_epochs)
+            self._notify(
+                "warning",
+                f"step {ready.info.step} was saved at the last batch of an epoch, and its job ended before the epoch did: these callbacks "
+                f"have not seen the end of this epoch: {names}",
+            )
+        for name in left_over:
             if rank == 0:
                 self._notify(
                     "warning",

@@ -84,6 +84,8 @@ class Session:
         # Whether the next execution may copy a part of the last capture. It captures nothing then: this follows from numbers that are the
         # same on all ranks, and so does not depend on whether this rank's ``saver`` has something pending.
         self._copying = False
+        # Whether the pending step is an epoch's last one, which waits until the callbacks in ``extra=`` have seen the epoch's end.
+        self._held = self._reserve_later = False
         self._ask_again = False  # the policy was asked for the next step before it knew of its plan
         self._held_up = 0.0  # seconds for which the pending step has held training up
         self._handed: list[int] = []  # the steps that the engine was given in this call
@@ -119,9 +121,9 @@ class Session:
         if captured is not None:
             late = self._copying = captured == step and saver.may_be_late and not copied and not self._epochs.over
             collect = saver.take if copied else lambda: saver.collect(captured)
-            self._save(captured, collect, step - captured, done.steps, late)
-            if self._rehearsal is not None and self._rehearsal.kills_at(captured, self._open_run.attempt.step):
-                self._kill()
+            self._save(captured, collect, step - captured, done.steps, late, hold=self._epochs.over)
+            if not self._held:
+                self._kill_if_rehearsed(captured)
         try:
             stop = self._settle(step, done)
         finally:
@@ -155,7 +157,7 @@ class Session:
         schedule.aim(agreed.skip)
         self._epochs.execution_ended(schedule, done)
         schedule.serve(self._wishes.soon, steps)
-        if schedule.within(steps):
+        if schedule.within(steps) and not self._held:
             self._finish()  # memory for two captures at once is nowhere
         self._arm()
         if schedule.within(steps):
@@ -170,7 +172,7 @@ class Session:
 
     def epoch_ended(self) -> None:
         """To be called at the end of each epoch, on every rank. Saves the last step if it is due and was not captured: nobody knew that it
-        would be the epoch's last one, or it was counted without an execution.
+        would be the epoch's last one, or it was counted without an execution. Other callbacks may not have seen the epoch's end yet.
 
         With data of unknown size Keras begins one execution too many at the end of an epoch. It ends for want of a batch, without a call of
         ``executed``, and the optimizer may have counted steps in it."""
@@ -190,6 +192,15 @@ class Session:
             schedule.reconsider()
         self._arm()
 
+    def callbacks_have_ended_epoch(self) -> None:
+        """To be called at the begin of the next epoch, on every rank: hands over the epoch's last step if it was held. ``end`` does so
+        too."""
+        self._attachments.callbacks.epoch_ended(self._open_run.steps.now())
+        if self._held:
+            self._release()
+            if self._reserve_later:
+                self._reserve()
+
     def save_last(self) -> None:
         """Saves the present step as the final checkpoint, with the values that the model has now: they may change before ``end``. Does
         nothing if the step is saved already, if there was no execution, or with ``final=False``. Raises as ``executed`` does."""
@@ -207,6 +218,8 @@ class Session:
             self._commits.end_without_steps()  # training ended before its first step
             return
         self.save_last()
+        self._attachments.callbacks.epoch_ended(self._open_run.steps.now())
+        self._release()
         self._commits.drain()
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
@@ -261,46 +274,72 @@ class Session:
             self._armed = target
 
     def _save_now(self, step: int, collect: Callable[[], CapturedState]) -> None:
-        """Saves ``step`` where training waits for nothing else."""
+        """Saves ``step``, an epoch's last one, where training waits for nothing else."""
         begin = time.monotonic()
-        self._save(step, collect)
+        self._save(step, collect, hold=True)
         self._note_blocked(begin)
 
     def _save(
-        self, step: int, collect: Callable[[], CapturedState], behind: int = 0, steps: int = 1, late: bool = False
+        self,
+        step: int,
+        collect: Callable[[], CapturedState],
+        behind: int = 0,
+        steps: int = 1,
+        late: bool = False,
+        hold: bool = False,
     ) -> None:
         """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``, which is so many steps ``behind`` the
         end of an execution of ``steps``. A step that has failed is not tried again, because it has failed on the other ranks too.
-        ``late``: as for ``Saver.save``."""
+        ``late``: as for ``Saver.save``; ``hold``: the step is an epoch's last one."""
+        hold = hold and bool(self._attachments.of_epochs)
+        self._release(unended=True)  # there is none but in data of unknown size
         part = self._checks.next()
         self._saved.append(step)
         self._schedule.taken(step)
         if self._config is not None:
             self._config.store()
         try:
-            self.saver.save(step, collect, part, self._described.values(behind, steps), late)
+            self.saver.save(step, collect, part, self._described.values(behind, steps), late, hold)
         except EngineError as error:
             self._commits.fail(error, step)
             return
-        if self.saver.pending is None:
+        self._held = hold
+        if hold or self.saver.pending is None:
             self._note_captured(step)
+        if self.saver.pending is None:
+            self._handed.append(step)
 
-    def _finish(self) -> None:
+    def _finish(self, unended: bool = True) -> None:
         """Hands the step that is pending to the engine, if there is one. From now on the train function may capture."""
         self._copying = False
-        saver = self._saver
+        saver, held = self._saver, self._held
         step = saver.pending if saver is not None else None
         if saver is None or step is None:
             return
+        self._held = False
         try:
-            saver.finish()
+            saver.finish(unended)
         except EngineError as error:
             self._commits.fail(error, step)
             return
-        self._note_captured(step)
+        if not held:
+            self._note_captured(step)
+        self._handed.append(step)
+
+    def _release(self, unended: bool = False) -> None:
+        """Hands the step that is held to the engine, if there is one. ``unended``: callbacks have not seen the end of its epoch."""
+        step = self._saver.pending if self._saver is not None and self._held else None
+        if step is None:
+            return
+        begin = time.monotonic()
+        self._finish(unended)
+        self._note_blocked(begin)
+        self._kill_if_rehearsed(step)
 
     def _hand_over(self) -> None:
-        """Does so where training waits for nothing else: no further step may come, or it may come much later."""
+        """Does so where training waits for nothing else: no further step may come, or it may come much later. A step that is held stays."""
+        if self._held:
+            return
         begin = time.monotonic()
         self._finish()
         self._note_blocked(begin)
@@ -309,7 +348,6 @@ class Session:
         now = time.monotonic()
         self._job_end.saved(now)
         self._notes.append((now, _captured, (step, self.saver.nbytes)))
-        self._handed.append(step)
 
     def _note_blocked(self, begin: float) -> None:
         """Notes for how long each step that was handed over since ``begin``, the begin of a call, has held training up."""
@@ -361,20 +399,28 @@ class Session:
         name = named[number] if number in named else signal.Signals(number).name
         self._events.emit(Stop(step=step, signal=name))
         self._hand_over()
+        begin = time.monotonic()
         if step not in self._saved:
-            self._save_now(step, self.saver.take)
+            self._save(step, self.saver.take, hold=self._epochs.over)
+            self._note_blocked(begin)
+        self._release(unended=True)  # the job may have no time for what Keras does at the end of an epoch
         self._commits.drain()
 
-    def _kill(self) -> None:
-        """Waits until the checkpoints are committed, and kills this process, because a rehearsal asks for it. All ranks call it after the
-        same step."""
+    def _kill_if_rehearsed(self, step: int) -> None:
+        """Waits until the checkpoints are committed, and kills this process, if a rehearsal asks for it when ``step`` is saved. All ranks
+        call it after the same step."""
+        if self._rehearsal is None or not self._rehearsal.kills_at(step, self._open_run.attempt.step):
+            return
         self._commits.going_on = False
         self._hand_over()
         self._commits.drain()
         signal.raise_signal(signal.SIGKILL)
 
     def _reserve(self) -> None:
-        """Waits until there is memory for the next capture."""
+        """Waits until there is memory for the next capture, which there is not before a step that is held is handed over."""
+        self._reserve_later = self._held
+        if self._held:
+            return
         try:
             self.saver.reserve()
         except EngineError as error:

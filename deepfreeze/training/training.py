@@ -41,7 +41,7 @@ from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.granules import Granules
 from deepfreeze.store.rules import Latest
 from deepfreeze.store.stores import at
-from deepfreeze.training import advice, attempt_events
+from deepfreeze.training import advice, attempt_events, best_weights
 from deepfreeze.training.fits import Fits
 from deepfreeze.training.input_position import InputPosition
 from deepfreeze.training.installation import Installation, Terms, against_engine_memory
@@ -90,6 +90,7 @@ class Training:
         self._input = InputPosition(options.data, loop)
         generators = ProcessGenerators() if options.rng == "all" else None
         self._attachments = Attachments({**(options.extra or {}), **self._input.attachments}, generators)
+        best_weights.require_kept(self._attachments.callbacks, options.keep)
         self._open_run: OpenRun | None = None
         self._session: Session | None = None
         self._finalizer: weakref.finalize | None = None
@@ -117,6 +118,10 @@ class Training:
         world = worlds.current(self._options.world)
         worlds.each(world, lambda: refuse(model, self._optimizer(model), world.in_graph, self._who, built=False))
         return self._fits.foresee(self._run, fit, world) if self._options.resume != "off" else 0
+
+    def fit_is_prepared(self) -> None:
+        """To be called when a ``fit`` has been given its callbacks, before ``on_train_begin`` of any of them."""
+        self._attachments.callbacks.fit_is_prepared()
 
     def begin(
         self, model: Any, against: str = "", steps_per_execution: int = 1, fit: Fit | None = None
@@ -169,13 +174,14 @@ class Training:
                 self._described,
                 self._rehearsal,
             )
+            self._begin_callbacks(open_run, model, position)
         return position
 
     def _begin_input(self, open_run: OpenRun, model: Any, fit: Fit | None) -> FitPosition | None:
         """Collective. Begins the position in the ``fit``, and in the data of a ``fit`` or a loop."""
         position = None
         if fit is not None:
-            position = self._fits.begin(fit, open_run.attempt, self._events.notify)
+            position = self._fits.begin(fit, open_run.attempt, self._events.notify, self._has_stopped)
             self._input.follow(model, position, open_run.attempt.world)
         self._described.begin(position)
         return position
@@ -185,6 +191,30 @@ class Training:
         if not self._input.epoch_begun():
             message = "the logs of the epoch that goes on are of its rest alone: the model has other metrics than the checkpoint"
             self._events.notify("warning", message)
+
+    def _begin_callbacks(self, open_run: OpenRun, model: Any, position: FitPosition | None) -> None:
+        """Collective. Prepares the callbacks in ``extra=`` for the ``fit`` of ``position``, None for a loop."""
+        callbacks, target = self._attachments.callbacks, open_run.attempt.target
+        if self._fits.behind:
+            callbacks.forget()  # Keras sets a callback back in each ``fit``
+        elif not self._fits.ahead:
+            best_weights.give(
+                callbacks, model, target.run, self._options.keep, open_run.attempt.world, self._events.notify
+            )
+            callbacks.model_is_restored(model)
+        if position is None:
+            callbacks.begin(None)
+        self._recall(position)
+
+    @property
+    def _has_stopped(self) -> bool:
+        """Whether a callback in ``extra=`` had ended the ``fit`` of the checkpoint that was restored."""
+        return any(one.has_stopped for one in self._attachments.callbacks.stopping.values())
+
+    def _recall(self, position: FitPosition | None) -> None:
+        """Gives the callbacks their states in a ``fit`` that has nothing to train: no epoch will begin."""
+        if position is not None and position.finished and not self._fits.ahead:
+            self._attachments.callbacks.recall()
 
     @property
     def stats(self) -> Stats:
@@ -212,6 +242,16 @@ class Training:
         with self._closing_on_error():
             return self._session is None or self._session.executed()
 
+    def epoch_begins(self, epoch: int, first: bool) -> None:
+        """To be called when an epoch begins that has something to train. ``epoch``: its number, from 0; ``first``: whether it is the first
+        one of this ``fit``. Does nothing when no training is open."""
+        if self._session is not None:
+            with self._closing_on_error():
+                if first:
+                    self._attachments.callbacks.begin(epoch)
+                else:
+                    self._session.callbacks_have_ended_epoch()
+
     def epoch_ended(self) -> None:
         """See ``Session.epoch_ended``. Does nothing when no training is open."""
         if self._session is not None:
@@ -231,6 +271,11 @@ class Training:
         if self._session is not None:
             with self._closing_on_error():
                 self._session.save_last()
+
+    def fit_ends(self, position: FitPosition | None) -> None:
+        """To be called before ``end``, when a ``fit`` is over. ``position``: of the ``fit``."""
+        self._recall(position)  # once more: ``on_train_begin`` of a later callback in the list may have come between
+        self._attachments.callbacks.fit_ended()
 
     def end(self) -> None:
         """Saves the last step, waits until every checkpoint is committed or failed, and gives back the run's lock and the engine's
@@ -310,7 +355,7 @@ class Training:
         self._finalizer = weakref.finalize(self, self._open_run.close)
         with self._closing_on_error():
             self._fits.opened(attempt, again, self._events.notify)
-            epochs = "" if fit is None else self._fits.choose(fit, attempt, self._events.notify)
+            epochs = "" if fit is None else self._fits.choose(fit, attempt, self._events.notify, self._has_stopped)
             attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats, epochs)
         return self._open_run, state
 

@@ -117,7 +117,13 @@ def test_keras_2_s_containers_of_layers_are_known():
 
 @pytest.mark.parametrize("row", [row for row in private_api.TABLE if row.module == HERE], ids=lambda row: row.function)
 def test_what_is_missing_is_none_or_a_default(row, monkeypatch):
-    defaults = {"says_built": False, "steps_per_execution": 1, "thread_states": []}
+    defaults = {
+        "says_built": False,
+        "steps_per_execution": 1,
+        "thread_states": [],
+        "saving_counts": {},
+        "plotting_counts": {},
+    }
     if row.function in ("seeded_context", "tensorflow_generator", "keras_generator", "thread_states"):
         monkeypatch.setattr(private_api.sys, "modules", {})
         assert getattr(private_api, row.function)() == defaults.get(row.function)

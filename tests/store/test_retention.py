@@ -78,7 +78,7 @@ def test_best_ranks_by_the_metric_and_leaves_out_what_is_no_number():
         6,
     ]
     assert judge(history(*there), Best("acc", "max", 2)).keep == {
-        3: "number 2 by acc 0.9", 4: "best acc 0.9", 6: "newest",
+        3: "best acc 0.9", 4: "number 2 by acc 0.9", 6: "newest",
     }  # fmt: skip
     assert kept(Best("acc", "min"), *there) == [1, 6]
 

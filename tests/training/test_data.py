@@ -72,7 +72,7 @@ def assert_same(found, expected):
 ALL = [(epoch, batch) for epoch in range(EPOCHS) for batch in range(BATCHES)]
 
 
-@pytest.mark.parametrize("kill", [9, pytest.param(12, marks=pytest.mark.full), pytest.param(1, marks=pytest.mark.full)])
+@pytest.mark.parametrize("kill", [9, pytest.param(13, marks=pytest.mark.full), pytest.param(1, marks=pytest.mark.full)])
 def test_history_of_a_resumed_epoch_equals_the_uninterrupted_one(keras, tmp_path, kill):
     whole = program(keras, tmp_path / "whole")
     assert whole[0] == ALL

@@ -25,10 +25,10 @@ def left(monkeypatch):
     found = []
     finish = Saver.finish
 
-    def noted(self):
+    def noted(self, unended=True):
         if self.pending is not None:
             found.append((self.pending, not self._capture.held))
-        finish(self)
+        finish(self, unended)
 
     monkeypatch.setattr(Saver, "finish", noted)
     return found
