@@ -159,7 +159,7 @@ def after_napoleon(app, what, name, value, options, lines):
 
 def skip_member(app, what, name, value, skip, options):
     """Keras calls a callback's hooks, nobody else."""
-    return True if name.startswith(("on_", "set_")) else None
+    return True if name.startswith("on_") or name in ("set_model", "set_params") else None
 
 
 def setup(app):

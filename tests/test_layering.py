@@ -20,14 +20,7 @@ MOST_LINES = 450
 # Extensions as a user writes them (docs/guide/extend.md), the lines that each may take, and the modules for users.
 EXTENSIONS = sorted(p for p in (ROOT / "tests" / "extending").glob("*.py") if not p.name.startswith("test_"))
 EXTENSION_LINES = 60
-PUBLIC = (
-    "deepfreeze",
-    "deepfreeze.data",
-    "deepfreeze.plan",
-    "deepfreeze.events",
-    "deepfreeze.store",
-    "deepfreeze.tiers",
-)
+PUBLIC = ("deepfreeze", "deepfreeze.plan", "deepfreeze.events", "deepfreeze.store", "deepfreeze.tiers")
 
 # room: the rooms that it may import besides itself
 READ = {"errors", "format", "store"}

@@ -30,7 +30,7 @@ from deepfreeze.data.keras_calls import FIT, PREDICT
 from deepfreeze.data.keras_input import KerasInput
 from deepfreeze.data.nested import mapped
 from deepfreeze.data.order import order
-from deepfreeze.data.progress import Place, Progress
+from deepfreeze.data.standing import Place, Standing
 from deepfreeze.data.read_ahead import ReadAhead
 from deepfreeze.data.source import source_of
 from deepfreeze.errors import CorruptError, OptionError
@@ -101,7 +101,7 @@ class Resumable(KerasInput):
         self._threads = arguments.whole_number("threads=", threads, 0, 1024)
         #: Who is told of items that are left out: a function of a level ("info") and a message.
         self.notify: Notify = to_logger
-        self._progress = Progress()
+        self._standing = Standing()
         self._order: tuple[int, np.ndarray] | None = None  # an epoch, and its order
         self._fingerprint: int | None = None
         self._training: ReadAhead | None = None  # the last pass that trains
@@ -117,8 +117,8 @@ class Resumable(KerasInput):
         ``fit`` that goes on. Where nobody tells what is trained, an epoch counts as trained when its last batch was handed out."""
         with self._lock:
             handed_out = self._training is not None and self._training.finished
-            progress, dealing = self._progress, self._dealing()
-            return (progress.upcoming(dealing) if handed_out else progress.now(dealing)).epoch
+            standing, dealing = self._standing, self._dealing()
+            return (standing.upcoming(dealing) if handed_out else standing.now(dealing)).epoch
 
     @property
     def batches_done(self) -> int:
@@ -133,30 +133,30 @@ class Resumable(KerasInput):
         epoch = arguments.whole_number("epoch=", epoch, 0, MAX_INT)
         items = arguments.whole_number("items=", items, 0, self._source.length)
         with self._lock:
-            self._progress = Progress(epoch, items)
+            self._standing = Standing(epoch, items)
             self._training, self._counted = None, counted
 
     def trained(self, epoch: int, batches: int) -> None:
         """So many ``batches`` of ``epoch`` are trained, since it began or, if it was interrupted, since it was taken up. Counts what was
         trained, not what was handed out or read ahead."""
         with self._lock:
-            self._progress.trained(epoch, batches)
+            self._standing.trained(epoch, batches)
 
     def advance(self, batches: int = 1) -> None:
         """So many more batches of the epoch under way are trained: for loops, after each step."""
         with self._lock:
-            self._progress.advance(batches)
+            self._standing.advance(batches)
 
     def state(self) -> dict[str, Any]:
         """The state of what is trained by now, as ``trained`` and ``advance`` tell: see ``state_at``."""
         with self._lock:
-            return self._state(self._progress.now(self._dealing()))
+            return self._state(self._standing.now(self._dealing()))
 
     def state_at(self, epoch: int, batches: int) -> dict[str, Any]:
         """The state when so many ``batches`` of ``epoch`` are trained, counted as ``trained`` does: a few numbers that JSON can hold.
         Changes nothing."""
         with self._lock:
-            return self._state(self._progress.place(epoch, batches, self._dealing()))
+            return self._state(self._standing.place(epoch, batches, self._dealing()))
 
     def set_state(self, state: Mapping[str, Any], counted: bool = False) -> None:
         """The next pass begins where ``state`` was taken. ``counted``: see ``begin``. ``OptionError`` if the state is of another source,
@@ -240,7 +240,7 @@ class Resumable(KerasInput):
         dealing = self._dealing()
         if use == FIT:
             with self._lock:
-                return dealing, self._progress.upcoming(dealing)
+                return dealing, self._standing.upcoming(dealing)
         if use == PREDICT:  # each rank has all items
             dealing = replace(dealing, ranks=1, global_batch=dealing.global_batch // dealing.ranks, last="weighted")
         return dealing, Place(0, 0)
@@ -275,7 +275,7 @@ class Resumable(KerasInput):
             batches = self._batches(use)
             reader = ReadAhead(batches.make, len(batches), self._threads, 2 * self._threads)
             if use == FIT:
-                self._progress.open(batches.dealing)
+                self._standing.open(batches.dealing)
                 self._training = reader
                 self._tell_left_out(batches)
         return reader

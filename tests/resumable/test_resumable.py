@@ -79,6 +79,25 @@ def test_a_state_counts_what_is_trained_and_not_what_is_read_ahead():
     assert data.state_at(0, 7) == data.state_at(1, 0) == data.state() | {"epoch": 1, "items": 0}
 
 
+def test_a_thread_of_an_interrupted_fit_takes_nothing_from_the_next_one():
+    data = Resumable(numbers(10), 2, seed=3)
+
+    def fit():  # as a Keras goes over the data
+        for index in range(len(data)):
+            yield data[index]
+
+    one, other = fit(), fit()
+    assert data[1][0].tolist() == order(3, 0, 10)[2:4].tolist()  # a look
+    taken = [next(one), next(one)]
+    data.trained(0, 1)
+    assert items([*taken]) == order(3, 0, 10)[:4].tolist()
+    taken = [next(other)]
+    with pytest.raises(IndexError):
+        next(one)
+    assert items([*taken, *other]) == order(3, 0, 10)[2:].tolist()
+    assert items(fit()) == order(3, 1, 10).tolist()
+
+
 def test_the_state_of_a_resumed_epoch_can_be_told_when_the_next_has_begun():
     """A late capture is collected then."""
     data = Resumable(numbers(100), 10)
@@ -114,6 +133,7 @@ def test_files_are_loaded_and_augmented_as_seed_epoch_and_item_say():
     names = [f"part/{number}.npy" for number in range(9)]
     one = list(Resumable(names, 4, load=load, augment=augment, seed=5))
     assert np.concatenate([batch[0][:, 0] for batch in one]).tolist() == order(5, 0, 9).tolist()
+    assert len({draw for batch in one for draw in batch[1].tolist()}) == 9
     other = Resumable(names, 2, load=load, augment=augment, seed=5, threads=0)
     other.begin(0, 4)
     for part in range(3):

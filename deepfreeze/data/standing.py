@@ -1,4 +1,4 @@
-"""Where in its data a training is."""
+"""Where in its data a training stands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Place(NamedTuple):
     items: int
 
 
-class Progress:
+class Standing:
     """The epoch under way: how much of it is trained, and where the next pass over the data begins. Batches are counted from where this
     process has taken up the epoch. Not thread-safe."""
 
