@@ -1,6 +1,6 @@
-"""A training of at most 20 epochs of 5 batches with Keras's own callbacks in ``extra=``: callbacks.py API FOLDER KILL WHERE. Kills its ranks
-at step KILL (0: never), in the WHERE "batch", in the "test" of the epoch that ends with this step, or by a SIGTERM, "stop". Prints the
-epochs that it has ended, each with its learning rate, and what the callbacks know at the end."""
+"""A training of at most 20 epochs of 5 batches with Keras's own callbacks in ``extra=``: callbacks.py API FOLDER KILL WHERE. Kills its
+ranks at step KILL (0: never): at the end of the "batch", or in the "test" of the epoch that ends with it. Prints the epochs that have
+ended, each with its learning rate, and what the callbacks know at the end."""
 
 import os
 import signal
@@ -34,8 +34,6 @@ def main() -> None:
         def on_train_batch_end(self, batch, logs=None):
             if here("batch"):
                 os.kill(os.getpid(), signal.SIGKILL)
-            if here("stop"):
-                os.kill(os.getpid(), signal.SIGTERM)
 
         def on_test_begin(self, logs=None):
             if here("test"):

@@ -13,7 +13,6 @@ import pytest
 
 import deepfreeze
 from deepfreeze.errors import OptionError
-from deepfreeze.plan import EveryEpoch, EverySteps, FirstOf
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.store import Best, Latest
 from tests.support import jobs, kerases, later_models, trainings
@@ -174,7 +173,9 @@ def test_an_epoch_without_a_checkpoint_at_its_end_is_told_of(keras, tmp_path, mo
     program = Program(keras, tmp_path, lambda: {"stop": usual(keras, tmp_path)["stop"]}, every=4)
     program(BATCHES + 3, monkeypatch=monkeypatch)
     program(BATCHES * 2, monkeypatch=monkeypatch)
-    assert "extra['stop']: the run has no checkpoint of step 6, at which the best epoch ended: it gets the" in caplog.text
+    assert (
+        "extra['stop']: the run has no checkpoint of step 6, at which the best epoch ended: it gets the" in caplog.text
+    )
     assert program.callbacks["stop"].best_weights is not None
 
 
@@ -196,7 +197,9 @@ def test_a_job_told_to_stop_at_an_epochs_last_batch_says_what_was_missed(keras, 
 def test_the_second_fit_of_a_program_begins_with_new_callbacks(keras, tmp_path):
     """As Keras sets them back in each fit; and one log for each fit."""
     callbacks = usual(keras, tmp_path)
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", "epoch", keep=Best("val_loss", "min"), extra=callbacks, verbose=0)
+    checkpoint = deepfreeze.Checkpoint(
+        tmp_path / "run", "epoch", keep=Best("val_loss", "min"), extra=callbacks, verbose=0
+    )
     data = {"x": trainings.data(4), "validation_data": trainings.data(2), "verbose": 0, "shuffle": False}
     model = trainings.dense(keras)
     logs = []
@@ -352,7 +355,9 @@ def told(*arguments, **options):
     with jobs.job("callbacks.py", *arguments, **options) as job:
         job.wait()
         lines = job.output().splitlines()
-    return [line for line in lines if line.startswith("epoch ")], [line for line in lines if line.startswith("stopped ")]
+    return [line for line in lines if line.startswith("epoch ")], [
+        line for line in lines if line.startswith("stopped ")
+    ]
 
 
 @pytest.mark.full
