@@ -35,6 +35,11 @@ class Batches:
     def __len__(self) -> int:
         return self.dealing.batches(self.done)
 
+    @property
+    def whole(self) -> int:
+        """How many batches the whole epoch has, trained ones too."""
+        return self.dealing.batches(0)
+
     def make(self, number: int) -> Any:
         """The batch number ``number``. ``OptionError`` if it needs sample weights and is not (x, y) or (x, y, sample_weight)."""
         share = self.dealing.share(self.done, number, self.rank)

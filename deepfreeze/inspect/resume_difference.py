@@ -99,7 +99,7 @@ def _unresumed(found: Difference, killed: Position | None) -> Iterator[str]:
     if any(label.split("/")[-1] == _RATE for label in found.trained):
         yield (
             "the learning rate differs: a callback that changes it (ReduceLROnPlateau, LearningRateScheduler) has forgotten its state: "
-            "save that state by an object in extra="
+            'pass the callback in extra=, such as extra={"slower": callback}'
         )
     for state in found.states:
         if state.kind == EXTRA:

@@ -175,12 +175,14 @@ def _has_methods(thing: Any) -> bool:
 
 
 def _no_methods(name: str, thing: Any) -> OptionError:
-    expected = "an object with state_dict() and load_state_dict()"
-    todo = "give the object these two methods"
+    """The error for an object that can't be saved."""
+    kind = type(thing).__name__
+    expected, todo = "an object with state_dict() and load_state_dict()", "give the object these two methods"
     if _has(thing, "on_epoch_end"):
-        expected += f", or one of Keras's callbacks that have a state ({', '.join(NAMES)})"
-        todo = f"give a class that inherits from {type(thing).__name__} these two methods, or leave it out of extra= if it has no state"
-    return OptionError(where=f"extra[{name!r}]", expected=expected, found=f"a {type(thing).__name__}", todo=todo)
+        known = ", ".join(NAMES)
+        expected = f"an object with state_dict() and load_state_dict(), or one of Keras's callbacks that have a state ({known})"
+        todo = f"give a class that inherits from {kind} these two methods, or leave it out of extra= if it has no state"
+    return OptionError(where=f"extra[{name!r}]", expected=expected, found=f"a {kind}", todo=todo)
 
 
 def _has(thing: Any, method: str) -> bool:

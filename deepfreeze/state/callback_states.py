@@ -129,6 +129,13 @@ class EarlyStopping(CallbackState):
         if self._now != self._best:
             self._best, self._best_step = self._now, step
 
+    def fit_ended(self) -> None:
+        """Keras 2.15 gives the model its best weights in the epoch in which the callback ends training. A ``fit`` that had been ended
+        before has no such epoch."""
+        model = getattr(self.callback, "model", None)
+        if self._weights is not None and self.has_stopped and model is not None:
+            model.set_weights(self._weights)
+
     @property
     def _now(self) -> Any:
         return getattr(self.callback, "best", None), getattr(self.callback, "best_epoch", None)

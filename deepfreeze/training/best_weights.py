@@ -11,7 +11,7 @@ from deepfreeze.notices import Notify
 from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.callback_states import CallbackStates
 from deepfreeze.store.retention import metrics_of, text_of
-from deepfreeze.store.rules import AnyOf, Best
+from deepfreeze.store.rules import AnyOf, Best, Latest
 from deepfreeze.thaw import past
 
 
@@ -20,14 +20,13 @@ def require_kept(callbacks: CallbackStates, keep: Any) -> None:
     for the callback's metric."""
     for name, one in callbacks.stopping.items():
         if one.callback.restore_best_weights and _rule(keep, one.monitor, one.mode) is None:
-            best = f'deepfreeze.store.Best("{one.monitor}", "{one.likely_mode}")'
-            own = "deepfreeze.store.Latest(2)" if text_of(keep).startswith("Latest(") else "your rule"
+            own = "deepfreeze.store.Latest(2)" if isinstance(keep, Latest) else "the rule"
             raise OptionError(
                 where=f"keep={text_of(keep)}",
                 expected=f"a rule that keeps the best checkpoint by {one.monitor}, because extra[{name!r}] is an EarlyStopping with "
                 "restore_best_weights=True",
                 found="none: after a restart the best weights would be lost",
-                todo=f"pass keep={own} | {best}",
+                todo=f'pass keep={own} | deepfreeze.store.Best("{one.monitor}", "{one.likely_mode}")',
             )
 
 

@@ -46,8 +46,10 @@ class Checkpoint(Hooks):
         on_error: "raise" or "warn", after the next batch, when a checkpoint has failed.
         final: True: also save the last step, if it has no checkpoint when training ends.
         state: "full" (weights, optimizer, seeds) or "weights".
-        extra: a mapping of names to objects with ``state_dict()`` (or ``state_at(step)``) and ``load_state_dict()``. Each rank saves
-            them for itself. A ``load_state_dict(states_of_all_ranks, rank, world)`` gets the states of all ranks.
+        extra: a mapping of names to Keras's own callbacks (``EarlyStopping``, ``ReduceLROnPlateau``, ``LearningRateScheduler``,
+            ``ModelCheckpoint``, ``CSVLogger``, ``TensorBoard``), and to objects with ``state_dict()`` (or ``state_at(step)``) and
+            ``load_state_dict()``. Each rank saves them for itself. A ``load_state_dict(states_of_all_ranks, rank, world)`` gets the
+            states of all ranks.
         rng: "all": also save the states of Python's, numpy's, TensorFlow's and Keras's global random number generators, and
             TensorFlow's seed (``tf.random.set_seed``). They are restored by ``open``, or when ``fit`` begins if you don't call
             ``open``. The order of ``fit(shuffle=True)`` follows from TensorFlow's seed: call ``open`` before ``fit`` then.
