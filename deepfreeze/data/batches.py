@@ -36,6 +36,15 @@ class Batches:
         return self.dealing.batches(self.done)
 
     @property
+    def uneven(self) -> tuple[str, str]:
+        """For a message of batches whose sample weights nobody has expected: what was expected, and what was found."""
+        dealing = self.dealing
+        return (
+            f"what is left of epoch {self.epoch} to be dealt evenly to {dealing.ranks} ranks, as when fit began",
+            f"{dealing.length - self.done} items, dealt {dealing.global_batch} at a time",
+        )
+
+    @property
     def whole(self) -> int:
         """How many batches the whole epoch has, trained ones too."""
         return self.dealing.batches(0)

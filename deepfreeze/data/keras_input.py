@@ -6,16 +6,51 @@ import functools
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from deepfreeze.data import keras_calls
-from deepfreeze.data.batches import Batches
 from deepfreeze.data.keras_calls import FIT
-from deepfreeze.data.read_ahead import ReadAhead
 from deepfreeze.errors import OptionError
 
 _PASSES = 8  # that are remembered
+
+
+class Shown(Protocol):
+    """The batches of a pass that began now, as a Keras is shown them for their shapes. ``len()``: how many the pass has; ``whole``: how
+    many the whole epoch has, trained ones too; ``weighted``: whether each batch has sample weights; ``uneven``: for a message of batches
+    whose sample weights nobody has expected, what was expected and what was found."""
+
+    @property
+    def whole(self) -> int: ...
+
+    @property
+    def weighted(self) -> bool: ...
+
+    @property
+    def uneven(self) -> tuple[str, str]: ...
+
+    def __len__(self) -> int: ...
+
+    def make(self, number: int) -> Any:
+        """The batch of this number, from 0, or one of the same shapes and dtypes. Counts for no pass."""
+
+
+class Pass(Protocol):
+    """The ``length`` batches of a pass, in order. One thread at a time takes them; any thread may call ``stop``."""
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether all batches were taken, or ``stop`` was called."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def stop(self) -> None:
+        """Drops what is left."""
 
 
 class KerasInput:
@@ -33,9 +68,8 @@ class KerasInput:
         self._lock = threading.RLock()
         self._counted = False  # Keras counts the batches of an interrupted epoch that were trained before
         self._use = FIT  # the call for which the next pass is
-        self._passes: deque[tuple[FrameType, str, ReadAhead]] = deque(
-            maxlen=_PASSES
-        )  # Keras's generators, and their batches
+        # Keras's generators, the call that each is for, and its batches.
+        self._passes: deque[tuple[FrameType, str, Pass]] = deque(maxlen=_PASSES)
         self._shown: bool | None = None  # whether the batches at which Keras has looked had sample weights
 
     @property  # type: ignore[misc]  # object's can also be set
@@ -43,11 +77,11 @@ class KerasInput:
         # Keras may be loaded after this object was made, and two Kerases may be: so it is an instance of whatever they ask for.
         return _joined((type(self), *keras_calls.bases()))
 
-    def _batches(self, use: str) -> Batches:
+    def _batches(self, use: str) -> Shown:
         """The batches of a pass that began now. ``use``: the call of a model that it is for, ``FIT`` also for loops."""
         raise NotImplementedError
 
-    def _begun(self, use: str) -> ReadAhead:
+    def _begun(self, use: str) -> Pass:
         """Begins a pass."""
         raise NotImplementedError
 
@@ -105,9 +139,9 @@ class KerasInput:
         self._shown = batches.weighted
         return batches.make(0)
 
-    def _seen_length(self, batches: Batches) -> int:
+    def _seen_length(self, batches: Shown) -> int:
         """The number of batches that Keras is told."""
-        return batches.dealing.batches(0) if self._counted else len(batches)
+        return batches.whole if self._counted else len(batches)
 
     def _look(self, index: int, asker: FrameType) -> Any:
         self._look_around(asker)
@@ -126,7 +160,7 @@ class KerasInput:
         batches_to_come = self._batches(self._use)
         return len(batches_to_come) if keras_calls.goes_over(asker) else self._seen_length(batches_to_come)
 
-    def _pass_of(self, asker: FrameType) -> ReadAhead | None:
+    def _pass_of(self, asker: FrameType) -> Pass | None:
         return next((batches for frame, _, batches in self._passes if frame is asker), None)
 
     def _stop_training(self) -> None:
@@ -146,17 +180,17 @@ class KerasInput:
                 where="fit(steps_per_epoch=)",
                 expected=f"None or {batches}, as many batches as the input has left in this epoch",
                 found=str(call.steps),
-                todo="leave steps_per_epoch out: an epoch of a Resumable is all its items",
+                todo="leave steps_per_epoch out: an epoch is all that the input has",
             )
 
-    def _require_shown(self, batches: Batches) -> None:
+    def _require_shown(self, batches: Shown) -> None:
         """``OptionError`` if the batches have sample weights, and those that Keras was shown had none."""
         if batches.weighted and self._shown is False:
-            dealing = batches.dealing
+            expected, found = batches.uneven
             raise OptionError(
                 where='Resumable(last="weighted")',
-                expected=f"what is left of epoch {batches.epoch} to be dealt evenly to {dealing.ranks} ranks, as when fit began",
-                found=f"{dealing.length - batches.done} items, dealt {dealing.global_batch} at a time",
+                expected=expected,
+                found=found,
                 todo="restore before fit (open), or pass global_batch= in place of batch_size=",
             )
 
@@ -167,7 +201,7 @@ def _one_worker(value: int) -> None:
             where="fit(workers=, use_multiprocessing=)",
             expected="one worker, for with several Keras asks for batches in no fixed order",
             found=str(value),
-            todo="leave both out, and pass Resumable(threads=) to read ahead",
+            todo="leave both out: a Resumable reads ahead by itself (threads=), a tf.data pipeline by prefetch()",
         )
 
 
