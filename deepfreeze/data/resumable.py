@@ -30,9 +30,9 @@ from deepfreeze.data.keras_calls import FIT, PREDICT
 from deepfreeze.data.keras_input import KerasInput
 from deepfreeze.data.nested import mapped
 from deepfreeze.data.order import order
-from deepfreeze.data.standing import Place, Standing
 from deepfreeze.data.read_ahead import ReadAhead
 from deepfreeze.data.source import source_of
+from deepfreeze.data.standing import Place, Standing
 from deepfreeze.errors import CorruptError, OptionError
 from deepfreeze.events.messages import to_logger
 from deepfreeze.format.strict_json import MAX_INT
