@@ -53,6 +53,7 @@ def findings(load: Reports) -> list[Finding]:
         *_restore(load),
         *_interval(_measured(load, "interval")),
         *_recovery(_measured(load, "recovery")),
+        *_input(_measured(load, "input")),
     ]
 
 
@@ -273,6 +274,20 @@ def _recovery(report: Report | None) -> list[Finding]:
         lost, bound = row.samples("lost steps"), row.labels["bound"]
         text = f"{max(lost):.0f} of {bound} steps at worst, {len(lost)} kills"
         found.append(Finding(f"{what}, {row.labels['workload']}", goal, text, max(lost) <= bound, "recovery"))
+    return found
+
+
+def _input(report: Report | None) -> list[Finding]:
+    """The resumable input beside ``tf.data``."""
+    what, goal = "input from arrays", "at least 0.95 of tf.data's throughput"
+    if report is None:
+        return [Finding(what, goal, UNKNOWN, False, "input")]
+    found = []
+    for row in report.rows:
+        low, ratio, high = _median_within(row.samples("ratio"))
+        what_of_it = f"{what}, {row.labels['way']}, batches of {row.labels['batch']}"
+        text = f"{ratio:.2f} ({low:.2f}..{high:.2f})"
+        found.append(Finding(what_of_it, goal, text, ratio >= 0.95, "input", not low <= 0.95 < high))
     return found
 
 

@@ -25,6 +25,7 @@ NAMES = (
     "agreement",
     "metadata",
     "events",
+    "input",
     "overlap",
     "paper",
 )

@@ -21,6 +21,7 @@ TESTS = [
     "training",
     "frameworks",
     "freeze",
+    "resumable/test_kerases.py",
     "tiers/test_local_tier.py",
     "thaw/test_read.py",
     "horovod/test_ranks.py",

@@ -1,6 +1,8 @@
 """The resumable input without a Keras: its items, its state, and what is refused."""
 
 import json
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -153,6 +155,17 @@ def test_only_batches_whose_last_one_is_uneven_have_weights():
         batches = list(Resumable(numbers(length), global_batch=6, rank=1, ranks=2))
         assert {len(batch) for batch in batches} == {count}
         assert count == 2 or {weight for batch in batches[:-1] for weight in batch[2].tolist()} == {1.0}
+
+
+def test_ranks_that_are_not_given_are_horovods(monkeypatch):
+    ranks = {"size": 3, "rank": 1, "is_initialized": True}
+    monkeypatch.setitem(
+        sys.modules, "horovod.tensorflow", SimpleNamespace(**{name: lambda name=name: ranks[name] for name in ranks})
+    )
+    data = Resumable(numbers(12), 2, shuffle=False)
+    assert (data.rank, data.ranks, len(data), items(data)) == (1, 3, 2, [2, 3, 8, 9])
+    ranks["is_initialized"] = False
+    assert (data.rank, data.ranks, len(data)) == (0, 1, 6)
 
 
 def test_what_is_dropped_is_said_once():
