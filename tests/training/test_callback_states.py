@@ -141,20 +141,14 @@ def test_the_best_checkpoint_survives_restarts_and_retention(keras, tmp_path, mo
     """EarlyStopping's best weights are those of an epoch long before the last kill, in a run that keeps two checkpoints. Of equal epochs
     the first is the best."""
 
-    class Worse(keras.callbacks.Callback):
-        """Makes the validation's figures get worse, or stay as they are, from the third epoch on."""
+    seen = {}
+
+    class Stopping(keras.callbacks.EarlyStopping):
+        """Has figures that are best in the third epoch, and as good in the next two."""
 
         def on_epoch_end(self, epoch, logs=None):
             logs["score"] = [0.1, 0.2, 0.7, 0.7, 0.7, 0.5, 0.4, 0.3][epoch]
             seen[epoch] = self.model.get_weights()
-
-    seen = {}
-
-    class Stopping(keras.callbacks.EarlyStopping):
-        """Its figures come before it."""
-
-        def on_epoch_end(self, epoch, logs=None):
-            Worse.on_epoch_end(self, epoch, logs)
             super().on_epoch_end(epoch, logs)
 
     def make():
@@ -227,18 +221,21 @@ def test_a_rate_that_follows_from_the_one_before_is_not_lowered_twice(keras, tmp
 def test_a_model_checkpoint_overwrites_no_better_file_after_a_restart(keras, tmp_path, monkeypatch):
     path = tmp_path / "best.weights.h5"
 
-    def make():
-        options = {"monitor": "val_loss", "save_best_only": True, "save_weights_only": True}
-        return {"best": keras.callbacks.ModelCheckpoint(str(path), **options)}
+    class Saving(keras.callbacks.ModelCheckpoint):
+        """Has figures that are best in the second epoch."""
 
-    program = Program(keras, tmp_path, make, keep=2, epochs=2)
-    program(monkeypatch=monkeypatch)
-    best = program.callbacks["best"].best
+        def on_epoch_end(self, epoch, logs=None):
+            logs["score"] = [2.0, 1.0, 1.5][epoch]
+            super().on_epoch_end(epoch, logs)
+
+    def make():
+        return {"best": Saving(str(path), monitor="score", mode="min", save_best_only=True, save_weights_only=True)}
+
+    program = Program(keras, tmp_path, make, keep=2, epochs=3)
+    program(BATCHES * 2 + 1, monkeypatch=monkeypatch)
     written = path.stat().st_mtime_ns
-    program.epochs = 3
-    program(monkeypatch=monkeypatch)
-    assert program.callbacks["best"].best <= best
-    assert (path.stat().st_mtime_ns > written) == (program.callbacks["best"].best < best)
+    assert program(monkeypatch=monkeypatch) == 1
+    assert program.callbacks["best"].best == 1.0 and path.stat().st_mtime_ns == written
 
 
 @pytest.mark.full
