@@ -32,6 +32,7 @@ ALLOWED = {
     "wording": set(),
     "arguments": {"errors"},
     "launch": {"arguments", "errors", "notices"},
+    "candle": {"arguments", "errors", "plan", "store"},
     "format": {"errors"},
     "store": {
         "errors",
@@ -57,6 +58,7 @@ ALLOWED = {
     "training": STATE
     | {
         "arguments",
+        "candle",
         "events",
         "frameworks",
         "frameworks.tensorflow",

@@ -17,7 +17,8 @@ EXAMPLE = ROOT / "examples" / "candle_nt3"
 RUN = ROOT / "runs" / "demo"
 SUMMARY = LOGS / "demo.json"
 RANKS = 2
-STEPS, EVERY = 128, 8
+STEPS, EPOCH = 128, 4  # on two ranks an epoch has four steps
+INTERVAL = 2  # epochs between checkpoints
 KILL_AFTER = 56  # killed once a checkpoint of this step or a later one is committed ...
 MORE_STEPS = 3  # ... and so many steps more are done, which are then lost
 LIMIT = 900  # seconds; a job that takes longer hangs
@@ -35,12 +36,12 @@ def train(log):
         str(EXAMPLE / "train.py"),
     ]
     command += [
-        "--run",
+        "--ckpt_directory",
         str(RUN),
+        "--ckpt_save_interval",
+        str(INTERVAL),
         "--steps",
         str(STEPS),
-        "--every",
-        str(EVERY),
         "--report",
         "1",
         "--json",
@@ -193,7 +194,7 @@ def table(summary, loaded, killed):
     blocking = [1000 * seconds for seconds in summary["blocking_seconds"]]
     rows = [
         ("steps", f"{summary['steps']} on {RANKS} ranks, {1000 * summary['step_seconds']:.0f} ms each (median)"),
-        ("checkpoints since the resume", f"{len(blocking)}, every {EVERY} steps"),
+        ("checkpoints since the resume", f"{len(blocking)}, every {INTERVAL * EPOCH} steps"),
         ("blocking time per checkpoint", f"median {statistics.median(blocking):.1f} ms, max {max(blocking):.1f} ms"),
         (
             "bytes per rank and checkpoint",
@@ -220,7 +221,7 @@ def demo():
     LOGS.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(RUN, ignore_errors=True)
     RUN.parent.mkdir(exist_ok=True)
-    say(f"[1/4] training NT3 on {RANKS} Horovod ranks, a checkpoint every {EVERY} of {STEPS} steps")
+    say(f"[1/4] training NT3 on {RANKS} Horovod ranks, a checkpoint every {INTERVAL * EPOCH} of {STEPS} steps")
     killed, newest = first_attempt()
     say("[2/4] starting it again")
     summary = second_attempt(newest)

@@ -72,16 +72,36 @@ class AnyOf(Rule):
 
 @dataclass(frozen=True, repr=False)
 class Latest(Rule):
-    """Wants the newest ``n`` checkpoints."""
+    """Wants the newest ``n`` checkpoints. ``of``: another rule; the newest ``n`` of those that it wants are meant then, as with
+    ``Latest(3, of=Epochs(10))``."""
 
     n: int = 2
+    of: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", _count("Latest", self.n))
+        if self.of is not None:
+            object.__setattr__(self, "of", as_rule(self.of, "Latest(of=)"))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The metrics that ``of`` asks for."""
+        return metrics_of(self.of)
+
+    @property
+    def late(self) -> bool:  # type: ignore[override]
+        """Whether ``of`` may want a checkpoint late."""
+        return is_late(self.of)
 
     def wants(self, history: History) -> Mapping[int, str]:
         """See ``Wants.wants``."""
+        if self.of is not None:
+            wanted = self.of.wants(history)
+            return {step: wanted[step] for step in sorted(wanted)[-self.n :]}
         return {one.step: f"newest {self.n}" if self.n > 1 else "newest" for one in history.checkpoints[-self.n :]}
+
+    def __repr__(self) -> str:
+        return f"Latest({self.n})" if self.of is None else f"Latest({self.n}, of={text_of(self.of)})"
 
 
 @dataclass(frozen=True, repr=False)

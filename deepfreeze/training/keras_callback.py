@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from deepfreeze.candle import translated
 from deepfreeze.events.keras_logs import KerasLogs
 from deepfreeze.events.stats import Stats
 from deepfreeze.frameworks.keras_hooks import Hooks
@@ -156,6 +157,37 @@ class Checkpoint(Hooks):
         self._epoch: int | None = None  # which has begun in this ``fit``
         self._beginning: FitBeginning | None = None
         self._training = Training(directory(run), policy, options, listener=self._logs)
+
+    @classmethod
+    def from_candle(
+        cls,
+        params: Mapping[str, Any],
+        run: str | os.PathLike | None = None,
+        steps_per_epoch: int | None = None,
+        **more: Any,
+    ) -> Checkpoint:
+        """The callback that CANDLE's checkpoint parameters describe: ``Checkpoint.from_candle(gParameters)``. Parameters whose names begin
+        with ``ckpt_`` and that have no counterpart are named in one warning, when training begins. The guide's page "Coming from ..." has
+        all of them.
+
+        Args:
+            params: the mapping of names to values that a CANDLE program has, with ``ckpt_restart_mode``, ``ckpt_save_interval`` and so
+                on. A missing one, or None, has CANDLE's default: each epoch is saved, all checkpoints stay.
+            run: the run directory; by default ``ckpt_directory``, in ``output_dir`` if that is given.
+            steps_per_epoch: the optimizer steps of one epoch, for a program whose ``fit`` has other epochs than those of the parameters,
+                or data of unknown size. By default ``fit`` says where epochs end.
+            more: options of ``Checkpoint``. They take the place of those that follow from ``params``.
+
+        Raises ``OptionError`` for a value that a parameter can't have, and as the class does."""
+        found = translated(params, steps_per_epoch)
+        given: dict[str, Any] = {"run": found.run if run is None else run, **found.options, **more}
+        checkpoint = cls(**given)
+        if found.left_out:
+            checkpoint._training.warn_at_begin(
+                f"parameters of CANDLE that change nothing, because DeepFreeze has no counterpart: {', '.join(found.left_out)}. "
+                'The guide\'s page "Coming from ..." has those that do'
+            )
+        return checkpoint
 
     @property
     def stats(self) -> Stats:

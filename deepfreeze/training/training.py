@@ -101,8 +101,13 @@ class Training:
         self._checks: ReplicaChecks | None = None  # of the last session
         self._fits, self._described = Fits(options.resume_epochs, self._input), Described(options.metadata)
         self._stats, self._keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
+        self._warning = ""  # for the user, when the run is opened
         at_once: list[Listener] = [self._stats, Messages(), self._keeper, *([listener] if listener is not None else [])]
         self._events = Events(at_once, options.listeners)
+
+    def warn_at_begin(self, message: str) -> None:
+        """Has rank 0 warn of ``message``, once, when the run is opened."""
+        self._warning = message
 
     def open(self, model: Any) -> int:
         """Takes the run's lock, commits or clears the checkpoints that a dead job left unfinished, and restores ``model``. Returns the
@@ -357,6 +362,8 @@ class Training:
             self._fits.opened(attempt, again, self._events.notify)
             epochs = "" if fit is None else self._fits.choose(fit, attempt, self._events.notify, self._has_stopped)
             attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats, epochs)
+            if self._warning and world.rank == 0:
+                self._events.warn(self._warning, once=self._warning)
         return self._open_run, state
 
     def _complete(self, open_run: OpenRun, model: Any) -> TrainingState:

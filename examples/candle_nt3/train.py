@@ -11,25 +11,18 @@ import numpy as np
 
 import data
 import deepfreeze
+import parameters
 from model import nt3
 
 
 def options():
+    """The parameters, as CANDLE's programs have them, and the options of this program, by name."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--run", default="runs/nt3", help="directory of this run's checkpoints")
-    parser.add_argument("--every", type=int, default=10, help="steps between checkpoints; 0: none, for comparison")
-    parser.add_argument("--resume", default="auto", choices=["auto", "required", "off"])
     parser.add_argument("--steps", type=int, help="train up to this step (default: as many as --epochs makes)")
-    parser.add_argument("--epochs", type=int, default=32)
-    parser.add_argument("--batch", type=int, default=8, help="rows per rank and step (published: 20)")
     parser.add_argument("--genes", type=int, default=data.GENES, help="pad to so many inputs (published: 60483)")
-    parser.add_argument(
-        "--lr", type=float, default=3e-4, help="Adam's first learning rate (published: SGD 0.001, 400 epochs)"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="test accuracy depends on it: 63 samples are few")
     parser.add_argument("--report", type=int, default=5, help="steps between lines of progress")
     parser.add_argument("--json", metavar="FILE", help="rank 0 writes a summary there")
-    return parser.parse_args()
+    return parameters.finalize(parser)
 
 
 class Progress(keras.callbacks.Callback):
@@ -50,49 +43,50 @@ class Progress(keras.callbacks.Callback):
 
 
 def main():
-    args = options()
+    params = options()
     hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
-    keras.utils.set_random_seed(args.seed + rank)  # dropout differs per rank; BroadcastState makes the weights equal
+    seed, batch = params["rng_seed"], params["batch_size"]
+    keras.utils.set_random_seed(seed + rank)  # dropout differs per rank; BroadcastState makes the weights equal
 
-    x, y, test_x, test_y = data.load(args.genes)
-    steps_per_epoch = math.ceil(len(x) / (args.batch * ranks))
-    total = args.steps if args.steps is not None else args.epochs * steps_per_epoch
+    x, y, test_x, test_y = data.load(params["genes"])
+    steps_per_epoch = math.ceil(len(x) / (batch * ranks))
+    total = params["steps"] if params["steps"] is not None else params["epochs"] * steps_per_epoch
     mine = data.rows_of(rank, ranks, len(x))
     print(f"rank {rank} of {ranks}: rows {mine[0]}..{mine[-1]}", flush=True)
     x, y = x[mine], y[mine]
 
-    model = nt3(args.genes, data.CLASSES)
+    model = nt3(params["genes"], data.CLASSES)
     # Falls to 0 with the last step, by the optimizer's own count, so a resumed job goes on where it was.
-    rate = keras.optimizers.schedules.CosineDecay(args.lr, max(total, 1))
+    rate = keras.optimizers.schedules.CosineDecay(params["learning_rate"], max(total, 1))
     optimizer = deepfreeze.DistributedOptimizer(keras.optimizers.Adam(rate))
     # Horovod's operations run on the host between TensorFlow's: XLA cannot compile them.
     model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
 
+    # CANDLE's ckpt_* parameters say when to save, and what stays. The epochs are theirs: fit() runs all steps as one.
+    checkpoint = deepfreeze.Checkpoint.from_candle(params, steps_per_epoch=steps_per_epoch)
     # open() restores the newest checkpoint of this run, if there is one, and returns the step to start at. The batches
     # begin at that step too, and fit() runs the steps that are left: a resumed job trains as if it had never stopped.
-    checkpoint = deepfreeze.Checkpoint(args.run, every=args.every, resume=args.resume) if args.every else None
-    start = checkpoint.open(model) if checkpoint else 0
-    progress = Progress(start, total, args.report)
+    start = checkpoint.open(model)
+    progress = Progress(start, total, params["report"])
     if start < total:
-        callbacks = [deepfreeze.BroadcastState(), progress, *([checkpoint] if checkpoint else [])]
-        batches = data.batches(x, y, args.batch, start, args.seed)
+        callbacks = [deepfreeze.BroadcastState(), progress, checkpoint]
+        batches = data.batches(x, y, batch, start, seed)
         model.fit(batches, steps_per_epoch=total - start, epochs=1, shuffle=False, verbose=0, callbacks=callbacks)
-    summarise(args, model, checkpoint, progress, start, test_x, test_y)
+    summarise(params["json"], model, checkpoint.stats, progress, start, test_x, test_y)
 
 
-def summarise(args, model, checkpoint, progress, start, test_x, test_y):
-    stats = checkpoint.stats if checkpoint else None
-    bytes_per_rank = hvd.allgather_object(int(np.max(stats.nbytes, initial=0)) if stats else 0)
+def summarise(file_name, model, stats, progress, start, test_x, test_y):
+    bytes_per_rank = hvd.allgather_object(int(np.max(stats.nbytes, initial=0)))
     if hvd.rank() != 0:
         return
     probabilities = model.predict(test_x, batch_size=len(test_x), verbose=0)
     summary = {
         "ranks": hvd.size(),
         "steps": progress.step,
-        "resumed_from": stats.resumed if stats else None,
-        "checkpoints": list(stats.steps) if stats else [],
-        "blocking_seconds": list(stats.blocking) if stats else [],
+        "resumed_from": stats.resumed,
+        "checkpoints": list(stats.steps),
+        "blocking_seconds": list(stats.blocking),
         "bytes_per_rank": bytes_per_rank,
         "step_seconds": float(np.median(progress.seconds)) if progress.seconds else None,
         "test_accuracy": float(np.mean(probabilities.argmax(axis=1) == test_y)),
@@ -100,8 +94,8 @@ def summarise(args, model, checkpoint, progress, start, test_x, test_y):
     }
     begun = f"resumed at step {start}" if start else "from step 0"
     print(f"{begun}, now at step {progress.step}; test accuracy {summary['test_accuracy']}", flush=True)
-    if args.json:
-        with open(args.json, "w") as file:
+    if file_name:
+        with open(file_name, "w") as file:
             json.dump(summary, file, indent=1)
 
 

@@ -18,8 +18,17 @@ from tests.support import processes
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 SMALL = {
-    "candle_nt3": {"options": ["--batch", "1", "--steps", "2", "--every", "1"], "rows": 63},
-    "resnet50": {"options": ["--batch", "2", "--rows", "16", "--steps", "2", "--every", "1"], "rows": 16},
+    # An epoch is one step.
+    "candle_nt3": {
+        "run": "--ckpt_directory",
+        "options": ["--batch_size", "63", "--steps", "2", "--ckpt_save_interval", "1"],
+        "rows": 63,
+    },
+    "resnet50": {
+        "run": "--run",
+        "options": ["--batch", "2", "--rows", "16", "--steps", "2", "--every", "1"],
+        "rows": 16,
+    },
 }
 LAUNCHERS = {
     "alone": ([], 1),
@@ -40,8 +49,8 @@ def train(example, launcher, run, *options):
     """Runs one job; returns (its output, rank 0's summary)."""
     prefix, _ = LAUNCHERS[launcher]
     summary = run.parent / "summary.json"
-    command = [*prefix, sys.executable, str(ROOT / "examples" / example / "train.py"), "--run", str(run)]
-    command += ["--json", str(summary), *SMALL[example]["options"], *options]
+    command = [*prefix, sys.executable, str(ROOT / "examples" / example / "train.py")]
+    command += [SMALL[example]["run"], str(run), "--json", str(summary), *SMALL[example]["options"], *options]
     done = processes.run(
         command,
         env=environment(),

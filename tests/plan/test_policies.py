@@ -45,7 +45,18 @@ def test_every_epoch_asks_for_the_last_step_of_every_nth_epoch():
     policy.epoch_ends(2, 20)
     assert [policy.next_step(step) for step in (10, 19, 20)] == [20, 20, NEVER]
     policy.epoch_ends(3, None)
-    assert policy.next_step(20) == NEVER and str(policy) == "EveryEpoch(n=2)"
+    assert policy.next_step(20) == NEVER and str(policy) == "EveryEpoch(n=2, skip=0)"
+
+
+def test_of_the_first_epochs_or_steps_that_are_skipped_none_is_saved():
+    epochs, steps = EveryEpoch(2, skip=4), EverySteps(10, skip=25)
+    asked = []
+    for epoch in range(1, 9):
+        epochs.epoch_ends(epoch, 5 * epoch)
+        asked.append(epochs.next_step(5 * epoch - 5))
+    assert [step for step in asked if step != NEVER] == [30, 40] and str(epochs) == "EveryEpoch(n=2, skip=4)"
+    assert [steps.next_step(step) for step in (0, 9, 25, 30, 31)] == [30, 30, 30, 40, 40]
+    assert EverySteps(10, skip=30).next_step(0) == 40 and str(steps) == "EverySteps(10, skip=25)"
 
 
 def test_on_signal_wishes_where_its_signal_was_heard():
@@ -68,7 +79,7 @@ def test_the_parts_of_a_policy_are_told_and_heard_each_by_itself():
     ]  # fmt: skip
     assert signals(policy) == (signal.SIGUSR1, signal.SIGUSR2)
     assert str(policy) == (
-        "FirstOf(100, EveryEpoch(n=1), FirstOf(EverySeconds(seconds=60.0), OnSignal(SIGUSR1)), OnSignal(SIGUSR2))"
+        "FirstOf(100, EveryEpoch(n=1, skip=0), FirstOf(EverySeconds(seconds=60.0), OnSignal(SIGUSR1)), OnSignal(SIGUSR2))"
     )
 
 
@@ -77,9 +88,11 @@ def test_the_parts_of_a_policy_are_told_and_heard_each_by_itself():
     [
         (lambda: EverySteps(0), r"EverySteps\(k\): expected a whole number from 1 "),
         (lambda: EverySteps(1.5), r"EverySteps\(k\)"),
+        (lambda: EverySteps(5, skip=-1), r"EverySteps\(skip=\): expected a whole number from 0 "),
         (lambda: EverySeconds(0), r"EverySeconds\(seconds\): expected seconds, more than 0"),
         (lambda: EverySeconds("60"), r"EverySeconds\(seconds\)"),
         (lambda: EveryEpoch(0), r"EveryEpoch\(n\): expected a whole number from 1 "),
+        (lambda: EveryEpoch(skip=-1), r"EveryEpoch\(skip=\): expected a whole number from 0 "),
         (lambda: OnSignal("SIGUSR3"), r"OnSignal\(number\): expected a signal that a program can handle"),
         (lambda: OnSignal(signal.SIGKILL), r"OnSignal\(number\)"),
         (lambda: OnSignal(True), r"OnSignal\(number\)"),
@@ -89,7 +102,20 @@ def test_the_parts_of_a_policy_are_told_and_heard_each_by_itself():
             r"every=: expected a whole number of steps, 1 or more, 'auto', 'epoch', or a policy",
         ),
     ],
-    ids=["steps-0", "steps-1.5", "seconds-0", "seconds-text", "epoch-0", "signal-3", "kill", "true", "none", "word"],
+    ids=[
+        "steps-0",
+        "steps-1.5",
+        "steps-skip",
+        "seconds-0",
+        "seconds-text",
+        "epoch-0",
+        "epoch-skip",
+        "signal-3",
+        "kill",
+        "true",
+        "none",
+        "word",
+    ],
 )
 def test_a_policy_with_a_wrong_argument_is_refused(make, message):
     with pytest.raises(OptionError, match=message):

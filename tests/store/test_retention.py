@@ -83,6 +83,17 @@ def test_best_ranks_by_the_metric_and_leaves_out_what_is_no_number():
     assert kept(Best("acc", "min"), *there) == [1, 6]
 
 
+def test_latest_keeps_the_newest_of_those_that_another_rule_wants():
+    there = [Committed(10 * number, epoch=number, metrics={"loss": 1 / number}) for number in range(1, 8)]
+    rule = Latest(2, of=Epochs(2)) | Best("loss", "max")
+    assert judge(history(*there), rule).keep == {10: "best loss 1", 40: "epoch 4", 60: "epoch 6", 70: "newest"}
+    assert kept(Latest(3, of=Spaced(steps=20)), *there) == [40, 60, 70] and kept(Latest(9, of=Epochs(4)), 10, 20) == [
+        20
+    ]
+    assert is_late(Latest(1, of=Epochs(2))) and not is_late(Latest(1, of=Spaced(steps=2))) and not is_late(Latest(1))
+    assert metrics_of(Latest(2, of=Best("loss", "min"))) == ("loss",) and metrics_of(Latest(2)) == ()
+
+
 def test_what_a_late_rule_may_want_waits_but_not_for_ever():
     there = [replace(Committed(step), awaited=step != 30) for step in (10, 20, 30, 40, 50)]
     assert kept(Best("loss", "min"), *there, pending=2) == [40, 50]
@@ -139,6 +150,7 @@ def test_a_rule_is_the_same_text_on_every_rank():
     assert text_of(rule) == (
         "Latest(2) | Spaced(steps=1000) | Spaced(seconds=3600) | Epochs(5) | Best('val_loss', 'min', 3) | Tagged()"
     )
+    assert text_of(Latest(3, of=Epochs(5) | Tagged())) == "Latest(3, of=Epochs(5) | Tagged())"
 
 
 @pytest.mark.parametrize(
@@ -153,6 +165,7 @@ def test_what_is_no_rule_is_refused(wrong):
     ("make", "where"),
     [
         (lambda: Latest(0), "Latest: expected a whole number"),
+        (lambda: Latest(2, of="epoch"), r"Latest\(of=\): expected a whole number from 1 to 2147483647, or a rule"),
         (lambda: Epochs(1.5), "Epochs: expected a whole number"),
         (lambda: Spaced(), "one of the two; found \\(None, None\\)"),
         (lambda: Spaced(steps=1, seconds=2), "one of the two"),
@@ -169,7 +182,7 @@ def test_a_rule_with_wrong_arguments_says_so_at_once(make, where):
 
 RULES = st.lists(
     st.one_of(
-        st.builds(Latest, st.integers(1, 4)),
+        st.builds(Latest, st.integers(1, 4), of=st.one_of(st.none(), st.builds(Epochs, st.integers(1, 3)))),
         st.builds(lambda steps: Spaced(steps=steps), st.integers(1, 300)),
         st.builds(lambda seconds: Spaced(seconds=seconds), st.integers(1, 5000)),
         st.builds(Epochs, st.integers(1, 3)),
