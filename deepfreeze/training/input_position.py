@@ -129,10 +129,10 @@ class InputPosition:
         elif under_way.loaded is not None and under_way.loaded["ranks"] != world.size:
             under_way.loaded = on_rank_0(world, lambda: under_way.loaded)
         if going_on is not None and going_on.batch and not under_way.fits:
-            with contextlib.suppress(UnsupportedError):  # ``epoch_begun`` says that the metrics begin anew
+            with contextlib.suppress(UnsupportedError):  # ``put_epoch_back`` says that the metrics begin anew
                 build_by(model, self.data.peek())
 
-    def epoch_begun(self) -> bool:
+    def put_epoch_back(self) -> bool:
         """To be called when an epoch of the ``fit`` has begun, and Keras has reset its metrics. Puts back what Keras keeps of the epochs
         before. Returns False if the metrics are not those of the checkpoint: the logs of the epoch that goes on are of its rest alone."""
         going_on = None if self._fit is None else self._fit.going_on

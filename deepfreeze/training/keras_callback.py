@@ -274,7 +274,7 @@ class Checkpoint(Hooks):
         if not self._finished:
             self._training.epoch_begins(epoch, first)
         self._position.epoch_begin(epoch)
-        self._training.epoch_begun()
+        self._training.put_epoch_back()
 
     def _put_back(self) -> None:
         """Keras has read the epoch to begin with. The next ``fit`` must not."""

@@ -41,7 +41,8 @@ from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.granules import Granules
 from deepfreeze.store.rules import Latest
 from deepfreeze.store.stores import at
-from deepfreeze.training import advice, attempt_events, best_weights
+from deepfreeze.training import advice, attempt_events
+from deepfreeze.training.epoch_callbacks import EpochCallbacks
 from deepfreeze.training.fits import Fits
 from deepfreeze.training.input_position import InputPosition
 from deepfreeze.training.installation import Installation, Terms, against_engine_memory
@@ -90,7 +91,6 @@ class Training:
         self._input = InputPosition(options.data, loop)
         generators = ProcessGenerators() if options.rng == "all" else None
         self._attachments = Attachments({**(options.extra or {}), **self._input.attachments}, generators)
-        best_weights.require_kept(self._attachments.callbacks, options.keep)
         self._open_run: OpenRun | None = None
         self._session: Session | None = None
         self._finalizer: weakref.finalize | None = None
@@ -100,6 +100,7 @@ class Training:
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
         self._checks: ReplicaChecks | None = None  # of the last session
         self._fits, self._described = Fits(options.resume_epochs, self._input), Described(options.metadata)
+        self._callbacks = EpochCallbacks(self._attachments.callbacks, self._fits, options.keep)
         self._stats, self._keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
         self._warning = ""  # for the user, when the run is opened
         at_once: list[Listener] = [self._stats, Messages(), self._keeper, *([listener] if listener is not None else [])]
@@ -126,7 +127,7 @@ class Training:
 
     def fit_is_prepared(self) -> None:
         """To be called when a ``fit`` has been given its callbacks, before ``on_train_begin`` of any of them."""
-        self._attachments.callbacks.fit_is_prepared()
+        self._callbacks.fit_is_prepared()
 
     def begin(
         self, model: Any, against: str = "", steps_per_execution: int = 1, fit: Fit | None = None
@@ -179,47 +180,23 @@ class Training:
                 self._described,
                 self._rehearsal,
             )
-            self._begin_callbacks(open_run, model, position)
+            self._callbacks.begin(open_run, model, position, self._events.notify)
         return position
 
     def _begin_input(self, open_run: OpenRun, model: Any, fit: Fit | None) -> FitPosition | None:
         """Collective. Begins the position in the ``fit``, and in the data of a ``fit`` or a loop."""
         position = None
         if fit is not None:
-            position = self._fits.begin(fit, open_run.attempt, self._events.notify, self._has_stopped)
+            position = self._fits.begin(fit, open_run.attempt, self._events.notify, self._callbacks.has_stopped)
             self._input.follow(model, position, open_run.attempt.world)
         self._described.begin(position)
         return position
 
-    def epoch_begun(self) -> None:
+    def put_epoch_back(self) -> None:
         """To be called when an epoch has begun, and Keras has reset its metrics."""
-        if not self._input.epoch_begun():
+        if not self._input.put_epoch_back():
             message = "the logs of the epoch that goes on are of its rest alone: the model has other metrics than the checkpoint"
             self._events.notify("warning", message)
-
-    def _begin_callbacks(self, open_run: OpenRun, model: Any, position: FitPosition | None) -> None:
-        """Collective. Prepares the callbacks in ``extra=`` for the ``fit`` of ``position``, None for a loop."""
-        callbacks, target = self._attachments.callbacks, open_run.attempt.target
-        if self._fits.behind:
-            callbacks.forget()  # Keras sets a callback back in each ``fit``
-        elif not self._fits.ahead:
-            best_weights.give(
-                callbacks, model, target.run, self._options.keep, open_run.attempt.world, self._events.notify
-            )
-            callbacks.model_is_restored(model)
-        if position is None:
-            callbacks.begin(None)
-        self._recall(position)
-
-    @property
-    def _has_stopped(self) -> bool:
-        """Whether a callback in ``extra=`` had ended the ``fit`` of the checkpoint that was restored."""
-        return any(one.has_stopped for one in self._attachments.callbacks.stopping.values())
-
-    def _recall(self, position: FitPosition | None) -> None:
-        """Gives the callbacks their states in a ``fit`` that has nothing to train: no epoch will begin."""
-        if position is not None and position.finished and not self._fits.ahead:
-            self._attachments.callbacks.recall()
 
     @property
     def stats(self) -> Stats:
@@ -253,7 +230,7 @@ class Training:
         if self._session is not None:
             with self._closing_on_error():
                 if first:
-                    self._attachments.callbacks.begin(epoch)
+                    self._callbacks.epochs_begin(epoch)
                 else:
                     self._session.callbacks_have_ended_epoch()
 
@@ -279,8 +256,7 @@ class Training:
 
     def fit_ends(self, position: FitPosition | None) -> None:
         """To be called before ``end``, when a ``fit`` is over. ``position``: of the ``fit``."""
-        self._recall(position)  # once more: ``on_train_begin`` of a later callback in the list may have come between
-        self._attachments.callbacks.fit_ended()
+        self._callbacks.fit_ends(position)
 
     def end(self) -> None:
         """Saves the last step, waits until every checkpoint is committed or failed, and gives back the run's lock and the engine's
@@ -360,7 +336,9 @@ class Training:
         self._finalizer = weakref.finalize(self, self._open_run.close)
         with self._closing_on_error():
             self._fits.opened(attempt, again, self._events.notify)
-            epochs = "" if fit is None else self._fits.choose(fit, attempt, self._events.notify, self._has_stopped)
+            epochs = (
+                "" if fit is None else self._fits.choose(fit, attempt, self._events.notify, self._callbacks.has_stopped)
+            )
             attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats, epochs)
             if self._warning and world.rank == 0:
                 self._events.warn(self._warning, once=self._warning)
