@@ -40,8 +40,8 @@ def train(log):
         str(RUN),
         "--ckpt_save_interval",
         str(INTERVAL),
-        "--steps",
-        str(STEPS),
+        "--epochs",
+        str(STEPS // EPOCH),
         "--report",
         "1",
         "--json",
@@ -141,7 +141,7 @@ def first_attempt():
     except BaseException:
         kill(job)
         raise
-    for line in sorted(re.findall(r"rank \d+ of \d+: rows .*", log.read_text(errors="replace"))):
+    for line in sorted(re.findall(r"rank \d+ of \d+: \d+ batches .*", log.read_text(errors="replace"))):
         say(f"      {line}")
     return step, committed()
 

@@ -24,7 +24,7 @@ def load(genes=GENES):
 
     Each sample is standardised over its genes, because the test samples were measured at another level. Then each gene is centred on
     its mean over the training rows, and everything is scaled to unit variance. The published rows are sorted by class. The training
-    rows are shuffled, in the same way in each call, so that every rank has several classes. ``genes`` may be more than the data has
+    rows are shuffled, in the same way in each call. ``genes`` may be more than the data has
     (NT3's published size is 60483): the others are zeros, which gives the published network and memory without more information."""
     if genes < GENES:
         raise SystemExit(f"--genes {genes}: the data has {GENES} genes; give that or more")
@@ -40,11 +40,6 @@ def load(genes=GENES):
 
 def _label(name):
     return _table(name).astype(np.int64) - 1
-
-
-def rows_of(rank, ranks, rows):
-    """The numbers of the rows that one rank trains on: a contiguous range, in nearly equal parts for all ranks, without overlap."""
-    return range((rank * rows + ranks - 1) // ranks, ((rank + 1) * rows + ranks - 1) // ranks)
 
 
 def batches(x, y, batch, start, seed):

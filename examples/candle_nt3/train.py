@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 import time
 
 import horovod.tensorflow as hvd
@@ -18,7 +17,6 @@ from model import nt3
 def options():
     """The parameters, as CANDLE's programs have them, and the options of this program, by name."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, help="train up to this step (default: as many as --epochs makes)")
     parser.add_argument("--genes", type=int, default=data.GENES, help="pad to so many inputs (published: 60483)")
     parser.add_argument("--report", type=int, default=5, help="steps between lines of progress")
     parser.add_argument("--json", metavar="FILE", help="rank 0 writes a summary there")
@@ -26,11 +24,15 @@ def options():
 
 
 class Progress(keras.callbacks.Callback):
-    """Prints on rank 0 how far the training is, and keeps the duration of each step in seconds."""
+    """Prints on rank 0 how far the training is, and keeps the duration of each step in seconds. Comes behind Checkpoint in the list."""
 
-    def __init__(self, start, total, every):
+    def __init__(self, total, every):
         super().__init__()
-        self.step, self.total, self.every, self.seconds = start, total, every, []
+        self.start = self.step = 0
+        self.total, self.every, self.seconds = total, every, []
+
+    def on_train_begin(self, logs=None):
+        self.start = self.step = int(self.model.optimizer.iterations)
 
     def on_train_batch_begin(self, batch, logs=None):
         self.begun = time.perf_counter()
@@ -46,15 +48,15 @@ def main():
     params = options()
     hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
-    seed, batch = params["rng_seed"], params["batch_size"]
-    keras.utils.set_random_seed(seed + rank)  # dropout differs per rank; BroadcastState makes the weights equal
+    keras.utils.set_random_seed(
+        params["rng_seed"] + rank
+    )  # dropout differs per rank; BroadcastState makes the weights equal
 
     x, y, test_x, test_y = data.load(params["genes"])
-    steps_per_epoch = math.ceil(len(x) / (batch * ranks))
-    total = params["steps"] if params["steps"] is not None else params["epochs"] * steps_per_epoch
-    mine = data.rows_of(rank, ranks, len(x))
-    print(f"rank {rank} of {ranks}: rows {mine[0]}..{mine[-1]}", flush=True)
-    x, y = x[mine], y[mine]
+    # Deals the tumours of each epoch to the ranks, and knows which of them are trained.
+    tumours = deepfreeze.data.Resumable((x, y), batch_size=params["batch_size"], seed=params["rng_seed"])
+    total = params["epochs"] * len(tumours)
+    print(f"rank {rank} of {ranks}: {len(tumours)} batches in each epoch of {len(x)} tumours", flush=True)
 
     model = nt3(params["genes"], data.CLASSES)
     # Falls to 0 with the last step, by the optimizer's own count, so a resumed job goes on where it was.
@@ -63,20 +65,16 @@ def main():
     # Horovod's operations run on the host between TensorFlow's: XLA cannot compile them.
     model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
 
-    # CANDLE's ckpt_* parameters say when to save, and what stays. The epochs are theirs: fit() runs all steps as one.
-    checkpoint = deepfreeze.Checkpoint.from_candle(params, steps_per_epoch=steps_per_epoch)
-    # open() restores the newest checkpoint of this run, if there is one, and returns the step to start at. The batches
-    # begin at that step too, and fit() runs the steps that are left: a resumed job trains as if it had never stopped.
-    start = checkpoint.open(model)
-    progress = Progress(start, total, params["report"])
-    if start < total:
-        callbacks = [deepfreeze.BroadcastState(), progress, checkpoint]
-        batches = data.batches(x, y, batch, start, seed)
-        model.fit(batches, steps_per_epoch=total - start, epochs=1, shuffle=False, verbose=0, callbacks=callbacks)
-    summarise(params["json"], model, checkpoint.stats, progress, start, test_x, test_y)
+    # CANDLE's ckpt_* parameters say when to save, and what stays. fit() restores the newest checkpoint of this run, if there
+    # is one, and goes on with the next batch: a resumed job trains as if it had never stopped.
+    checkpoint = deepfreeze.Checkpoint.from_candle(params, data=tumours)
+    progress = Progress(total, params["report"])
+    callbacks = [deepfreeze.BroadcastState(), checkpoint, progress]
+    model.fit(tumours, epochs=params["epochs"], verbose=0, callbacks=callbacks)
+    summarise(params["json"], model, checkpoint.stats, progress, test_x, test_y)
 
 
-def summarise(file_name, model, stats, progress, start, test_x, test_y):
+def summarise(file_name, model, stats, progress, test_x, test_y):
     bytes_per_rank = hvd.allgather_object(int(np.max(stats.nbytes, initial=0)))
     if hvd.rank() != 0:
         return
@@ -92,7 +90,7 @@ def summarise(file_name, model, stats, progress, start, test_x, test_y):
         "test_accuracy": float(np.mean(probabilities.argmax(axis=1) == test_y)),
         "test_loss": float(-np.mean(np.log(probabilities[np.arange(len(test_y)), test_y]))),
     }
-    begun = f"resumed at step {start}" if start else "from step 0"
+    begun = f"resumed at step {progress.start}" if progress.start else "from step 0"
     print(f"{begun}, now at step {progress.step}; test accuracy {summary['test_accuracy']}", flush=True)
     if file_name:
         with open(file_name, "w") as file:

@@ -21,8 +21,7 @@ SMALL = {
     # An epoch is one step.
     "candle_nt3": {
         "run": "--ckpt_directory",
-        "options": ["--batch_size", "63", "--steps", "2", "--ckpt_save_interval", "1"],
-        "rows": 63,
+        "options": ["--batch_size", "63", "--epochs", "2", "--ckpt_save_interval", "1"],
     },
     "resnet50": {
         "run": "--run",
@@ -88,12 +87,16 @@ def test_example_runs(example, launcher, tmp_path):
     assert len(summary["blocking_seconds"]) == 2
     assert len(summary["bytes_per_rank"]) == ranks and min(summary["bytes_per_rank"]) > 0
     assert 0 <= summary["test_accuracy"] <= 1
-    told = re.findall(r"rank (\d) of (\d): rows (\d+)\.\.(\d+)", output)
-    ranges = sorted((int(first), int(last)) for _, of, first, last in told if int(of) == ranks)
-    assert [first for first, _ in ranges] == [0, *(last + 1 for _, last in ranges[:-1])], (
-        "each rank has rows of its own"
-    )
-    assert ranges[-1][1] == SMALL[example]["rows"] - 1
+    if example == "candle_nt3":
+        told = re.findall(r"rank (\d) of (\d): 1 batches in each epoch of 63 tumours", output)
+        assert sorted(told) == [(str(rank), str(ranks)) for rank in range(ranks)]
+    else:
+        told = re.findall(r"rank (\d) of (\d): rows (\d+)\.\.(\d+)", output)
+        ranges = sorted((int(first), int(last)) for _, of, first, last in told if int(of) == ranks)
+        assert [first for first, _ in ranges] == [0, *(last + 1 for _, last in ranges[:-1])], (
+            "each rank has rows of its own"
+        )
+        assert ranges[-1][1] == SMALL[example]["rows"] - 1
 
     # Started again, the finished job has nothing left to train, and says the same of the same weights.
     if (example, launcher) == ("candle_nt3", "alone"):
@@ -111,20 +114,21 @@ def test_batches_depend_on_their_step_alone(example):
         "later = [b[0].tolist() for b in itertools.islice(data.batches(x, y, 3, 5, 1), 7)]\n"
         "assert later == whole[5:], (whole, later)\n"
         "assert sorted(sum(whole, [])[:7]) == list(range(7))\n"
-        "parts = [data.rows_of(rank, 5, 63) for rank in range(5)]\n"
-        "assert [row for part in parts for row in part] == list(range(63))\n"
     )
+    if example == "resnet50":
+        script += (
+            "parts = [data.rows_of(rank, 5, 63) for rank in range(5)]\n"
+            "assert [row for part in parts for row in part] == list(range(63))\n"
+        )
     processes.run([sys.executable, "-c", script], cwd=ROOT / "examples" / example, check=True, timeout=60)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_every_rank_sees_every_tumour_type(ranks):
+def test_the_tumours_are_of_every_type():
     script = (
         "import data\n"
         "x, y, test_x, test_y = data.load()\n"
         "assert x.shape == (63, data.GENES, 1) and test_x.shape == (20, data.GENES, 1)\n"
-        f"parts = [y[data.rows_of(rank, {ranks}, len(y))] for rank in range({ranks})]\n"
-        "assert all(set(part) == set(range(data.CLASSES)) for part in parts), parts\n"
+        "assert set(y) == set(test_y) == set(range(data.CLASSES))\n"
     )
     processes.run([sys.executable, "-c", script], cwd=ROOT / "examples" / "candle_nt3", check=True, timeout=60)
 
