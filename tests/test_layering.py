@@ -86,6 +86,7 @@ FILE_SYSTEM = {
     ),
     *(f"deepfreeze/tiers/{module}.py" for module in ("leftovers", "local_tier", "node_memory", "tiers")),
     "deepfreeze/exports/draft.py",
+    "deepfreeze/data/iterator_state.py",  # TensorFlow writes an iterator's state into files
     "deepfreeze/state/csv_rows.py",  # the log of the user's CSVLogger
     "deepfreeze/ranks/nodes.py",  # the kernel's boot id
     "deepfreeze/cli/main.py",  # standard output that nobody reads any more

@@ -43,7 +43,14 @@ TABLE = (
     PrivateName("Optimizer._iterations", "Keras 3", "3.1", "batch_counter", "gradient accumulation is refused"),
     PrivateName("Model._steps_per_execution", "Keras 2", "2.4", "steps_per_execution", "one step per execution"),
     PrivateName(
-        "frame of Model.fit", "Keras 2 and 3", "2.0", "fits_initial_epoch", "a fit that goes on trains all its epochs"
+        "frame of Model.fit", "Keras 2 and 3", "2.0", "variables_of_fit", "a fit that goes on trains all its epochs"
+    ),
+    PrivateName(
+        "initial_epoch, a variable of Model.fit",
+        "Keras 2 and 3",
+        "2.0",
+        "fits_initial_epoch",
+        "a fit that goes on trains all its epochs",
     ),
     PrivateName("Model._initial_epoch", "Keras 3", "3.3", "first_epoch", "a message says: pass initial_epoch"),
     PrivateName("Model._training_state", "Keras 2", "2.15", "training_state", "a message says: pass initial_epoch"),
@@ -168,19 +175,21 @@ def steps_per_execution(model: Any) -> int:
 
 def fits_initial_epoch(model: Any) -> int | None:
     """The argument ``initial_epoch`` of the ``model.fit`` that this thread is in; None outside of one. Callbacks are not told of it."""
-    for variables in _variables_of_fit(model):
+    for variables in variables_of_fit(model):
         with contextlib.suppress(TypeError):
             return operator.index(variables.get("initial_epoch"))  # type: ignore[arg-type]
     return None
 
 
-def _variables_of_fit(model: Any) -> Iterator[Mapping[str, Any]]:
+def variables_of_fit(model: Any) -> list[Mapping[str, Any]]:
     """The local variables of each ``model.fit`` that this thread is in, from the innermost outwards."""
+    found: list[Mapping[str, Any]] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "fit" and frame.f_locals.get("self") is model:
-            yield frame.f_locals
+            found.append(frame.f_locals)
         frame = frame.f_back
+    return found
 
 
 def first_epoch(model: Any) -> Callable[[int | None], None] | None:
@@ -192,7 +201,7 @@ def first_epoch(model: Any) -> Callable[[int | None], None] | None:
 def first_batch(model: Any) -> Callable[[int], None] | None:
     """A function that has the first epoch of a ``fit`` of Keras 3 begin with the batch of this number, to be called in ``on_train_begin``.
     The input must yield the rest of the epoch, which Keras then counts from this number on. None if Keras has no such iterator."""
-    iterator: Any = next((v["epoch_iterator"] for v in _variables_of_fit(model) if "epoch_iterator" in v), None)
+    iterator: Any = next((v["epoch_iterator"] for v in variables_of_fit(model) if "epoch_iterator" in v), None)
     adapter: Any = getattr(iterator, "data_adapter", None)
     whole_epoch = getattr(iterator, "_enumerate_iterator", None)
     if whole_epoch is None or not hasattr(adapter, "on_epoch_end"):

@@ -143,7 +143,7 @@ def test_every_snippet_for_horovod_runs_however_it_is_launched(tmp_path, launche
 def test_every_name_of_ours_exists():
     used = set(re.findall(r"\bdeepfreeze\.([A-Za-z_]+)", "\n".join([*SNIPPETS, *INLINE])))
     assert "Checkpoint" in used
-    assert used - {"core"} <= set(deepfreeze.__all__)
+    assert used - {"data"} <= set(deepfreeze.__all__)
 
 
 def test_the_table_has_every_option_of_checkpoint_and_its_default():

@@ -44,6 +44,7 @@ def test_every_item_exactly_once_through_4_3_2_ranks_within_one_epoch(api, tmp_p
     samples.assert_each_once(tmp_path, items, 2)
 
 
+@pytest.mark.full
 def test_every_item_exactly_once_when_two_ranks_become_one(tmp_path):
     for ranks, stop in [(2, 4), (0, 0)]:
         train(tmp_path, "keras", ranks, 45, 6, 2, stop)

@@ -38,6 +38,7 @@ def test_a_shuffled_pipeline_goes_on_and_repeats_nothing(given):
     assert sorted(number for batch in before + rest for number in batch) == list(range(200))
 
 
+@pytest.mark.full
 def test_a_loop_with_an_iterator_goes_on(keras, tmp_path):
     def loop(stop):
         data = tf.data.Dataset.from_tensor_slices(np.arange(24 * trainings.FEATURES, dtype=np.float32).reshape(24, -1))

@@ -119,7 +119,8 @@ def test_a_state_of_a_batch_long_ago_is_refused(monkeypatch):
         data.state()
 
 
-@pytest.mark.parametrize("kill", [10, pytest.param(15, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("kill", [10, 15])
 def test_a_killed_fit_over_a_pipeline_equals_a_whole_one(keras, tmp_path, kill):
     class Killed(Exception):
         pass

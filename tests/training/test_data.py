@@ -82,6 +82,7 @@ def test_history_of_a_resumed_epoch_equals_the_uninterrupted_one(keras, tmp_path
     assert_same(after, whole)
 
 
+@pytest.mark.full
 def test_open_says_where_the_data_are_and_fit_goes_on_there(keras, tmp_path):
     whole = program(keras, tmp_path / "whole")
     program(keras, tmp_path / "run", kill=9)
