@@ -20,7 +20,15 @@ ROOT = Path(__file__).resolve().parents[2] / "deepfreeze"
 HERE = "state/private_api"
 # Private names that the library has itself, and one of the standard library, where they are used on other objects than ``self``; and
 # those that are strings.
-OURS = {"self._word._propose", "one._serves", "one._terms", "lock._key", "lock._pid", "sys._getframe", "checkpoint._training"}
+OURS = {
+    "self._word._propose",
+    "one._serves",
+    "one._terms",
+    "lock._key",
+    "lock._pid",
+    "sys._getframe",
+    "checkpoint._training",
+}
 OUR_STRINGS = {"_deepfreeze_installations", "_file"}
 # Of the objects that functions of the table return.
 RETURNED = {"context._seed", "context._rng"}
