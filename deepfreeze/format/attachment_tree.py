@@ -11,6 +11,9 @@ from deepfreeze.format.strict_json import DAMAGED
 
 OBJECTS, GENERATORS = "objects", "rng"
 _UNENDED = "unended"
+# DeepFreeze's own objects have names that begin with this: the place in the data, and what Keras keeps of the epoch under way.
+OWN = "deepfreeze/"
+DATA, EPOCH = OWN + "data", OWN + "epoch"
 
 
 def encode(objects: dict[str, Any], generators: dict[str, Any], unended: bool = False) -> bytes:

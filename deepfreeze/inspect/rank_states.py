@@ -6,8 +6,10 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import Any
 
 from deepfreeze.format import attachment_tree, state_tree
+from deepfreeze.format.attachment_tree import DATA, EPOCH
 from deepfreeze.format.named_values import ATTACHMENTS
 from deepfreeze.store.catalog import use
 from deepfreeze.store.run import Run
@@ -15,6 +17,8 @@ from deepfreeze.thaw.rank_records import file_of, read_records
 from deepfreeze.thaw.read import split_private
 
 EXTRA, RNG, SEED = "extra", "rng", "seed"
+_OWN = {DATA: "the place in the data (data=)", EPOCH: "the metrics and the history of the epoch (data=)"}
+_OWN_LOGS = "deepfreeze_"  # names that Checkpoint adds to Keras's logs: seconds differ in each training
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,8 @@ class StateChange:
     ranks: tuple[int, ...]
 
     def __str__(self) -> str:
-        what = {EXTRA: f"extra[{self.name!r}]", RNG: f"the generator of {self.name} (rng=)", SEED: f"seed {self.name}"}
+        extra = _OWN.get(self.name, f"extra[{self.name!r}]")
+        what = {EXTRA: extra, RNG: f"the generator of {self.name} (rng=)", SEED: f"seed {self.name}"}
         ranks = ", ".join(map(str, self.ranks))
         return f"{what[self.kind]}, rank{'s' if len(self.ranks) > 1 else ''} {ranks}"
 
@@ -71,7 +76,16 @@ def changed_states(first: list[States], second: list[States]) -> tuple[StateChan
 def _attached(data: bytes, where: object) -> States:
     """The states of ``extra=`` and ``rng=``, each encoded by itself."""
     tree = attachment_tree.decode(data, where)
-    parts = ((EXTRA, tree[attachment_tree.OBJECTS]), (RNG, tree[attachment_tree.GENERATORS]))
+    objects = {name: _compared(name, state) for name, state in tree[attachment_tree.OBJECTS].items()}
+    parts = ((EXTRA, objects), (RNG, tree[attachment_tree.GENERATORS]))
     return {
         (kind, str(name)): state_tree.encode(state, kind) for kind, states in parts for name, state in states.items()
     }
+
+
+def _compared(name: str, state: Any) -> Any:
+    """The part of an object's ``state`` that two trainings can have in common."""
+    if name != EPOCH or not isinstance(state, dict) or not isinstance(state.get("logs"), dict):
+        return state
+    logs = {name: values for name, values in state["logs"].items() if not str(name).startswith(_OWN_LOGS)}
+    return {**state, "logs": logs}

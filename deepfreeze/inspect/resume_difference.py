@@ -125,10 +125,11 @@ def _of_input(killed: Position | None) -> str:
     if killed is not None and killed.batch > 0 and killed.batch != killed.batches:
         return (
             f"the input's order is not repeated: training was killed at batch {killed.batch} of epoch {killed.epoch + 1}, and the input "
-            "began again at another place than the next batch, such as the epoch's first batch. Start the input at the step that "
-            "Checkpoint.open returns"
+            "began again at another place than the next batch, such as the epoch's first batch. Pass an input from deepfreeze.data to "
+            "Checkpoint(data=), or start the input at the step that Checkpoint.open returns"
         )
     return (
         "the input's order is not repeated: the program that is started again shuffles as in its first epoch. Let the order follow from "
-        "the step or the epoch alone, and start the input at the step that Checkpoint.open returns"
+        "the step or the epoch alone, as that of deepfreeze.data.Resumable does, and start the input at the step that Checkpoint.open "
+        "returns"
     )

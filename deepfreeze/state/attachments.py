@@ -12,14 +12,12 @@ import numpy as np
 
 from deepfreeze.errors import CorruptError, EngineError, OptionError
 from deepfreeze.format import attachment_tree
+from deepfreeze.format.attachment_tree import OWN
 from deepfreeze.format.record import MAX_RECORD
 from deepfreeze.format.strict_json import DAMAGED
 from deepfreeze.state.callback_states import NAMES, CallbackStates, adapted
 from deepfreeze.state.epoch_under_way import EpochUnderWay
 
-# DeepFreeze's own objects have names that begin with this. Messages do not name them.
-OWN = "deepfreeze/"
-DATA, EPOCH = OWN + "data", OWN + "epoch"
 # In version 1 of the format attachments were the bytes of a per-rank tensor of this path, padded with zeros.
 PATH_1 = "extra/0"
 # The most bytes that attachments may take: a record of 256 MiB has the rank's extents, seeds and checksums too.

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from deepfreeze.errors import OptionError, UnsupportedError
+from deepfreeze.format.attachment_tree import DATA, EPOCH
 from deepfreeze.frameworks.tensorflow.first_trace import build_by
 from deepfreeze.plan.epochs import Fit, GoingOn
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.ranks.world import World, on_rank_0
-from deepfreeze.state.attachments import DATA, EPOCH
 from deepfreeze.state.epoch_under_way import EpochUnderWay
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from deepfreeze.format.attachment_tree import EPOCH
 from deepfreeze.format.run_file import Parent
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.notices import Notify
 from deepfreeze.ranks.world import World, each
 from deepfreeze.state import lineage
-from deepfreeze.state.attachments import EPOCH, Attachments
+from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.extent_table import ExtentTable

@@ -44,7 +44,7 @@ def test_resume_check_names_an_unseeded_shuffle(tmp_path, name):
 @pytest.mark.slow
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("name", kerases.NAMES)
-@pytest.mark.parametrize(("how", "killed"), [("right", 6), ("loop", 6), ("executions", 8)])
+@pytest.mark.parametrize(("how", "killed"), [("right", 6), ("loop", 6), ("executions", 8), ("data", 6)])
 def test_an_input_that_follows_from_the_step_goes_on_bit_for_bit(tmp_path, how, killed, name):
     """An execution of steps 4 to 6 captures step 4, which the program asks for, and the next checkpoint is the one of step 8."""
     said = check(tmp_path, "--steps", "12", "--kill", "6", "--keep", "kept", how=how, name=name)

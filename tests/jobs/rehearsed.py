@@ -1,8 +1,8 @@
 """A user's training, which knows nothing of rehearsals: rehearsed.py HOW, with TF_USE_LEGACY_KERAS or without.
 
 HOW: "right" (each batch follows from the step), "shuffled" (fit shuffles, seeded), "unseeded" (fit shuffles), "forgets" (an object in
-``extra`` forgets its count), "anew" (resume="off"), "loop" (a loop by hand), "executions" (three steps in one execution), "ranks" (right,
-under Horovod)."""
+``extra`` forgets its count), "anew" (resume="off"), "loop" (a loop by hand), "executions" (three steps in one execution), "data" (over a
+``Resumable``), "ranks" (right, under Horovod)."""
 
 import os
 import sys
@@ -81,9 +81,13 @@ if how == "forgets":
     options, callbacks = {"extra": {"count": count}}, [count]
 if how == "anew":
     options = {"resume": "off"}
+if how == "data":
+    options = {"data": deepfreeze.data.Resumable((x, y), batch_size=16, seed=3)}
 checkpoint = deepfreeze.Checkpoint("runs/mine", every=4, **options)
 model.compile(optimizer, "mse", steps_per_execution=3 if how == "executions" else 1, jit_compile=False)
-if how in ("shuffled", "unseeded"):
+if how == "data":
+    model.fit(options["data"], epochs=3, verbose=0, callbacks=[checkpoint])
+elif how in ("shuffled", "unseeded"):
     model.fit(x, y, batch_size=16, epochs=3, verbose=0, callbacks=[*callbacks, checkpoint])
 else:
     start = checkpoint.open(model)
