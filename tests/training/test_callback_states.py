@@ -159,7 +159,9 @@ def test_the_best_checkpoint_survives_restarts_and_retention(keras, tmp_path, mo
         program(kill, monkeypatch=monkeypatch)
     assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [BATCHES * 3, BATCHES * 8]
     assert program.callbacks["stop"].best_epoch == 2
-    assert all(map(np.array_equal, program.weights(), seen[2]))
+    assert all(map(np.array_equal, program.callbacks["stop"].best_weights, seen[2]))
+    if not kerases.KERAS_IS_2:  # Keras 2.15 gives them to the model only if it has stopped early
+        assert all(map(np.array_equal, program.weights(), seen[2]))
 
 
 def test_an_epoch_without_a_checkpoint_at_its_end_is_told_of(keras, tmp_path, monkeypatch, caplog):
