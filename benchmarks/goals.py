@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks import interval as intervals
 from benchmarks import machine, overhead_periods, restore
 from benchmarks.report import RESULTS, Report, Row, interval, table
+from benchmarks.resumable import RESUMED
 
 UNKNOWN = "not measured yet"
 
@@ -54,6 +55,7 @@ def findings(load: Reports) -> list[Finding]:
         *_interval(_measured(load, "interval")),
         *_recovery(_measured(load, "recovery")),
         *_input(_measured(load, "input")),
+        *_resumable(_measured(load, "resumable")),
     ]
 
 
@@ -289,6 +291,16 @@ def _input(report: Report | None) -> list[Finding]:
         text = f"{ratio:.2f} ({low:.2f}..{high:.2f})"
         found.append(Finding(what_of_it, goal, text, ratio >= 0.95, "input", not low <= 0.95 < high))
     return found
+
+
+def _resumable(report: Report | None) -> list[Finding]:
+    """The interrupted training over a resumable input ends as the uninterrupted one."""
+    what, goal = "interrupted about every two epochs, Resumable", "bit for bit as uninterrupted, each seed"
+    if report is None:
+        return [Finding(what, goal, UNKNOWN, False, "resumable")]
+    rows = [row for row in report.rows if row.labels["way"] == RESUMED]
+    same = sum(row.samples("other values") == [0] for row in rows)
+    return [Finding(what, goal, f"{same} of {len(rows)} seeds", same == len(rows), "resumable")]
 
 
 def tables(_: Report) -> str:

@@ -106,7 +106,7 @@ class Training:
         judge = keras.models.clone_model(model)
         if self._way == SHUFFLED:
             order = self._seed * 1000 + self.interruptions
-            data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x), seed=order).batch(BATCH)
+            data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x), seed=order).batch(BATCH).prefetch(2)
             checkpoint = deepfreeze.Checkpoint(self._run, every=EVERY, verbose=0)
         else:
             data = Resumable((x, y), batch_size=BATCH, seed=self._seed)
@@ -122,10 +122,11 @@ class Training:
 
         try:
             beside = keras.callbacks.LambdaCallback(on_train_batch_end=after)
-            model.fit(data, epochs=self._epochs, verbose=0, callbacks=[checkpoint, beside])
+            shuffle = self._way != SHUFFLED  # Keras warns that it does not shuffle a dataset
+            model.fit(data, epochs=self._epochs, verbose=0, shuffle=shuffle, callbacks=[checkpoint, beside])
         finally:
             checkpoint.close()
-        self.weights = [np.array(variable) for variable in model.weights + model.optimizer.variables]
+        self.weights = [np.array(one.numpy()) for one in model.weights + model.optimizer.variables]
 
     def differs_from(self, other: Training) -> int:
         """How many variables have other bits than those of ``other`` at the end."""

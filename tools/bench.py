@@ -26,6 +26,7 @@ NAMES = (
     "metadata",
     "events",
     "input",
+    "resumable",
     "overlap",
     "paper",
 )
