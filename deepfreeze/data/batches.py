@@ -36,13 +36,11 @@ class Batches:
         return self.dealing.batches(self.done)
 
     @property
-    def uneven(self) -> tuple[str, str]:
-        """For a message of batches whose sample weights nobody has expected: what was expected, and what was found."""
+    def uneven(self) -> str:
+        """Why the batches have sample weights, for the message to a program that has shown Keras batches without."""
         dealing = self.dealing
-        return (
-            f"what is left of epoch {self.epoch} to be dealt evenly to {dealing.ranks} ranks, as when fit began",
-            f"{dealing.length - self.done} items, dealt {dealing.global_batch} at a time",
-        )
+        items = f"{dealing.length - self.done} items, dealt {dealing.global_batch} at a time"
+        return f"batches with sample weights: epoch {self.epoch} has {items}, and {dealing.ranks} ranks do not divide the last batch"
 
     @property
     def whole(self) -> int:

@@ -36,8 +36,8 @@ def gives_batches(source: Any) -> bool:
 
 
 def goes_over(frame: FrameType) -> bool:
-    """Whether ``frame``, which asks for a batch, asks for one after the other: a generator's. A Keras looks at single batches, for their
-    shapes, in ordinary functions."""
+    """Whether a Keras goes over the data in this ``frame``, which asks for a batch: then it is a generator's. A Keras looks at single
+    batches, for their shapes, in ordinary functions."""
     return bool(frame.f_code.co_flags & inspect.CO_GENERATOR)
 
 

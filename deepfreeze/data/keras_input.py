@@ -19,8 +19,8 @@ _PASSES = 8  # that are remembered
 
 class Shown(Protocol):
     """The batches of a pass that began now, as a Keras is shown them for their shapes. ``len()``: how many the pass has; ``whole``: how
-    many the whole epoch has, trained ones too; ``weighted``: whether each batch has sample weights; ``uneven``: for a message of batches
-    whose sample weights nobody has expected, what was expected and what was found."""
+    many the whole epoch has, trained ones too; ``weighted``: whether each batch has sample weights; ``uneven``: why they have, for a
+    message."""
 
     @property
     def whole(self) -> int: ...
@@ -29,7 +29,7 @@ class Shown(Protocol):
     def weighted(self) -> bool: ...
 
     @property
-    def uneven(self) -> tuple[str, str]: ...
+    def uneven(self) -> str: ...
 
     def __len__(self) -> int: ...
 
@@ -67,7 +67,7 @@ class KerasInput:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._counted = False  # Keras counts the batches of an interrupted epoch that were trained before
-        self._use = FIT  # the call for which the next pass is
+        self._next_call = FIT  # the call of a model that the next pass is for
         # Keras's generators, the call that each is for, and its batches.
         self._passes: deque[tuple[FrameType, str, Pass]] = deque(maxlen=_PASSES)
         self._shown: bool | None = None  # whether the batches at which Keras has looked had sample weights
@@ -103,12 +103,12 @@ class KerasInput:
         with self._lock:
             batches = self._pass_of(asker)
             if batches is None:
-                self._require_shown(self._batches(self._use))
-                if self._use == FIT:
+                self._require_shown(self._batches(self._next_call))
+                if self._next_call == FIT:
                     self._stop_training()
-                batches = self._begun(self._use)
-                self._passes.append((asker, self._use, batches))
-                self._use = FIT
+                batches = self._begun(self._next_call)
+                self._passes.append((asker, self._next_call, batches))
+                self._next_call = FIT
         for batch in batches:
             return batch
         raise IndexError(index)
@@ -126,18 +126,12 @@ class KerasInput:
         """Keras 3 begins a pass."""
         frame = sys._getframe(1)
         self._look_around(frame)
-        batches = self._batches(self._use)
+        batches = self._batches(self._next_call)
         self._require_shown(batches)
         keras_calls.tell_length(frame, self._seen_length(batches))
 
     def on_epoch_end(self) -> None:
         """Keras has ended a pass. Nothing is to be done: the next one begins by itself."""
-
-    def peek(self) -> Any:
-        """The first batch of the pass that comes next, as ``fit`` gets it, for its shapes and dtypes. It counts for no pass."""
-        batches = self._batches(FIT)
-        self._shown = batches.weighted
-        return batches.make(0)
 
     def _seen_length(self, batches: Shown) -> int:
         """The number of batches that Keras is told."""
@@ -145,7 +139,7 @@ class KerasInput:
 
     def _look(self, index: int, asker: FrameType) -> Any:
         self._look_around(asker)
-        batches = self._batches(self._use)
+        batches = self._batches(self._next_call)
         self._shown = batches.weighted
         if not 0 <= index < len(batches):
             raise IndexError(index)
@@ -157,7 +151,7 @@ class KerasInput:
             if batches is not None:
                 return batches.length
         self._look_around(asker)
-        batches_to_come = self._batches(self._use)
+        batches_to_come = self._batches(self._next_call)
         return len(batches_to_come) if keras_calls.goes_over(asker) else self._seen_length(batches_to_come)
 
     def _pass_of(self, asker: FrameType) -> Pass | None:
@@ -173,25 +167,24 @@ class KerasInput:
         call = keras_calls.call_around(frame)
         if call is None:
             return
-        self._use = call.name
+        self._next_call = call.name
         _one_worker(call.workers)
-        if call.name == FIT and call.steps not in (None, batches := self._seen_length(self._batches(FIT))):
+        if call.name == FIT and call.steps is not None:
             raise OptionError(
                 where="fit(steps_per_epoch=)",
-                expected=f"None or {batches}, as many batches as the input has left in this epoch",
+                expected="None: an epoch is all that the input has",
                 found=str(call.steps),
-                todo="leave steps_per_epoch out: an epoch is all that the input has",
+                todo="leave steps_per_epoch out",
             )
 
     def _require_shown(self, batches: Shown) -> None:
         """``OptionError`` if the batches have sample weights, and those that Keras was shown had none."""
         if batches.weighted and self._shown is False:
-            expected, found = batches.uneven
             raise OptionError(
                 where='Resumable(last="weighted")',
-                expected=expected,
-                found=found,
-                todo="restore before fit (open), or pass global_batch= in place of batch_size=",
+                expected="batches without sample weights, as Keras was shown when fit began",
+                found=batches.uneven,
+                todo="call open before fit, or pass global_batch= in place of batch_size=",
             )
 
 

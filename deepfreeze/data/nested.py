@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """The shape of an array, None for dimensions that may differ between batches, and its dtype."""
+
+    shape: tuple[int | None, ...]
+    dtype: np.dtype
 
 
 def mapped(function: Callable[..., Any], first: Any, *others: Any) -> Any:

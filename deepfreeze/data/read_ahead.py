@@ -68,8 +68,8 @@ class ReadAhead(Iterator[Any]):
     def _start(self) -> None:
         """Starts threads for what is wanted. The caller holds the lock."""
         for _ in range(min(self._wanted(), self._threads - self._running)):
-            self._running += 1
             threading.Thread(target=self._run, name="deepfreeze-data").start()
+            self._running += 1  # the thread waits for the lock until the caller gives it back
 
     def _run(self) -> None:
         while True:

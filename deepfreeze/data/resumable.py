@@ -1,22 +1,10 @@
-"""The resumable input: the same items in the same order, wherever and however often a training is interrupted.
-
-Who saves checkpoints tells the input what is trained, and asks it for the state to save:
-
-- ``set_state(state)`` after a restore, before ``fit`` or in ``on_train_begin``: the next pass over the data begins there. ``epoch`` is its
-  epoch then, ``len()`` its batches on this rank, and ``batches_done`` how many that epoch had before.
-- ``trained(epoch, batches)`` (or ``advance(batches)``) after each execution. ``epoch`` is the input's own number: it goes on counting where
-  a program calls ``fit`` again.
-- ``state_at(epoch, batches)`` for the state at a step within an execution, ``state()`` for the present one.
-
-Batches are counted from where this process has taken up the epoch. Those that a float16 loss scale skips, or whose gradients are
-accumulated, count too.
-"""
+"""The resumable input: the same items in the same order, wherever and however often a training is interrupted."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,22 +15,20 @@ from deepfreeze.data.batches import Augment, Batches
 from deepfreeze.data.dealing import Dealing
 from deepfreeze.data.fingerprint import fingerprint
 from deepfreeze.data.keras_calls import FIT, PREDICT
-from deepfreeze.data.keras_input import KerasInput
-from deepfreeze.data.nested import mapped
+from deepfreeze.data.nested import ArraySpec, mapped
 from deepfreeze.data.order import order
+from deepfreeze.data.placed_input import PlacedInput
 from deepfreeze.data.read_ahead import ReadAhead
 from deepfreeze.data.source import source_of
-from deepfreeze.data.standing import Place, Standing
-from deepfreeze.errors import CorruptError, OptionError
-from deepfreeze.events.messages import to_logger
+from deepfreeze.data.standing import Place
+from deepfreeze.errors import OptionError
 from deepfreeze.format.strict_json import MAX_INT
-from deepfreeze.notices import Notify
 
 _MOST = 2**31 - 1  # of items in a batch, and of ranks
 _THREADS = 4  # that read ahead, unless the user says how many
 
 
-class Resumable(KerasInput):
+class Resumable(PlacedInput):
     """An input for ``model.fit`` and for loops that goes on in the middle of an epoch: no item is trained twice in an epoch, and none is
     left out, whatever number of ranks trains the rest.
 
@@ -99,74 +85,24 @@ class Resumable(KerasInput):
             plain = self._source.plain and augment is None
             threads = 0 if plain else min(_THREADS, len(os.sched_getaffinity(0)))
         self._threads = arguments.whole_number("threads=", threads, 0, 1024)
-        #: Who is told of items that are left out: a function of a level ("info") and a message.
-        self.notify: Notify = to_logger
-        self._standing = Standing()
         self._order: tuple[int, np.ndarray] | None = None  # an epoch, and its order
         self._fingerprint: int | None = None
-        self._training: ReadAhead | None = None  # the last pass that trains
         self._weighted = False  # whether batches have sample weights; once they have them, all later ones have
         self._left_out_is_told = False
         self._dealing()
 
     # The state of a training.
 
-    @property
-    def epoch(self) -> int:
-        """The epoch, from 0, that is under way or, if all its batches are trained, the next one: the argument ``initial_epoch`` of a
-        ``fit`` that goes on. Where nobody tells what is trained, an epoch counts as trained when its last batch was handed out."""
-        with self._lock:
-            handed_out = self._training is not None and self._training.finished
-            standing, dealing = self._standing, self._dealing()
-            return (standing.upcoming(dealing) if handed_out else standing.now(dealing)).epoch
-
-    @property
-    def batches_done(self) -> int:
-        """How many batches of the epoch of the next pass were trained before: a whole epoch's batches less those that are left. 0 unless
-        that epoch was interrupted."""
-        dealing, place = self._plan(FIT)
-        return dealing.batches(0) - dealing.batches(place.items)
-
-    def begin(self, epoch: int, items: int = 0, counted: bool = False) -> None:
-        """The next pass is the one over ``epoch``, from 0, of which ``items`` are trained already. ``counted``: ``fit`` counts the batches
-        that were trained before, too, so ``len()`` is that of the whole epoch; else it is that of the pass."""
+    def begin(self, epoch: int, items: int = 0) -> None:
+        """The next pass is the one over ``epoch``, from 0, of which ``items`` are trained already."""
         epoch = arguments.whole_number("epoch=", epoch, 0, MAX_INT)
-        items = arguments.whole_number("items=", items, 0, self._source.length)
-        with self._lock:
-            self._standing = Standing(epoch, items)
-            self._training, self._counted = None, counted
-
-    def trained(self, epoch: int, batches: int) -> None:
-        """So many ``batches`` of ``epoch`` are trained, since it began or, if it was interrupted, since it was taken up. Counts what was
-        trained, not what was handed out or read ahead."""
-        with self._lock:
-            self._standing.trained(epoch, batches)
-
-    def advance(self, batches: int = 1) -> None:
-        """So many more batches of the epoch under way are trained: for loops, after each step."""
-        with self._lock:
-            self._standing.advance(batches)
-
-    def state(self) -> dict[str, Any]:
-        """The state of what is trained by now, as ``trained`` and ``advance`` tell: see ``state_at``."""
-        with self._lock:
-            return self._state(self._standing.now(self._dealing()))
-
-    def state_at(self, epoch: int, batches: int) -> dict[str, Any]:
-        """The state when so many ``batches`` of ``epoch`` are trained, counted as ``trained`` does: a few numbers that JSON can hold.
-        Changes nothing."""
-        with self._lock:
-            return self._state(self._standing.place(epoch, batches, self._dealing()))
+        self._go_to(epoch, arguments.whole_number("items=", items, 0, self._source.length))
 
     def set_state(self, state: Mapping[str, Any], counted: bool = False) -> None:
-        """The next pass begins where ``state`` was taken. ``counted``: see ``begin``. ``OptionError`` if the state is of another source,
+        """The next pass begins where ``state`` was taken. ``counted``: see ``_go_to``. ``OptionError`` if the state is of another source,
         seed or order, ``CorruptError`` if it is none."""
         own = self.state()
-        if missing := [name for name in own if name not in state]:
-            expected, found = f"the state of a Resumable, with {', '.join(own)}", f"none with {', '.join(missing)}"
-            raise CorruptError(
-                where="state", expected=expected, found=found, todo="pass what state() or state_at() gave"
-            )
+        self._require_state(state, tuple(own))
         for name in ("seed", "shuffle"):
             if state[name] != own[name]:
                 raise OptionError(
@@ -183,7 +119,13 @@ class Resumable(KerasInput):
                     found=str(own[name]),
                     todo="pass the items with which training began, in the same order, or begin a new run",
                 )
-        self.begin(state["epoch"], state["items"], counted)
+        self._go_to(state["epoch"], state["items"], counted)
+
+    def same_on_all_ranks(self) -> dict[str, Any]:
+        """What the ranks' inputs must have in common."""
+        place = {"epoch", "items"}
+        own = {name: value for name, value in self._state(Place(0, 0)).items() if name not in place}
+        return own | {"batch_size": self._batch_size, "global_batch": self._global_batch, "last": self._last}
 
     def _state(self, place: Place) -> dict[str, Any]:
         if self._fingerprint is None:
@@ -215,10 +157,6 @@ class Resumable(KerasInput):
 
     # The passes.
 
-    def __iter__(self) -> Iterator[Any]:
-        """A pass that trains: the batches of the next epoch, or of what is left of the interrupted one."""
-        yield from self._begun(FIT)
-
     def dataset(self) -> Any:
         """A ``tf.data.Dataset`` for loops. Each iteration over it is a pass: the next epoch, or what is left of the interrupted one.
         ``OptionError`` if the program has not imported TensorFlow."""
@@ -230,34 +168,35 @@ class Resumable(KerasInput):
                 found="it is not imported",
                 todo="import tensorflow, or iterate over the object itself",
             )
-        batches = self._batches(FIT)
-        looks = [batches.make(number) for number in {0, len(batches) - 1}]
-        signature = mapped(lambda *parts: tf.TensorSpec(*_spec(*parts)), *looks)
+        signature = mapped(lambda spec: tf.TensorSpec(spec.shape, spec.dtype), self.shapes())
         return tf.data.Dataset.from_generator(lambda: iter(self), output_signature=signature).prefetch(tf.data.AUTOTUNE)
 
-    def _plan(self, use: str) -> tuple[Dealing, Place]:
-        """How a pass that began now would be dealt, and from which place on."""
-        dealing = self._dealing()
-        if use == FIT:
-            with self._lock:
-                return dealing, self._standing.upcoming(dealing)
-        if use == PREDICT:  # each rank has all items
-            dealing = replace(dealing, ranks=1, global_batch=dealing.global_batch // dealing.ranks, last="weighted")
-        return dealing, Place(0, 0)
+    def shapes(self) -> Any:
+        """The structure of the batches, with an ``ArraySpec`` in the place of each array."""
+        batches = self._batches(FIT)
+        looks = [batches.make(number) for number in {0, len(batches) - 1}]
+        return mapped(_spec, *looks)
 
     def _batches(self, use: str) -> Batches:
-        """The batches of a pass that began now: to train, those of the next epoch; else all items in the source's order."""
-        dealing, (epoch, items) = self._plan(use)
-        if use != PREDICT:
-            self._weighted |= dealing.needs_weights(0) or dealing.needs_weights(items)
+        with self._lock:
+            place = self._standing.upcoming(self._dealing()) if use == FIT else Place(0, 0)
+            return self._batches_at(place, use)
+
+    def _batches_at(self, place: Place, use: str) -> Batches:
+        """The batches from ``place`` on: to train, in the epoch's order; else all items in the source's order."""
+        dealing = self._dealing()
+        if use == PREDICT:  # each rank has all items
+            dealing = replace(dealing, ranks=1, global_batch=dealing.global_batch // dealing.ranks, last="weighted")
+        else:
+            self._weighted |= dealing.needs_weights(0) or dealing.needs_weights(place.items)
         return Batches(
             source=self._source,
-            order=self._order_of(epoch) if use == FIT and self._shuffle else None,
+            order=self._order_of(place.epoch) if use == FIT and self._shuffle else None,
             dealing=dealing,
             rank=0 if use == PREDICT else self.rank,
             seed=self._seed,
-            epoch=epoch,
-            done=items,
+            epoch=place.epoch,
+            done=place.items,
             augment=self._augment,
             weighted=self._weighted and use != PREDICT,
         )
@@ -269,16 +208,16 @@ class Resumable(KerasInput):
                 self._order = epoch, order(self._seed, epoch, self._source.length)
             return self._order[1]
 
-    def _begun(self, use: str) -> ReadAhead:
-        """Begins a pass."""
-        with self._lock:
-            batches = self._batches(use)
-            reader = ReadAhead(batches.make, len(batches), self._threads, 2 * self._threads)
-            if use == FIT:
-                self._standing.open(batches.dealing)
-                self._training = reader
-                self._tell_left_out(batches)
-        return reader
+    def _opened(self, place: Place) -> ReadAhead:
+        batches = self._batches_at(place, FIT)
+        self._tell_left_out(batches)
+        return self._read(batches)
+
+    def _shown_to(self, use: str) -> ReadAhead:
+        return self._read(self._batches(use))
+
+    def _read(self, batches: Batches) -> ReadAhead:
+        return ReadAhead(batches.make, len(batches), self._threads, 2 * self._threads)
 
     def _tell_left_out(self, batches: Batches) -> None:
         left_out = batches.dealing.left_out(batches.done)
@@ -320,10 +259,8 @@ def _ranks(rank: Any, ranks: Any) -> tuple[int, int] | None:
     return arguments.whole_number("rank=", rank, 0, ranks - 1), ranks
 
 
-def _spec(*parts: Any) -> tuple[list[int | None], Any]:
+def _spec(*parts: Any) -> ArraySpec:
     """Shape and dtype of a leaf of batches: None for dimensions in which they differ, and for the items."""
     arrays = [np.asarray(part) for part in parts]
-    shape = [
-        sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*(array.shape for array in arrays), strict=True)
-    ]
-    return [None, *shape[1:]], arrays[0].dtype
+    sizes = zip(*(array.shape[1:] for array in arrays), strict=True)
+    return ArraySpec((None, *(one[0] if len(set(one)) == 1 else None for one in sizes)), arrays[0].dtype)

@@ -12,14 +12,11 @@ import numpy as np
 from deepfreeze import arguments, launch
 from deepfreeze.data.dealing import Dealing
 from deepfreeze.data.keras_calls import FIT
-from deepfreeze.data.keras_input import KerasInput
-from deepfreeze.data.nested import leaves, mapped
-from deepfreeze.data.standing import Standing
-from deepfreeze.errors import CorruptError, OptionError
-from deepfreeze.events.messages import to_logger
+from deepfreeze.data.nested import ArraySpec, leaves, mapped
+from deepfreeze.data.placed_input import PlacedInput
+from deepfreeze.data.standing import Place
+from deepfreeze.errors import OptionError
 from deepfreeze.format import crc32c
-from deepfreeze.format.strict_json import MAX_INT
-from deepfreeze.notices import Notify
 
 _KEPT = 4096  # checksums of batches that were handed out: far more than anything reads ahead
 _MOST = 2**31 - 1
@@ -33,7 +30,7 @@ class _Batch(NamedTuple):
     crc: int
 
 
-class Skipping(KerasInput):
+class Skipping(PlacedInput):
     """An input for ``model.fit`` and for loops over a ``tf.data`` pipeline. After a restart it reads the batches again that were trained,
     leaves them out, and goes on with the next one. A checksum of the last batch that was trained tells whether the pipeline yields the
     same batches in the same order; where it does not, going on is refused.
@@ -64,56 +61,19 @@ class Skipping(KerasInput):
             good = type(spec).__name__ == "TensorSpec" and spec.shape.rank is not None
             arguments.require("source", spec, good, "batches of dense tensors of known rank")
         self._whole = _length_of(first) if length is None else arguments.whole_number("length=", length, 1, _MOST)
-        #: Who is told of batches that are read again: a function of a level ("info") and a message.
-        self.notify: Notify = to_logger
-        self._standing = Standing()
         self._crcs: OrderedDict[tuple[int, int], int] = OrderedDict()
         self._ready: tuple[int, Iterator[Any]] | None = None  # an epoch, and its iterator behind what was trained
-        self._training: _Pass | None = None  # the last pass that trains
 
     # The state of a training.
 
-    @property
-    def epoch(self) -> int:
-        """See ``Resumable.epoch``."""
+    def _go_to(self, epoch: int, items: int, counted: bool = False) -> None:
         with self._lock:
-            handed_out = self._training is not None and self._training.finished
-            standing, dealing = self._standing, self._dealing()
-            return (standing.upcoming(dealing) if handed_out else standing.now(dealing)).epoch
+            self._ready = None
+            super()._go_to(epoch, items, counted)
 
-    @property
-    def batches_done(self) -> int:
-        """How many batches of the epoch of the next pass were trained before."""
-        with self._lock:
-            return self._standing.upcoming(self._dealing()).items
-
-    def begin(self, epoch: int, counted: bool = False) -> None:
-        """The next pass is the one over ``epoch``, from 0. ``counted``: see ``Resumable.begin``."""
-        self._begin(arguments.whole_number("epoch=", epoch, 0, MAX_INT), 0, counted)
-
-    def _begin(self, epoch: int, batches: int, counted: bool) -> None:
-        with self._lock:
-            self._standing, self._ready, self._training = Standing(epoch, batches), None, None
-            self._counted = counted
-
-    def advance(self, batches: int = 1) -> None:
-        """So many more batches of the epoch under way are trained: for loops, after each step."""
-        with self._lock:
-            self._standing.advance(batches)
-
-    def state(self) -> dict[str, Any]:
-        """The state of what is trained by now, as ``advance`` tells: see ``state_at``."""
-        with self._lock:
-            epoch, batches = self._standing.now(self._dealing())
-            return self._state(epoch, batches)
-
-    def state_at(self, epoch: int, batches: int) -> dict[str, Any]:
-        """The state when so many ``batches`` of ``epoch`` are trained, since it began or, if it was interrupted, since it was taken up: a
-        few numbers that JSON can hold. Changes nothing. ``OptionError`` if the last of these batches was handed out too long ago."""
-        with self._lock:
-            return self._state(*self._standing.place(epoch, batches, self._dealing()))
-
-    def _state(self, epoch: int, batches: int) -> dict[str, Any]:
+    def _state(self, place: Place) -> dict[str, Any]:
+        """``OptionError`` if the last of the batches was handed out too long ago."""
+        epoch, batches = place
         # The first one is compared after a restart; the second one is for a later state, at the end of the epoch.
         wanted = [(epoch, batches - 1), (epoch, 0)] if batches else [(epoch - 1, 0)]
         if wanted[0] not in self._crcs and self._training is not None and (epoch, batches) != (0, 0):
@@ -133,14 +93,10 @@ class Skipping(KerasInput):
 
     def set_state(self, state: Mapping[str, Any], counted: bool = False) -> None:
         """The next pass begins where ``state`` was taken. Reads the batches of its epoch again that were trained, and compares the last of
-        them; at the beginning of an epoch, the first batch of the epoch before. ``counted``: see ``Resumable.begin``. ``OptionError`` if
+        them; at the beginning of an epoch, the first batch of the epoch before. ``counted``: see ``_go_to``. ``OptionError`` if
         the pipeline yields another batch, or has another length, or if there are other ranks; ``CorruptError`` if the state is none."""
-        own = {"epoch": 0, "batches": 0, "length": self._whole, "ranks": launch.horovod_ranks()[1], "seen": []}
-        if missing := [name for name in own if name not in state]:
-            expected, found = f"the state of a Skipping, with {', '.join(own)}", f"none with {', '.join(missing)}"
-            raise CorruptError(
-                where="state", expected=expected, found=found, todo="pass what state() or state_at() gave"
-            )
+        self._require_state(state, ("epoch", "batches", "length", "ranks", "seen"))
+        own = {"length": self._whole, "ranks": launch.horovod_ranks()[1]}
         for name, text in (("length", "batches in an epoch"), ("ranks", "ranks")):
             if state[name] != own[name]:
                 raise OptionError(
@@ -149,7 +105,7 @@ class Skipping(KerasInput):
                     found=str(own[name]),
                     todo="start as the job did that wrote the checkpoint; deepfreeze.data.Resumable goes on with any number of ranks",
                 )
-        self._begin(state["epoch"], state["batches"], counted)
+        self._go_to(state["epoch"], state["batches"], counted)
         seen = [_Batch(*values) for values in state["seen"]]
         self._crcs.update({(one.epoch, one.number): one.crc for one in seen})
         if seen:
@@ -177,9 +133,13 @@ class Skipping(KerasInput):
 
     # The passes.
 
-    def __iter__(self) -> Iterator[Any]:
-        """A pass that trains: the batches of the next epoch as structures of arrays, or what is left of the interrupted one."""
-        yield from self._begun(FIT)
+    def same_on_all_ranks(self) -> dict[str, Any]:
+        """What the ranks' inputs must have in common."""
+        return {"length": self._whole}
+
+    def shapes(self) -> Any:
+        """The structure of the batches, with an ``ArraySpec`` in the place of each tensor."""
+        return mapped(lambda spec: ArraySpec(tuple(spec.shape), np.dtype(spec.dtype.as_numpy_dtype)), self._spec)
 
     def _dealing(self) -> Dealing:
         return Dealing(self._whole, 1, 1)
@@ -189,18 +149,14 @@ class Skipping(KerasInput):
             done = self._standing.upcoming(self._dealing()).items if use == FIT else 0
         return _Batches(self._spec, self._whole, done)
 
-    def _begun(self, use: str) -> _Pass:
-        """Begins a pass."""
-        with self._lock:
-            if use != FIT:
-                return _Pass(iter(self._of(0)), self._whole, lambda number, batch: None)
-            epoch, done = self._standing.open(self._dealing())
-            ready, self._ready = self._ready, None
-            iterator = ready[1] if ready is not None and ready[0] == epoch and done else iter(self._of(epoch))
-            self._training = _Pass(
-                iterator, self._whole - done, lambda number, batch: self._note(epoch, done + number, batch)
-            )
-            return self._training
+    def _opened(self, place: Place) -> _Pass:
+        epoch, done = place
+        ready, self._ready = self._ready, None
+        iterator = ready[1] if ready is not None and ready[0] == epoch and done else iter(self._of(epoch))
+        return _Pass(iterator, self._whole - done, lambda number, batch: self._note(epoch, done + number, batch))
+
+    def _shown_to(self, use: str) -> _Pass:
+        return _Pass(iter(self._of(0)), self._whole, lambda number, batch: None)
 
     def _note(self, epoch: int, number: int, batch: Any) -> None:
         """Keeps the checksum of a batch that is handed out, and those of the first batches of this epoch and the one before."""
@@ -216,7 +172,7 @@ class _Batches:
     anew."""
 
     weighted = False
-    uneven = ("", "")
+    uneven = ""
 
     def __init__(self, spec: Any, whole: int, done: int) -> None:
         self._spec, self.whole, self._done = spec, whole, done
@@ -243,17 +199,29 @@ class _Pass(Iterator[Any]):
         self._note = note
 
     def __next__(self) -> Any:
-        if self._iterator is None or self._taken == self.length:
+        iterator = self._iterator
+        if iterator is None:
             raise StopIteration
-        batch = _arrays(next(self._iterator))
-        self._note(self._taken, batch)
+        batch = next(iterator, None)
+        if batch is None:
+            self.stop()
+            raise OptionError(
+                where="Skipping",
+                expected=f"{self.length} batches more in this epoch",
+                found=f"a dataset that has ended after {self._taken}",
+                todo="pass length=, the number of batches in each epoch",
+            )
+        arrays = _arrays(batch)
+        self._note(self._taken, arrays)
         self._taken += 1
-        return batch
+        if self._taken == self.length:
+            self.stop()  # an iterator keeps what it has read ahead
+        return arrays
 
     @property
     def finished(self) -> bool:
         """Whether all batches were taken, or ``stop`` was called."""
-        return self._iterator is None or self._taken == self.length
+        return self._iterator is None
 
     def stop(self) -> None:
         """Drops what is left."""

@@ -16,17 +16,13 @@ class Place(NamedTuple):
 
 class Standing:
     """The epoch under way: how much of it is trained, and where the next pass over the data begins. Batches are counted from where this
-    process has taken up the epoch. Not thread-safe."""
+    process has begun the epoch, which is behind those that were trained before a restart. Not thread-safe."""
 
     def __init__(self, epoch: int = 0, items: int = 0) -> None:
         """``items`` of ``epoch`` are trained already."""
         self._epoch, self._opened = epoch, False
         self._batches: int | None = None  # that are trained, if anybody tells
-        self._taken_up = Place(epoch, items)
-
-    def trained(self, epoch: int, batches: int) -> None:
-        """So many ``batches`` of ``epoch`` are trained."""
-        self._epoch, self._batches = epoch, batches
+        self._begun_at = Place(epoch, items)
 
     def advance(self, batches: int) -> None:
         """So many more ``batches`` of the epoch under way are trained."""
@@ -34,7 +30,7 @@ class Standing:
 
     def place(self, epoch: int, batches: int, dealing: Dealing) -> Place:
         """The place when so many ``batches`` of ``epoch`` are trained: the beginning of the next epoch if none is left."""
-        begun = self._taken_up.items if epoch == self._taken_up.epoch else 0
+        begun = self._begun_at.items if epoch == self._begun_at.epoch else 0
         items = dealing.place(begun, batches)
         return Place(epoch, items) if dealing.batches(items) else Place(epoch + 1, 0)
 
@@ -52,6 +48,6 @@ class Standing:
         """A pass begins. Returns its first place."""
         place = self.upcoming(dealing)
         if place.items:
-            self._taken_up = place
+            self._begun_at = place
         self._epoch, self._batches, self._opened = place.epoch, None, True
         return place

@@ -27,8 +27,8 @@ class Fit:
 class GoingOn:
     """A ``fit`` that goes on where another attempt of the job has stopped. ``epoch``: the one to begin with, from 0; ``trained``: how many
     batches were trained before; ``total``: how many are trained when the ``fit`` ends. With ``finished`` nothing is left to train;
-    ``stopped``: because a callback had ended it. ``batch``: how many batches of the epoch are not repeated; with ``exact`` the epochs that
-    come are cut short nowhere, because the job's data know what was trained."""
+    ``stopped``: because a callback had ended it. ``exact``: the job's data know which of their batches were trained, so no batch is trained
+    twice; ``batch``: how many batches of ``epoch`` were trained then."""
 
     epoch: int
     trained: int
@@ -65,8 +65,8 @@ def going_on_in_data(
 ) -> GoingOn | None:
     """As ``going_on``, for a job with ``data=``, which repeats no batch and leaves none out. ``epoch``: the one that goes on, from 0;
     ``batch``: how many of its batches are trained, as the present number of ranks counts batches: the checkpoint's job may have had other
-    batches. A ``fit`` that can't begin inside of an epoch trains all of it again."""
-    if position is None or fit.begins_at != 0 or number > position.fit or not fit.batches:
+    batches. A ``fit`` that can't begin inside of an epoch trains all of it again. None also if ``initial_epoch`` is another epoch."""
+    if position is None or fit.begins_at not in (0, epoch) or number > position.fit or not fit.batches:
         return None
     if number < position.fit or stopped:
         return GoingOn(fit.epochs, 0, 0, finished=True, stopped=number == position.fit, exact=True)

@@ -15,7 +15,7 @@ class EpochUnderWay:
     """The epoch under way of one ``fit`` on this rank. The training thread calls all methods, between two executions.
 
     ``loaded``: the state in the checkpoint that was restored, until it is put back; None if there is none. Its value ``ranks`` is the
-    of ranks of the job that wrote it. With another number of ranks the caller puts rank 0's state in its place."""
+    number of ranks of the job that wrote it. With another number of ranks the caller puts rank 0's state in its place."""
 
     def __init__(self) -> None:
         self.loaded: Mapping[str, Any] | None = None

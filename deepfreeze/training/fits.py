@@ -76,11 +76,12 @@ class Fits:
             return
         self._restored = _Restored()
         if attempt.resumed is None or not self._wanted:
+            self._input.forget()
             return
         world, step = attempt.world, attempt.step
 
         position = on_rank_0(world, lambda: Position.of(Run.open(attempt.target.run).manifest(step).values))
-        epochs = self._input.restored()
+        epochs = self._input.epochs_further()
         if self._input.data is not None and epochs is None and world.rank == 0:
             notify("warning", attempt_lines.no_input(step))
         self._restored = _Restored(step, position, epochs)
@@ -95,11 +96,11 @@ class Fits:
         self.behind = self.ahead = False
         if not self._wanted or position is None:
             return ""
-        rows = together(world, lambda: (fit, number, stopped))
+        rows = together(world, lambda: (fit, number, stopped, self._restored.epochs, self._input.batches_done))
         if any(row[:2] != rows[0][:2] for row in rows):
             return ""
         self.behind, self.ahead = number > position.fit, number < position.fit
-        plan = self._plan(position, fit, rows[0][2])
+        plan = self._plan(position, fit, *rows[0][2:])
         if plan is None:
             return attempt_lines.other_batches(fit, position) if other_batches(position, number, fit) else ""
         if fit.late and fit.begun is not None:
@@ -114,19 +115,21 @@ class Fits:
         self._going_on = plan
         return attempt_lines.going_on(plan, fit)
 
-    def _plan(self, position: Position, fit: Fit, stopped: bool) -> GoingOn | None:
-        if self._input.data is None or self._restored.epochs is None:
+    def _plan(self, position: Position, fit: Fit, stopped: bool, epochs: int | None, done: int) -> GoingOn | None:
+        if epochs is None:
             return going_on(position, self._number, fit, stopped)
-        epoch, batch = position.epoch + self._restored.epochs, self._input.data.batches_done
-        return going_on_in_data(position, self._number, fit, stopped, epoch, batch)
+        return going_on_in_data(position, self._number, fit, stopped, position.epoch + epochs, done)
 
     def begin(self, fit: Fit, attempt: Start, notify: Notify, stopped: bool) -> FitPosition:
         """Collective. Returns what counts the batches of this ``fit``. Chooses its epochs unless that was done when the run was opened."""
         if self._chosen is not fit:
             self.choose(fit, attempt, notify, stopped)
-        plan = self._going_on
-        self._input.begin_fit(fit, plan, ended=self._number > 0)
-        return FitPosition(self._number, fit, plan)
+        return FitPosition(self._number, fit, self._going_on)
+
+    @property
+    def ended(self) -> bool:
+        """Whether an earlier ``fit`` of this process has ended in the run."""
+        return self._number > 0
 
     def end(self) -> None:
         """The ``fit`` has come to its end: the next one of this run is another."""

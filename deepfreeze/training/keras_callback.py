@@ -11,7 +11,7 @@ from deepfreeze.candle import translated
 from deepfreeze.events.keras_logs import KerasLogs
 from deepfreeze.events.stats import Stats
 from deepfreeze.frameworks.keras_hooks import Hooks
-from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, build_by, lines_to_build
+from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, lines_to_build
 from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.chosen_policy import chosen_policy
@@ -22,7 +22,6 @@ from deepfreeze.state.private_api import fits_initial_epoch, steps_per_execution
 from deepfreeze.store.retention import Wants
 from deepfreeze.store.stores import directory
 from deepfreeze.training.fit_beginning import FitBeginning
-from deepfreeze.training.input_position import require_batches
 from deepfreeze.training.options import Capture, Options
 from deepfreeze.training.training import Training
 
@@ -56,8 +55,8 @@ class Checkpoint(Hooks):
             ``open``. The order of ``fit(shuffle=True)`` follows from TensorFlow's seed: call ``open`` before ``fit`` then.
         data: the training data, if they know which of their samples were trained: a ``deepfreeze.data.Resumable`` that is given to
             ``fit`` too. ``fit`` goes on inside of the interrupted epoch then, after a call of ``open`` too, with the next batch of the
-            epoch's order, the batch number, the running means and the history of the epochs before. A given ``initial_epoch`` prevents
-            it.
+            epoch's order, the batch number, the running means and the history of the epochs before. Another ``initial_epoch`` than
+            the interrupted one prevents it.
         resume_epochs: True: a ``fit`` that goes on from a checkpoint does not repeat the epochs that are finished, and trains as many
             batches in all as it was asked for. False, after a call of ``open``, with ``initial_epoch``, and where the batches per epoch
             are unknown or not those of the checkpoint: it trains all epochs, from the restored step on.
@@ -150,7 +149,6 @@ class Checkpoint(Hooks):
             **unknown,
         )
         self._first_trace: FirstTrace | None = None
-        self._data = options.data
         policy = chosen_policy(every, options.signals)
         self._logs = KerasLogs(learns=any(isinstance(part, PlannedPolicy) for part in parts(policy)))
         self._position: FitPosition | None = None
@@ -220,10 +218,7 @@ class Checkpoint(Hooks):
         self._beginning = FitBeginning(model)
         self._first_trace = self._position = self._epoch = None
         fit = self._fit()
-        if self._data is not None:
-            require_batches(self._data, fit.batches)
-            if lines_to_build(model):
-                build_by(model, self._data.peek())
+        self._training.prepare_input(model, fit.batches)
         if lines_to_build(model):
             first = self._training.prepare(model, fit)
             if fit.begun is None:
@@ -313,6 +308,8 @@ class Checkpoint(Hooks):
         engine's memory back. The captures stay in the model's train function for its next ``fit``; ``close`` takes them out."""
         self._forget_first_trace()
         self._put_back()
+        if self._finished:
+            self._training.put_epoch_back()
         self._training.fit_ends(self._position)
         self._training.end()
 

@@ -24,6 +24,7 @@ from deepfreeze.plan.placement import PLACEMENTS
 from deepfreeze.state.keras_objects import is_optimizer
 from deepfreeze.store.retention import text_of
 from deepfreeze.store.rules import as_rule
+from deepfreeze.training.input import is_input
 
 
 @arguments.suggesting
@@ -109,13 +110,10 @@ class Options:
         made["signals"] = _signals(made["signals"])
         made["ends_at"] = _ends_at(made["ends_at"])
         arguments.require("extra=", made["extra"], _is_named(made["extra"]), "a mapping of names to objects")
-        arguments.require("data=", made["data"], _is_input(made["data"]), _INPUT)
+        arguments.require("data=", made["data"], made["data"] is None or is_input(made["data"]), _INPUT)
         if made["data"] is not None and not made["resume_epochs"]:
             todo = "leave resume_epochs=False out, or data="
-            found = (
-                "resume_epochs=False, with which fit would train the data from their place on and count epochs from 1"
-            )
-            raise OptionError(where="data=", expected="a fit that goes on where its data do", found=found, todo=todo)
+            raise OptionError(where="data=", expected="resume_epochs=True", found="resume_epochs=False", todo=todo)
         made["metadata"] = _metadata(made["metadata"])
         expected = "one of the model's own optimizers, model.generator_optimizer for example"
         good = made["optimizer"] is None or is_optimizer(made["optimizer"])
@@ -128,10 +126,8 @@ class Options:
 
     def shared(self) -> dict[str, str]:
         """The values that must be the same on all ranks, by name ("keep", "engine.slots"), as text. Of ``local`` only whether there is a
-        local tier (its path may differ between nodes), of ``extra`` only the names of the objects, and of ``data`` its state at the
-        beginning."""
+        local tier (its path may differ between nodes), and of ``extra`` only the names of the objects."""
         found = {"local": "None" if self.local is None else "given", "extra": repr(sorted(self.extra or ()))}
-        found["data"] = "None" if self.data is None else json.dumps(self.data.state_at(0, 0), sort_keys=True)
         for name in (field.name for field in fields(self) if field.name not in _PER_RANK):
             value = getattr(self, name)
             if name in _OF_PARTS:
@@ -199,11 +195,6 @@ def _is_named(value: Any) -> bool:
 
 
 _INPUT = "an input that knows its place, such as deepfreeze.data.Resumable(x, batch_size=32, seed=1)"
-
-
-def _is_input(value: Any) -> bool:
-    names = ("state", "state_at", "set_state", "begin", "advance", "peek", "__len__")
-    return value is None or all(callable(getattr(value, name, None)) for name in names)
 
 
 def _metadata(value: Any) -> Any:

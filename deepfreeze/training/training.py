@@ -129,6 +129,11 @@ class Training:
         """To be called when a ``fit`` has been given its callbacks, before ``on_train_begin`` of any of them."""
         self._callbacks.fit_is_prepared()
 
+    def prepare_input(self, model: Any, batches: int | None) -> None:
+        """Collective. See ``InputPosition.prepare``. To be called before ``prepare`` and ``begin``."""
+        if self._options.data is not None:
+            self._input.prepare(model, batches, worlds.current(self._options.world))
+
     def begin(
         self, model: Any, against: str = "", steps_per_execution: int = 1, fit: Fit | None = None
     ) -> FitPosition | None:
@@ -188,12 +193,14 @@ class Training:
         position = None
         if fit is not None:
             position = self._fits.begin(fit, open_run.attempt, self._events.notify, self._callbacks.has_stopped)
-            self._input.follow(model, position, open_run.attempt.world)
+            self._input.begin_fit(model, fit, position, self._fits.ended, open_run.attempt.world)
         self._described.begin(position)
         return position
 
     def put_epoch_back(self) -> None:
-        """To be called when an epoch has begun, and Keras has reset its metrics."""
+        """See ``InputPosition.put_epoch_back``."""
+        if self._fits.ahead:
+            return  # what the checkpoint has of an epoch is of a later ``fit``
         if not self._input.put_epoch_back():
             message = "the logs of the epoch that goes on are of its rest alone: the model has other metrics than the checkpoint"
             self._events.notify("warning", message)
@@ -314,7 +321,10 @@ class Training:
         self._give_back()
         world = worlds.current(self._options.world)
         advice.warn_of_one_rank(world, self._options.world, self._events.notify)
-        require_same_options(world, {"run": self._run, "every": str(self._policy), **self._options.shared()})
+        data = "None" if self._options.data is None else worlds.each(world, self._input.same_on_all_ranks)
+        require_same_options(
+            world, {"run": self._run, "every": str(self._policy), "data": data, **self._options.shared()}
+        )
         installation = self._installation()
         trained = installation.capture.state if again and installation is not None else None
         steps, state = worlds.each(

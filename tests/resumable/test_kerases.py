@@ -55,7 +55,7 @@ def test_fit_with_default_arguments_keeps_the_order(keras, recwarn):
     assert loss == pytest.approx(model.evaluate(*numbers(), batch_size=4, verbose=0), rel=1e-5)
     assert np.allclose(model.predict(data, verbose=0), model.predict(numbers()[0], verbose=0), atol=1e-5)
     model.fit(data, verbose=0)
-    model.fit(data, initial_epoch=1, epochs=3, steps_per_epoch=len(data), verbose=0)
+    model.fit(data, initial_epoch=1, epochs=3, verbose=0)
     assert seen(model) == orders(2, 3, 4)
     assert not [thread for thread in threading.enumerate() if thread.name == "deepfreeze-data"]
     assert not [w for w in recwarn if "ran out of data" in str(w.message)]
@@ -84,7 +84,7 @@ def test_a_fit_that_was_interrupted_goes_on_behind_what_was_trained(keras):
 
     class Stops(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            data.trained(0, batch + 1)
+            data.advance()
             if batch == 4 and data.state()["items"] == 5:
                 raise KeyboardInterrupt
 
@@ -132,7 +132,7 @@ def test_weights_that_keras_was_not_shown_are_refused(keras):
         def on_train_begin(self, logs=None):
             data.begin(0, 18)
 
-    with pytest.raises(Exception, match="what is left of epoch 0 to be dealt evenly to 4 ranks"):
+    with pytest.raises(Exception, match="batches without sample weights, as Keras was shown"):
         model.fit(data, verbose=0, callbacks=[Restores()])
     data.begin(0, 18)
     model.fit(data, epochs=2, verbose=0)

@@ -74,7 +74,7 @@ def test_a_state_counts_what_is_trained_and_not_what_is_read_ahead():
     batches = iter(data)
     for _ in range(5):
         next(batches)
-    data.trained(0, 3)
+    data.advance(3)
     assert data.state() == data.state_at(0, 3) and data.state()["items"] == 30
     data.set_state(data.state())
     assert data.state_at(0, 2)["items"] == 50 and data.state_at(1, 2)["items"] == 20
@@ -91,7 +91,7 @@ def test_a_thread_of_an_interrupted_fit_takes_nothing_from_the_next_one():
     one, other = fit(), fit()
     assert data[1][0].tolist() == order(3, 0, 10)[2:4].tolist()  # a look
     taken = [next(one), next(one)]
-    data.trained(0, 1)
+    data.advance()
     assert items([*taken]) == order(3, 0, 10)[:4].tolist()
     taken = [next(other)]
     with pytest.raises(IndexError):
@@ -105,7 +105,7 @@ def test_the_state_of_a_resumed_epoch_can_be_told_when_the_next_has_begun():
     data = Resumable(numbers(100), 10)
     data.begin(4, 70)
     assert len(items(data)) == 30
-    data.trained(4, 3)
+    data.advance(3)
     next(iter(data))
     assert data.state_at(4, 2)["items"] == 90 and data.state_at(5, 2)["items"] == 20
 

@@ -109,6 +109,19 @@ def test_wrong_sources_are_refused():
         Skipping(tf.data.Dataset.from_tensors(tf.ragged.constant([[1], [2, 3]])))
 
 
+def test_a_length_that_the_pipeline_does_not_have_is_told():
+    data = Skipping(of_epoch, length=9)
+    with pytest.raises(
+        OptionError, match="expected 9 batches more in this epoch; found a dataset that has ended after 7"
+    ):
+        list(data)
+
+
+def test_a_pass_that_has_ended_keeps_no_iterator():
+    data = Skipping(of_epoch)
+    assert len(list(data)) == BATCHES and data._training._iterator is None
+
+
 def test_a_state_of_a_batch_long_ago_is_refused(monkeypatch):
     monkeypatch.setattr("deepfreeze.data.skipping._KEPT", 2)
     data = Skipping(of_epoch)

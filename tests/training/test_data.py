@@ -9,7 +9,11 @@ import pytest
 import deepfreeze
 from deepfreeze.data import Resumable
 from deepfreeze.errors import OptionError
+from deepfreeze.format import attachment_tree
+from deepfreeze.format.named_values import ATTACHMENTS
 from deepfreeze.state.keras_objects import optimizer_variables
+from deepfreeze.store.run import Run
+from deepfreeze.thaw.rank_records import read_records
 from tests.support import trainings
 
 pytestmark = pytest.mark.tensorflow
@@ -90,10 +94,65 @@ def test_open_says_where_the_data_are_and_fit_goes_on_there(keras, tmp_path):
 
     def before(checkpoint, model, data):
         found.extend([checkpoint.open(model), data.epoch])
+        next(iter(data))  # to see its shapes
 
     after = program(keras, tmp_path / "run", before=before)
     assert found == [9, 1]
     assert after[0] == ALL[9:]
+    assert_same(after, whole)
+
+
+@pytest.mark.full
+def test_the_initial_epoch_that_the_data_say_goes_on_inside_too(keras, tmp_path):
+    whole = program(keras, tmp_path / "whole")
+    program(keras, tmp_path / "run", kill=9)
+    after = program(keras, tmp_path / "run", fitting={"initial_epoch": 1})
+    assert after[0] == ALL[9:]
+    assert_same(after, whole)
+
+
+@pytest.mark.full
+def test_a_fit_after_one_that_ended_inside_an_epoch_saves_its_own_place(keras, tmp_path):
+    """A callback ends the first fit inside of an epoch. The second fit has the next epoch of the data, and is killed in it."""
+
+    def two(folder, kill=None, stop=2):
+        class Beside(keras.callbacks.Callback):
+            def on_train_batch_end(self, batch, logs=None):
+                step = trainings.count(self.model.optimizer)
+                if step == kill:
+                    raise Killed
+                if step == stop:
+                    self.model.stop_training = True
+
+        data = Resumable(arrays(), batch_size=BATCH, seed=5)
+        model = trainings.dense(keras, keras.optimizers.Adam(0.01))
+        checkpoint = deepfreeze.Checkpoint(tmp_path / folder, every=1, keep=100, data=data, verbose=0)
+        try:
+            for _ in range(2):
+                history = model.fit(data, epochs=2, verbose=0, callbacks=[checkpoint, Beside()])
+        except Killed:
+            checkpoint.close()
+            history = None
+        return None, history, model
+
+    two("run", kill=5)
+    found = read_state(tmp_path / "run", 5)
+    assert (found["epoch"], found["items"]) == (1, 3 * BATCH), "three batches of the second fit"
+
+
+def read_state(run, step):
+    """What the data had saved of themselves at ``step``."""
+    opened = Run.open(run)
+    (record,) = read_records(opened, opened.manifest(step))
+    return attachment_tree.decode(record.values[ATTACHMENTS], run)["objects"][attachment_tree.DATA]
+
+
+@pytest.mark.full
+def test_a_finished_job_that_is_started_again_has_its_history(keras, tmp_path, monkeypatch):
+    whole = program(keras, tmp_path / "run")
+    monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
+    after = program(keras, tmp_path / "run")
+    assert after[0] == []
     assert_same(after, whole)
 
 
@@ -212,7 +271,12 @@ def test_wrong_data_are_refused_and_nothing_is_lost(keras, tmp_path):
             program(keras, run, data=other)
     checkpoint = deepfreeze.Checkpoint(run, data=Resumable(arrays(), batch_size=BATCH, seed=5))
     with pytest.raises(OptionError, match="a fit of these data, whose epochs have 6 batches"):
-        trainings.dense(keras).fit(*arrays(), batch_size=23, verbose=0, callbacks=[checkpoint])
+        trainings.dense(keras).fit(*arrays(), batch_size=BATCH, verbose=0, callbacks=[checkpoint])
+    dealt = Resumable(arrays(), batch_size=BATCH, seed=5, rank=0, ranks=4)
+    with pytest.raises(OptionError, match="dealt to the 1 ranks that train; found data that are dealt to 4"):
+        program(keras, run, data=dealt)
+    with pytest.raises(OptionError, match="steps_per_epoch"):
+        program(keras, run, fitting={"steps_per_epoch": BATCHES})
     with pytest.raises(OptionError, match="resume_epochs"):
         deepfreeze.Checkpoint(run, data=Resumable(arrays(), batch_size=BATCH), resume_epochs=False)
     with pytest.raises(OptionError, match="Resumable"):

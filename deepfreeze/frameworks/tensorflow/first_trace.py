@@ -35,11 +35,11 @@ def lines_to_build(model: Any, shape: str = INPUT_SHAPE) -> list[str]:
     return layers + unbuilt_optimizers(model)
 
 
-def build_by(model: Any, batch: Any) -> None:
-    """Makes all variables of a compiled ``model``, of its metrics too, by tracing its ``train_step`` without running it. ``batch``: what
-    ``train_step`` would get, a tuple of arrays or of structures of arrays; the number of rows does not matter. Raises
-    ``UnsupportedError``."""
-    specifications = tf.nest.map_structure(_of_any_rows, batch)
+def build_by(model: Any, shapes: Any) -> None:
+    """Makes all variables of a compiled ``model``, of its metrics too, by tracing its ``train_step`` without running it. ``shapes``: the
+    structure of what ``train_step`` gets, with objects in the place of arrays that have their ``shape`` (None where the size is unknown)
+    and ``dtype``. Raises ``UnsupportedError``."""
+    specifications = tf.nest.map_structure(lambda one: tf.TensorSpec(one.shape, one.dtype), shapes)
     lines = lines_to_build(model, _shape_of(specifications))
     failure = _trace(model, model.train_step, (specifications,), {})
     if failure is not None:
@@ -267,11 +267,6 @@ def _optimizers_built_outside(model: Any) -> Iterator[None]:
 def _specification(value: Any) -> Any:
     """The specification of a tensor; anything else as it is."""
     return tf.type_spec_from_value(value) if tf.is_tensor(value) else value
-
-
-def _of_any_rows(array: Any) -> tf.TensorSpec:
-    value = tf.convert_to_tensor(array)
-    return tf.TensorSpec([None, *value.shape[1:]], value.dtype)
 
 
 def _shape_of(args: Any) -> str:
