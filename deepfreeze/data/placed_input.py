@@ -74,9 +74,9 @@ class PlacedInput(KerasInput):
 
     def begin(self, epoch: int) -> None:
         """The next pass is the one over ``epoch``, from 0, from its first item on."""
-        self._go_to(arguments.whole_number("epoch=", epoch, 0, MAX_INT), 0)
+        self.go_to(arguments.whole_number("epoch=", epoch, 0, MAX_INT), 0)
 
-    def _go_to(self, epoch: int, items: int, counted: bool = False) -> None:
+    def go_to(self, epoch: int, items: int, counted: bool = False) -> None:
         """The next pass is the one over ``epoch``, of which ``items`` are trained already. ``counted``: ``fit`` counts the batches that
         were trained before, too, so ``len()`` is that of the whole epoch; else it is that of the pass."""
         with self._lock:

@@ -96,10 +96,10 @@ class Resumable(PlacedInput):
     def begin(self, epoch: int, items: int = 0) -> None:
         """The next pass is the one over ``epoch``, from 0, of which ``items`` are trained already."""
         epoch = arguments.whole_number("epoch=", epoch, 0, MAX_INT)
-        self._go_to(epoch, arguments.whole_number("items=", items, 0, self._source.length))
+        self.go_to(epoch, arguments.whole_number("items=", items, 0, self._source.length))
 
     def set_state(self, state: Mapping[str, Any], counted: bool = False) -> None:
-        """The next pass begins where ``state`` was taken. ``counted``: see ``_go_to``. ``OptionError`` if the state is of another source,
+        """The next pass begins where ``state`` was taken. ``counted``: see ``go_to``. ``OptionError`` if the state is of another source,
         seed or order, ``CorruptError`` if it is none."""
         own = self.state()
         self._require_state(state, tuple(own))
@@ -119,7 +119,7 @@ class Resumable(PlacedInput):
                     found=str(own[name]),
                     todo="pass the items with which training began, in the same order, or begin a new run",
                 )
-        self._go_to(state["epoch"], state["items"], counted)
+        self.go_to(state["epoch"], state["items"], counted)
 
     def same_on_all_ranks(self) -> dict[str, Any]:
         """What the ranks' inputs must have in common."""

@@ -66,10 +66,10 @@ class Skipping(PlacedInput):
 
     # The state of a training.
 
-    def _go_to(self, epoch: int, items: int, counted: bool = False) -> None:
+    def go_to(self, epoch: int, items: int, counted: bool = False) -> None:
         with self._lock:
             self._ready = None
-            super()._go_to(epoch, items, counted)
+            super().go_to(epoch, items, counted)
 
     def _state(self, place: Place) -> dict[str, Any]:
         """``OptionError`` if the last of the batches was handed out too long ago."""
@@ -93,7 +93,7 @@ class Skipping(PlacedInput):
 
     def set_state(self, state: Mapping[str, Any], counted: bool = False) -> None:
         """The next pass begins where ``state`` was taken. Reads the batches of its epoch again that were trained, and compares the last of
-        them; at the beginning of an epoch, the first batch of the epoch before. ``counted``: see ``_go_to``. ``OptionError`` if
+        them; at the beginning of an epoch, the first batch of the epoch before. ``counted``: see ``go_to``. ``OptionError`` if
         the pipeline yields another batch, or has another length, or if there are other ranks; ``CorruptError`` if the state is none."""
         self._require_state(state, ("epoch", "batches", "length", "ranks", "seen"))
         own = {"length": self._whole, "ranks": launch.horovod_ranks()[1]}
@@ -105,7 +105,7 @@ class Skipping(PlacedInput):
                     found=str(own[name]),
                     todo="start as the job did that wrote the checkpoint; deepfreeze.data.Resumable goes on with any number of ranks",
                 )
-        self._go_to(state["epoch"], state["batches"], counted)
+        self.go_to(state["epoch"], state["batches"], counted)
         seen = [_Batch(*values) for values in state["seen"]]
         self._crcs.update({(one.epoch, one.number): one.crc for one in seen})
         if seen:
