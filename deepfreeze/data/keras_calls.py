@@ -17,11 +17,12 @@ _KERASES = ("keras", "tf_keras")
 @dataclass(frozen=True)
 class Call:
     """A call of a model's ``fit``, ``evaluate`` or ``predict`` (``name``). ``steps``: its argument ``steps_per_epoch`` or ``steps``;
-    ``workers``: threads or processes that are to ask for batches side by side."""
+    ``workers``: threads or processes that are to ask for batches side by side; ``class_weight``: whether it has this argument."""
 
     name: str
     steps: int | None
     workers: int
+    class_weight: bool = False
 
 
 def bases() -> tuple[type, ...]:
@@ -48,7 +49,8 @@ def call_around(frame: FrameType | None) -> Call | None:
         if name in (FIT, EVALUATE, PREDICT) and hasattr(given.get("self"), "make_train_function"):
             processes = bool(given.get("use_multiprocessing"))
             steps = given.get("steps_per_epoch" if name == FIT else "steps")
-            return Call(name, steps, max(given.get("workers") or 1, 2 if processes else 1))
+            workers = max(given.get("workers") or 1, 2 if processes else 1)
+            return Call(name, steps, workers, given.get("class_weight") is not None)
         frame = frame.f_back
     return None
 

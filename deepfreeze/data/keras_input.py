@@ -169,6 +169,13 @@ class KerasInput:
             return
         self._next_call = call.name
         _one_worker(call.workers)
+        if call.class_weight and self._batches(FIT).weighted:
+            raise OptionError(
+                where="fit(class_weight=)",
+                expected="None, for the batches have sample weights, because the ranks do not divide the last one of an epoch",
+                found="class weights, which Keras does not take beside sample weights",
+                todo='pass Resumable(last="drop"), or items (x, y, sample_weight) with the weights of their classes',
+            )
         if call.name == FIT and call.steps is not None:
             raise OptionError(
                 where="fit(steps_per_epoch=)",

@@ -55,7 +55,7 @@ class PlacedInput(KerasInput):
         """The epoch, from 0, that is under way or, if all its batches are trained, the next one. Where nobody tells what is trained, an
         epoch counts as trained when its last batch was handed out."""
         with self._lock:
-            handed_out = self._training is not None and self._training.finished
+            handed_out = self._training is not None and self._training.finished and not self._standing.told
             return self.next_epoch if handed_out else self._standing.now(self._dealing()).epoch
 
     @property
@@ -87,6 +87,11 @@ class PlacedInput(KerasInput):
         handed out or read ahead."""
         with self._lock:
             self._standing.advance(batches)
+
+    def begin_loop(self) -> None:
+        """A loop begins that calls ``advance`` after each step: what is handed out, and not told of, is not trained."""
+        with self._lock:
+            self._standing.in_loop = self._standing.told = True
 
     def state(self) -> dict[str, Any]:
         """The state of what is trained by now, as ``advance`` tells: see ``state_at``."""

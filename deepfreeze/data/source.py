@@ -86,7 +86,15 @@ class Items:
         return found if self._load is None else self._load(found)
 
     def batch(self, numbers: np.ndarray) -> Any:
-        return stacked([self.item(number) for number in numbers.tolist()])
+        items = [self.item(number) for number in numbers.tolist()]
+        try:
+            return stacked(items)
+        except ValueError as error:
+            raise _refused(
+                f"the source's items {numbers.tolist()[:3]}",
+                "items of one structure and one shape, which are stacked to a batch; arrays side by side are a tuple, Resumable((x, y))",
+                str(error)[:200],
+            ) from error
 
 
 class KerasBatches:

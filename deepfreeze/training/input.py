@@ -43,6 +43,9 @@ class Input(Protocol):
     def state(self) -> dict[str, Any]:
         """As ``state_at``, for what ``advance`` has told."""
 
+    def begin_loop(self) -> None:
+        """A loop begins that calls ``advance`` after each step."""
+
     def advance(self, batches: int) -> None:
         """A loop has trained so many more ``batches``. Not called in a ``fit``."""
 

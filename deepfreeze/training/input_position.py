@@ -139,6 +139,12 @@ class InputPosition:
         plan = None if self._fit is None else self._fit.going_on
         return self._epoch_under_way.put_back(plan is not None and plan.batch > 0)
 
+    def begin_loop(self) -> None:
+        """A hand-written loop begins, which calls ``trained``."""
+        if self.data is not None:
+            self._fit = None
+            self.data.begin_loop()
+
     def trained(self, batches: int) -> None:
         """A loop has trained so many ``batches`` more."""
         if self.data is not None:

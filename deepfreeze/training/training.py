@@ -191,7 +191,9 @@ class Training:
     def _begin_input(self, open_run: OpenRun, model: Any, fit: Fit | None) -> FitPosition | None:
         """Collective. Begins the position in the ``fit``, and in the data of a ``fit`` or a loop."""
         position = None
-        if fit is not None:
+        if fit is None:
+            self._input.begin_loop()
+        else:
             position = self._fits.begin(fit, open_run.attempt, self._events.notify, self._callbacks.has_stopped)
             self._input.begin_fit(model, fit, position, self._fits.ended, open_run.attempt.world)
         self._described.begin(position)

@@ -255,3 +255,23 @@ def test_items_that_are_drawn_anew_count_by_their_form():
 
 def test_the_room_is_there_without_an_import_of_its_own():
     assert deepfreeze.data.Resumable is Resumable
+
+
+def test_a_loop_that_tells_what_is_trained_sees_its_own_epoch():
+    """Also when the last batch of a pass was handed out, and is not trained yet."""
+    data = Resumable(numbers(6), 2, seed=3)
+    data.set_state(data.state() | {"items": 4})
+    data.begin_loop()  # as deepfreeze.capture(data=data) does
+    epochs = []
+    for _ in data:
+        epochs.append(data.epoch)
+        data.advance()
+    for _ in data:
+        epochs.append(data.epoch)
+        data.advance()
+    assert epochs == [0, 1, 1, 1] and data.epoch == 2
+
+
+def test_a_list_of_arrays_is_told_apart_from_a_tuple():
+    with pytest.raises(OptionError, match=r"arrays side by side are a tuple, Resumable\(\(x, y\)\)"):
+        next(iter(Resumable([np.zeros((4, 2)), np.zeros(4)], 2)))
