@@ -18,8 +18,8 @@ class Standing:
     """The epoch under way: how much of it is trained, and where the next pass over the data begins. Batches are counted from where this
     process has begun the epoch, which is behind those that were trained before a restart. Not thread-safe.
 
-    ``told``: whether anybody tells what is trained of the present pass; then nothing else counts as trained. ``in_loop``: whether a loop tells
-    of each step in all passes."""
+    ``told``: whether anybody tells what is trained of the present pass; then nothing else counts as trained. ``in_loop``: whether a loop
+    tells of each step in all passes."""
 
     def __init__(self, epoch: int = 0, items: int = 0) -> None:
         """``items`` of ``epoch`` are trained already."""
