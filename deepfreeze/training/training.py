@@ -126,7 +126,9 @@ class Training:
         return self._fits.foresee(self._run, fit, world) if self._options.resume != "off" else 0
 
     def fit_is_prepared(self) -> None:
-        """To be called when a ``fit`` has been given its callbacks, before ``on_train_begin`` of any of them."""
+        """To be called when a ``fit`` has been given its callbacks, before ``on_train_begin`` of any of them, which sets back what the
+        checkpoint of an interrupted ``fit`` still lacks. So that ``fit`` is closed now."""
+        self._end_interrupted()
         self._callbacks.fit_is_prepared()
 
     def begin(
@@ -140,8 +142,7 @@ class Training:
         if not against and steps_per_execution > 1 and self._attachments:
             against = "data=, extra= and rng= are read between two executions"
         in_graph = not against
-        if self._session is not None:
-            self._give_back()  # the last training was interrupted before its ``end``
+        self._end_interrupted()
         open_run, state = self._open(model, fit)
         world = open_run.attempt.world
         with self._closing_on_error():
@@ -281,6 +282,7 @@ class Training:
                 installation.close()
 
         with contextlib.ExitStack() as closing:
+            closing.callback(self._callbacks.closed)
             closing.callback(take_out)
             closing.callback(self._give_back)
 
@@ -289,6 +291,11 @@ class Training:
         installation = self._installation()
         if self._checks is not None and installation is not None:
             self._checks.end(installation, open_run.steps.now())
+
+    def _end_interrupted(self) -> None:
+        """Closes the run of a training that was interrupted before its ``end``."""
+        if self._session is not None:
+            self._give_back()
 
     def _give_back(self) -> None:
         """Closes the open run: gives back the engine, its memory and the run's lock."""
