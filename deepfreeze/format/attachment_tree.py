@@ -10,23 +10,23 @@ from deepfreeze.format import state_tree
 from deepfreeze.format.strict_json import DAMAGED
 
 OBJECTS, GENERATORS = "objects", "rng"
-_UNENDED = "unended"
+_EPOCH_OPEN = "epoch_open"
 # DeepFreeze's own objects have names that begin with this: the place in the data, and what Keras keeps of the epoch under way.
 OWN = "deepfreeze/"
 DATA, EPOCH = OWN + "data", OWN + "epoch"
 
 
-def encode(objects: dict[str, Any], generators: dict[str, Any], unended: bool = False) -> bytes:
-    """The bytes of these states. ``unended``: the step is an epoch's last one, and callbacks had not seen the epoch's end. Raises what
+def encode(objects: dict[str, Any], generators: dict[str, Any], epoch_open: bool = False) -> bytes:
+    """The bytes of these states. ``epoch_open``: the step is an epoch's last one, and callbacks had not seen the epoch's end. Raises what
     ``state_tree.encode`` raises for a state that can't be saved."""
     return state_tree.encode(
-        {OBJECTS: objects, GENERATORS: generators} | ({_UNENDED: True} if unended else {}), "extra"
+        {OBJECTS: objects, GENERATORS: generators} | ({_EPOCH_OPEN: True} if epoch_open else {}), "extra"
     )
 
 
-def is_unended(tree: dict[str, Any]) -> bool:
+def is_epoch_open(tree: dict[str, Any]) -> bool:
     """Whether ``encode`` was told so of the decoded ``tree``."""
-    return tree.get(_UNENDED) is True
+    return tree.get(_EPOCH_OPEN) is True
 
 
 def decode(data: bytes, where: object) -> dict[str, Any]:

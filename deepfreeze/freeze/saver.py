@@ -149,7 +149,10 @@ class Saver:
     def has_room(self, armed: bool) -> bool:
         """Whether the backend has memory for a capture in the execution after the next one. ``armed``: the next execution captures too, so
         memory for two captures is needed. Never waits. Raises ``EngineError``."""
-        return self._backend.room() > (1 if armed and self._capture.engine_memory is None else 0)
+        others = (
+            armed + self.held if self._capture.engine_memory is None else 0
+        )  # of which the backend does not know yet
+        return self._backend.room() > others
 
     def save(
         self,
@@ -168,7 +171,7 @@ class Saver:
         ``late``: a capture of which a part is left to the next step is ``pending`` after this call, unless the setting ``wait_for`` names
         a level: the caller calls ``finish`` after the next execution, before anything else is captured or saved.
 
-        ``hold``: the capture is collected now, and is ``pending`` until the caller calls ``finish``. The attachments are asked for then.
+        ``hold``: the capture is collected now, and is ``held`` until the caller calls ``release``. The attachments are asked for then.
 
         Raises ``EngineError``, ``WaitError``. If this rank has nothing to hand over, the step fails on the other ranks too."""
         level = LEVELS[self._settings.wait_for]
@@ -200,18 +203,33 @@ class Saver:
         """The step that ``save`` was called for and that is not handed over yet, None if there is none."""
         return None if self._pending is None else self._pending.step
 
-    def finish(self, unended: bool = True) -> None:
-        """Hands over the step that is ``pending``: at once if the next step has copied what was left to it, else this call copies it. Does
-        nothing if none is pending. ``unended``: of a step that was put on ``hold``, whether the callbacks among the attachments have not
-        seen the end of its epoch yet. Raises as ``save``."""
-        saved, self._pending = self._pending, None
-        if saved is None:
+    @property
+    def held(self) -> bool:
+        """Whether a step is ``pending`` because ``save`` was told to hold it."""
+        return self._pending is not None and self._pending.held
+
+    def finish(self) -> None:
+        """Hands over a late capture: at once if the next step has copied what was left to it, else this call copies it. Does nothing if
+        none is ``pending``, or if it is ``held``. Raises as ``save``."""
+        saved = self._pending
+        if saved is None or saved.held:
             return
+        self._pending = None
         with self._told_others(saved.step):
-            if saved.held:
-                saved.values[ATTACHMENTS] = self._attachments.take(saved.step, unended)
             self._submit(saved)
-        if saved.held:
+
+    def release(self, epoch_open: bool, wait: bool = True) -> None:
+        """Hands over the step that is ``held``, with the present attachments. Does nothing if none is. ``epoch_open``: the callbacks among
+        the attachments have not seen the end of its epoch yet; ``wait``: waits for the level that the setting ``wait_for`` names. Raises
+        as ``save``."""
+        saved = self._pending
+        if saved is None or not saved.held:
+            return
+        self._pending = None
+        with self._told_others(saved.step):
+            saved.values[ATTACHMENTS] = self._attachments.take(saved.step, epoch_open)
+            self._submit(saved)
+        if wait:
             self._wait(saved.step)
 
     @contextlib.contextmanager
@@ -296,11 +314,13 @@ class Saver:
         self._backend.remove(steps)
 
     def last_reports(self) -> list[Report]:
-        """To be called before ``close``: hands over what is pending, and returns the backend's last reports. Waits some seconds
-        for checkpoints that are in flight because an exception has ended training: they may be committed in time."""
+        """To be called before ``close``: hands over the step that is pending, and returns the backend's last reports. Waits some seconds
+        for checkpoints that are in flight because an exception has ended training: they may be committed in time. No wait is longer,
+        because the other ranks may not have raised."""
         reports: list[Report] = []
         with contextlib.suppress(EngineError):
             self.finish()
+            self.release(epoch_open=True, wait=False)
         with contextlib.suppress(EngineError):
             reports += self._backend.poll()[0]
             if self._backend.unfinished:

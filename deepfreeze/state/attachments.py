@@ -15,7 +15,7 @@ from deepfreeze.format import attachment_tree
 from deepfreeze.format.attachment_tree import OWN
 from deepfreeze.format.record import MAX_RECORD
 from deepfreeze.format.strict_json import DAMAGED
-from deepfreeze.state.callback_states import NAMES, CallbackStates, adapted
+from deepfreeze.state.callbacks.states import NAMES, CallbackStates, adapter_of
 from deepfreeze.state.epoch_under_way import EpochUnderWay
 
 # In version 1 of the format attachments were the bytes of a per-rank tensor of this path, padded with zeros.
@@ -51,6 +51,15 @@ class SavedAttachments:
     where: object
 
 
+def kind(thing: Any) -> str:
+    """The kind of an object in ``extra=``, as text. What the ranks do together follows from the kinds of their objects, so these must be
+    the same on all ranks."""
+    adapter = None if _has_methods(thing) else adapter_of(thing)
+    if adapter is not None:
+        return adapter.__name__
+    return "an object that changes at the end of an epoch" if _changes_at_epochs(thing) else "an object"
+
+
 class Attachments:
     """This rank's attachments. True (``bool()``) if there are any.
 
@@ -58,7 +67,7 @@ class Attachments:
     - ``callbacks``: the adapters of Keras's own callbacks. ``of_epochs``: the names of the objects whose state may change at the end of an
       epoch: callbacks, Keras's or the user's, and DeepFreeze's own ``EpochUnderWay``.
     - ``every_rank``: whether an object takes the states of all ranks.
-    - ``unended``: whether the states that were loaded are of the last step of an epoch whose end the callbacks had not seen."""
+    - ``epoch_open``: whether the states that were loaded are of the last step of an epoch whose end the callbacks had not seen."""
 
     def __init__(self, objects: Mapping[str, Any] | None, generators: Generators | None) -> None:
         """``objects``: the user's, by name; ``generators``: None if random number generators are not saved. ``OptionError`` for an
@@ -69,10 +78,10 @@ class Attachments:
             self._objects[name] = thing
             if _has_methods(thing):
                 continue
-            adapter = adapted(thing)
+            adapter = adapter_of(thing)
             if adapter is None:
                 raise _no_methods(name, thing)
-            self._objects[name] = adapters[name] = adapter
+            self._objects[name] = adapters[name] = adapter(thing)
         self.callbacks = CallbackStates(adapters)
         self.of_epochs = [name for name, thing in (objects or {}).items() if _changes_at_epochs(thing)]
         self._generators = generators
@@ -81,7 +90,7 @@ class Attachments:
         self.asked_for = generators is not None or self._objects.keys() != own
         self._own_alone = self._objects.keys() - self._take_all - adapters.keys() - own
         self.every_rank = bool(self._take_all)
-        self.unended = False
+        self.epoch_open = False
 
     def __bool__(self) -> bool:
         return bool(self._objects) or self._generators is not None
@@ -93,12 +102,12 @@ class Attachments:
         if nbytes > _MAX_NBYTES:
             raise OptionError(where="extra=", expected=_AT_MOST, found=f"{nbytes} bytes", todo=_SAVE_ELSEWHERE)
 
-    def take(self, step: int, unended: bool = False) -> bytes:
-        """The states at ``step``, the training's present one. ``unended``: this step is the last one of an epoch, whose end callbacks have
-        not seen. ``EngineError`` if the states can't be saved: an object's method raises, or they have become too large for a
-        record, or have a value that ``format/state_tree`` can't encode."""
+    def take(self, step: int, epoch_open: bool = False) -> bytes:
+        """The states at ``step``, the training's present one. ``epoch_open``: this step is the last one of an epoch, whose end callbacks
+        have not seen. ``EngineError`` if the states can't be saved: an object's method raises, or they have become too large for a record,
+        or have a value that ``format/state_tree`` can't encode."""
         try:
-            data = self._encoded(step, unended)
+            data = self._encoded(step, epoch_open)
         except OptionError as error:
             raise EngineError(where=error.where, expected=error.expected, found=error.found, todo=error.todo) from error
         if len(data) > _MAX_NBYTES:
@@ -117,7 +126,7 @@ class Attachments:
         is_new = rank >= saved.world_size
         own = 0 if is_new else rank
         trees = {number: attachment_tree.decode(data, saved.where) for number, data in saved.by_rank.items()}
-        self.unended = attachment_tree.is_unended(trees[own])
+        self.epoch_open = attachment_tree.is_epoch_open(trees[own])
         for name, thing in self._objects.items():
             if name not in trees[own]["objects"]:
                 continue
@@ -147,9 +156,9 @@ class Attachments:
             expected = "states of random number generators"
             raise CorruptError(where=saved.where, expected=expected, found=str(error), todo=DAMAGED) from None
 
-    def _encoded(self, step: int, unended: bool = False) -> bytes:
+    def _encoded(self, step: int, epoch_open: bool = False) -> bytes:
         states = {name: _state(name, thing, step) for name, thing in self._objects.items()}
-        return attachment_tree.encode(states, {} if self._generators is None else self._generators.states(), unended)
+        return attachment_tree.encode(states, {} if self._generators is None else self._generators.states(), epoch_open)
 
 
 _AT_MOST = f"states of at most {_MAX_NBYTES} bytes, for they are kept in the rank's record"

@@ -20,15 +20,18 @@ class EpochUnderWay:
     def __init__(self) -> None:
         self.loaded: Mapping[str, Any] | None = None
         self._model: Any = None
+        self._history: Any = None
         self._ranks = 1
 
     def begin(self, model: Any, ranks: int) -> None:
         """A ``fit`` of ``model`` begins, on so many ``ranks``."""
         self._model, self._ranks = model, ranks
+        # Kept, because the next ``fit`` gives the model another one before an interrupted ``fit`` is closed.
+        self._history = getattr(model, "history", None)
 
     def state_dict(self) -> dict[str, Any]:
         """The values of the metrics' variables, in the model's order, and Keras's history."""
-        history = getattr(self._model, "history", None)
+        history = self._history
         return {
             "ranks": self._ranks,
             "metrics": [tf_variable(variable).numpy() for variable in _variables(self._model)],
@@ -52,7 +55,7 @@ class EpochUnderWay:
         state, self.loaded = self.loaded, None
         if state is None:
             return True
-        history = getattr(self._model, "history", None)
+        history = self._history
         if history is not None and not history.epoch:
             history.epoch = list(state["epochs"])
             history.history = {name: values.tolist() for name, values in state["logs"].items()}

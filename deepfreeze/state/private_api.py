@@ -182,11 +182,14 @@ def fits_initial_epoch(model: Any) -> int | None:
 
 
 def variables_of_fit(model: Any) -> list[Mapping[str, Any]]:
-    """The local variables of each ``model.fit`` that this thread is in, from the innermost outwards."""
+    """The local variables of each ``model.fit`` that this thread is in, from the innermost outwards; of none outside of the ``evaluate``
+    or ``predict`` that a callback has called."""
     found: list[Mapping[str, Any]] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name == "fit" and frame.f_locals.get("self") is model:
+        if frame.f_code.co_name in ("fit", "evaluate", "predict") and frame.f_locals.get("self") is model:
+            if frame.f_code.co_name != "fit":
+                break
             found.append(frame.f_locals)
         frame = frame.f_back
     return found

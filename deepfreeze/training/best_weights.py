@@ -9,7 +9,7 @@ from typing import Any
 from deepfreeze.errors import OptionError
 from deepfreeze.notices import Notify
 from deepfreeze.ranks.world import World, each, on_rank_0
-from deepfreeze.state.callback_states import CallbackStates
+from deepfreeze.state.callbacks.states import CallbackStates
 from deepfreeze.store.retention import metrics_of, text_of
 from deepfreeze.store.rules import AnyOf, Best, Latest
 from deepfreeze.thaw import past
@@ -55,9 +55,9 @@ def give(callbacks: CallbackStates, model: Any, run: str, keep: Any, world: Worl
 def _another(name: str, wanted: int, step: int | None) -> str:
     """The message where the checkpoint of the best epoch's end is not there, and that of ``step`` is taken."""
     instead = (
-        "it begins with the present weights"
+        "EarlyStopping begins with the present weights"
         if step is None
-        else f"it gets the weights of step {step}, which keep= keeps"
+        else f"EarlyStopping gets the weights of step {step}, which keep= keeps"
     )
     return (
         f'extra[{name!r}]: the run has no checkpoint of step {wanted}, at which the best epoch ended: {instead}. every="epoch" saves the '

@@ -6,7 +6,7 @@ from typing import Any
 
 from deepfreeze.notices import Notify
 from deepfreeze.plan.fit_position import FitPosition
-from deepfreeze.state.callback_states import CallbackStates
+from deepfreeze.state.callbacks.states import CallbackStates
 from deepfreeze.training import best_weights
 from deepfreeze.training.fits import Fits
 from deepfreeze.training.open_run import OpenRun
@@ -50,6 +50,10 @@ class EpochCallbacks:
         """A ``fit`` is over. ``position``: of the ``fit``."""
         self._recall(position)  # once more: ``on_train_begin`` of a later callback in the list may have come between
         self._states.fit_ended()
+
+    def closed(self) -> None:
+        """The training is closed."""
+        self._states.closed()
 
     def _recall(self, position: FitPosition | None) -> None:
         """Gives the callbacks their states in a ``fit`` that has nothing to train: no epoch will begin."""

@@ -18,7 +18,7 @@ from deepfreeze.plan.chosen_policy import chosen_policy
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.policy import PlannedPolicy, Policy, parts
-from deepfreeze.state.private_api import fits_initial_epoch, steps_per_execution
+from deepfreeze.state.private_api import fits_initial_epoch, steps_per_execution, variables_of_fit
 from deepfreeze.store.retention import Wants
 from deepfreeze.store.stores import directory
 from deepfreeze.training.fit_beginning import FitBeginning
@@ -202,9 +202,11 @@ class Checkpoint(Hooks):
         return self._training.open(model)
 
     def set_model(self, model: Any) -> None:
-        """Prepares the callbacks in ``extra=``. Keras calls ``on_train_begin`` of all callbacks later."""
+        """Prepares a ``fit``. Keras calls ``on_train_begin`` of all callbacks later. It calls this method for ``evaluate`` and ``predict``
+        too, which need nothing."""
         super().set_model(model)
-        self._training.fit_is_prepared()
+        if variables_of_fit(model):
+            self._training.fit_is_prepared()
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Opens the run, and puts the captures into the train function before Keras traces it. For a model that is not built yet both are

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from deepfreeze.format.attachment_tree import EPOCH
+from deepfreeze.format.position import Position
 from deepfreeze.format.run_file import Parent
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.notices import Notify
@@ -110,12 +111,14 @@ class _ModelValues:
                 )
             return
         left_over = self._attachments.load(ready.attachments, rank, size)
-        if self._attachments.unended and rank == 0:
+        if self._attachments.epoch_open and rank == 0:
+            position = Position.of(ready.info.values)
+            epoch = "it" if position is None else f"epoch {position.epoch + 1}"
             names = ", ".join(_NAMED.get(name, f"extra[{name!r}]") for name in self._attachments.of_epochs)
             self._notify(
                 "warning",
                 f"step {ready.info.step} was saved at the last batch of an epoch, and its job ended before the epoch did: these callbacks "
-                f"have not seen the end of this epoch: {names}",
+                f"have not seen the epoch's end, so their states lack {epoch}: {names}",
             )
         for name in left_over:
             if rank == 0:

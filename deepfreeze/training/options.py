@@ -15,12 +15,14 @@ from typing import Any
 from deepfreeze import arguments
 from deepfreeze.errors import OptionError
 from deepfreeze.events.events import Listener, as_listener
+from deepfreeze.format.attachment_tree import OWN
 from deepfreeze.format.levels import LEVELS
 from deepfreeze.format.manifest_values import MAX_METADATA
 from deepfreeze.freeze.settings import Engine, Replicas, SaverSettings
 from deepfreeze.launch import time_to_come
 from deepfreeze.plan.late_groups import UPDATE, WHEN
 from deepfreeze.plan.placement import PLACEMENTS
+from deepfreeze.state import attachments
 from deepfreeze.state.keras_objects import is_optimizer
 from deepfreeze.store.retention import text_of
 from deepfreeze.store.rules import as_rule
@@ -110,6 +112,10 @@ class Options:
         made["signals"] = _signals(made["signals"])
         made["ends_at"] = _ends_at(made["ends_at"])
         arguments.require("extra=", made["extra"], _is_named(made["extra"]), "a mapping of names to objects")
+        own = [name for name in made["extra"] or () if name.startswith(OWN)]
+        arguments.require(
+            "extra=", own, not own, f'names that do not begin with "{OWN}", as those of DeepFreeze\'s own states do'
+        )
         arguments.require("data=", made["data"], made["data"] is None or is_input(made["data"]), _INPUT)
         if made["data"] is not None and not made["resume_epochs"]:
             todo = "leave resume_epochs=False out, or data="
@@ -126,8 +132,9 @@ class Options:
 
     def shared(self) -> dict[str, str]:
         """The values that must be the same on all ranks, by name ("keep", "engine.slots"), as text. Of ``local`` only whether there is a
-        local tier (its path may differ between nodes), and of ``extra`` only the names of the objects."""
-        found = {"local": "None" if self.local is None else "given", "extra": repr(sorted(self.extra or ()))}
+        local tier (its path may differ between nodes), and of ``extra`` only the names and the kinds of the objects."""
+        kinds = {name: attachments.kind(thing) for name, thing in sorted((self.extra or {}).items())}
+        found = {"local": "None" if self.local is None else "given", "extra": repr(kinds)}
         for name in (field.name for field in fields(self) if field.name not in _PER_RANK):
             value = getattr(self, name)
             if name in _OF_PARTS:

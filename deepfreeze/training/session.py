@@ -84,8 +84,9 @@ class Session:
         # Whether the next execution may copy a part of the last capture. It captures nothing then: this follows from numbers that are the
         # same on all ranks, and so does not depend on whether this rank's ``saver`` has something pending.
         self._copying = False
-        # Whether the pending step is an epoch's last one, which waits until the callbacks in ``extra=`` have seen the epoch's end.
-        self._held = self._reserve_later = False
+        self._reserve_later = (
+            False  # memory for the next capture is wanted, as soon as the step that is held is handed over
+        )
         self._ask_again = False  # the policy was asked for the next step before it knew of its plan
         self._held_up = 0.0  # seconds for which the pending step has held training up
         self._handed: list[int] = []  # the steps that the engine was given in this call
@@ -114,6 +115,7 @@ class Session:
         step = self._open_run.steps.now()
         copied = self._copying
         self._finish()
+        self._release(epoch_open=True)  # there is none if Keras has begun the epoch of this execution
         self._commits.take()
         schedule = self._schedule
         done = schedule.ended(step, inside=not copied)
@@ -122,7 +124,7 @@ class Session:
             late = self._copying = captured == step and saver.may_be_late and not copied and not self._epochs.over
             collect = saver.take if copied else lambda: saver.collect(captured)
             self._save(captured, collect, step - captured, done.steps, late, hold=self._epochs.over)
-            if not self._held:
+            if not saver.held:
                 self._kill_if_rehearsed(captured)
         try:
             stop = self._settle(step, done)
@@ -157,7 +159,7 @@ class Session:
         schedule.aim(agreed.skip)
         self._epochs.execution_ended(schedule, done)
         schedule.serve(self._wishes.soon, steps)
-        if schedule.within(steps) and not self._held:
+        if schedule.within(steps):
             self._finish()  # memory for two captures at once is nowhere
         self._arm()
         if schedule.within(steps):
@@ -196,8 +198,8 @@ class Session:
         """To be called at the begin of the next epoch, on every rank: hands over the epoch's last step if it was held. ``end`` does so
         too."""
         self._attachments.callbacks.epoch_ended(self._open_run.steps.now())
-        if self._held:
-            self._release()
+        if self._saver is not None and self._saver.held:
+            self._release(epoch_open=False)
             if self._reserve_later:
                 self._reserve()
 
@@ -219,7 +221,7 @@ class Session:
             return
         self.save_last()
         self._attachments.callbacks.epoch_ended(self._open_run.steps.now())
-        self._release()
+        self._release(epoch_open=False)
         self._commits.drain()
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
@@ -274,7 +276,7 @@ class Session:
             self._armed = target
 
     def _save_now(self, step: int, collect: Callable[[], CapturedState]) -> None:
-        """Saves ``step``, an epoch's last one, where training waits for nothing else."""
+        """Saves ``step``, the last one of an epoch or of a ``fit``, where training waits for nothing else."""
         begin = time.monotonic()
         self._save(step, collect, hold=True)
         self._note_blocked(begin)
@@ -290,9 +292,10 @@ class Session:
     ) -> None:
         """Hands the capture that ``collect`` returns to the engine as the checkpoint of ``step``, which is so many steps ``behind`` the
         end of an execution of ``steps``. A step that has failed is not tried again, because it has failed on the other ranks too.
-        ``late``: as for ``Saver.save``; ``hold``: the step is an epoch's last one."""
+        ``late``: as for ``Saver.save``; ``hold``: other callbacks have still to act on the step, as they do at the end of an epoch. If
+        their states are among the attachments, the step is held until they have."""
         hold = hold and bool(self._attachments.of_epochs)
-        self._release(unended=True)  # there is none but in data of unknown size
+        self._release(epoch_open=True)  # there is none but in data of unknown size
         part = self._checks.next()
         self._saved.append(step)
         self._schedule.taken(step)
@@ -303,42 +306,45 @@ class Session:
         except EngineError as error:
             self._commits.fail(error, step)
             return
-        self._held = hold
         if hold or self.saver.pending is None:
             self._note_captured(step)
         if self.saver.pending is None:
             self._handed.append(step)
 
-    def _finish(self, unended: bool = True) -> None:
-        """Hands the step that is pending to the engine, if there is one. From now on the train function may capture."""
+    def _finish(self) -> None:
+        """Hands a late capture to the engine, if there is one. From now on the train function may capture."""
         self._copying = False
-        saver, held = self._saver, self._held
+        saver = self._saver
         step = saver.pending if saver is not None else None
-        if saver is None or step is None:
+        if saver is None or step is None or saver.held:
             return
-        self._held = False
         try:
-            saver.finish(unended)
+            saver.finish()
         except EngineError as error:
             self._commits.fail(error, step)
             return
-        if not held:
-            self._note_captured(step)
+        self._note_captured(step)
         self._handed.append(step)
 
-    def _release(self, unended: bool = False) -> None:
-        """Hands the step that is held to the engine, if there is one. ``unended``: callbacks have not seen the end of its epoch."""
-        step = self._saver.pending if self._saver is not None and self._held else None
-        if step is None:
+    def _release(self, epoch_open: bool) -> None:
+        """Hands the step that is held to the engine, if there is one. ``epoch_open``: callbacks have not seen the end of its epoch."""
+        saver = self._saver
+        step = saver.pending if saver is not None and saver.held else None
+        if saver is None or step is None:
             return
         begin = time.monotonic()
-        self._finish(unended)
+        try:
+            saver.release(epoch_open)
+        except EngineError as error:
+            self._commits.fail(error, step)
+        else:
+            self._handed.append(step)
         self._note_blocked(begin)
         self._kill_if_rehearsed(step)
 
     def _hand_over(self) -> None:
-        """Does so where training waits for nothing else: no further step may come, or it may come much later. A step that is held stays."""
-        if self._held:
+        """Hands a late capture over where training waits for nothing else: no further step may come, or it may come much later."""
+        if self._saver is not None and self._saver.held:
             return
         begin = time.monotonic()
         self._finish()
@@ -403,7 +409,7 @@ class Session:
         if step not in self._saved:
             self._save(step, self.saver.take, hold=self._epochs.over)
             self._note_blocked(begin)
-        self._release(unended=True)  # the job may have no time for what Keras does at the end of an epoch
+        self._release(epoch_open=True)  # the job may have no time for what Keras does at the end of an epoch
         self._commits.drain()
 
     def _kill_if_rehearsed(self, step: int) -> None:
@@ -418,8 +424,8 @@ class Session:
 
     def _reserve(self) -> None:
         """Waits until there is memory for the next capture, which there is not before a step that is held is handed over."""
-        self._reserve_later = self._held
-        if self._held:
+        self._reserve_later = self.saver.held
+        if self._reserve_later:
             return
         try:
             self.saver.reserve()

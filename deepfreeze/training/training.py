@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -23,11 +22,9 @@ from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
 from deepfreeze.frameworks.tensorflow.refusals import refuse
 from deepfreeze.freeze.described import Described
 from deepfreeze.freeze.faults import Faults
-from deepfreeze.launch import job_ends_at
 from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
-from deepfreeze.plan.job_end import JobEnd
 from deepfreeze.plan.late_groups import LATE, UPDATE
 from deepfreeze.plan.placement import choose_granule
 from deepfreeze.plan.policy import Policy, signals
@@ -46,6 +43,7 @@ from deepfreeze.training.epoch_callbacks import EpochCallbacks
 from deepfreeze.training.fits import Fits
 from deepfreeze.training.input_position import InputPosition
 from deepfreeze.training.installation import Installation, Terms, against_engine_memory
+from deepfreeze.training.job_ends import JobEnds
 from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
@@ -85,8 +83,7 @@ class Training:
             # An execution of several steps may capture the last one inside, and end behind it with one more checkpoint.
             options = replace(options, keep=options.keep | Latest(2))
         self._run, self._policy, self._options = run, policy, options
-        self._ends_at = options.ends_at
-        self._end: JobEnd | None = None  # as the last ``fit`` has seen it
+        self._job_ends = JobEnds(options.ends_at)
         self._last_signals = [getattr(signal.Signals, name) for name in options.signals]
         self._input = InputPosition(options.data, loop)
         generators = ProcessGenerators() if options.rng == "all" else None
@@ -126,7 +123,9 @@ class Training:
         return self._fits.foresee(self._run, fit, world) if self._options.resume != "off" else 0
 
     def fit_is_prepared(self) -> None:
-        """To be called when a ``fit`` has been given its callbacks, before ``on_train_begin`` of any of them."""
+        """To be called when a ``fit`` has been given its callbacks, before ``on_train_begin`` of any of them, which sets back what the
+        checkpoint of an interrupted ``fit`` still lacks. So that ``fit`` is closed now."""
+        self._end_interrupted()
         self._callbacks.fit_is_prepared()
 
     def prepare_input(self, model: Any, batches: int | None) -> None:
@@ -145,8 +144,7 @@ class Training:
         if not against and steps_per_execution > 1 and self._attachments:
             against = "data=, extra= and rng= are read between two executions"
         in_graph = not against
-        if self._session is not None:
-            self._give_back()  # the last training was interrupted before its ``end``
+        self._end_interrupted()
         open_run, state = self._open(model, fit)
         world = open_run.attempt.world
         with self._closing_on_error():
@@ -161,7 +159,7 @@ class Training:
             wishes = Wishes(self._policy, agreement, world, plan_keeper, position)
             epochs = EpochEnds(self._policy, position)
             checks = ReplicaChecks(self._options.replicas.parts, agreement)
-            end = worlds.each(world, lambda: self._job_end(world))
+            end = worlds.each(world, lambda: self._job_ends.next(world, self._events.notify))
             installation = self._install(open_run, state, in_graph, agreement.seal())
             agreement.connect(installation.maximum)
             checks.follow(self._checks, world, installation, open_run.steps.now())
@@ -290,6 +288,7 @@ class Training:
                 installation.close()
 
         with contextlib.ExitStack() as closing:
+            closing.callback(self._callbacks.closed)
             closing.callback(take_out)
             closing.callback(self._give_back)
 
@@ -298,6 +297,11 @@ class Training:
         installation = self._installation()
         if self._checks is not None and installation is not None:
             self._checks.end(installation, open_run.steps.now())
+
+    def _end_interrupted(self) -> None:
+        """Closes the run of a training that was interrupted before its ``end``."""
+        if self._session is not None:
+            self._give_back()
 
     def _give_back(self) -> None:
         """Closes the open run: gives back the engine, its memory and the run's lock."""
@@ -367,15 +371,6 @@ class Training:
             require_same_model(world, state.description())
             open_run.complete(model, steps)
         return state
-
-    def _job_end(self, world: World) -> JobEnd:
-        """The end of the job, for one ``fit``. Rank 0 alone looks out for it, and asks the scheduler once."""
-        if world.rank == 0 and self._ends_at == "auto":
-            self._ends_at = job_ends_at(os.environ, self._events.notify)
-        ends_at = self._ends_at if world.rank == 0 else None
-        longest = self._end.longest if self._end is not None else None
-        self._end = JobEnd(ends_at, time.time(), time.monotonic(), longest)
-        return self._end
 
     def _notice(self, world: World, message: str) -> None:
         """Tells the user of ``message``, which is the same on all ranks."""

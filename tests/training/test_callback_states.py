@@ -170,7 +170,8 @@ def test_an_epoch_without_a_checkpoint_at_its_end_is_told_of(keras, tmp_path, mo
     program(BATCHES + 3, monkeypatch=monkeypatch)
     program(BATCHES * 2, monkeypatch=monkeypatch)
     assert (
-        "extra['stop']: the run has no checkpoint of step 6, at which the best epoch ended: it gets the" in caplog.text
+        "extra['stop']: the run has no checkpoint of step 6, at which the best epoch ended: EarlyStopping gets"
+        in caplog.text
     )
     assert program.callbacks["stop"].best_weights is not None
 
@@ -182,7 +183,7 @@ def test_a_job_told_to_stop_at_an_epochs_last_batch_says_what_was_missed(keras, 
     assert "have not seen" not in caplog.text
     program(BATCHES * 3 + 1, monkeypatch=monkeypatch)
     assert "step 12 was saved at the last batch of an epoch, and its job ended before the epoch did" in caplog.text
-    assert "end of this epoch: extra['slower'], extra['log'], extra['stop']" in caplog.text
+    assert "so their states lack epoch 2: extra['slower'], extra['log'], extra['stop']" in caplog.text
     assert [row[0] for row in logged(tmp_path)] == ["epoch", "0", "1", "2"], "the epoch was logged all the same"
     caplog.clear()
     program(BATCHES * 4 + 1, monkeypatch=monkeypatch)

@@ -25,10 +25,10 @@ def left(monkeypatch):
     found = []
     finish = Saver.finish
 
-    def noted(self, unended=True):
+    def noted(self):
         if self.pending is not None:
             found.append((self.pending, not self._capture.held))
-        finish(self, unended)
+        finish(self)
 
     monkeypatch.setattr(Saver, "finish", noted)
     return found
