@@ -1,4 +1,4 @@
-"""What does an interrupted training lose if its input begins anew? python -m benchmarks.resumable --help
+"""How much accuracy does an interrupted training lose if its input begins anew? python -m benchmarks.resumable --help
 
 A small network learns real handwritten digits three times with each seed: without an interruption; interrupted about every two epochs,
 with an input that is shuffled anew at each start; and interrupted at the same steps, with ``deepfreeze.data.Resumable``. Weights,

@@ -54,7 +54,7 @@ class Pass(Protocol):
 
 
 class KerasInput:
-    """What a Keras sees of an input. A subclass says what a pass over the data is (``_batches``, ``_begun``).
+    """An input as a Keras sees it. A subclass says what a pass over the data is (``_batches``, ``_begun``).
 
     ``fit`` shuffles the indices of an input by default, by Python's global generator. So an index is only a ticket: the n-th batch that
     is asked for in a pass is the n-th batch of the order. A Keras goes over the data in a generator, a new one for each pass, in a thread

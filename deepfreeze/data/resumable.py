@@ -122,7 +122,7 @@ class Resumable(PlacedInput):
         self.go_to(state["epoch"], state["items"], counted)
 
     def same_on_all_ranks(self) -> dict[str, Any]:
-        """What the ranks' inputs must have in common."""
+        """The values that must be equal on all ranks, by name; JSON can hold them."""
         place = {"epoch", "items"}
         own = {name: value for name, value in self._state(Place(0, 0)).items() if name not in place}
         return own | {"batch_size": self._batch_size, "global_batch": self._global_batch, "last": self._last}

@@ -134,7 +134,7 @@ class Skipping(PlacedInput):
     # The passes.
 
     def same_on_all_ranks(self) -> dict[str, Any]:
-        """What the ranks' inputs must have in common."""
+        """The values that must be equal on all ranks, by name; JSON can hold them."""
         return {"length": self._whole}
 
     def shapes(self) -> Any:
