@@ -15,6 +15,10 @@ _OF_OPTIMIZER = re.compile(r"([^/]+)/(?:_?(?:inner_)?optimizer/)?vars/[0-9]+\Z")
 # The kinds of tensors, for people. An attachment is a tensor in version 1 of the format alone.
 WEIGHT, OPTIMIZER, METRIC, SEED, ATTACHMENT = "weight", "optimizer", "metric", "seed", "attachment"
 
+# The group of a loss scale, inside of its optimizer's. Keras 2 saves none, and its ``load_weights`` passes over this group.
+LOSS_SCALE = "loss_scale"
+_OF_LOSS_SCALE = re.compile(rf"[^/]+/{LOSS_SCALE}/vars/[0-9]+\Z")
+
 _STEP_COUNT = re.compile(r"(^|/)iterations?$")
 
 
@@ -51,6 +55,11 @@ def optimizer_groups(structure: Structure) -> set[str]:
 def is_metric(path: str) -> bool:
     """Whether the dataset at ``path`` holds a metric's state."""
     return group(path) == "metrics"
+
+
+def is_loss_scale(path: str) -> bool:
+    """Whether the dataset at ``path`` is one that DeepFreeze has added for the loss scale of a Keras 2 optimizer."""
+    return _OF_LOSS_SCALE.match(path) is not None
 
 
 def group(path: str) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 from deepfreeze.format.strict_json import is_printable
 
 POSITION = "position"  # where in the program's fits the checkpoint lies: ``format/position``
-LOGS = "logs"  # Keras's logs of the last epoch that had ended: {"epoch": 3, "values": {"loss": 0.5}}
+LOGS = "logs"  # Keras's logs of the last epoch that had ended: {"epoch": 3, "step": 90, "values": {"loss": 0.5}}
 METADATA = "metadata"  # the user's own facts, an object
+INPUT = "data"  # the class of ``data=``, whose place is among the attachments: "Resumable"
 
 MAX_BYTES = 64 << 10  # that a writer gives one manifest: listings read the manifests of all checkpoints
 MAX_METADATA = 32 << 10  # bytes of the user's part
@@ -20,9 +21,9 @@ _MOST_LOGS = 100  # names in one epoch's logs, each of at most _LONGEST characte
 _LONGEST = 100
 
 
-def logs_of(epoch: int, logs: Mapping[str, Any]) -> dict[str, Any]:
-    """Keras's ``logs`` of an epoch, whose number counts from 1, as a value of this section. What is no number is left out; numbers that
-    JSON does not have become text ("nan")."""
+def logs_of(epoch: int, step: int, logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Keras's ``logs`` of an epoch, whose number counts from 1 and whose last step is ``step``, as a value of this section. What is no
+    number is left out; numbers that JSON does not have become text ("nan")."""
     found: dict[str, float | str] = {}
     for name, value in list(logs.items())[:_MOST_LOGS]:
         try:
@@ -30,7 +31,17 @@ def logs_of(epoch: int, logs: Mapping[str, Any]) -> dict[str, Any]:
         except (TypeError, ValueError):
             continue
         found[str(name)[:_LONGEST]] = number if math.isfinite(number) else str(number)
-    return {"epoch": epoch, "values": found}
+    return {"epoch": epoch, "step": step, "values": found}
+
+
+def measured_at(values: Mapping[str, Any], step: int) -> tuple[int, Mapping[str, Any]] | None:
+    """The number of epochs done, and the logs of the epoch that ended with ``step``, among the named ``values`` of that step's manifest.
+    None if the manifest was made before the epoch ended, or has logs of a form that this version does not know."""
+    logs = values.get(LOGS)
+    if not isinstance(logs, dict) or not isinstance(logs.get("values"), dict):
+        return None
+    epoch, ended = logs.get("epoch"), logs.get("step")
+    return (epoch, logs["values"]) if type(epoch) is int and type(ended) is int and ended == step else None
 
 
 def text_of_logs(values: Mapping[str, Any]) -> str:

@@ -39,12 +39,14 @@ _CLOSING_SECONDS = 5.0
 @dataclass(frozen=True, eq=False)
 class _Save:
     """A step that is to be saved. ``collect``: returns its capture; ``checksums``, ``values``: this rank's private bytes without the seeds,
-    and its named values, as they were at this step. ``held``: the attachments are still missing."""
+    and its named values, as they were at this step; ``manifest``: the named values of its manifest. ``held``: the attachments are still
+    missing."""
 
     step: int
     collect: Callable[[], CapturedState]
     checksums: bytes
     values: dict[str, bytes]
+    manifest: Mapping[str, Any]
     held: bool = False
 
 
@@ -218,17 +220,17 @@ class Saver:
         with self._told_others(saved.step):
             self._submit(saved)
 
-    def release(self, epoch_open: bool, wait: bool = True) -> None:
+    def release(self, epoch_open: bool, manifest: Mapping[str, Any] | None = None, wait: bool = True) -> None:
         """Hands over the step that is ``held``, with the present attachments. Does nothing if none is. ``epoch_open``: the callbacks among
-        the attachments have not seen the end of its epoch yet; ``wait``: waits for the level that the setting ``wait_for`` names. Raises
-        as ``save``."""
+        the attachments have not seen the end of its epoch yet; ``manifest``: named values of the manifest that replace those of the same
+        names given to ``save``; ``wait``: waits for the level that the setting ``wait_for`` names. Raises as ``save``."""
         saved = self._pending
         if saved is None or not saved.held:
             return
         self._pending = None
         with self._told_others(saved.step):
             saved.values[ATTACHMENTS] = self._attachments.take(saved.step, epoch_open)
-            self._submit(saved)
+            self._submit(replace(saved, manifest={**saved.manifest, **(manifest or {})}))
         if wait:
             self._wait(saved.step)
 
@@ -254,11 +256,9 @@ class Saver:
         """The parts of the checkpoint that no capture has: checksums, attachments, values for the manifest. They are asked for in the
         captured step itself, because a late capture is handed over after the next one. ``hold``: without the attachments."""
         checksums, values = self._replicas.take(compare)
-        if manifest and self._describes:
-            values[MANIFEST] = manifest_values.encode(manifest)
         if self._attachments and not hold:
             values[ATTACHMENTS] = self._attachments.take(step)
-        return _Save(step, collect, checksums, values, hold)
+        return _Save(step, collect, checksums, values, manifest or {}, hold)
 
     def _submit(self, saved: _Save) -> None:
         captured = saved.collect()
@@ -267,7 +267,10 @@ class Saver:
         # In the order of the record: the seeds, then the checksums of the replicated tensors.
         private = b"".join([*seeds, saved.checksums])
         rows, owners = self._regions.rows(captured.addresses), (captured.hold, self._regions.fixed)
-        self._backend.submit(saved.step, rows, private, owners, named_values.encode(saved.values))
+        values = saved.values
+        if saved.manifest and self._describes:
+            values = {**values, MANIFEST: manifest_values.encode(saved.manifest)}
+        self._backend.submit(saved.step, rows, private, owners, named_values.encode(values))
 
     @property
     def tier(self) -> str:

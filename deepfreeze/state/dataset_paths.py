@@ -3,7 +3,7 @@
 This needs Keras's public API alone, and no weight is written. During one call of ``model.save_weights``, every object that Keras saves
 has a ``save_own_variables`` of this module's, which stores a token (a number) in place of each value. Reading the tokens back from the
 file (about 30 KB) tells the variable of each dataset. So the paths are Keras's own, whatever the model's class. The same file is
-the template of the model file (``deepfreeze.freeze.skeleton``).
+the template of the model file (``deepfreeze.freeze.skeleton``). Datasets are added for the loss scales that Keras 2 leaves out.
 
 Uses Keras objects, imports neither Keras nor TensorFlow.
 """
@@ -21,9 +21,10 @@ import h5py
 import numpy as np
 
 from deepfreeze.errors import UnsupportedError
+from deepfreeze.format.dataset_groups import LOSS_SCALE
 from deepfreeze.format.structure import KERAS_H5, PLAIN_H5
 from deepfreeze.format.tensors import RANK_LOCAL, TensorSpec
-from deepfreeze.state import plain_datasets
+from deepfreeze.state import plain_datasets, private_api
 from deepfreeze.state.keras_objects import optimizers, saveables, tf_variable, variable_name
 from deepfreeze.state.shadow import shadowed
 from deepfreeze.state.training_state import SEED, TrainingState, unique_name
@@ -148,10 +149,21 @@ def _ask_keras(state: TrainingState) -> tuple[dict[str, Any], bytes]:
             restore.enter_context(shadowed(model, "built", True))
         file = os.path.join(folder, "probe.weights.h5")
         model.save_weights(file)
+        if state.what == "full":
+            _add_loss_scales(file, model, variables)
         with open(file, "rb") as f:
             template = f.read()
         tokens = _read_tokens(file)
     return {path: variables[token] for path, token in tokens.items()}, template
+
+
+def _add_loss_scales(file: str, model: Any, variables: list[Any]) -> None:
+    """Adds datasets to ``file`` for the loss scales, which Keras 2 leaves out, and the variables that they stand for to ``variables``."""
+    with h5py.File(file, "r+") as f:
+        for owner, optimizer in optimizers(model).items():
+            for number, variable in enumerate(private_api.loss_scale(optimizer)):
+                f[f"{owner}/{LOSS_SCALE}/vars/{number}"] = np.asarray(_FIRST_TOKEN + len(variables), np.int64)
+                variables.append(variable)
 
 
 def _identify(owner: Any, recorded: dict[str, Any]) -> dict[str, Any]:

@@ -74,9 +74,9 @@ def is_optimizer(thing: Any) -> bool:
 
 
 def optimizer_variables(optimizer: Any) -> list[Any]:
-    """All variables of an optimizer. ``variables`` is a property, and a method in old classes."""
+    """All variables of an optimizer, the loss scale's at the end. ``variables`` is a property, and a method in old classes."""
     variables = optimizer.variables
-    return list(variables() if callable(variables) else variables)
+    return [*(variables() if callable(variables) else variables), *private_api.loss_scale(optimizer)]
 
 
 def is_built(optimizer: Any) -> bool:

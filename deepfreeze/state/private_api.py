@@ -40,6 +40,13 @@ TABLE = (
         "Layer._random_generator._generator", "Keras 2", "2.10", "layer_generator", "no seed of that layer is saved"
     ),
     PrivateName("Optimizer._built", "Keras 2", "2.11", "says_built", "the optimizer counts as not built"),
+    PrivateName(
+        "LossScaleOptimizer._loss_scale",
+        "Keras 2",
+        "2.4",
+        "loss_scale",
+        "a resumed float16 training begins with the first loss scale",
+    ),
     PrivateName("Optimizer._iterations", "Keras 3", "3.1", "batch_counter", "gradient accumulation is refused"),
     PrivateName("Model._steps_per_execution", "Keras 2", "2.4", "steps_per_execution", "one step per execution"),
     PrivateName(
@@ -159,6 +166,14 @@ def layer_generator(layer: Any) -> Any:
 def says_built(optimizer: Any) -> bool:
     """Whether a Keras 2 optimizer reports that it has made its variables. The public attribute ``built`` exists in Keras 3 alone."""
     return bool(getattr(optimizer, "_built", False))
+
+
+def loss_scale(optimizer: Any) -> list[Any]:
+    """The variables of a Keras 2 LossScaleOptimizer that its ``variables`` lacks and its files too: the scale, and the number of updates
+    since it was changed. ``[]`` for any other optimizer, and for a scale that is fixed."""
+    state = getattr(optimizer, "_loss_scale", None)
+    scale, updates = getattr(state, "current_loss_scale", None), getattr(state, "counter", None)
+    return [] if scale is None or updates is None else [scale, updates]
 
 
 def batch_counter(optimizer: Any) -> Any:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from deepfreeze.errors import CorruptError, Error, NewerError, NotFoundError, RunError
-from deepfreeze.format import names
+from deepfreeze.format import manifest_values, names
 from deepfreeze.format.marks import Mark, MarksFile
 from deepfreeze.format.strict_json import is_printable
 from deepfreeze.notices import Notify
@@ -219,7 +219,13 @@ def _of_manifest(run: Run, step: int, known: Mark | None = None) -> Mark:
     if known is not None and known.attempt == manifest.attempt:
         return known
     created = datetime.fromisoformat(manifest.created.replace("Z", "+00:00"))
-    return Mark(step, manifest.attempt, max(0, int(created.timestamp())), manifest.diverged > 0)
+    mark = Mark(step, manifest.attempt, max(0, int(created.timestamp())), manifest.diverged > 0)
+    measured = manifest_values.measured_at(manifest.values, step)
+    if measured is None:
+        return mark
+    # A job that was killed has not told retention of these metrics: whoever committed its checkpoint did not have them.
+    epoch, metrics = measured
+    return replace(mark, metrics=finite(metrics), epoch=epoch, measured=step)
 
 
 def _printable(text: str) -> str:

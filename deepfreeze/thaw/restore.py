@@ -13,7 +13,7 @@ import numpy as np
 
 from deepfreeze.errors import CorruptError, Error, NotFoundError, OptionError, StructureError
 from deepfreeze.events.messages import to_logger
-from deepfreeze.format.dataset_groups import group, is_metric, optimizer_groups
+from deepfreeze.format.dataset_groups import group, is_loss_scale, is_metric, optimizer_groups
 from deepfreeze.format.named_values import ATTACHMENTS
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK
@@ -218,8 +218,10 @@ def _check_same(reader: TensorReader, model: Any, specs: dict[str, Any], compile
     differences = []
     for path in sorted(saved.keys() | specs.keys()):
         if path not in specs or path not in saved:
-            # Keras makes metric states when it first trains and resets them every epoch: a new model has none yet.
-            if not is_metric(path) and path != PATH_1:
+            # Keras makes metric states when it first trains and resets them every epoch: a new model has none yet. And older
+            # checkpoints lack the loss scales of Keras 2.
+            optional = is_metric(path) or (is_loss_scale(path) and path not in saved) or path == PATH_1
+            if not optional:
                 side = "only the checkpoint has" if path in saved else "only the model has"
                 spec = saved[path].spec if path in saved else specs[path]
                 differences.append(f"{side} {path} ({spec.name}, {spec.dtype}{list(spec.shape)})")

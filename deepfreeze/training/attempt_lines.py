@@ -41,6 +41,22 @@ def no_input(step: int) -> str:
     return f"step {step} was saved without data=, so nobody knows which samples it was trained on: the interrupted epoch begins again"
 
 
+def no_data(step: int, data: str) -> str:
+    """The message where a job without ``data=`` is resumed from a checkpoint of a job with it. ``data``: the class of the data."""
+    return (
+        f"step {step} knows its place in the data, a {data}, and this job has no data= to go on from there: the samples begin where the "
+        f"program begins them. Checkpoint(..., data=...) takes the same {data} as before"
+    )
+
+
+def metrics_of_rank_0(plan: GoingOn, before: int, now: int) -> str:
+    """The message where an epoch goes on with ``now`` ranks that ``before`` ranks have begun."""
+    return (
+        f"the metrics of epoch {plan.epoch + 1} go on from those of rank 0 on all ranks: {before} ranks have begun the epoch, "
+        f"and {now} go on"
+    )
+
+
 def other_batches(fit: Fit, position: Position) -> str:
     """Why ``fit`` begins with epoch 1."""
     return f"fit begins with epoch 1, for its epochs have {fit.batches} batches now and not {position.batches}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from deepfreeze.errors import Error
+from deepfreeze.format.manifest_values import INPUT
 from deepfreeze.format.position import Position
 from deepfreeze.notices import Notify
 from deepfreeze.plan.epochs import Fit, GoingOn, going_on, going_on_in_data, other_batches
@@ -75,12 +78,17 @@ class Fits:
                 self._restored = _Restored()
             return
         self._restored = _Restored()
+        world, step = attempt.world, attempt.step
+        values: Mapping[str, Any] = {}
+        if attempt.resumed is not None:
+            values = on_rank_0(world, lambda: Run.open(attempt.target.run).manifest(step).values)
+            data = values.get(INPUT)
+            if self._input.data is None and isinstance(data, str) and data.isidentifier() and world.rank == 0:
+                notify("warning", attempt_lines.no_data(step, data))
         if attempt.resumed is None or not self._wanted:
             self._input.forget()
             return
-        world, step = attempt.world, attempt.step
-
-        position = on_rank_0(world, lambda: Position.of(Run.open(attempt.target.run).manifest(step).values))
+        position = Position.of(values)
         epochs = self._input.epochs_further()
         if self._input.data is not None and epochs is None and world.rank == 0:
             notify("warning", attempt_lines.no_input(step))

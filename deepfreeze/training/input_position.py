@@ -9,11 +9,13 @@ from typing import Any
 from deepfreeze.errors import OptionError, UnsupportedError
 from deepfreeze.format.attachment_tree import DATA, EPOCH
 from deepfreeze.frameworks.tensorflow.first_trace import build_by, lines_to_build
+from deepfreeze.notices import Notify
 from deepfreeze.plan.epochs import Fit, GoingOn
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.epoch_under_way import EpochUnderWay
 from deepfreeze.state.private_api import variables_of_fit
+from deepfreeze.training import attempt_lines
 from deepfreeze.training.input import Input
 
 
@@ -89,13 +91,15 @@ class InputPosition:
         """No checkpoint is restored, or another one will be."""
         self._loaded = None
 
-    def begin_fit(self, model: Any, fit: Fit, position: FitPosition, ended: bool, world: World) -> None:
+    def begin_fit(
+        self, model: Any, fit: Fit, position: FitPosition, ended: bool, world: World, notify: Notify
+    ) -> None:
         """Collective. The ``fit`` of ``model`` begins at ``position``. ``ended``: an earlier ``fit`` of this process has trained the data,
         which then go on with their next epoch. Prepares what Keras keeps of an epoch that goes on: a model whose first step would make
-        its metrics has them after this call, unless its step can't be traced before."""
+        its metrics has them after this call, unless its step can't be traced before. ``notify``: is told if these are another rank's."""
         self._fit, plan = position, position.going_on
         if self.data is not None:
-            self._begin_epoch(model, plan, world)
+            self._begin_epoch(model, plan, world, notify)
         if self.data is not None and (plan is None or not plan.finished):
             self._begin_data(self.data, fit, plan, ended, world)
 
@@ -116,12 +120,14 @@ class InputPosition:
         self._ahead = first - epoch
         self._first = (epoch, 0 if plan is None else plan.batch)
 
-    def _begin_epoch(self, model: Any, plan: GoingOn | None, world: World) -> None:
+    def _begin_epoch(self, model: Any, plan: GoingOn | None, world: World, notify: Notify) -> None:
         under_way, data = self._epoch_under_way, self.data
         under_way.begin(model, world.size)
         if plan is None or not plan.exact:
             under_way.loaded = None
         elif under_way.loaded is not None and under_way.loaded["ranks"] != world.size:
+            if plan.batch and world.rank == 0:
+                notify("info", attempt_lines.metrics_of_rank_0(plan, under_way.loaded["ranks"], world.size))
             under_way.loaded = on_rank_0(world, lambda: under_way.loaded)
 
         def build() -> None:

@@ -201,7 +201,10 @@ def _is_named(value: Any) -> bool:
     return value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in value))
 
 
-_INPUT = "an input that knows its place, such as deepfreeze.data.Resumable(x, batch_size=32, seed=1)"
+_INPUT = (
+    "an input that knows its place, such as deepfreeze.data.Resumable(x, batch_size=32, seed=1); an IteratorState belongs in "
+    "extra= of deepfreeze.capture"
+)
 
 
 def _metadata(value: Any) -> Any:

@@ -334,7 +334,7 @@ class Session:
             return
         begin = time.monotonic()
         try:
-            saver.release(epoch_open)
+            saver.release(epoch_open, self._described.logs)
         except EngineError as error:
             self._commits.fail(error, step)
         else:
@@ -435,4 +435,7 @@ class Session:
     def measured(self, values: Mapping[str, Any], step: int | None = None, epoch: int | None = None) -> None:
         """Gives metrics to retention. ``step``: at which they were taken, None for the present one; ``epoch``: the number of epochs done,
         at the end of one."""
-        self._commits.measured(self._open_run.steps.now() if step is None else step, values, epoch)
+        step = self._open_run.steps.now() if step is None else step
+        if epoch is not None:
+            self._described.epoch_ended(epoch, step, values)
+        self._commits.measured(step, values, epoch)

@@ -96,7 +96,7 @@ class Training:
         self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
         self._checks: ReplicaChecks | None = None  # of the last session
-        self._fits, self._described = Fits(options.resume_epochs, self._input), Described(options.metadata)
+        self._fits, self._described = Fits(options.resume_epochs, self._input), Described(options.metadata, options.data)
         self._callbacks = EpochCallbacks(self._attachments.callbacks, self._fits, options.keep)
         self._stats, self._keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
         self._warning = ""  # for the user, when the run is opened
@@ -193,7 +193,7 @@ class Training:
             self._input.begin_loop()
         else:
             position = self._fits.begin(fit, open_run.attempt, self._events.notify, self._callbacks.has_stopped)
-            self._input.begin_fit(model, fit, position, self._fits.ended, open_run.attempt.world)
+            self._input.begin_fit(model, fit, position, self._fits.ended, open_run.attempt.world, self._events.notify)
         self._described.begin(position)
         return position
 
@@ -251,8 +251,6 @@ class Training:
         """See ``Session.measured``. Does nothing when no training is open."""
         if self._session is not None:
             with self._closing_on_error():
-                if epoch is not None:
-                    self._described.epoch_ended(epoch, values)
                 self._session.measured(values, step, epoch)
 
     def save_last(self) -> None:

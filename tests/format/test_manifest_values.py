@@ -6,24 +6,25 @@ import numpy as np
 import pytest
 
 from deepfreeze.errors import OptionError
-from deepfreeze.format.manifest_values import MAX_BYTES, encode, facts_of, logs_of, text_of_logs
+from deepfreeze.format.manifest_values import MAX_BYTES, encode, facts_of, logs_of, measured_at, text_of_logs
 from deepfreeze.freeze.described import Described
 from deepfreeze.training.options import Options
 
 
 def test_the_logs_of_an_epoch_are_numbers_whatever_keras_gives():
     logs = {"loss": np.float32(0.5), "mae": 0.123456, "lost": float("nan"), "note": "text", "history": [1, 2]}
-    values = json.loads(encode({"logs": logs_of(3, logs)}))
-    assert values == {"logs": {"epoch": 3, "values": {"loss": 0.5, "mae": 0.123456, "lost": "nan"}}}
+    values = json.loads(encode({"logs": logs_of(3, 90, logs)}))
+    assert values == {"logs": {"epoch": 3, "step": 90, "values": {"loss": 0.5, "mae": 0.123456, "lost": "nan"}}}
     assert text_of_logs(values) == "epoch 3: loss 0.5, lost nan, mae 0.1235"
-    assert text_of_logs({"logs": logs_of(1, {})}) == "epoch 1"
+    assert text_of_logs({"logs": logs_of(1, 30, {})}) == "epoch 1"
     many = {f"{number:0200}": 1.0 for number in range(1000)}
-    assert len(encode({"logs": logs_of(3, many)})) < MAX_BYTES // 2
+    assert len(encode({"logs": logs_of(3, 90, many)})) < MAX_BYTES // 2
 
 
 @pytest.mark.parametrize("logs", [None, 3, {}, {"epoch": "3", "values": {}}, {"epoch": 3, "values": [1]}])
 def test_logs_of_an_unknown_form_are_not_shown(logs):
     assert text_of_logs({"logs": logs}) == "" and text_of_logs({}) == ""
+    assert measured_at({"logs": logs}, 3) is None and measured_at({}, 3) is None
 
 
 def test_a_fact_that_a_terminal_can_not_show_is_shown_as_json():
@@ -47,5 +48,5 @@ def test_metadata_is_what_it_was_when_the_checkpoint_was_made():
     metadata["note"].append("second")
     described = Described(options.metadata)
     assert described.values(0, 1) == {"metadata": {"note": ["first"]}}
-    described.epoch_ended(2, {"loss": 1.0})
-    assert described.values(0, 1)["logs"] == {"epoch": 2, "values": {"loss": 1.0}}
+    described.epoch_ended(2, 60, {"loss": 1.0})
+    assert described.values(0, 1)["logs"] == {"epoch": 2, "step": 60, "values": {"loss": 1.0}}

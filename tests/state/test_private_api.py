@@ -127,6 +127,7 @@ def test_keras_2_s_containers_of_layers_are_known():
 def test_what_is_missing_is_none_or_a_default(row, monkeypatch):
     defaults = {
         "says_built": False,
+        "loss_scale": [],
         "steps_per_execution": 1,
         "thread_states": [],
         "saving_counts": {},
@@ -173,6 +174,11 @@ def test_keras_2_s_names_are_there():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     model.compile("adam", "mse", steps_per_execution=3)
     assert private_api.steps_per_execution(model) == 3
+    scaled = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(), initial_scale=8.0)
+    scale, updates = private_api.loss_scale(scaled)
+    assert (float(scale), int(updates)) == (8.0, 0)
+    fixed = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(), dynamic=False, initial_scale=8.0)
+    assert private_api.loss_scale(fixed) == private_api.loss_scale(keras.optimizers.SGD()) == []
     assert not private_api.says_built(keras.optimizers.Adam())
     model.optimizer.build(model.trainable_variables)
     assert private_api.says_built(model.optimizer)

@@ -195,6 +195,15 @@ def test_metrics_and_times_live_on_and_few_manifests_are_read_at_a_start(run, mo
     assert [one.time for one in again.history({}).checkpoints][-1] == 1795232158  # files.CREATED
 
 
+def test_a_dead_jobs_checkpoint_has_the_metrics_of_its_epochs_end(run):
+    """Whoever commits it does not have them; its manifest does."""
+    logs = {"epoch": 3, "step": 10, "values": {"loss": 0.25, "lost": "nan"}}
+    files.write_checkpoint(run.path, 10, files.sample(version=2), said={"logs": logs})
+    files.write_checkpoint(run.path, 12, files.sample(version=2), said={"logs": logs})  # in the epoch after
+    files.write_checkpoint(run.path, 14, files.sample(version=2), said={"logs": {"epoch": 3, "values": {"loss": 0.1}}})
+    assert of(Marks.read(run, to_logger)) == {10: (3, 10, {"loss": 0.25})}
+
+
 def test_a_step_that_another_attempt_has_made_anew_has_no_old_metrics(run):
     marks = known(run, 10)
     marks.measured(Measurement(10, {"loss": 0.25}, epoch=1))

@@ -164,6 +164,25 @@ def test_the_best_checkpoint_survives_restarts_and_retention(keras, tmp_path, mo
         assert all(map(np.array_equal, program.weights(), seen[2]))
 
 
+def test_the_best_checkpoint_stays_though_its_job_died_at_once(keras, tmp_path, monkeypatch):
+    """The checkpoint of an epoch's last step has the epoch's metrics in its manifest: whoever commits it needs no other source."""
+    scores = [0.1, 0.2, 0.7, 0.5, 0.4]
+
+    class Scoring(keras.callbacks.ReduceLROnPlateau):
+        def on_epoch_end(self, epoch, logs=None):
+            logs["score"] = scores[epoch]
+
+    program = Program(
+        keras, tmp_path, lambda: {"score": Scoring("score")}, keep=Latest(1) | Best("score", "max"), epochs=5
+    )
+    program(BATCHES * 2 + 1, monkeypatch=monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr("deepfreeze.store.marks.Marks.retain", lambda *args: ())  # as if it was killed before
+        program(BATCHES * 3 + 1, monkeypatch=patch)
+    program(monkeypatch=monkeypatch)
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [BATCHES * 3, BATCHES * 5]
+
+
 def test_an_epoch_without_a_checkpoint_at_its_end_is_told_of(keras, tmp_path, monkeypatch, caplog):
     """Best weights are taken from the nearest checkpoint then."""
     program = Program(keras, tmp_path, lambda: {"stop": usual(keras, tmp_path)["stop"]}, every=4)

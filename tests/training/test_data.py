@@ -3,6 +3,8 @@
 A ``fit`` that an exception ends is, for the next ``Checkpoint``, as one whose process was killed.
 """
 
+import logging
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from deepfreeze.data import Resumable
 from deepfreeze.errors import OptionError
 from deepfreeze.format import attachment_tree
 from deepfreeze.format.named_values import ATTACHMENTS
+from deepfreeze.state.epoch_under_way import EpochUnderWay
 from deepfreeze.state.keras_objects import optimizer_variables
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.rank_records import read_records
@@ -256,6 +259,27 @@ def test_a_run_that_was_saved_without_data_repeats_the_interrupted_epoch(keras, 
     monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
     after = program(keras, tmp_path / "run")
     assert after[0][0] == (3, 0) and "saved without data=" in caplog.text
+
+
+def test_a_job_without_data_is_told_that_its_checkpoint_has_some(keras, tmp_path, caplog):
+    program(keras, tmp_path / "run", 7, every=5)
+    assert "no data=" not in caplog.text
+    data = Resumable(arrays(), batch_size=BATCH, seed=5)
+    trainings.dense(keras, keras.optimizers.Adam(0.01), metrics=["mae"]).fit(
+        data, verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=5)]
+    )
+    assert "step 5 knows its place in the data, a Resumable, and this job has no data= to go on from there" in caplog.text
+
+
+def test_metrics_that_go_on_from_another_ranks_are_told_of(keras, tmp_path, caplog, monkeypatch):
+    program(keras, tmp_path / "run", 9)
+    monkeypatch.setattr(
+        EpochUnderWay, "load_state_dict", lambda self, state: setattr(self, "loaded", {**state, "ranks": 4})
+    )
+    with caplog.at_level(logging.INFO):
+        assert program(keras, tmp_path / "run")[0] == ALL[9:]
+    told = "the metrics of epoch 2 go on from those of rank 0 on all ranks: 4 ranks have begun the epoch, and 1 go on"
+    assert told in caplog.text
 
 
 def test_wrong_data_are_refused_and_nothing_is_lost(keras, tmp_path):

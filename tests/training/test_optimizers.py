@@ -207,8 +207,14 @@ def test_an_update_skipped_under_float16_leaves_checkpoints_right(
     trainings.assert_run_is(tmp_path / "run", tmp_path, steps)
 
 
+def scalars(optimizer):
+    """The values of the optimizer's scalars."""
+    return [float(np.asarray(each)) for each in optimizer_variables(optimizer) if np.asarray(each).shape == ()]
+
+
 def test_a_training_resumed_behind_a_skipped_update_equals_a_whole_one(keras, precision, tmp_path):
-    """The loss scale was halved, and its counter begins again: both are in the checkpoint."""
+    """The loss scale was halved, and its counter begins again: both are in the checkpoint, which stock Keras loads. Keras 2 itself saves
+    neither."""
     precision("mixed_float16")
 
     def make():
@@ -222,6 +228,20 @@ def test_a_training_resumed_behind_a_skipped_update_equals_a_whole_one(keras, pr
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=9)
     assert checkpoint.open(second) == (5 if kerases.is_2(keras) else 4)
     second.fit(inputs.skip(5), **options, callbacks=[checkpoint])
-    for mine, theirs in zip(optimizer_variables(second.optimizer), optimizer_variables(whole.optimizer), strict=True):
-        assert np.array_equal(mine, theirs)
+    ours, theirs = optimizer_variables(second.optimizer), optimizer_variables(whole.optimizer)
+    assert 2.0**14 in scalars(whole.optimizer), "a scale that was halved once"
+    assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    second.load_weights(deepfreeze.latest(tmp_path / "run").path / "model.weights.h5")
     assert all(np.array_equal(a, b) for a, b in zip(second.get_weights(), whole.get_weights(), strict=True))
+
+
+def test_a_checkpoint_that_has_no_loss_scale_is_resumed(keras, precision, tmp_path, monkeypatch):
+    """As older ones of Keras 2: the scale then begins with its first value. Keras 3 has it among the optimizer's variables."""
+    precision("mixed_float16")
+    with monkeypatch.context() as patch:
+        patch.setattr("deepfreeze.state.private_api.loss_scale", lambda optimizer: [])
+        model = trainings.alike(keras, lambda: scaled(keras))
+        model.fit(overflowing(3, []), verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=3)])
+    model = trainings.alike(keras, lambda: scaled(keras))
+    assert deepfreeze.Checkpoint(tmp_path / "run", every=3).open(model) == 3
+    assert 2.0**15 in scalars(model.optimizer)
