@@ -91,9 +91,7 @@ class InputPosition:
         """No checkpoint is restored, or another one will be."""
         self._loaded = None
 
-    def begin_fit(
-        self, model: Any, fit: Fit, position: FitPosition, ended: bool, world: World, notify: Notify
-    ) -> None:
+    def begin_fit(self, model: Any, fit: Fit, position: FitPosition, ended: bool, world: World, notify: Notify) -> None:
         """Collective. The ``fit`` of ``model`` begins at ``position``. ``ended``: an earlier ``fit`` of this process has trained the data,
         which then go on with their next epoch. Prepares what Keras keeps of an epoch that goes on: a model whose first step would make
         its metrics has them after this call, unless its step can't be traced before. ``notify``: is told if these are another rank's."""

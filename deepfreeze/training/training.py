@@ -96,7 +96,10 @@ class Training:
         self._history: frozenset[str] = frozenset()  # ids of the attempts that the model's values come from
         self._saved: Newest[int] = Newest()  # the saved steps of the model that was trained last
         self._checks: ReplicaChecks | None = None  # of the last session
-        self._fits, self._described = Fits(options.resume_epochs, self._input), Described(options.metadata, options.data)
+        self._fits, self._described = (
+            Fits(options.resume_epochs, self._input),
+            Described(options.metadata, options.data),
+        )
         self._callbacks = EpochCallbacks(self._attachments.callbacks, self._fits, options.keep)
         self._stats, self._keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
         self._warning = ""  # for the user, when the run is opened

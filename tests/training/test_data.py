@@ -268,7 +268,9 @@ def test_a_job_without_data_is_told_that_its_checkpoint_has_some(keras, tmp_path
     trainings.dense(keras, keras.optimizers.Adam(0.01), metrics=["mae"]).fit(
         data, verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run", every=5)]
     )
-    assert "step 5 knows its place in the data, a Resumable, and this job has no data= to go on from there" in caplog.text
+    assert (
+        "step 5 knows its place in the data, a Resumable, and this job has no data= to go on from there" in caplog.text
+    )
 
 
 def test_metrics_that_go_on_from_another_ranks_are_told_of(keras, tmp_path, caplog, monkeypatch):
