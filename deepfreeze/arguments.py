@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import difflib
 import functools
+import re
 import signal
 from collections.abc import Iterable
 from numbers import Integral, Real
@@ -50,6 +51,24 @@ def fraction(where: str, value: Any) -> float:
     """``value`` as Python's own float, more than 0 and at most 1."""
     require(where, value, is_number(value, Real) and 0 < value <= 1, "a fraction, more than 0 and at most 1")
     return float(value)
+
+
+_UNITS = {"B": 1} | {
+    f"{prefix}{kind}": base**power
+    for kind, base in (("B", 1000), ("iB", 1024))
+    for power, prefix in enumerate(("k" if base == 1000 else "K", "M", "G", "T", "P"), 1)
+}
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([A-Za-z]+)\s*")
+
+
+def size(where: str, value: Any) -> int:
+    """A number of bytes, 1 or more: ``value`` itself, or what its text says, such as "1.5 GB" or "800 MiB"."""
+    nbytes = int(value) if is_number(value, Integral) else 0
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+        units = {name.lower(): factor for name, factor in _UNITS.items()}
+        nbytes = int(float(match[1]) * units.get(match[2].lower(), 0))
+    require(where, value, 0 < nbytes < 2**63, 'a number of bytes, or text such as "1.5 GB" or "800 MiB"')
+    return nbytes
 
 
 def signal_number(where: str, value: Any) -> signal.Signals:

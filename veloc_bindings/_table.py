@@ -74,6 +74,7 @@ class COptions(c.Structure):
         ("node_dir", c.c_char_p),
         ("rate", c.c_uint64),
         ("uncommitted", c.c_uint64),
+        ("bounded", c.c_uint64),
     ]
 
 

@@ -133,6 +133,7 @@ class EmbeddedEngine:
     ``slots`` count checkpoints, ``writers`` threads, ``hashes`` the replica checksums at the end of the private bytes; ``nice`` is from 0
     to 19; ``rate`` is how many bytes per second this rank writes to the external store at most, 0 for no bound; ``uncommitted`` is how
     many checkpoints may be captured and neither committed nor failed, 0 for as many as ``in_flight`` and ``slots`` allow;
+    ``bounded``: rank 0's caller bounds the bytes of the run, so other ranks write nothing of a step there before rank 0 has begun it;
     ``refuse_diverged`` is one of ``REFUSE_NONE``, ``REFUSE_ALL`` and ``REFUSE_FIRST``; ``commit_timeout`` is how many seconds a
     checkpoint may wait for another rank that does not move. ``run_dir`` and ``local_dir`` are existing directories; ``local_dir`` is None
     without a local tier. ``node``: the ranks of this rank's node, ascending, with this rank among them, which look at the store for each
@@ -159,6 +160,7 @@ class EmbeddedEngine:
         chunk_bytes: int = 4 << 20,
         rate: int = 0,
         uncommitted: int = 0,
+        bounded: bool = False,
         commit_timeout: float = 600.0,
         node: Sequence[int] = (),
         node_dir: str | os.PathLike[str] | None = None,
@@ -179,6 +181,7 @@ class EmbeddedEngine:
             file_size=file_size,
             rate=rate,
             uncommitted=uncommitted,
+            bounded=bounded,
             commit_timeout_ms=_milliseconds(commit_timeout),
             run_id=_array(run_id, 16, "run_id"),
             attempt=_array(attempt, 16, "attempt"),

@@ -77,8 +77,8 @@ class Blocked(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped(Event):
-    """``step`` was due and is not saved. ``why``: "full" (some rank had no memory for it) or "unequal" (the ranks' weights differed when
-    training began)."""
+    """``step`` was due and is not saved. ``why``: "full" (some rank had no memory for it), "storage" (``storage=``: the checkpoints that
+    stay leave no room for it) or "unequal" (the ranks' weights differed when training began)."""
 
     step: int
     why: str

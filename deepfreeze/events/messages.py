@@ -35,6 +35,8 @@ class Messages:
 def _skipped(event: Skipped) -> None:
     if event.why == "full":
         _log(logging.INFO, f"no room for another checkpoint in memory: step {event.step} was skipped")
+    elif event.why == "storage":
+        _log(logging.INFO, f"no room for another checkpoint in the run (storage=): step {event.step} was skipped")
     else:
         _log(logging.WARNING, f"the ranks had different weights when training began: step {event.step} is not saved")
 

@@ -121,7 +121,7 @@ class Stats:
                 return
 
     def _skipped(self, event: Skipped) -> None:
-        if event.why == "full":
+        if event.why in ("full", "storage"):
             assert event.step is not None
             self.skipped.append(event.step)
 

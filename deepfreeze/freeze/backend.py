@@ -32,6 +32,8 @@ class Opening:
     - ``hashes``: how many replica checksums (u32 each) end the private bytes. All ranks should have the same ones, except where they are
       all zero. ``on_divergence``: what to do where they differ, "auto", "warn" or "raise" as in ``Replicas``.
     - ``timeout``: how many seconds a checkpoint may wait for another rank that does not move.
+    - ``bounded``: rank 0 bounds the bytes of the run. So no other rank writes anything of a step to the run before rank 0 has begun the
+      step there.
     - ``engine``: the options of this name. A backend ignores those that mean nothing to it."""
 
     target: Target
@@ -45,6 +47,7 @@ class Opening:
     hashes: int = 0
     on_divergence: str = "warn"
     timeout: float = 600.0
+    bounded: bool = False
     engine: Engine = Engine()
 
 
@@ -138,7 +141,8 @@ class Backend(Protocol):
         """Has the committed checkpoints of these steps removed, in the background: never one that a reader could then find half-deleted.
         Called on rank 0 alone, for steps that are committed and that retention no longer wants. It is the one method that another thread
         than training's calls, one call at a time, while training may be in any other method but ``close``. A step without a checkpoint
-        is passed over; a removal that fails becomes a notice of ``poll``. Never waits."""
+        is passed over; of one that has failed, what it has left is removed where the run is ``bounded``. A removal that fails becomes a
+        notice of ``poll``. Never waits."""
 
     def drain(self, seconds: float) -> None:
         """Waits until every submitted checkpoint is external or failed, and what ``remove`` was told of is removed."""

@@ -36,6 +36,7 @@ class EmbeddedBackend:
             nice=engine.nice,
             rate=engine.rate_of_rank(max(1, len(opening.node))),
             uncommitted=engine.uncommitted or 0,
+            bounded=opening.bounded,
             chunk_bytes=engine.chunk_bytes,
             file_size=opening.file_size,
             commit_timeout=opening.timeout,

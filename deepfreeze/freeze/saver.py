@@ -34,6 +34,8 @@ from veloc_bindings import Report
 
 # How many seconds ``last_reports`` waits for checkpoints in flight. There are some only if an exception has ended training.
 _CLOSING_SECONDS = 5.0
+# Bytes of a rank's record and of its line in the manifest, and of the extents of one region, most of which have one.
+_RECORD, _EXTENTS = 2048, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +84,10 @@ class Saver:
         self.nbytes = int(self._regions.nbytes.sum())
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
         self._tells_others, self._describes = world.size > 1, world.rank == 0
+        self._structure, self._world_size = structure, world.size
         slots = self.nbytes * settings.engine.slots
         self._pending: _Save | None = None
+        self._record_nbytes = 0  # of the newest checkpoint, without the extents
         self._local = node_tier.choose(settings.local, slots, target.run, world, nodes, notify)
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
@@ -109,6 +113,7 @@ class Saver:
             hashes=len(self._replicas.names),
             on_divergence=settings.replicas.on_divergence,
             timeout=settings.timeout,
+            bounded=settings.storage is not None,
             engine=settings.engine,
         )
         self._backend = BoundBackend(backends.chosen(), opening, self._notify)
@@ -270,7 +275,9 @@ class Saver:
         values = saved.values
         if saved.manifest and self._describes:
             values = {**values, MANIFEST: manifest_values.encode(saved.manifest)}
-        self._backend.submit(saved.step, rows, private, owners, named_values.encode(values))
+        section = named_values.encode(values)
+        self._record_nbytes = len(private) + len(section)
+        self._backend.submit(saved.step, rows, private, owners, section)
 
     @property
     def tier(self) -> str:
@@ -282,6 +289,13 @@ class Saver:
         """How many checkpoints may be captured and not yet committed, whatever lies on the local tier otherwise."""
         engine = self._settings.engine
         return engine.uncommitted or (engine.in_flight if self._local is None else engine.slots)
+
+    @property
+    def checkpoint_nbytes(self) -> int:
+        """How many bytes a checkpoint takes on the external store at most, if no rank has much larger attachments than this one: the model
+        file, and twice the records of all ranks, which are gathered in another file."""
+        record = _RECORD + _EXTENTS * len(self._regions.nbytes) + self._record_nbytes
+        return self._structure.file_size + 2 * self._world_size * record
 
     @property
     def replicated(self) -> list[str]:

@@ -99,10 +99,11 @@ class Replicas:
 @dataclass(frozen=True)
 class SaverSettings:
     """``local``: "auto", a directory or None; ``wait_for``: the label of the level that ``save`` waits for (``format/levels``);
-    ``timeout`` in seconds."""
+    ``timeout`` in seconds; ``storage``: bytes that the run may take on the external store, None for no bound."""
 
     local: str | os.PathLike | None
     wait_for: str
     timeout: float
     engine: Engine
     replicas: Replicas
+    storage: int | None = None

@@ -169,6 +169,13 @@ class Marks:
         """Which checkpoints stay, with the tags read anew. RunError, CorruptError if they can't be read."""
         return judge(self.history(by_checkpoint(tags(self.run)), loop), rule, keep_pending)
 
+    def judge_with(self, uncommitted: Iterable[int], now: int, rule: Any, keep_pending: int, loop: bool) -> Verdict:
+        """As ``judge``, if these steps were committed too. ``now``: seconds since 1970."""
+        history = self.history(by_checkpoint(tags(self.run)), loop)
+        more = [Committed(step, "", now) for step in uncommitted if step not in self._marks]
+        checkpoints = sorted((*history.checkpoints, *more), key=lambda one: one.step)
+        return judge(replace(history, checkpoints=tuple(checkpoints)), rule, keep_pending)
+
     def retain(self, rule: Any, keep_pending: int, loop: bool, write: Callable[[bytes], None]) -> tuple[int, ...]:
         """Judges the checkpoints by ``rule``, has ``write`` store marks.json, and returns the steps that go. Steps of an earlier call that
         are still there are returned again: they may go at any moment, so no rule counts on them. Raises RunError if the run or its tags

@@ -13,8 +13,8 @@ from deepfreeze.events.stats import Newest
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.job_end import JobEnd
 from deepfreeze.ranks.agreement import Agreement
+from deepfreeze.retention.keeper import Keeper
 from deepfreeze.training.engine_reports import EngineReports
-from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.progress import Progress

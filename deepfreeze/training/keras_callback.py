@@ -40,6 +40,9 @@ class Checkpoint(Hooks):
             ``Latest(2) | Best("val_loss", "min") | Tagged()``. The newest one stays in any case, so does the newest at which the ranks
             agreed, and the one from which training has resumed until there are two newer ones.
         keep_pending: how many checkpoints wait at most for metrics that a rule asks for.
+        storage: how many bytes checkpoints of the run may take on the external store: a number, or text such as "20 GB" or "800 MiB".
+            Training waits while there is no room for another one. Where the checkpoints that ``keep`` wants leave no room, no
+            checkpoint is saved, with a warning. None: no bound.
         wait_for: the level that training waits for at each checkpoint: "captured" (no wait), "local" (this rank's shards are on
             node-local storage), "external" (the checkpoint is committed: the synchronous mode).
         local: node-local storage: "auto" (memory-backed or disk, by free space), a directory, or None for none.
@@ -97,6 +100,7 @@ class Checkpoint(Hooks):
         resume: str = "auto",
         keep: int | Wants = 2,
         keep_pending: int = 4,
+        storage: int | str | None = None,
         wait_for: str = "captured",
         local: str | os.PathLike | None = "auto",
         on_error: str = "raise",
@@ -125,6 +129,7 @@ class Checkpoint(Hooks):
             resume=resume,
             keep=keep,
             keep_pending=keep_pending,
+            storage=storage,
             wait_for=wait_for,
             local=local,
             on_error=on_error,

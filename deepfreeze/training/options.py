@@ -64,6 +64,7 @@ class Options:
     resume: str = "auto"
     keep: Any = 2
     keep_pending: int = 4
+    storage: Any = None
     wait_for: str = "captured"
     local: str | os.PathLike | None = "auto"
     on_error: str = "raise"
@@ -107,6 +108,8 @@ class Options:
         # Users of Keras are used to verbose=True and verbose=False.
         verbose = int(made["verbose"]) if isinstance(made["verbose"], bool) else made["verbose"]
         made["verbose"] = arguments.whole_number("verbose=", verbose, 0, 1)
+        if made["storage"] is not None:
+            made["storage"] = arguments.size("storage=", made["storage"])
         made["timeout"] = arguments.seconds("timeout=", made["timeout"])
         made["listeners"] = _listeners(made["listeners"])
         made["signals"] = _signals(made["signals"])

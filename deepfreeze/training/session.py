@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deepfreeze.errors import EngineError, OptionError
+from deepfreeze.errors import EngineError
 from deepfreeze.events.event import Blocked, Captured, Skipped, Stop
 from deepfreeze.events.events import Events
 from deepfreeze.events.stats import Newest
@@ -24,11 +24,13 @@ from deepfreeze.plan.rehearsal import REHEARSED, Rehearsal
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import JOB_ENDS, REHEARSAL_ENDS, Agreement
+from deepfreeze.retention.keeper import Keeper
+from deepfreeze.retention.storage import Storage
 from deepfreeze.state.attachments import Attachments
+from deepfreeze.training import uncaptured
 from deepfreeze.training.commits import Commits
 from deepfreeze.training.first_weights import FirstWeights
 from deepfreeze.training.installation import Installation
-from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.replica_checks import ReplicaChecks
@@ -59,18 +61,19 @@ class Session:
         events: Events,
         saved: Newest[int],
         keeper: Keeper,
+        storage: Storage,
         described: Described,
         rehearsal: Rehearsal | None = None,
     ) -> None:
         """Collective. ``open_run``: the open run, which closes what the session opens; ``agreement``: connected to the installation;
         ``saved``: the model's steps that are saved already, to which the session adds its own; ``keeper``: retention, a listener of
-        ``events``; ``described``: what rank 0's manifests say of the training; ``rehearsal``: None if this is none. Raises
-        the errors of ``Saver`` if the installation has served another session before."""
+        ``events``; ``storage``: the bound of the run's bytes; ``described``: what rank 0's manifests say of the training; ``rehearsal``:
+        None if this is none. Raises the errors of ``Saver`` if the installation has served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
         self._events, self._notes, self._saved = events, events.notes, saved
         self._commits = Commits(open_run, agreement, wishes, checks, job_end, keeper, options, events)
-        self._described, self._rehearsal = described, rehearsal
+        self._described, self._rehearsal, self._storage = described, rehearsal, storage
         self.stopped = False  # a signal, or the job's end, ended training
         self._began = False  # there was an execution
         self._saver: Saver | None = None
@@ -84,9 +87,7 @@ class Session:
         # Whether the next execution may copy a part of the last capture. It captures nothing then: this follows from numbers that are the
         # same on all ranks, and so does not depend on whether this rank's ``saver`` has something pending.
         self._copying = False
-        self._reserve_later = (
-            False  # memory for the next capture is wanted, as soon as the step that is held is handed over
-        )
+        self._reserve_later = False  # memory for the next capture is wanted, once the step that is held is handed over
         self._ask_again = False  # the policy was asked for the next step before it knew of its plan
         self._held_up = 0.0  # seconds for which the pending step has held training up
         self._handed: list[int] = []  # the steps that the engine was given in this call
@@ -141,7 +142,7 @@ class Session:
         saver, schedule = self.saver, self._schedule
         self._note_uncaptured(done)
         self._first_weights.execution_ended(step)
-        self._observe(done)
+        self._wishes.observe(schedule, done, saver, self._events)
         end, unfinished = self._job_end, len(saver.unfinished) + (saver.pending is not None)
         if end.known and end.near(time.time(), time.monotonic(), unfinished):
             self._agreement.end()
@@ -164,13 +165,18 @@ class Session:
         self._arm()
         if schedule.within(steps):
             self._reserve()  # the next execution may capture; a wait here, unlike one in the graph, can be ended by Ctrl-C
-        if self._options.engine.when_full == "skip":
-            # Proposed one execution ahead, because all ranks must know of it before the execution in which the step is due.
-            due = schedule.after_next(steps)
-            if due is not None and saver.has_room(schedule.within(steps)):
-                due = None
-            self._agreement.skip(due or 0)
+        # Proposed one execution ahead, because all ranks must know of it before the execution in which the step is due.
+        self._agreement.skip(self._to_skip(steps))
         return 0
+
+    def _to_skip(self, steps: int) -> int:
+        """The step that is to be skipped in the execution after the next one, 0 if none is. Each execution runs so many ``steps``."""
+        schedule, skips = self._schedule, self._options.engine.when_full == "skip"
+        due = schedule.after_next(steps) if skips or self._storage.limited else None
+        full = self._storage.propose(due)
+        if full or due is None or not skips:
+            return full
+        return 0 if self.saver.has_room(schedule.within(steps)) and self._storage.has_room() else due
 
     def epoch_ended(self) -> None:
         """To be called at the end of each epoch, on every rank. Saves the last step if it is due and was not captured: nobody knew that it
@@ -264,6 +270,7 @@ class Session:
         installation.stored_in = target.run_id
         self._open_run.file_size = agreed.structure.file_size
         self._commits.open(saver)
+        self._storage.open(saver, self._options.keep, self._commits.take)
         conditions = Conditions(agreed.structure.digest.hex(), world.size, attempt.nodes.cores, saver.tier)
         self._wishes.begin(conditions, saver, self._open_run.steps.now())
         return saver
@@ -278,8 +285,18 @@ class Session:
     def _save_now(self, step: int, collect: Callable[[], CapturedState]) -> None:
         """Saves ``step``, the last one of an epoch or of a ``fit``, where training waits for nothing else."""
         begin = time.monotonic()
-        self._save(step, collect, hold=True)
+        if not self._is_left_out(step):
+            self._save(step, collect, hold=True)
         self._note_blocked(begin)
+
+    def _is_left_out(self, step: int) -> bool:
+        """Whether ``step``, which nobody knew of beforehand, is not saved, because the ranks have agreed that the run has no room."""
+        if not self._storage.leaves_out(step):
+            return False
+        if not self._schedule.settled(step):
+            self._events.emit(Skipped(step=step, why="storage"))
+            self._schedule.taken(step)
+        return True
 
     def _save(
         self,
@@ -296,6 +313,8 @@ class Session:
         their states are among the attachments, the step is held until they have."""
         hold = hold and bool(self._attachments.of_epochs)
         self._release(epoch_open=True)  # there is none but in data of unknown size
+        if not self._may_hand_over(step, collect):
+            return
         part = self._checks.next()
         self._saved.append(step)
         self._schedule.taken(step)
@@ -310,6 +329,19 @@ class Session:
             self._note_captured(step)
         if self.saver.pending is None:
             self._handed.append(step)
+
+    def _may_hand_over(self, step: int, collect: Callable[[], CapturedState]) -> bool:
+        """Waits until the run has room for the checkpoint of ``step``. Returns False if it is not to be handed over."""
+        try:
+            if self._storage.hands_over():
+                return True
+            collect()  # or the next capture would be taken for a part of this one
+        except EngineError as error:
+            self._commits.fail(error, step)
+            return False
+        self._events.emit(Skipped(step=step, why="storage"))
+        self._schedule.taken(step)
+        return False
 
     def _finish(self) -> None:
         """Hands a late capture to the engine, if there is one. From now on the train function may capture."""
@@ -367,34 +399,8 @@ class Session:
 
     def _note_uncaptured(self, done: Execution) -> None:
         """Tells of the steps that were due in an execution and not captured."""
-        if done.skipped is not None:
-            self._events.emit(Skipped(step=done.skipped, why="full"))
-        if done.missed is None:
-            return
-        if done.captured is None:
-            self._events.emit(Skipped(step=done.missed, why="unequal"))
-        else:
-            self._warn_too_often(done.captured, done.missed, done.steps)
-
-    def _warn_too_often(self, captured: int, missed: int, steps: int) -> None:
-        """Rank 0 warns that two steps were due in one execution of so many steps. One warning is enough for all ``fit``s."""
-        warning = OptionError(
-            where="every=",
-            expected=f"at most one checkpoint per execution, which is {steps} steps here",
-            found=f"steps {captured} and {missed} due in the same one: only the first is saved, here and in later executions",
-            todo="raise every=, or lower steps_per_execution",
-        )
-        if self._open_run.attempt.world.rank == 0:
-            self._events.warn(str(warning), once="every=")
-
-    def _observe(self, done: Execution) -> None:
-        """Tells the policy of the execution, if it learns. If the policy fails on one rank, the training ends on all ranks."""
-        try:
-            self._wishes.observe(self._schedule, done, self.saver, self._events)
-        except OptionError as error:
-            if self._open_run.attempt.world.size == 1:
-                raise
-            self._agreement.fail(error)
+        storage = done.skipped is not None and self._storage.has_skipped(done.skipped)
+        uncaptured.tell(done, self._events, self._open_run.attempt.world.rank, storage)
 
     def _stop(self, step: int, number: int) -> None:
         """Commits ``step`` and ends training, because a rank has received the signal ``number``, the job's end is near (``JOB_ENDS``), or
@@ -406,7 +412,7 @@ class Session:
         self._events.emit(Stop(step=step, signal=name))
         self._hand_over()
         begin = time.monotonic()
-        if step not in self._saved:
+        if step not in self._saved and not self._is_left_out(step):
             self._save(step, self.saver.take, hold=self._epochs.over)
             self._note_blocked(begin)
         self._release(epoch_open=True)  # the job may have no time for what Keras does at the end of an epoch
@@ -428,6 +434,9 @@ class Session:
         if self._reserve_later:
             return
         try:
+            # Not while a late capture waits for the next step, for the other ranks have not handed it over either.
+            if self.saver.pending is None:
+                self._storage.admit()
             self.saver.reserve()
         except EngineError as error:
             self._commits.fail(error)

@@ -33,6 +33,8 @@ from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.same_model import require_same_model, require_same_options
 from deepfreeze.ranks.world import World
+from deepfreeze.retention.keeper import Keeper
+from deepfreeze.retention.storage import Storage
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.granules import Granules
@@ -44,7 +46,6 @@ from deepfreeze.training.fits import Fits
 from deepfreeze.training.input_position import InputPosition
 from deepfreeze.training.installation import Installation, Terms, against_engine_memory
 from deepfreeze.training.job_ends import JobEnds
-from deepfreeze.training.keeper import Keeper
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
@@ -161,6 +162,7 @@ class Training:
             plan_keeper = PlanKeeper(open_run, self._events)
             wishes = Wishes(self._policy, agreement, world, plan_keeper, position)
             epochs = EpochEnds(self._policy, position)
+            storage = Storage(self._options.storage, agreement, world, self._keeper, self._events)
             checks = ReplicaChecks(self._options.replicas.parts, agreement)
             end = worlds.each(world, lambda: self._job_ends.next(world, self._events.notify))
             installation = self._install(open_run, state, in_graph, agreement.seal())
@@ -183,6 +185,7 @@ class Training:
                 self._events,
                 self._saved,
                 self._keeper,
+                storage,
                 self._described,
                 self._rehearsal,
             )

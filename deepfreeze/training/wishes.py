@@ -44,7 +44,7 @@ class Wishes:
         self._world, self._keeper, self._position = world, keeper, position
         self._planned = next((part for part in parts(policy) if isinstance(part, PlannedPolicy)), None)
         self._newest = self._planned.newest if self._planned is not None else None
-        self._signals = agreement.signals
+        self._agreement, self._signals = agreement, agreement.signals
         self._policies = [part for part in parts(policy) if isinstance(part, LearningPolicy)]
         if self._policies:
             self._interval, self._capture = agreement.field("interval"), agreement.field("capture")
@@ -87,10 +87,18 @@ class Wishes:
             self._reports += [_progressed(report) for report in reports if report.step >= 0]
 
     def observe(self, schedule: Schedule, done: Execution, saver: Saver, events: Events) -> None:
-        """Tells the policy of the execution ``done``, after which ``schedule`` stands, and proposes its wish to the other ranks.
-        ``OptionError`` if the policy raises, or wishes for something that is no wish."""
+        """Tells the policy of the execution ``done``, after which ``schedule`` stands, and proposes its wish to the other ranks. If the
+        policy raises on one rank, or wishes for something that is no wish, training ends on all ranks; ``OptionError`` if it is alone."""
         if not self._policies:
             return
+        try:
+            self._observe(schedule, done, saver, events)
+        except OptionError as error:
+            if self._world.size == 1:
+                raise
+            self._agreement.fail(error)
+
+    def _observe(self, schedule: Schedule, done: Execution, saver: Saver, events: Events) -> None:
         reports, self._reports = self._reports, []
         captured = schedule.captured if schedule.captured > self._captured else None
         self._captured = schedule.captured

@@ -122,6 +122,7 @@ Status ReadOptions(const df_options* given, Env* env, Options* options) {
   options->commit_timeout_ms = o.commit_timeout_ms;
   options->rate = o.rate;
   options->uncommitted = o.uncommitted;
+  options->bounded = o.bounded != 0;
   options->run_dir = o.run_dir;
   options->local_dir = o.local_dir != nullptr ? o.local_dir : "";
   if (o.node_ranks > 0) options->node.assign(o.node, o.node + o.node_ranks);

@@ -22,6 +22,7 @@ struct Options {
   uint64_t chunk_bytes = 4096;
   uint64_t commit_timeout_ms = 0;
   uint64_t uncommitted = 0;    // how many checkpoints may be; 0: as many as in_flight and slots allow
+  bool bounded = false;        // rank 0's caller bounds the bytes of the run
   uint64_t rate = 0;           // bytes per second to the external store; 0: as fast as it takes them
   std::string run_dir;         // the run, unless the engine is given another store
   std::string local_dir;       // empty: no local tier

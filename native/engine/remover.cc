@@ -1,5 +1,6 @@
 #include "engine/remover.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace deepfreeze {
@@ -39,6 +40,11 @@ Status Remover::Do(const Upkeep& upkeep) {
     Status status = store->Remove(step, context_.options.identity.attempt);
     context_.table->Moved();
     if (removed.ok()) removed = std::move(status);
+  }
+  if (context_.options.bounded && !upkeep.remove.empty()) {
+    bool any = false;
+    Status failed = store->MakeRoom(At(1 + *std::max_element(upkeep.remove.begin(), upkeep.remove.end())), &any);
+    if (removed.ok()) removed = std::move(failed);
   }
   const Status cleaned = upkeep.committed >= 0 ? store->CleanUp(At(upkeep.committed)) : Status();
   return removed.ok() ? cleaned : removed;

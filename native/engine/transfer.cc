@@ -10,7 +10,8 @@ namespace deepfreeze {
 
 Status Transfer::Write(const JobRef& job) {
   const auto move = [&] { return job->lost.ok() ? Move(job) : job->lost; };
-  Status status = Patiently(context_, job, move);
+  Status status = Contained([&] { return AwaitRank0(job); });
+  if (status.ok()) status = Patiently(context_, job, move);
   // Without room on the store, what failed steps have left there is removed first, and the step written again.
   if (status.code() == Code::kNoSpace && context_.options.identity.rank == 0 && remover_->MakeRoom(job->step)) {
     status = Patiently(context_, job, move);
@@ -21,6 +22,35 @@ Status Transfer::Write(const JobRef& job) {
   (void)context_.table->AwaitSettled(job, kLocal, CondVar::Time::max());
   if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
   return FailStep(context_, job, std::move(status));
+}
+
+Status Transfer::AwaitRank0(const JobRef& job) {
+  const Options& options = context_.options;
+  if (!options.bounded || options.identity.rank == 0 || !job->lost.ok()) return {};
+  constexpr uint64_t kLongestPauseMs = 50;
+  JobTable* table = context_.table;
+  const uint64_t begin_us = context_.env->NowMicros();
+  const auto waited_ms = [&] { return (context_.env->NowMicros() - begin_us) / 1000; };
+  Status looked;
+  for (uint64_t pause_ms = 1;; pause_ms = std::min(2 * pause_ms, kLongestPauseMs)) {
+    PartialState roll;
+    std::string failure;
+    looked = context_.meeting->Roll(job->step, &roll, &failure);
+    Verdict verdict = Verdict::kPending;
+    if (looked.ok() && !roll.exists) looked = context_.meeting->Look(job->step, &verdict, &failure);
+    if (looked.ok() && !failure.empty()) return Status(Code::kIncomplete, failure);
+    if (looked.ok() && (roll.exists || verdict == Verdict::kCommitted)) break;
+    if (table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
+    if (std::min(waited_ms(), table->IdleMs()) >= options.commit_timeout_ms) {
+      return looked.ok() ? Status(Code::kTimeout, "rank 0 has not begun the step in the run within " +
+                                                      std::to_string(options.commit_timeout_ms) + " ms")
+                         : looked;
+    }
+    if (pause_ms == 1) table->SetWaitsFor(job, "waits for rank 0, which waits for room in the run");
+    table->Pause(pause_ms);
+  }
+  table->SetWaitsFor(job, std::string());
+  return {};
 }
 
 Status Transfer::Move(const JobRef& job) {

@@ -25,6 +25,9 @@ class Transfer {
   Status Write(const JobRef& job);
 
  private:
+  // In a run whose bytes are bounded: waits until rank 0 has begun the step there. As long as anything moves, and at
+  // most commit_timeout_ms after that. RETURNS why the step has failed if it has.
+  Status AwaitRank0(const JobRef& job);
   // Writes the whole job. May be repeated: nothing is durable yet, and the slot has what memory no longer has.
   Status Move(const JobRef& job);
   // Reports, once, that direct writes are not possible and go through the page cache.

@@ -1,8 +1,8 @@
 """Case: a training, in FOLDER/run, in which one rank knows something alone, by its engine's faults or a signal.
 
 ``flip``: the step at whose end one bit of one weight of the last rank changes; ``silent``: the step at which an object of the last rank
-raises instead of giving its state; ``pause``: seconds per step; the rest are Checkpoint's options. Returns what this rank did, and leaves
-it in FOLDER/agreement-R.json.
+raises instead of giving its state; ``pause``: seconds per step; ``tagged``: keeps two checkpoints and those with tags; the
+rest are Checkpoint's options. Returns what this rank did, and leaves it in FOLDER/agreement-R.json.
 """
 
 import json
@@ -13,10 +13,11 @@ import models
 import numpy as np
 
 import deepfreeze
+from deepfreeze.store import Latest, Tagged
 from tests.support.options import grouped
 
 
-def run(folder, steps, every, pause=0, flip=None, silent=None, steps_per_execution=1, **options):
+def run(folder, steps, every, pause=0, flip=None, silent=None, steps_per_execution=1, tagged=False, **options):
     keras = models.framework("keras")
     import horovod.tensorflow as hvd
 
@@ -34,6 +35,8 @@ def run(folder, steps, every, pause=0, flip=None, silent=None, steps_per_executi
         def load_state_dict(self, state):
             pass
 
+    if tagged:
+        options["keep"] = Latest(2) | Tagged()
     if silent is not None:
         options["extra"] = {"reader": Reader()}
     checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=every, verbose=0, **grouped(options))

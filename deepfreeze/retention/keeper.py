@@ -7,11 +7,13 @@ thread leaves a note and goes on.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from deepfreeze.errors import Error, OptionError, RunError
 from deepfreeze.events.event import Captured, Diverged, Event, External, Failed
+from deepfreeze.retention.usage import Usage, measure
 from deepfreeze.store import marks
 from deepfreeze.store.failures import is_full
 from deepfreeze.store.marks import Marks, Measurement
@@ -19,6 +21,8 @@ from deepfreeze.store.retention import metrics_of, text_of
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 
+# Seconds after which the engine is asked again to remove what failed steps have left.
+_REMOVES_AGAIN = 1.0
 _NEXT = "add it to compile(metrics=), validate each epoch, or correct the name in keep="
 
 
@@ -52,6 +56,7 @@ class Keeper:
             self._differ.add(step)
         elif isinstance(event, Failed):
             self._differ.discard(step)
+            worker.failed.add(step)
             worker.put(lambda known: known.failed(step))
         elif isinstance(event, External):
             now, diverged = event.t // 10**9, step in self._differ
@@ -78,6 +83,25 @@ class Keeper:
     def notices(self) -> list[str]:
         """Warnings for the user since the last call: why checkpoints could not be judged, each cause once, and what is lost."""
         return self._worker.take_notices() if self._worker is not None else []
+
+    def judge(self) -> None:
+        """Has the rule asked now, and not only after the next commit. Never waits."""
+        if self._worker is not None:
+            self._worker.put(lambda known: None)
+
+    def ask_for_usage(self, uncommitted: Iterable[int], checkpoint: int) -> None:
+        """Has the thread find out what the run takes, while these steps are on their way, of ``checkpoint`` bytes each. Never waits."""
+        if self._worker is not None:
+            self._worker.ask_for_usage(frozenset(uncommitted), checkpoint)
+
+    def usage(self, seconds: float) -> Usage | None:
+        """The answer to the last question. Waits for it for at most ``seconds``; None if it is not there by then."""
+        return self._worker.usage(seconds) if self._worker is not None else None
+
+    @property
+    def last_usage(self) -> Usage | None:
+        """The newest answer, whichever question it is to; None if there is none yet. Never waits."""
+        return self._worker.last_usage if self._worker is not None else None
 
     def finish(self, seconds: float) -> bool:
         """Waits, for at most ``seconds``, until the engine has been told of all that goes. Returns whether it has."""
@@ -131,6 +155,11 @@ class _Worker:
         self._ended = False
         self._notices: list[str] = []
         self._said = ""
+        self.failed: set[int] = set()  # steps of this attempt that may have left something in the run
+        self._removed = -_REMOVES_AGAIN  # when what failed steps have left was to be removed last
+        self._question: tuple[frozenset[int], int] | None = None  # the arguments of ``ask_for_usage``
+        self._answers = self._questions = 0
+        self.last_usage: Usage | None = None
         # Of the checkpoints from which training goes on; None until the first commit, at which marks.json is read.
         self.metric_names: frozenset[str] | None = None if resumed else frozenset()
         self._thread = threading.Thread(target=self._run, name="deepfreeze-keeper", daemon=True)
@@ -151,6 +180,19 @@ class _Worker:
         with self._changed:
             notices, self._notices = self._notices, []
         return notices
+
+    def ask_for_usage(self, uncommitted: frozenset[int], checkpoint: int) -> None:
+        """See ``Keeper.ask_for_usage``."""
+        with self._changed:
+            self._question = uncommitted, checkpoint
+            self._questions += 1
+            self._changed.notify_all()
+
+    def usage(self, seconds: float) -> Usage | None:
+        """See ``Keeper.usage``."""
+        with self._changed:
+            answered = self._changed.wait_for(lambda: self._answers == self._questions, seconds)
+            return self.last_usage if answered else None
 
     def finish(self, seconds: float) -> bool:
         """Waits until all notes are worked off; see ``Keeper.finish``."""
@@ -175,12 +217,18 @@ class _Worker:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._ended or self._done < self._asked)
+                self._changed.wait_for(lambda: self._ended or self._done < self._asked or self._question is not None)
                 if self._ended:
                     return
                 notes, self._notes, asked = self._notes, [], self._asked
+                question, self._question, questions = self._question, None, self._questions
+            self._unread += notes
+            usage = None
             try:
-                self._ask(notes)
+                if self._done < asked:
+                    self._ask()
+                if question is not None:
+                    usage = self._measure(*question)
                 said = ""
             except Error as error:
                 said = str(error)
@@ -190,19 +238,41 @@ class _Worker:
                 if said and said != self._said:
                     self._notices.append(f"{self._target.run}: no older checkpoint is removed: {said}")
                 self._said, self._done = said, asked
+                if question is not None:
+                    self.last_usage, self._answers = usage, questions
                 self._changed.notify_all()
 
-    def _ask(self, notes: list[Callable[[Marks], None]]) -> None:
-        """Works off the notes, asks the rule, and tells the engine which checkpoints go."""
-        self._unread += notes
+    def _read(self) -> Marks:
+        """The marks, read if that was not done before."""
         if self._known is None:
             self._known = Marks.read(WritableRun.open(self._target.run), self._notify, self._resumed)
             if self._resumed:
                 self.metric_names = frozenset(self._known.metric_names)
+        return self._known
+
+    def _measure(self, uncommitted: frozenset[int], checkpoint: int) -> Usage | None:
+        """What the run takes, None if that can't be told now; and has the engine remove what failed steps have left."""
+        known = self._read()
+        kept = known.judge_with(uncommitted, int(time.time()), self._rule, self._pending, self._loop).keep
+        usage = measure(known.run, uncommitted, checkpoint, kept)
+        if usage is None:
+            return None
+        self.failed &= usage.partial
+        now = time.monotonic()
+        with self._removing:
+            # Again and again: other ranks may not know yet that these steps have failed, and theirs is in the same folders.
+            if self.failed and self._remove is not None and now - self._removed > _REMOVES_AGAIN:
+                self._remove(sorted(self.failed))
+                self._removed = now
+        return usage
+
+    def _ask(self) -> None:
+        """Works off the notes, asks the rule, and tells the engine which checkpoints go."""
+        known = self._read()
         for note in self._unread:
-            note(self._known)
+            note(known)
         self._unread = []
-        going = self._known.retain(self._rule, self._pending, self._loop, self._store)
+        going = known.retain(self._rule, self._pending, self._loop, self._store)
         with self._removing:
             if going and self._remove is not None:
                 self._remove(going)

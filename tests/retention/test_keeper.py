@@ -10,11 +10,11 @@ import pytest
 
 from deepfreeze.errors import OptionError
 from deepfreeze.events.event import Captured, Diverged, External, Failed
+from deepfreeze.retention.keeper import Keeper
 from deepfreeze.store import Best, Epochs, Latest, Tagged
 from deepfreeze.store import tags as tags_module
 from deepfreeze.store.run import Run
 from deepfreeze.store.target import Target
-from deepfreeze.training.keeper import Keeper
 from tests.support import files
 
 

@@ -1,0 +1,154 @@
+"""Keeps the run within the bytes that it may take (``storage=``): has training wait until there is room, or leave checkpoints out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from deepfreeze import wording
+from deepfreeze.errors import WaitError
+from deepfreeze.events.events import Events
+from deepfreeze.freeze.saver import Saver
+from deepfreeze.ranks.agreement import Agreement
+from deepfreeze.ranks.world import World, on_rank_0
+from deepfreeze.retention.keeper import Keeper
+from deepfreeze.retention.usage import Bound, Usage
+
+# Seconds between two looks at what the run takes: while training waits for room, and while a full run may get some.
+_SLICE, _AGAIN = 0.005, 1.0
+_ANSWER = 0.5  # seconds between two questions, if the store gives no answer
+_JUDGES_AGAIN = 0.2  # seconds after which the retention rule is asked again, while training waits for room
+
+
+class Storage:
+    """The bound of one training. Without a bound, the methods do nothing and there is always room. The training thread of every rank calls
+    all methods; rank 0 alone looks at the run, by way of ``Keeper``, and waits.
+
+    *Room* is waited for before a checkpoint is captured, or handed over, as long as older ones are committed and removed. No other rank
+    writes anything of a step before rank 0 has begun it (``Opening.bounded``), so the run never takes more. *Full* is a run whose retention
+    rule keeps so much that waiting would not help. Rank 0 proposes this to all ranks, and no checkpoint is captured meanwhile. What is
+    announced already when a tag makes the run full is saved all the same, if there are several ranks."""
+
+    def __init__(self, limit: int | None, agreement: Agreement, world: World, keeper: Keeper, events: Events) -> None:
+        """Takes a field of the control word if there is a bound. ``limit``: the option ``storage``."""
+        self._limit, self._world, self._keeper, self._events = limit, world, keeper, events
+        self._field = None if limit is None else agreement.field("storage")
+        self._saver: Saver | None = None
+        self._admitted = False  # rank 0 has waited for the next checkpoint already
+        self._asked = 0.0  # when the run was looked at last, in seconds
+        self._said: Usage | None = None
+        self._skipped: set[int] = set()  # steps that rank 0 has proposed to skip
+
+    def open(self, saver: Saver, rule: object, take: Callable[[], None]) -> None:
+        """Collective. To be called when the session's ``saver`` is open, before its first checkpoint. ``take``: takes the engine's reports,
+        while rank 0 waits. ``OptionError`` if ``rule`` keeps too much for any run of these checkpoints."""
+        self._saver, self._take = saver, take
+        if self._limit is not None:
+            on_rank_0(self._world, lambda: self._bound.require(rule))
+            self._keeper.judge()  # an earlier job may have kept more
+            self._ask()
+
+    @property
+    def _bound(self) -> Bound:
+        assert self._limit is not None and self._saver is not None
+        return Bound(self._limit, self._saver.checkpoint_nbytes)
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a bound."""
+        return self._limit is not None
+
+    @property
+    def _decides(self) -> bool:
+        return self._limit is not None and self._world.rank == 0
+
+    def _ask(self) -> None:
+        saver = self._saver
+        assert saver is not None
+        self._asked = time.monotonic()
+        pending = [] if saver.pending is None else [saver.pending]
+        self._keeper.ask_for_usage([*saver.unfinished, *pending], self._bound.checkpoint)
+
+    def propose(self, due: int | None) -> int:
+        """To be called once after each execution. ``due``: the step that is due in the execution after the next one, None if there is none.
+        Returns ``due`` if it is to be skipped, because the run is full, else 0."""
+        if not self._decides or self._saver is None:
+            return 0
+        assert self._field is not None
+        usage, bound = self._keeper.last_usage, self._bound
+        full = usage is not None and usage.is_full(bound)
+        self._field.propose(int(full))
+        if full and usage is not None:
+            self._warn(usage)
+        if due is not None or (time.monotonic() - self._asked > _AGAIN):
+            self._ask()  # without a due step too, for the last one may come at any time
+        if not full or due is None:
+            return 0
+        self._skipped.add(due)
+        return due
+
+    def leaves_out(self, step: int) -> bool:
+        """Whether ``step``, which is to be captured and nobody knew of beforehand, must not be: the ranks have agreed that the run is full.
+        A rank that is alone looks now."""
+        if self._field is None or self._saver is None:
+            return False
+        if self._world.size > 1:
+            return bool(self._field.agreed)
+        self._admitted = self._await_room(self._saver)
+        return not self._admitted
+
+    def has_skipped(self, step: int) -> bool:
+        """Whether ``step`` was skipped for want of room in the run, as far as this rank knows."""
+        return step in self._skipped
+
+    def has_room(self) -> bool:
+        """Whether there was room for one more checkpoint when rank 0 looked last. Never waits."""
+        usage = self._keeper.last_usage if self._decides else None
+        return usage is None or usage.fits(self._bound)
+
+    def admit(self) -> None:
+        """To be called before a step is captured that is due. Waits on rank 0 until there is room for its checkpoint, or the run is full.
+        ``WaitError`` if nothing moves for the time-out."""
+        if self._decides and self._saver is not None:
+            self._admitted = self._await_room(self._saver)
+
+    def hands_over(self) -> bool:
+        """To be called before a checkpoint is handed over. Waits as ``admit`` unless that has found room already. Returns False if the
+        checkpoint must be dropped, because the run is full and this rank is alone. Several ranks had to know of that one execution before:
+        they hand it over, and skip the next ones."""
+        if not self._decides or self._saver is None:
+            return True
+        room, self._admitted = self._admitted or self._await_room(self._saver), False
+        return room or self._world.size > 1
+
+    def _await_room(self, saver: Saver) -> bool:
+        begin = judged = time.monotonic()
+        while True:
+            self._take()
+            self._events.flush()  # retention hears of the commits
+            self._ask()
+            # Not an earlier answer, which does not know of the checkpoint that was captured last.
+            usage, bound = self._keeper.usage(_ANSWER), self._bound
+            if usage is not None and usage.fits(bound):
+                return True
+            if usage is not None and not usage.uncommitted and usage.is_full(bound):
+                self._warn(usage)
+                return False
+            if time.monotonic() - judged > _JUDGES_AGAIN:
+                self._keeper.judge()  # somebody may have removed a tag
+                judged = time.monotonic()
+            time.sleep(_SLICE)
+            if saver.stalled(begin):
+                taken = "an unknown number of bytes" if usage is None else wording.size(usage.taken)
+                raise WaitError(
+                    where="storage=",
+                    expected=f"room for a checkpoint of {wording.size(bound.checkpoint)} in {wording.size(bound.limit)}",
+                    found=f"{taken} taken, and nothing moved for {time.monotonic() - begin:.0f} s",
+                    todo="see whether the external store hangs, and whether older checkpoints can be removed there",
+                )
+
+    def _warn(self, usage: Usage) -> None:
+        """Once for each set of checkpoints that stay."""
+        if self._said is None or self._said.keeps.keys() != usage.keeps.keys():
+            self._events.warn(usage.warning(self._bound))
+        self._said = usage
