@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from deepfreeze.errors import Error, OptionError, RunError
@@ -89,10 +90,11 @@ class Keeper:
         if self._worker is not None:
             self._worker.put(lambda known: None)
 
-    def ask_for_usage(self, uncommitted: Iterable[int], checkpoint: int) -> None:
-        """Has the thread find out what the run takes, while these steps are on their way, of ``checkpoint`` bytes each. Never waits."""
+    def ask_for_usage(self, uncommitted: Iterable[int], checkpoint: int, newest: int) -> None:
+        """Has the thread find out what the run takes, while these steps are on their way, of ``checkpoint`` bytes each. ``newest``: the
+        newest step that was handed to the engine, -1 for none. Never waits."""
         if self._worker is not None:
-            self._worker.ask_for_usage(frozenset(uncommitted), checkpoint)
+            self._worker.ask_for_usage(frozenset(uncommitted), checkpoint, newest)
 
     def usage(self, seconds: float) -> Usage | None:
         """The answer to the last question. Waits for it for at most ``seconds``; None if it is not there by then."""
@@ -157,7 +159,7 @@ class _Worker:
         self._said = ""
         self.failed: set[int] = set()  # steps of this attempt that may have left something in the run
         self._removed = -_REMOVES_AGAIN  # when what failed steps have left was to be removed last
-        self._question: tuple[frozenset[int], int] | None = None  # the arguments of ``ask_for_usage``
+        self._question: tuple[frozenset[int], int, int] | None = None  # the arguments of ``ask_for_usage``
         self._answers = self._questions = 0
         self.last_usage: Usage | None = None
         # Of the checkpoints from which training goes on; None until the first commit, at which marks.json is read.
@@ -181,10 +183,10 @@ class _Worker:
             notices, self._notices = self._notices, []
         return notices
 
-    def ask_for_usage(self, uncommitted: frozenset[int], checkpoint: int) -> None:
+    def ask_for_usage(self, uncommitted: frozenset[int], checkpoint: int, newest: int) -> None:
         """See ``Keeper.ask_for_usage``."""
         with self._changed:
-            self._question = uncommitted, checkpoint
+            self._question = uncommitted, checkpoint, newest
             self._questions += 1
             self._changed.notify_all()
 
@@ -250,7 +252,7 @@ class _Worker:
                 self.metric_names = frozenset(self._known.metric_names)
         return self._known
 
-    def _measure(self, uncommitted: frozenset[int], checkpoint: int) -> Usage | None:
+    def _measure(self, uncommitted: frozenset[int], checkpoint: int, newest: int) -> Usage | None:
         """What the run takes, None if that can't be told now; and has the engine remove what failed steps have left."""
         known = self._read()
         kept = known.judge_with(uncommitted, int(time.time()), self._rule, self._pending, self._loop).keep
@@ -264,7 +266,7 @@ class _Worker:
             if self.failed and self._remove is not None and now - self._removed > _REMOVES_AGAIN:
                 self._remove(sorted(self.failed))
                 self._removed = now
-        return usage
+        return replace(usage, newest=newest)
 
     def _ask(self) -> None:
         """Works off the notes, asks the rule, and tells the engine which checkpoints go."""

@@ -35,6 +35,7 @@ class Storage:
         self._field = None if limit is None else agreement.field("storage")
         self._saver: Saver | None = None
         self._admitted = False  # rank 0 has waited for the next checkpoint already
+        self._handed: list[int] = []  # the last steps that were handed to the engine
         self._asked = 0.0  # when the run was looked at last, in seconds
         self._said: Usage | None = None
         self._skipped: set[int] = set()  # steps that rank 0 has proposed to skip
@@ -67,7 +68,7 @@ class Storage:
         assert saver is not None
         self._asked = time.monotonic()
         pending = [] if saver.pending is None else [saver.pending]
-        self._keeper.ask_for_usage([*saver.unfinished, *pending], self._bound.checkpoint)
+        self._keeper.ask_for_usage([*saver.unfinished, *pending], self._bound.checkpoint, max(self._handed, default=-1))
 
     def propose(self, due: int | None) -> int:
         """To be called once after each execution. ``due``: the step that is due in the execution after the next one, None if there is none.
@@ -103,8 +104,15 @@ class Storage:
 
     def has_room(self) -> bool:
         """Whether there was room for one more checkpoint when rank 0 looked last. Never waits."""
-        usage = self._keeper.last_usage if self._decides else None
-        return usage is None or usage.fits(self._bound)
+        return not self._decides or self._saver is None or self._surely_fits(int(self._admitted))
+
+    def _surely_fits(self, more: int = 0) -> bool:
+        """Whether there is room by the newest answer, if nothing was removed since, beside so many ``more`` checkpoints."""
+        usage = self._keeper.last_usage
+        if usage is None:
+            return False
+        self._handed = [step for step in self._handed if step >= usage.newest]
+        return usage.fits(self._bound, more + sum(step > usage.newest for step in self._handed))
 
     def admit(self) -> None:
         """To be called before a step is captured that is due. Waits on rank 0 until there is room for its checkpoint, or the run is full.
@@ -112,17 +120,22 @@ class Storage:
         if self._decides and self._saver is not None:
             self._admitted = self._await_room(self._saver)
 
-    def hands_over(self) -> bool:
-        """To be called before a checkpoint is handed over. Waits as ``admit`` unless that has found room already. Returns False if the
-        checkpoint must be dropped, because the run is full and this rank is alone. Several ranks had to know of that one execution before:
-        they hand it over, and skip the next ones."""
+    def hands_over(self, step: int) -> bool:
+        """To be called before the checkpoint of ``step`` is handed over. Waits as ``admit`` unless that has found room already. Returns
+        False if the checkpoint must be dropped, because the run is full and this rank is alone. Several ranks had to know of that one
+        execution before: they hand it over, and skip the next ones."""
         if not self._decides or self._saver is None:
             return True
         room, self._admitted = self._admitted or self._await_room(self._saver), False
-        return room or self._world.size > 1
+        if room or self._world.size > 1:
+            self._handed.append(step)
+            return True
+        return False
 
     def _await_room(self, saver: Saver) -> bool:
         begin = judged = time.monotonic()
+        if self._surely_fits():
+            return True
         while True:
             self._take()
             self._events.flush()  # retention hears of the commits

@@ -55,17 +55,19 @@ class Bound:
 class Usage:
     """What a run takes. ``uncommitted``: the steps on their way when this was found out; ``taken``: bytes of all other checkpoints, and of
     what failed and removed ones have left; ``keeps``: the steps that stay once the uncommitted ones are committed, each with its reason;
-    ``kept``: bytes of these; ``partial``: other steps than ``uncommitted`` that have left a partial folder."""
+    ``kept``: bytes of these; ``partial``: other steps than ``uncommitted`` that have left a partial folder; ``newest``: the newest step
+    that was handed to the engine before this was found out, -1 for none."""
 
     uncommitted: frozenset[int]
     taken: int
     keeps: Mapping[int, str]
     kept: int
     partial: frozenset[int] = frozenset()
+    newest: int = -1
 
-    def fits(self, bound: Bound) -> bool:
-        """Whether the run may have one more checkpoint on its way now."""
-        return self.taken + (len(self.uncommitted) + 1) * bound.checkpoint <= bound.limit
+    def fits(self, bound: Bound, since: int = 0) -> bool:
+        """Whether the run may have one more checkpoint on its way. ``since``: how many were handed to the engine since."""
+        return self.taken + (len(self.uncommitted) + since + 1) * bound.checkpoint <= bound.limit
 
     def is_full(self, bound: Bound) -> bool:
         """Whether one more checkpoint will not fit, however long one waits: the retention rule keeps too much."""
@@ -102,9 +104,13 @@ def _measure(
     run: Run, folders: Collection[str], uncommitted: Collection[int], checkpoint: int, keeps: Mapping[int, str]
 ) -> Usage:
     taken, sizes, left = 0, {}, set()
+    written = {partial[0] for name in folders if (partial := names.parse_partial_dir(name)) is not None}
     for name in folders:
         step, partial = names.parse_step_dir(name), names.parse_partial_dir(name)
-        if step in uncommitted or (partial is not None and partial[0] in uncommitted):
+        # A step that is committed and not reported yet; but not one of an earlier attempt that is being written anew.
+        if step in uncommitted and step not in written:
+            continue
+        if partial is not None and partial[0] in uncommitted:
             continue
         nbytes = run.store.nbytes(name) or 0
         taken += nbytes

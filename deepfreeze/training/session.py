@@ -333,7 +333,7 @@ class Session:
     def _may_hand_over(self, step: int, collect: Callable[[], CapturedState]) -> bool:
         """Waits until the run has room for the checkpoint of ``step``. Returns False if it is not to be handed over."""
         try:
-            if self._storage.hands_over():
+            if self._storage.hands_over(step):
                 return True
             collect()  # or the next capture would be taken for a part of this one
         except EngineError as error:
