@@ -26,6 +26,7 @@ MODULES = {
     "store/durable.py": ["store/test_durable.py", *_POWER],
     "store/posix_store.py": [
         "store/test_posix_store.py",
+        "store/test_granules.py",
         "store/test_conformance.py",
         "store/test_run_changes.py",
         "store/test_run.py",
