@@ -55,8 +55,8 @@ class Bound:
 class Usage:
     """What a run takes. ``uncommitted``: the steps on their way when this was found out; ``taken``: bytes of all other checkpoints, and of
     what failed and removed ones have left; ``keeps``: the steps that stay once the uncommitted ones are committed, each with its reason;
-    ``kept``: bytes of these; ``partial``: other steps than ``uncommitted`` that have left a partial folder; ``newest``: the newest step
-    that was handed to the engine before this was found out, -1 for none."""
+    ``kept``: bytes of these; ``partial``: steps that have left a partial folder, and are neither uncommitted nor committed; ``newest``: the
+    newest step that was handed to the engine before this was found out, -1 for none."""
 
     uncommitted: frozenset[int]
     taken: int
@@ -119,7 +119,7 @@ def _measure(
         if partial is not None:
             left.add(partial[0])
     kept = sum(sizes.get(step, checkpoint) for step in keeps)
-    return Usage(frozenset(uncommitted), taken, keeps, kept, frozenset(left))
+    return Usage(frozenset(uncommitted), taken, keeps, kept, frozenset(left - sizes.keys()))
 
 
 def _listed(run: Run) -> set[str]:

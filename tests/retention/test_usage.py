@@ -53,6 +53,8 @@ def test_committed_partial_and_removed_checkpoints_count_and_nothing_else(tmp_pa
     run = Run.open(path)
     usage = measure(run, [], FILE, {10: "newest"})
     assert (usage.taken, usage.kept, usage.partial) == (sum(sizes.values()), sizes[10], {30})
+    (path / f"step-0000000010.partial-{files.ATTEMPT}").mkdir()
+    assert measure(run, [], FILE, {}).partial == {30}, "a step that has a committed checkpoint has left nothing"
     # A step on its way counts as a whole one, whatever of it is there.
     usage = measure(run, [30, 40], FILE, {10: "newest 2", 40: "newest 2"})
     assert (usage.taken, usage.kept, usage.partial) == (sizes[10] + sizes[20], sizes[10] + FILE, set())
