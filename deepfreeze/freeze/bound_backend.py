@@ -40,7 +40,9 @@ class BoundBackend:
         self._faults = Faults(self._where, self._timeout)
         self._owners: dict[int, Any] = {}  # step -> the object that owns the memory of its capture
         self._unfinished: set[int] = set()
-        self._drained = False  # since the last poll: there may be notices of removals, though nothing is in flight
+        self._drained = (
+            False  # since the last poll there was a removal: it may have left notices, though nothing is in flight
+        )
         with self.translated("an engine"):
             self._backend = kind.open(opening)
 
@@ -139,6 +141,7 @@ class BoundBackend:
         fails becomes a notice of ``poll``; ``drain`` waits for removals. Raises ``EngineError``."""
         with self.translated("older checkpoints to be removed"):
             self._backend.remove(steps)
+        self._drained = True
 
     def give_up(self) -> WaitError:
         """The error to raise when the caller no longer repeats ``drain``. It names the rank that the last call waited for. Only after a

@@ -245,9 +245,7 @@ class Saver:
         try:
             yield
         except EngineError as error:
-            if self._tells_others:
-                with contextlib.suppress(EngineError):
-                    self._backend.fail(step, str(error))
+            self.fail(step, error)
             raise
 
     def _describe(
@@ -289,6 +287,16 @@ class Saver:
         """How many checkpoints may be captured and not yet committed, whatever lies on the local tier otherwise."""
         engine = self._settings.engine
         return engine.uncommitted or (engine.in_flight if self._local is None else engine.slots)
+
+    def expects(self, attached: int) -> None:
+        """The attachments of this rank will take so many bytes, as far as is known before the first checkpoint."""
+        self._record_nbytes = max(self._record_nbytes, attached)
+
+    def fail(self, step: int, error: EngineError) -> None:
+        """This rank has no capture of ``step`` to hand over, which fails on the other ranks too."""
+        if self._tells_others:
+            with contextlib.suppress(EngineError):
+                self._backend.fail(step, str(error))
 
     @property
     def checkpoint_nbytes(self) -> int:

@@ -57,7 +57,6 @@ class Keeper:
             self._differ.add(step)
         elif isinstance(event, Failed):
             self._differ.discard(step)
-            worker.failed.add(step)
             worker.put(lambda known: known.failed(step))
         elif isinstance(event, External):
             now, diverged = event.t // 10**9, step in self._differ
@@ -157,7 +156,6 @@ class _Worker:
         self._ended = False
         self._notices: list[str] = []
         self._said = ""
-        self.failed: set[int] = set()  # steps of this attempt that may have left something in the run
         self._removed = -_REMOVES_AGAIN  # when what failed steps have left was to be removed last
         self._question: tuple[frozenset[int], int, int] | None = None  # the arguments of ``ask_for_usage``
         self._answers = self._questions = 0
@@ -225,17 +223,11 @@ class _Worker:
                 notes, self._notes, asked = self._notes, [], self._asked
                 question, self._question, questions = self._question, None, self._questions
             self._unread += notes
+            said = self._tried(self._ask) if self._done < asked else ""
             usage = None
-            try:
-                if self._done < asked:
-                    self._ask()
-                if question is not None:
-                    usage = self._measure(*question)
-                said = ""
-            except Error as error:
-                said = str(error)
-            except Exception as error:  # a rule of the user's own may raise anything
-                said = f"{text_of(self._rule)} has failed: {error!r}"
+            if question is not None:
+                usage, failed = self._measured(*question)
+                said = said or failed
             with self._changed:
                 if said and said != self._said:
                     self._notices.append(f"{self._target.run}: no older checkpoint is removed: {said}")
@@ -243,6 +235,16 @@ class _Worker:
                 if question is not None:
                     self.last_usage, self._answers = usage, questions
                 self._changed.notify_all()
+
+    def _tried(self, action: Callable[[], Any]) -> str:
+        """Calls ``action``. Returns why it has failed, "" if it has not."""
+        try:
+            action()
+        except Error as error:
+            return str(error)
+        except Exception as error:  # a rule of the user's own may raise anything
+            return f"{text_of(self._rule)} has failed: {error!r}"
+        return ""
 
     def _read(self) -> Marks:
         """The marks, read if that was not done before."""
@@ -252,21 +254,31 @@ class _Worker:
                 self.metric_names = frozenset(self._known.metric_names)
         return self._known
 
-    def _measure(self, uncommitted: frozenset[int], checkpoint: int, newest: int) -> Usage | None:
-        """What the run takes, None if that can't be told now; and has the engine remove what failed steps have left."""
-        known = self._read()
-        kept = known.judge_with(uncommitted, int(time.time()), self._rule, self._pending, self._loop).keep
-        usage = measure(known.run, uncommitted, checkpoint, kept)
-        if usage is None:
-            return None
-        self.failed &= usage.partial
-        now = time.monotonic()
-        with self._removing:
-            # Again and again: other ranks may not know yet that these steps have failed, and theirs is in the same folders.
-            if self.failed and self._remove is not None and now - self._removed > _REMOVES_AGAIN:
-                self._remove(sorted(self.failed))
-                self._removed = now
-        return replace(usage, newest=newest)
+    def _measured(self, uncommitted: frozenset[int], checkpoint: int, newest: int) -> tuple[Usage | None, str]:
+        """What the run takes, None if that can't be told now; and why not, or why the rule can't be asked. Has the engine remove what
+        failed steps and removals have left."""
+        found: list[Usage] = []
+
+        def judge() -> None:
+            verdict = self._read().judge_with(uncommitted, int(time.time()), self._rule, self._pending, self._loop)
+            keeps.update(verdict.keep)
+
+        def look() -> None:
+            usage = measure(self._read().run, uncommitted, checkpoint, keeps)
+            if usage is None:
+                return
+            now = time.monotonic()
+            with self._removing:
+                # Again and again: other ranks may not know yet that a step has failed, and theirs is in the same folder.
+                if usage.leftovers and self._remove is not None and now - self._removed > _REMOVES_AGAIN:
+                    self._removed = now
+                    self._remove(())
+            found.append(replace(usage, newest=newest))
+
+        keeps: dict[int, str] = {}
+        said = self._tried(judge)  # a damaged tag, or a rule that raises: there may be room all the same
+        said = self._tried(look) or said
+        return (found[0] if found else None), said
 
     def _ask(self) -> None:
         """Works off the notes, asks the rule, and tells the engine which checkpoints go."""

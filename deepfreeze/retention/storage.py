@@ -14,8 +14,9 @@ from deepfreeze.ranks.world import World, on_rank_0
 from deepfreeze.retention.keeper import Keeper
 from deepfreeze.retention.usage import Bound, Usage
 
-# Seconds between two looks at what the run takes: while training waits for room, and while a full run may get some.
-_SLICE, _AGAIN = 0.005, 1.0
+# Seconds between two looks at what the run takes, while training waits for room: from short to long.
+_SHORT, _LONG = 0.002, 0.05
+_AGAIN = 1.0  # the same, while it does not wait
 _ANSWER = 0.5  # seconds between two questions, if the store gives no answer
 _JUDGES_AGAIN = 0.2  # seconds after which the retention rule is asked again, while training waits for room
 
@@ -63,34 +64,41 @@ class Storage:
     def _decides(self) -> bool:
         return self._limit is not None and self._world.rank == 0
 
-    def _ask(self) -> None:
+    def _ask(self, armed: int | None = None) -> None:
+        """``armed``: the step that the next execution captures, None if there is none."""
         saver = self._saver
         assert saver is not None
         self._asked = time.monotonic()
-        pending = [] if saver.pending is None else [saver.pending]
-        self._keeper.ask_for_usage([*saver.unfinished, *pending], self._bound.checkpoint, max(self._handed, default=-1))
+        coming = {step for step in (saver.pending, armed) if step is not None}
+        newest = max([*self._handed, *coming], default=-1)
+        self._keeper.ask_for_usage([*saver.unfinished, *coming], self._bound.checkpoint, newest)
 
-    def propose(self, due: int | None) -> int:
-        """To be called once after each execution. ``due``: the step that is due in the execution after the next one, None if there is none.
-        Returns ``due`` if it is to be skipped, because the run is full, else 0."""
+    def propose(self, due: int | None, armed: int | None) -> int:
+        """To be called once after each execution. ``due``: the step that is due in the execution after the next one, ``armed``: the one
+        that the next execution captures; None if there is none. Returns ``due`` if it is to be skipped, because the run is full, else 0."""
         if not self._decides or self._saver is None:
             return 0
         assert self._field is not None
+        if due is not None and not self._surely_fits(int(armed is not None)):
+            self._ask(armed)
+            self._keeper.usage(
+                _ANSWER
+            )  # every checkpoint on its way counts, or several would come after the last that fits
+        elif time.monotonic() - self._asked > _AGAIN:
+            self._ask(armed)  # without a due step too, for the last one may come at any time
         usage, bound = self._keeper.last_usage, self._bound
         full = usage is not None and usage.is_full(bound)
         self._field.propose(int(full))
         if full and usage is not None:
             self._warn(usage)
-        if due is not None or (time.monotonic() - self._asked > _AGAIN):
-            self._ask()  # without a due step too, for the last one may come at any time
         if not full or due is None:
             return 0
         self._skipped.add(due)
         return due
 
-    def leaves_out(self, step: int) -> bool:
-        """Whether ``step``, which is to be captured and nobody knew of beforehand, must not be: the ranks have agreed that the run is full.
-        A rank that is alone looks now."""
+    def leaves_out(self) -> bool:
+        """Whether a step that is to be captured, and that nobody knew of beforehand, must not be: the ranks have agreed that the run is
+        full. A rank that is alone looks now. ``WaitError`` as ``admit``."""
         if self._field is None or self._saver is None:
             return False
         if self._world.size > 1:
@@ -104,7 +112,7 @@ class Storage:
 
     def has_room(self) -> bool:
         """Whether there was room for one more checkpoint when rank 0 looked last. Never waits."""
-        return not self._decides or self._saver is None or self._surely_fits(int(self._admitted))
+        return not self._decides or self._saver is None or self._surely_fits()
 
     def _surely_fits(self, more: int = 0) -> bool:
         """Whether there is room by the newest answer, if nothing was removed since, beside so many ``more`` checkpoints."""
@@ -133,9 +141,10 @@ class Storage:
         return False
 
     def _await_room(self, saver: Saver) -> bool:
-        begin = judged = time.monotonic()
         if self._surely_fits():
             return True
+        begin, pause = time.monotonic(), _SHORT
+        judged = begin
         while True:
             self._take()
             self._events.flush()  # retention hears of the commits
@@ -150,7 +159,8 @@ class Storage:
             if time.monotonic() - judged > _JUDGES_AGAIN:
                 self._keeper.judge()  # somebody may have removed a tag
                 judged = time.monotonic()
-            time.sleep(_SLICE)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONG)
             if saver.stalled(begin):
                 taken = "an unknown number of bytes" if usage is None else wording.size(usage.taken)
                 raise WaitError(

@@ -15,12 +15,12 @@ from deepfreeze import wording
 from deepfreeze.errors import OptionError
 from deepfreeze.format import names
 from deepfreeze.store.failures import refused
-from deepfreeze.store.retention import Committed, History, judge, text_of
+from deepfreeze.store.retention import Committed, History, judge, metrics_of, text_of
 from deepfreeze.store.run import Run
 
 _TRIES = 20  # how often a run is looked at that changes meanwhile
 _MOST_NAMED = 4  # kept checkpoints that a message names
-_LOOKED_AT = 32  # checkpoints of a run of which it is found out how many a rule keeps
+_LOOKED_AT = 64  # checkpoints of a run of which it is found out how many a rule keeps
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,10 @@ class Bound:
 
     def require(self, rule: Any) -> None:
         """``OptionError`` unless there is room for the checkpoints that ``rule`` keeps of any run, and one more."""
-        looked_at = max(self.most, _LOOKED_AT)
-        kept = most_kept(rule, looked_at)
+        kept = most_kept(rule, _LOOKED_AT)
         if kept + 1 <= self.most:
             return
-        more = "" if kept <= looked_at else " or more"
+        more = "" if kept <= _LOOKED_AT else " or more"
         raise OptionError(
             where="storage=",
             expected=f"room for {kept + 1}{more} checkpoints of {wording.size(self.checkpoint)}: {kept}{more} that "
@@ -55,14 +54,14 @@ class Bound:
 class Usage:
     """What a run takes. ``uncommitted``: the steps on their way when this was found out; ``taken``: bytes of all other checkpoints, and of
     what failed and removed ones have left; ``keeps``: the steps that stay once the uncommitted ones are committed, each with its reason;
-    ``kept``: bytes of these; ``partial``: steps that have left a partial folder, and are neither uncommitted nor committed; ``newest``: the
-    newest step that was handed to the engine before this was found out, -1 for none."""
+    ``kept``: bytes of these; ``leftovers``: whether failed steps, or removals, have left something; ``newest``: the newest step that was
+    handed to the engine, or announced, before this was found out, -1 for none."""
 
     uncommitted: frozenset[int]
     taken: int
     keeps: Mapping[int, str]
     kept: int
-    partial: frozenset[int] = frozenset()
+    leftovers: bool = False
     newest: int = -1
 
     def fits(self, bound: Bound, since: int = 0) -> bool:
@@ -103,7 +102,7 @@ def measure(run: Run, uncommitted: Collection[int], checkpoint: int, keeps: Mapp
 def _measure(
     run: Run, folders: Collection[str], uncommitted: Collection[int], checkpoint: int, keeps: Mapping[int, str]
 ) -> Usage:
-    taken, sizes, left = 0, {}, set()
+    taken, sizes, leftovers = 0, {}, False
     written = {partial[0] for name in folders if (partial := names.parse_partial_dir(name)) is not None}
     for name in folders:
         step, partial = names.parse_step_dir(name), names.parse_partial_dir(name)
@@ -116,10 +115,9 @@ def _measure(
         taken += nbytes
         if step is not None:
             sizes[step] = nbytes
-        if partial is not None:
-            left.add(partial[0])
+        leftovers = leftovers or step is None
     kept = sum(sizes.get(step, checkpoint) for step in keeps)
-    return Usage(frozenset(uncommitted), taken, keeps, kept, frozenset(left - sizes.keys()))
+    return Usage(frozenset(uncommitted), taken, keeps, kept, leftovers)
 
 
 def _listed(run: Run) -> set[str]:
@@ -134,11 +132,17 @@ def _listed(run: Run) -> set[str]:
 
 def most_kept(rule: Any, most: int) -> int:
     """The most checkpoints that stay at once, of a run that was resumed and goes on for ``most`` checkpoints and more; ``most`` + 1 and
-    more are not told apart. Metrics and tags, which nobody knows beforehand, are left out."""
+    more are not told apart. Metrics get ever better, or ever worse, whichever keeps more. Tags and epochs, of which nobody knows how many
+    there will be, are left out."""
+    return max(_most_kept(rule, most, sign) for sign in (1, -1))
+
+
+def _most_kept(rule: Any, most: int, sign: int) -> int:
     history: tuple[Committed, ...] = (Committed(0, "0"),)
     found = 1
     for step in range(1, most + 2):
-        history = (*history, Committed(step, "1", time=step))
+        metrics = dict.fromkeys(metrics_of(rule), float(sign * step))
+        history = (*history, Committed(step, "1", time=step, metrics=metrics, measured=step))
         kept = judge(History(history, resumed=0), rule).keep
         history = tuple(one for one in history if one.step in kept)
         found = max(found, len(history))

@@ -95,12 +95,13 @@ class Attachments:
     def __bool__(self) -> bool:
         return bool(self._objects) or self._generators is not None
 
-    def check(self, step: int) -> None:
-        """``OptionError`` unless the objects give their present states, and these can be saved. Called before the first checkpoint, so that
-        nothing is written if they can't."""
+    def check(self, step: int) -> int:
+        """How many bytes the present states take. ``OptionError`` unless the objects give them, and they can be saved. Called before the
+        first checkpoint, so that nothing is written if they can't."""
         nbytes = len(self._encoded(step))
         if nbytes > _MAX_NBYTES:
             raise OptionError(where="extra=", expected=_AT_MOST, found=f"{nbytes} bytes", todo=_SAVE_ELSEWHERE)
+        return nbytes
 
     def take(self, step: int, epoch_open: bool = False) -> bytes:
         """The states at ``step``, the training's present one. ``epoch_open``: this step is the last one of an epoch, whose end callbacks

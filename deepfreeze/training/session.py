@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deepfreeze.errors import EngineError
-from deepfreeze.events.event import Blocked, Captured, Skipped, Stop
+from deepfreeze.events.event import Blocked, Captured, Stop
 from deepfreeze.events.events import Events
 from deepfreeze.events.stats import Newest
 from deepfreeze.frameworks.framework import CapturedState
@@ -27,7 +27,6 @@ from deepfreeze.ranks.agreement import JOB_ENDS, REHEARSAL_ENDS, Agreement
 from deepfreeze.retention.keeper import Keeper
 from deepfreeze.retention.storage import Storage
 from deepfreeze.state.attachments import Attachments
-from deepfreeze.training import uncaptured
 from deepfreeze.training.commits import Commits
 from deepfreeze.training.first_weights import FirstWeights
 from deepfreeze.training.installation import Installation
@@ -35,6 +34,7 @@ from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.stored_config import StoredConfig
+from deepfreeze.training.uncaptured import Uncaptured
 from deepfreeze.training.wishes import Wishes
 
 # Bound once: each look-up costs training.
@@ -74,6 +74,7 @@ class Session:
         self._events, self._notes, self._saved = events, events.notes, saved
         self._commits = Commits(open_run, agreement, wishes, checks, job_end, keeper, options, events)
         self._described, self._rehearsal, self._storage = described, rehearsal, storage
+        self._uncaptured = Uncaptured(storage, self._commits, events, open_run.attempt.world.rank)
         self.stopped = False  # a signal, or the job's end, ended training
         self._began = False  # there was an execution
         self._saver: Saver | None = None
@@ -140,7 +141,7 @@ class Session:
         """Settles with the other ranks what comes after the execution ``done``, which ended at ``step``, and prepares the next one. Returns
         the number of a signal after which training ends, ``JOB_ENDS`` or ``REHEARSAL_ENDS``; 0 if training goes on."""
         saver, schedule = self.saver, self._schedule
-        self._note_uncaptured(done)
+        self._uncaptured.tell(done)
         self._first_weights.execution_ended(step)
         self._wishes.observe(schedule, done, saver, self._events)
         end, unfinished = self._job_end, len(saver.unfinished) + (saver.pending is not None)
@@ -173,7 +174,7 @@ class Session:
         """The step that is to be skipped in the execution after the next one, 0 if none is. Each execution runs so many ``steps``."""
         schedule, skips = self._schedule, self._options.engine.when_full == "skip"
         due = schedule.after_next(steps) if skips or self._storage.limited else None
-        full = self._storage.propose(due)
+        full = self._storage.propose(due, schedule.target if schedule.within(steps) else None)
         if full or due is None or not skips:
             return full
         return 0 if self.saver.has_room(schedule.within(steps)) and self._storage.has_room() else due
@@ -192,7 +193,7 @@ class Session:
             done = schedule.ended(step)
             if done.captured is not None:
                 self._save_now(step, self._saver.take)
-            self._note_uncaptured(done)
+            self._uncaptured.tell(done)
         if self._epochs.ended(step) and not schedule.settled(step):
             self._save_now(step, self._saver.take)
         schedule.aim(0)
@@ -251,9 +252,10 @@ class Session:
         state = capture.state if installation.agreed is not None else capture.state.grown()
         if self._options.save_config and world.rank == 0:
             self._config = StoredConfig(installation, target, self._events.notify)
+        attached = 0
         if self._attachments:
             step = self._open_run.steps.now()
-            worlds.each(world, lambda: self._attachments.check(step))
+            attached = worlds.each(world, lambda: self._attachments.check(step))
         agreed = installation.agreed
         if agreed is None:
             agreed = agree(state, world, self._events.notify, installation.granule)
@@ -267,6 +269,7 @@ class Session:
         saver = Saver(
             agreed, regions, capture, self._attachments, target, world, attempt.nodes, settings, notify, stored
         )
+        saver.expects(attached)
         installation.stored_in = target.run_id
         self._open_run.file_size = agreed.structure.file_size
         self._commits.open(saver)
@@ -285,18 +288,9 @@ class Session:
     def _save_now(self, step: int, collect: Callable[[], CapturedState]) -> None:
         """Saves ``step``, the last one of an epoch or of a ``fit``, where training waits for nothing else."""
         begin = time.monotonic()
-        if not self._is_left_out(step):
+        if not self._uncaptured.leaves_out(step, self._schedule):
             self._save(step, collect, hold=True)
         self._note_blocked(begin)
-
-    def _is_left_out(self, step: int) -> bool:
-        """Whether ``step``, which nobody knew of beforehand, is not saved, because the ranks have agreed that the run has no room."""
-        if not self._storage.leaves_out(step):
-            return False
-        if not self._schedule.settled(step):
-            self._events.emit(Skipped(step=step, why="storage"))
-            self._schedule.taken(step)
-        return True
 
     def _save(
         self,
@@ -313,7 +307,7 @@ class Session:
         their states are among the attachments, the step is held until they have."""
         hold = hold and bool(self._attachments.of_epochs)
         self._release(epoch_open=True)  # there is none but in data of unknown size
-        if not self._may_hand_over(step, collect):
+        if not self._uncaptured.may_hand_over(step, collect, self._schedule, self.saver):
             return
         part = self._checks.next()
         self._saved.append(step)
@@ -329,19 +323,6 @@ class Session:
             self._note_captured(step)
         if self.saver.pending is None:
             self._handed.append(step)
-
-    def _may_hand_over(self, step: int, collect: Callable[[], CapturedState]) -> bool:
-        """Waits until the run has room for the checkpoint of ``step``. Returns False if it is not to be handed over."""
-        try:
-            if self._storage.hands_over(step):
-                return True
-            collect()  # or the next capture would be taken for a part of this one
-        except EngineError as error:
-            self._commits.fail(error, step)
-            return False
-        self._events.emit(Skipped(step=step, why="storage"))
-        self._schedule.taken(step)
-        return False
 
     def _finish(self) -> None:
         """Hands a late capture to the engine, if there is one. From now on the train function may capture."""
@@ -397,11 +378,6 @@ class Session:
         if self._saver is not None and self._saver.pending is not None:
             self._held_up = now - begin
 
-    def _note_uncaptured(self, done: Execution) -> None:
-        """Tells of the steps that were due in an execution and not captured."""
-        storage = done.skipped is not None and self._storage.has_skipped(done.skipped)
-        uncaptured.tell(done, self._events, self._open_run.attempt.world.rank, storage)
-
     def _stop(self, step: int, number: int) -> None:
         """Commits ``step`` and ends training, because a rank has received the signal ``number``, the job's end is near (``JOB_ENDS``), or
         it is the last step of a rehearsal (``REHEARSAL_ENDS``). All ranks call it after the same step."""
@@ -412,7 +388,7 @@ class Session:
         self._events.emit(Stop(step=step, signal=name))
         self._hand_over()
         begin = time.monotonic()
-        if step not in self._saved and not self._is_left_out(step):
+        if step not in self._saved and not self._uncaptured.leaves_out(step, self._schedule):
             self._save(step, self.saver.take, hold=self._epochs.over)
             self._note_blocked(begin)
         self._release(epoch_open=True)  # the job may have no time for what Keras does at the end of an epoch

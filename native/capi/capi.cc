@@ -137,7 +137,9 @@ int df_engine_remove(df_engine* engine, const int64_t* steps, size_t n) {
   return Guard([&]() -> Status {
     DF_RETURN_IF_ERROR(CheckEngine(engine, "remove"));
     if (steps == nullptr && n > 0) return Invalid("remove: a pointer is missing");
-    return n == 0 ? Status() : engine->engine->Remove(std::vector<int64_t>(steps, steps + n));
+    std::vector<int64_t> chosen;
+    if (n > 0) chosen.assign(steps, steps + n);
+    return engine->engine->Remove(chosen);
   });
 }
 

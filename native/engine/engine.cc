@@ -287,7 +287,11 @@ Status Engine::Drain(uint64_t timeout_ms) {
 
 Status Engine::Remove(const std::vector<int64_t>& steps) {
   if (options_.identity.rank != 0) return Status(Code::kInvalid, "remove: rank 0 alone removes checkpoints");
-  upkeep_.AskRemoval(steps);
+  if (steps.empty()) {
+    upkeep_.AskTidy();
+  } else {
+    upkeep_.AskRemoval(steps);
+  }
   return {};
 }
 

@@ -1,6 +1,6 @@
 #include "engine/remover.h"
 
-#include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace deepfreeze {
@@ -23,7 +23,8 @@ void Remover::Run() {
       }
       last_failure_ = status.message();
     });
-    context_.table->Moved();
+    // A try to tidy up that removes nothing is no movement: whoever waits for it must not wait for ever.
+    if (upkeep.committed >= 0 || !upkeep.remove.empty() || tidied_) context_.table->Moved();
     context_.upkeep->Finish();
   }
 }
@@ -41,10 +42,11 @@ Status Remover::Do(const Upkeep& upkeep) {
     context_.table->Moved();
     if (removed.ok()) removed = std::move(status);
   }
-  if (context_.options.bounded && !upkeep.remove.empty()) {
-    bool any = false;
-    Status failed = store->MakeRoom(At(1 + *std::max_element(upkeep.remove.begin(), upkeep.remove.end())), &any);
-    if (removed.ok()) removed = std::move(failed);
+  tidied_ = false;
+  if (upkeep.tidy) {
+    Status tidied = store->MakeRoom(At(std::numeric_limits<int64_t>::max()), &tidied_);
+    tidied_ = tidied_ && tidied.ok();
+    if (removed.ok()) removed = std::move(tidied);
   }
   const Status cleaned = upkeep.committed >= 0 ? store->CleanUp(At(upkeep.committed)) : Status();
   return removed.ok() ? cleaned : removed;

@@ -31,6 +31,7 @@ class Remover {
   Mutex mutex_;  // one call into the store at a time
   std::atomic<bool> leaves_{false};
   std::string last_failure_;
+  bool tidied_ = false;  // the work taken last has removed what was left
 };
 
 }  // namespace deepfreeze

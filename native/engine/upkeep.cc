@@ -24,6 +24,12 @@ void UpkeepQueue::AskRemoval(const std::vector<int64_t>& steps) {
   changed_.NotifyAll();
 }
 
+void UpkeepQueue::AskTidy() {
+  const MutexLock lock(&mutex_);
+  asked_.tidy = true;
+  changed_.NotifyAll();
+}
+
 bool UpkeepQueue::Take(Upkeep* upkeep) {
   const MutexLock lock(&mutex_);
   while (!stopping_ && !AnyLocked()) changed_.Wait(&mutex_);

@@ -14,6 +14,7 @@ struct Upkeep {
   int64_t committed = -1;         // clean up after the commit of this step; -1: nothing
   std::vector<int64_t> gathered;  // committed steps whose commit has gathered the records: the ranks' own may go
   std::vector<int64_t> remove;    // committed checkpoints to remove
+  bool tidy = false;              // remove what failed steps and earlier removals have left
 };
 
 class UpkeepQueue {
@@ -22,6 +23,7 @@ class UpkeepQueue {
   // a later commit is. Allocates no memory that it needs.
   void AskCleanUp(int64_t committed, bool durable);
   void AskRemoval(const std::vector<int64_t>& steps);
+  void AskTidy();
   // Waits for work and takes all of it. RETURNS false if the queue is stopped, and all that was asked for is done.
   bool Take(Upkeep* upkeep);
   // The work taken last is done.
@@ -35,7 +37,9 @@ class UpkeepQueue {
   void Stop();
 
  private:
-  bool AnyLocked() const REQUIRES(mutex_) { return !held_ && (asked_.committed >= 0 || !asked_.remove.empty()); }
+  bool AnyLocked() const REQUIRES(mutex_) {
+    return !held_ && (asked_.committed >= 0 || !asked_.remove.empty() || asked_.tidy);
+  }
   bool BusyLocked() const REQUIRES(mutex_) { return working_ || AnyLocked(); }
 
   Mutex mutex_;

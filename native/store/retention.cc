@@ -164,6 +164,9 @@ Status RemoveFailed(Env* env, const std::string& run_dir, const CleanUpRequest& 
   bool exists = false;
   DF_RETURN_IF_ERROR(env->List(run_dir, &names, &exists));
   std::vector<std::string> trash;
+  for (const std::string& name : names) {
+    if (ParseRunEntry(name).kind == EntryKind::kTrash) trash.push_back(name);
+  }
   std::vector<Failed> left;
   DF_RETURN_IF_ERROR(OldOnes(env, run_dir, names, request, &left));
   for (const Failed& old : left) {

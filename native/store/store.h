@@ -119,7 +119,8 @@ class Store {
   // first error; what can't be removed does not stop the rest.
   virtual Status CleanUp(const CleanUpRequest& request) = 0;
   // To be called when the store is full and request.step can't be written: removes what earlier steps of this attempt
-  // have left of which all ranks know that they have failed. *removed: whether there was anything.
+  // have left of which all ranks know that they have failed, and what earlier removals have left. *removed: whether
+  // there was anything.
   virtual Status MakeRoom(const CleanUpRequest& request, bool* removed) = 0;
 
   // --- of the next start of a job, when no engine of the dead attempt runs any more

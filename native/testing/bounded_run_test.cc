@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "format/names.h"
 #include "testing/check.h"
+#include "testing/fault_env.h"
 
 namespace deepfreeze {
 namespace {
@@ -63,7 +64,7 @@ void InABoundedRunRank0BeginsEachStep() {
   CHECK_OK(ranks[0]->Submit(1, Share(data, 0), "", kLong));
   for (auto& rank : ranks) CHECK_OK(rank->Wait(1, DF_EXTERNAL, kLong));
 
-  // A step that fails is over on both, and what it has left goes with the next removal.
+  // A step that fails is over on both, and what it has left goes when that is asked for.
   CHECK_OK(ranks[1]->Submit(2, Share(data, 1), "", kLong));
   CHECK_OK(ranks[0]->Fail(2, "no capture"));
   for (auto& rank : ranks) CHECK_EQ(rank->Wait(2, DF_EXTERNAL, kLong).code() == Code::kOk, false);
@@ -72,7 +73,7 @@ void InABoundedRunRank0BeginsEachStep() {
   for (auto& rank : ranks) CHECK_EQ(rank->Wait(3, DF_EXTERNAL, kLong).code() == Code::kOk, false);
   for (auto& rank : ranks) CHECK_OK(rank->Drain(kLong));
   CHECK(StepsIn(run.path()) > 1);
-  CHECK_OK(ranks[0]->Remove({3}));
+  CHECK_OK(ranks[0]->Remove({}));
   CHECK_OK(ranks[0]->Drain(kLong));
   CHECK_EQ(StepsIn(run.path()), 1U);
 }
@@ -90,10 +91,52 @@ void InABoundedRunARankWaitsForRank0NoLongerThanForAnother() {
   CHECK(status.message().find("rank 0 has not begun the step in the run within 200 ms") != std::string::npos);
 }
 
+// An unlink that fails leaves a removed checkpoint in the trash. No commit comes that would clean up: it waits for
+// room.
+void WhatARemovalHasLeftGoesWhenThatIsAskedFor() {
+  TemporaryDir run;
+  const std::string data(kSize, 'b');
+  std::vector<Fault> faults;
+  CHECK_OK(ParseFaults("fail=EIO:unlink:.trash-step:1", &faults));
+  FaultEnv env(Env::Posix(), faults, "");
+  Options options = ForRank(0, run.path());
+  options.identity.world = 1;
+  Engine engine(options, &env);
+  CHECK_OK(engine.Submit(1, {{data.data(), kSize, 0}}, "", kLong));
+  CHECK_OK(engine.Wait(1, DF_EXTERNAL, kLong));
+  CHECK_OK(engine.Remove({1}));
+  CHECK_OK(engine.Drain(kLong));
+  CHECK_EQ(StepsIn(run.path()), 1U);
+  CHECK_OK(engine.Remove({}));
+  CHECK_OK(engine.Drain(kLong));
+  CHECK_EQ(StepsIn(run.path()), 0U);
+}
+
+// Whoever waits for room asks again and again, and must not take that for something that moves.
+void ATryThatRemovesNothingIsNoMovement() {
+  TemporaryDir run;
+  const std::string data(kSize, 'b');
+  Options options = ForRank(0, run.path());
+  options.commit_timeout_ms = 50;
+  Engine engine(options, Env::Posix());
+  CHECK_OK(engine.Submit(1, Share(data, 0), "", kLong));
+  CHECK_EQ(engine.Wait(1, DF_EXTERNAL, kLong).code(), Code::kIncomplete);  // rank 1 is not there, and does not answer
+  CHECK_OK(engine.Drain(kLong));
+  const uint64_t begin_us = Env::Posix()->NowMicros();
+  while (Env::Posix()->NowMicros() < begin_us + 100000) {
+    CHECK_OK(engine.Remove({}));
+    CHECK_OK(engine.Drain(kLong));
+  }
+  CHECK_EQ(StepsIn(run.path()), 1U);
+  CHECK(engine.IdleMs() >= 90);
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
 int main() {
+  deepfreeze::WhatARemovalHasLeftGoesWhenThatIsAskedFor();
+  deepfreeze::ATryThatRemovesNothingIsNoMovement();
   deepfreeze::InABoundedRunRank0BeginsEachStep();
   deepfreeze::InABoundedRunARankWaitsForRank0NoLongerThanForAnother();
 }

@@ -109,12 +109,12 @@ def test_a_wait_in_which_nothing_moves_ends_with_an_error():
 def test_a_full_run_is_proposed_and_told_of_once():
     keeper = Keeper(taken(3, keeps=[1, 2, 3]))
     one = storage(keeper)
-    assert one.leaves_out(9) and not one.hands_over(9)
-    assert one.propose(12) == 12 and one.has_skipped(12) and proposed[-1] == 1
-    assert one.propose(None) == 0 and len(warned) == 1 and "step 1 (a tag)" in warned[0]
+    assert one.leaves_out() and not one.hands_over(9)
+    assert one.propose(12, None) == 12 and one.has_skipped(12) and proposed[-1] == 1
+    assert one.propose(None, None) == 0 and len(warned) == 1 and "step 1 (a tag)" in warned[0]
     keeper.answers = [taken(2, keeps=[1, 2])]
     one.admit()
-    assert one.propose(15) == 0 and proposed[-1] == 0
+    assert one.propose(15, None) == 0 and proposed[-1] == 0
 
 
 def test_other_ranks_neither_look_nor_wait():
@@ -122,5 +122,5 @@ def test_other_ranks_neither_look_nor_wait():
     one = storage(keeper, rank=1, size=2)
     asked = keeper.questions
     one.admit()
-    assert one.hands_over(1) and one.has_room() and one.propose(3) == 0 and not one.leaves_out(3)
+    assert one.hands_over(1) and one.has_room() and one.propose(3, None) == 0 and not one.leaves_out()
     assert keeper.questions == asked

@@ -17,7 +17,9 @@ FILE = 1000
         (Latest(1), 2),  # the one that a start resumes from stays too, until there are two newer ones
         (Latest(2), 2),
         (Latest(5), 5),
-        (Latest(1) | Tagged() | Best("loss", "min") | Epochs(), 2),  # nobody knows tags and metrics beforehand
+        (Latest(1) | Tagged() | Epochs(), 2),  # nobody knows how many tags and epochs there will be
+        (Latest(2) | Best("loss", "min"), 3),  # the best one may be an old one
+        (Latest(2) | Best("loss", "max", n=3), 5),
         (Latest(2) | Spaced(steps=5), 4),
         (Latest(100), 12),  # more than can be there
     ],
@@ -36,7 +38,7 @@ def test_a_bound_that_is_too_low_for_the_rule_says_what_is_needed():
     )
     with pytest.raises(OptionError, match="room for 10 checkpoints of 1 kB: 9 that"):
         Bound(3 * FILE, FILE).require(Latest(9))
-    with pytest.raises(OptionError, match="room for 34 or more checkpoints of 1 kB: 33 or more that"):
+    with pytest.raises(OptionError, match="room for 66 or more checkpoints of 1 kB: 65 or more that"):
         Bound(3 * FILE, FILE).require(Latest(900))
 
 
@@ -52,12 +54,15 @@ def test_committed_partial_and_removed_checkpoints_count_and_nothing_else(tmp_pa
         (path / folder / "step-0000000001").write_bytes(bytes(5000))
     run = Run.open(path)
     usage = measure(run, [], FILE, {10: "newest"})
-    assert (usage.taken, usage.kept, usage.partial) == (sum(sizes.values()), sizes[10], {30})
-    (path / f"step-0000000010.partial-{files.ATTEMPT}").mkdir()
-    assert measure(run, [], FILE, {}).partial == {30}, "a step that has a committed checkpoint has left nothing"
+    assert (usage.taken, usage.kept, usage.leftovers) == (sum(sizes.values()), sizes[10], True)
     # A step on its way counts as a whole one, whatever of it is there.
     usage = measure(run, [30, 40], FILE, {10: "newest 2", 40: "newest 2"})
-    assert (usage.taken, usage.kept, usage.partial) == (sizes[10] + sizes[20], sizes[10] + FILE, set())
+    assert (usage.taken, usage.kept, usage.leftovers) == (sizes[10] + sizes[20], sizes[10] + FILE, True)
+    (path / f".trash-step-0000000020-{files.ATTEMPT}" / "model.weights.h5").unlink()
+    for file in (path / f".trash-step-0000000020-{files.ATTEMPT}").iterdir():
+        file.unlink()
+    (path / f".trash-step-0000000020-{files.ATTEMPT}").rmdir()
+    assert not measure(run, [30, 40], FILE, {}).leftovers
 
 
 def test_a_folder_that_gets_another_name_meanwhile_counts_all_the_same(tmp_path, monkeypatch):

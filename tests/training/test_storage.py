@@ -66,8 +66,9 @@ def test_checkpoints_that_tags_leave_no_room_for_are_skipped(tmp_path):
     checkpoint = deepfreeze.Checkpoint(run, every=1, verbose=0, local=None, keep=Latest(2) | Tagged(), storage=limit)
     with sampled(run) as samples, pytest.warns(deepfreeze.CheckpointWarning, match="storage=: .* skipped") as caught:
         model.fit(trainings.data(80), verbose=0, shuffle=False, callbacks=[Tagging(), checkpoint])
-    (warning,) = [str(one.message) for one in caught if "storage=" in str(one.message)]
-    assert all(f"step {step} (tag paper-{number}" in warning for number, step in enumerate(tagged)), warning
+    warnings = [str(one.message) for one in caught if "storage=" in str(one.message)]
+    assert len(warnings) < 4, "one for each set of checkpoints that stay"
+    assert all(f"step {step} (tag paper-{number}" in warnings[-1] for number, step in enumerate(tagged)), warnings
     skipped = checkpoint.stats.skipped
     assert skipped and skipped[0] < 41 and trainings.count(model.optimizer) == 80
     assert steps(run)[-1] == 80 and not set(skipped) & set(checkpoint.stats.committed)

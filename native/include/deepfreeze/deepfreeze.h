@@ -135,8 +135,7 @@ typedef struct df_options {
   uint64_t uncommitted;       /* checkpoints that may be captured and neither committed nor failed; the next one waits.
                                  0: as many as in_flight and slots allow [0] */
   uint64_t bounded;           /* not 0: the caller bounds the bytes of the run, on rank 0 alone. Other ranks then write
-                                 nothing of a step there before rank 0 has begun the step, and what failed steps have
-                                 left goes with the next removal, not only after the next commit [0] */
+                                 nothing of a step there before rank 0 has begun the step [0] */
 } df_options;
 
 /* The state of one checkpoint; or, with step -1, a notice for the user, which has a message and no checkpoint. Times
@@ -273,9 +272,9 @@ DF_API int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, si
 /* Has the committed checkpoints of n steps removed, in the background and apart from commits. The caller decides which
  * ones: the engine removes no committed checkpoint of its own accord, except one of the same step that a commit
  * replaces. Each is renamed to trash before anything in it is deleted, and none is if another attempt has taken the
- * run. A step that has no committed checkpoint is passed over (with options.bounded: what it has left is removed, if it
- * has failed and all ranks know that); a removal that fails is reported as a notice. Returns at
- * once. DF_INVALID: not rank 0's engine. */
+ * run. A step that has no committed checkpoint is passed over; a removal that fails is reported as a notice. Returns at
+ * once. With n = 0 it removes what failed steps have left of which all ranks know, and what earlier removals have left;
+ * otherwise that goes after the next commit. DF_INVALID: not rank 0's engine. */
 DF_API int df_engine_remove(df_engine* engine, const int64_t* steps, size_t n);
 
 /* Waits, at most timeout_ms, until every submitted checkpoint is external or failed, and all that df_engine_remove was
