@@ -141,8 +141,9 @@ class Backend(Protocol):
         """Has the committed checkpoints of these steps removed, in the background: never one that a reader could then find half-deleted.
         Called on rank 0 alone, for steps that are committed and that retention no longer wants. It is the one method that another thread
         than training's calls, one call at a time, while training may be in any other method but ``close``. A step without a checkpoint
-        is passed over. Without any step, what failed steps have left is removed, once all ranks know of them, and what earlier removals
-        have left; otherwise that goes after the next commit. A removal that fails becomes a notice of ``poll``. Never waits."""
+        is passed over. Without any step, in a ``bounded`` run, what failed steps have left is removed, once all ranks know of them, and
+        what earlier removals have left; otherwise that goes after the next commit. A removal that fails becomes a notice of ``poll``.
+        Never waits."""
 
     def drain(self, seconds: float) -> None:
         """Waits until every submitted checkpoint is external or failed, and what ``remove`` was told of is removed."""

@@ -287,10 +287,10 @@ Status Engine::Drain(uint64_t timeout_ms) {
 
 Status Engine::Remove(const std::vector<int64_t>& steps) {
   if (options_.identity.rank != 0) return Status(Code::kInvalid, "remove: rank 0 alone removes checkpoints");
-  if (steps.empty()) {
-    upkeep_.AskTidy();
-  } else {
+  if (!steps.empty()) {
     upkeep_.AskRemoval(steps);
+  } else if (options_.bounded) {
+    upkeep_.AskTidy();
   }
   return {};
 }

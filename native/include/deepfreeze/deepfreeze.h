@@ -273,8 +273,8 @@ DF_API int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, si
  * ones: the engine removes no committed checkpoint of its own accord, except one of the same step that a commit
  * replaces. Each is renamed to trash before anything in it is deleted, and none is if another attempt has taken the
  * run. A step that has no committed checkpoint is passed over; a removal that fails is reported as a notice. Returns at
- * once. With n = 0 it removes what failed steps have left of which all ranks know, and what earlier removals have left;
- * otherwise that goes after the next commit. DF_INVALID: not rank 0's engine. */
+ * once. With n = 0 and options.bounded it removes what failed steps have left of which all ranks know, and what earlier
+ * removals have left; otherwise that goes after the next commit. DF_INVALID: not rank 0's engine. */
 DF_API int df_engine_remove(df_engine* engine, const int64_t* steps, size_t n);
 
 /* Waits, at most timeout_ms, until every submitted checkpoint is external or failed, and all that df_engine_remove was
