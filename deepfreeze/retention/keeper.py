@@ -255,30 +255,36 @@ class _Worker:
         return self._known
 
     def _measured(self, uncommitted: frozenset[int], checkpoint: int, newest: int) -> tuple[Usage | None, str]:
-        """What the run takes, None if that can't be told now; and why not, or why the rule can't be asked. Has the engine remove what
-        failed steps and removals have left."""
-        found: list[Usage] = []
+        """Finds out what the run takes: None where the store does not tell, or the run changes too fast. The text says what has failed,
+        "" if nothing has. A damaged tag, or a rule that raises, leaves the answer without the checkpoints that stay: there may be room all
+        the same."""
+        keeps: dict[int, str] = {}
+        found: list[Usage | None] = []
 
         def judge() -> None:
-            verdict = self._read().judge_with(uncommitted, int(time.time()), self._rule, self._pending, self._loop)
+            verdict = self._read().judge(self._rule, self._pending, self._loop, uncommitted, int(time.time()))
             keeps.update(verdict.keep)
 
         def look() -> None:
-            usage = measure(self._read().run, uncommitted, checkpoint, keeps)
-            if usage is None:
-                return
-            now = time.monotonic()
-            with self._removing:
-                # Again and again: other ranks may not know yet that a step has failed, and theirs is in the same folder.
-                if usage.leftovers and self._remove is not None and now - self._removed > _REMOVES_AGAIN:
-                    self._removed = now
-                    self._remove(())
-            found.append(replace(usage, newest=newest))
+            found.append(measure(self._read().run, uncommitted, checkpoint, keeps))
 
-        keeps: dict[int, str] = {}
-        said = self._tried(judge)  # a damaged tag, or a rule that raises: there may be room all the same
+        said = self._tried(judge)
         said = self._tried(look) or said
-        return (found[0] if found else None), said
+        usage = found[0] if found else None
+        if usage is None:
+            return None, said
+        if usage.leftovers:
+            said = self._tried(self._tidy) or said
+        return replace(usage, newest=newest), said
+
+    def _tidy(self) -> None:
+        """Has the engine remove what failed steps and removals have left. Once is not enough: other ranks may not know yet that a step has
+        failed, and their part of the step is in the same folder."""
+        now = time.monotonic()
+        with self._removing:
+            if self._remove is not None and now - self._removed > _REMOVES_AGAIN:
+                self._removed = now
+                self._remove(())
 
     def _ask(self) -> None:
         """Works off the notes, asks the rule, and tells the engine which checkpoints go."""

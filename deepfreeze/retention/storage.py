@@ -25,10 +25,10 @@ class Storage:
     """The bound of one training. Without a bound, the methods do nothing and there is always room. The training thread of every rank calls
     all methods; rank 0 alone looks at the run, by way of ``Keeper``, and waits.
 
-    *Room* is waited for before a checkpoint is captured, or handed over, as long as older ones are committed and removed. No other rank
-    writes anything of a step before rank 0 has begun it (``Opening.bounded``), so the run never takes more. *Full* is a run whose retention
-    rule keeps so much that waiting would not help. Rank 0 proposes this to all ranks, and no checkpoint is captured meanwhile. What is
-    announced already when a tag makes the run full is saved all the same, if there are several ranks."""
+    Rank 0 waits for *room* before a checkpoint is captured, or handed over, while older ones are committed and removed. No other rank
+    writes anything of a step before rank 0 has begun the step (``Opening.bounded``), so the run never takes more. A run is *full* where the
+    retention rule keeps so much that waiting would not help. Rank 0 proposes that to all ranks, and they capture no checkpoint meanwhile.
+    Several ranks still save a step that was announced before a tag has made the run full."""
 
     def __init__(self, limit: int | None, agreement: Agreement, world: World, keeper: Keeper, events: Events) -> None:
         """Takes a field of the control word if there is a bound. ``limit``: the option ``storage``."""
@@ -65,7 +65,7 @@ class Storage:
         return self._limit is not None and self._world.rank == 0
 
     def _ask(self, armed: int | None = None) -> None:
-        """``armed``: the step that the next execution captures, None if there is none."""
+        """Asks what the run takes. ``armed``: the step that the next execution captures, None if there is none."""
         saver = self._saver
         assert saver is not None
         self._asked = time.monotonic()
@@ -80,10 +80,9 @@ class Storage:
             return 0
         assert self._field is not None
         if due is not None and not self._surely_fits(int(armed is not None)):
+            # The answer must know of every checkpoint on its way, or several would follow the last one that fits.
             self._ask(armed)
-            self._keeper.usage(
-                _ANSWER
-            )  # every checkpoint on its way counts, or several would come after the last that fits
+            self._keeper.usage(_ANSWER)
         elif time.monotonic() - self._asked > _AGAIN:
             self._ask(armed)  # without a due step too, for the last one may come at any time
         usage, bound = self._keeper.last_usage, self._bound
@@ -115,7 +114,7 @@ class Storage:
         return not self._decides or self._saver is None or self._surely_fits()
 
     def _surely_fits(self, more: int = 0) -> bool:
-        """Whether there is room by the newest answer, if nothing was removed since, beside so many ``more`` checkpoints."""
+        """Whether the run has room for a checkpoint, beside so many ``more``, even if nothing was removed since the newest answer."""
         usage = self._keeper.last_usage
         if usage is None:
             return False
@@ -141,6 +140,8 @@ class Storage:
         return False
 
     def _await_room(self, saver: Saver) -> bool:
+        """Waits until there is room for one more checkpoint. Returns False if the run is full. The loop polls, because commits reach
+        retention only through the engine's reports, which this thread takes."""
         if self._surely_fits():
             return True
         begin, pause = time.monotonic(), _SHORT
@@ -171,7 +172,7 @@ class Storage:
                 )
 
     def _warn(self, usage: Usage) -> None:
-        """Once for each set of checkpoints that stay."""
+        """Warns the user that the run is full: once for each set of checkpoints that stay."""
         if self._said is None or self._said.keeps.keys() != usage.keeps.keys():
             self._events.warn(usage.warning(self._bound))
         self._said = usage

@@ -52,10 +52,10 @@ class Bound:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a run takes. ``uncommitted``: the steps on their way when this was found out; ``taken``: bytes of all other checkpoints, and of
-    what failed and removed ones have left; ``keeps``: the steps that stay once the uncommitted ones are committed, each with its reason;
+    """The bytes that a run takes. ``uncommitted``: the steps that were on their way when the run was looked at; ``taken``: bytes of all
+    other checkpoints, and of what failed and removed ones have left; ``keeps``: the steps that stay once the uncommitted ones are committed, each with its reason;
     ``kept``: bytes of these; ``leftovers``: whether failed steps, or removals, have left something; ``newest``: the newest step that was
-    handed to the engine, or announced, before this was found out, -1 for none."""
+    handed to the engine, or announced, before the run was looked at, -1 for none."""
 
     uncommitted: frozenset[int]
     taken: int
@@ -65,7 +65,8 @@ class Usage:
     newest: int = -1
 
     def fits(self, bound: Bound, since: int = 0) -> bool:
-        """Whether the run may have one more checkpoint on its way. ``since``: how many were handed to the engine since."""
+        """Whether the run may have one more checkpoint on its way. ``since``: how many checkpoints were handed to the engine since the run
+        was looked at."""
         return self.taken + (len(self.uncommitted) + since + 1) * bound.checkpoint <= bound.limit
 
     def is_full(self, bound: Bound) -> bool:

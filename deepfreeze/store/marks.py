@@ -165,12 +165,11 @@ class Marks:
     def _newest_up_to(self, step: int) -> int | None:
         return max((one for one in self._marks if one <= step), default=None)
 
-    def judge(self, rule: Any, keep_pending: int = 0, loop: bool = False) -> Verdict:
-        """Which checkpoints stay, with the tags read anew. RunError, CorruptError if they can't be read."""
-        return judge(self.history(by_checkpoint(tags(self.run)), loop), rule, keep_pending)
-
-    def judge_with(self, uncommitted: Iterable[int], now: int, rule: Any, keep_pending: int, loop: bool) -> Verdict:
-        """As ``judge``, if these steps were committed too. ``now``: seconds since 1970."""
+    def judge(
+        self, rule: Any, keep_pending: int = 0, loop: bool = False, uncommitted: Iterable[int] = (), now: int = 0
+    ) -> Verdict:
+        """Which checkpoints stay, with the tags read anew. ``uncommitted``: steps that count as committed ``now``, in seconds since 1970.
+        RunError, CorruptError if the tags can't be read."""
         history = self.history(by_checkpoint(tags(self.run)), loop)
         more = [Committed(step, "", now) for step in uncommitted if step not in self._marks]
         checkpoints = sorted((*history.checkpoints, *more), key=lambda one: one.step)

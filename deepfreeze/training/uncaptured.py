@@ -16,7 +16,8 @@ from deepfreeze.training.commits import Commits
 
 
 class Uncaptured:
-    """The training thread calls all methods, those with a ``schedule`` on every rank after the same step."""
+    """Decides which steps of one session are not captured for want of room in the run, and tells the user of them. The training thread
+    calls all methods; those with a ``schedule`` are called on every rank after the same step."""
 
     def __init__(self, storage: Storage, commits: Commits, events: Events, rank: int) -> None:
         """``commits``: is told of failures."""
