@@ -53,9 +53,9 @@ class Bound:
 @dataclass(frozen=True)
 class Usage:
     """The bytes that a run takes. ``uncommitted``: the steps that were on their way when the run was looked at; ``taken``: bytes of all
-    other checkpoints, and of what failed and removed ones have left; ``keeps``: the steps that stay once the uncommitted ones are committed, each with its reason;
-    ``kept``: bytes of these; ``leftovers``: whether failed steps, or removals, have left something; ``newest``: the newest step that was
-    handed to the engine, or announced, before the run was looked at, -1 for none."""
+    other checkpoints, and of what failed and removed ones have left; ``keeps``: the steps that stay once the uncommitted ones are
+    committed, each with its reason; ``kept``: bytes of these; ``leftovers``: whether failed steps, or removals, have left something;
+    ``newest``: the newest step that was handed to the engine, or announced, before the run was looked at, -1 for none."""
 
     uncommitted: frozenset[int]
     taken: int
