@@ -82,11 +82,11 @@ class Auto:
 
     def begin(
         self, conditions: Conditions, uncommitted: int, step: int, stored: Mapping[str, Any] | None
-    ) -> str | None:
+    ) -> tuple[str, str] | None:
         """See ``PlannedPolicy``."""
         self._times.restart()
         self._longest_execution = 1
-        found, message = self._section_of(stored)
+        found, damage = self._section_of(stored)
         # The histories are those of the run; the policy may have served another run before.
         self._decided = deque(found.decisions if found is not None else (), AutoSection.MOST_DECISIONS)
         self._windows = deque(found.windows if found is not None else (), AutoSection.MOST_WINDOWS)
@@ -102,15 +102,15 @@ class Auto:
         self._conditions, self._uncommitted, self._cores = conditions, uncommitted, conditions.cores
         self._profile, self._profiling, self._wish = None, Profiling(conditions.cores), NO_WISH
         self.interval, self._since, self._before, self._agreed, self._why = 0, 0, NEVER, None, None
-        if message is not None:
-            return message
+        if damage is not None:
+            return "warning", damage
         if found is None:
             other = None if before is None else before.difference(conditions)
         else:
             other = found.conditions.difference(conditions)
             if other is None:
                 self._take_over(found)
-        return None if other is None else f"the training is profiled again, because {other}"
+        return None if other is None else ("info", f"the training is profiled again, because {other}")
 
     @staticmethod
     def _section_of(stored: Mapping[str, Any] | None) -> tuple[AutoSection | None, str | None]:

@@ -106,11 +106,11 @@ class PlannedPolicy(LearningPolicy, Protocol):
 
     def begin(
         self, conditions: Conditions, uncommitted: int, step: int, stored: Mapping[str, Any] | None
-    ) -> str | None:
+    ) -> tuple[str, str] | None:
         """A training begins under these conditions. Called when the engine is open, after the first execution of the first ``fit`` and
         before that of later ones. ``step``: at which it is; ``conditions``: those of rank 0; ``uncommitted``: how many checkpoints may be
         under way at once; ``stored``: the section of the run's ``plan.json``, None if there is none. All ranks get the same. Returns a
-        message for the user if what was stored does not serve."""
+        message for the user if what was stored does not serve, behind its level: "warning" if it is damaged, else "info"."""
 
     def reason(self) -> Reason | None:
         """Why this rank wishes for its interval; None while it does not wish for any."""

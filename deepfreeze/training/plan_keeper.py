@@ -39,7 +39,8 @@ class PlanKeeper:
         if world.rank != 0:
             return
         if message is not None:
-            self._events.notify("info", f"{target.run}: {message}")
+            level, text = message
+            self._events.notify(level, f"{target.run}: {text}")
         writer = _Writer(target, policy.section)
         self._queue = Queue(writer, at_end=writer.write)
         self._queue.start()

@@ -222,8 +222,8 @@ def test_other_conditions_are_profiled_again_and_it_is_said_why(other, why):
     run = training(Costs(copy=lambda step: 0.02))
     run.run(500)
     policy = Auto(0.05)
-    message = policy.begin(other, 2, 0, kept(run))
-    assert "profiled again" in message and why in message
+    level, message = policy.begin(other, 2, 0, kept(run))
+    assert level == "info" and "profiled again" in message and why in message
     assert policy.interval == 0 and policy.next_step(0) == NEVER and policy.ended() is not None
 
 
@@ -239,7 +239,8 @@ def test_another_budget_goes_on_from_the_stored_profile():
 @pytest.mark.parametrize("damage", [{}, {"key": {}}, {"key": 3, "profile": []}], ids=["empty", "no-key", "types"])
 def test_a_section_that_makes_no_sense_is_profiled_again(damage):
     policy = Auto()
-    assert "profiled again" in policy.begin(HERE, 2, 0, damage) and policy.ended() is not None
+    level, message = policy.begin(HERE, 2, 0, damage)
+    assert level == "warning" and "profiled again" in message and policy.ended() is not None
 
 
 def test_known_failures_bound_how_often_checkpoints_are_taken():
@@ -291,7 +292,8 @@ def test_a_fit_that_goes_back_to_an_older_step_is_saved_too():
     policy = run.ranks[0].policy
     assert policy.begin(HERE, 2, 100, None) is None
     assert policy.next_step(100) == 100 + policy.interval, "the same training goes on with its interval"
-    assert policy.begin(Conditions("cd" * 32, 1, 2.0, "memory"), 2, 0, None).endswith("has other tensors than before")
+    _, message = policy.begin(Conditions("cd" * 32, 1, 2.0, "memory"), 2, 0, None)
+    assert message.endswith("has other tensors than before")
     assert policy.next_step(0) == NEVER and policy.interval == 0 and policy.plan() is None
 
 
