@@ -70,6 +70,12 @@ class FitPosition:
         """Whether training ends here, although the epoch has further batches: they were trained before the job was killed."""
         return self.going_on is not None and self._trained >= self.going_on.total
 
+    @property
+    def another_epoch(self) -> bool:
+        """Whether another epoch comes, and has more batches than the last execution had."""
+        batches = self._fit.batches
+        return batches is not None and self._last < batches and self.epoch < self._fit.epochs and not self.is_over
+
     def at(self, behind: int, steps: int) -> Position:
         """The position at the step that is ``behind`` steps before the end of the last execution, which had so many ``steps``. Within an
         execution no hook is called: its batches are taken to be spread evenly over its steps."""

@@ -126,7 +126,7 @@ class Schedule:
 
     def stop(self) -> None:
         """From now on nothing is captured."""
-        self._stopped, self.target = True, NEVER
+        self._stopped, self.target, self._served = True, NEVER, NEVER
 
     def _due(self, step: int) -> int:
         """The first step after ``step`` that the policy asks for."""

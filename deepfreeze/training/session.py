@@ -11,6 +11,7 @@ from deepfreeze.errors import EngineError
 from deepfreeze.events.event import Blocked, Captured, Stop
 from deepfreeze.events.events import Events
 from deepfreeze.events.stats import Newest
+from deepfreeze.format.attachment_tree import EPOCH
 from deepfreeze.frameworks.framework import CapturedState
 from deepfreeze.freeze.agreed_structure import agree
 from deepfreeze.freeze.described import Described
@@ -76,6 +77,7 @@ class Session:
         self._described, self._rehearsal, self._storage = described, rehearsal, storage
         self._uncaptured = Uncaptured(storage, self._commits, events, open_run.attempt.world.rank)
         self.stopped = False  # a signal, or the job's end, ended training
+        self._ends_later = 0  # what ends training after the next execution, see ``_stop``; 0 if nothing does
         self._began = False  # there was an execution
         self._saver: Saver | None = None
         self._config: StoredConfig | None = None
@@ -129,7 +131,7 @@ class Session:
             if not saver.held:
                 self._kill_if_rehearsed(captured)
         try:
-            stop = self._settle(step, done)
+            stop = self._ends_later or self._settle(step, done)
         finally:
             self._note_blocked(begin)
         if stop:
@@ -230,6 +232,8 @@ class Session:
         self._attachments.callbacks.epoch_ended(self._open_run.steps.now())
         self._release(epoch_open=False)
         self._commits.drain()
+        if self._ends_later and not self.stopped:
+            self._end_by(self._ends_later)  # training has ended by itself before the next execution
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
         if not self.stopped:
@@ -380,19 +384,32 @@ class Session:
 
     def _stop(self, step: int, number: int) -> None:
         """Commits ``step`` and ends training, because a rank has received the signal ``number``, the job's end is near (``JOB_ENDS``), or
-        it is the last step of a rehearsal (``REHEARSAL_ENDS``). All ranks call it after the same step."""
-        self._commits.going_on, self.stopped = False, True
+        it is the last step of a rehearsal (``REHEARSAL_ENDS``). All ranks call it after the same step.
+
+        The job may have no time for what Keras does at the end of an epoch. So an epoch's last step is committed before, without what
+        callbacks do there. Where the next start goes on inside of an epoch, training ends one execution later then: that checkpoint has
+        the epoch's end."""
         self._schedule.stop()
-        named = {JOB_ENDS: None, REHEARSAL_ENDS: REHEARSED}
-        name = named[number] if number in named else signal.Signals(number).name
-        self._events.emit(Stop(step=step, signal=name))
+        inside = EPOCH in self._attachments.of_epochs and number != REHEARSAL_ENDS
+        if inside and self._epochs.another and not self._ends_later:
+            self._ends_later = number
+        else:
+            self._end_by(number)
         self._hand_over()
         begin = time.monotonic()
         if step not in self._saved and not self._uncaptured.leaves_out(step, self._schedule):
             self._save(step, self.saver.take, hold=self._epochs.over)
             self._note_blocked(begin)
-        self._release(epoch_open=True)  # the job may have no time for what Keras does at the end of an epoch
+        self._release(epoch_open=True)
         self._commits.drain()
+        self._arm()
+
+    def _end_by(self, number: int) -> None:
+        """Ends training because of ``number``, as for ``_stop``."""
+        self._commits.going_on, self.stopped = False, True
+        named = {JOB_ENDS: None, REHEARSAL_ENDS: REHEARSED}
+        name = named[number] if number in named else signal.Signals(number).name
+        self._events.emit(Stop(step=self._open_run.steps.now(), signal=name))
 
     def _kill_if_rehearsed(self, step: int) -> None:
         """Waits until the checkpoints are committed, and kills this process, if a rehearsal asks for it when ``step`` is saved. All ranks

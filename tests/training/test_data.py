@@ -4,6 +4,7 @@ A ``fit`` that an exception ends is, for the next ``Checkpoint``, as one whose p
 """
 
 import logging
+import signal
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from deepfreeze.data import Resumable
 from deepfreeze.errors import OptionError
 from deepfreeze.format import attachment_tree
 from deepfreeze.format.named_values import ATTACHMENTS
+from deepfreeze.plan.job_end import JobEnd
 from deepfreeze.state.epoch_under_way import EpochUnderWay
 from deepfreeze.state.keras_objects import optimizer_variables
 from deepfreeze.store.run import Run
@@ -141,6 +143,73 @@ def test_a_fit_after_one_that_ended_inside_an_epoch_saves_its_own_place(keras, t
     two("run", kill=5)
     found = read_state(tmp_path / "run", 5)
     assert (found["epoch"], found["items"]) == (1, 3 * BATCH), "three batches of the second fit"
+
+
+def told_to_stop(keras, monkeypatch, run, at=None, how="SIGTERM"):
+    """A program with validation and a callback in ``extra=`` that changes at the end of an epoch. It is told to stop in the step ``at``.
+    Returns why it has ended, the ``History``, the model, and the newest committed step at the begin of each validation."""
+
+    class Lowers(keras.callbacks.Callback):
+        ends, committed = 0, []
+
+        def state_dict(self):
+            return {"ends": self.ends}
+
+        def load_state_dict(self, state):
+            self.ends = state["ends"]
+
+        def on_test_begin(self, logs=None):
+            newest = deepfreeze.latest(run)
+            self.committed.append(newest and newest.step)
+
+        def on_epoch_begin(self, epoch, logs=None):
+            self.model.optimizer.learning_rate = 0.01 / (1 + self.ends)
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.ends += 1
+
+    class Told(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if trainings.count(self.model.optimizer) != at:
+                return
+            if how == "SIGTERM":
+                signal.raise_signal(signal.SIGTERM)
+            else:
+                patch.setattr(JobEnd, "known", True)
+                patch.setattr(JobEnd, "near", lambda *args: True)
+
+    data, lowers = Resumable(arrays(), batch_size=BATCH, seed=5), Lowers()
+    model = trainings.dense(keras, keras.optimizers.Adam(0.01), metrics=["mae"])
+    checkpoint = deepfreeze.Checkpoint(run, every=100, data=data, extra={"lowers": lowers})
+    with monkeypatch.context() as patch:
+        callbacks = [checkpoint, Told(), lowers]
+        history = model.fit(data, epochs=EPOCHS, verbose=0, validation_data=arrays(), callbacks=callbacks)
+    return checkpoint.stats.stopped, history, model, lowers.committed
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["SIGTERM", "ends_at"])
+@pytest.mark.parametrize("at", [10, 11, 12])
+def test_a_job_told_to_stop_at_an_epochs_end_has_its_history(keras, tmp_path, caplog, monkeypatch, at, how):
+    """The epoch's last step is 12. It is committed before the epoch's validation."""
+    whole = told_to_stop(keras, monkeypatch, tmp_path / "whole")
+    why, _, _, committed = told_to_stop(keras, monkeypatch, tmp_path / "run", at, how)
+    assert why == how and committed[1] in {10: (11, None), 11: (12,), 12: (None,)}[at]
+    assert at < deepfreeze.latest(tmp_path / "run").step <= 13
+    after = told_to_stop(keras, monkeypatch, tmp_path / "run")
+    assert after[0] is None and "have not seen" not in caplog.text
+    assert_same(after, whole)
+
+
+@pytest.mark.full
+def test_a_job_told_to_stop_at_its_last_batch_commits_it_at_once(keras, tmp_path, caplog, monkeypatch):
+    """No step follows that could have the epoch's end. The next start says so."""
+    last = BATCHES * EPOCHS
+    why, _, _, committed = told_to_stop(keras, monkeypatch, tmp_path / "run", last - 1)
+    assert why == "SIGTERM" and committed[-1] == last
+    monkeypatch.setattr("deepfreeze.training.fits._ended", {})  # another process
+    after = told_to_stop(keras, monkeypatch, tmp_path / "run")
+    assert "have not seen" in caplog.text and after[1].epoch == [*range(EPOCHS - 1)]
 
 
 def read_state(run, step):
