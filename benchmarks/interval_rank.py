@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,8 +20,8 @@ from benchmarks.interval_writer import Writers
 from deepfreeze.plan.policy import NEVER
 from deepfreeze.state.keras_objects import tf_variable
 
-PERIODS, ADAPTING = 5, 12  # that a training has at least; Auto beside the writers has three of its windows of four
-LONGEST = 4  # times its seconds: a training ends then at the latest
+PERIODS = 5  # that a part of a training has at least: one of Auto's windows of four
+LONGEST = 4  # times its seconds: a part ends then at the latest
 
 
 class Clock(keras.callbacks.Callback):
@@ -45,45 +44,42 @@ class Clock(keras.callbacks.Callback):
         if took > self._seconds and (took > LONGEST * self._seconds or self._enough(self.begin)):
             self.model.stop_training = True
 
-    def course(self, captured: Sequence[int]) -> Course:
-        """The seconds and the captured steps of the ``fit`` that has ended. ``captured``: its captured steps."""
-        seconds = [after - before for before, after in itertools.pairwise(self._ends)]
-        return Course(self.begin, seconds, list(captured))
+    def seconds(self) -> list[float]:
+        """The seconds of each step but the first, of the ``fit`` that has ended."""
+        return [after - before for before, after in itertools.pairwise(self._ends)]
 
 
 class Trainings:
     """Trains one model again and again."""
 
     def __init__(self, params: dict[str, Any]) -> None:
-        """``workload``, ``folder`` (on the disk), ``slots`` (the local tier), ``seconds`` (of each training), ``levels`` (numbers of
-        writers, ascending), ``epoch`` (steps; ``Auto`` profiles a hundredth of them)."""
+        """``workload``, ``folder`` (on the disk), ``slots`` (the local tier), ``seconds`` (of a part of each training), ``parts`` (of
+        each), ``levels`` (numbers of writers, ascending), ``epoch`` (steps; ``Auto`` profiles a hundredth of them)."""
         self._model, x, y = workloads.model(params["workload"])
         self._batches = tf.data.Dataset.from_tensors((x, y)).repeat()
         self._folder, self._slots = Path(params["folder"]), Path(params["slots"])
-        self._seconds, self._levels, self._epoch = params["seconds"], params["levels"], params["epoch"]
+        self._seconds, self._parts = params["seconds"], params["parts"]
+        self._levels, self._epoch = params["levels"], params["epoch"]
 
     def compare(self, goal: float) -> dict[str, Any]:
-        """The trainings of one goal for the overhead. The number of writers grows until the static interval costs twice the goal; the next
-        goal begins with it."""
+        """The trainings of one goal for the overhead, each in parts with plain steps in between. The number of writers grows until the
+        static interval costs twice the goal; the next goal begins with it."""
         adaptive = self._checkpoint("auto", deepfreeze.plan.Auto(overhead=goal))
-        alone = self._train("auto", adaptive)
+        alone = self._train("auto", adaptive, self._parts["alone"])
         own = adaptive.stats.overhead
         every = self._interval(adaptive)
-        plain = self._plain()
         static = self._checkpoint("static", every)
         while True:
             with Writers(self._folder, self._levels[0]):
-                before = self._plain()
-                beside = self._train("static", static)
-                found = overhead(beside.settled(), statistics.fmean(before))
+                beside = self._train("static", static, self._parts["static"])
+                found = overhead(beside)
                 jobs.progress(
                     f"{self._levels[0]} writers: every {every} steps cost {found:+.1%}; wanted: {2 * goal:.1%}"
                 )
                 if found < 2 * goal and len(self._levels) > 1:
                     self._levels = self._levels[1:]
                     continue
-                adapted = self._train("auto", adaptive, ADAPTING)
-                after = self._plain()
+                adapted = self._train("auto", adaptive, self._parts["auto"])
             break
         decisions = [(one.step, one.interval, one.reason) for one in adaptive.stats.intervals]
         told = {"alone": own, "auto": adaptive.stats.overhead}
@@ -91,10 +87,10 @@ class Trainings:
             checkpoint.close()
         shutil.rmtree(self._folder / "auto")
         shutil.rmtree(self._folder / "static")
-        courses = {"alone": alone.data(), "static": beside.data(), "auto": adapted.data()}
-        plains = {"alone": plain, "beside": before + after}
+        courses = {"alone": alone, "static": beside, "auto": adapted}
         made = {"writers": self._levels[0], "every": every, "nbytes": static.stats.nbytes}
-        return {**made, "courses": courses, "plain": plains, "decisions": decisions, "told": told}
+        data = {case: [course.data() for course in parts] for case, parts in courses.items()}
+        return {**made, "courses": data, "decisions": decisions, "told": told}
 
     def _checkpoint(self, name: str, every: Any) -> deepfreeze.Checkpoint:
         return deepfreeze.Checkpoint(
@@ -108,7 +104,9 @@ class Trainings:
             engine=deepfreeze.Engine(uncommitted=1),
         )
 
-    def _train(self, name: str, checkpoint: deepfreeze.Checkpoint, periods: int = PERIODS) -> Course:
+    def _train(self, name: str, checkpoint: deepfreeze.Checkpoint, parts: int) -> list[Course]:
+        """So many parts of a training with checkpoints, and plain steps before and after each."""
+
         def captured(begin: int) -> list[int]:
             return [step for step in checkpoint.stats.steps if step > begin]
 
@@ -117,13 +115,18 @@ class Trainings:
             if name == "auto":  # the profile's checkpoints don't count
                 intervals = checkpoint.stats.intervals
                 since = max(begin, intervals[0].step) if intervals else NEVER
-            return len(captured(since)) > periods
+            return len(captured(since)) > PERIODS
 
-        clock = self._fit(self._seconds[name], [checkpoint], enough)
-        return clock.course(captured(clock.begin))
+        courses, before = [], self._plain()
+        for _ in range(parts):
+            clock = self._fit(self._seconds[name], [checkpoint], enough)
+            after = self._plain()
+            courses.append(Course(clock.begin, clock.seconds(), captured(clock.begin), before + after))
+            before = after
+        return courses
 
     def _plain(self) -> list[float]:
-        return list(self._fit(self._seconds["plain"], [], lambda begin: True).course([]).seconds)
+        return self._fit(self._seconds["plain"], [], lambda begin: True).seconds()
 
     def _fit(self, seconds: float, callbacks: Sequence[Any], enough: Callable[[int], bool]) -> Clock:
         clock = Clock(seconds, enough)

@@ -1,17 +1,19 @@
-"""The policies that DeepFreeze brings, on two Horovod ranks: what one rank alone knows, all ranks do at the same step."""
+"""The policies that DeepFreeze brings, on Horovod ranks: what one rank alone knows, all ranks do at the same step."""
 
 import itertools
 import json
 
 import pytest
 
+from tests.support.horovod import horovod
+
 pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
 
 
-def steps(two, folder, every, **arguments):
+def steps(job, folder, every, **arguments):
     """The steps that the ranks have saved: the same ones."""
-    first, second = two.run("policies", folder=folder, every=every, **arguments)
-    assert first == second and first["error"] is None and first["stopped"] is None
+    first, *others = job.run("policies", folder=folder, every=every, **arguments)
+    assert all(other == first for other in others) and first["error"] is None and first["stopped"] is None
     assert first["steps"] == sorted(first["committed"])
     return first["steps"]
 
@@ -35,19 +37,30 @@ def test_epochs_end_at_the_same_step_on_all_ranks(two, tmp_path):
     assert steps(two, tmp_path, "FirstOf(EveryEpoch(), 9)", epochs=2) == [9, 12, 18, 24]
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("loop", [False, True], ids=["fit", "loop"])
-def test_all_ranks_capture_the_same_steps_whatever_each_measures(two, tmp_path, loop):
-    """Each fifth step is slow on one rank alone; then the job is started again, and both ranks go on with the interval of plan.json."""
-    slower, arguments = {"0": 0.002, "1": 0.02}, {"pause": 0.005, "batches": 120, "loop": loop}
-    found = steps(two, tmp_path, "Auto(0.5)", slower=slower, **arguments)
-    kept = json.loads((tmp_path / "run" / "plan.json").read_bytes())["sections"]["auto"]
-    assert len(found) >= 2 and kept["key"]["world_size"] == 2
-    assert kept["decisions"][-1]["rank"] in (0, 1) and kept["decisions"][-1]["after"] == kept["interval"]
-    again, _ = two.run("policies", folder=tmp_path, every="Auto(0.5)", **(arguments | {"epochs": 2}))
+def of_all_measures(job, folder, slower, loop):
+    """A training with ``Auto`` in which each fifth step is ``slower``, by so many seconds of each rank. Then the job is started again,
+    and goes on with the interval of plan.json."""
+    arguments = {"pause": 0.005, "batches": 120, "loop": loop}
+    found = steps(job, folder, "Auto(0.5)", slower=slower, **arguments)
+    kept = json.loads((folder / "run" / "plan.json").read_bytes())["sections"]["auto"]
+    assert len(found) >= 2 and kept["key"]["world_size"] == job.size
+    assert kept["decisions"][-1]["rank"] < job.size and kept["decisions"][-1]["after"] == kept["interval"]
+    again, *_ = job.run("policies", folder=folder, every="Auto(0.5)", **(arguments | {"epochs": 2}))
     # An interval that was doubled for want of plain steps is not taken over whole.
     worked_out = max(kept["terms"]["by_commit"], kept["terms"]["by_budget"])
     assert [again["intervals"][0][1], again["intervals"][0][2]] == [min(kept["interval"], 2 * worked_out), "resumed"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("loop", [False, True], ids=["fit", "loop"])
+def test_all_ranks_capture_the_same_steps_whatever_each_measures(two, tmp_path, loop):
+    of_all_measures(two, tmp_path, {"0": 0.002, "1": 0.02}, loop)
+
+
+@pytest.mark.full
+def test_four_ranks_capture_the_same_steps_whatever_each_measures(tmp_path):
+    with horovod(4) as four:
+        of_all_measures(four, tmp_path, {"0": 0.002, "1": 0.02, "2": 0, "3": 0.01}, loop=False)
 
 
 @pytest.mark.full
