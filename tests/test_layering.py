@@ -108,7 +108,7 @@ PATH_CALLS = re.compile(r"\.(iterdir|unlink|rename|rmdir|mkdir|(read|write)_(byt
 WRITES = {
     "deepfreeze/state/model_config.py": {"warnings"},  # which it silences
     "deepfreeze/reuse/transfer.py": {"sys.stderr"},  # the report of a transfer
-    "deepfreeze/training/progress.py": {"sys.stderr"},  # a line that shows the wait for the last commits
+    "deepfreeze/training/wait_line.py": {"sys.stderr"},  # a line that shows the wait for the last commits
 }
 BIGGEST_ROOM = 0.15  # of all lines
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "horovod"}

@@ -95,6 +95,19 @@ class CReport(c.Structure):
     ]
 
 
+class CProgress(c.Structure):
+    _fields_ = [
+        ("step", c.c_int64),
+        ("level", c.c_int32),
+        ("published", c.c_int32),
+        ("nbytes", c.c_uint64),
+        ("local_bytes", c.c_uint64),
+        ("external_bytes", c.c_uint64),
+        ("age_s", c.c_double),
+        ("waits_for", c.c_char * 256),
+    ]
+
+
 class CSlotInfo(c.Structure):
     _fields_ = [
         ("step", c.c_int64),
@@ -147,6 +160,7 @@ STRUCTS = {
     "df_region": Region,
     "df_options": COptions,
     "df_report": CReport,
+    "df_progress": CProgress,
     "df_thread": CThread,
     "df_stats": CStats,
     "df_slot_info": CSlotInfo,
@@ -175,6 +189,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_engine_room": (c.c_int, [_engine, c.POINTER(c.c_uint32)]),
     "df_engine_wait": (c.c_int, [_engine, c.c_int64, c.c_int, c.c_uint64]),
     "df_engine_poll": (c.c_int, [_engine, c.POINTER(CReport), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "df_engine_progress": (c.c_int, [_engine, c.POINTER(CProgress), c.c_size_t, c.POINTER(c.c_size_t)]),
     "df_engine_remove": (c.c_int, [_engine, c.POINTER(c.c_int64), c.c_size_t]),
     "df_engine_drain": (c.c_int, [_engine, c.c_uint64]),
     "df_engine_idle": (c.c_int, [_engine, c.POINTER(c.c_uint64)]),

@@ -56,6 +56,22 @@ class Report(NamedTuple):
     cpu_s: float = -1.0
 
 
+class UnderWay(NamedTuple):
+    """How far a checkpoint is that is neither committed nor failed (``df_progress``). ``level``: as in ``Report``; ``published``: whether
+    this rank's part is durable on the external store, and the commit is to come; ``nbytes``: of the part; ``local_bytes``,
+    ``external_bytes``: how many of them are on the local tier with their checksums, and written to the external store; ``age_s``: seconds
+    since the submit; ``waits_for``: "waits for ...", "" if bytes are being written."""
+
+    step: int
+    level: int
+    published: bool
+    nbytes: int
+    local_bytes: int
+    external_bytes: int
+    age_s: float
+    waits_for: str
+
+
 class SlotInfo(NamedTuple):
     """The header of a slot (``df_slot_info``). ``file_size``: of the model file; ``nbytes``: of the slot's extents, both in bytes;
     ``run_id`` and ``attempt``: 16 bytes; ``structure``: the structure's hash, 32 bytes."""
@@ -290,6 +306,24 @@ class EmbeddedEngine:
                     )
                 )
         return reports
+
+    def progress(self) -> list[UnderWay]:
+        """How far the unfinished checkpoints are, the oldest first. Changes nothing, and never waits."""
+        found, count = (_table.CProgress * _POLL)(), c.c_size_t()
+        _check(self._library.df_engine_progress(self._open_handle(), found, _POLL, c.byref(count)))
+        return [
+            UnderWay(
+                one.step,
+                one.level,
+                bool(one.published),
+                one.nbytes,
+                one.local_bytes,
+                one.external_bytes,
+                one.age_s,
+                one.waits_for.decode(errors="replace"),
+            )
+            for one in found[: count.value]
+        ]
 
     def remove(self, steps: Iterable[int]) -> None:
         """Has the committed checkpoints of these steps removed, in the background. A step without one is passed over; a removal that fails

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from deepfreeze import wording
-from deepfreeze.cli import command
+from deepfreeze.cli import command, under_way
 from deepfreeze.cli.output import complain, line, table
 from deepfreeze.cli.target import step_of, target
 from deepfreeze.errors import Error, NotFoundError
@@ -28,7 +28,8 @@ Of a run, "stays because" is what the rules of the last job (keep=) have said of
 the rules go by: the last epoch's or those that were logged, and how many steps later than the checkpoint they were taken. Without such
 rules it has the logs of the last epoch that had ended when the checkpoint was taken. "metadata" has your own facts (metadata=). Below
 the table stand the steps that can't be restored: those without a valid manifest, those that were moved to {names.DAMAGED_DIR}/, and
-unfinished ones.
+unfinished ones. Of a running job ls says how far each checkpoint is that has been on its way for a second or more: the bytes of rank 0 on
+the local tier and in the store, the ranks whose parts are complete, and what it waits for.
 
 Of a directory of runs, each run has a line: its newest step and how old that is, how many checkpoints it keeps, their size in all, what
 the newest one holds, and what is not as it should be.
@@ -95,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
     for kind, steps in (("damaged, not counted", invalid), (_MOVED, moved), ("unfinished", unfinished)):
         if steps:
             line(f"{kind}: step {', '.join(map(str, steps))}")
+    for text in under_way.lines(opened_run, time.time()) if step is None else []:
+        line(text)
     return 0 if infos else 1
 
 

@@ -20,9 +20,11 @@ from deepfreeze.events.event import (
     Local,
     Measured,
     Notice,
+    Progress,
     Skipped,
     Stop,
     Superseded,
+    Unfinished,
 )
 from deepfreeze.events.events import Listener
 
@@ -41,7 +43,9 @@ __all__ = [
     "Local",
     "Measured",
     "Notice",
+    "Progress",
     "Skipped",
     "Stop",
     "Superseded",
+    "Unfinished",
 ]

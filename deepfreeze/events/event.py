@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 VERSION = 1
 
@@ -109,6 +109,34 @@ class Superseded(Event):
 
     step: int
     by: int
+
+
+class Unfinished(NamedTuple):
+    """How far a checkpoint is that is neither committed nor failed. ``level``: the highest that it has reached, "captured" or "local";
+    ``nbytes``: of this rank's part; ``local``, ``external``: how many of them are on the local tier, and written to the external store;
+    ``published``: whether this rank's part is durable there, so that the commit is to come; ``seconds``: since the hand-over to the engine;
+    ``waits_for``: the thing for which the checkpoint waits, "" while its bytes are being written."""
+
+    step: int
+    level: str
+    nbytes: int
+    local: int
+    external: int
+    published: bool
+    seconds: float
+    waits_for: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress(Event):
+    """How far rank 0's unfinished checkpoints are, the oldest first. It comes once a second at most, and only while one of them is a second
+    old or more; once more, with none, when there is none any more."""
+
+    unfinished: tuple[Unfinished, ...]
+
+    def to_json(self, began: float) -> dict[str, Any]:
+        """See ``Event``. An unfinished checkpoint is an object."""
+        return {**super().to_json(began), "unfinished": [one._asdict() for one in self.unfinished]}
 
 
 @dataclass(frozen=True, kw_only=True)

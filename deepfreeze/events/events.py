@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from deepfreeze.events.event import Event, Notice
 from deepfreeze.events.queue import CAPACITY, Queue
+from deepfreeze.events.watch import Watch
 
 #: When more notes wait, the training thread itself makes the events: the thread that should is held up by a store.
 MOST_NOTES = 1000
@@ -54,6 +55,8 @@ def as_listener(given: Any) -> Listener | None:
 class Events:
     """The listeners of one training. The training thread calls all methods; any thread may call ``flush``.
 
+    ``watch``: tells how far checkpoints are, on the thread of the file of events.
+
     ``notes``: what has happened and no event was made of. The training thread appends a note for each event that comes with every
     checkpoint, and nothing else: a call of a method would take it several times as long. It calls ``flush`` if there are more than
     ``MOST_NOTES``."""
@@ -64,6 +67,7 @@ class Events:
         events at the same time. ``threaded``: listeners with a thread each, between ``start`` and ``stop``."""
         self._at_once = at_once
         self.notes: deque[Note] = deque()
+        self.watch = Watch(self.emit)
         self._lock = threading.RLock()  # of telling; a listener may cause another event
         self._threaded = [Queue(listener) for listener in threaded]
         self._queues: list[Queue] = []  # those with a thread now
@@ -105,6 +109,10 @@ class Events:
                 for event in make(t, m, *values):
                     self._tell(event)
 
+    def _before_look(self) -> None:
+        self.flush()
+        self.watch.look()
+
     def _tell(self, event: Event) -> None:
         if self._holding:
             self._held.append(event)
@@ -129,7 +137,7 @@ class Events:
         ``first`` now."""
         with self._lock:
             self._holding = False
-            journal.before_look = self.flush
+            journal.before_look = self._before_look
             for queue in [journal, *self._threaded]:
                 queue.start()
                 for event in (*first, *self._held):

@@ -15,10 +15,13 @@ from deepfreeze.events.event import (
     Diverged,
     Event,
     External,
+    Failed,
     Local,
     Measured,
+    Progress,
     Skipped,
     Stop,
+    Unfinished,
 )
 
 T = TypeVar("T")
@@ -77,6 +80,8 @@ class Stats:
     committed: dict[int, float] = field(default_factory=NewestByStep)
     #: step -> seconds from the hand-over to the engine until this rank's part was on the local tier
     local: dict[int, float] = field(default_factory=NewestByStep)
+    #: on rank 0: how far the checkpoints are that are on their way for a second or more, the oldest first, as of the last second
+    unfinished: tuple[Unfinished, ...] = ()
     #: bytes of this rank's part of one checkpoint, 0 before the first capture
     nbytes: int = 0
     #: how many checkpoints were captured, and how many committed
@@ -98,7 +103,7 @@ class Stats:
             enter(self, event)
 
     def _attempt(self, event: Attempt) -> None:
-        self.stopped = None  # an earlier training's
+        self.stopped, self.unfinished = None, ()  # an earlier training's
         if not event.again:
             self.resumed = event.resumed
 
@@ -131,8 +136,16 @@ class Stats:
 
     def _external(self, event: External) -> None:
         assert event.step is not None
+        self._ended(event)
         self.commits += 1
         self.committed[event.step] = event.seconds
+
+    def _ended(self, event: External | Failed) -> None:
+        if self.unfinished:
+            self.unfinished = tuple(one for one in self.unfinished if one.step != event.step)
+
+    def _progress(self, event: Progress) -> None:
+        self.unfinished = event.unfinished
 
     def _diverged(self, event: Diverged) -> None:
         if event.tensor is not None:
@@ -156,9 +169,11 @@ _ENTER: dict[type[Event], Callable[[Stats, Any], None]] = {
     Skipped: Stats._skipped,
     Local: Stats._local,
     External: Stats._external,
+    Failed: Stats._ended,
     Diverged: Stats._diverged,
     Decision: Stats._decision,
     Measured: Stats._measured,
+    Progress: Stats._progress,
     Stop: Stats._stop,
 }
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from deepfreeze.freeze.settings import Engine
 from deepfreeze.store.target import Target
-from veloc_bindings import Area, Report
+from veloc_bindings import Area, Report, UnderWay
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,9 @@ class CaptureMemory(Protocol):
 
 
 class Backend(Protocol):
-    """One rank's backend, from ``open`` to ``close``. The training thread calls all methods but ``remove``, one at a time, between two
-    executions of the train function; so no method needs a lock against another one, and the backend's own threads never call back.
+    """One rank's backend, from ``open`` to ``close``. The training thread calls all methods but ``remove`` and ``progress``, one at a
+    time, between two executions of the train function; so no method needs a lock against another one, and the backend's own threads never
+    call back.
 
     The order of the calls: ``load`` and ``open`` (of the class); ``plan`` once; ``memory`` once, where captures lie in it; then
     ``reserve``, ``room``, ``submit``, ``wait``, ``poll`` and ``drain`` any number of times; ``close`` last and once, also after an error
@@ -137,10 +138,14 @@ class Backend(Protocol):
         Every checkpoint is reported as ``released`` in the end, and either as ``EXTERNAL`` (it can be restored after the loss of all
         nodes' power) or with the code of its failure."""
 
+    def progress(self) -> list[UnderWay]:
+        """How far the checkpoints are that are neither committed nor failed, the oldest first; ``[]`` if the backend does not know. For
+        people: nothing is decided by it. As ``remove`` it may be called by another thread than training's. Never waits."""
+
     def remove(self, steps: Iterable[int]) -> None:
         """Has the committed checkpoints of these steps removed, in the background: never one that a reader could then find half-deleted.
-        Called on rank 0 alone, for steps that are committed and that retention no longer wants. It is the one method that another thread
-        than training's calls, one call at a time, while training may be in any other method but ``close``. A step without a checkpoint
+        Called on rank 0 alone, for steps that are committed and that retention no longer wants. Another thread than training's calls
+        it, one call at a time, while training may be in any other method but ``close``. A step without a checkpoint
         is passed over. Without any step, in a ``bounded`` run, what failed steps have left is removed, once all ranks know of them, and
         what earlier removals have left; otherwise that goes after the next commit. A removal that fails becomes a notice of ``poll``.
         Never waits."""

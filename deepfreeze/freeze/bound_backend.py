@@ -21,7 +21,7 @@ from deepfreeze.format.levels import Level
 from deepfreeze.freeze.backend import Backend, Opening
 from deepfreeze.freeze.faults import Faults
 from deepfreeze.notices import Notify
-from veloc_bindings import Area, EngineFault, Report
+from veloc_bindings import Area, EngineFault, Report, UnderWay
 
 # The longest wait of one call of a backend, in seconds. Python handles Ctrl-C only between two calls.
 _SLICE = 1.0
@@ -169,6 +169,11 @@ class BoundBackend:
         """Seconds for which a wait that began at ``begin`` may go on if no bytes move. Each movement of bytes starts the time-out anew."""
         waited = time.monotonic() - begin
         return self._timeout - (waited if waited < self._timeout else min(waited, self._backend.idle()))
+
+    def progress(self) -> list[UnderWay]:
+        """See ``Backend.progress``. Raises ``EngineError``."""
+        with self.translated("how far its checkpoints are"):
+            return self._backend.progress()
 
     def stats(self) -> dict[str, Any]:
         """See ``Backend.stats``. Raises ``EngineError``."""

@@ -10,7 +10,7 @@ import numpy as np
 import veloc_bindings
 from deepfreeze.errors import EngineError
 from deepfreeze.freeze.backend import CaptureMemory, Opening
-from veloc_bindings import REFUSE_ALL, REFUSE_FIRST, REFUSE_NONE, Area, LibraryError, Report
+from veloc_bindings import REFUSE_ALL, REFUSE_FIRST, REFUSE_NONE, Area, LibraryError, Report, UnderWay
 
 # Where the ranks of a node share a page of memory. On a system without this directory each rank does without.
 _SHARED_MEMORY = "/dev/shm"
@@ -97,6 +97,10 @@ class EmbeddedBackend:
     def poll(self) -> list[Report]:
         """See ``backend.Backend``."""
         return self._engine.poll()
+
+    def progress(self) -> list[UnderWay]:
+        """See ``backend.Backend``."""
+        return self._engine.progress()
 
     def remove(self, steps: Iterable[int]) -> None:
         """See ``backend.Backend``."""

@@ -30,7 +30,7 @@ from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
-from veloc_bindings import Report
+from veloc_bindings import Report, UnderWay
 
 # How many seconds ``last_reports`` waits for checkpoints in flight. There are some only if an exception has ended training.
 _CLOSING_SECONDS = 5.0
@@ -352,6 +352,11 @@ class Saver:
                 self._backend.drain(_CLOSING_SECONDS)
                 reports += self._backend.poll()[0]
         return reports
+
+    def progress(self) -> list[UnderWay]:
+        """How far the checkpoints are that are neither committed nor failed, the oldest first. Any thread may call it, but not beside
+        ``close``. Raises ``EngineError``."""
+        return self._backend.progress()
 
     def stats(self) -> dict[str, Any]:
         """To be called before ``close``: see ``Backend.stats``. ``{}`` if the backend can't tell any more."""

@@ -39,7 +39,7 @@ def put(run: Run, name: str, data: bytes, attempt: str | None = None) -> None:
     """Writes the run's file ``name``, whole and durable. The caller holds the run's lock. ``attempt``: the caller's; None for a caller that
     is none, such as ``prune``. RunError if another attempt has taken the run, or the system refuses."""
     try:
-        if attempt is not None and (owner := _owner(run)) not in (None, attempt):
+        if attempt is not None and (owner := owner_of(run)) not in (None, attempt):
             found = f"attempt {owner}, which has taken the run"
             raise RunError(where=run.path, expected=f"attempt {attempt}", found=found, todo=END_THIS_JOB)
         run.store.put(name, data)
@@ -49,7 +49,7 @@ def put(run: Run, name: str, data: bytes, attempt: str | None = None) -> None:
         raise refused(run.store.where(name), error) from error
 
 
-def _owner(run: Run) -> str | None:
+def owner_of(run: Run) -> str | None:
     """The attempt that has the run; None if the run does not say."""
     try:
         return run.store.read(names.OWNER_FILE, 64).decode(errors="replace").strip()

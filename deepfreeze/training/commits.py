@@ -14,11 +14,11 @@ from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.job_end import JobEnd
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.retention.keeper import Keeper
-from deepfreeze.training.engine_reports import EngineReports
+from deepfreeze.training.engine_reports import EngineReports, unfinished
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
-from deepfreeze.training.progress import Progress
 from deepfreeze.training.replica_checks import ReplicaChecks
+from deepfreeze.training.wait_line import WaitLine
 from deepfreeze.training.wishes import Wishes
 
 # How many seconds the end of a training waits for retention to judge its last commits. The store may hang.
@@ -60,6 +60,8 @@ class Commits:
         self._closing.callback(self._take_last)
         if self._attempt.world.rank == 0:
             self._keeper.open(target, self._attempt.step, saver.remove)
+            self._events.watch.open(lambda: unfinished(saver.progress()))
+            self._closing.callback(self._events.watch.close)
         early, self._early = self._early or [], None
         for step, values, epoch in early:
             self.measured(step, values, epoch)
@@ -128,23 +130,23 @@ class Commits:
         """Waits until every checkpoint is committed or failed, and those that go are removed. Shows the wait on rank 0. ``WaitError`` if
         nothing moves for the time-out; raises as ``fail``."""
         shown = bool(self._options.verbose) and self._attempt.world.rank == 0
-        with Progress("committing", shown) as progress:
-            self._wait(progress)
+        with WaitLine("committing", shown) as line:
+            self._wait(line)
             self._events.flush()  # retention hears of the last commits
             if self._keeper.finish(_RETENTION_SECONDS):
-                self._wait(progress)
+                self._wait(line)
 
     def require_metrics(self) -> None:
         """See ``Keeper.require_metrics``."""
         self._keeper.require_metrics()
 
-    def _wait(self, progress: Progress) -> None:
+    def _wait(self, line: WaitLine) -> None:
         begin, saver = time.monotonic(), self._saver
         while not saver.drain(0.5):
             if saver.stalled(begin):
                 raise saver.give_up()
             self.take()
-            progress.update(f"step {', '.join(map(str, saver.unfinished))}")
+            line.update(f"step {', '.join(map(str, saver.unfinished))}")
         self.take()
 
     def _take_last(self) -> None:

@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator, Sequence
 
 from deepfreeze.errors import EngineError
-from deepfreeze.events.event import Diverged, Event, External, Local
+from deepfreeze.events.event import Diverged, Event, External, Local, Unfinished
 from deepfreeze.events.events import Events
 from deepfreeze.events.stats import NewestByStep
 from deepfreeze.format.levels import Level
 from deepfreeze.store.run import END_THIS_JOB
-from veloc_bindings import DIVERGED, INFORMS, OK, TAKEN, Report
+from veloc_bindings import DIVERGED, INFORMS, OK, TAKEN, Report, UnderWay
 
 _MEND = "mend what the message names; older checkpoints are untouched and training can go on"
 _ALIKE = (
@@ -75,6 +75,23 @@ class EngineReports:
             return False
         self._told[step] = told | {kind}
         return True
+
+
+def unfinished(under_way: Sequence[UnderWay]) -> list[Unfinished]:
+    """What the engine says of checkpoints on their way, for the event ``Progress``."""
+    return [
+        Unfinished(
+            step=one.step,
+            level=Level(one.level).label,
+            nbytes=one.nbytes,
+            local=one.local_bytes,
+            external=one.external_bytes,
+            published=one.published,
+            seconds=round(one.age_s, 3),
+            waits_for=one.waits_for.removeprefix("waits for "),
+        )
+        for one in under_way
+    ]
 
 
 def _divergence(report: Report, where: str, replicated: Sequence[str]) -> EngineError:

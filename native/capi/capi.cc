@@ -59,6 +59,19 @@ df_report ToReport(const deepfreeze::Report& from) {
   return report;
 }
 
+df_progress ToProgress(const deepfreeze::UnderWay& from) {
+  df_progress progress = {};
+  progress.step = from.step;
+  progress.level = from.level;
+  progress.published = from.published ? 1 : 0;
+  progress.nbytes = from.nbytes;
+  progress.local_bytes = from.local_bytes;
+  progress.external_bytes = from.external_bytes;
+  progress.age_s = from.age_s;
+  from.waits_for.copy(progress.waits_for, sizeof(progress.waits_for) - 1);
+  return progress;
+}
+
 }  // namespace
 
 extern "C" {
@@ -129,6 +142,17 @@ int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, size_t* n
     }
     if (out == nullptr) return {};
     for (const deepfreeze::Report& report : engine->engine->Poll(capacity)) out[(*n)++] = ToReport(report);
+    return {};
+  });
+}
+
+int df_engine_progress(df_engine* engine, df_progress* out, size_t capacity, size_t* n) {
+  return Guard([&]() -> Status {
+    if (n != nullptr) *n = 0;
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "progress"));
+    if (n == nullptr || (out == nullptr && capacity > 0)) return Invalid("progress: a pointer is missing");
+    if (out == nullptr) return {};
+    for (const deepfreeze::UnderWay& one : engine->engine->Unfinished(capacity)) out[(*n)++] = ToProgress(one);
     return {};
   });
 }

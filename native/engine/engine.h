@@ -71,6 +71,8 @@ class Engine {
   Status Drain(uint64_t timeout_ms);
   // df_engine_poll.
   std::vector<Report> Poll(size_t capacity);
+  // df_engine_progress.
+  std::vector<UnderWay> Unfinished(size_t capacity) const { return table_.Unfinished(capacity); }
   // Ends every wait, then waits, at most timeout_ms, until all threads have ended. False: some are still in a call to
   // the system, because the store hangs; *where names these threads. The engine must then never be destroyed: the
   // destructor would wait for them.

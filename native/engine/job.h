@@ -3,6 +3,7 @@
 #define DEEPFREEZE_ENGINE_JOB_H_
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,6 +56,10 @@ struct Shard {
   // Used by the external level alone.
   bool checksummed = false;            // the transfer knows that the extents have their checksums
   std::unique_ptr<ShardWriter> shard;  // from the transfer to the publisher
+
+  // How many bytes are written to the slot, or have their checksums there, and to the external store.
+  std::atomic<uint64_t> local_bytes{0};
+  std::atomic<uint64_t> external_bytes{0};
 
   // Guarded by Progress's mutex.
   uint64_t beats = 0;    // heartbeats so far

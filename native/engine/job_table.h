@@ -36,6 +36,18 @@ struct Report {
   double cpu_s = -1;
 };
 
+// df_progress in C++.
+struct UnderWay {
+  int64_t step = 0;
+  int level = 0;
+  bool published = false;
+  uint64_t nbytes = 0;
+  uint64_t local_bytes = 0;
+  uint64_t external_bytes = 0;
+  double age_s = 0;
+  std::string waits_for;
+};
+
 // Memory for the next capture.
 struct Reservation {
   Home home = Home::kCaller;
@@ -79,6 +91,8 @@ class JobTable {
   // Waits until all jobs are over.
   Status Drain(CondVar::Time deadline);
   std::vector<Report> Poll(size_t capacity);
+  // Of the checkpoints that are neither committed nor failed, the oldest first.
+  std::vector<UnderWay> Unfinished(size_t capacity) const;
 
   // Waits, at most timeout_ms, until a slot or a buffer is free, and keeps it until a Submit takes it or Unreserve
   // gives it back. REQUIRES: nothing is reserved. RETURNS kIo if the local tier has been given up, and its slots with
@@ -189,6 +203,8 @@ class JobTable {
   // How many more checkpoints may be captured before one of the present ones is over.
   uint32_t BacklogRoomLocked() const REQUIRES(mutex_);
   double SinceLocked(const Job& job) const REQUIRES(mutex_);
+  // What its levels' threads wait for, "" if none waits.
+  std::string WaitsLocked(const Job& job) const REQUIRES(mutex_);
   std::string DescribeLocked(const Job& job) const REQUIRES(mutex_);
   std::string DescribeAllLocked() const REQUIRES(mutex_);
 

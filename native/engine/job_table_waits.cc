@@ -20,6 +20,11 @@ int PublicLevel(const Job& job) {
   return Reached(job.at[kLocal].state) || job.at[kExternal].stage == kCommit ? DF_LOCAL : DF_CAPTURED;
 }
 
+// Adds one more to the reasons or ways in `all`; "" is none.
+void Join(std::string* all, const std::string& one) {
+  if (!one.empty()) *all += (all->empty() ? "" : " and ") + one;
+}
+
 Status Closed() { return Status(Code::kClosed, "the engine is shutting down"); }
 
 }  // namespace
@@ -203,6 +208,19 @@ std::vector<Report> JobTable::Poll(size_t capacity) {
   return reports;
 }
 
+std::vector<UnderWay> JobTable::Unfinished(size_t capacity) const {
+  const MutexLock lock(&mutex_);
+  std::vector<UnderWay> found;
+  for (const auto& [step, job] : jobs_) {
+    if (found.size() == capacity) break;
+    if (job->over()) continue;
+    const bool published = job->at[kExternal].stage == kCommit;
+    found.push_back(UnderWay{step, PublicLevel(*job), published, job->nbytes, job->local_bytes, job->external_bytes,
+                             SinceLocked(*job), WaitsLocked(*job)});
+  }
+  return found;
+}
+
 // Forgets the job if nothing more will happen to it. A level may still use a job whose last report is made. RETURNS the
 // next job.
 JobTable::Jobs::iterator JobTable::ForgetLocked(Jobs::iterator it) {
@@ -250,16 +268,19 @@ std::string JobTable::DescribeAllLocked() const {
   return all;
 }
 
+std::string JobTable::WaitsLocked(const Job& job) const {
+  std::string waits;
+  for (LevelId level = kLocal; level < rows_.size(); ++level) Join(&waits, job.at[level].waits_for);
+  return waits;
+}
+
 std::string JobTable::DescribeLocked(const Job& job) const {
   const std::string step = StepText(job.step) + " ";
-  const auto join = [](std::string* all, const std::string& one) { *all += (all->empty() ? "" : " and ") + one; };
-  std::string waits;
   std::string ways;
   for (LevelId level = kLocal; level < rows_.size(); ++level) {
-    if (!job.at[level].waits_for.empty()) join(&waits, job.at[level].waits_for);
-    if (!Settled(job.at[level].state)) join(&ways, rows_[level].whereto);
+    if (!Settled(job.at[level].state)) Join(&ways, rows_[level].whereto);
   }
-  if (!waits.empty()) return step + waits;
+  if (const std::string waits = WaitsLocked(job); !waits.empty()) return step + waits;
   if (job.over()) return step + "is being finished";  // its last files are being removed
   if (job.at[kExternal].stage == kCommit) return step + "waits for its commit";
   return step + "is being written " + ways;

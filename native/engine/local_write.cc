@@ -23,6 +23,7 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
   const SlotLayout& layout = job->layout;
   if (job->home != Home::kSlot) DF_RETURN_IF_ERROR(context_.slots->Begin(slot, layout.file_size()));
   File* const direct = context_.slots->direct(slot);
+  job->local_bytes = 0;
   const auto write = [&](size_t worker, size_t i) {
     context_.table->Moved();
     Extent* extent = &job->extents[i];
@@ -30,10 +31,11 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
                   &blocks_[worker]};
     const char* from = job->sources[i];
     if (job->home != Home::kSlot || from != job->base + layout.places[i]) {
-      return WriteExtent(from, to, layout.places[i], job->summed[i], extent);
+      DF_RETURN_IF_ERROR(WriteExtent(from, to, layout.places[i], job->summed[i], extent));
+    } else if (!job->summed[i]) {
+      extent->crc = Crc32c(0, from, extent->size);  // the capture has put the bytes into their place in the slot
     }
-    // The capture has put the bytes into their place in the slot.
-    if (!job->summed[i]) extent->crc = Crc32c(0, from, extent->size);
+    job->local_bytes += extent->size;
     return Status();
   };
   if (job->home == Home::kSlot) {

@@ -57,6 +57,7 @@ Status Transfer::Move(const JobRef& job) {
   if (job->shard == nullptr) job->shard = context_.store->OpenShard(context_.options.At(job->step));
   ShardWriter* shard = job->shard.get();
   DF_RETURN_IF_ERROR(shard->Begin());
+  job->external_bytes = 0;
   // Without direct writes every byte is copied to the page cache, so no more threads work than may copy at a time.
   const size_t width = shard->direct() ? context_.pool->threads() : Copiers(context_.options);
   // The local level works on the job at the same time, and computes the checksums. Without it they are computed here,
@@ -129,6 +130,10 @@ Status Transfer::MoveRun(const JobRef& job, size_t run, bool known, const Sink& 
   const size_t first = job->runs[run];
   const size_t n = job->runs[run + 1] - first;
   Extent* extents = &job->extents[first];
+  const auto moved = [&] {
+    for (size_t i = 0; i < n; ++i) job->external_bytes += extents[i].size;
+    context_.progress->Moved(job);
+  };
   if (context_.table->BeginRead(job)) {
     const Status status = Contained([&] {  // no exception may keep EndRead from being called
       const char* const* from = &job->sources[first];
@@ -139,12 +144,12 @@ Status Transfer::MoveRun(const JobRef& job, size_t run, bool known, const Sink& 
                    : WriteExtent(*from, to, extents->file_offset, known || all_summed, extents);
     });
     context_.table->EndRead(job);
-    if (status.ok()) context_.progress->Moved(job);
+    if (status.ok()) moved();
     return status;
   }
   File* slot = context_.slots->file(static_cast<uint32_t>(job->slot));
   for (size_t i = 0; i < n; ++i) DF_RETURN_IF_ERROR(CopyVerified(slot, job->layout.places[first + i], to, extents[i]));
-  context_.progress->Moved(job);
+  moved();
   return {};
 }
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import time
 
 import google_crc32c
 import numpy as np
@@ -47,6 +48,22 @@ def test_every_form_of_regions_gives_the_same_checkpoint(tmp_path, form):
         engine.drain(60)
         assert [report.level for report in engine.poll()] == [vb.EXTERNAL]
     assert engine.closed and list(committed(tmp_path / "run")) == [10]
+
+
+def test_progress_says_how_far_a_checkpoint_is_and_what_it_waits_for(tmp_path):
+    """Rank 1 does not come, so the commit waits for its part."""
+    data = content.model_bytes(1, 10, 8192)
+    with opened(tmp_path, file_size=16384, world=2, rank=0) as engine:
+        assert engine.progress() == []
+        engine.submit(10, [(data, 8192, 0)], content.private_bytes(1, 10, 0), timeout=60)
+        while not (found := engine.progress())[0].waits_for:
+            time.sleep(0.01)
+        (one,) = found
+        assert (one.step, one.level, one.published) == (10, vb.LOCAL, True)
+        assert (one.nbytes, one.local_bytes, one.external_bytes) == (8192, 8192, 8192) and one.age_s > 0
+        assert one.waits_for.startswith("waits for its commit (") and "rank 1" in one.waits_for
+        engine.fail(20, "no capture")
+        assert [one.step for one in engine.progress()] == [10, 20]
 
 
 def test_what_is_told_is_removed_and_nothing_else(tmp_path):

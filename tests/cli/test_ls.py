@@ -6,6 +6,7 @@ import time
 import pytest
 
 from deepfreeze.cli.main import main
+from deepfreeze.events import Progress, Unfinished
 from deepfreeze.store.runs import runs
 from deepfreeze.store.writable_run import WritableRun
 from tests.support import files
@@ -70,3 +71,34 @@ def test_without_a_checkpoint_the_exit_code_is_1(tmp_path, capsys):
 def test_what_is_no_directory_has_no_runs(tmp_path):
     (tmp_path / "file").write_text("")
     assert runs(tmp_path / "file") == runs(tmp_path / "none") == runs(tmp_path) == []
+
+
+def test_checkpoints_on_their_way_are_shown_with_their_bytes(tmp_path, capsys, monkeypatch):
+    run = files.write_run(tmp_path / "run")
+    files.write_checkpoint(run, 40)
+    made = files.sample(world=4)
+    files.write_partial(run, 50, made, ranks=[0, 2], attempt="ab" * 16)
+    (run / "owner").write_text("ab" * 16 + "\n")
+    (run / "events").mkdir()
+    shard = {"level": "local", "nbytes": 124_000_000, "local": 124_000_000, "published": False}
+    under_way = Progress(
+        t=1_795_232_158 * 10**9,
+        unfinished=(
+            Unfinished(
+                50, external=124_000_000, seconds=3.0, waits_for="its commit (rank 1)", **{**shard, "published": True}
+            ),
+            Unfinished(60, external=41_000_000, seconds=1.2, waits_for="", **shard),
+        ),
+    )
+    (run / "events" / f"{'ab' * 16}.jsonl").write_text(json.dumps(under_way.to_json(0.0)) + "\n")
+    monkeypatch.setattr(time, "time", lambda: 1795232158.0 + 2)
+    assert main(["ls", str(run)]) == 0
+    first, second = capsys.readouterr().out.splitlines()[-2:]
+    assert first == (
+        "on its way 2 s ago: step 50, for 3 s, 124 MB of 124 MB on the local tier, rank 0's part is durable, "
+        "parts of 2 ranks published (0, 2), waits for its commit (rank 1)"
+    )
+    assert (
+        second
+        == "on its way 2 s ago: step 60, for 1.2 s, 124 MB of 124 MB on the local tier, 41 MB of 124 MB in the store"
+    )

@@ -214,6 +214,9 @@ class VelocBackend:
     def idle(self) -> float:
         return time.monotonic() - self._moved
 
+    def progress(self) -> list[Any]:
+        return []
+
     def stats(self) -> dict[str, Any]:
         return {}
 

@@ -9,7 +9,8 @@ import keras
 import pytest
 
 import deepfreeze
-from deepfreeze.events import Blocked, Captured, End, External, Notice
+from deepfreeze.cli.main import main
+from deepfreeze.events import Blocked, Captured, End, External, Notice, Progress
 from deepfreeze.events.event_files import EventFiles
 from deepfreeze.events.events import MOST_NOTES, Events, as_listener
 from deepfreeze.store.target import Target
@@ -47,6 +48,32 @@ def test_the_file_tells_what_happened_to_each_checkpoint(tmp_path):
     seconds = [event["seconds"] for event in events if event["kind"] == "blocked"]
     assert seconds == checkpoint.stats.blocking and len(seconds) == 3, "once for each checkpoint"
     assert sorted(events, key=lambda event: event["m"]) == events
+
+
+@pytest.mark.full
+def test_a_slow_store_shows_how_far_its_checkpoints_are(tmp_path, capsys):
+    """It has 4 MB, and takes some seconds. The end of the training waits for it."""
+    heard, shown = [], []
+    wide = [keras.Input((trainings.FEATURES,)), keras.layers.Dense(700), keras.layers.Dense(500), keras.layers.Dense(1)]
+    model = keras.Sequential(wide)
+    model.compile(keras.optimizers.Adam(), "mse")
+
+    def listen(event):
+        if isinstance(event, Progress):
+            heard.append(event)
+            if len(heard) == 2:
+                main(["ls", str(tmp_path / "run")])
+                shown.extend(capsys.readouterr().out.splitlines())
+
+    checkpoint = deepfreeze.Checkpoint(
+        tmp_path / "run", 2, listeners=[listen], engine=deepfreeze.Engine(rate=1 << 20), local=None
+    )
+    model.fit(trainings.data(2), verbose=0, callbacks=[checkpoint])
+    before = [event.unfinished[0] for event in heard if event.unfinished]
+    assert {one.step for one in before} == {2} and checkpoint.stats.unfinished == ()
+    bytes_done = [one.external for one in before]
+    assert bytes_done == sorted(bytes_done) and len(set(bytes_done)) > 1 and max(bytes_done) <= checkpoint.stats.nbytes
+    assert any(line.startswith("on its way") and "step 2, for" in line for line in shown), shown
 
 
 def test_a_line_of_the_engines_log_is_a_notice_that_warns_nobody(tmp_path, recwarn):

@@ -161,6 +161,18 @@ typedef struct df_report {
                     is what the threads have used until the last of them. -1 before the end */
 } df_report;
 
+/* How far a checkpoint is that is neither committed nor failed. Bytes are this rank's. */
+typedef struct df_progress {
+  int64_t step;
+  int32_t level;           /* the df_level reached so far */
+  int32_t published;       /* 1: this rank's part is durable on the external store, and the commit is to come */
+  uint64_t nbytes;         /* of the part */
+  uint64_t local_bytes;    /* of them on the local tier, with their checksums; 0 without one */
+  uint64_t external_bytes; /* of them written to the external store, since the last try began */
+  double age_s;            /* seconds since the submit */
+  char waits_for[256];     /* "waits for ..."; empty if bytes are being written */
+} df_progress;
+
 /* CPU seconds of an engine's threads of one name, as the system shows it: df-commit, df-writer and so on. */
 typedef struct df_thread {
   char name[16];
@@ -268,6 +280,10 @@ DF_API int df_engine_wait(df_engine* engine, int64_t step, int level, uint64_t t
  * which the newest 256 are kept. Never blocks. A checkpoint that is
  * released, and external or failed, is reported one last time and then forgotten. */
 DF_API int df_engine_poll(df_engine* engine, df_report* out, size_t capacity, size_t* n);
+
+/* Copies how far the unfinished checkpoints are to out, at most capacity of them, the oldest first, and their number to
+ * *n. Changes nothing, and never blocks. */
+DF_API int df_engine_progress(df_engine* engine, df_progress* out, size_t capacity, size_t* n);
 
 /* Has the committed checkpoints of n steps removed, in the background and apart from commits. The caller decides which
  * ones: the engine removes no committed checkpoint of its own accord, except one of the same step that a commit

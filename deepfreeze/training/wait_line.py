@@ -7,12 +7,12 @@ import time
 from types import TracebackType
 
 
-class Progress:
+class WaitLine:
     """Shows a line such as "deepfreeze: committing step 40 (12 s)". On a terminal each ``update`` rewrites the line, and the end of the
     ``with`` block clears it. Elsewhere, in a log file for example, a line is added every ten seconds. Example:
 
-        with Progress("committing", shown=True) as progress:
-            progress.update("step 40")
+        with WaitLine("committing", shown=True) as line:
+            line.update("step 40")
     """
 
     def __init__(self, what: str, shown: bool) -> None:
@@ -21,7 +21,7 @@ class Progress:
         self._begin = self._last = time.monotonic()
         self._dirty = False
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> WaitLine:
         return self
 
     def update(self, detail: str) -> None:
