@@ -18,7 +18,7 @@ from deepfreeze.retention.usage import Usage, measure
 from deepfreeze.store import marks
 from deepfreeze.store.failures import is_full
 from deepfreeze.store.marks import Marks, Measurement
-from deepfreeze.store.retention import metrics_of, text_of
+from deepfreeze.store.retention import is_late, metrics_of, text_of
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 
@@ -39,6 +39,12 @@ class Keeper:
         self._differ: set[int] = set()  # steps in flight at which the ranks differ
         self._seen: dict[str, None] = {}  # names of metrics
         self._measured = self._warned = False
+
+    @property
+    def most_waiting(self) -> int:
+        """How many checkpoints may stay beside those that the rule keeps, because their metrics may still come. In a ``fit`` it is none:
+        an epoch's metrics come at its end, and its newest checkpoint stays in any case."""
+        return self._pending if self._loop and is_late(self._rule) else 0
 
     def open(self, target: Target, resumed: int, remove: Callable[[Iterable[int]], None]) -> None:
         """Starts the thread, for an attempt that goes on from the step ``resumed``. ``remove``: has committed checkpoints removed, from any

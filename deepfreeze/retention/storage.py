@@ -39,14 +39,14 @@ class Storage:
         self._handed: list[int] = []  # the last steps that were handed to the engine
         self._asked = 0.0  # when the run was looked at last, in seconds
         self._said: Usage | None = None
-        self._skipped: set[int] = set()  # steps that rank 0 has proposed to skip
+        self._skipped = -1  # the last step that all ranks have agreed to skip because the run is full
 
     def open(self, saver: Saver, rule: object, take: Callable[[], None]) -> None:
         """Collective. To be called when the session's ``saver`` is open, before its first checkpoint. ``take``: takes the engine's reports,
         while rank 0 waits. ``OptionError`` if ``rule`` keeps too much for any run of these checkpoints."""
         self._saver, self._take = saver, take
         if self._limit is not None:
-            on_rank_0(self._world, lambda: self._bound.require(rule))
+            on_rank_0(self._world, lambda: self._bound.require(rule, self._keeper.most_waiting))
             self._keeper.judge()  # an earlier job may have kept more
             self._ask()
 
@@ -90,10 +90,12 @@ class Storage:
         self._field.propose(int(full))
         if full and usage is not None:
             self._warn(usage)
-        if not full or due is None:
-            return 0
-        self._skipped.add(due)
-        return due
+        return due if full and due is not None else 0
+
+    def skips(self, step: int) -> None:
+        """The ranks have agreed to skip ``step`` (0: none), for whatever reason. To be called on every rank after each execution."""
+        if step and self._field is not None and self._field.agreed:
+            self._skipped = step
 
     def leaves_out(self) -> bool:
         """Whether a step that is to be captured, and that nobody knew of beforehand, must not be: the ranks have agreed that the run is
@@ -106,8 +108,8 @@ class Storage:
         return not self._admitted
 
     def has_skipped(self, step: int) -> bool:
-        """Whether ``step`` was skipped for want of room in the run, as far as this rank knows."""
-        return step in self._skipped
+        """Whether ``step`` was skipped for want of room in the run."""
+        return step == self._skipped
 
     def has_room(self) -> bool:
         """Whether there was room for one more checkpoint when rank 0 looked last. Never waits."""

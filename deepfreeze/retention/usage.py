@@ -35,16 +35,18 @@ class Bound:
         """How many checkpoints there may be at once."""
         return self.limit // self.checkpoint
 
-    def require(self, rule: Any) -> None:
-        """``OptionError`` unless there is room for the checkpoints that ``rule`` keeps of any run, and one more."""
+    def require(self, rule: Any, waiting: int = 0) -> None:
+        """``OptionError`` unless there is room for the checkpoints that ``rule`` keeps of any run, for so many that are ``waiting`` for
+        metrics, and for one more."""
         kept = most_kept(rule, _LOOKED_AT)
-        if kept + 1 <= self.most:
+        if kept + waiting + 1 <= self.most:
             return
         more = "" if kept <= _LOOKED_AT else " or more"
+        wait = f" {waiting} that may wait for their metrics (keep_pending=)," if waiting else ""
         raise OptionError(
             where="storage=",
-            expected=f"room for {kept + 1}{more} checkpoints of {wording.size(self.checkpoint)}: {kept}{more} that "
-            f"keep={text_of(rule)} keeps, and the one that is being written",
+            expected=f"room for {kept + waiting + 1}{more} checkpoints of {wording.size(self.checkpoint)}: {kept}{more} that "
+            f"keep={text_of(rule)} keeps,{wait} and the one that is being written",
             found=wording.size(self.limit),
             todo="raise storage=, or keep fewer checkpoints",
         )

@@ -160,6 +160,7 @@ class Session:
         if self._ask_again:
             schedule.reconsider()
             self._ask_again = False
+        self._storage.skips(agreed.skip)
         schedule.aim(agreed.skip)
         self._epochs.execution_ended(schedule, done)
         schedule.serve(self._wishes.soon, steps)

@@ -16,6 +16,8 @@ FILE = 1000
 class Keeper:
     """Answers each question with the next of its ``answers``, None for one that comes too late; the last one comes again and again."""
 
+    most_waiting = 0
+
     def __init__(self, *answers):
         self.answers, self.questions, self.judged = [*answers], 0, 0
         self.last_usage = None
@@ -53,7 +55,7 @@ def storage(keeper, saver=None, files=3, rank=0, size=1):
     world = OneRank()
     world.rank, world.size = rank, size
     world.broadcast = lambda value: value
-    fields = types.SimpleNamespace(field=lambda name: types.SimpleNamespace(agreed=0, propose=proposed.append))
+    fields = types.SimpleNamespace(field=lambda name: FIELD)
     events = types.SimpleNamespace(flush=lambda: None, warn=warned.append)
     made = Storage(files * FILE, fields, world, keeper, events)
     made.open(saver or Saver(), Latest(2) | Tagged(), lambda: None)
@@ -62,12 +64,14 @@ def storage(keeper, saver=None, files=3, rank=0, size=1):
 
 warned: list[str] = []
 proposed: list[int] = []
+FIELD = types.SimpleNamespace(agreed=0, propose=proposed.append)
 
 
 @pytest.fixture(autouse=True)
 def forgotten():
     warned.clear()
     proposed.clear()
+    FIELD.agreed = 0
 
 
 def test_an_answer_that_is_late_lets_no_checkpoint_in():
@@ -110,11 +114,22 @@ def test_a_full_run_is_proposed_and_told_of_once():
     keeper = Keeper(taken(3, keeps=[1, 2, 3]))
     one = storage(keeper)
     assert one.leaves_out() and not one.hands_over(9)
-    assert one.propose(12, None) == 12 and one.has_skipped(12) and proposed[-1] == 1
+    assert one.propose(12, None) == 12 and proposed[-1] == 1
     assert one.propose(None, None) == 0 and len(warned) == 1 and "step 1 (a tag)" in warned[0]
     keeper.answers = [taken(2, keeps=[1, 2])]
     one.admit()
     assert one.propose(15, None) == 0 and proposed[-1] == 0
+
+
+def test_a_step_that_is_skipped_for_another_reason_is_not_told_as_full():
+    """As with ``Engine(when_full="skip")``. Every rank knows the reason, because all have agreed on it."""
+    one = storage(Keeper(taken(2)), rank=1, size=2)
+    one.skips(6)
+    assert not one.has_skipped(6)
+    FIELD.agreed = 1
+    one.skips(0)
+    one.skips(9)
+    assert one.has_skipped(9) and not one.has_skipped(6)
 
 
 def test_other_ranks_neither_look_nor_wait():

@@ -3,6 +3,7 @@
 import pytest
 
 from deepfreeze.errors import OptionError
+from deepfreeze.retention.keeper import Keeper
 from deepfreeze.retention.usage import Bound, Usage, measure, most_kept
 from deepfreeze.store import Best, Epochs, Latest, Spaced, Tagged
 from deepfreeze.store.run import Run
@@ -40,6 +41,15 @@ def test_a_bound_that_is_too_low_for_the_rule_says_what_is_needed():
         Bound(3 * FILE, FILE).require(Latest(9))
     with pytest.raises(OptionError, match="room for 66 or more checkpoints of 1 kB: 65 or more that"):
         Bound(3 * FILE, FILE).require(Latest(900))
+    Bound(7 * FILE, FILE).require(Best("loss", "min"), 4)
+    waiting = r"room for 7 checkpoints of 1 kB: 2 that keep=.* keeps, 4 that may wait for their metrics \(keep_pending=\), and"
+    with pytest.raises(OptionError, match=waiting):
+        Bound(6 * FILE, FILE).require(Best("loss", "min"), 4)
+
+
+def test_only_a_loop_whose_rule_wants_metrics_has_checkpoints_that_wait():
+    assert Keeper(Best("loss", "min"), 4, loop=True).most_waiting == 4
+    assert Keeper(Best("loss", "min"), 4, loop=False).most_waiting == 0 == Keeper(Latest(2), 4, loop=True).most_waiting
 
 
 def test_committed_partial_and_removed_checkpoints_count_and_nothing_else(tmp_path):
