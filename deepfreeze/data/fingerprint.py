@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from deepfreeze.data.source import Source
 from deepfreeze.format import crc32c
 
 _ITEMS = 4  # that are read
+_NAMES = 1 << 12  # that are in memory as one text
 
 
 def fingerprint(source: Source) -> int:
@@ -18,13 +21,32 @@ def fingerprint(source: Source) -> int:
     it is read twice counts without its bytes. Of files their names count, from the directory on that all of them share, so that data may
     be moved as a whole."""
     crc = crc32c.value(str(source.length).encode())
-    if names := source.names:
-        shared = os.path.commonprefix([min(names), max(names)]).rfind("/") + 1  # noqa: RUF071  # cut to a directory here
-        return crc32c.extend(crc, "\0".join(name[shared:] for name in names).encode("utf-8", "surrogateescape"))
+    names = source.names()
+    if names is not None:
+        shared = os.path.commonprefix(_ends(names)).rfind("/") + 1  # noqa: RUF071  # cut to a directory here
+        for text in _texts(name[shared:] for name in source.names() or ()):
+            crc = crc32c.extend(crc, text.encode("utf-8", "surrogateescape"))
+        return crc
     for number in dict.fromkeys(np.linspace(0, source.length - 1, _ITEMS).astype(int).tolist()):
         (form, data), again = _read(source, number), _read(source, number)
         crc = crc32c.extend(crc, form + (data if (form, data) == again else b""))
     return crc
+
+
+def _ends(names: Iterator[str]) -> tuple[str, str]:
+    """The first and the last of the ``names`` in the order of their characters."""
+    first = last = next(names)
+    for name in names:
+        first, last = min(first, name), max(last, name)
+    return first, last
+
+
+def _texts(names: Iterable[str]) -> Iterator[str]:
+    """The ``names``, with a null character between any two, in pieces. A list of names may have millions."""
+    left, between = iter(names), ""
+    while piece := list(islice(left, _NAMES)):
+        yield between + "\0".join(piece)
+        between = "\0"
 
 
 def _read(source: Source, number: int) -> tuple[bytes, bytes]:

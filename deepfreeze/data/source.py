@@ -4,7 +4,8 @@ batches, as Keras's ``PyDataset`` and ``Sequence`` are."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PosixPath, PurePosixPath
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,14 +17,14 @@ from deepfreeze.errors import OptionError
 
 class Source(Protocol):
     """``length``: the number of items. ``batched``: whether each item is a batch already. ``plain``: whether reading is nothing but a copy
-    in memory. ``names``: the file names that are the items; None if the items are values. Any thread calls the methods."""
+    in memory. Any thread calls the methods."""
 
     length: int
     batched: bool
     plain: bool
 
-    @property
-    def names(self) -> list[str] | None: ...
+    def names(self) -> Iterator[str] | None:
+        """The file names that are the items, one after the other; None if the items are values."""
 
     def item(self, number: int) -> Any:
         """One item: a structure of arrays and numbers."""
@@ -38,7 +39,6 @@ class Arrays:
 
     batched = False
     plain = True
-    names = None
 
     def __init__(self, arrays: Any) -> None:
         for path, leaf in leaves(arrays):
@@ -57,6 +57,9 @@ class Arrays:
                     todo="pass arrays with the same first dimension",
                 )
 
+    def names(self) -> None:
+        return None
+
     def item(self, number: int) -> Any:
         return mapped(lambda array: array[number], self._arrays)
 
@@ -74,12 +77,11 @@ class Items:
         self._sequence, self._load = sequence, load
         self.length = len(sequence)
 
-    @property
-    def names(self) -> list[str] | None:
-        """The items, if all of them are names of files."""
+    def names(self) -> Iterator[str] | None:
+        """The items, if the first of them is the name of a file."""
         if self._load is None or not isinstance(self._sequence[0], (str, os.PathLike)):
             return None
-        return [os.fspath(self._sequence[number]) for number in range(self.length)]
+        return (_name(self._sequence[number]) for number in range(self.length))
 
     def item(self, number: int) -> Any:
         found = self._sequence[number]
@@ -102,11 +104,13 @@ class KerasBatches:
 
     batched = True
     plain = False
-    names = None
 
     def __init__(self, sequence: Any) -> None:
         self._sequence = sequence
         self.length = len(sequence)
+
+    def names(self) -> None:
+        return None
 
     def item(self, number: int) -> Any:
         found = self._sequence[number]
@@ -138,6 +142,11 @@ def source_of(given: Any, load: Callable[[Any], Any] | None) -> Source:
     if source.length == 0:
         raise _refused("the source", "at least one item", "none")
     return source
+
+
+def _name(file: Any) -> str:
+    """The name of a file. Of a path it is that of a copy, because a path keeps its name as text once it was asked for."""
+    return os.fspath(PurePosixPath(file) if type(file) in (PosixPath, PurePosixPath) else file)
 
 
 def _refused(where: str, expected: str, found: str) -> OptionError:

@@ -2,6 +2,8 @@
 
 import json
 import sys
+import tracemalloc
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -240,6 +242,55 @@ def test_moved_files_are_the_same_source_and_renamed_ones_another():
 
     assert state("/old/a/1", "/old/b/2") == state("/scratch/7/a/1", "/scratch/7/b/2") != state("/old/a/1", "/old/b/3")
     assert state("/old/one") == state("new/one") != state("/old/two")
+
+
+def names(count):
+    """Names of files, in order."""
+    return [f"/data/set/part-{number % 7}/{number:05}.npz" for number in range(count)]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        (names(5000), 1788462151),
+        ([*map(Path, names(5000))], 1788462151),
+        (["/data/one"], 3784529242),
+        (["b", "a"], 866317393),
+        ([f"/data/größe-{number}-\udcff\u4e2d" for number in range(3)], 4164224542),
+        ([(np.float32(number), {"b": [number], "a": "x"}) for number in range(10)], 2358810457),
+        ((np.arange(100), np.arange(100) % 3), 2344278933),
+    ],
+    ids=["names", "paths", "one", "bare", "odd", "items", "arrays"],
+)
+def test_fingerprints_are_those_in_the_checkpoints_of_older_versions(source, value):
+    load = str if isinstance(source, list) and isinstance(source[0], (str, Path)) else None
+    assert Resumable(source, 1, load=load).state()["fingerprint"] == value
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("make", [str, Path])
+def test_a_list_of_files_takes_at_most_16_bytes_of_memory_a_file(make):
+    """At any time: when the object is made, an epoch begins, and the fingerprint is computed."""
+    files = [make(name) for name in names(1 << 17)]
+    peaks = []
+    tracemalloc.start()
+
+    def peak(step):
+        tracemalloc.reset_peak()
+        done = step()
+        peaks.append(tracemalloc.get_traced_memory()[1] / len(files))
+        return done
+
+    data = peak(lambda: Resumable(files, 32, load=lambda name: 0.0, threads=0))
+    peak(lambda: next(iter(data)))
+    peak(data.state)
+    data.begin(1)
+    peak(lambda: next(iter(data)))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert max(peaks) <= 16, peaks
+    assert held <= 5 * len(files), "an order"
 
 
 def test_items_that_are_drawn_anew_count_by_their_form():
