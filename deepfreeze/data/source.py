@@ -14,6 +14,8 @@ from deepfreeze.data import keras_calls
 from deepfreeze.data.nested import leaves, mapped, stacked
 from deepfreeze.errors import OptionError
 
+_MOST = 1 << 40  # items, whose order would take 12 TiB: a length beyond it stands for "without end"
+
 
 class Source(Protocol):
     """``length``: the number of items. ``batched``: whether each item is a batch already. ``plain``: whether reading is nothing but a copy
@@ -85,7 +87,10 @@ class Items:
 
     def item(self, number: int) -> Any:
         found = self._sequence[number]
-        return found if self._load is None else self._load(found)
+        item = found if self._load is None else self._load(found)
+        if item is None:
+            raise _no_item(number, loaded=found is not None)
+        return item
 
     def batch(self, numbers: np.ndarray) -> Any:
         items = [self.item(number) for number in numbers.tolist()]
@@ -141,12 +146,37 @@ def source_of(given: Any, load: Callable[[Any], Any] | None) -> Source:
         raise _refused("the source", expected, f"a {type(given).__name__}")
     if source.length == 0:
         raise _refused("the source", "at least one item", "none")
+    if source.length > _MOST:
+        raise OptionError(
+            where="the source",
+            expected="a length: the number of items in one epoch",
+            found=f"{source.length} items, a source that repeats without end",
+            todo="leave .repeat() out: each pass over a Resumable is the next epoch (fit(epochs=))",
+        )
     return source
 
 
 def _name(file: Any) -> str:
     """The name of a file. Of a path it is that of a copy, because a path keeps its name as text once it was asked for."""
     return os.fspath(PurePosixPath(file) if type(file) in (PosixPath, PurePosixPath) else file)
+
+
+def _no_item(number: int, loaded: bool) -> OptionError:
+    """The refusal of a source whose item ``number`` is None. ``loaded``: whether it is ``load`` that gave None."""
+    if loaded:
+        return OptionError(
+            where="load=",
+            expected="an item for each of the source's",
+            found=f"None for the source's item {number}",
+            todo="return an item, or leave out of the source what has none",
+        )
+    return OptionError(
+        where=f"the source's item {number}",
+        expected="an item for each number below len(source)",
+        found="None, as a .filter() of grain gives for the items that it leaves out and that len() counts",
+        todo="keep the numbers of the others, kept = [n for n in range(len(source)) if source[n] is not None], and pass "
+        "Resumable(kept, load=lambda n: source[n])",
+    )
 
 
 def _refused(where: str, expected: str, found: str) -> OptionError:

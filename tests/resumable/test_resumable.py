@@ -14,6 +14,7 @@ import deepfreeze
 from deepfreeze.data import Resumable
 from deepfreeze.data.order import order
 from deepfreeze.errors import CorruptError, OptionError
+from tests.support import jobs
 from tests.support.properties import holds
 
 
@@ -229,6 +230,35 @@ def test_a_state_that_is_none_is_refused():
 def test_wrong_arguments_are_refused(given, message):
     with pytest.raises(OptionError, match=message):
         Resumable(**{"source": numbers(10), **given})
+
+
+@pytest.mark.full
+def test_items_that_a_source_leaves_out_are_told_with_the_way_out():
+    left_out = [None if number % 3 else (float(number), 0.0) for number in range(12)]
+    with pytest.raises(OptionError, match=r"the source's item \d+: .*None.*\.filter\(\) of grain.*kept = \[.*load="):
+        next(iter(Resumable(left_out, 4, threads=0)))
+    with pytest.raises(OptionError, match=r"load=: expected an item.*found None for the source's item \d+"):
+        next(iter(Resumable([*range(12)], 4, load=left_out.__getitem__, threads=0)))
+    kept = [number for number in range(12) if left_out[number] is not None]
+    assert len([*Resumable(kept, 1, load=left_out.__getitem__)]) == 4, "the way out"
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not jobs.installed("grain"), reason="the package grain is not installed")
+def test_grain_datasets_without_an_epoch_are_refused_with_the_way_out():
+    import grain
+
+    numbers = grain.MapDataset.source(range(12)).map(lambda number: (float(number), 0.0))
+    for endless in (numbers.repeat(), numbers.repeat().batch(4), numbers.repeat().shuffle(seed=1)):
+        with pytest.raises(OptionError, match=r"the source: expected a length.*without end.*eave \.repeat\(\) out"):
+            Resumable(endless, 4)
+    assert len(Resumable(numbers.repeat(3), 4)) == 9
+    odd = numbers.filter(lambda item: item[0] % 2)
+    for use in (lambda data: next(iter(data)), lambda data: data.state()):
+        with pytest.raises(OptionError, match=r"None.*\.filter\(\) of grain"):
+            use(Resumable(odd, 4, threads=0))
+    with pytest.raises(OptionError, match=r"an object with len\(\) and \[i\]; found a \w*IterDataset"):
+        Resumable(numbers.to_iter_dataset(), 4)
 
 
 def test_unequal_shares_need_items_with_a_target():
