@@ -28,15 +28,13 @@ def run(api, folder, stop):
         import horovod.tensorflow.keras as hvd
 
         hvd.init()
-        optimizer = hvd.DistributedOptimizer(keras.optimizers.Adam(1e-3), backward_passes_per_step=2)
         broadcast = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
     else:
         import horovod.tensorflow as hvd
 
         hvd.init()
-        optimizer = deepfreeze.DistributedOptimizer(keras.optimizers.Adam(1e-3, gradient_accumulation_steps=2))
         broadcast = deepfreeze.BroadcastState()
-    model = models.build(keras, "dense", optimizer=optimizer, seed=1 + hvd.rank())
+    model = models.build(keras, "dense", optimizer=models.accumulating(keras, 2), seed=1 + hvd.rank())
     # Horovod's own callback broadcasts only after the first batch: alike from the beginning, both runs are the same.
     for weight in model.trainable_variables:
         weight.assign(np.full(weight.shape, 0.01, np.float32))

@@ -49,6 +49,15 @@ def averaging(keras, optimizer):
     return DistributedOptimizer(optimizer)
 
 
+def accumulating(keras, batches):
+    """An Adam that averages its gradients over all ranks, and updates after so many batches. For Keras 2 Horovod's own class sums them."""
+    if is_keras_2(keras):
+        import horovod.tensorflow.keras as hvd
+
+        return hvd.DistributedOptimizer(keras.optimizers.Adam(1e-3), backward_passes_per_step=batches)
+    return averaging(keras, keras.optimizers.Adam(1e-3, gradient_accumulation_steps=batches))
+
+
 def build(keras, kind: str, steps_per_execution: int = 1, optimizer=None, seed: int = 1):
     """A compiled model, large enough for some tensors to be cut and some not."""
     keras.utils.set_random_seed(seed)

@@ -1,8 +1,11 @@
 """A training over ``deepfreeze.data.Resumable`` that writes down every sample it trains: resumable.py API FOLDER ITEMS GLOBAL_BATCH EPOCHS
-STOP. Rank R appends a line of JSON for each step to FOLDER/rank-R: epoch, batch, step, and the numbers of the samples. At the end of step
-STOP its ranks are killed (0: never). Each checkpoint, one after each step, is waited for."""
+STOP [ACCUMULATED]. Rank R appends a line of JSON for each batch to FOLDER/rank-R: epoch, batch, batches of all epochs, and the numbers of
+the samples; and for each epoch to FOLDER/logs-R: epoch and logs. At the end its history is in FOLDER/history-R.json, its weights in
+FOLDER/weights-R.npz. At the end of batch STOP its ranks are killed (0: never). Each checkpoint, one after each update, is waited for. An
+update has the gradients of ACCUMULATED batches."""
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -16,7 +19,8 @@ from deepfreeze.data import Resumable
 
 
 def main() -> None:
-    api, folder, items, global_batch, epochs, stop = sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:])
+    api, folder, items, global_batch, epochs, stop = sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:7])
+    accumulated, whole = int((*sys.argv[7:], 1)[0]), -(-items // global_batch)
     keras = models.framework(api)
     import tensorflow as tf
 
@@ -26,6 +30,8 @@ def main() -> None:
 
         hvd.init()
         rank = hvd.rank()
+    logging.basicConfig()
+    logging.getLogger("deepfreeze").setLevel(logging.INFO)
     trained: list[int] = []
 
     def note(numbers, weights):
@@ -41,11 +47,21 @@ def main() -> None:
     keras.utils.set_random_seed(1)
     inputs = keras.Input((4,))
     model = Noting(inputs, keras.layers.Dense(1)(keras.layers.Dense(8, "relu")(inputs)))
-    optimizer = keras.optimizers.Adam(1e-3)
-    averaged = models.averaging(keras, optimizer) if ranked else optimizer
-    model.compile(averaged, "mse", metrics=["mae"], jit_compile=False)
+    if accumulated == 1:
+        optimizer = keras.optimizers.Adam(1e-3)
+        optimizer = models.averaging(keras, optimizer) if ranked else optimizer
+    else:
+        optimizer = models.accumulating(keras, accumulated)
+
+    def target(y_true, y_pred):
+        return y_true[:, 0]  # the mean of the samples' own numbers: each rank has its own samples
+
+    model.compile(optimizer, "mse", metrics=["mae", target], jit_compile=False)
     x = np.concatenate([np.arange(items)[:, None], np.random.default_rng(0).random((items, 3))], 1).astype(np.float32)
     data = Resumable((x, x.sum(1, keepdims=True)), global_batch=global_batch, seed=3)
+
+    def plain(logs):
+        return {name: np.asarray(value, float).tolist() for name, value in logs.items() if "deepfreeze" not in name}
 
     class Writing(keras.callbacks.Callback):
         epoch = 0
@@ -54,19 +70,25 @@ def main() -> None:
             self.epoch = epoch
 
         def on_train_batch_end(self, batch, logs=None):
-            step = int(np.asarray(model.optimizer.iterations))
-            with open(folder / f"rank-{rank}", "a") as file:
-                print(json.dumps([self.epoch, batch, step, trained]), file=file, flush=True)
+            number = self.epoch * whole + batch + 1
+            self.note("rank", [self.epoch, batch, number, trained])
             trained.clear()
-            if step == stop:
+            if number == stop:
                 os.kill(os.getpid(), signal.SIGKILL)
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.note("logs", [epoch, plain(logs)])
+
+        def note(self, kind, line):
+            with open(folder / f"{kind}-{rank}", "a") as file:
+                print(json.dumps(line), file=file, flush=True)
 
     waits = {"wait_for": "external"}
     checkpoint = deepfreeze.Checkpoint(folder / "run", every=1, data=data, **waits)
     broadcast = [deepfreeze.BroadcastState()] if ranked else []
-    history = model.fit(data, epochs=epochs, verbose=0, callbacks=[*broadcast, checkpoint, Writing()]).history
-    if rank == 0:
-        (folder / "history.json").write_text(json.dumps({name: list(map(float, row)) for name, row in history.items()}))
+    history = model.fit(data, epochs=epochs, verbose=0, callbacks=[*broadcast, checkpoint, Writing()])
+    (folder / f"history-{rank}.json").write_text(json.dumps([history.epoch, plain(history.history)]))
+    np.savez(folder / f"weights-{rank}.npz", *model.get_weights())
 
 
 main()
