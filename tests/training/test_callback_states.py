@@ -397,3 +397,25 @@ def test_a_killed_job_has_the_epochs_rates_and_log_of_an_uninterrupted_one(api, 
         found += epochs_here
     assert sorted(found) == sorted(epochs) and ends_here == ends
     assert logged(killed) == logged(whole)
+
+
+@pytest.mark.full
+@pytest.mark.ranks
+@pytest.mark.parametrize(("api", "ranks"), [*((name, 0) for name in kerases.NAMES), ("keras", 2)])
+def test_callbacks_of_a_job_killed_inside_an_epoch_go_on_with_its_data(api, ranks, tmp_path):
+    """Killed inside of an epoch, while it validates, and inside of another epoch. The job ends with the states, the history and the log of
+    an uninterrupted one.
+    """
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for folder in (whole, killed):
+        folder.mkdir()
+    options = {"ranks": ranks, "TF_USE_LEGACY_KERAS": "1" if api == "tf_keras" else "0"}
+    epochs, ends = told(api, whole, 0, "batch", "data", **options)
+    assert len({line.split()[-1] for line in epochs}) > 1 and len(ends) == 2 * max(ranks, 1)
+    assert 40 < 5 * len(epochs) // max(ranks, 1) < 100, "stopped early, after all kills"
+    found = []
+    for kill, where in ((12, "batch"), (20, "test"), (38, "batch"), (0, "batch")):
+        epochs_here, ends_here = told(api, killed, kill, where, "data", **options)
+        found += epochs_here
+    assert sorted(found) == sorted(epochs) and ends_here == ends
+    assert logged(killed) == logged(whole)
