@@ -388,8 +388,11 @@ class Session:
         it is the last step of a rehearsal (``REHEARSAL_ENDS``). All ranks call it after the same step.
 
         The job may have no time for what Keras does at the end of an epoch. So an epoch's last step is committed before, without what
-        callbacks do there. Where the next start goes on inside of an epoch, training ends one execution later then: that checkpoint has
+        callbacks do there. Where the next start goes on inside of an epoch, training ends with the next update then: that checkpoint has
         the epoch's end."""
+        if self._ends_later and step in self._saved and not self._epochs.over:
+            self._arm()
+            return  # this batch was no update: gradients are accumulated, or the loss scale has skipped it
         self._schedule.stop()
         inside = EPOCH in self._attachments.of_epochs and number != REHEARSAL_ENDS
         if inside and self._epochs.another and not self._ends_later:

@@ -3,6 +3,7 @@
 A ``fit`` that an exception ends is, for the next ``Checkpoint``, as one whose process was killed.
 """
 
+import functools
 import importlib
 import signal
 
@@ -92,8 +93,8 @@ class Program:
         return self.history.epoch, logs, [np.array(variable.numpy()).tobytes() for variable in variables]
 
 
-def accumulating(keras):
-    return keras.optimizers.Adam(0.01, gradient_accumulation_steps=3)
+def accumulating(keras, batches=3):
+    return keras.optimizers.Adam(0.01, gradient_accumulation_steps=batches)
 
 
 def scaled(keras):
@@ -102,7 +103,7 @@ def scaled(keras):
     return place.LossScaleOptimizer(keras.optimizers.Adam(0.01), initial_scale=2.0**124, dynamic_growth_steps=4)
 
 
-def assert_goes_on(keras, folder, optimizer, how, source=None):
+def assert_goes_on(keras, folder, optimizer, how, ends=None, source=None):
     """A training that ends after each of so many batches comes to what one without interruptions comes to. Returns the latter."""
     whole = Program(keras, folder / "whole", optimizer, source)
     assert whole() == (0, 0) and [*whole.seen] == ALL
@@ -110,7 +111,7 @@ def assert_goes_on(keras, folder, optimizer, how, source=None):
         trained = [item for batch in range(BATCHES) for item in whole.seen[epoch, batch]]
         assert sorted(trained) == [*range(ITEMS)], "each item once"
     program = Program(keras, folder / "run", optimizer, source)
-    for kill in KILLS if how is Killed else TOLD:
+    for kill in ends or (KILLS if how is Killed else TOLD):
         program(kill, how)
     began = program()
     assert began is not None and began > (0, 0)
@@ -133,6 +134,17 @@ def test_a_training_whose_updates_are_skipped_goes_on_with_the_right_batch(keras
     whole = assert_goes_on(keras, tmp_path, scaled, how)
     skipped = [number for number in range(1, BATCHES * EPOCHS) if whole.scales[number] < whole.scales[number - 1]]
     assert len(skipped) >= 3 and skipped[-1] >= BATCHES, whole.scales
+
+
+@pytest.mark.full
+@kerases.needs_keras_3
+@pytest.mark.parametrize(
+    "optimizer", [functools.partial(accumulating, batches=2), scaled], ids=["accumulated", "skipped"]
+)
+def test_a_job_told_to_stop_at_an_epochs_end_goes_on_to_an_update(tmp_path, optimizer):
+    """The ranks agree to end at the last batch of an epoch. The next batch is no update, so its checkpoint could not have the epoch's
+    end: training ends with the update after it."""
+    assert_goes_on(importlib.import_module("keras"), tmp_path, optimizer, signal.SIGTERM, ends=[6, 13])
 
 
 @pytest.mark.full
