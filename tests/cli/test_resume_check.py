@@ -59,10 +59,11 @@ def test_an_input_that_follows_from_the_step_goes_on_bit_for_bit(tmp_path, how, 
 @pytest.mark.tensorflow
 def test_what_else_keeps_a_program_from_going_on_is_named(tmp_path):
     told = check(tmp_path, "--steps", "6", "--json", how="forgets", status=3)
-    assert told["states"] == [{"kind": "extra", "name": "count", "ranks": [0]}] and told["tensors"] == []
-    assert told["causes"] == [
+    assert told["states"] == [{"kind": "extra", "name": "count", "ranks": [0]}]
+    assert [one for one in told["tensors"] if one["kind"] != "metric"] == [], "Keras 2 saves running means, too"
+    assert told["causes"][0] == (
         "extra['count'], rank 0: load_state_dict() does not bring back all that the state depends on"
-    ]
+    )
     told = check(tmp_path, "--steps", "6", "--json", how="anew", status=3)
     assert told["resumed"] is None and told["causes"][0].startswith("the program did not resume")
 

@@ -5,6 +5,7 @@ import pytest
 import deepfreeze
 from deepfreeze.inspect.verify import verify
 from tests.horovod.test_ranks import assert_is, held
+from tests.support import kerases
 from tests.support.horovod import horovod
 
 pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
@@ -14,7 +15,8 @@ pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
     ("api", "when"),
     [
         ("keras", "late"),
-        *(pytest.param(*one, marks=pytest.mark.full) for one in (("keras", "auto"), ("tf_keras", "late"))),
+        pytest.param("keras", "auto", marks=pytest.mark.full),
+        *(pytest.param(name, "late", marks=pytest.mark.full) for name in kerases.NAMES[1:]),
     ],
 )
 def test_two_ranks_save_what_they_held_before_the_next_step(two, tmp_path, api, when):

@@ -8,6 +8,7 @@ import os
 import sys
 
 import numpy as np
+from models import averaging
 
 import deepfreeze
 
@@ -74,7 +75,7 @@ if how == "loop":
 
 callbacks, options = [], {}
 if how == "ranks":
-    optimizer = deepfreeze.DistributedOptimizer(optimizer)
+    optimizer = averaging(keras, optimizer)
     callbacks = [deepfreeze.BroadcastState()]
 count = Count()
 if how == "forgets":
