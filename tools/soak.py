@@ -40,7 +40,7 @@ def kills(test, rounds):
 
 def many_variables():
     """Trains a model of 20,000 variables. TensorFlow needs minutes to make and trace them."""
-    command = [PYTHON, "-m", "pytest", "-q", ROOT / "tests" / "trainings" / "test_models.py", "-k", "many_variables"]
+    command = [PYTHON, "-m", "pytest", "-q", ROOT / "tests" / "training" / "test_models.py", "-k", "many_variables"]
     return step(f"{VARIABLES} variables", command, environment(DEEPFREEZE_TEST_VARIABLES=VARIABLES))
 
 
