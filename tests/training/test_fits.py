@@ -9,66 +9,14 @@ import signal
 import subprocess
 import time
 
-import numpy as np
 import pytest
 
 import deepfreeze
 from deepfreeze.inspect.verify import verify
-from tests.support import h5, jobs, kerases, trainings
+from tests.support import h5, hand_made, jobs, kerases, trainings
+from tests.support.inputs import INPUTS, of_unknown_size
 
 pytestmark = pytest.mark.tensorflow
-
-
-def arrays(n=10):
-    rng = np.random.default_rng(0)
-    return rng.random((n, trainings.FEATURES), np.float32), rng.random((n, 1), np.float32)
-
-
-def generator(epochs=9):
-    x, y = arrays()
-    for _ in range(epochs):
-        yield from ((x[i : i + 2], y[i : i + 2]) for i in range(0, 10, 2))
-
-
-def batches(keras):
-    """Keras's own kind of input: Keras 3's PyDataset, Keras 2's Sequence."""
-
-    class Batches(getattr(keras.utils, "PyDataset", keras.utils.Sequence)):
-        """See above."""
-
-        def __len__(self):
-            return 5
-
-        def __getitem__(self, i):
-            x, y = arrays()
-            return x[2 * i : 2 * i + 2], y[2 * i : 2 * i + 2]
-
-    return Batches()
-
-
-def of_unknown_size():
-    """Where Keras finds the end, it has counted one step more; Keras 2 knows the size from then on."""
-    return trainings.data(3).filter(lambda x, y: True)
-
-
-# Each with the steps that it makes, on Keras 2 too if that differs.
-INPUTS = {
-    "numpy": (5, lambda _: {"x": arrays()[0], "y": arrays()[1], "batch_size": 2}),
-    "shuffled": (5, lambda _: {"x": arrays()[0], "y": arrays()[1], "batch_size": 2, "shuffle": True}),
-    "tf.data": (5, lambda _: {"x": trainings.data(5)}),
-    "generator": (5, lambda _: {"x": generator, "steps_per_epoch": 5}),
-    "ends": (6, lambda _: {"x": lambda: generator(epochs=1)}),
-    "unknown": ((12, 10), lambda _: {"x": of_unknown_size(), "epochs": 3}),
-    "PyDataset": (5, lambda keras: {"x": lambda: batches(keras)}),
-    "remainder": (5, lambda _: {"x": arrays(9)[0], "y": arrays(9)[1], "batch_size": 2}),
-    "weights": (
-        5,
-        lambda _: {"x": arrays()[0], "y": arrays()[1], "sample_weight": np.arange(10.0), "batch_size": 2},
-    ),
-    "validated": (5, lambda _: {"x": trainings.data(5), "validation_data": trainings.data(2)}),
-    "between": (10, lambda _: {"x": trainings.data(5), "validation_data": trainings.data(2), "epochs": 2}),
-    "epochs": (9, lambda _: {"x": trainings.data(3), "epochs": 3}),
-}
 
 
 # The second Keras counts otherwise where data end by themselves, and has an input of its own.
@@ -96,14 +44,13 @@ def test_a_due_step_that_keras_counts_without_a_batch_is_saved(keras, capture, t
 
 @kerases.one_will_do
 def test_class_weights_train_and_are_saved(keras, tmp_path):
-    def make():
-        layers = [keras.Input((trainings.FEATURES,)), keras.layers.Dense(3, "softmax")]
-        model = keras.Sequential(layers)
-        model.compile("adam", "sparse_categorical_crossentropy", jit_compile=False)
-        return model
-
-    inputs = trainings.data(5, classes=3)
-    trainings.assert_as_keras_saves_it(keras, make, tmp_path, inputs, class_weight={0: 1.0, 1: 2.0, 2: 0.5})
+    trainings.assert_as_keras_saves_it(
+        keras,
+        lambda: hand_made.classifier(keras),
+        tmp_path,
+        trainings.data(5, classes=3),
+        class_weight={0: 1.0, 1: 2.0, 2: 0.5},
+    )
 
 
 def test_an_eager_training_is_saved(keras, tmp_path):

@@ -9,60 +9,25 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
-from tests.support import h5, jobs, kerases, trainings
+from tests.support import h5, hand_made, jobs, kerases, trainings
 
 pytestmark = pytest.mark.tensorflow
 MANY = int(os.environ.get("DEEPFREEZE_TEST_VARIABLES", "2000"))
 
 
-def compiled(keras, model, optimizer="adam", loss="mse", **compiling):
-    model.compile(optimizer, loss, **{"jit_compile": False, **compiling})
-    return model
-
-
 @kerases.one_will_do
 def test_a_layer_that_is_used_twice_is_saved_once(keras, tmp_path):
-    def make():
-        inputs = keras.Input((trainings.FEATURES,))
-        shared = keras.layers.Dense(trainings.FEATURES, "relu")
-        return compiled(keras, keras.Model(inputs, keras.layers.Dense(1)(shared(shared(inputs)))))
-
-    trainings.assert_as_keras_saves_it(keras, make, tmp_path)
+    trainings.assert_as_keras_saves_it(keras, lambda: hand_made.shared(keras), tmp_path)
 
 
 @kerases.one_will_do
 def test_a_layer_that_keeps_the_variable_of_another_is_saved_with_it(keras, tmp_path):
-    class Tied(keras.layers.Layer):
-        """The way back, by the same kernel."""
-
-        def __init__(self, of):
-            super().__init__()
-            self.of = of
-
-        def build(self, shape):
-            self.kernel = self.of.kernel
-            self.own = self.add_weight(shape=(trainings.FEATURES,), name="own")
-
-        def call(self, x):
-            return tf.matmul(x, self.kernel, transpose_b=True) + self.own
-
-    def make():
-        first = keras.layers.Dense(8, use_bias=False)
-        inputs = keras.Input((trainings.FEATURES,))
-        return compiled(keras, keras.Model(inputs, keras.layers.Dense(1)(Tied(first)(first(inputs)))))
-
-    trainings.assert_as_keras_saves_it(keras, make, tmp_path)
+    trainings.assert_as_keras_saves_it(keras, lambda: hand_made.tied(keras), tmp_path)
 
 
 @kerases.one_will_do
 def test_models_within_models_are_saved(keras, tmp_path):
-    def make():
-        inner = keras.Sequential(
-            [keras.Input((trainings.FEATURES,)), keras.layers.Dense(4), keras.layers.BatchNormalization()]
-        )
-        return compiled(keras, keras.Sequential([keras.Input((trainings.FEATURES,)), inner, keras.layers.Dense(1)]))
-
-    trainings.assert_as_keras_saves_it(keras, make, tmp_path)
+    trainings.assert_as_keras_saves_it(keras, lambda: hand_made.nested(keras), tmp_path)
 
 
 @kerases.one_will_do
@@ -70,7 +35,7 @@ def test_embeddings_with_sparse_gradients_are_saved(keras, tmp_path):
     def make():
         inputs = keras.Input((3,), dtype="int32")
         x = keras.layers.Flatten()(keras.layers.Embedding(1000, 40)(inputs))
-        return compiled(keras, keras.Model(inputs, keras.layers.Dense(1)(x)))
+        return hand_made.compiled(keras, keras.Model(inputs, keras.layers.Dense(1)(x)))
 
     rng = np.random.default_rng(0)
     batches = tf.data.Dataset.from_tensor_slices((rng.integers(0, 1000, (10, 3)), rng.random((10, 1)))).batch(2)
@@ -79,58 +44,23 @@ def test_embeddings_with_sparse_gradients_are_saved(keras, tmp_path):
 
 @kerases.one_will_do
 def test_frozen_layers_are_saved(keras, tmp_path):
-    def make():
-        model = trainings.dense(keras)
-        model.layers[0].trainable = False
-        return compiled(keras, model)
-
-    trainings.assert_as_keras_saves_it(keras, make, tmp_path, trainings.data(3))
-
-
-SHAPES = [(), (0,), (3,), (2, 0, 3), (70_000,)]
-
-
-DTYPES = ("float64", "float32", "float16", "bfloat16", "int8", "int64", "uint8", "bool")
+    trainings.assert_as_keras_saves_it(keras, lambda: hand_made.frozen(keras), tmp_path, trainings.data(3))
 
 
 def test_variables_of_every_dtype_and_shape_are_saved_and_restored(tmp_path):
-    class Holder(keras3.layers.Layer):
-        """Has variables that training leaves as they are."""
-
-        def build(self, _):
-            options = {"initializer": "zeros", "trainable": False}
-            # Keras 2 itself can't save bfloat16 variables.
-            dtypes = [dtype for dtype in DTYPES if dtype != "bfloat16" or not kerases.KERAS_IS_2]
-            self.held = [
-                self.add_weight(shape=shape, dtype=dtype, name=f"{dtype}_{n}", **options)
-                for dtype in dtypes
-                for n, shape in enumerate(SHAPES)
-            ]
-
-        def call(self, x):
-            return x
-
-    def make():
-        layers = [keras3.Input((trainings.FEATURES,)), Holder(), keras3.layers.Dense(1)]
-        model = compiled(keras3, keras3.Sequential(layers))
-        model.optimizer.build(model.trainable_variables)
-        return model
-
-    rng = np.random.default_rng(0)
-    values = [rng.integers(0, 2, tuple(variable.shape)) for variable in make().layers[0].held]
-
     def trained():
-        model = make()
-        for variable, value in zip(model.layers[0].held, values, strict=True):
-            variable.assign(value)
+        model = hand_made.of_every_dtype(keras3)
+        hand_made.fill(model)
         return model
+
+    values = hand_made.fill(hand_made.of_every_dtype(keras3))
 
     def has_them(model):
         held = model.layers[0].held
         return all(np.array_equal(np.asarray(a).astype(int), b) for a, b in zip(held, values, strict=True))
 
     trainings.assert_as_keras_saves_it(keras3, trained, tmp_path, trainings.data(2))
-    again, stock = make(), make()
+    again, stock = hand_made.of_every_dtype(keras3), hand_made.of_every_dtype(keras3)
     deepfreeze.restore(again, tmp_path / "run")
     stock.load_weights(deepfreeze.latest(tmp_path / "run").path / "model.weights.h5")
     assert has_them(again) and has_them(stock)
@@ -147,20 +77,8 @@ OWN_NAMES = {
 def test_layers_that_choose_what_they_save_are_saved_so_or_wholly(keras, names, tmp_path, caplog):
     """Layers that choose what they save are saved so, or else by all their variables."""
 
-    class Named(keras.layers.Dense):
-        """Stores its variables under names of its own."""
-
-        def save_own_variables(self, store):
-            for name in names:
-                store[f"the_{name}"] = getattr(self, name)
-
-        def load_own_variables(self, store):
-            for name in names:
-                getattr(self, name).assign(store[f"the_{name}"])
-
     def make():
-        layers = [keras.Input((trainings.FEATURES,)), Named(4), keras.layers.Dense(1)]
-        return compiled(keras, keras.Sequential(layers))
+        return hand_made.named(keras, names)
 
     run = tmp_path / "run"
     if kerases.is_2(keras) and names != ("kernel", "bias"):
@@ -209,16 +127,11 @@ def test_what_the_user_has_put_on_an_instance_is_there_afterwards(keras, save_co
 def test_layers_that_transform_what_they_save_are_saved_by_variables(tmp_path, caplog):
     """Layers that transform what they save are saved by their variables, and restored."""
 
-    def make():
-        model = trainings.dense(keras3)
-        model.layers[0].enable_lora(2)
-        return compiled(keras3, model)
-
-    model = make()
+    model = hand_made.lora(keras3)
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2)
     model.fit(trainings.data(3), verbose=0, shuffle=False, callbacks=[checkpoint])
     assert "stock Keras can't load it, deepfreeze.restore can" in caplog.text
-    again = make()
+    again = hand_made.lora(keras3)
     deepfreeze.restore(again, tmp_path / "run")
     for mine, theirs in zip(again.variables, model.variables, strict=True):
         assert np.array_equal(mine, theirs) or mine.path.startswith("mean_metric")
@@ -230,11 +143,7 @@ def test_layers_that_transform_what_they_save_are_saved_by_variables(tmp_path, c
 
 @kerases.one_will_do
 def test_metrics_with_state_are_saved(keras, tmp_path):
-    def make():
-        metrics = ["mae", keras.metrics.MeanSquaredError(), keras.metrics.RootMeanSquaredError(name="rmse")]
-        return trainings.dense(keras, metrics=metrics)
-
-    trainings.assert_as_keras_saves_it(keras, make, tmp_path)
+    trainings.assert_as_keras_saves_it(keras, lambda: hand_made.with_metrics(keras), tmp_path)
 
 
 @kerases.cases([1, 4], both=[4], name="per_execution", often=[])
@@ -326,7 +235,7 @@ def test_very_many_variables_are_saved(keras, variables, tmp_path):
         *(Many() for _ in range(variables // 200)),
         keras.layers.Dense(1),
     ]
-    model = compiled(keras, keras.Sequential(layers))
+    model = hand_made.compiled(keras, keras.Sequential(layers))
     for n, part in enumerate(part for layer in model.layers[:-1] for part in layer.parts):
         part.assign(-n)
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=2)

@@ -1,42 +1,23 @@
 """Whatever the optimizer does to weights and slots, each checkpoint is what Keras would have saved after that step."""
 
 import importlib
-import inspect
 
 import keras as keras3
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import deepfreeze
 from deepfreeze.state.keras_objects import optimizer_variables
-from tests.support import h5, kerases, trainings
+from tests.support import h5, kerases, optimizers, trainings
+from tests.support.optimizers import CASES, TWISTS, overflowing, scaled
 
 pytestmark = pytest.mark.tensorflow
-KERASES = {name: importlib.import_module(name) for name in kerases.NAMES}
-WRAPPERS = ("LossScaleOptimizer", "MultiOptimizer")  # of others: they have tests of their own
-
-# What these compute depends on whether they are built before the training is traced, as DeepFreeze has to: Keras 2's Nadam counts its
-# tracings, and where ScheduleFreeAdamW is built while it is traced, its first values are set in the graph.
-BUILT_BEFORE = ("Nadam", "ScheduleFreeAdamW")
-
-
-def every_class(keras):
-    """Every optimizer class that a Keras ships, by name."""
-    base = keras.optimizers.Optimizer
-    found = {
-        name: cls for name, cls in vars(keras.optimizers).items() if inspect.isclass(cls) and issubclass(cls, base)
-    }
-    return [name for name, cls in found.items() if cls is not base and name not in WRAPPERS]
-
-
-CASES = [(api, name) for api, keras in KERASES.items() for name in every_class(keras)]
 # Those with slots of every kind; the rest in `make test-all`.
 OFTEN = ("Adam", "Ftrl", "Nadam", "SGD")
 
 
 def test_there_are_as_many_optimizers_as_the_kerases_ship():
-    assert len(CASES) >= 10 * len(KERASES), CASES
+    assert len(CASES) >= 10 * len(kerases.NAMES), CASES
 
 
 @pytest.mark.parametrize(
@@ -44,40 +25,19 @@ def test_there_are_as_many_optimizers_as_the_kerases_ship():
     [pytest.param(api, name, marks=[] if name in OFTEN else pytest.mark.full) for api, name in CASES],
 )
 def test_every_optimizer_class_that_keras_ships_is_saved(api, name, tmp_path):
-    keras = KERASES[api]
+    keras = importlib.import_module(api)
 
     def make():
-        model = trainings.dense(keras, getattr(keras.optimizers, name)())
-        if name in BUILT_BEFORE:
-            model.optimizer.build(model.trainable_variables)
-        return model
+        return optimizers.trained_by(keras, name)
 
     assert trainings.assert_as_keras_saves_it(keras, make, tmp_path, trainings.data(3)) == [1, 2, 3]
 
 
 def test_several_optimizers_under_one_are_saved(tmp_path):
-    optimizers = keras3.optimizers
-    if not hasattr(optimizers, "MultiOptimizer"):
+    if optimizers.several(keras3) is None:
         pytest.skip("this Keras has none")
-
-    def make():
-        several = optimizers.OptimizerMap(optimizers.Adam(), {".*bias": optimizers.SGD(0.1, momentum=0.9)})
-        return trainings.dense(keras3, optimizers.MultiOptimizer(several))
-
-    assert trainings.assert_as_keras_saves_it(keras3, make, tmp_path) == [1, 2, 3, 4, 5]
-
-
-TWISTS = {
-    "momentum": lambda keras: keras.optimizers.SGD(0.01, momentum=0.9, nesterov=True),
-    "clipnorm": lambda keras: keras.optimizers.Adam(clipnorm=0.1),
-    "global_clipnorm": lambda keras: keras.optimizers.Adam(global_clipnorm=0.1),
-    "clipvalue": lambda keras: keras.optimizers.SGD(clipvalue=0.01),
-    "decay": lambda keras: keras.optimizers.AdamW(weight_decay=0.1),
-    "ema": lambda keras: keras.optimizers.Adam(use_ema=True),
-    "ema_overwrites": lambda keras: keras.optimizers.Adam(use_ema=True, ema_overwrite_frequency=2),
-    "schedule": lambda keras: keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 10)),
-    "amsgrad": lambda keras: keras.optimizers.Adam(amsgrad=True),
-}
+    steps = trainings.assert_as_keras_saves_it(keras3, lambda: optimizers.several(keras3), tmp_path)
+    assert steps == [1, 2, 3, 4, 5]
 
 
 # The Kerases keep averages and schedules in different variables.
@@ -91,14 +51,7 @@ def test_clipping_decay_averages_and_schedules_are_saved_as_they_are(keras, name
 
 @kerases.one_will_do
 def test_constraints_are_applied_before_the_capture(keras, tmp_path):
-    def make():
-        norm = keras.constraints.MaxNorm(0.1)
-        layers = [keras.layers.Dense(8, kernel_constraint=norm), keras.layers.Dense(1, kernel_constraint=norm)]
-        model = keras.Sequential([keras.Input((trainings.FEATURES,)), *layers])
-        model.compile(keras.optimizers.SGD(1.0), "mse", jit_compile=False)
-        return model
-
-    trainings.assert_as_keras_saves_it(keras, make, tmp_path)
+    trainings.assert_as_keras_saves_it(keras, lambda: optimizers.constrained(keras), tmp_path)
 
 
 @kerases.needs_keras_3
@@ -134,9 +87,8 @@ def test_gradient_accumulation_resumes_bit_for_bit(tmp_path):
 @pytest.fixture
 def precision(keras):
     """A function that sets Keras's global policy, until the test's end."""
-    before = keras.mixed_precision.global_policy() if kerases.is_2(keras) else keras.config.dtype_policy()
-    yield keras.mixed_precision.set_global_policy
-    keras.mixed_precision.set_global_policy(before)
+    with optimizers.precision(keras) as set_policy:
+        yield set_policy
 
 
 @kerases.cases(
@@ -152,14 +104,6 @@ def test_every_precision_is_saved_bit_for_bit(keras, precision, policy, tmp_path
     trainings.assert_as_keras_saves_it(keras, lambda: trainings.dense(keras), tmp_path)
 
 
-def overflowing(batches, skipped):
-    """As many batches of numbers; those ``skipped`` have an infinity, after which the loss scale skips the update."""
-    x = np.random.default_rng(0).random((2 * batches, trainings.FEATURES), np.float32)
-    for batch in skipped:
-        x[2 * batch] = np.inf
-    return tf.data.Dataset.from_tensor_slices((x, np.ones((2 * batches, 1), np.float32))).batch(2)
-
-
 # Six batches; the one that is skipped, and every how many steps is saved. Keras 2 counts a skipped update as a step, Keras 3
 # does not: there, saved steps are the next batch's, or none where no batch follows.
 SKIPS = [
@@ -171,15 +115,6 @@ SKIPS = [
     pytest.param([5], 6, 4, "auto", id="last-auto", marks=pytest.mark.full),
     pytest.param([5], 6, 4, "graph", id="last-graph"),
 ]
-
-
-def scaled(keras, **compiling):
-    """Under mixed_float16: ``compile`` puts a loss scale around the optimizer."""
-    model = trainings.dense(
-        keras, loss_weights=[1e-3], **compiling
-    )  # or the first gradients would overflow by themselves
-    assert type(model.optimizer).__name__.startswith("LossScaleOptimizer")
-    return model
 
 
 @kerases.one_will_do

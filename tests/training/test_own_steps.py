@@ -7,68 +7,22 @@ import tensorflow as tf
 
 import deepfreeze
 from deepfreeze.state.keras_objects import optimizer_variables
-from tests.support import h5, kerases, trainings
+from tests.support import h5, hand_made, kerases, trainings
 
 pytestmark = pytest.mark.tensorflow
-
-
-def gan(keras, builds=True):
-    """Two networks, two optimizers; the critic is updated twice in each step. Compiled without an optimizer of its own."""
-
-    class Gan(keras.Model):
-        """See above."""
-
-        def __init__(self):
-            super().__init__()
-            layers = keras.layers
-            self.generator = keras.Sequential(
-                [keras.Input((4,)), layers.Dense(8, "relu"), layers.Dense(trainings.FEATURES)]
-            )
-            self.critic = keras.Sequential(
-                [keras.Input((trainings.FEATURES,)), layers.Dense(8, "relu"), layers.Dense(1)]
-            )
-            self.critic_optimizer = keras.optimizers.Adam(1e-2)
-            self.generator_optimizer = keras.optimizers.RMSprop(1e-2)
-            if builds:
-                self.critic_optimizer.build(self.critic.trainable_variables)
-                self.generator_optimizer.build(self.generator.trainable_variables)
-            self.built = True
-
-        def call(self, x):
-            return self.critic(self.generator(x))
-
-        def train_step(self, batch):
-            real, _ = batch
-            noise = real[:, :4]
-            for _ in range(2):
-                with tf.GradientTape() as tape:
-                    loss = tf.reduce_mean(self.critic(self.generator(noise))) - tf.reduce_mean(self.critic(real))
-                weights = self.critic.trainable_variables
-                self.critic_optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
-            with tf.GradientTape() as tape:
-                loss = -tf.reduce_mean(self(noise))
-            weights = self.generator.trainable_variables
-            self.generator_optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
-            for weight in self.critic.trainable_variables:
-                weight.assign(tf.clip_by_value(weight, -0.1, 0.1))
-            return {"loss": loss}
-
-    model = Gan()
-    model.compile(jit_compile=False)
-    return model
 
 
 def test_a_gan_is_saved_when_told_which_optimizer_counts_the_steps(keras, tmp_path):
     """A GAN with two optimizers is saved when its script says which one counts the steps."""
 
     def make():
-        return gan(keras)
+        return hand_made.gan(keras)
 
     steps = trainings.assert_as_keras_saves_it(keras, make, tmp_path, optimizer="generator_optimizer")
     assert steps == [1, 2, 3, 4, 5]
     paths = h5.datasets(deepfreeze.latest(tmp_path / "run").path / "model.weights.h5")
     assert any("critic_optimizer" in path for path in paths) and any("generator_optimizer" in path for path in paths)
-    again = gan(keras)
+    again = hand_made.gan(keras)
     checkpoint = deepfreeze.Checkpoint(tmp_path / "run", optimizer=again.generator_optimizer)
     assert checkpoint.open(again) == 5
     checkpoint.close()
@@ -81,11 +35,11 @@ def test_a_gan_is_saved_when_told_which_optimizer_counts_the_steps(keras, tmp_pa
 def test_a_gan_that_names_no_optimizer_is_told_which_there_are(keras, tmp_path):
     """A GAN whose script does not say which optimizer counts the steps is told which optimizers there are."""
     with pytest.raises(deepfreeze.UnsupportedError, match=r"generator_optimizer"):
-        gan(keras).fit(trainings.data(5), verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run")])
+        hand_made.gan(keras).fit(trainings.data(5), verbose=0, callbacks=[deepfreeze.Checkpoint(tmp_path / "run")])
 
 
 def test_open_names_the_line_that_builds_each_optimizer(keras, tmp_path):
-    model = gan(keras, builds=False)
+    model = hand_made.gan(keras, builds=False)
     with pytest.raises(deepfreeze.UnsupportedError, match=r"model\.critic_optimizer\.build\(model\.critic\.train"):
         deepfreeze.Checkpoint(tmp_path / "run", optimizer=model.generator_optimizer).open(model)
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import deepfreeze
-from tests.support import h5, kerases, trainings
+from tests.support import h5, hand_made, kerases, trainings
 
 pytestmark = pytest.mark.tensorflow
 
@@ -81,95 +81,11 @@ def test_an_application_is_captured_in_the_graph_as_it_trains(layers, tmp_path):
     assert trainings.assert_as_keras_saves_it(keras3, make, tmp_path, batches) == [1, 2]
 
 
-def numbers(*shape):
-    return np.random.default_rng(len(shape)).random(shape, np.float32)
-
-
-def words(*shape):
-    return np.random.default_rng(0).integers(0, 50, shape)
-
-
-def u_net(keras):
-    """Down, up, and across."""
-    layers = keras.layers
-    inputs = keras.Input((8, 8, 3))
-    top = layers.Activation("relu")(layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(inputs)))
-    low = layers.Conv2D(8, 3, padding="same", activation="relu")(layers.MaxPooling2D()(top))
-    up = layers.Conv2DTranspose(4, 2, strides=2)(low)
-    out = layers.Conv2D(1, 1)(layers.concatenate([top, up]))
-    return keras.Model(inputs, out), numbers(6, 8, 8, 3), numbers(6, 8, 8, 1)
-
-
-def transformer(keras):
-    """One block of it, over words."""
-    layers = keras.layers
-    inputs = keras.Input((5,), dtype="int32")
-    x = layers.Embedding(50, 8)(inputs)
-    x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 4, dropout=0.1)(x, x))
-    x = layers.LayerNormalization()(x + layers.Dense(8)(layers.Dense(16, "gelu")(x)))
-    return keras.Model(inputs, layers.Dense(1)(layers.GlobalAveragePooling1D()(x))), words(6, 5), numbers(6, 1)
-
-
-def recurrent(keras):
-    """LSTM, both ways."""
-    layers = keras.layers
-    stack = [layers.Bidirectional(layers.LSTM(3)), layers.Dense(1)]
-    return keras.Sequential([keras.Input((4, 3)), *stack]), numbers(6, 4, 3), numbers(6, 1)
-
-
-def siamese(keras):
-    """One tower for two inputs."""
-    layers = keras.layers
-    tower = keras.Sequential([keras.Input((6,)), layers.Dense(4, "relu"), layers.BatchNormalization()])
-    left, right = keras.Input((6,)), keras.Input((6,))
-    out = layers.Dense(1)(layers.subtract([tower(left), tower(right)]))
-    return keras.Model([left, right], out), (numbers(6, 6), 1 - numbers(6, 6)), numbers(6, 1)
-
-
-def two_heads(keras):
-    """Two outputs, a loss for each."""
-    inputs = keras.Input((6,))
-    x = keras.layers.Dense(4, "relu")(inputs)
-    return (
-        keras.Model(inputs, [keras.layers.Dense(1)(x), keras.layers.Dense(2)(x)]),
-        numbers(6, 6),
-        (numbers(6, 1), numbers(6, 2)),
-    )
-
-
-def autoencoder(keras):
-    """Variational, with a loss of its own from within a layer."""
-
-    class Sample(keras.layers.Layer):
-        """Draws around the mean, and holds it near zero."""
-
-        def __init__(self):
-            super().__init__()
-            self.noise = keras.layers.GaussianNoise(1.0, seed=3)
-
-        def call(self, mean, training=None):
-            self.add_loss(1e-3 * tf.reduce_mean(tf.square(mean)))
-            return self.noise(mean, training=training)
-
-    layers = keras.layers
-    inputs = keras.Input((6,))
-    out = layers.Dense(6)(Sample()(layers.Dense(2)(layers.Dense(8, "relu")(inputs))))
-    return keras.Model(inputs, out), numbers(6, 6), numbers(6, 6)
-
-
-KINDS = {kind.__name__: kind for kind in (u_net, transformer, recurrent, siamese, two_heads, autoencoder)}
-
-
 # On both Kerases in `make test-all`.
-@kerases.cases(KINDS, often=("u_net", "recurrent"), name="kind")
+@kerases.cases(hand_made.KINDS, often=("u_net", "recurrent"), name="kind")
 def test_the_usual_hand_made_kinds_are_captured_in_the_graph_as_they_train(keras, kind, tmp_path):
     def make():
-        model, _, y = KINDS[kind](keras)
-        model.compile("adam", ["mse"] * len(y) if isinstance(y, tuple) else "mse", jit_compile=False)
-        # Keras 2 counts a layer's own seed up with each tracing, and traces twice where the optimizer is not built yet.
-        model.optimizer.build(model.trainable_variables)
-        return model
+        return hand_made.of_kind(keras, kind)
 
-    _, x, y = KINDS[kind](keras)
-    batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(2)
+    batches = hand_made.batches_of(keras, kind)
     assert trainings.assert_as_keras_saves_it(keras, make, tmp_path, batches) == [1, 2, 3]
