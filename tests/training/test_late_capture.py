@@ -1,7 +1,10 @@
 """Late captures: what a step leaves to the next one is saved as it was at its own step, whoever writes to the variables meanwhile."""
 
+import contextlib
 import gc
+import importlib
 import signal
+from dataclasses import dataclass, field
 
 import keras as keras3
 import numpy as np
@@ -10,28 +13,19 @@ import tensorflow as tf
 
 import deepfreeze
 from deepfreeze.frameworks.tensorflow.late_capture import LateCapture
-from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.schedule import Schedule
 from deepfreeze.state.keras_objects import tf_variable
-from tests.support import h5, kerases, trainings
+from tests.support import h5, hand_made, inputs, kerases, late, later_models, optimizers, trainings
 
 pytestmark = pytest.mark.tensorflow
 FIRST = 60_000  # words of a first layer that is nearly all of the model: 1.9 MB
 
 
 @pytest.fixture
-def left(monkeypatch):
+def left():
     """What was left to the next step: (step, whether that step has copied it)."""
-    found = []
-    finish = Saver.finish
-
-    def noted(self):
-        if self.pending is not None:
-            found.append((self.pending, not self._capture.held))
-        finish(self)
-
-    monkeypatch.setattr(Saver, "finish", noted)
-    return found
+    with late.noted() as found:
+        yield found
 
 
 def checkpoint(folder, when="late", **options):
@@ -84,52 +78,258 @@ def early(keras):
     return trainings.dense(keras, cls=Decayed)
 
 
-def mixed(keras):
-    keras.mixed_precision.set_global_policy("mixed_float16")
-    try:
-        return trainings.dense(keras)
-    finally:
-        keras.mixed_precision.set_global_policy("float32")
+def filled(keras):
+    model = hand_made.of_every_dtype(keras)
+    hand_made.fill(model)
+    return model
 
 
 def of_optimizer(name, **options):
     return lambda keras: trainings.dense(keras, getattr(keras.optimizers, name)(0.01, **options))
 
 
-MODELS = {
-    "momentum": of_optimizer("SGD", momentum=0.9),
-    "adam": of_optimizer("Adam"),
-    "clipnorm": of_optimizer("Adam", global_clipnorm=0.01),
-    "averages": of_optimizer("SGD", use_ema=True, ema_overwrite_frequency=2),
-    "embedding": embedding,
-    "normalized": normalized,
-    "mixed": mixed,
-    "clipped": clipped,
-    "early": early,
-    "eager": lambda keras: trainings.dense(keras, run_eagerly=True),
+def of_kind(kind):
+    return Way(lambda keras: hand_made.of_kind(keras, kind), lambda keras: hand_made.batches_of(keras, kind))
+
+
+@dataclass
+class Way:
+    """A way of training. ``make`` and ``data`` are given the Keras; ``counts``: the attribute of the optimizer whose updates are the steps;
+    ``late``: whether a step may be left to the next one; ``only``: the number of the one Keras that can do it."""
+
+    make: object
+    data: object = lambda keras: trainings.data(5)
+    counts: str | None = None
+    late: bool = True
+    only: int | None = None
+    policy: str = "float32"
+    fitting: dict = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def on(self, keras):
+        """Skips the test if this Keras can't do it. Under the way's policy until the block's end."""
+        if self.only not in (None, 2 if kerases.is_2(keras) else 3):
+            pytest.skip("of the other Keras alone")
+        with optimizers.precision(keras) as set_policy:
+            set_policy(self.policy)
+            yield
+
+
+def compiled(**compiling):
+    return lambda keras: trainings.dense(keras, **compiling)
+
+
+def by_default(keras):
+    model = trainings.dense(keras)
+    model.compile("adam", "mse")
+    return model
+
+
+# The rows of docs/guide/trainings.md, but for the inputs and the optimizers' classes, which have tests of their own below.
+WAYS = {
+    "adam": Way(of_optimizer("Adam")),
+    "default": Way(by_default),
+    "xla": Way(compiled(jit_compile=True), late=False),
+    "eager": Way(compiled(run_eagerly=True)),
+    "tuned": Way(compiled(steps_per_execution="auto"), late=False, only=2),
+    "averages": Way(of_optimizer("SGD", use_ema=True, ema_overwrite_frequency=2)),
+    **{
+        name: Way(lambda keras, make=make: trainings.dense(keras, make(keras)))
+        for name, make in optimizers.TWISTS.items()
+    },
+    "constraints": Way(optimizers.constrained),
+    "accumulates": Way(of_optimizer("Adam", gradient_accumulation_steps=2), lambda keras: trainings.data(10), only=3),
+    **{policy: Way(compiled(), policy=policy) for policy in ("mixed_float16", "mixed_bfloat16", "float64")},
+    "bfloat16": Way(compiled(), policy="bfloat16", only=3),
+    "gan": Way(hand_made.gan, counts="generator_optimizer"),
+    "early": Way(early),
+    "clipped": Way(clipped),
+    **{
+        f"later {name}": Way(make, counts=later_models.COUNTING.get(name)) for name, make in later_models.MODELS.items()
+    },
+    **{kind: of_kind(kind) for kind in hand_made.KINDS},
+    **{make.__name__: Way(make) for make in (hand_made.shared, hand_made.tied, hand_made.nested, hand_made.frozen)},
+    "embedding": Way(embedding),
+    "large first": Way(hand_made.large_first),
+    "normalized": Way(normalized),
+    "metrics": Way(hand_made.with_metrics),
+    "dtypes": Way(filled),
+    "scalars": Way(hand_made.scalars),
+    "own names": Way(lambda keras: hand_made.named(keras, ("kernel", "bias"))),
+    "reordered": Way(lambda keras: hand_made.named(keras, ("bias", "kernel")), only=3),
+    "some": Way(lambda keras: hand_made.named(keras, ("kernel",)), only=3),
+    "class weights": Way(
+        hand_made.classifier,
+        lambda keras: trainings.data(5, classes=3),
+        fitting={"class_weight": {0: 1.0, 1: 2.0, 2: 0.5}},
+    ),
 }
 
 
-@kerases.cases(MODELS, often=["adam"])
-def test_late_checkpoints_are_what_keras_saves_after_their_step(keras, name, left, tmp_path):
-    def make():
-        return MODELS[name](keras)
-
-    def data():
-        return trainings.data(5)
-
-    trainings.train_undisturbed(keras, make, tmp_path, data(), epochs=2)
-    for when, every, expected in (
-        ("late", 2, [2, 4, 6, 8, 10]),
-        ("late", 1, [*range(1, 11)]),
-        ("auto", 3, [3, 6, 9, 10]),
-    ):
-        folder = tmp_path / f"{when}-{every}"
-        folder.mkdir()
+def assert_late_as_keras_saves(keras, make, folder, x, left, late=True, counts=None, final=True, **fitting):
+    """Trains a model by itself and others with checkpoints, which are what stock Keras saves after their step. ``late``: whether some of
+    them are left to the next step, and copied by it, if every second step is saved."""
+    trainings.train_undisturbed(keras, make, folder, x(), counts, **fitting)
+    stock = trainings.stock_steps(folder)
+    for when, every in (("late", 2), ("late", 1), ("auto", 3)):
+        there = folder / f"{when}-{every}"
+        there.mkdir()
         model = trainings.alike(keras, make)
-        model.fit(data(), epochs=2, verbose=0, shuffle=False, callbacks=[checkpoint(folder, when, every=every)])
-        trainings.assert_run_is(folder / "run", tmp_path, expected)
-    assert any(copied for _, copied in left)
+        counting = {"optimizer": getattr(model, counts)} if counts else {}
+        saving = checkpoint(there, when, every=every, final=final, **counting)
+        model.fit(x(), callbacks=[saving], **{"verbose": 0, "shuffle": False, **fitting})
+        trainings.assert_run_is(
+            there / "run", folder, [s for s in stock if s % every == 0 or (final and s == stock[-1])]
+        )
+        if every == 2:
+            assert any(copied for _, copied in left) == late
+
+
+@kerases.cases(WAYS, often=["adam"])
+def test_late_checkpoints_are_what_keras_saves_after_their_step(keras, name, left, tmp_path):
+    way = WAYS[name]
+    with way.on(keras):
+        assert_late_as_keras_saves(
+            keras,
+            lambda: way.make(keras),
+            tmp_path,
+            lambda: way.data(keras),
+            left,
+            way.late,
+            way.counts,
+            epochs=2,
+            **way.fitting,
+        )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("api", "name"), optimizers.CASES)
+def test_late_checkpoints_of_every_optimizer_class_are_what_keras_saves(api, name, left, tmp_path):
+    keras = importlib.import_module(api)
+    assert_late_as_keras_saves(
+        keras, lambda: optimizers.trained_by(keras, name), tmp_path, lambda: trainings.data(5), left
+    )
+
+
+@pytest.mark.full
+def test_late_checkpoints_of_several_optimizers_are_what_keras_saves(left, tmp_path):
+    """Of optimizers that Keras has put together to one."""
+    if optimizers.several(keras3) is None:
+        pytest.skip("this Keras has none")
+    assert_late_as_keras_saves(
+        keras3, lambda: optimizers.several(keras3), tmp_path, lambda: trainings.data(5), left, epochs=2
+    )
+
+
+@pytest.mark.full
+@kerases.cases(inputs.INPUTS, often=[])
+def test_late_checkpoints_of_every_kind_of_input_are_what_keras_saves(keras, name, left, tmp_path):
+    fitting = inputs.INPUTS[name][1](keras)
+    given = fitting.pop("x")
+    assert_late_as_keras_saves(
+        keras,
+        lambda: trainings.dense(keras),
+        tmp_path,
+        lambda: given() if callable(given) else given,
+        left,
+        # At the end, after a validation, Keras 2's metrics are those of the validation.
+        final="validation_data" not in fitting,
+        **fitting,
+    )
+
+
+@pytest.mark.full
+@kerases.cases(["again", "epochs"], name="fits")
+def test_late_checkpoints_of_several_fits_are_what_keras_saves(keras, fits, left, tmp_path):
+    """``fit`` again with the same callback; ``fit`` in a loop of epochs. A second ``fit`` begins with nothing left by the first."""
+
+    def trained(callback):
+        model = trainings.dense(keras)
+        for number in range(3):
+            epochs = {"initial_epoch": number, "epochs": number + 1} if fits == "epochs" else {}
+            model.fit(trainings.data(5), verbose=0, shuffle=False, callbacks=[callback], **epochs)
+
+    trained(trainings.save_weights(keras, tmp_path))
+    trained(checkpoint(tmp_path, every=2, final=fits == "again"))
+    steps = range(1, 16)
+    ends = (5, 10, 15) if fits == "again" else ()
+    trainings.assert_run_is(tmp_path / "run", tmp_path, [s for s in steps if s % 2 == 0 or s in ends])
+    assert {step for step, copied in left if copied} >= {2, 4, 6, 8, 12, 14}
+
+
+@pytest.mark.full
+@kerases.cases([(0, 3), (2,), (2, 5), (4, 7)], name="skipped")
+def test_late_checkpoints_beside_skipped_updates_are_what_keras_saves(keras, skipped, left, tmp_path):
+    """Under mixed_float16, the batch that copies what was left may be one whose update is skipped, and whose loss scale is halved. Keras 2
+    counts such a batch as a step, Keras 3 does not."""
+    with optimizers.precision(keras) as set_policy:
+        set_policy("mixed_float16")
+        assert_late_as_keras_saves(
+            keras,
+            lambda: optimizers.scaled(keras),
+            tmp_path,
+            lambda: optimizers.overflowing(9, skipped),
+            left,
+        )
+    assert trainings.stock_steps(tmp_path)[-1] == (9 if kerases.is_2(keras) else 9 - len(skipped))
+
+
+@pytest.mark.full
+@kerases.needs_keras_3
+def test_late_checkpoints_of_transformed_weights_hold_their_steps_values(left, tmp_path):
+    """Keras saves a layer with LoRA transformed, and DeepFreeze all of its variables: these are restored as they were after each step."""
+
+    def values(model):
+        variables = [*model.variables, *model.optimizer.variables]
+        return [np.asarray(variable) for variable in variables if not variable.path.startswith("mean_metric")]
+
+    held = {}
+
+    class Hold(keras3.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            held[trainings.count(self.model.optimizer)] = values(self.model)
+
+    x = trainings.data(7)
+    trainings.alike(keras3, lambda: hand_made.lora(keras3)).fit(x, verbose=0, shuffle=False, callbacks=[Hold()])
+    model = trainings.alike(keras3, lambda: hand_made.lora(keras3))
+    model.fit(x, verbose=0, shuffle=False, callbacks=[checkpoint(tmp_path, every=2)])
+    assert left == [(2, True), (4, True), (6, True)]
+    assert [info.step for info in deepfreeze.checkpoints(tmp_path / "run")] == [2, 4, 6, 7]
+    for step in (2, 4, 6, 7):
+        again = hand_made.lora(keras3)
+        deepfreeze.restore(again, tmp_path / "run", step=step)
+        assert all(np.array_equal(a, b) for a, b in zip(values(again), held[step], strict=True)), f"step {step}"
+
+
+@pytest.mark.full
+@kerases.one_will_do
+def test_a_loop_of_the_users_own_with_late_captures_saves_what_keras_saves(keras, left, tmp_path):
+    """Nothing is left to the next step, because captures are taken between two steps."""
+    x = list(trainings.data(5))
+
+    def steps(model):
+        for features, targets in x:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square(model(features) - targets))
+            weights = model.trainable_variables
+            model.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+            yield
+
+    def make():
+        model = trainings.dense(keras)
+        model.optimizer.build(model.trainable_variables)
+        return model
+
+    model = trainings.alike(keras, make)
+    for step, _ in enumerate(steps(model), 1):
+        model.save_weights(tmp_path / f"{step}.weights.h5")
+    model = trainings.alike(keras, make)
+    options = {"every": 2, "keep": 9, "capture": deepfreeze.Capture(when="late")}
+    with deepfreeze.capture(model.optimizer, model, tmp_path / "run", **options) as saving:
+        for _ in steps(model):
+            saving.step()
+    trainings.assert_run_is(tmp_path / "run", tmp_path, [2, 4, 5])
+    assert left == []
 
 
 @pytest.mark.full
