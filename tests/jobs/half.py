@@ -1,8 +1,8 @@
 """Case: a training under mixed_float16. Rank 1's third batch overflows, so all ranks skip that update.
 
 Trains six batches three times from the same start: by itself (rank 0 leaves what stock Keras saves after each step as
-FOLDER/STEP.weights.h5), with a checkpoint of every step in FOLDER/run, and in two parts with FOLDER/parts between them, after
-which the second part must hold what the first training does. Returns how trainings that can't work are refused.
+FOLDER/STEP.weights.h5), with a checkpoint of every ``every``-th step in FOLDER/run (captured ``when``), and in two parts with FOLDER/parts
+between them, after which the second part must hold what the first training does. Returns how trainings that can't work are refused.
 """
 
 import importlib
@@ -42,7 +42,7 @@ def values(model):
     return weights | {f"slot {n}": np.asarray(v) for n, v in enumerate(optimizer_variables(model.optimizer))}
 
 
-def run(api, folder):
+def run(api, folder, every=1, when="update"):
     folder = Path(folder)
     keras = importlib.import_module(api)
     import horovod.tensorflow as hvd
@@ -69,9 +69,9 @@ def run(api, folder):
         model.fit(data, verbose=0, shuffle=False, callbacks=list(callbacks))
         return model
 
-    data = batches(hvd.rank())
+    data, capture = batches(hvd.rank()), deepfreeze.Capture(when=when)
     whole = fit(make(), data, *([trainings.save_weights(keras, folder)] if hvd.rank() == 0 else []))
-    fit(make(), data, deepfreeze.Checkpoint(folder / "run", every=1, keep=9))
+    fit(make(), data, deepfreeze.Checkpoint(folder / "run", every=every, keep=9, capture=capture))
     fit(make(), data.take(3), deepfreeze.Checkpoint(folder / "parts", every=9))
     resumed, checkpoint = make(), deepfreeze.Checkpoint(folder / "parts", every=9)
     assert checkpoint.open(resumed) == (3 if kerases.is_2(keras) else 2)

@@ -1,7 +1,8 @@
 """Case: trains to step STEPS, in FOLDER/run, and leaves what each rank R holds then, by dataset path, in OUT/rank-R.npz.
 
 ``pause``: seconds per step; ``bad_rank``: of a model whose optimizer Keras can't save; ``stripe``: bytes of the store's stripes, which
-rank 0 alone finds; the rest are Checkpoint's options. Returns its stats, and the warnings, also those in the log.
+rank 0 alone finds; ``passes``: batches for each update; the rest are Checkpoint's options. Returns its stats, the warnings, also those in
+the log, and the steps that were left to the next one and copied by it.
 """
 
 import logging
@@ -16,25 +17,33 @@ import numpy as np
 import deepfreeze
 from deepfreeze.store import Granules
 from deepfreeze.store.posix_store import PosixStore
+from tests.support import late
 from tests.support.options import grouped
 
 
-def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None, stripe=None, **options):
+def prepared(api, kind, passes=1):
+    """(Keras, Horovod, a model that has weights of its own on each rank, the callback that makes them equal). ``passes``: batches for
+    each update."""
     keras = models.framework(api)
     if models.is_keras_2(keras):
         import horovod.tensorflow.keras as hvd
     else:
         import horovod.tensorflow as hvd
     hvd.init()
-    rank = hvd.rank()
     if models.is_keras_2(keras):
         # Horovod's own optimizer and callbacks work with ours.
-        optimizer = hvd.DistributedOptimizer(keras.optimizers.Adam(1e-3))
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.Adam(1e-3), backward_passes_per_step=passes)
         broadcast = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
     else:
-        optimizer = deepfreeze.DistributedOptimizer(keras.optimizers.Adam(1e-3))
+        accumulates = {"gradient_accumulation_steps": passes} if passes > 1 else {}
+        optimizer = deepfreeze.DistributedOptimizer(keras.optimizers.Adam(1e-3, **accumulates))
         broadcast = deepfreeze.BroadcastState()
-    model = models.build(keras, kind, optimizer=optimizer, seed=1 + rank)
+    return keras, hvd, models.build(keras, kind, optimizer=optimizer, seed=1 + hvd.rank()), broadcast
+
+
+def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None, stripe=None, passes=1, **options):
+    keras, hvd, model, broadcast = prepared(api, kind, passes)
+    rank = hvd.rank()
     if rank == bad_rank:
         model.optimizer = types.SimpleNamespace(iterations=0, apply_gradients=None)  # refused: without ``build``
     checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=every, **grouped(options))
@@ -51,11 +60,12 @@ def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None
     with (
         warnings.catch_warnings(record=True) as caught,
         mock.patch.object(PosixStore, "granules", lambda store: granules),
+        late.noted() as left,
     ):
         warnings.simplefilter("always")
         start = checkpoint.open(model)
         if start < steps:
-            batches = models.batches(steps - start, start, rank)
+            batches = models.batches((steps - start) * passes, start * passes, rank)
             model.fit(batches, verbose=0, shuffle=False, callbacks=[broadcast, checkpoint, Pause()])
         else:
             checkpoint.close()
@@ -72,4 +82,5 @@ def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None
         "committed": sorted(stats.committed),
         "warnings": [str(w.message) for w in caught if issubclass(w.category, deepfreeze.CheckpointWarning)],
         "logged": logged,
+        "late": [step for step, copied in left if copied],
     }
