@@ -40,13 +40,14 @@ def kill_when(job, run, step: int, phase: str, one: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "rounds",
+    ("rounds", "when"),
     [
-        pytest.param(1, marks=pytest.mark.timing),
-        pytest.param(ROUNDS, marks=[pytest.mark.full, pytest.mark.timeout(60 * ROUNDS)], id="many"),
+        pytest.param(1, "update", marks=pytest.mark.timing, id="1"),
+        pytest.param(ROUNDS, "update", marks=[pytest.mark.full, pytest.mark.timeout(60 * ROUNDS)], id="many"),
+        pytest.param(ROUNDS, "late", marks=[pytest.mark.full, pytest.mark.timeout(60 * ROUNDS)], id="many-late"),
     ],
 )
-def test_a_killed_training_ends_with_the_very_state_of_one_never_killed(two, tmp_path, testing_library, rounds):
+def test_a_killed_training_ends_with_the_very_state_of_one_never_killed(two, tmp_path, testing_library, rounds, when):
     """With many rounds, every phase is hit with one rank killed and with all."""
     print(f"seed {SEED} (DEEPFREEZE_TEST_SEED), {rounds} rounds (DEEPFREEZE_TEST_ROUNDS)")
     random.seed(SEED)
@@ -61,7 +62,7 @@ def test_a_killed_training_ends_with_the_very_state_of_one_never_killed(two, tmp
         phase = list(HOLDS)[round_ % len(HOLDS)]
         held = newest + 4 * EVERY  # no checkpoint that the start finishes from the local tier
         faults = dict.fromkeys(HOLDS[phase], f"delay=600000:fdatasync:step-{held:010d}.partial:1")
-        launch = case(**training, faults=faults, folder=killed, pause=0.1)
+        launch = case(**training, when=when, faults=faults, folder=killed, pause=0.1)
         with jobs.job(*launch, ranks=2, DEEPFREEZE_LIBRARY=testing_library) as job:
             kill_when(job, run, held - EVERY if phase else newest + EVERY, phase, one=round_ % 2 == 0)
         phases.add(restart.phase(run))
@@ -70,7 +71,7 @@ def test_a_killed_training_ends_with_the_very_state_of_one_never_killed(two, tmp
         assert verify(run).ok, f"round {round_}"
         newest = found.step
     assert phases >= {phase for phase in list(HOLDS)[:rounds] if phase}
-    assert all(stats["resumed"] >= newest for stats in two.run(**training, folder=killed))
+    assert all(stats["resumed"] >= newest for stats in two.run(**training, when=when, folder=killed))
     ends = [folder / "run" / f"step-{training['steps']:010d}" / "model.weights.h5" for folder in (killed, whole)]
     h5.assert_same(*ends)
     assert not list(run.glob("*.partial-*")), "what dead attempts left is cleared"
