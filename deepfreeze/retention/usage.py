@@ -42,11 +42,11 @@ class Bound:
         if kept + waiting + 1 <= self.most:
             return
         more = "" if kept <= _LOOKED_AT else " or more"
-        wait = f" {waiting} that may wait for their metrics (keep_pending=)," if waiting else ""
+        wait = f", beside {waiting} that may wait for their metrics (keep_pending=)" if waiting else ""
         raise OptionError(
             where="storage=",
             expected=f"room for {kept + waiting + 1}{more} checkpoints of {wording.size(self.checkpoint)}: {kept}{more} that "
-            f"keep={text_of(rule)} keeps,{wait} and the one that is being written",
+            f"keep={text_of(rule)} keeps, and the one that is being written{wait}",
             found=wording.size(self.limit),
             todo="raise storage=, or keep fewer checkpoints",
         )
