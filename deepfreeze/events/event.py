@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 VERSION = 1
 
@@ -111,7 +111,8 @@ class Superseded(Event):
     by: int
 
 
-class Unfinished(NamedTuple):
+@dataclass(frozen=True)
+class Unfinished:
     """How far a checkpoint is that is neither committed nor failed. ``level``: the highest that it has reached, "captured" or "local";
     ``nbytes``: of this rank's part; ``local``, ``external``: how many of them are on the local tier, and written to the external store;
     ``published``: whether this rank's part is durable there, so that the commit is to come; ``seconds``: since the hand-over to the engine;
@@ -136,7 +137,7 @@ class Progress(Event):
 
     def to_json(self, began: float) -> dict[str, Any]:
         """See ``Event``. An unfinished checkpoint is an object."""
-        return {**super().to_json(began), "unfinished": [one._asdict() for one in self.unfinished]}
+        return {**super().to_json(began), "unfinished": [asdict(one) for one in self.unfinished]}
 
 
 @dataclass(frozen=True, kw_only=True)

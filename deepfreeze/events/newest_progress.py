@@ -56,13 +56,23 @@ def _unfinished(given: Any) -> list[Unfinished]:
     found = []
     for one in given if isinstance(given, list) else ():
         with contextlib.suppress(TypeError):
-            made = Unfinished(**{name: one[name] for name in Unfinished._fields if name in one})
-            if all(isinstance(value, kind) for value, kind in zip(made, _KINDS, strict=True)):
-                found.append(made)
+            known = {name: one[name] for name in _KINDS if name in one}
+            if all(isinstance(value, _KINDS[name]) for name, value in known.items()):
+                found.append(Unfinished(**known))
     return found
 
 
-_KINDS: tuple[Any, ...] = (int, str, int, int, int, bool, (int, float), str)  # of the fields of ``Unfinished``
+# Of the fields of ``Unfinished``.
+_KINDS: dict[str, Any] = {
+    "step": int,
+    "level": str,
+    "nbytes": int,
+    "local": int,
+    "external": int,
+    "published": bool,
+    "seconds": (int, float),
+    "waits_for": str,
+}
 
 
 def _tail(run: Run, name: str) -> list[bytes]:

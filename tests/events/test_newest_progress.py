@@ -1,5 +1,6 @@
 """The end of a running job's file of events says how far its checkpoints are."""
 
+import dataclasses
 import json
 
 import pytest
@@ -68,7 +69,15 @@ def test_a_run_without_events_or_owner_says_nothing(tmp_path):
 
 
 def test_what_is_no_progress_is_passed_over(running):
-    wrong = [3, {}, [], "x", {**one(5)._asdict(), "step": "5"}, {**one(5)._asdict(), "later": 1}, None]
+    wrong = [
+        3,
+        {},
+        [],
+        "x",
+        {**dataclasses.asdict(one(5)), "step": "5"},
+        {**dataclasses.asdict(one(5)), "later": 1},
+        None,
+    ]
     line = json.dumps({"v": 1, "t": 7, "m": 0.0, "kind": "progress", "unfinished": wrong})
     assert running(line + "\n").unfinished == (one(5),), "a member of a newer version is passed over"
     for torn in ('{"v": 1, "t": 8, "kind": "progr', "\n", '{"v":1,"t":8,"m":0,"kind":"failed","step":[]}\n', "null\n"):
