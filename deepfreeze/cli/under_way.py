@@ -8,8 +8,9 @@ from deepfreeze import wording
 from deepfreeze.events.event import Unfinished
 from deepfreeze.events.newest_progress import newest_progress
 from deepfreeze.format import names
-from deepfreeze.format.strict_json import is_printable
 from deepfreeze.store.run import Run
+
+_NAMED = 8  # ranks in a line
 
 
 def lines(run: Run, now: float) -> list[str]:
@@ -27,16 +28,13 @@ def _line(one: Unfinished, published: list[int]) -> str:
     parts = [f"step {one.step}, for {wording.duration(one.seconds)}"]
     if one.local:
         parts.append(f"{wording.size(one.local)} of {of} on the local tier")
-    parts.append(
-        f"{wording.size(one.external)} of {of} in the store" if not one.published else "rank 0's part is durable"
-    )
+    done = f"{wording.size(one.external)} of {of} in the store"
+    parts.append("rank 0's part is durable" if one.published else done)
     if published:
-        parts.append(
-            f"parts of {wording.count(len(published), 'rank')} published ({', '.join(map(str, published[:8]))}"
-        )
-        parts[-1] += ", ...)" if len(published) > 8 else ")"
+        ranks = ", ".join([*map(str, published[:_NAMED]), *["..."][: len(published) > _NAMED]])
+        parts.append(f"parts of {wording.count(len(published), 'rank')} published ({ranks})")
     if one.waits_for:
-        parts.append(f"waits for {one.waits_for}" if is_printable(one.waits_for) else "waits")
+        parts.append(f"waits for {one.waits_for}")
     return ", ".join(parts)
 
 

@@ -6,9 +6,12 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
+from deepfreeze.errors import CorruptError, Error
 from deepfreeze.events.event import Unfinished
 from deepfreeze.events.event_files import parse
 from deepfreeze.format import names
+from deepfreeze.format.levels import LEVELS
+from deepfreeze.format.strict_json import MAX_INT, Fields
 from deepfreeze.store.owner import owner_of
 from deepfreeze.store.run import Run
 
@@ -27,11 +30,10 @@ class NewestProgress:
 
 def newest_progress(run: Run) -> NewestProgress | None:
     """How far the unfinished checkpoints of the attempt are that has ``run``; None if it does not say, if none is unfinished, or if the
-    attempt has ended. Never raises for what is in the file, or for a file that can't be read: this is for people."""
-    with contextlib.suppress(OSError):
+    attempt has ended. A file that can't be read, or is damaged, counts as one that does not say: nobody but a person needs the answer."""
+    with contextlib.suppress(OSError, Error):
         attempt = owner_of(run)
-        if names.is_id(attempt):
-            assert attempt is not None
+        if attempt is not None and names.is_id(attempt):
             return _of(attempt, _tail(run, f"{names.EVENTS_DIR}/{names.events_file(attempt)}"))
     return None
 
@@ -44,7 +46,7 @@ def _of(attempt: str, tail: list[bytes]) -> NewestProgress | None:
         step = event.get("step")
         if event["kind"] in ("external", "failed", "superseded") and isinstance(step, int):
             over.add(step)
-        if event["kind"] == "progress":
+        if event["kind"] == "progress" and 0 <= event["t"] <= MAX_INT:
             found = _unfinished(event.get("unfinished"))
             left = tuple(one for one in found if one.step not in over)
             return NewestProgress(attempt, event["t"], left) if left else None
@@ -52,27 +54,24 @@ def _of(attempt: str, tail: list[bytes]) -> NewestProgress | None:
 
 
 def _unfinished(given: Any) -> list[Unfinished]:
-    """What an event has, as far as it is sound: the file may be damaged, or a newer version's."""
+    """The checkpoints in the event ``progress`` that are sound. The file may be damaged, or a newer version's."""
     found = []
     for one in given if isinstance(given, list) else ():
-        with contextlib.suppress(TypeError):
-            known = {name: one[name] for name in _KINDS if name in one}
-            if all(isinstance(value, _KINDS[name]) for name, value in known.items()):
-                found.append(Unfinished(**known))
+        with contextlib.suppress(CorruptError):
+            fields = Fields(one, "events")
+            found.append(
+                Unfinished(
+                    step=fields.integer("step", 0, names.MAX_STEP),
+                    level=fields.one_of("level", tuple(LEVELS)),
+                    nbytes=fields.integer("nbytes"),
+                    local=fields.integer("local"),
+                    external=fields.integer("external"),
+                    published=one.get("published") is True,
+                    seconds=fields.number("seconds", 0.0),
+                    waits_for="" if one.get("waits_for") == "" else fields.text("waits_for"),
+                )
+            )
     return found
-
-
-# Of the fields of ``Unfinished``.
-_KINDS: dict[str, Any] = {
-    "step": int,
-    "level": str,
-    "nbytes": int,
-    "local": int,
-    "external": int,
-    "published": bool,
-    "seconds": (int, float),
-    "waits_for": str,
-}
 
 
 def _tail(run: Run, name: str) -> list[bytes]:

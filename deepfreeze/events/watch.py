@@ -24,7 +24,7 @@ class Watch:
     def open(self, unfinished: Callable[[], Sequence[Unfinished]]) -> None:
         """Checkpoints will come. ``unfinished``: says how far they are, the oldest first, and never waits."""
         with self._lock:
-            self._unfinished = unfinished
+            self._unfinished, self._told = unfinished, False
 
     def close(self) -> None:
         """From now on nothing is looked at. Safe to call twice."""

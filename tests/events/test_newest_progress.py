@@ -85,6 +85,34 @@ def test_what_is_no_progress_is_passed_over(running):
     assert running('{"v": 1, "t": 9, "m": 0.0, "kind": "progress", "unfinished": 3}\n') is None
 
 
+HOSTILE = {
+    "huge": {"nbytes": 10**400},
+    "nan": {"seconds": float("nan")},
+    "level": {"level": "x"},
+    "escape": {"waits_for": "\x1b[2J"},
+    "negative": {"step": -1},
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_value_costs_its_checkpoint_alone(running, hostile):
+    given = [dataclasses.asdict(one(5)), {**dataclasses.asdict(one(10)), **hostile}]
+    line = json.dumps({"v": 1, "t": 7, "m": 0.0, "kind": "progress", "unfinished": given})
+    assert running(line + "\n").unfinished == (one(5),)
+    late = json.dumps({"v": 1, "t": 10**400, "m": 0.0, "kind": "progress", "unfinished": given})
+    assert running(late + "\n").t == 7
+
+
+@pytest.mark.parametrize("damaged", ["owner", "events"])
+def test_a_damaged_file_says_nothing(running, tmp_path, damaged):
+    assert running(Progress(unfinished=(one(5),))) is not None
+    run = Run.open(tmp_path / "run")
+    file = run.path / (names.OWNER_FILE if damaged == "owner" else f"{names.EVENTS_DIR}/{names.events_file(ATTEMPT)}")
+    file.unlink()
+    file.mkdir()
+    assert newest_progress(run) is None
+
+
 def test_of_a_long_file_the_end_is_read(running):
     assert running(Progress(unfinished=(one(5),))) is not None
     long = json.dumps({"v": 1, "t": 7, "m": 0.0, "kind": "notice", "message": "x" * _TAIL}) + "\n"
