@@ -38,7 +38,7 @@ class EpochEnds:
 
     @property
     def another(self) -> bool:
-        """Whether the last execution was the last one of its epoch, and another epoch comes, of several executions."""
+        """Whether the last execution has ended its epoch, and another epoch of several executions follows."""
         return self.over and self._position is not None and self._position.another_epoch
 
     def ended(self, step: int) -> bool:

@@ -72,7 +72,7 @@ class FitPosition:
 
     @property
     def another_epoch(self) -> bool:
-        """Whether another epoch comes, and has more batches than the last execution had."""
+        """Whether another epoch follows, which has more batches than the last execution had."""
         batches = self._fit.batches
         return batches is not None and self._last < batches and self.epoch < self._fit.epochs and not self.is_over
 

@@ -98,8 +98,8 @@ class Storage:
             self._skipped = step
 
     def leaves_out(self) -> bool:
-        """Whether a step that is to be captured, and that nobody knew of beforehand, must not be: the ranks have agreed that the run is
-        full. A rank that is alone looks now. ``WaitError`` as ``admit``."""
+        """Whether a step that was not announced must not be captured: the ranks have agreed that the run is full. A rank that is alone
+        looks now. ``WaitError`` as ``admit``."""
         if self._field is None or self._saver is None:
             return False
         if self._world.size > 1:
@@ -116,7 +116,7 @@ class Storage:
         return not self._decides or self._saver is None or self._surely_fits()
 
     def _surely_fits(self, more: int = 0) -> bool:
-        """Whether the run has room for a checkpoint, beside so many ``more``, even if nothing was removed since the newest answer."""
+        """Whether the run has room for one checkpoint and so many ``more``, even if nothing was removed since the newest answer."""
         usage = self._keeper.last_usage
         if usage is None:
             return False

@@ -78,7 +78,7 @@ class EngineReports:
 
 
 def unfinished(under_way: Sequence[UnderWay]) -> list[Unfinished]:
-    """What the engine says of checkpoints on their way, for the event ``Progress``."""
+    """The engine's answer about the unfinished checkpoints, as the event ``Progress`` has it."""
     return [
         Unfinished(
             step=one.step,

@@ -7,6 +7,15 @@
 #include "engine/patience.h"
 
 namespace deepfreeze {
+namespace {
+
+uint64_t BytesOfRun(const Job& job, size_t run) {
+  uint64_t bytes = 0;
+  for (size_t i = job.runs[run]; i < job.runs[run + 1]; ++i) bytes += job.extents[i].size;
+  return bytes;
+}
+
+}  // namespace
 
 Status Transfer::Write(const JobRef& job) {
   const auto move = [&] { return job->lost.ok() ? Move(job) : job->lost; };
@@ -85,8 +94,7 @@ size_t Transfer::Turn(const Job& job, size_t first, uint64_t* bytes) const {
   const uint64_t most = context_.options.rate / 4;
   size_t n = 0;
   for (; first + n < runs; ++n) {
-    uint64_t run = 0;
-    for (size_t i = job.runs[first + n]; i < job.runs[first + n + 1]; ++i) run += job.extents[i].size;
+    const uint64_t run = BytesOfRun(job, first + n);
     if (n > 0 && *bytes + run > most) break;
     *bytes += run;
   }
@@ -131,7 +139,7 @@ Status Transfer::MoveRun(const JobRef& job, size_t run, bool known, const Sink& 
   const size_t n = job->runs[run + 1] - first;
   Extent* extents = &job->extents[first];
   const auto moved = [&] {
-    for (size_t i = 0; i < n; ++i) job->external_bytes += extents[i].size;
+    job->external_bytes += BytesOfRun(*job, run);
     context_.progress->Moved(job);
   };
   if (context_.table->BeginRead(job)) {
