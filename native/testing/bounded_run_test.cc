@@ -104,6 +104,7 @@ void WhatARemovalHasLeftGoesWhenThatIsAskedFor() {
   Engine engine(options, &env);
   CHECK_OK(engine.Submit(1, {{data.data(), kSize, 0}}, "", kLong));
   CHECK_OK(engine.Wait(1, DF_EXTERNAL, kLong));
+  CHECK_OK(engine.Drain(kLong));  // its own clean-up must not come after the removal
   CHECK_OK(engine.Remove({1}));
   CHECK_OK(engine.Drain(kLong));
   CHECK_EQ(StepsIn(run.path()), 1U);
