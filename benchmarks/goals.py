@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import concurrency, machine, overhead_periods, restore
 from benchmarks import interval as intervals
-from benchmarks import machine, overhead_periods, restore
 from benchmarks.report import RESULTS, Report, Row, interval, table
 from benchmarks.resumable import RESUMED
 
@@ -56,6 +56,7 @@ def findings(load: Reports) -> list[Finding]:
         *_recovery(_measured(load, "recovery")),
         *_input(_measured(load, "input")),
         *_resumable(_measured(load, "resumable")),
+        *_concurrency(_measured(load, "concurrency")),
     ]
 
 
@@ -302,6 +303,24 @@ def _resumable(report: Report | None) -> list[Finding]:
     rows = [row for row in report.rows if row.labels["way"] == RESUMED]
     same = sum(row.samples("other values") == [0] for row in rows)
     return [Finding(what, goal, f"{same} of {len(rows)} seeds", same == len(rows), "resumable")]
+
+
+def _concurrency(report: Report | None) -> list[Finding]:
+    """Less memory for captures costs little, and captures keep to what they are given."""
+    less, bound = "memory of 1.25 shards, every 10", "captures' memory"
+    goal, kept = "at least 0.93 of the throughput with 2 shards", "never more than memory="
+    if report is None:
+        return [Finding(what, one, UNKNOWN, False, "concurrency") for what, one in ((less, goal), (bound, kept))]
+    found = []
+    for row in report.rows:
+        if (row.labels["memory"], row.labels["every"]) != (1.25, 10):
+            continue
+        low, ratio, high = _median_within(concurrency.ratios(report, row))
+        text, sure = f"{ratio:.3f} ({low:.3f}..{high:.3f})", not low < 0.93 <= high
+        found.append(Finding(f"{row.labels['workload']}: {less}", goal, text, ratio >= 0.93, "concurrency", sure))
+    above = [row.median("peak") / row.labels["nbytes"] for row in report.rows]
+    text = f"at most {max(above):.2f} of it, {len(above)} trainings"
+    return [*found, Finding(bound, kept, text, max(above) <= 1, "concurrency")]
 
 
 def tables(_: Report) -> str:

@@ -1,6 +1,6 @@
 """What does a kill cost: how much work is lost, and how long is the way back? python -m benchmarks.recovery --help
 
-A training of one process is killed (SIGKILL) at random moments and started again, 30 times for each model. It saves every k steps, to
+A training of one process is killed (SIGKILL) at random moments and started again, 60 times for each model. It saves every k steps, to
 the disk alone, with ``Engine(uncommitted=1)``; the lost work is then at most two intervals, 2k steps (CheckFreq, FAST 2021, section 4.2).
 An epoch is a multiple of k, so the checkpoints at the epochs' ends are among those that are saved. Each kill is judged twice: by the newest
 checkpoint, and by the newest one of an epoch's end, which is all that a training with ``every="epoch"`` would have. Restarts take turns
@@ -24,7 +24,7 @@ from benchmarks.recovery_kills import PHASES, Killing, Outcome, Plan
 from benchmarks.report import Report, Row, run, say, table
 
 SEED = 6
-KILLS = 30
+KILLS = 60
 # As short as an interval and an epoch may be for the time that there is: a life takes half an epoch on average.
 PLANS = (Plan("resnet50", 5, 25, KILLS), Plan("nt3", 2, 10, KILLS))
 QUICK = (Plan("light", 5, 20, 6),)

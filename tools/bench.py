@@ -27,6 +27,7 @@ NAMES = (
     "events",
     "input",
     "resumable",
+    "concurrency",
     "overlap",
     "paper",
 )

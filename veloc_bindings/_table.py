@@ -75,6 +75,7 @@ class COptions(c.Structure):
         ("rate", c.c_uint64),
         ("uncommitted", c.c_uint64),
         ("bounded", c.c_uint64),
+        ("one_memory", c.c_uint64),
     ]
 
 
@@ -183,6 +184,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_engine_plan": (
         c.c_int,
         [_engine, c.POINTER(Region), c.c_size_t, c.c_uint64, c.c_uint64, c.POINTER(c.c_uint64)],
+    ),
+    "df_capture_size": (
+        c.c_int,
+        [c.POINTER(Region), c.c_size_t, c.c_uint64, c.c_uint64, c.c_uint64, c.POINTER(c.c_uint64)],
     ),
     "df_engine_reserve": (c.c_int, [_engine, c.c_uint64]),
     "df_engine_fail": (c.c_int, [_engine, c.c_int64, c.c_char_p]),

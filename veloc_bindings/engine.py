@@ -139,6 +139,15 @@ def region_array(regions: Any) -> c.Array:
     return (_table.Region * len(entries))(*entries)
 
 
+def capture_size(regions: Any, private_nbytes: int, side_nbytes: int, chunk_bytes: int) -> int:
+    """Bytes of each capture in the memory of an engine that is given this plan (``EmbeddedEngine.plan``) and has this ``chunk_bytes``.
+    ``EngineFault`` for wrong regions."""
+    array = region_array(regions)
+    nbytes = c.c_uint64()
+    _check(library().df_capture_size(array, len(array), private_nbytes, side_nbytes, chunk_bytes, c.byref(nbytes)))
+    return nbytes.value
+
+
 class EmbeddedEngine:
     """One rank's engine (``df_engine_*`` in ``native/include/deepfreeze/deepfreeze.h``). Every method may be called from any thread, also
     while another call is under way, except ``close``, which comes last. After ``close`` the methods raise ``EngineFault`` with the code
@@ -149,6 +158,7 @@ class EmbeddedEngine:
     ``slots`` count checkpoints, ``writers`` threads, ``hashes`` the replica checksums at the end of the private bytes; ``nice`` is from 0
     to 19; ``rate`` is how many bytes per second this rank writes to the external store at most, 0 for no bound; ``uncommitted`` is how
     many checkpoints may be captured and neither committed nor failed, 0 for as many as ``in_flight`` and ``slots`` allow;
+    ``one_memory``: ``in_flight`` bounds the captures in buffers, in slots that are memory and in the caller's memory together;
     ``bounded``: rank 0's caller bounds the bytes of the run, so other ranks write nothing of a step there before rank 0 has begun it;
     ``refuse_diverged`` is one of ``REFUSE_NONE``, ``REFUSE_ALL`` and ``REFUSE_FIRST``; ``commit_timeout`` is how many seconds a
     checkpoint may wait for another rank that does not move. ``run_dir`` and ``local_dir`` are existing directories; ``local_dir`` is None
@@ -177,6 +187,7 @@ class EmbeddedEngine:
         rate: int = 0,
         uncommitted: int = 0,
         bounded: bool = False,
+        one_memory: bool = False,
         commit_timeout: float = 600.0,
         node: Sequence[int] = (),
         node_dir: str | os.PathLike[str] | None = None,
@@ -198,6 +209,7 @@ class EmbeddedEngine:
             rate=rate,
             uncommitted=uncommitted,
             bounded=bounded,
+            one_memory=one_memory,
             commit_timeout_ms=_milliseconds(commit_timeout),
             run_id=_array(run_id, 16, "run_id"),
             attempt=_array(attempt, 16, "attempt"),
@@ -260,7 +272,8 @@ class EmbeddedEngine:
         return list(places)
 
     def reserve(self, timeout: float | None = None) -> None:
-        """Waits until there is memory for the next capture, and reserves it. Without this call the capture itself waits."""
+        """Waits until there is memory for the first groups of the next capture, and reserves the capture's memory. The capture waits for
+        the other groups' memory itself, and without this call for all of it."""
         _check(self._library.df_engine_reserve(self._open_handle(), _milliseconds(timeout)))
 
     def room(self) -> int:

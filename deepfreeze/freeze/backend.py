@@ -34,7 +34,8 @@ class Opening:
     - ``timeout``: how many seconds a checkpoint may wait for another rank that does not move.
     - ``bounded``: rank 0 bounds the bytes of the run. So no other rank writes anything of a step to the run before rank 0 has begun the
       step there.
-    - ``engine``: the options of this name. A backend ignores those that mean nothing to it."""
+    - ``one_memory``: ``engine.in_flight`` bounds all captures of this rank, wherever they lie. Otherwise slots in memory are counted apart.
+    - ``engine``: the options of this name, with all numbers given. A backend ignores those that mean nothing to it."""
 
     target: Target
     structure: bytes
@@ -48,7 +49,8 @@ class Opening:
     on_divergence: str = "warn"
     timeout: float = 600.0
     bounded: bool = False
-    engine: Engine = Engine()
+    one_memory: bool = False
+    engine: Engine = Engine().counted()
 
 
 class CaptureMemory(Protocol):
@@ -107,8 +109,9 @@ class Backend(Protocol):
         and of the side bytes. Elsewhere an empty list."""
 
     def reserve(self, seconds: float) -> None:
-        """Waits until the next capture, or the next ``submit``, will not have to wait, and keeps that memory for it. Called before each
-        execution that may capture, and only where captures lie in the backend's memory. May be called again before a capture."""
+        """Waits until there is memory for the first groups of the next capture, and keeps it for that capture. The op waits for the memory
+        of each other group. Called before each execution that may capture, and only where captures lie in the backend's memory. May be
+        called again before a capture."""
 
     def room(self) -> int:
         """For how many captures there is memory now, without the memory that is reserved. Never waits."""

@@ -97,7 +97,8 @@ class BoundBackend:
             return self._backend.room()
 
     def reserve(self) -> None:
-        """Waits until there is memory for the next capture, and reserves that memory. Raises ``WaitError`` or ``EngineError``."""
+        """Waits until there is memory for the first groups of the next capture, and reserves the capture's memory. Raises ``WaitError`` or
+        ``EngineError``."""
         with self.translated("memory for the next capture"):
             self._wait_in_slices(self._backend.reserve)
 

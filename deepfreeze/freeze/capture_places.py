@@ -1,9 +1,12 @@
-"""The place of each captured piece in a backend's memory."""
+"""What a backend is told of every capture before the first one, and the place of each captured piece in the backend's memory."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+import veloc_bindings
 from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.freeze.regions import FIXED, Regions
 
@@ -11,25 +14,47 @@ from deepfreeze.freeze.regions import FIXED, Regions
 _CACHE_LINE = 64
 
 
-def places(backend: BoundBackend, regions: Regions, sizes: np.ndarray, private_nbytes: int) -> np.ndarray | None:
-    """Tells the backend which regions each capture will have. Returns the offset in bytes of each piece within the memory of a capture:
-    int64 of shape (pieces,); None if captures do not lie in the backend's memory.
+@dataclass(frozen=True, eq=False)
+class CapturePlan:
+    """The arguments of ``Backend.plan``, which explains ``rows``, ``private_nbytes`` and ``side_nbytes``.
 
-    ``sizes``: bytes of each piece, int64 of shape (pieces,); ``private_nbytes``: private bytes of each checkpoint. A piece that is in no
-    region of this rank (a seed, a variable that Keras does not save) lies behind the regions. A variable that Keras saves in two
-    datasets has two regions and is captured once, to the place of the first region. ``EngineError`` as ``BoundBackend.plan``.
-    """
-    rows = regions.rows(np.zeros(len(sizes), np.uint64))
-    rows[:, 0] = 0
-    found = np.full(len(sizes), -1, np.int64)
-    outside = np.setdiff1d(np.arange(len(sizes)), regions.piece)
-    padded = -(-sizes[outside] // _CACHE_LINE) * _CACHE_LINE
-    planned = backend.plan(rows, private_nbytes, int(padded.sum()))
-    if not planned:
-        return None
-    *of_regions, side = planned
-    captured = regions.piece != FIXED
-    # Assigned from the last region to the first, so that the place of a piece's first region is the one that stays.
-    found[regions.piece[captured][::-1]] = np.array(of_regions, np.int64)[captured][::-1]
-    found[outside] = side + np.append(0, np.cumsum(padded))[:-1]
-    return found
+    ``outside``: the numbers of the pieces that are in no region of this rank (a seed, a variable that Keras does not save), int64. They lie
+    behind the regions, ``outside_places`` bytes behind their end. ``piece``: of each region, as in ``Regions``; ``pieces``: how many there
+    are."""
+
+    rows: np.ndarray
+    private_nbytes: int
+    side_nbytes: int
+    pieces: int
+    piece: np.ndarray
+    outside: np.ndarray
+    outside_places: np.ndarray
+
+    @classmethod
+    def of(cls, regions: Regions, sizes: np.ndarray, private_nbytes: int) -> CapturePlan:
+        """``sizes``: bytes of each piece, int64 of shape (pieces,); ``private_nbytes``: private bytes of each checkpoint."""
+        rows = regions.rows(np.zeros(len(sizes), np.uint64))
+        rows[:, 0] = 0
+        outside = np.setdiff1d(np.arange(len(sizes)), regions.piece)
+        padded = -(-sizes[outside] // _CACHE_LINE) * _CACHE_LINE
+        ends = np.append(0, np.cumsum(padded))
+        return cls(rows, private_nbytes, int(ends[-1]), len(sizes), regions.piece, outside, ends[:-1])
+
+    def nbytes(self, chunk_bytes: int) -> int:
+        """Bytes of each capture in the memory of an engine with this ``Engine(chunk_bytes=)``. ``EngineFault`` for wrong regions."""
+        return veloc_bindings.capture_size(self.rows, self.private_nbytes, self.side_nbytes, chunk_bytes)
+
+    def places(self, backend: BoundBackend) -> np.ndarray | None:
+        """Tells the backend. Returns the offset in bytes of each piece within the memory of a capture: int64 of shape (pieces,); None if
+        captures do not lie in the backend's memory. A variable that Keras saves in two datasets has two regions and is captured once, to
+        the place of the first region. ``EngineError`` as ``BoundBackend.plan``."""
+        planned = backend.plan(self.rows, self.private_nbytes, self.side_nbytes)
+        if not planned:
+            return None
+        *of_regions, side = planned
+        captured = self.piece != FIXED
+        found = np.full(self.pieces, -1, np.int64)
+        # Assigned from the last region to the first, so that the place of a piece's first region is the one that stays.
+        found[self.piece[captured][::-1]] = np.array(of_regions, np.int64)[captured][::-1]
+        found[self.outside] = side + self.outside_places
+        return found

@@ -23,13 +23,13 @@ class EmbeddedBackend:
     has_memory: ClassVar[bool] = True
 
     def __init__(self, opening: Opening) -> None:
-        target, engine = opening.target, opening.engine
+        target, engine = opening.target, opening.engine.counted()
         self._in_memory = opening.in_memory
         self._engine = veloc_bindings.EmbeddedEngine(
             rank=opening.rank,
             world=opening.world,
-            in_flight=engine.in_flight,
-            slots=engine.slots,
+            in_flight=engine.in_flight or 0,
+            slots=engine.slots or 0,
             writers=engine.writers,
             hashes=opening.hashes,
             refuse_diverged=_REFUSES[opening.on_divergence],
@@ -37,6 +37,7 @@ class EmbeddedBackend:
             rate=engine.rate_of_rank(max(1, len(opening.node))),
             uncommitted=engine.uncommitted or 0,
             bounded=opening.bounded,
+            one_memory=opening.one_memory,
             chunk_bytes=engine.chunk_bytes,
             file_size=opening.file_size,
             commit_timeout=opening.timeout,

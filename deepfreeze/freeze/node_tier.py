@@ -13,20 +13,27 @@ from deepfreeze.tiers.tier import Tier
 
 
 def choose(
-    local: str | os.PathLike | None, nbytes: int, run: str, world: World, nodes: Nodes, notify: Notify
+    local: str | os.PathLike | None,
+    nbytes: int,
+    memory: bool,
+    run: str,
+    world: World,
+    nodes: Nodes,
+    notify: Notify,
 ) -> tuple[Tier, Path] | None:
     """Collective. The tier for this node's slots, and the directory below which they are made; None if there is none. ``local``: the
-    option; ``nbytes``: of this rank's slots. The ranks of a node share the room on it, so the needs of all of them are added up.
-    ``notify``: one rank of a node on which no tier has room is told. ``OptionError`` for a wrong ``local``; a rank without an error of
-    its own raises ``WorldError`` then."""
+    option; ``nbytes``: of this rank's slots; ``memory``: whether slots may be memory. The ranks of a node share the
+    room on it, so the needs of all of them are added up. ``notify``: one rank of a node on which no tier has room is told. ``OptionError``
+    for a wrong ``local``; a rank without an error of its own raises ``WorldError`` then."""
     needs = world.gather(nbytes)
     need = sum(needs[rank] for rank in nodes.ranks)
-    chosen = each(world, lambda: tiers.choose(local, need))
+    chosen = each(world, lambda: tiers.choose(local, need, memory))
     lacks = chosen is None and local is not None
     lacking = world.gather(lacks)
     if lacks and world.rank == min(rank for rank in nodes.ranks if lacking[rank]):  # one rank speaks for the node
         host = nodes.here.host
-        notify("warning", f"no room for {need} bytes on a local tier of {host}: writing to {run} directly")
+        why = "" if memory else ", and memory= has no room for two captures"
+        notify("warning", f"no room for {need} bytes on a local tier of {host}{why}: writing to {run} directly")
     return chosen
 
 

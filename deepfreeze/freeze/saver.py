@@ -19,7 +19,8 @@ from deepfreeze.freeze import backends, node_tier
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.backend import Opening
 from deepfreeze.freeze.bound_backend import BoundBackend
-from deepfreeze.freeze.capture_places import places
+from deepfreeze.freeze.capture_places import CapturePlan
+from deepfreeze.freeze.memory_bound import MemoryBound
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.replicas import ReplicaChecksums
 from deepfreeze.freeze.settings import SaverSettings
@@ -73,8 +74,8 @@ class Saver:
         be closed; ``stored``: this process has stored the structure in the run already. Stores the structure, chooses the local tier and
         opens the backend.
 
-        ``RunError`` if the structure can't be stored, ``OptionError`` for a wrong ``local``, ``EngineError`` if the backend can't be
-        opened. A rank without an error of its own raises ``WorldError`` then."""
+        ``RunError`` if the structure can't be stored, ``OptionError`` for a wrong ``local`` or too little ``memory``, ``EngineError`` if
+        the backend can't be opened. A rank without an error of its own raises ``WorldError`` then."""
         self._settings, self._notify = settings, notify
         self._capture = capture
         self._attachments = attachments
@@ -85,15 +86,23 @@ class Saver:
         self._replicas = ReplicaChecksums(capture, agreed.tensors, structure, world.size)
         self._tells_others, self._describes = world.size > 1, world.rank == 0
         self._structure, self._world_size = structure, world.size
-        slots = self.nbytes * settings.engine.slots
         self._pending: _Save | None = None
         self._record_nbytes = 0  # of the newest checkpoint, without the extents
-        self._local = node_tier.choose(settings.local, slots, target.run, world, nodes, notify)
+        plan = self._planned()
+        self._engine = settings.engine.counted()
+        if settings.memory is not None:
+            in_engine = capture.engine_memory is not None
+            bound = MemoryBound(settings.memory, plan.nbytes(settings.engine.chunk_bytes), in_engine)
+            self._engine = bound.counted(settings.engine, world)
+        # A slot is held until its checkpoint is committed, a buffer until it is written. So memory for one capture is used as a buffer.
+        in_memory = settings.memory is None or self._engine.in_flight != 1
+        slots = self.nbytes * (self._engine.slots or 0)
+        self._local = node_tier.choose(settings.local, slots, in_memory, target.run, world, nodes, notify)
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
             each(world, lambda: self._open_backend(structure, target, world, nodes))
-            each(world, self._plan)
+            each(world, lambda: self._place(plan))
             on_error.pop_all()
 
     def _open_backend(self, structure: Structure, target: Target, world: World, nodes: Nodes) -> None:
@@ -114,17 +123,22 @@ class Saver:
             on_divergence=settings.replicas.on_divergence,
             timeout=settings.timeout,
             bounded=settings.storage is not None,
-            engine=settings.engine,
+            one_memory=settings.memory is not None,
+            engine=self._engine,
         )
         self._backend = BoundBackend(backends.chosen(), opening, self._notify)
         self._closing.callback(self._backend.close)
 
-    def _plan(self) -> None:
-        """Tells the backend which regions each capture will have. If captures lie in the backend's memory, gives each piece its place there
-        from the next capture on."""
+    def _planned(self) -> CapturePlan:
+        """What every capture will consist of."""
         sizes = np.array([piece.nbytes for piece in self._capture.pieces], np.int64)
         private_nbytes = len(self._replicas.take(None)[0]) + int(sizes[self._private].sum())
-        found = places(self._backend, self._regions, sizes, private_nbytes)
+        return CapturePlan.of(self._regions, sizes, private_nbytes)
+
+    def _place(self, plan: CapturePlan) -> None:
+        """Tells the backend which regions each capture will have. If captures lie in the backend's memory, gives each piece its place there
+        from the next capture on."""
+        found = plan.places(self._backend)
         memory = self._capture.engine_memory
         if memory is not None and found is not None:
             with self._backend.translated("places for captures in the engine's memory"):
@@ -148,8 +162,8 @@ class Saver:
             return self._capture.take()
 
     def reserve(self) -> None:
-        """Waits until there is memory for the next capture: in the graph no Ctrl-C would end this wait. Without engine memory it returns at
-        once. Raises ``EngineError``, ``WaitError``."""
+        """Waits until there is memory for the first groups of the next capture: in the graph no Ctrl-C would end this wait. Without engine
+        memory it returns at once. Raises ``EngineError``, ``WaitError``."""
         if self._capture.engine_memory is not None:
             self._backend.reserve()
 
@@ -285,8 +299,8 @@ class Saver:
     @property
     def most_uncommitted(self) -> int:
         """How many checkpoints may be captured and not yet committed, whatever lies on the local tier otherwise."""
-        engine = self._settings.engine
-        return engine.uncommitted or (engine.in_flight if self._local is None else engine.slots)
+        engine = self._engine
+        return engine.uncommitted or (engine.in_flight if self._local is None else engine.slots) or 0
 
     def expects(self, attached: int) -> None:
         """The attachments of this rank will take so many bytes, as far as is known before the first checkpoint."""

@@ -17,6 +17,9 @@ _ENGINE_NUMBERS: dict[str, tuple[int, int, int]] = {
     "nice": (0, 19, 1),
 }
 
+# Numbers that may be None: they follow from ``memory=`` then, and are these without it.
+_COUNTS = {"in_flight": 2, "slots": 2}
+
 
 @arguments.suggesting
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +27,9 @@ class Engine:
     """How each rank's engine works: ``Checkpoint(..., engine=deepfreeze.Engine(writers=4))``.
 
     Args:
-        in_flight: how many checkpoints may have shards in this rank's memory at once; when another one is due, training waits.
-        slots: how many checkpoints of each rank may lie on the local tier.
+        in_flight: how many checkpoints may have shards in this rank's memory at once; when another one is due, training waits. None: 2, or
+            what ``memory=`` allows.
+        slots: how many checkpoints of each rank may lie on the local tier. None: 2, or more if ``memory=`` holds more captures.
         writers: how many threads of each rank write; a quarter of them, at least 2, may copy or checksum at a time.
         chunk_bytes: how many bytes are copied and written at a time; a multiple of 4096.
         nice: the niceness of the engine's threads, 0 to 19: with a higher one they leave more of the processor to training.
@@ -40,8 +44,8 @@ class Engine:
     Raises ``OptionError``.
     """
 
-    in_flight: int = 2
-    slots: int = 2
+    in_flight: int | None = None
+    slots: int | None = None
     writers: int = 8
     chunk_bytes: int = 4 << 20
     nice: int = 10
@@ -51,6 +55,8 @@ class Engine:
 
     def __post_init__(self) -> None:
         for name, (low, high, multiple_of) in _ENGINE_NUMBERS.items():
+            if getattr(self, name) is None and name in _COUNTS:
+                continue
             value = arguments.whole_number(f"Engine({name}=)", getattr(self, name), low, high, multiple_of)
             object.__setattr__(self, name, value)  # an int also where numpy's number was passed
         if self.rate is not None:
@@ -60,6 +66,10 @@ class Engine:
             most = arguments.whole_number("Engine(uncommitted=)", self.uncommitted, 1, 2048, otherwise=", or None")
             object.__setattr__(self, "uncommitted", most)
         arguments.one_of("Engine(when_full=)", self.when_full, ("wait", "skip"))
+
+    def counted(self) -> Engine:
+        """The same, with the numbers of captures and slots that hold where none are given."""
+        return replace(self, in_flight=self.in_flight or _COUNTS["in_flight"], slots=self.slots or _COUNTS["slots"])
 
     def rate_of_rank(self, ranks: int) -> int:
         """The part of ``rate`` that each of ``ranks`` ranks on a node has, in bytes per second; 0 if there is no bound."""
@@ -99,7 +109,8 @@ class Replicas:
 @dataclass(frozen=True)
 class SaverSettings:
     """``local``: "auto", a directory or None; ``wait_for``: the label of the level that ``save`` waits for (``format/levels``);
-    ``timeout`` in seconds; ``storage``: bytes that the run may take on the external store, None for no bound."""
+    ``timeout`` in seconds; ``storage``: bytes that the run may take on the external store, None for no bound; ``memory``: bytes that
+    captures may hold on each rank, None for no bound."""
 
     local: str | os.PathLike | None
     wait_for: str
@@ -107,3 +118,4 @@ class SaverSettings:
     engine: Engine
     replicas: Replicas
     storage: int | None = None
+    memory: int | None = None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deepfreeze.errors import OptionError
+from deepfreeze.tiers import node_memory
 from deepfreeze.tiers.local_tier import LocalTier
 from deepfreeze.tiers.tier import Tier
 
@@ -84,12 +85,12 @@ def _made(name: str, make: Callable[[], Tier | None]) -> Tier | None:
     ) from failure
 
 
-def choose(local: str | os.PathLike | None, nbytes: int) -> tuple[Tier, Path] | None:
+def choose(local: str | os.PathLike | None, nbytes: int, memory: bool = True) -> tuple[Tier, Path] | None:
     """The tier for the slots of all ranks of this node, ``nbytes`` bytes together, and the directory below which the engine makes them.
     None if ``local`` allows no tier, or none has room. The memory limit over this process counts for all ranks of the node together,
-    which may choose the disk without need, but never too much memory."""
+    which may choose the disk without need, but never too much memory. ``memory``: whether the slots may be memory."""
     for tier in of(local):
         base = tier.need(nbytes)
-        if base is not None:
+        if base is not None and (memory or not node_memory.is_memory(base)):
             return tier, base
     return None

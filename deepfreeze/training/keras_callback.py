@@ -43,6 +43,10 @@ class Checkpoint(Hooks):
         storage: how many bytes checkpoints of the run may take on the external store: a number, or text such as "20 GB" or "800 MiB".
             Training waits while there is no room for another one. Where the checkpoints that ``keep`` wants leave no room, no
             checkpoint is saved, with a warning. None: no bound.
+        memory: how many bytes captures may hold on each rank, in the engine's memory and in slots that are memory: a number, or text. As
+            many whole captures as fit are held at once. One is enough: the next capture takes the memory part by part, as soon as the
+            parts are written. Checkpoints wait in slots that are memory only if two captures fit. None: ``Engine(in_flight=)`` and
+            ``Engine(slots=)`` count captures.
         wait_for: the level that training waits for at each checkpoint: "captured" (no wait), "local" (this rank's shards are on
             node-local storage), "external" (the checkpoint is committed: the synchronous mode).
         local: node-local storage: "auto" (memory-backed or disk, by free space), a directory, or None for none.
@@ -101,6 +105,7 @@ class Checkpoint(Hooks):
         keep: int | Wants = 2,
         keep_pending: int = 4,
         storage: int | str | None = None,
+        memory: int | str | None = None,
         wait_for: str = "captured",
         local: str | os.PathLike | None = "auto",
         on_error: str = "raise",
@@ -130,6 +135,7 @@ class Checkpoint(Hooks):
             keep=keep,
             keep_pending=keep_pending,
             storage=storage,
+            memory=memory,
             wait_for=wait_for,
             local=local,
             on_error=on_error,

@@ -65,6 +65,7 @@ class Options:
     keep: Any = 2
     keep_pending: int = 4
     storage: Any = None
+    memory: Any = None
     wait_for: str = "captured"
     local: str | os.PathLike | None = "auto"
     on_error: str = "raise"
@@ -110,6 +111,9 @@ class Options:
         made["verbose"] = arguments.whole_number("verbose=", verbose, 0, 1)
         if made["storage"] is not None:
             made["storage"] = arguments.size("storage=", made["storage"])
+        if made["memory"] is not None:
+            made["memory"] = arguments.size("memory=", made["memory"])
+            _refuse_counts(made["engine"])
         made["timeout"] = arguments.seconds("timeout=", made["timeout"])
         made["listeners"] = _listeners(made["listeners"])
         made["signals"] = _signals(made["signals"])
@@ -180,10 +184,6 @@ _ADVICE = {
 } | {
     "filepath": _NOT_HERE + "run= names the directory of the run",
     "path": "did you mean run=, or capture=deepfreeze.Capture(path=...)",
-    "memory": (
-        "memory is bounded by engine=deepfreeze.Engine(in_flight=...), in the training process, and Engine(slots=...), "
-        "on the local tier"
-    ),
     "save_freq": "did you mean every=",
     "max_to_keep": "did you mean keep=",
     "save_best_only": _NOT_HERE
@@ -198,6 +198,18 @@ def _unknown(name: str, known: list[str]) -> OptionError:
     near = difflib.get_close_matches(name, [*known, *_ADVICE], 1)
     todo = _ADVICE.get(name) or (_ADVICE.get(near[0]) if near else None)
     return arguments.unknown(f"{name}=", "Checkpoint", known, todo)
+
+
+def _refuse_counts(engine: Engine) -> None:
+    """``OptionError`` if the engine has a number of captures beside ``memory=``."""
+    for name in ("in_flight", "slots"):
+        if getattr(engine, name) is not None:
+            raise OptionError(
+                where=f"memory= and Engine({name}=)",
+                expected=f"one of the two: the number of captures in memory, and with it {name}, follows from memory=",
+                found="both",
+                todo=f"leave Engine({name}=) out, or memory=",
+            )
 
 
 def _is_named(value: Any) -> bool:

@@ -123,6 +123,7 @@ Status ReadOptions(const df_options* given, Env* env, Options* options) {
   options->rate = o.rate;
   options->uncommitted = o.uncommitted;
   options->bounded = o.bounded != 0;
+  options->one_memory = o.one_memory != 0;
   options->run_dir = o.run_dir;
   options->local_dir = o.local_dir != nullptr ? o.local_dir : "";
   if (o.node_ranks > 0) options->node.assign(o.node, o.node + o.node_ranks);

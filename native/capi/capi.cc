@@ -112,8 +112,12 @@ int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, 
     if (values_bytes > 0) values_copy.assign(static_cast<const char*>(values), values_bytes);
     std::vector<deepfreeze::Region> copy = ToRegions(regions, n);
     std::vector<std::shared_ptr<deepfreeze::Pages>> memory = deepfreeze::CaptureArea::MemoryOf(copy);
-    return engine->engine->Submit(step, std::move(copy), std::move(private_copy), timeout_ms, std::move(memory),
-                                  std::move(values_copy));
+    std::vector<const deepfreeze::Pages*> left;
+    for (const std::shared_ptr<deepfreeze::Pages>& pages : memory) left.push_back(pages.get());
+    DF_RETURN_IF_ERROR(engine->engine->Submit(step, std::move(copy), std::move(private_copy), timeout_ms,
+                                              std::move(memory), std::move(values_copy)));
+    deepfreeze::CaptureArea::Leave(left);
+    return {};
   });
 }
 
@@ -215,6 +219,18 @@ int df_engine_plan(df_engine* engine, const df_region* regions, size_t n, uint64
     DF_RETURN_IF_ERROR(engine->engine->Plan(ToRegions(regions, n), private_bytes, side_bytes, &plan));
     std::copy(plan.places.begin(), plan.places.end(), places);
     places[n] = plan.side;
+    return {};
+  });
+}
+
+int df_capture_size(const df_region* regions, size_t n, uint64_t private_bytes, uint64_t side_bytes,
+                    uint64_t chunk_bytes, uint64_t* nbytes) {
+  return Guard([&]() -> Status {
+    if ((regions == nullptr && n > 0) || nbytes == nullptr) return Invalid("capture_size: a pointer is missing");
+    if (chunk_bytes == 0) return Invalid("capture_size: chunk_bytes must be 1 or more");
+    deepfreeze::CapturePlan plan;
+    DF_RETURN_IF_ERROR(deepfreeze::LayOutCapture(ToRegions(regions, n), private_bytes, side_bytes, chunk_bytes, &plan));
+    *nbytes = plan.size;
     return {};
   });
 }

@@ -16,18 +16,17 @@ void CaptureMemory::Stop() {
   if (toucher_.joinable()) toucher_.join();
 }
 
-Status CaptureMemory::Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size,
-                           CapturePlan* plan) {
-  if (size_ != 0) return Status(Code::kInvalid, "plan: made already");
+Status LayOutCapture(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size,
+                     uint64_t chunk_bytes, CapturePlan* plan) {
   Job job;
   job.regions = regions;
-  CutExtents(&job, context_.options.chunk_bytes);
+  CutExtents(&job, chunk_bytes);
   const SlotLayout layout = LayOutSlot(job.extents, private_size);
   plan->places.clear();
   size_t first = 0;  // the number of the region's first extent
   for (const Region& region : regions) {
     plan->places.push_back(region.size == 0 ? layout.data_offset : layout.places[first]);
-    first += CountExtents(region.size, context_.options.chunk_bytes);
+    first += CountExtents(region.size, chunk_bytes);
   }
   plan->side = (layout.file_size() + kDirectUnit - 1) / kDirectUnit * kDirectUnit;
   if (plan->side > kMaxFileSize || side_size > kMaxFileSize - plan->side) {
@@ -36,6 +35,13 @@ Status CaptureMemory::Plan(const std::vector<Region>& regions, uint64_t private_
                             "Correct the sizes");
   }
   plan->size = plan->side + side_size;
+  return {};
+}
+
+Status CaptureMemory::Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size,
+                           CapturePlan* plan) {
+  if (size_ != 0) return Status(Code::kInvalid, "plan: made already");
+  DF_RETURN_IF_ERROR(LayOutCapture(regions, private_size, side_size, context_.options.chunk_bytes, plan));
   size_ = plan->size;
   in_memory_ = context_.slots != nullptr && context_.slots->InMemory();
   toucher_ = std::thread([this] {
@@ -55,7 +61,7 @@ void CaptureMemory::TouchAll() {
   // If the local tier is given up its slots are removed.
   const auto stop = [&] { return context_.table->stopping() || (slots && !context_.table->local_tier()); };
   const uint32_t count = slots ? context_.options.slots : context_.options.in_flight;
-  for (uint32_t i = 0; i < count && !stop(); ++i) {
+  for (uint32_t i = 0; i < count && !stop() && context_.table->AwaitRoomFor(i); ++i) {
     if (slots) {
       (void)context_.slots->Touch(i, size_, stop).ok();
       if (i == 0 && context_.options.identity.rank == 0 && context_.slots->WantsHugePages()) TellOfSmallPages();
@@ -74,13 +80,16 @@ void CaptureMemory::TellOfSmallPages() {
 
 Status CaptureMemory::Obtain(uint64_t timeout_ms, char** base) {
   if (size_ == 0) return Status(Code::kInvalid, "reserve: there is no plan");
-  *base = context_.table->reserved().base;
+  *base = context_.table->reserved_base();
   if (*base != nullptr) return {};
   if (UsesSlots()) {
     const Status status = InSlot(timeout_ms, base);
     if (status.ok() || status.code() == Code::kClosed || status.code() == Code::kTimeout) return status;
     context_.table->DropLocalTier(context_.options.local_dir + ": the local tier has no memory for a capture (" +
                                   status.message() + "); from now on checkpoints go directly to the external store");
+    if (context_.options.one_memory) {
+      for (const uint32_t slot : context_.table->IdleSlots()) context_.slots->Remove(slot);
+    }
   }
   return InPages(timeout_ms, base);
 }
@@ -90,7 +99,7 @@ Status CaptureMemory::InSlot(uint64_t timeout_ms, char** base) {
   DF_RETURN_IF_ERROR(context_.table->Reserve(Home::kSlot, timeout_ms, &slot));
   const Status status = context_.slots->Map(static_cast<uint32_t>(slot), size_, stopping_, base);
   if (status.ok()) {
-    context_.table->Bind(*base, size_);
+    context_.table->Bind(*base, size_, context_.options.chunk_bytes);
   } else {
     context_.table->Unreserve();
   }
@@ -106,7 +115,7 @@ Status CaptureMemory::InPages(uint64_t timeout_ms, char** base) {
     if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
     return Status(Code::kIo, "no memory for a capture of " + std::to_string(size_) + " bytes");
   }
-  context_.table->Bind(*base, size_);
+  context_.table->Bind(*base, size_, context_.options.chunk_bytes);
   return {};
 }
 

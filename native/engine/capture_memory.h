@@ -1,7 +1,8 @@
 // The engine's own memory for captures: the training's graph writes into it, and the stages read from there without a
 // further copy. It consists of buffers, one for each capture. On a memory-backed local tier the buffers are the slots
 // themselves, so a capture is on the local tier as soon as its checksums are known. Otherwise they are pages of the
-// process.
+// process, and the next capture gets a buffer part by part while the last one is still being written from it
+// (JobTable::Reserve).
 //
 // All buffers have the layout of a slot, so a region lies at the same place in each of them.
 #ifndef DEEPFREEZE_ENGINE_CAPTURE_MEMORY_H_
@@ -23,6 +24,10 @@ struct CapturePlan {
   uint64_t size = 0;             // of the whole buffer
 };
 
+// RETURNS kInvalid if a buffer would be too large. Sizes in bytes; chunk_bytes is the largest extent.
+Status LayOutCapture(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size,
+                     uint64_t chunk_bytes, CapturePlan* plan);
+
 // Plan is called once, before all other methods; then they may be called from any thread, Obtain by one at a time.
 class CaptureMemory {
  public:
@@ -36,7 +41,8 @@ class CaptureMemory {
   Status Plan(const std::vector<Region>& regions, uint64_t private_size, uint64_t side_size, CapturePlan* plan);
 
   // *base: the buffer for the next capture, the same one at each call until it is submitted. Waits, at most timeout_ms,
-  // while all buffers are in use; longer where the memory of the buffer is still being touched. If the slots' memory
+  // while all buffers are in use; longer where the memory of the buffer is still being touched. Parts of a buffer may
+  // still be in use: JobTable::TakeParts waits for them. If the slots' memory
   // can't be had, the engine gives up the local tier, with a notice, and captures go into pages of the process.
   Status Obtain(uint64_t timeout_ms, char** base);
 

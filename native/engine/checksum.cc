@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <numeric>
 
 #include "base/crc32c.h"
 
@@ -24,6 +25,8 @@ void FindRuns(Job* job, uint64_t most) {
     end = extent.file_offset + extent.size;
   }
   job->runs.push_back(job->extents.size());
+  job->order.resize(job->runs.size() - 1);
+  std::iota(job->order.begin(), job->order.end(), size_t{0});
 }
 
 }  // namespace
@@ -38,6 +41,15 @@ void CutExtents(Job* job, uint64_t chunk_bytes) {
   }
   job->summed.resize(job->extents.size());
   FindRuns(job, chunk_bytes);
+}
+
+void OrderRuns(Job* job, const BufferSpan& buffer, const PartOrder& taken) {
+  std::vector<uint64_t> rank(job->order.size(), ~uint64_t{0});
+  for (size_t run = 0; run < rank.size(); ++run) {
+    const char* source = job->sources[job->runs[run]];
+    if (buffer.Holds(source)) rank[run] = taken.rank(buffer.PartOf(source));
+  }
+  std::stable_sort(job->order.begin(), job->order.end(), [&](size_t a, size_t b) { return rank[a] < rank[b]; });
 }
 
 char* Block::data() {

@@ -20,10 +20,14 @@ inline uint64_t CountExtents(uint64_t size, uint64_t chunk_bytes) {
   return size / chunk_bytes + (size % chunk_bytes == 0 ? 0 : 1);
 }
 
-// Cuts job->regions: fills job->extents (their checksums stay 0), job->sources, job->summed and job->runs. A run is
-// written at once: it is one extent, or several small ones that follow each other in the file and have at most
-// chunk_bytes together. A second call does nothing.
+// Cuts job->regions: fills job->extents (their checksums stay 0), job->sources, job->summed, job->runs and job->order,
+// which is that of the file. A run is written at once: it is one extent, or several small ones that follow each other
+// in the file and have at most chunk_bytes together. A second call does nothing.
 void CutExtents(Job* job, uint64_t chunk_bytes);
+
+// Has the runs written in the order in which their capture has come to the parts of its buffer; what lies elsewhere
+// comes last.
+void OrderRuns(Job* job, const BufferSpan& buffer, const PartOrder& taken);
 
 // `size` bytes of memory that start at a multiple of kDirectUnit; each thread has a block of its own. The memory is
 // allocated when it is first used.

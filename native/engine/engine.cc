@@ -50,8 +50,11 @@ std::unique_ptr<Meeting> Meet(const Options& options, Env* env, Store* store) {
                                        patience_us);
 }
 
-TableOptions ToTable(const Options& options, const std::vector<LevelEntry>& entries, const ThreadClocks* clocks) {
+TableOptions ToTable(const Options& options, const std::vector<LevelEntry>& entries, bool slots_are_memory,
+                     const ThreadClocks* clocks) {
   TableOptions table{options.in_flight, options.slots, !options.local_dir.empty(), options.uncommitted};
+  table.one_memory = options.one_memory;
+  table.slots_are_memory = slots_are_memory;
   table.clocks = clocks;
   table.levels = {kLevelRows[kCaptured]};
   for (const LevelEntry& entry : entries) table.levels.push_back(entry.row);
@@ -76,7 +79,8 @@ Engine::Engine(const Options& options, Env* env, std::unique_ptr<Store> store, c
       store_(store != nullptr ? std::move(store) : std::make_unique<PosixStore>(&env_, options.run_dir)),
       meeting_(Meet(options_, env, store_.get())),
       entries_(Entries(more)),
-      table_(&env_, ToTable(options, entries_, &counters_.threads)),
+      table_(&env_, ToTable(options, entries_, !options.local_dir.empty() && env->InMemory(options.local_dir),
+                            &counters_.threads)),
       progress_(options_, &env_, &table_, meeting_.get()),
       slots_(options.local_dir.empty()
                  ? nullptr
@@ -245,15 +249,26 @@ Status Engine::Reserve(uint64_t timeout_ms, char** base) {
   return capture_memory_->Obtain(timeout_ms, base);
 }
 
-Status Engine::AwaitMemory(uint64_t timeout_ms, char** base) {
-  Status status = Reserve(timeout_ms, base);
+template <typename Call>
+Status Engine::WhileMoving(uint64_t timeout_ms, const Call& wait) {
+  Status status = wait(timeout_ms);
   while (status.code() == Code::kTimeout) {
     const uint64_t idle_ms = IdleMs();
     if (idle_ms >= timeout_ms) break;
-    status = Reserve(timeout_ms - idle_ms, base);
+    status = wait(timeout_ms - idle_ms);
   }
+  return status;
+}
+
+Status Engine::AwaitMemory(uint64_t timeout_ms, char** base) {
+  Status status = WhileMoving(timeout_ms, [&](uint64_t ms) { return Reserve(ms, base); });
   copy_ns_ = 0;  // of a capture that nobody has submitted
   return status;
+}
+
+Status Engine::AwaitParts(const char* data, uint64_t n, uint64_t timeout_ms) {
+  const CountedTime time(&env_, &counters_.waits, &counters_.wait_us, kHeldUpUs);
+  return WhileMoving(timeout_ms, [&](uint64_t ms) { return table_.TakeParts(data, n, ms); });
 }
 
 bool Engine::SumsInCopy() {
@@ -322,7 +337,7 @@ Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string pri
           "none for " + std::to_string(region.size) + " bytes at " + std::to_string(region.file_offset),
           "Correct the regions");
     }
-    captured = captured || reserved.Holds(region.data);
+    captured = captured || reserved.span.Holds(region.data);
   }
   // A capture lies in the places of the plan. With other regions, the place of one region in the slot could overlap the
   // bytes of another one.
@@ -330,6 +345,8 @@ Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string pri
     return Status::FourPart(Code::kInvalid, where, "the regions and private bytes that were planned", "others",
                             "Submit what was planned");
   }
+  const CountedTime time(&env_, &counters_.waits, &counters_.wait_us, kHeldUpUs);
+  if (captured) DF_RETURN_IF_ERROR(table_.AwaitWhole(timeout_ms));
   auto job = std::make_shared<Job>();
   job->step = step;
   job->nbytes = nbytes;
@@ -341,7 +358,10 @@ Status Engine::Submit(int64_t step, std::vector<Region> regions, std::string pri
   job->layout = LayOutSlot(job->extents, job->private_data.size());
   if (captured) captured_sums_.GiveTo(job.get());
   if (captured) job->copy_s = static_cast<double>(copy_ns_.exchange(0)) * 1e-9;
-  const CountedTime time(&env_, &counters_.waits, &counters_.wait_us, kHeldUpUs);
+  if (captured && reserved.home == Home::kBuffer) {
+    job->parts = BufferParts(reserved.span, job->extents, job->sources);
+    OrderRuns(job.get(), reserved.span, reserved.order);
+  }
   return table_.Submit(job, captured, timeout_ms);
 }
 

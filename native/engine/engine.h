@@ -59,6 +59,9 @@ class Engine {
   // As Reserve, for a capture that begins; waits as long as something moves. RETURNS kTimeout when nothing has moved
   // for timeout_ms.
   Status AwaitMemory(uint64_t timeout_ms, char** base);
+  // To be called before a capture writes to n bytes of that memory, in any order and by several threads at once: waits,
+  // as AwaitMemory does, until no older checkpoint needs the parts of the buffer that they are in. Thread-safe.
+  Status AwaitParts(const char* data, uint64_t n, uint64_t timeout_ms);
   // Counts CPU nanoseconds of a copy of the capture that has begun. Thread-safe.
   void CountCopy(uint64_t cpu_ns) { copy_ns_ += cpu_ns; }
   // df_engine_idle, in milliseconds.
@@ -112,6 +115,10 @@ class Engine {
   void Work(LevelId id, size_t stage);
   // RETURNS whether all threads have ended within this time.
   bool AwaitThreads(uint64_t timeout_ms);
+  // Repeats a wait of at most the given milliseconds until it ends otherwise than by kTimeout, or nothing has moved for
+  // timeout_ms.
+  template <typename Call>
+  Status WhileMoving(uint64_t timeout_ms, const Call& wait);
 
   Mutex mutex_;  // guards Thread::ended
   CondVar thread_ended_;

@@ -10,6 +10,7 @@
 
 #include "base/pages.h"
 #include "base/status.h"
+#include "engine/buffer_parts.h"
 #include "engine/level_state.h"
 #include "engine/slot_pool.h"
 #include "format/slot.h"
@@ -47,6 +48,7 @@ struct Shard {
   std::vector<const char*> sources;  // memory of each extent
   std::vector<bool> summed;          // which extents got their checksum from the capture; as long as extents
   std::vector<size_t> runs;          // first extent of each run, and the number of extents; see CutExtents
+  std::vector<size_t> order;         // the numbers of the runs, in the order in which they are written
   SlotLayout layout;                 // of the job's slot
 
   // Their sizes and places are set at submit. Checksums that the capture has not given: the local level sets them,
@@ -79,6 +81,7 @@ struct Job : Shard {
   // The rest is guarded by JobTable's mutex.
   std::vector<Standing> at;  // one for each level
   uint32_t readers = 0;      // levels that keep its memory, and chunks that are being read from it
+  BufferParts parts;         // of its buffer; empty unless home is kBuffer
   bool unreported = false;   // something has changed since the last poll
   double local_s = -1;
   double written_s = -1;

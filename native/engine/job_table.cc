@@ -12,6 +12,8 @@ JobTable::JobTable(Env* env, const TableOptions& options)
     : env_(env),
       in_flight_(options.in_flight),
       uncommitted_(options.uncommitted),
+      one_memory_(options.one_memory),
+      slots_are_memory_(options.slots_are_memory),
       rows_(options.levels),
       on_fault_(options.on_fault),
       clocks_(options.clocks),
@@ -71,6 +73,8 @@ bool JobTable::ChangeLocked(Job* job, LevelId level, Change change) {
   }
   const bool settled = change == Change::kFinish || change == Change::kFail;
   if (settled && rows_[level].keeps_memory && job->lost.ok()) DropReaderLocked(job);
+  // A level that has failed leaves the parts until the transfer has ended, which may still want checksums from it.
+  if (change == Change::kFinish) (void)job->parts.Drop(level, 0, job->extents.size());
   return true;
 }
 
@@ -232,11 +236,28 @@ std::vector<uint32_t> JobTable::IdleSlots() const {
   return slots_.Idle(stopping_);
 }
 
-bool JobTable::BeginRead(const JobRef& job) {
+bool JobTable::BeginRead(const JobRef& job, size_t first, size_t n) {
   const MutexLock lock(&mutex_);
-  if (job->at[kCaptured].state != LevelState::kDone) return false;
+  if (job->at[kCaptured].state != LevelState::kDone || !job->parts.MayRead(kExternal, first, n)) return false;
   ++job->readers;
   return true;
+}
+
+void JobTable::DoneReading(const JobRef& job, LevelId level, size_t first, size_t n) {
+  if (job->home != Home::kBuffer) return;
+  const MutexLock lock(&mutex_);
+  if (job->parts.Drop(level, first, n) && reserved_.before == job) changed_.NotifyAll();
+}
+
+bool JobTable::HasRead(const JobRef& job, LevelId level, size_t first, size_t n) const {
+  if (job->home != Home::kBuffer) return false;
+  const MutexLock lock(&mutex_);
+  return job->parts.HasRead(level, first, n);
+}
+
+bool JobTable::OnSlot(const JobRef& job) const {
+  const MutexLock lock(&mutex_);
+  return job->on_slot();
 }
 
 void JobTable::EndRead(const JobRef& job) {
@@ -259,7 +280,10 @@ void JobTable::GiveUpMemoryLocked(Job* job) {
 void JobTable::FreeMemoryLocked(Job* job) {
   job->unreported = true;
   job->memory.clear();
-  if (job->home == Home::kBuffer) MoveSlotLocked(job, &buffers_, job->buffer, SlotState::kFree);
+  if (job->home != Home::kBuffer) return;
+  if (reserved_.before.get() != job) return MoveSlotLocked(job, &buffers_, job->buffer, SlotState::kFree);
+  if (!buffers_.Move(job->buffer, SlotState::kReserved, SlotPool::kNoStep)) FaultLocked(job);
+  reserved_.before.reset();
 }
 
 // Releases the memory of checkpoints that are whole on the local tier, the oldest first: of as many as calls of Submit
@@ -267,6 +291,7 @@ void JobTable::FreeMemoryLocked(Job* job) {
 void JobTable::ReleaseWantedLocked() {
   uint32_t left = in_flight_;  // how many checkpoints may stay in memory
   left -= std::min(left, memory_wanted_);
+  if (one_memory_ && memory_wanted_ > 0) left = 0;  // a slot may be wanted, and counts too
   const auto holds = [](const Job& job) {
     return job.home != Home::kSlot && job.at[kCaptured].state == LevelState::kDone;
   };

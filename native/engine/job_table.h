@@ -53,9 +53,9 @@ struct Reservation {
   Home home = Home::kCaller;
   int number = SlotPool::kNoSlot;  // of the slot or buffer; kNoSlot: nothing is reserved
   char* base = nullptr;            // null until the memory is bound
-  uint64_t size = 0;
-
-  bool Holds(const char* data) const { return base != nullptr && data >= base && data < base + size; }
+  BufferSpan span;                 // the same memory
+  JobRef before;                   // whose buffer it is, part by part, until that job has left it; null: nobody's
+  PartOrder order;                 // in which the capture has come to the parts
 };
 
 // A change that kTransitions or kSlotTransitions does not have is a fault of the engine's own. Where tests run it ends
@@ -73,6 +73,8 @@ struct TableOptions {
   uint32_t slots = 1;                                                          // as in df_options
   bool local_tier = false;                                                     // whether there is one
   uint64_t uncommitted = 0;                                                    // as in df_options
+  bool one_memory = false;                                                     // as in Options
+  bool slots_are_memory = false;                                               // whether slots count there
   std::vector<LevelRow> levels{std::begin(kLevelRows), std::end(kLevelRows)};  // begins with kLevelRows
   OnFault on_fault = kOnFault;
   const ThreadClocks* clocks = nullptr;  // of the engine's threads; null: it is not known what they use
@@ -95,14 +97,27 @@ class JobTable {
   std::vector<UnderWay> Unfinished(size_t capacity) const;
 
   // Waits, at most timeout_ms, until a slot or a buffer is free, and keeps it until a Submit takes it or Unreserve
-  // gives it back. REQUIRES: nothing is reserved. RETURNS kIo if the local tier has been given up, and its slots with
-  // it.
+  // gives it back. A buffer is also given while an older checkpoint is being written from it: as soon as that part is
+  // free to which the last capture came first. REQUIRES: nothing is reserved. RETURNS kIo if the local tier has been
+  // given up, and its slots with it.
   Status Reserve(Home home, uint64_t timeout_ms, int* number);
-  // Says where the memory is that Reserve has reserved. REQUIRES: there is a reservation.
-  void Bind(char* base, uint64_t size);
+  // Says where the memory is that Reserve has reserved, and how large the parts of a buffer are. REQUIRES: there is a
+  // reservation.
+  void Bind(char* base, uint64_t size, uint64_t part_bytes);
+  // Called before the capture writes to n bytes of the reserved memory: waits, at most timeout_ms, until no older
+  // checkpoint needs the parts of the buffer that they are in.
+  Status TakeParts(const char* data, uint64_t n, uint64_t timeout_ms);
+  // Waits, at most timeout_ms, until the reserved memory is no older checkpoint's any more. REQUIRES: the capture is
+  // complete.
+  Status AwaitWhole(uint64_t timeout_ms);
+  // Waits until the memory of one more buffer or slot may be found ahead of its capture, beside `present` ones: at once
+  // unless all memory of captures is bounded together. RETURNS false if the engine is stopping.
+  bool AwaitRoomFor(uint32_t present);
   // REQUIRES: there is a reservation.
   void Unreserve();
   Reservation reserved() const;
+  // Where the reserved memory begins; null without a reservation, or before Bind.
+  char* reserved_base() const;
   // For how many more captures there is memory now, without waiting: in slots or in buffers.
   uint32_t Room(Home home) const;
 
@@ -148,10 +163,17 @@ class JobTable {
   // The numbers of the slots that hold nothing worth keeping.
   std::vector<uint32_t> IdleSlots() const;
 
-  // Called by the transfer before each chunk. RETURNS whether the chunk may be read from the job's memory; EndRead must
-  // follow then. Otherwise the chunk is read from the job's slot.
-  bool BeginRead(const JobRef& job);
+  // Called by the transfer before it writes n extents, from number `first` on. RETURNS whether they may be read from
+  // the job's memory; EndRead must follow then. Otherwise they are read from the job's slot.
+  bool BeginRead(const JobRef& job, size_t first, size_t n);
   void EndRead(const JobRef& job);
+  // The level has what it wants of these extents, and will not read them again: the next capture may have their memory.
+  // Allocates no memory.
+  void DoneReading(const JobRef& job, LevelId level, size_t first, size_t n);
+  // Whether the level has said that of all of them.
+  bool HasRead(const JobRef& job, LevelId level, size_t first, size_t n) const;
+  // Whether the job's slot is whole.
+  bool OnSlot(const JobRef& job) const;
 
   void SetDivergence(const JobRef& job, const Divergence& divergence);
   // For messages of waits: "waits for its commit (...)".
@@ -191,6 +213,12 @@ class JobTable {
   void NoteCpuLocked(Job* job) REQUIRES(mutex_);
   void EnterLocked(Job* job, bool captured) REQUIRES(mutex_);
   void TakeReservedLocked(Job* job) REQUIRES(mutex_);
+  // The job whose buffer the next capture may have part by part; null if there is none, or a whole buffer comes free.
+  JobRef PassableLocked() const REQUIRES(mutex_);
+  // How many captures are held in memory of the caller's; each that has yet to get a slot in memory counts twice.
+  uint32_t WithCallerLocked() const REQUIRES(mutex_);
+  // Whether one more capture may be held, if all memory of captures is bounded together.
+  bool OneMemoryRoomLocked() const REQUIRES(mutex_);
   void GiveUpMemoryLocked(Job* job) REQUIRES(mutex_);
   void DropReaderLocked(Job* job) REQUIRES(mutex_);
   void FreeMemoryLocked(Job* job) REQUIRES(mutex_);
@@ -211,6 +239,8 @@ class JobTable {
   Env* const env_;
   const uint32_t in_flight_;
   const uint64_t uncommitted_;
+  const bool one_memory_;
+  const bool slots_are_memory_;
   const std::vector<LevelRow> rows_;
   const OnFault on_fault_;
   const ThreadClocks* const clocks_;
@@ -227,6 +257,7 @@ class JobTable {
   SlotPool slots_ GUARDED_BY(mutex_);
   SlotPool buffers_ GUARDED_BY(mutex_);
   Reservation reserved_ GUARDED_BY(mutex_);
+  size_t first_part_ GUARDED_BY(mutex_) = 0;  // to which the last capture in a buffer came first
   std::deque<std::string> notices_ GUARDED_BY(mutex_);
   std::map<int64_t, Status> forgotten_ GUARDED_BY(mutex_);  // how the last forgotten jobs ended, for a late Wait
 };

@@ -45,7 +45,7 @@ Status JobTable::Submit(const JobRef& job, bool captured, uint64_t timeout_ms) {
     ReleaseWantedLocked();
     const bool room = AwaitLocked(deadline, [this] {
       mutex_.AssertHeld();
-      return RoomLocked();
+      return RoomLocked() && OneMemoryRoomLocked();
     });
     --memory_wanted_;
     if (stopping_) return Closed();
@@ -72,7 +72,12 @@ void JobTable::EnterLocked(Job* job, bool captured) {
   if (captured) TakeReservedLocked(job);
   (void)ChangeLocked(job, kCaptured, Change::kBegin);
   (void)ChangeLocked(job, kCaptured, Change::kFinish);
-  for (const LevelRow& row : rows_) job->readers += row.keeps_memory ? 1 : 0;
+  LevelSet readers = Only(kExternal);
+  for (LevelId level = kLocal; level < rows_.size(); ++level) {
+    job->readers += rows_[level].keeps_memory ? 1 : 0;
+    if (rows_[level].keeps_memory && (level != kLocal || local_tier_)) readers |= Only(level);
+  }
+  job->parts.Begin(readers);
   if (!local_tier_) (void)ChangeLocked(job, kLocal, Change::kFail);
 }
 
@@ -80,8 +85,9 @@ void JobTable::TakeReservedLocked(Job* job) {
   const Reservation taken = std::exchange(reserved_, Reservation());
   job->home = taken.home;
   job->base = taken.base;
-  job->base_size = taken.size;
+  job->base_size = taken.span.size;
   const bool in_slot = taken.home == Home::kSlot;
+  if (!in_slot) first_part_ = taken.order.first();
   (in_slot ? job->slot : job->buffer) = taken.number;
   MoveSlotLocked(job, in_slot ? &slots_ : &buffers_, taken.number, SlotState::kCaptured);
 }
@@ -91,6 +97,7 @@ Status JobTable::Reserve(Home home, uint64_t timeout_ms, int* number) {
   ++memory_wanted_;
   ReleaseWantedLocked();
   bool given_up = false;
+  JobRef before;
   *number = SlotPool::kNoSlot;
   const bool over = AwaitLocked(Deadline(timeout_ms), [&] {
     mutex_.AssertHeld();
@@ -98,28 +105,94 @@ Status JobTable::Reserve(Home home, uint64_t timeout_ms, int* number) {
     // The slots of a dropped local tier are removed right afterwards, so no capture may take one of them any more.
     given_up = home == Home::kSlot && !local_tier_;
     if (given_up) return true;
-    if (home == Home::kSlot && BacklogRoomLocked() > 0) *number = TakeSlotLocked(SlotPool::kNoStep);
-    if (home == Home::kBuffer && RoomLocked()) *number = buffers_.Take(SlotPool::kNoStep, &lost);
+    if (BacklogRoomLocked() == 0) return false;
+    if (home == Home::kSlot && OneMemoryRoomLocked()) *number = TakeSlotLocked(SlotPool::kNoStep);
+    if (home == Home::kBuffer && RoomLocked() && OneMemoryRoomLocked()) {
+      *number = buffers_.Take(SlotPool::kNoStep, &lost);
+    }
+    if (home == Home::kBuffer && *number == SlotPool::kNoSlot) {
+      before = PassableLocked();
+      if (before != nullptr) *number = before->buffer;
+    }
     return *number != SlotPool::kNoSlot;
   });
   --memory_wanted_;
   if (stopping_) return Closed();
   if (given_up) return Status(Code::kIo, "the local tier was given up");
   if (!over) return Status(Code::kTimeout, "no memory for it: " + DescribeAllLocked());
-  reserved_ = Reservation{home, *number};
+  reserved_.home = home;
+  reserved_.number = *number;
+  reserved_.before = std::move(before);
+  if (one_memory_) changed_.NotifyAll();  // AwaitRoomFor
   return {};
 }
 
-void JobTable::Bind(char* base, uint64_t size) {
+JobRef JobTable::PassableLocked() const {
+  JobRef oldest;
+  for (const auto& [step, job] : jobs_) {
+    if (job->home != Home::kBuffer || job->released()) continue;
+    if (job->at[kCaptured].state != LevelState::kDone) return nullptr;  // the whole is free in a moment
+    if (oldest == nullptr && job->parts.Free(first_part_, first_part_)) oldest = job;
+  }
+  return oldest;
+}
+
+void JobTable::Bind(char* base, uint64_t size, uint64_t part_bytes) {
   const MutexLock lock(&mutex_);
   reserved_.base = base;
-  reserved_.size = size;
+  reserved_.span = BufferSpan{base, size, part_bytes};
+  if (reserved_.home == Home::kBuffer) reserved_.order.Reset(reserved_.span.parts());
+}
+
+Status JobTable::TakeParts(const char* data, uint64_t n, uint64_t timeout_ms) {
+  const MutexLock lock(&mutex_);
+  const BufferSpan& span = reserved_.span;
+  if (reserved_.home != Home::kBuffer || n == 0 || !span.Holds(data)) return {};
+  const size_t first = span.PartOf(data);
+  const size_t last = span.PartOf(data + n - 1);
+  reserved_.order.Take(first, last);
+  const auto free = [&] {
+    mutex_.AssertHeld();
+    return reserved_.before == nullptr || reserved_.before->parts.Free(first, last);
+  };
+  if (free()) return {};
+  ++memory_wanted_;
+  ReleaseWantedLocked();
+  const bool over = AwaitLocked(Deadline(timeout_ms), free);
+  --memory_wanted_;
+  if (stopping_) return Closed();
+  return over ? Status() : Status(Code::kTimeout, "no memory for a part of it: " + DescribeAllLocked());
+}
+
+Status JobTable::AwaitWhole(uint64_t timeout_ms) {
+  const MutexLock lock(&mutex_);
+  if (reserved_.before == nullptr) return {};
+  ++memory_wanted_;
+  ReleaseWantedLocked();
+  const bool over = AwaitLocked(Deadline(timeout_ms), [this] {
+    mutex_.AssertHeld();
+    return reserved_.before == nullptr;
+  });
+  --memory_wanted_;
+  if (stopping_) return Closed();
+  return over ? Status() : Status(Code::kTimeout, "its memory is still in use: " + DescribeAllLocked());
+}
+
+bool JobTable::AwaitRoomFor(uint32_t present) {
+  const MutexLock lock(&mutex_);
+  return AwaitLocked(CondVar::Time::max(), [&] {
+    mutex_.AssertHeld();
+    if (!one_memory_) return true;
+    // The first capture lies in the caller's memory, and is submitted soon after the engine is told of its plan.
+    const bool begun = newest_submitted_ >= 0 || reserved_.number != SlotPool::kNoSlot;
+    return begun && present + WithCallerLocked() < in_flight_;
+  });
 }
 
 void JobTable::Unreserve() {
   const MutexLock lock(&mutex_);
   SlotPool* pool = reserved_.home == Home::kSlot ? &slots_ : &buffers_;
-  (void)pool->Move(reserved_.number, SlotState::kFree, SlotPool::kNoStep);
+  if (reserved_.before == nullptr) (void)pool->Move(reserved_.number, SlotState::kFree, SlotPool::kNoStep);
   reserved_ = Reservation();
   changed_.NotifyAll();
 }
@@ -127,6 +200,11 @@ void JobTable::Unreserve() {
 Reservation JobTable::reserved() const {
   const MutexLock lock(&mutex_);
   return reserved_;
+}
+
+char* JobTable::reserved_base() const {
+  const MutexLock lock(&mutex_);
+  return reserved_.base;
 }
 
 uint32_t JobTable::Room(Home home) const {
@@ -137,14 +215,34 @@ uint32_t JobTable::Room(Home home) const {
   if (home == Home::kSlot) return std::min(slots_.Room(), backlog);
   // A checkpoint that is whole on the local tier is not counted: it gives its memory up when a capture needs it.
   uint32_t held = reserved_.home == Home::kBuffer ? 1 : 0;
-  for (const auto& [step, job] : jobs_) held += job->in_flight() && !job->on_slot() ? 1 : 0;
+  for (const auto& [step, job] : jobs_) {
+    held += job->in_flight() && !job->on_slot() && job != reserved_.before ? 1 : 0;
+  }
   return std::min(in_flight_ - std::min(in_flight_, held), backlog);
 }
 
 uint32_t JobTable::HeldLocked() const {
   uint32_t held = reserved_.home == Home::kBuffer ? 1 : 0;
-  for (const auto& [step, job] : jobs_) held += job->in_flight() ? 1 : 0;
+  for (const auto& [step, job] : jobs_) held += job->in_flight() && job != reserved_.before ? 1 : 0;
   return held;
+}
+
+uint32_t JobTable::WithCallerLocked() const {
+  uint32_t held = 0;
+  for (const auto& [step, job] : jobs_) {
+    if (job->home != Home::kCaller || job->released() || !job->lost.ok()) continue;
+    const bool wants_slot =
+        slots_are_memory_ && local_tier_ && job->slot == SlotPool::kNoSlot && !Settled(job->at[kLocal].state);
+    held += wants_slot ? 2 : 1;
+  }
+  return held;
+}
+
+bool JobTable::OneMemoryRoomLocked() const {
+  if (!one_memory_) return true;
+  size_t held = WithCallerLocked() + buffers_.size() - buffers_.Room();
+  if (slots_are_memory_) held += slots_.size() - slots_.Room();
+  return held < in_flight_;
 }
 
 uint32_t JobTable::BacklogRoomLocked() const {

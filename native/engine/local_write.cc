@@ -35,6 +35,7 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
     } else if (!job->summed[i]) {
       extent->crc = Crc32c(0, from, extent->size);  // the capture has put the bytes into their place in the slot
     }
+    context_.table->DoneReading(job, kLocal, i, 1);
     job->local_bytes += extent->size;
     return Status();
   };
@@ -47,7 +48,11 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
   } else {
     // Half of the threads are left to the transfer, which works on the job at the same time.
     const size_t width = direct != nullptr ? (context_.pool->threads() + 1) / 2 : Copiers(context_.options);
-    DF_RETURN_IF_ERROR(ForEachExtent(context_, job->extents.size(), width, true, write));
+    DF_RETURN_IF_ERROR(ForEachExtent(context_, job->order.size(), width, true, [&](size_t worker, size_t number) {
+      const size_t run = job->order[number];
+      for (size_t i = job->runs[run]; i < job->runs[run + 1]; ++i) DF_RETURN_IF_ERROR(write(worker, i));
+      return Status();
+    }));
   }
   // Behind the whole memory of a capture, which is the same for each capture; the values have any size at each.
   const uint64_t end = std::max(layout.file_size(), job->base_size);

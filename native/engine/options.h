@@ -21,11 +21,12 @@ struct Options {
   Refuse refuse_diverged = Refuse::kNone;
   uint64_t chunk_bytes = 4096;
   uint64_t commit_timeout_ms = 0;
-  uint64_t uncommitted = 0;    // how many checkpoints may be; 0: as many as in_flight and slots allow
-  bool bounded = false;        // rank 0's caller bounds the bytes of the run
-  uint64_t rate = 0;           // bytes per second to the external store; 0: as fast as it takes them
-  std::string run_dir;         // the run, unless the engine is given another store
-  std::string local_dir;       // empty: no local tier
+  uint64_t uncommitted = 0;  // how many checkpoints may be; 0: as many as in_flight and slots allow
+  bool one_memory = false;   // in_flight bounds what captures hold in buffers, slots in memory and the caller's memory
+  bool bounded = false;      // rank 0's caller bounds the bytes of the run
+  uint64_t rate = 0;         // bytes per second to the external store; 0: as fast as it takes them
+  std::string run_dir;       // the run, unless the engine is given another store
+  std::string local_dir;     // empty: no local tier
   std::vector<uint32_t> node;  // the ranks of this rank's node, ascending; empty: it may be alone there
   std::string node_dir;        // in the memory that they share; empty: none
 

@@ -25,10 +25,11 @@ struct SlotTransition {
 inline constexpr SlotTransition kSlotTransitions[] = {
     {SlotState::kFree, SlotState::kReserved},    {SlotState::kReserved, SlotState::kCaptured},
     {SlotState::kReserved, SlotState::kSending}, {SlotState::kReserved, SlotState::kSealed},
-    {SlotState::kReserved, SlotState::kFree},    {SlotState::kCaptured, SlotState::kSending},
-    {SlotState::kCaptured, SlotState::kSealed},  {SlotState::kCaptured, SlotState::kFree},
-    {SlotState::kSending, SlotState::kSealed},   {SlotState::kSending, SlotState::kFree},
-    {SlotState::kSealed, SlotState::kFree},      {SlotState::kSealed, SlotState::kReserved},
+    {SlotState::kReserved, SlotState::kFree},    {SlotState::kCaptured, SlotState::kReserved},
+    {SlotState::kCaptured, SlotState::kSending}, {SlotState::kCaptured, SlotState::kSealed},
+    {SlotState::kCaptured, SlotState::kFree},    {SlotState::kSending, SlotState::kSealed},
+    {SlotState::kSending, SlotState::kFree},     {SlotState::kSealed, SlotState::kFree},
+    {SlotState::kSealed, SlotState::kReserved},
 };
 
 // Thread-compatible.

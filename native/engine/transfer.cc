@@ -65,7 +65,8 @@ Status Transfer::AwaitRank0(const JobRef& job) {
 Status Transfer::Move(const JobRef& job) {
   if (job->shard == nullptr) job->shard = context_.store->OpenShard(context_.options.At(job->step));
   ShardWriter* shard = job->shard.get();
-  DF_RETURN_IF_ERROR(shard->Begin());
+  bool kept = false;
+  DF_RETURN_IF_ERROR(shard->Begin(&kept));
   job->external_bytes = 0;
   // Without direct writes every byte is copied to the page cache, so no more threads work than may copy at a time.
   const size_t width = shard->direct() ? context_.pool->threads() : Copiers(context_.options);
@@ -77,7 +78,7 @@ Status Transfer::Move(const JobRef& job) {
     const size_t n = Turn(*job, first, &bytes);
     DF_RETURN_IF_ERROR(AwaitTurn(job, bytes));
     DF_RETURN_IF_ERROR(ForEachExtent(context_, n, width, false, [&](size_t worker, size_t i) {
-      return MoveRun(job, first + i, known, Sink{nullptr, nullptr, shard, &blocks_[worker]});
+      return MoveRun(job, job->order[first + i], known, kept, Sink{nullptr, nullptr, shard, &blocks_[worker]});
     }));
     first += n;
   }
@@ -94,7 +95,7 @@ size_t Transfer::Turn(const Job& job, size_t first, uint64_t* bytes) const {
   const uint64_t most = context_.options.rate / 4;
   size_t n = 0;
   for (; first + n < runs; ++n) {
-    const uint64_t run = BytesOfRun(job, first + n);
+    const uint64_t run = BytesOfRun(job, job.order[first + n]);
     if (n > 0 && *bytes + run > most) break;
     *bytes += run;
   }
@@ -127,22 +128,30 @@ void Transfer::TellIfCached(const ShardWriter& shard) {
 Status Transfer::TakeChecksums(const JobRef& job) {
   if (Reached(context_.table->AwaitSettled(job, kLocal, CondVar::Time::max()))) return {};
   if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
-  // The local tier has failed, and its writer may not have computed all checksums.
+  // The local tier has failed, and its writer may not have computed all checksums. What it has read has its checksum,
+  // and may be in the hands of the next capture.
   return ForEachExtent(context_, job->extents.size(), Copiers(context_.options), false, [&](size_t, size_t i) {
-    if (!job->summed[i]) job->extents[i].crc = Crc32c(0, job->sources[i], static_cast<size_t>(job->extents[i].size));
+    if (job->summed[i] || context_.table->HasRead(job, kLocal, i, 1)) return Status();
+    job->extents[i].crc = Crc32c(0, job->sources[i], static_cast<size_t>(job->extents[i].size));
     return Status();
   });
 }
 
-Status Transfer::MoveRun(const JobRef& job, size_t run, bool known, const Sink& to) {
+Status Transfer::MoveRun(const JobRef& job, size_t run, bool known, bool kept, const Sink& to) {
   const size_t first = job->runs[run];
   const size_t n = job->runs[run + 1] - first;
   Extent* extents = &job->extents[first];
   const auto moved = [&] {
+    context_.table->DoneReading(job, kExternal, first, n);
     job->external_bytes += BytesOfRun(*job, run);
     context_.progress->Moved(job);
   };
-  if (context_.table->BeginRead(job)) {
+  const bool written = context_.table->HasRead(job, kExternal, first, n);
+  if (written && kept) {
+    job->external_bytes += BytesOfRun(*job, run);
+    return {};
+  }
+  if (context_.table->BeginRead(job, first, n)) {
     const Status status = Contained([&] {  // no exception may keep EndRead from being called
       const char* const* from = &job->sources[first];
       const auto summed = std::next(job->summed.begin(), static_cast<ptrdiff_t>(first));
@@ -154,6 +163,10 @@ Status Transfer::MoveRun(const JobRef& job, size_t run, bool known, const Sink& 
     context_.table->EndRead(job);
     if (status.ok()) moved();
     return status;
+  }
+  if (written && !context_.table->OnSlot(job)) {
+    return Status(Code::kIncomplete, context_.store->place() + ": what was written of step " +
+                                         std::to_string(job->step) + " is gone, and a newer checkpoint has its memory");
   }
   File* slot = context_.slots->file(static_cast<uint32_t>(job->slot));
   for (size_t i = 0; i < n; ++i) DF_RETURN_IF_ERROR(CopyVerified(slot, job->layout.places[first + i], to, extents[i]));

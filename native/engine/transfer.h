@@ -28,18 +28,20 @@ class Transfer {
   // In a run whose bytes are bounded: waits until rank 0 has begun the step there. As long as anything moves, and at
   // most commit_timeout_ms after that. RETURNS why the step has failed if it has.
   Status AwaitRank0(const JobRef& job);
-  // Writes the whole job. May be repeated: nothing is durable yet, and the slot has what memory no longer has.
+  // Writes the whole job. May be repeated: nothing is durable yet. What memory no longer has the slot has, or else the
+  // store itself.
   Status Move(const JobRef& job);
   // Reports, once, that direct writes are not possible and go through the page cache.
   void TellIfCached(const ShardWriter& shard);
   // Waits for the checksums of the local level, and computes them if it fails.
   Status TakeChecksums(const JobRef& job);
   // How many runs, from number `first` on, are written before the rate is looked at again. All without a rate.
-  size_t Turn(const Job& job, size_t first, uint64_t* bytes) const;
+  size_t Turn(const Job& job, size_t first, uint64_t* bytes) const;  // `first` and the result count in job.order
   // Waits until so many bytes may be written. The job counts as moving meanwhile: nothing is wrong.
   Status AwaitTurn(const JobRef& job, uint64_t bytes);
-  // Writes one run of extents. known: the checksums are computed elsewhere.
-  Status MoveRun(const JobRef& job, size_t run, bool known, const Sink& to);
+  // Writes one run of extents. known: the checksums are computed elsewhere; kept: the store has what was written of it
+  // before.
+  Status MoveRun(const JobRef& job, size_t run, bool known, bool kept, const Sink& to);
 
   const StageContext context_;
   Remover* const remover_;

@@ -58,19 +58,24 @@ Status CheckSource(size_t group, const CaptureArea::Piece& piece, const std::vec
                                     std::to_string(piece.source));
 }
 
-// Copies n bytes to memory of the engine. with_sums: the copy also computes the checksums of the extents into which the
-// engine will cut the bytes, and notes them.
-void CopyToEngine(Engine* engine, bool with_sums, char* to, const char* from, uint64_t n) {
+// Copies n bytes to memory of the engine, extent by extent as the engine will cut them: each as soon as no older
+// checkpoint needs its memory. with_sums: the copy also computes the checksums of the extents, and notes them.
+Status CopyToEngine(Engine* engine, uint64_t timeout_ms, bool with_sums, char* to, const char* from, uint64_t n) {
   engine->captured_sums()->Forget(to, n);  // of a capture that nobody has submitted
-  if (!with_sums) return CopyPastCache(to, from, n);
   const uint64_t chunk = engine->options().chunk_bytes;
   std::vector<CapturedSums::Sum> sums;
-  sums.reserve(CountExtents(n, chunk));
+  if (with_sums) sums.reserve(CountExtents(n, chunk));
   for (uint64_t at = 0; at < n; at += chunk) {
     const uint64_t size = std::min(chunk, n - at);
-    sums.push_back({to + at, size, CopyAndChecksum(0, to + at, from + at, size)});
+    DF_RETURN_IF_ERROR(engine->AwaitParts(to + at, size, timeout_ms));
+    if (with_sums) {
+      sums.push_back({to + at, size, CopyAndChecksum(0, to + at, from + at, size)});
+    } else {
+      CopyPastCache(to + at, from + at, size);
+    }
   }
-  engine->captured_sums()->Note(sums);
+  if (with_sums) engine->captured_sums()->Note(sums);
+  return {};
 }
 
 }  // namespace
@@ -108,6 +113,21 @@ std::vector<std::shared_ptr<Pages>> CaptureArea::MemoryOf(const std::vector<Regi
     if (used) memory.push_back(area->own_);
   }
   return memory;
+}
+
+void CaptureArea::Leave(const std::vector<const Pages*>& memory) {
+  Registry* registry = TheRegistry();
+  if (registry == nullptr || memory.empty()) return;
+  std::vector<std::shared_ptr<CaptureArea>> areas;
+  {
+    const MutexLock lock(&registry->mutex);
+    for (const auto& [number, area] : registry->areas) areas.push_back(area);
+  }
+  for (const std::shared_ptr<CaptureArea>& area : areas) {
+    const MutexLock lock(&area->mutex_);
+    const bool left = area->own() != nullptr && std::count(memory.begin(), memory.end(), area->own()) > 0;
+    if (left && area->attached_ && !area->InOwn()) area->SetOwn(nullptr);
+  }
 }
 
 void CaptureArea::Forget(uint64_t number) {
@@ -208,7 +228,7 @@ bool CaptureArea::Begin() {
 }
 
 bool CaptureArea::GetBuffer(Buffer* buffer) {
-  *buffer = {base_, size_, with_sums_, InOwn() ? nullptr : engine_.lock()};
+  *buffer = {base_, size_, with_sums_, timeout_ms_, InOwn() ? nullptr : engine_.lock()};
   if (InOwn() || buffer->engine != nullptr) return true;
   failure_ = Status(Code::kClosed, "the engine is closed");
   base_ = nullptr;
@@ -222,17 +242,26 @@ Status CaptureArea::Copy(size_t group, const std::vector<Piece>& pieces, const s
     DF_RETURN_IF_ERROR(CheckPlace(group, piece, buffer.size));
   }
   const uint64_t begun_ns = env_->ThreadCpuNanos();
-  for (const Piece& piece : pieces) {
-    char* const to = buffer.base + piece.place;
-    const char* const from = sources[piece.source].data + piece.start;
-    if (buffer.engine == nullptr) {
-      CopyPastCache(to, from, piece.size);
+  Engine* const engine = buffer.engine.get();
+  Status taken;
+  for (size_t i = 0; i < pieces.size() && taken.ok(); ++i) {
+    char* const to = buffer.base + pieces[i].place;
+    const char* const from = sources[pieces[i].source].data + pieces[i].start;
+    if (engine == nullptr) {
+      CopyPastCache(to, from, pieces[i].size);
     } else {
-      CopyToEngine(buffer.engine.get(), buffer.with_sums, to, from, piece.size);
+      taken = CopyToEngine(engine, buffer.timeout_ms, buffer.with_sums, to, from, pieces[i].size);
     }
   }
-  if (buffer.engine != nullptr) buffer.engine->CountCopy(env_->ThreadCpuNanos() - begun_ns);
+  if (engine != nullptr) engine->CountCopy(env_->ThreadCpuNanos() - begun_ns);
+  if (!taken.ok()) Lose(std::move(taken));
   return {};
+}
+
+void CaptureArea::Lose(Status why) {
+  const MutexLock lock(&mutex_);
+  if (failure_.ok()) failure_ = std::move(why);
+  base_ = nullptr;
 }
 
 Status CaptureArea::Capture(size_t group, const std::vector<Source>& sources) {

@@ -67,6 +67,9 @@ class CaptureArea {
   static Status Find(const char* call, uint64_t number, std::shared_ptr<CaptureArea>* area);
   // RETURNS the areas' own memory that any of the regions begins in; it lives as long as the caller keeps it.
   static std::vector<std::shared_ptr<Pages>> MemoryOf(const std::vector<Region>& regions);
+  // The engine has taken over this memory, and frees it when it has read it: areas that capture into an engine's memory
+  // by now have no more use for it.
+  static void Leave(const std::vector<const Pages*>& memory);
   // Takes the number back. Does nothing with an area of a process that this one was forked from.
   static void Forget(uint64_t number);
 
@@ -75,9 +78,10 @@ class CaptureArea {
   // df_area_attach. Null: captures lie in the area's own memory again.
   void Attach(const std::shared_ptr<Engine>& engine, uint64_t timeout_ms);
 
-  // df_area_capture: copies one group's pieces. Without memory for this capture it copies nothing and returns ok, so
-  // that training goes on; Collect then returns the error. REQUIRES: the sources stay as they are until it returns.
-  // RETURNS kInvalid, and copies nothing, if there is no such group, or a piece lies outside of its source or buffer.
+  // df_area_capture: copies one group's pieces, each part as soon as its memory is free. Without memory for this
+  // capture it copies nothing more and returns ok, so that training goes on; Collect then returns the error. REQUIRES:
+  // the sources stay as they are until it returns. RETURNS kInvalid, and copies nothing, if there is no such group, or
+  // a piece lies outside of its source or buffer.
   Status Capture(size_t group, const std::vector<Source>& sources);
 
   // As above, for tensors that the area may hold: if the group is captured late it takes them, in place of copying
@@ -121,6 +125,7 @@ class CaptureArea {
     char* base = nullptr;
     uint64_t size = 0;
     bool with_sums = false;          // whether the copies compute checksums
+    uint64_t timeout_ms = 0;         // of a wait for a part of the engine's memory
     std::shared_ptr<Engine> engine;  // null: it is the area's own memory
   };
 
@@ -131,8 +136,11 @@ class CaptureArea {
   Status Acquire() REQUIRES(mutex_);
   // The buffer of the capture under way. RETURNS whether it is still there: the engine may have been closed since.
   bool GetBuffer(Buffer* buffer) REQUIRES(mutex_);
-  // Copies pieces of the tensors. They are checked first: an error means that nothing was copied.
+  // Copies pieces of the tensors. They are checked first: an error means that nothing was copied. If the engine has no
+  // memory for some of them, that is noted for Collect.
   Status Copy(size_t group, const std::vector<Piece>& pieces, const std::vector<Source>& sources, const Buffer& buffer);
+  // There is no capture, for this reason: Collect returns it.
+  void Lose(Status why) EXCLUDES(mutex_);
   // RETURNS kInvalid if there is no such group.
   Status CheckGroup(const char* call, size_t group) REQUIRES(mutex_);
   void ReleaseHeld() REQUIRES(mutex_);

@@ -27,13 +27,15 @@ Status CheckPartial(Env* env, const std::string& directory) {
 PartialWriter::PartialWriter(Env* env, const std::string& run_dir, const Identity& identity)
     : env_(env), directory_(PartialPath(run_dir, identity.step, identity.attempt)), size_(identity.file_size) {}
 
-Status PartialWriter::Begin() {
+Status PartialWriter::Begin(bool* kept) {
+  *kept = false;
   DF_RETURN_IF_ERROR(env_->MakeDir(directory_, 0777));
   DF_RETURN_IF_ERROR(CheckPartial(env_, directory_));
   const std::string path = Join(directory_, kModelName);
   Status opened = env_->Open(path, OpenMode::kNew, &file_);
   made_ = made_ || opened.ok();
-  if (opened.error() == EEXIST) opened = env_->Open(path, OpenMode::kUpdate, &file_);
+  *kept = opened.error() == EEXIST;
+  if (*kept) opened = env_->Open(path, OpenMode::kUpdate, &file_);
   DF_RETURN_IF_ERROR(opened);
   uint64_t size = 0;
   DF_RETURN_IF_ERROR(file_->Size(&size));

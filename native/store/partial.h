@@ -32,7 +32,7 @@ class PartialWriter final : public ShardWriter {
 
   // Makes the directory and the model file if they are missing. If it has made the file, gives it its full size and
   // reserves its blocks. RETURNS kNoSpace if there is no room for them; kInvalid as CheckPartial.
-  Status Begin() override;
+  Status Begin(bool* kept) override;
   Status Write(uint64_t offset, const void* data, size_t n) override;
   bool direct() const override { return direct_ != nullptr; }
   Status WriteDirect(uint64_t offset, const void* data, size_t n) override;

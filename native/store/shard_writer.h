@@ -20,9 +20,10 @@ class ShardWriter {
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
-  // Makes what is missing of the shard's place. May be repeated after a failure, also of a write; then everything is
-  // written again. RETURNS kNoSpace if there is no room for the shard, as far as the store can tell beforehand.
-  virtual Status Begin() = 0;
+  // Makes what is missing of the shard's place. May be repeated after a failure, also of a write. *kept: whether what
+  // this object has written is still there; else everything is to be written again. RETURNS kNoSpace if there is no
+  // room for the shard, as far as the store can tell beforehand.
+  virtual Status Begin(bool* kept) = 0;
 
   // Writes all n bytes, or RETURNS an error; then some may be written. REQUIRES: Begin has returned ok; offset + n is
   // within the file. `data` is not read after the return.

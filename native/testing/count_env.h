@@ -27,6 +27,8 @@ class CountEnv final : public Env {
   std::atomic<uint64_t> populates{0};   // pieces of memory for which pages were found
   std::atomic<uint64_t> largest{0};     // bytes of the largest of these pieces
   std::atomic<uint64_t> joins{0};       // calls of JoinPages
+  std::atomic<uint64_t> pages{0};       // bytes of AllocatePages that are not given back
+  std::atomic<uint64_t> most_pages{0};  // as many of them at a time as ever
   // Called before each Open; a test may wait in it, and a failure is returned.
   std::function<Status(const std::string& path)> on_open;
   // In place of the base's JoinPages.
@@ -80,11 +82,13 @@ class CountEnv final : public Env {
     return base_->Refresh(directory);
   }
   bool InMemory(const std::string& path) override { return base_->InMemory(path); }
-  char* AllocatePages(uint64_t size) override { return base_->AllocatePages(size); }
+  char* AllocatePages(uint64_t size) override {
+    Raise(&most_pages, pages += size);
+    return base_->AllocatePages(size);
+  }
   Status Populate(char* data, uint64_t n) override {
     const uint64_t nth = ++populates;
-    for (uint64_t seen = largest; seen < n && !largest.compare_exchange_weak(seen, n);) {
-    }
+    Raise(&largest, n);
     if (on_populate) DF_RETURN_IF_ERROR(on_populate(nth));
     return base_->Populate(data, n);
   }
@@ -92,7 +96,10 @@ class CountEnv final : public Env {
     ++joins;
     return on_join ? on_join() : base_->JoinPages(data, n);
   }
-  void FreePages(char* data, uint64_t size) override { base_->FreePages(data, size); }
+  void FreePages(char* data, uint64_t size) override {
+    pages -= size;
+    base_->FreePages(data, size);
+  }
   uint64_t NowMicros() override { return base_->NowMicros(); }
   uint64_t CpuMicros() override { return on_cpu ? on_cpu() : base_->CpuMicros(); }
   uint64_t ThreadCpuNanos() override { return on_thread_cpu ? on_thread_cpu() : base_->ThreadCpuNanos(); }
@@ -105,6 +112,11 @@ class CountEnv final : public Env {
  private:
   void Count(const std::string& path, std::atomic<uint64_t>* calls) {
     if (path.compare(0, below_.size(), below_) == 0) ++*calls;
+  }
+
+  static void Raise(std::atomic<uint64_t>* most, uint64_t value) {
+    for (uint64_t seen = *most; seen < value && !most->compare_exchange_weak(seen, value);) {
+    }
   }
 
   Env* const base_;

@@ -108,6 +108,7 @@ struct Job {
       if (shape.captured) {
         char* base = nullptr;
         CHECK_OK(engines[rank]->Reserve(kLong, &base));
+        CHECK_OK(engines[rank]->AwaitParts(base, engines[rank]->CaptureSize(), kLong));
         std::memcpy(base + places[rank], share.data, share.size);
         share.data = base + places[rank];
       }

@@ -154,7 +154,7 @@ class Walker {
   bool BeginChunk() {
     const JobRef& job = working_[kTransfer];
     if (job == nullptr || reads_) return false;
-    reads_ = table_.BeginRead(job);
+    reads_ = table_.BeginRead(job, 0, 0);
     return reads_;
   }
   bool EndChunk() {

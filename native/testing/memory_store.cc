@@ -21,8 +21,11 @@ class MemoryShard final : public ShardWriter {
   MemoryShard(Blobs* blobs, const Identity& identity)
       : blobs_(blobs), prefix_(Folder(identity.step, identity.attempt) + Shard(identity.rank)) {}
 
-  Status Begin() override {
-    for (const std::string& part : blobs_->List(prefix_)) blobs_->Delete(prefix_ + part);
+  Status Begin(bool* kept) override {
+    *kept = begun_;
+    for (const std::string& part : blobs_->List(prefix_)) {
+      if (!begun_) blobs_->Delete(prefix_ + part);
+    }
     begun_ = true;
     return {};
   }

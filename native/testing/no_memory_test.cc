@@ -105,6 +105,7 @@ bool Run(const Shape& shape, int64_t nth, bool good) {
     if (shape.captured) {
       char* base = nullptr;
       CHECK_OK(engine.Reserve(kLong, &base));
+      CHECK_OK(engine.AwaitParts(base, engine.CaptureSize(), kLong));
       std::memcpy(base + plan.places[0], data.data(), kSize);
       region.data = base + plan.places[0];
     }

@@ -75,7 +75,8 @@ struct Ranks {
   void Write(int64_t step) {
     for (uint32_t rank = 0; rank < world(); ++rank) {
       PartialWriter writer(envs[rank].get(), run.path(), At(step, rank, world()));
-      CHECK_OK(writer.Begin());
+      bool kept = false;
+      CHECK_OK(writer.Begin(&kept));
       CHECK_OK(writer.Write(kRankPage * rank, page.data(), kRankPage));
       CHECK_OK(writer.Seal());
     }

@@ -7,11 +7,11 @@ from tests.support import threads
 
 def test_one_rank_of_each_node_says_that_no_tier_has_room(monkeypatch):
     asked, said = [], []
-    monkeypatch.setattr(node_tier.tiers, "choose", lambda local, nbytes: asked.append((local, nbytes)))
+    monkeypatch.setattr(node_tier.tiers, "choose", lambda local, nbytes, memory: asked.append((local, nbytes)))
 
     def rank(world, local="auto"):
         nodes = Nodes.gather(world, Node(f"node{world.rank // 2}", ""))
-        return node_tier.choose(local, 20, "/run", world, nodes, lambda *heard: said.append((world.rank, *heard)))
+        return node_tier.choose(local, 20, True, "/run", world, nodes, lambda *heard: said.append((world.rank, *heard)))
 
     assert threads.run(4, rank) == [None] * 4 and asked == [("auto", 40)] * 4
     text = "no room for 40 bytes on a local tier of {}: writing to /run directly"

@@ -95,10 +95,6 @@ def test_a_value_that_can_not_be_meant_is_refused_with_what_can(option, value, e
         ("on_divergance", "pass replicas=deepfreeze.Replicas(on_divergence=...)"),
         ("filepath", "run= names the directory of the run"),
         ("resme", "did you mean resume="),
-        (
-            "memory",
-            "memory is bounded by engine=deepfreeze.Engine(in_flight=...), in the training process, and Engine(slots=...)",
-        ),
         ("save_freq", "did you mean every="),
         ("max_to_keep", "did you mean keep="),
         ("save_best_only", 'not here (see "Coming from Keras\'s ModelCheckpoint" in the guide): keep='),

@@ -21,6 +21,8 @@ from veloc_bindings import EngineFault
 
 # Bytes of a cache line. Each group begins one, because several threads copy groups at the same time.
 _CACHE_LINE = 64
+# Bytes of a page. Larger pieces begin one: direct writes are made from there without another copy.
+_PAGE = 4096
 
 
 def reason_against() -> str | None:
@@ -56,6 +58,8 @@ class EngineBuffers:
         first = len(self._area_places)
         at = self._area_nbytes
         for piece in pieces:
+            if piece.nbytes >= _PAGE:
+                at = -(-at // _PAGE) * _PAGE
             self._area_places.append(at)
             at += piece.nbytes
         self._area_nbytes = -(-at // _CACHE_LINE) * _CACHE_LINE

@@ -136,6 +136,9 @@ typedef struct df_options {
                                  0: as many as in_flight and slots allow [0] */
   uint64_t bounded;           /* not 0: the caller bounds the bytes of the run, on rank 0 alone. Other ranks then write
                                  nothing of a step there before rank 0 has begun the step [0] */
+  uint64_t one_memory;        /* not 0: in_flight bounds the captures in buffers, in slots that are memory, and in the
+                                 caller's memory together. Memory is then not found ahead for more captures than there
+                                 may be beside those that the caller's memory holds [0] */
 } df_options;
 
 /* The state of one checkpoint; or, with step -1, a notice for the user, which has a message and no checkpoint. Times
@@ -260,9 +263,16 @@ DF_API int df_engine_fail(df_engine* engine, int64_t step, const char* message);
 DF_API int df_engine_plan(df_engine* engine, const df_region* regions, size_t n, uint64_t private_bytes,
                           uint64_t side_bytes, uint64_t* places);
 
+/* *nbytes: the bytes of one buffer of an engine that is given this plan and has this chunk_bytes. DF_INVALID: as for
+ * df_engine_plan. */
+DF_API int df_capture_size(const df_region* regions, size_t n, uint64_t private_bytes, uint64_t side_bytes,
+                           uint64_t chunk_bytes, uint64_t* nbytes);
+
 /* Waits, at most timeout_ms, until there is memory for the next capture, and reserves it. One memory is reserved at a
- * time: a call while there is one returns DF_OK at once. After DF_TIMEOUT nothing is reserved. A caller need not call
- * this: the capture itself reserves memory if there is none. DF_INVALID: df_engine_plan was not called. */
+ * time: a call while there is one returns DF_OK at once. A buffer is also reserved while an older checkpoint is being
+ * written from it, as soon as that part of it is free that a capture needs first; the capture then waits for each other
+ * part. After DF_TIMEOUT nothing is reserved. A caller need not call this: the capture itself reserves memory if there
+ * is none. DF_INVALID: df_engine_plan was not called. */
 DF_API int df_engine_reserve(df_engine* engine, uint64_t timeout_ms);
 
 /* *n: for how many more captures there is memory now, without waiting. Memory that is reserved already is not counted.
