@@ -16,7 +16,7 @@ from benchmarks import jobs, workloads
 from benchmarks.capture_memory import sampled
 from deepfreeze.freeze.settings import Engine
 
-TOUCHED = 2  # periods that are not measured: the first captures find their memory
+TOUCHED = 4  # periods that are not measured: the first captures find their memory
 BLOCKS = Engine().writers * Engine().chunk_bytes
 # Of the shard, for what a capture has besides: the table of a slot, and the rest of pages.
 MORE = 1.001
@@ -74,9 +74,10 @@ def measure(params: dict[str, Any]) -> list[dict[str, Any]]:
             rates[at].append(trainings.train(given[at], params["periods"]))
     found = []
     for nbytes, rate in zip(given, rates, strict=True):
+        gc.collect()
         with sampled() as samples:
             trainings.train(nbytes, params["periods"])
-        found.append({"bytes": nbytes, "shard": shard, "rate": rate, "peak": samples.most})
+        found.append({"bytes": nbytes, "shard": shard, "rate": rate, "peak": samples.most, "samples": samples.number})
     return found
 
 

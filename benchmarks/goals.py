@@ -319,7 +319,8 @@ def _concurrency(report: Report | None) -> list[Finding]:
         text, sure = f"{ratio:.3f} ({low:.3f}..{high:.3f})", not low < 0.93 <= high
         found.append(Finding(f"{row.labels['workload']}: {less}", goal, text, ratio >= 0.93, "concurrency", sure))
     above = [row.median("peak") / row.labels["nbytes"] for row in report.rows]
-    text = f"at most {max(above):.2f} of it, {len(above)} trainings"
+    samples = sum(row.labels["samples"] for row in report.rows)
+    text = f"at most {max(above):.2f} of it in {samples} samples of {len(above)} trainings"
     return [*found, Finding(bound, kept, text, max(above) <= 1, "concurrency")]
 
 

@@ -35,7 +35,8 @@ class Opening:
     - ``bounded``: rank 0 bounds the bytes of the run. So no other rank writes anything of a step to the run before rank 0 has begun the
       step there.
     - ``one_memory``: ``engine.in_flight`` bounds all captures of this rank, wherever they lie. Otherwise slots in memory are counted apart.
-    - ``engine``: the options of this name, with all numbers given. A backend ignores those that mean nothing to it."""
+    - ``engine``: the options of this name; ``Engine.counted`` has the numbers that are not given. A backend ignores those that mean nothing
+      to it."""
 
     target: Target
     structure: bytes

@@ -28,7 +28,7 @@ class EmbeddedBackend:
         self._engine = veloc_bindings.EmbeddedEngine(
             rank=opening.rank,
             world=opening.world,
-            in_flight=engine.in_flight or 0,
+            in_flight=engine.in_flight or 0,  # never None here
             slots=engine.slots or 0,
             writers=engine.writers,
             hashes=opening.hashes,

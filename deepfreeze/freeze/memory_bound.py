@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from deepfreeze.errors import OptionError
-from deepfreeze.freeze.settings import Engine
-from deepfreeze.ranks.world import World, each
-
-_MOST = 1024  # captures, as for Engine(in_flight=)
+from deepfreeze.freeze.settings import MOST_IN_FLIGHT, Engine
 
 
 @dataclass(frozen=True)
@@ -21,13 +18,15 @@ class MemoryBound:
     in_engine: bool = True
 
     def captures(self, engine: Engine) -> int:
-        """How many captures may be held at once. ``OptionError`` if the memory holds too few."""
+        """How many captures may be held at once: no more than ``Engine(uncommitted=)`` lets wait. ``OptionError`` if the memory holds too
+        few."""
         # Captures in the engine's memory begin at pages, and so do the extents that the local tier is given.
         blocks = engine.chunk_bytes * (engine.writers if self.in_engine else 2 * engine.writers + 1)
         least = 1 if self.in_engine else 2
         found = (self.memory - blocks) // max(1, self.capture)
         if found >= least:
-            return min(found, _MOST)
+            wanted = MOST_IN_FLIGHT if engine.uncommitted is None else engine.uncommitted + least - 1
+            return min(found, wanted)
         shards = "its shard" if self.in_engine else "each of two shards, because captures lie in TensorFlow's memory,"
         raise OptionError(
             where="memory=",
@@ -39,8 +38,7 @@ class MemoryBound:
             todo='give more, or use more ranks, fewer writers, or state="weights"',
         )
 
-    def counted(self, engine: Engine, world: World) -> Engine:
-        """Collective. The same options, with the numbers of captures and slots that this bound allows: on all ranks those of the rank
-        whose captures are largest. ``OptionError`` as ``captures``; a rank without an error of its own raises ``WorldError`` then."""
-        captures = min(world.gather(each(world, lambda: self.captures(engine))))
-        return replace(engine, in_flight=captures if self.in_engine else captures - 1, slots=max(2, captures))
+    def bounded(self, engine: Engine) -> Engine:
+        """The same options, with the number of captures that the engine may hold. ``OptionError`` as ``captures``."""
+        captures = self.captures(engine)
+        return replace(engine, in_flight=captures if self.in_engine else captures - 1)

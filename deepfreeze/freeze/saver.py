@@ -20,10 +20,11 @@ from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.backend import Opening
 from deepfreeze.freeze.bound_backend import BoundBackend
 from deepfreeze.freeze.capture_places import CapturePlan
+from deepfreeze.freeze.faults import Faults
 from deepfreeze.freeze.memory_bound import MemoryBound
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.replicas import ReplicaChecksums
-from deepfreeze.freeze.settings import SaverSettings
+from deepfreeze.freeze.settings import Engine, SaverSettings
 from deepfreeze.notices import Notify
 from deepfreeze.plan.comparisons import Part
 from deepfreeze.ranks.nodes import Nodes
@@ -31,6 +32,7 @@ from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
+from deepfreeze.tiers import node_memory
 from veloc_bindings import Report, UnderWay
 
 # How many seconds ``last_reports`` waits for checkpoints in flight. There are some only if an exception has ended training.
@@ -76,7 +78,7 @@ class Saver:
 
         ``RunError`` if the structure can't be stored, ``OptionError`` for a wrong ``local`` or too little ``memory``, ``EngineError`` if
         the backend can't be opened. A rank without an error of its own raises ``WorldError`` then."""
-        self._settings, self._notify = settings, notify
+        self._settings, self._notify, self._run = settings, notify, target.run
         self._capture = capture
         self._attachments = attachments
         structure = agreed.structure
@@ -88,16 +90,20 @@ class Saver:
         self._structure, self._world_size = structure, world.size
         self._pending: _Save | None = None
         self._record_nbytes = 0  # of the newest checkpoint, without the extents
-        plan = self._planned()
-        self._engine = settings.engine.counted()
+        plan = each(world, self._planned)
+        # All ranks hold as many captures as the rank whose captures are largest.
+        engine = min(world.gather(each(world, lambda: self._bounded(plan))), key=lambda one: one.in_flight or 0)
+        counted = engine.counted()
+        slots, in_memory = counted.slots or 0, counted.slots or 0
         if settings.memory is not None:
-            in_engine = capture.engine_memory is not None
-            bound = MemoryBound(settings.memory, plan.nbytes(settings.engine.chunk_bytes), in_engine)
-            self._engine = bound.counted(settings.engine, world)
-        # A slot is held until its checkpoint is committed, a buffer until it is written. So memory for one capture is used as a buffer.
-        in_memory = settings.memory is None or self._engine.in_flight != 1
-        slots = self.nbytes * (self._engine.slots or 0)
-        self._local = node_tier.choose(settings.local, slots, in_memory, target.run, world, nodes, notify)
+            # A slot is held until its checkpoint is committed, a buffer until it is written. So memory for one capture is used as a buffer.
+            in_memory = (counted.in_flight or 0) if counted.in_flight != 1 else 0
+        self._local = node_tier.choose(
+            settings.local, self.nbytes * slots, self.nbytes * in_memory, target.run, world, nodes, notify
+        )
+        if self._local is not None and node_memory.is_memory(self._local[1]):
+            slots = in_memory
+        self._engine_options = replace(counted, slots=slots)
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
@@ -124,10 +130,19 @@ class Saver:
             timeout=settings.timeout,
             bounded=settings.storage is not None,
             one_memory=settings.memory is not None,
-            engine=self._engine,
+            engine=self._engine_options,
         )
         self._backend = BoundBackend(backends.chosen(), opening, self._notify)
         self._closing.callback(self._backend.close)
+
+    def _bounded(self, plan: CapturePlan) -> Engine:
+        """The options of the engine. With ``memory`` they have the number of captures that it allows."""
+        settings = self._settings
+        if settings.memory is None:
+            return settings.engine
+        with Faults(self._run, settings.timeout).translated("the bytes of a capture"):
+            nbytes = plan.nbytes(settings.engine.chunk_bytes)
+        return MemoryBound(settings.memory, nbytes, self._capture.engine_memory is not None).bounded(settings.engine)
 
     def _planned(self) -> CapturePlan:
         """What every capture will consist of."""
@@ -299,7 +314,7 @@ class Saver:
     @property
     def most_uncommitted(self) -> int:
         """How many checkpoints may be captured and not yet committed, whatever lies on the local tier otherwise."""
-        engine = self._engine
+        engine = self._engine_options
         return engine.uncommitted or (engine.in_flight if self._local is None else engine.slots) or 0
 
     def expects(self, attached: int) -> None:

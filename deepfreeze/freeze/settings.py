@@ -9,8 +9,9 @@ from deepfreeze import arguments
 
 # Name -> (least value, greatest value, a number that divides the value). The bounds keep a value within the engine's 32 bits, in which
 # 2**32 + 1 would become 1.
+MOST_IN_FLIGHT = 1024
 _ENGINE_NUMBERS: dict[str, tuple[int, int, int]] = {
-    "in_flight": (1, 1024, 1),
+    "in_flight": (1, MOST_IN_FLIGHT, 1),
     "slots": (1, 1024, 1),
     "writers": (1, 256, 1),
     "chunk_bytes": (4096, 1 << 30, 4096),
@@ -29,7 +30,7 @@ class Engine:
     Args:
         in_flight: how many checkpoints may have shards in this rank's memory at once; when another one is due, training waits. None: 2, or
             what ``memory=`` allows.
-        slots: how many checkpoints of each rank may lie on the local tier. None: 2, or more if ``memory=`` holds more captures.
+        slots: how many checkpoints of each rank may lie on the local tier. None: 2, or where slots are memory what ``memory=`` allows.
         writers: how many threads of each rank write; a quarter of them, at least 2, may copy or checksum at a time.
         chunk_bytes: how many bytes are copied and written at a time; a multiple of 4096.
         nice: the niceness of the engine's threads, 0 to 19: with a higher one they leave more of the processor to training.
@@ -37,7 +38,8 @@ class Engine:
             parts. Bursts are a second's bytes at most. None: as many as the store takes.
         uncommitted: how many checkpoints may be captured and not yet committed (or failed); when another one is due, ``when_full`` says
             what happens. With 1 a kill loses one checkpoint at most, and so two intervals of steps at most, and one more for each
-            checkpoint that was skipped (CheckFreq, FAST 2021, section 4.2). None: as many as ``in_flight`` and ``slots`` allow.
+            checkpoint that was skipped (CheckFreq, FAST 2021, section 4.2). None: as many as ``in_flight`` (or ``memory=``) and ``slots``
+            allow.
         when_full: "wait": training waits while there is no room for another checkpoint. "skip": if some rank has no room for a checkpoint,
             all ranks skip it.
 

@@ -85,12 +85,15 @@ def _made(name: str, make: Callable[[], Tier | None]) -> Tier | None:
     ) from failure
 
 
-def choose(local: str | os.PathLike | None, nbytes: int, memory: bool = True) -> tuple[Tier, Path] | None:
+def choose(local: str | os.PathLike | None, nbytes: int, in_memory: int | None = None) -> tuple[Tier, Path] | None:
     """The tier for the slots of all ranks of this node, ``nbytes`` bytes together, and the directory below which the engine makes them.
     None if ``local`` allows no tier, or none has room. The memory limit over this process counts for all ranks of the node together,
-    which may choose the disk without need, but never too much memory. ``memory``: whether the slots may be memory."""
+    which may choose the disk without need, but never too much memory. ``in_memory``: the bytes of slots that are
+    memory, 0 if none may be; None: ``nbytes``."""
     for tier in of(local):
         base = tier.need(nbytes)
-        if base is not None and (memory or not node_memory.is_memory(base)):
+        if base is not None and in_memory is not None and node_memory.is_memory(base):
+            base = tier.need(in_memory) if in_memory else None
+        if base is not None:
             return tier, base
     return None

@@ -43,10 +43,10 @@ class Checkpoint(Hooks):
         storage: how many bytes checkpoints of the run may take on the external store: a number, or text such as "20 GB" or "800 MiB".
             Training waits while there is no room for another one. Where the checkpoints that ``keep`` wants leave no room, no
             checkpoint is saved, with a warning. None: no bound.
-        memory: how many bytes captures may hold on each rank, in the engine's memory and in slots that are memory: a number, or text. As
-            many whole captures as fit are held at once. One is enough: the next capture takes the memory part by part, as soon as the
-            parts are written. Checkpoints wait in slots that are memory only if two captures fit. None: ``Engine(in_flight=)`` and
-            ``Engine(slots=)`` count captures.
+        memory: how many bytes captures may hold on each rank, in the engine's memory, in slots that are memory and in the writers' blocks:
+            a number, or text. As many whole captures as fit are held at once. One is enough: the next capture takes the memory part by
+            part, as soon as the parts are written. Checkpoints wait in slots that are memory only if two captures fit. None:
+            ``Engine(in_flight=)`` and ``Engine(slots=)`` count captures.
         wait_for: the level that training waits for at each checkpoint: "captured" (no wait), "local" (this rank's shards are on
             node-local storage), "external" (the checkpoint is committed: the synchronous mode).
         local: node-local storage: "auto" (memory-backed or disk, by free space), a directory, or None for none.

@@ -114,6 +114,8 @@ class Options:
         if made["memory"] is not None:
             made["memory"] = arguments.size("memory=", made["memory"])
             _refuse_counts(made["engine"])
+        else:
+            made["engine"] = made["engine"].counted()
         made["timeout"] = arguments.seconds("timeout=", made["timeout"])
         made["listeners"] = _listeners(made["listeners"])
         made["signals"] = _signals(made["signals"])

@@ -24,6 +24,7 @@ class CountingFile final : public File {
   }
   bool Direct() const override { return base_->Direct(); }
   Status Size(uint64_t* size) override { return base_->Size(size); }
+  Status Number(uint64_t* number) override { return base_->Number(number); }
   Status Truncate(uint64_t size) override {
     place_->metadata.Add();
     return base_->Truncate(size);

@@ -38,6 +38,9 @@ class File {
   virtual bool Direct() const { return false; }
 
   virtual Status Size(uint64_t* size) = 0;
+  // *number: the file's number on its file system. While two files are open, they are one file if their numbers are
+  // equal.
+  virtual Status Number(uint64_t* number) = 0;
   virtual Status Truncate(uint64_t size) = 0;
   // Makes the file at least size bytes long and reserves blocks for [0, size), so that later writes there can't run out
   // of space. On file systems that can't reserve, the file gets its size and no blocks.

@@ -159,6 +159,13 @@ class PosixFile final : public File {
 
   bool Direct() const override { return direct_ && !left_direct_; }
 
+  Status Number(uint64_t* number) override {
+    struct stat info;
+    DF_RETURN_IF_ERROR(Result(Retry([&] { return ::fstat(fd_, &info); }), "fstat", path()));
+    *number = static_cast<uint64_t>(info.st_ino);
+    return {};
+  }
+
   Status Size(uint64_t* size) override {
     struct stat info;
     DF_RETURN_IF_ERROR(Result(Retry([&] { return ::fstat(fd_, &info); }), "fstat", path()));

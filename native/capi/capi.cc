@@ -11,6 +11,7 @@
 #include "deepfreeze/deepfreeze.h"
 #include "engine/engine.h"
 #include "engine/rescue.h"
+#include "engine/stage.h"
 #include "graph/capture_area.h"
 #include "local/slot_store.h"
 #include "store/posix_store.h"
@@ -116,7 +117,7 @@ int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, 
     for (const std::shared_ptr<deepfreeze::Pages>& pages : memory) left.push_back(pages.get());
     DF_RETURN_IF_ERROR(engine->engine->Submit(step, std::move(copy), std::move(private_copy), timeout_ms,
                                               std::move(memory), std::move(values_copy)));
-    deepfreeze::CaptureArea::Leave(left);
+    deepfreeze::BestEffort([&] { deepfreeze::CaptureArea::Leave(left); });  // the step is taken in any case
     return {};
   });
 }

@@ -6,9 +6,7 @@ namespace deepfreeze {
 
 void PartOrder::Take(size_t first, size_t last) {
   for (size_t part = first; part <= last && part < rank_.size(); ++part) {
-    if (rank_[part] != kNever) continue;
-    if (next_ == 0) first_ = part;
-    rank_[part] = next_++;
+    if (rank_[part] == kNever) rank_[part] = next_++;
   }
 }
 
@@ -18,7 +16,7 @@ BufferParts::BufferParts(const BufferSpan& buffer, const std::vector<Extent>& ex
   for (size_t i = 0; i < extents.size(); ++i) {
     if (extents[i].size == 0 || !buffer.Holds(sources[i])) continue;
     pieces_[i].first = buffer.PartOf(sources[i]);
-    pieces_[i].last = buffer.PartOf(sources[i] + extents[i].size - 1);
+    pieces_[i].last = std::min(buffer.PartOf(sources[i] + extents[i].size - 1), uses_.size() - 1);
   }
 }
 
@@ -26,6 +24,15 @@ void BufferParts::Begin(LevelSet levels) {
   for (Piece& piece : pieces_) {
     piece.levels = levels;
     for (size_t part = piece.first; part <= piece.last; ++part) ++uses_[part];
+  }
+}
+
+void BufferParts::Restore(LevelId level) {
+  for (Piece& piece : pieces_) {
+    if (piece.levels == 0) {
+      for (size_t part = piece.first; part <= piece.last; ++part) ++uses_[part];
+    }
+    piece.levels |= Only(level);
   }
 }
 

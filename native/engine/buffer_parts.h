@@ -30,11 +30,9 @@ struct BufferSpan {
 // next capture, which comes to them in about the same order, waits least.
 class PartOrder {
  public:
-  void Reset(size_t parts) { rank_.assign(parts, kNever), next_ = 0, first_ = 0; }
+  void Reset(size_t parts) { rank_.assign(parts, kNever), next_ = 0; }
   // The capture writes to the parts from `first` to `last`.
   void Take(size_t first, size_t last);
-  // The part that was taken first; 0 if none was.
-  size_t first() const { return first_; }
   // Smaller for the parts that were taken earlier; greatest for those that never were.
   uint64_t rank(size_t part) const { return part < rank_.size() ? rank_[part] : kNever; }
 
@@ -42,7 +40,6 @@ class PartOrder {
   static constexpr uint64_t kNever = ~uint64_t{0};
   std::vector<uint64_t> rank_;  // by part
   uint64_t next_ = 0;
-  size_t first_ = 0;
 };
 
 // Which parts of its buffer a checkpoint still needs: those with an extent that some level has yet to read.
@@ -59,6 +56,8 @@ class BufferParts {
   // The level no longer reads n extents, from number `first` on. RETURNS whether this has freed a part. Allocates no
   // memory.
   bool Drop(LevelId level, size_t first, size_t n);
+  // The level will read again what it has dropped. REQUIRES: nobody has written to parts that were free.
+  void Restore(LevelId level);
   // Whether the level has dropped none of these extents, and whether it has dropped all of them. Without parts it
   // may read everything, as often as it likes.
   bool MayRead(LevelId level, size_t first, size_t n) const;

@@ -61,7 +61,7 @@ void CaptureMemory::TouchAll() {
   // If the local tier is given up its slots are removed.
   const auto stop = [&] { return context_.table->stopping() || (slots && !context_.table->local_tier()); };
   const uint32_t count = slots ? context_.options.slots : context_.options.in_flight;
-  for (uint32_t i = 0; i < count && !stop() && context_.table->AwaitRoomFor(i); ++i) {
+  for (uint32_t i = 0; i < count && context_.table->AwaitRoomFor(i) && !stop(); ++i) {
     if (slots) {
       (void)context_.slots->Touch(i, size_, stop).ok();
       if (i == 0 && context_.options.identity.rank == 0 && context_.slots->WantsHugePages()) TellOfSmallPages();
@@ -87,9 +87,6 @@ Status CaptureMemory::Obtain(uint64_t timeout_ms, char** base) {
     if (status.ok() || status.code() == Code::kClosed || status.code() == Code::kTimeout) return status;
     context_.table->DropLocalTier(context_.options.local_dir + ": the local tier has no memory for a capture (" +
                                   status.message() + "); from now on checkpoints go directly to the external store");
-    if (context_.options.one_memory) {
-      for (const uint32_t slot : context_.table->IdleSlots()) context_.slots->Remove(slot);
-    }
   }
   return InPages(timeout_ms, base);
 }
@@ -109,6 +106,9 @@ Status CaptureMemory::InSlot(uint64_t timeout_ms, char** base) {
 Status CaptureMemory::InPages(uint64_t timeout_ms, char** base) {
   int number = SlotPool::kNoSlot;
   DF_RETURN_IF_ERROR(context_.table->Reserve(Home::kBuffer, timeout_ms, &number));
+  if (context_.options.one_memory && in_memory_) {  // slots of a local tier that was given up
+    for (const uint32_t slot : context_.table->IdleSlots()) context_.slots->Remove(slot);
+  }
   *base = Touched(static_cast<uint32_t>(number));
   if (*base == nullptr) {
     context_.table->Unreserve();

@@ -50,6 +50,9 @@ void OrderRuns(Job* job, const BufferSpan& buffer, const PartOrder& taken) {
     if (buffer.Holds(source)) rank[run] = taken.rank(buffer.PartOf(source));
   }
   std::stable_sort(job->order.begin(), job->order.end(), [&](size_t a, size_t b) { return rank[a] < rank[b]; });
+  if (job->order.empty()) return;
+  const char* first = job->sources[job->runs[job->order.front()]];
+  if (buffer.Holds(first)) job->first_part = buffer.PartOf(first);
 }
 
 char* Block::data() {

@@ -26,7 +26,7 @@ inline uint64_t CountExtents(uint64_t size, uint64_t chunk_bytes) {
 void CutExtents(Job* job, uint64_t chunk_bytes);
 
 // Has the runs written in the order in which their capture has come to the parts of its buffer; what lies elsewhere
-// comes last.
+// comes last. Sets job->first_part too.
 void OrderRuns(Job* job, const BufferSpan& buffer, const PartOrder& taken);
 
 // `size` bytes of memory that start at a multiple of kDirectUnit; each thread has a block of its own. The memory is

@@ -96,7 +96,8 @@ class Engine {
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<CaptureMemory> capture_memory_;
   CapturedSums captured_sums_;
-  std::atomic<uint64_t> copy_ns_{0};  // CPU time of the copies of the capture that has begun
+  std::atomic<uint32_t> parts_wanted_{0};  // by how many threads for parts of a buffer
+  std::atomic<uint64_t> copy_ns_{0};       // CPU time of the copies of the capture that has begun
   IdleCores idle_cores_;
   std::atomic<bool> local_awaited_{false};  // somebody has waited for the local tier, which needs checksums
   std::vector<Region> planned_;

@@ -49,6 +49,7 @@ struct Shard {
   std::vector<bool> summed;          // which extents got their checksum from the capture; as long as extents
   std::vector<size_t> runs;          // first extent of each run, and the number of extents; see CutExtents
   std::vector<size_t> order;         // the numbers of the runs, in the order in which they are written
+  size_t first_part = 0;             // of the buffer, which the capture wrote to first
   SlotLayout layout;                 // of the job's slot
 
   // Their sizes and places are set at submit. Checksums that the capture has not given: the local level sets them,

@@ -246,7 +246,12 @@ bool JobTable::BeginRead(const JobRef& job, size_t first, size_t n) {
 void JobTable::DoneReading(const JobRef& job, LevelId level, size_t first, size_t n) {
   if (job->home != Home::kBuffer) return;
   const MutexLock lock(&mutex_);
-  if (job->parts.Drop(level, first, n) && reserved_.before == job) changed_.NotifyAll();
+  if (job->parts.Drop(level, first, n) && memory_wanted_ > 0) changed_.NotifyAll();
+}
+
+void JobTable::ReadAgain(const JobRef& job, LevelId level) {
+  const MutexLock lock(&mutex_);
+  if (job->at[kCaptured].state == LevelState::kDone && reserved_.before != job) job->parts.Restore(level);
 }
 
 bool JobTable::HasRead(const JobRef& job, LevelId level, size_t first, size_t n) const {
@@ -280,14 +285,15 @@ void JobTable::GiveUpMemoryLocked(Job* job) {
 void JobTable::FreeMemoryLocked(Job* job) {
   job->unreported = true;
   job->memory.clear();
+  changed_.NotifyAll();
   if (job->home != Home::kBuffer) return;
   if (reserved_.before.get() != job) return MoveSlotLocked(job, &buffers_, job->buffer, SlotState::kFree);
   if (!buffers_.Move(job->buffer, SlotState::kReserved, SlotPool::kNoStep)) FaultLocked(job);
   reserved_.before.reset();
 }
 
-// Releases the memory of checkpoints that are whole on the local tier, the oldest first: of as many as calls of Submit
-// wait for.
+// Releases the memory of checkpoints that are whole on the local tier, the oldest first: of as many as captures wait
+// for.
 void JobTable::ReleaseWantedLocked() {
   uint32_t left = in_flight_;  // how many checkpoints may stay in memory
   left -= std::min(left, memory_wanted_);

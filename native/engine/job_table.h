@@ -170,6 +170,8 @@ class JobTable {
   // The level has what it wants of these extents, and will not read them again: the next capture may have their memory.
   // Allocates no memory.
   void DoneReading(const JobRef& job, LevelId level, size_t first, size_t n);
+  // The level wants to read all extents again. Does nothing if the next capture has the job's memory by now.
+  void ReadAgain(const JobRef& job, LevelId level);
   // Whether the level has said that of all of them.
   bool HasRead(const JobRef& job, LevelId level, size_t first, size_t n) const;
   // Whether the job's slot is whole.
@@ -217,8 +219,10 @@ class JobTable {
   JobRef PassableLocked() const REQUIRES(mutex_);
   // How many captures are held in memory of the caller's; each that has yet to get a slot in memory counts twice.
   uint32_t WithCallerLocked() const REQUIRES(mutex_);
-  // Whether one more capture may be held, if all memory of captures is bounded together.
-  bool OneMemoryRoomLocked() const REQUIRES(mutex_);
+  // How many slots are memory that holds something.
+  size_t SlotsInMemoryLocked() const REQUIRES(mutex_);
+  // Whether memory of so many captures more may be held, if all memory of captures is bounded together.
+  bool OneMemoryRoomLocked(size_t more) const REQUIRES(mutex_);
   void GiveUpMemoryLocked(Job* job) REQUIRES(mutex_);
   void DropReaderLocked(Job* job) REQUIRES(mutex_);
   void FreeMemoryLocked(Job* job) REQUIRES(mutex_);
@@ -249,7 +253,8 @@ class JobTable {
   mutable Mutex mutex_;
   CondVar changed_;  // anything at all; the waiters are few
   bool local_tier_ GUARDED_BY(mutex_);
-  uint32_t memory_wanted_ GUARDED_BY(mutex_) = 0;  // how many submits and reservations wait for memory
+  uint32_t memory_wanted_ GUARDED_BY(mutex_) = 0;  // for how many captures memory is waited for
+  uint32_t parts_wanted_ GUARDED_BY(mutex_) = 0;   // by how many threads for parts of the reserved buffer
   int64_t newest_submitted_ GUARDED_BY(mutex_) = -1;
   int64_t newest_committed_ GUARDED_BY(mutex_) = -1;
   double cpu_noted_ GUARDED_BY(mutex_) = 0;  // CPU seconds that the ended jobs have been told of

@@ -43,9 +43,11 @@ Status JobTable::Submit(const JobRef& job, bool captured, uint64_t timeout_ms) {
   if (job->lost.ok() && !captured) {
     ++memory_wanted_;
     ReleaseWantedLocked();
-    const bool room = AwaitLocked(deadline, [this] {
+    // With the slot that it will have besides.
+    const size_t most = std::min<size_t>(slots_are_memory_ && local_tier_ ? 2 : 1, in_flight_);
+    const bool room = AwaitLocked(deadline, [&] {
       mutex_.AssertHeld();
-      return RoomLocked() && OneMemoryRoomLocked();
+      return RoomLocked() && OneMemoryRoomLocked(most);
     });
     --memory_wanted_;
     if (stopping_) return Closed();
@@ -87,7 +89,7 @@ void JobTable::TakeReservedLocked(Job* job) {
   job->base = taken.base;
   job->base_size = taken.span.size;
   const bool in_slot = taken.home == Home::kSlot;
-  if (!in_slot) first_part_ = taken.order.first();
+  if (!in_slot) first_part_ = job->first_part;
   (in_slot ? job->slot : job->buffer) = taken.number;
   MoveSlotLocked(job, in_slot ? &slots_ : &buffers_, taken.number, SlotState::kCaptured);
 }
@@ -106,8 +108,8 @@ Status JobTable::Reserve(Home home, uint64_t timeout_ms, int* number) {
     given_up = home == Home::kSlot && !local_tier_;
     if (given_up) return true;
     if (BacklogRoomLocked() == 0) return false;
-    if (home == Home::kSlot && OneMemoryRoomLocked()) *number = TakeSlotLocked(SlotPool::kNoStep);
-    if (home == Home::kBuffer && RoomLocked() && OneMemoryRoomLocked()) {
+    if (home == Home::kSlot && OneMemoryRoomLocked(1)) *number = TakeSlotLocked(SlotPool::kNoStep);
+    if (home == Home::kBuffer && RoomLocked() && OneMemoryRoomLocked(1)) {
       *number = buffers_.Take(SlotPool::kNoStep, &lost);
     }
     if (home == Home::kBuffer && *number == SlotPool::kNoSlot) {
@@ -156,10 +158,10 @@ Status JobTable::TakeParts(const char* data, uint64_t n, uint64_t timeout_ms) {
     return reserved_.before == nullptr || reserved_.before->parts.Free(first, last);
   };
   if (free()) return {};
-  ++memory_wanted_;
+  if (parts_wanted_++ == 0) ++memory_wanted_;  // all threads wait for the memory of one capture
   ReleaseWantedLocked();
   const bool over = AwaitLocked(Deadline(timeout_ms), free);
-  --memory_wanted_;
+  if (--parts_wanted_ == 0) --memory_wanted_;
   if (stopping_) return Closed();
   return over ? Status() : Status(Code::kTimeout, "no memory for a part of it: " + DescribeAllLocked());
 }
@@ -211,7 +213,11 @@ uint32_t JobTable::Room(Home home) const {
   const MutexLock lock(&mutex_);
   // What is reserved is captured next, and is not committed then.
   const bool reserved = reserved_.number != SlotPool::kNoSlot;
-  const uint32_t backlog = BacklogRoomLocked() - (reserved && BacklogRoomLocked() > 0 ? 1 : 0);
+  uint32_t backlog = BacklogRoomLocked() - (reserved && BacklogRoomLocked() > 0 ? 1 : 0);
+  if (one_memory_) {
+    const auto elsewhere = static_cast<uint32_t>(WithCallerLocked() + SlotsInMemoryLocked());
+    backlog = std::min(backlog, in_flight_ - std::min(in_flight_, elsewhere));
+  }
   if (home == Home::kSlot) return std::min(slots_.Room(), backlog);
   // A checkpoint that is whole on the local tier is not counted: it gives its memory up when a capture needs it.
   uint32_t held = reserved_.home == Home::kBuffer ? 1 : 0;
@@ -238,11 +244,15 @@ uint32_t JobTable::WithCallerLocked() const {
   return held;
 }
 
-bool JobTable::OneMemoryRoomLocked() const {
+bool JobTable::OneMemoryRoomLocked(size_t more) const {
   if (!one_memory_) return true;
-  size_t held = WithCallerLocked() + buffers_.size() - buffers_.Room();
-  if (slots_are_memory_) held += slots_.size() - slots_.Room();
-  return held < in_flight_;
+  return WithCallerLocked() + SlotsInMemoryLocked() + buffers_.size() - buffers_.Room() + more <= in_flight_;
+}
+
+size_t JobTable::SlotsInMemoryLocked() const {
+  if (!slots_are_memory_) return 0;
+  // Without a local tier nobody takes a sealed slot again.
+  return local_tier_ ? slots_.size() - slots_.Room() : slots_.size() - slots_.Idle(false).size();
 }
 
 uint32_t JobTable::BacklogRoomLocked() const {

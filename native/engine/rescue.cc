@@ -18,8 +18,7 @@ Status RescueSlot(Env* env, const std::string& path, Store* store) {
   DF_RETURN_IF_ERROR(store->FindPart(identity, &part));
   if (part != Part::kMissing) return {};
   const std::unique_ptr<ShardWriter> shard = store->OpenShard(identity);
-  bool kept = false;  // all is written, whether it is there or not
-  DF_RETURN_IF_ERROR(shard->Begin(&kept));
+  DF_RETURN_IF_ERROR(shard->Begin(nullptr));
   Block block(env, kRescueBlock);
   const Sink to{nullptr, nullptr, shard.get(), &block};
   for (size_t i = 0; i < slot.extents.size(); ++i) {

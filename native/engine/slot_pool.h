@@ -12,7 +12,8 @@ namespace deepfreeze {
 enum class SlotState : uint8_t {
   kFree,
   kReserved,  // for a capture to come, or for a copy that is being made
-  kCaptured,  // holds the only copy of a checkpoint, without checksums: not whole
+  kCaptured,  // holds the only copy of a checkpoint, without checksums: not whole. Of a buffer: the next capture may
+              // have parts of it already, and has the whole (kReserved) when the checkpoint has left it
   kSending,   // whole; its checkpoint is on its way to the external store
   kSealed,    // whole; its checkpoint has failed, so only the next start of the job may want it
 };

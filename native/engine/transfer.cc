@@ -66,7 +66,9 @@ Status Transfer::Move(const JobRef& job) {
   if (job->shard == nullptr) job->shard = context_.store->OpenShard(context_.options.At(job->step));
   ShardWriter* shard = job->shard.get();
   bool kept = false;
-  DF_RETURN_IF_ERROR(shard->Begin(&kept));
+  const bool in_parts = job->home == Home::kBuffer;
+  DF_RETURN_IF_ERROR(shard->Begin(in_parts ? &kept : nullptr));
+  if (in_parts && !kept) context_.table->ReadAgain(job, kExternal);
   job->external_bytes = 0;
   // Without direct writes every byte is copied to the page cache, so no more threads work than may copy at a time.
   const size_t width = shard->direct() ? context_.pool->threads() : Copiers(context_.options);
@@ -82,7 +84,8 @@ Status Transfer::Move(const JobRef& job) {
     }));
     first += n;
   }
-  if (known && !job->checksummed) DF_RETURN_IF_ERROR(TakeChecksums(job));
+  // An earlier try, of which parts are kept, may have left the checksums to a local level that has failed since.
+  if ((known || in_parts) && !job->checksummed) DF_RETURN_IF_ERROR(TakeChecksums(job));
   job->checksummed = true;
   BestEffort([&] { TellIfCached(*shard); });
   return {};

@@ -121,12 +121,16 @@ void CaptureArea::Leave(const std::vector<const Pages*>& memory) {
   std::vector<std::shared_ptr<CaptureArea>> areas;
   {
     const MutexLock lock(&registry->mutex);
-    for (const auto& [number, area] : registry->areas) areas.push_back(area);
+    for (const auto& [number, area] : registry->areas) {
+      const MutexLock own_lock(&area->own_mutex_);
+      if (area->own_ != nullptr && std::count(memory.begin(), memory.end(), area->own_.get()) > 0) {
+        areas.push_back(area);
+      }
+    }
   }
   for (const std::shared_ptr<CaptureArea>& area : areas) {
     const MutexLock lock(&area->mutex_);
-    const bool left = area->own() != nullptr && std::count(memory.begin(), memory.end(), area->own()) > 0;
-    if (left && area->attached_ && !area->InOwn()) area->SetOwn(nullptr);
+    if (area->attached_ && !area->InOwn()) area->SetOwn(nullptr);
   }
 }
 

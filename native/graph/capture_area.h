@@ -60,7 +60,7 @@ class CaptureArea {
 
   // The graph knows an area by the number that Register gives it. A graph that outlives its area finds nothing under
   // the number, where a pointer would lead to freed memory. RETURNS a number that no other area of this process
-  // gets. The area is kept alive until Forget. These four functions are thread-safe.
+  // gets. The area is kept alive until Forget. These five functions are thread-safe.
   static uint64_t Register(std::shared_ptr<CaptureArea> area);
   // *area: the area of this number; null, with an ok status, if there is none. RETURNS kInvalid in a process forked
   // from the area's; `call` names the caller in the message.

@@ -27,25 +27,46 @@ Status CheckPartial(Env* env, const std::string& directory) {
 PartialWriter::PartialWriter(Env* env, const std::string& run_dir, const Identity& identity)
     : env_(env), directory_(PartialPath(run_dir, identity.step, identity.attempt)), size_(identity.file_size) {}
 
+// An error of a write may be that of an earlier write, which was in the page cache until now. Each descriptor is told
+// of it once. So what was written counts as kept only if a descriptor through which nothing was written into the cache
+// can be synced.
+bool PartialWriter::Kept() {
+  File* const witness = direct_ != nullptr && direct_->Direct() ? direct_.get() : witness_.get();
+  return witness != nullptr && witness->DataSync().ok();
+}
+
 Status PartialWriter::Begin(bool* kept) {
-  *kept = false;
+  const bool again = file_ != nullptr;
+  if (kept != nullptr) *kept = false;
+  if (kept != nullptr && again && !lost_) lost_ = !Kept();
   DF_RETURN_IF_ERROR(env_->MakeDir(directory_, 0777));
   DF_RETURN_IF_ERROR(CheckPartial(env_, directory_));
   const std::string path = Join(directory_, kModelName);
-  Status opened = env_->Open(path, OpenMode::kNew, &file_);
+  std::unique_ptr<File> file;
+  Status opened = env_->Open(path, OpenMode::kNew, &file);
   made_ = made_ || opened.ok();
-  *kept = opened.error() == EEXIST;
-  if (*kept) opened = env_->Open(path, OpenMode::kUpdate, &file_);
+  if (opened.error() == EEXIST) opened = env_->Open(path, OpenMode::kUpdate, &file);
   DF_RETURN_IF_ERROR(opened);
+  uint64_t number = 0;
+  if (kept != nullptr) DF_RETURN_IF_ERROR(file->Number(&number));
+  lost_ = lost_ || (again && number != number_);  // file_ is still open, so its number is no other file's
   uint64_t size = 0;
-  DF_RETURN_IF_ERROR(file_->Size(&size));
+  DF_RETURN_IF_ERROR(file->Size(&size));
   // A longer file was written with another structure, under this name by mistake.
-  if (size > size_) DF_RETURN_IF_ERROR(file_->Truncate(size_));
+  if (size > size_) DF_RETURN_IF_ERROR(file->Truncate(size_));
   // By one rank alone: parallel file systems lock the whole file for it. If that rank dies before, the file gets its
   // size by the writes.
-  if (made_) DF_RETURN_IF_ERROR(file_->Allocate(size_));
-  direct_opened_ = env_->Open(path, OpenMode::kDirect, &direct_);
-  if (!direct_opened_.ok()) direct_.reset();
+  if (made_) DF_RETURN_IF_ERROR(file->Allocate(size_));
+  std::unique_ptr<File> direct;
+  std::unique_ptr<File> witness;
+  direct_opened_ = env_->Open(path, OpenMode::kDirect, &direct);
+  if (!direct_opened_.ok()) direct.reset();
+  if (direct == nullptr && kept != nullptr) DF_RETURN_IF_ERROR(env_->Open(path, OpenMode::kRead, &witness));
+  number_ = number;
+  file_ = std::move(file);
+  direct_ = std::move(direct);
+  witness_ = std::move(witness);
+  if (kept != nullptr) *kept = again && !lost_;
   return {};
 }
 

@@ -44,11 +44,17 @@ class PartialWriter final : public ShardWriter {
   Env* const env_;
   const std::string directory_;
   const uint64_t size_;  // bytes of the model file
-  bool made_ = false;    // by this rank
+  // Whether what was written is known to be in the file that was open.
+  bool Kept();
+
+  bool made_ = false;  // by this rank
   // From Begin to Seal.
   std::unique_ptr<File> file_;
   std::unique_ptr<File> direct_;  // the same file, opened with kDirect; null if the file system can't do that
   Status direct_opened_;
+  std::unique_ptr<File> witness_;  // the same file, if there is no direct_ and somebody wants to know what was kept
+  uint64_t number_ = 0;            // of the file that was written to last; 0 if nobody wants to know
+  bool lost_ = false;              // something that was written may not be in it
 };
 
 // Writes this rank's failure marker, which tells the other ranks why this rank can't finish the step. The marker may be

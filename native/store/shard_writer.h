@@ -20,9 +20,11 @@ class ShardWriter {
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
-  // Makes what is missing of the shard's place. May be repeated after a failure, also of a write. *kept: whether what
-  // this object has written is still there; else everything is to be written again. RETURNS kNoSpace if there is no
-  // room for the shard, as far as the store can tell beforehand.
+  // Makes what is missing of the shard's place. May be repeated after a failure, also of a write; then everything is
+  // written again, but for what the caller can't write again. *kept: whether every write that has returned ok is known
+  // to be kept. It is always false in the first call, or if the call before passed null; null: the caller does not want
+  // to know, which costs less. RETURNS kNoSpace if there is no room for the shard, as far as the store can tell
+  // beforehand.
   virtual Status Begin(bool* kept) = 0;
 
   // Writes all n bytes, or RETURNS an error; then some may be written. REQUIRES: Begin has returned ok; offset + n is

@@ -64,6 +64,7 @@ class Refusing final : public File {
   }
   bool Direct() const override { return direct_; }
   Status Size(uint64_t*) override { return {}; }
+  Status Number(uint64_t*) override { return {}; }
   Status Truncate(uint64_t) override { return {}; }
   Status Allocate(uint64_t) override { return {}; }
   Status DataSync() override { return {}; }

@@ -29,6 +29,7 @@ class FaultFile final : public File {
     });
   }
   bool Direct() const override { return base_->Direct(); }
+  Status Number(uint64_t* number) override { return base_->Number(number); }
   Status Size(uint64_t* size) override {
     return Around("stat", [&](bool) { return base_->Size(size); });
   }

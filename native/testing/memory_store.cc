@@ -22,7 +22,7 @@ class MemoryShard final : public ShardWriter {
       : blobs_(blobs), prefix_(Folder(identity.step, identity.attempt) + Shard(identity.rank)) {}
 
   Status Begin(bool* kept) override {
-    *kept = begun_;
+    if (kept != nullptr) *kept = begun_;
     for (const std::string& part : blobs_->List(prefix_)) {
       if (!begun_) blobs_->Delete(prefix_ + part);
     }

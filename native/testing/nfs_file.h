@@ -182,6 +182,7 @@ class NfsFile final : public File {
     *done = n;
     return {};
   }
+  Status Number(uint64_t* number) override { return base_->Number(number); }
   Status Size(uint64_t* size) override {
     DF_RETURN_IF_ERROR(base_->Size(size));
     *size = inode_->Size(*size);

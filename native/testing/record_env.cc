@@ -29,6 +29,7 @@ class RecordFile final : public File {
   }
   bool Direct() const override { return base_->Direct(); }
   Status Size(uint64_t* size) override { return base_->Size(size); }
+  Status Number(uint64_t* number) override { return base_->Number(number); }
   Status Truncate(uint64_t size) override {
     return Recorded('T', size, [&] { return base_->Truncate(size); });
   }

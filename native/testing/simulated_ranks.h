@@ -75,8 +75,7 @@ struct Ranks {
   void Write(int64_t step) {
     for (uint32_t rank = 0; rank < world(); ++rank) {
       PartialWriter writer(envs[rank].get(), run.path(), At(step, rank, world()));
-      bool kept = false;
-      CHECK_OK(writer.Begin(&kept));
+      CHECK_OK(writer.Begin(nullptr));
       CHECK_OK(writer.Write(kRankPage * rank, page.data(), kRankPage));
       CHECK_OK(writer.Seal());
     }

@@ -12,7 +12,7 @@ def report(rate: float, peak: float) -> Report:
     """Three rounds, of which one is slower. ``rate``: with 1.25 shards, over that with 2; ``peak``: with 2 shards, of the memory given."""
     made = Report("concurrency", "What does it cost?")
     for memory, of, most in ((1.25, rate, 0.5), (2.0, 1.0, peak)):
-        row = made.row(workload="light", every=10, memory=memory, nbytes=int(memory * 1000), shard=1000)
+        row = made.row(workload="light", every=10, memory=memory, nbytes=int(memory * 1000), shard=1000, samples=50)
         row.add("rate", "1/s", [of * one for one in (4.0, 2.0, 4.0)]).add("peak", "B", [most * memory * 1000])
     return made
 

@@ -5,8 +5,6 @@ import pytest
 from deepfreeze.errors import OptionError
 from deepfreeze.freeze.memory_bound import MemoryBound
 from deepfreeze.freeze.settings import Engine
-from deepfreeze.ranks.world import WorldError
-from tests.support import threads
 
 ENGINE = Engine(writers=8, chunk_bytes=4 << 20)
 BLOCKS = 8 * (4 << 20)
@@ -28,21 +26,10 @@ def test_captures_in_the_frameworks_memory_are_one_more():
     engine = Engine(writers=1, chunk_bytes=4096)
     with pytest.raises(OptionError, match="at least 12488 bytes"):
         MemoryBound(12487, 100, in_engine=False).captures(engine)
-    found = threads.run(1, lambda world: MemoryBound(12588, 100, in_engine=False).counted(engine, world))
-    assert [(one.in_flight, one.slots) for one in found] == [(2, 3)]
+    assert MemoryBound(12588, 100, in_engine=False).bounded(engine).in_flight == 2
 
 
-def test_all_ranks_hold_as_many_as_the_rank_with_the_largest():
-    found = threads.run(3, lambda world: MemoryBound(BLOCKS + 1000, [200, 300, 499][world.rank]).counted(ENGINE, world))
-    assert [(engine.in_flight, engine.slots) for engine in found] == [(2, 2)] * 3
-    one = threads.run(2, lambda world: MemoryBound(BLOCKS + 1000, [200, 501][world.rank]).counted(ENGINE, world))
-    assert [(engine.in_flight, engine.slots) for engine in one] == [(1, 2)] * 2
-
-
-def test_a_rank_whose_memory_is_too_small_ends_all():
-    def rank(world):
-        with pytest.raises(OptionError if world.rank else WorldError):
-            MemoryBound(BLOCKS + 1000, [200, 2000][world.rank]).counted(ENGINE, world)
-        return True
-
-    assert threads.run(2, rank) == [True, True]
+def test_no_more_captures_than_may_be_uncommitted():
+    engine = Engine(writers=1, chunk_bytes=4096, uncommitted=2)
+    assert MemoryBound(10**6, 100).captures(engine) == 2
+    assert MemoryBound(10**6, 100, in_engine=False).bounded(engine).in_flight == 2

@@ -7,13 +7,19 @@ from tests.support import threads
 
 def test_one_rank_of_each_node_says_that_no_tier_has_room(monkeypatch):
     asked, said = [], []
-    monkeypatch.setattr(node_tier.tiers, "choose", lambda local, nbytes, memory: asked.append((local, nbytes)))
+    monkeypatch.setattr(node_tier.tiers, "choose", lambda *given: asked.append(given))
 
-    def rank(world, local="auto"):
+    def rank(world, local="auto", in_memory=30):
         nodes = Nodes.gather(world, Node(f"node{world.rank // 2}", ""))
-        return node_tier.choose(local, 20, True, "/run", world, nodes, lambda *heard: said.append((world.rank, *heard)))
+        return node_tier.choose(
+            local, 20, in_memory, "/run", world, nodes, lambda *heard: said.append((world.rank, *heard))
+        )
 
-    assert threads.run(4, rank) == [None] * 4 and asked == [("auto", 40)] * 4
+    assert threads.run(4, rank) == [None] * 4 and asked == [("auto", 40, 60)] * 4
     text = "no room for 40 bytes on a local tier of {}: writing to /run directly"
     assert said == [(0, "warning", text.format("node0")), (2, "warning", text.format("node1"))]
     assert threads.run(2, lambda world: rank(world, None)) == [None] * 2 and len(said) == 2, "the user wants none"
+    assert threads.run(1, lambda world: rank(world, in_memory=0)) == [None]
+    assert said[2:] == [
+        (0, "warning", "memory= holds one capture, so no checkpoint waits in memory of node0: writing to /run directly")
+    ]

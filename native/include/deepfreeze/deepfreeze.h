@@ -239,10 +239,11 @@ DF_API int df_engine_open(const df_options* options, df_engine** out);
  * this rank's private bytes and named values. The values are a section as in docs/format.md, "Named values", of any
  * size at each step; the engine puts it into the rank's record and knows one name, compared_part. Steps must grow from
  * call to call. Waits, at most timeout_ms, while in_flight checkpoints are held in memory; after DF_TIMEOUT the engine
- * has taken nothing. Regions in memory that df_engine_reserve or a capture area has reserved need no wait. Returns as
- * soon as the checkpoint is taken; the work goes on in the background. DF_INVALID: the regions are wrong; or the
- * private bytes are too few for `hashes`; or the values are no section; or the record would have more than 256 MiB (24
- * bytes for each extent, of which a region has one for each chunk_bytes, the private bytes and the values).
+ * has taken nothing. Regions in memory that df_engine_reserve or a capture area has reserved wait only until no older
+ * checkpoint needs that memory. Returns as soon as the checkpoint is taken; the work goes on in the background.
+ * DF_INVALID: the regions are wrong; or the private bytes are too few for `hashes`; or the values are no section; or
+ * the record would have more than 256 MiB (24 bytes for each extent, of which a region has one for each chunk_bytes,
+ * the private bytes and the values).
  */
 DF_API int df_engine_submit(df_engine* engine, int64_t step, const df_region* regions, size_t n,
                             const void* private_data, uint64_t private_bytes, const void* values, uint64_t values_bytes,
