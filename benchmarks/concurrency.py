@@ -20,7 +20,7 @@ from benchmarks.report import Report, Row, interval, run, say, table
 MEMORY = (1.25, 2.0, 3.0)  # shards
 BASE = 2.0  # the ratios' denominator, as in the paper
 # Workload and steps between checkpoints -> the measured periods of a training.
-PLAN = {("light", 10): 4, ("light", 2): 10}
+PLAN = {("light", 10): 20, ("light", 2): 25}
 QUICK = {("light", 2): 2}
 ROUNDS = 4
 PAPER = "PCcheck: OPT-1.3B, every 15, m instead of 2 m"

@@ -59,7 +59,8 @@ class Engine:
         for name, (low, high, multiple_of) in _ENGINE_NUMBERS.items():
             if getattr(self, name) is None and name in _COUNTS:
                 continue
-            value = arguments.whole_number(f"Engine({name}=)", getattr(self, name), low, high, multiple_of)
+            otherwise = ", or None" if name in _COUNTS else ""
+            value = arguments.whole_number(f"Engine({name}=)", getattr(self, name), low, high, multiple_of, otherwise)
             object.__setattr__(self, name, value)  # an int also where numpy's number was passed
         if self.rate is not None:
             rate = arguments.whole_number("Engine(rate=)", self.rate, 1 << 20, 1 << 50, otherwise=", or None")

@@ -36,8 +36,12 @@ def one_model():
     [
         *[("every", value, "a whole number of steps") for value in (0, -5, 2.5, "15", True, None, float("nan"), 2**62)],
         *[("keep", value, "a whole number from 1 to 2147483647") for value in COUNTS],
-        *[("in_flight", value, "a whole number from 1 to 1024") for value in COUNTS],
-        *[("slots", value, "a whole number from 1 to 1024") for value in COUNTS],
+        *[
+            (name, value, "a whole number from 1 to 1024, or None")
+            for name in ("in_flight", "slots")
+            for value in COUNTS
+            if value is not None
+        ],
         *[("writers", value, "a whole number from 1 to 256") for value in COUNTS],
         *[("chunk_bytes", value, "a multiple of 4096") for value in (0, 1000, -4096, 4096.0, 2**70)],
         *[("nice", value, "a whole number from 0 to 19") for value in (-1, 20, True, "10", None)],
