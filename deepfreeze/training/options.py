@@ -114,8 +114,6 @@ class Options:
         if made["memory"] is not None:
             made["memory"] = arguments.size("memory=", made["memory"])
             _refuse_counts(made["engine"])
-        else:
-            made["engine"] = made["engine"].counted()
         made["timeout"] = arguments.seconds("timeout=", made["timeout"])
         made["listeners"] = _listeners(made["listeners"])
         made["signals"] = _signals(made["signals"])
@@ -146,6 +144,8 @@ class Options:
         found = {"local": "None" if self.local is None else "given", "extra": repr(kinds)}
         for name in (field.name for field in fields(self) if field.name not in _PER_RANK):
             value = getattr(self, name)
+            if isinstance(value, Engine) and self.memory is None:
+                value = value.counted()  # a rank that gives the default number agrees with one that gives none
             if name in _OF_PARTS:
                 found |= {f"{name}.{field.name}": repr(getattr(value, field.name)) for field in fields(value)}
             else:

@@ -3,6 +3,7 @@
 import pytest
 
 from deepfreeze.errors import OptionError
+from deepfreeze.freeze.settings import Engine
 from deepfreeze.store import Latest
 from deepfreeze.training.options import Options
 
@@ -70,6 +71,7 @@ def test_ranks_must_have_the_same_kinds_of_objects_in_extra():
     assert len(set(shared)) == 4 and "'it': 'EarlyStopping'" in shared[2]
     one, other = ({name: Own() for name in names} for names in ("ab", "ba"))
     assert Options.of(extra=one).shared() == Options.of(extra=other).shared()
+    assert Options.of(engine=Engine(slots=2)).shared() == Options.of().shared(), "the number that is the default"
 
 
 def test_names_of_deepfreezes_own_states_are_refused_in_extra():
