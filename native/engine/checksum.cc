@@ -49,7 +49,8 @@ void OrderRuns(Job* job, const BufferSpan& buffer, const PartOrder& taken) {
     const char* source = job->sources[job->runs[run]];
     if (buffer.Holds(source)) rank[run] = taken.rank(buffer.PartOf(source));
   }
-  std::stable_sort(job->order.begin(), job->order.end(), [&](size_t a, size_t b) { return rank[a] < rank[b]; });
+  std::sort(job->order.begin(), job->order.end(),
+            [&](size_t a, size_t b) { return rank[a] != rank[b] ? rank[a] < rank[b] : a < b; });
   if (job->order.empty()) return;
   const char* first = job->sources[job->runs[job->order.front()]];
   if (buffer.Holds(first)) job->first_part = buffer.PartOf(first);
