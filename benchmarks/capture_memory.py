@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
@@ -34,7 +34,7 @@ def _slots(folder: Path | None) -> int:
 
 
 class Samples:
-    """``most``: the greatest sample above the first one, in bytes; ``number``: how many there are."""
+    """``most``: the greatest sample in bytes, here above the first one; ``number``: how many samples there are."""
 
     most = 0
     number = 0
@@ -43,17 +43,29 @@ class Samples:
 @contextlib.contextmanager
 def sampled(slots: Path | None = None) -> Iterator[Samples]:
     """Samples in a thread, as often as the machine allows, until the block ends."""
-    samples, first, over = Samples(), held(slots), threading.Event()
+    samples, first = Samples(), held(slots)
 
     def sample() -> None:
-        while not over.is_set():
-            samples.most = max(samples.most, held(slots) - first)
-            samples.number += 1
+        samples.most = max(samples.most, held(slots) - first)
+        samples.number += 1
 
-    thread = threading.Thread(target=sample)
+    with repeated(sample):
+        yield samples
+
+
+@contextlib.contextmanager
+def repeated(look: Callable[[], None]) -> Iterator[None]:
+    """Calls ``look`` in a thread again and again, until the block ends."""
+    over = threading.Event()
+
+    def go_on() -> None:
+        while not over.wait(0.0005):
+            look()
+
+    thread = threading.Thread(target=go_on, daemon=True)
     thread.start()
     try:
-        yield samples
+        yield
     finally:
         over.set()
         thread.join()

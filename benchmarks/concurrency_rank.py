@@ -35,7 +35,7 @@ class Clock(keras.callbacks.Callback):
 
 
 class Trainings:
-    """One model that is trained again and again."""
+    """Trains one model again and again, with a new run and a new callback each time."""
 
     def __init__(self, workload: str, every: int, folder: Path) -> None:
         self._model, self._x, self._y = workloads.model(workload)

@@ -1,4 +1,5 @@
-"""What a backend is told of every capture before the first one, and the place of each captured piece in the backend's memory."""
+"""The plan of all captures, which a backend is told before the first one; the plan gives each captured piece its place in the backend's
+memory."""
 
 from __future__ import annotations
 

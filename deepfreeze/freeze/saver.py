@@ -145,7 +145,7 @@ class Saver:
         return MemoryBound(settings.memory, nbytes, self._capture.engine_memory is not None).bounded(settings.engine)
 
     def _planned(self) -> CapturePlan:
-        """What every capture will consist of."""
+        """The plan of this rank's captures: their regions, private bytes and side bytes."""
         sizes = np.array([piece.nbytes for piece in self._capture.pieces], np.int64)
         private_nbytes = len(self._replicas.take(None)[0]) + int(sizes[self._private].sum())
         return CapturePlan.of(self._regions, sizes, private_nbytes)

@@ -58,11 +58,12 @@ class BufferParts {
   bool Drop(LevelId level, size_t first, size_t n);
   // The level will read again what it has dropped. REQUIRES: nobody has written to parts that were free.
   void Restore(LevelId level);
-  // Whether the level has dropped none of these extents, and whether it has dropped all of them. Without parts it
-  // may read everything, as often as it likes.
+  // RETURNS whether the level has dropped none of these n extents. Always true without parts: the level may read the
+  // memory as often as it likes.
   bool MayRead(LevelId level, size_t first, size_t n) const;
+  // RETURNS whether the level has dropped all of these n extents. Always false without parts.
   bool HasRead(LevelId level, size_t first, size_t n) const;
-  // Whether no extent of these parts is needed any more. False without parts.
+  // RETURNS whether no level needs the parts from `first` to `last` any more. Always false without parts.
   bool Free(size_t first, size_t last) const;
 
  private:

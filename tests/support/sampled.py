@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
+
+from benchmarks.capture_memory import Samples, repeated
 
 
 def taken(run: Path) -> int:
@@ -25,29 +26,16 @@ def _names(run: str | os.PathLike) -> set[str]:
     return set(os.listdir(run)) if os.path.isdir(run) else set()
 
 
-class Samples:
-    """``most``: the largest sample; ``number``: how many there are."""
-
-    def __init__(self) -> None:
-        self.most = self.number = 0
-
-
 @contextlib.contextmanager
 def sampled(run: str | os.PathLike) -> Iterator[Samples]:
     """Samples ``run``, which need not exist yet, during the ``with`` block."""
-    samples, over = Samples(), threading.Event()
+    samples = Samples()
 
     def sample() -> None:
-        while not over.wait(0.0005):
-            before, bytes_taken = _names(run), taken(Path(run))
-            if before == _names(run):  # else a checkpoint that went and one that came meanwhile may both be counted
-                samples.most = max(samples.most, bytes_taken)
-                samples.number += 1
+        before, bytes_taken = _names(run), taken(Path(run))
+        if before == _names(run):  # else a checkpoint that went and one that came meanwhile may both be counted
+            samples.most = max(samples.most, bytes_taken)
+            samples.number += 1
 
-    thread = threading.Thread(target=sample, daemon=True)
-    thread.start()
-    try:
+    with repeated(sample):
         yield samples
-    finally:
-        over.set()
-        thread.join()
