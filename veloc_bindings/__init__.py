@@ -20,6 +20,7 @@ from ._table import (
     REFUSE_ALL,
     REFUSE_FIRST,
     REFUSE_NONE,
+    SUPERSEDED,
     TAKEN,
     TIMEOUT,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "REFUSE_ALL",
     "REFUSE_FIRST",
     "REFUSE_NONE",
+    "SUPERSEDED",
     "TAKEN",
     "TIMEOUT",
     "Area",

@@ -8,10 +8,10 @@ from __future__ import annotations
 import ctypes as c
 from typing import Any
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 
 # df_code
-OK, INVALID, IO, NO_SPACE, TIMEOUT, CORRUPT, INCOMPLETE, CLOSED, DIVERGED, TAKEN = range(10)
+OK, INVALID, IO, NO_SPACE, TIMEOUT, CORRUPT, INCOMPLETE, CLOSED, DIVERGED, TAKEN, SUPERSEDED = range(11)
 # df_level
 CAPTURED, LOCAL, EXTERNAL = 0, 1, 3
 # df_refusal
@@ -33,6 +33,7 @@ CONSTANTS = {
     "DF_CLOSED": CLOSED,
     "DF_DIVERGED": DIVERGED,
     "DF_TAKEN": TAKEN,
+    "DF_SUPERSEDED": SUPERSEDED,
     "DF_CAPTURED": CAPTURED,
     "DF_LOCAL": LOCAL,
     "DF_EXTERNAL": EXTERNAL,
@@ -76,6 +77,7 @@ class COptions(c.Structure):
         ("uncommitted", c.c_uint64),
         ("bounded", c.c_uint64),
         ("one_memory", c.c_uint64),
+        ("transfers", c.c_uint64),
     ]
 
 
@@ -93,6 +95,7 @@ class CReport(c.Structure):
         ("message", c.c_char * 512),
         ("copy_s", c.c_double),
         ("cpu_s", c.c_double),
+        ("superseded_by", c.c_int64),
     ]
 
 
@@ -196,6 +199,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_engine_poll": (c.c_int, [_engine, c.POINTER(CReport), c.c_size_t, c.POINTER(c.c_size_t)]),
     "df_engine_progress": (c.c_int, [_engine, c.POINTER(CProgress), c.c_size_t, c.POINTER(c.c_size_t)]),
     "df_engine_remove": (c.c_int, [_engine, c.POINTER(c.c_int64), c.c_size_t]),
+    "df_engine_supersede": (c.c_int, [_engine, c.c_int64, c.c_int64]),
+    "df_engine_hold": (c.c_int, [_engine, c.c_int64, c.POINTER(c.c_int32)]),
     "df_engine_drain": (c.c_int, [_engine, c.c_uint64]),
     "df_engine_idle": (c.c_int, [_engine, c.POINTER(c.c_uint64)]),
     "df_engine_stats": (c.c_int, [_engine, c.POINTER(CStats)]),

@@ -36,6 +36,7 @@ class Report(NamedTuple):
     - ``local_s``, ``written_s``, ``external_s``: seconds from the submit until this rank's bytes were on the local tier, until they were
       durable on the external store, and until the commit; -1 if that has not happened.
     - ``message``: of the failure or notice, or in what the ranks differ; "" otherwise.
+    - ``superseded_by``: with the code ``SUPERSEDED``, the newer step for which the checkpoint was given up; else of no meaning.
     - ``copy_s``: CPU seconds of the copies by which capture areas put the capture into the engine's memory; 0 for a capture that lies
       elsewhere.
     - ``cpu_s``: CPU seconds of the engine's threads since the checkpoint that was committed or failed before this one, or since the engine
@@ -54,6 +55,7 @@ class Report(NamedTuple):
     message: str
     copy_s: float = 0.0
     cpu_s: float = -1.0
+    superseded_by: int = -1
 
 
 class UnderWay(NamedTuple):
@@ -159,7 +161,8 @@ class EmbeddedEngine:
     to 19; ``rate`` is how many bytes per second this rank writes to the external store at most, 0 for no bound; ``uncommitted`` is how
     many checkpoints may be captured and neither committed nor failed, 0 for as many as ``in_flight`` and ``slots`` allow;
     ``one_memory``: ``in_flight`` bounds the captures in buffers, in slots that are memory and in the caller's memory together;
-    ``bounded``: rank 0's caller bounds the bytes of the run, so other ranks write nothing of a step there before rank 0 has begun it;
+    ``transfers``: how many checkpoints are written to the external store at once; with more than 1 a newer one may be committed before an
+    older one; ``bounded``: rank 0's caller bounds the bytes of the run, so other ranks write nothing of a step there before rank 0 has begun it;
     ``refuse_diverged`` is one of ``REFUSE_NONE``, ``REFUSE_ALL`` and ``REFUSE_FIRST``; ``commit_timeout`` is how many seconds a
     checkpoint may wait for another rank that does not move. ``run_dir`` and ``local_dir`` are existing directories; ``local_dir`` is None
     without a local tier. ``node``: the ranks of this rank's node, ascending, with this rank among them, which look at the store for each
@@ -188,6 +191,7 @@ class EmbeddedEngine:
         uncommitted: int = 0,
         bounded: bool = False,
         one_memory: bool = False,
+        transfers: int = 1,
         commit_timeout: float = 600.0,
         node: Sequence[int] = (),
         node_dir: str | os.PathLike[str] | None = None,
@@ -210,6 +214,7 @@ class EmbeddedEngine:
             uncommitted=uncommitted,
             bounded=bounded,
             one_memory=one_memory,
+            transfers=transfers,
             commit_timeout_ms=_milliseconds(commit_timeout),
             run_id=_array(run_id, 16, "run_id"),
             attempt=_array(attempt, 16, "attempt"),
@@ -316,6 +321,7 @@ class EmbeddedEngine:
                         message,
                         r.copy_s,
                         r.cpu_s,
+                        r.superseded_by,
                     )
                 )
         return reports
@@ -337,6 +343,19 @@ class EmbeddedEngine:
             )
             for one in found[: count.value]
         ]
+
+    def supersede(self, step: int, by: int) -> None:
+        """Gives up the checkpoint of ``step`` for the newer one of the step ``by``. Either rank 0 calls it, when ``by`` is committed; or every
+        rank does, for a step that every rank holds. A step that is over is passed over. Returns at once. ``EngineFault`` with ``INVALID``
+        if ``by`` is not newer, or on another rank than 0 if the step is not held."""
+        _check(self._library.df_engine_supersede(self._open_handle(), step, by))
+
+    def hold(self, step: int | None) -> bool:
+        """Has this rank not begin to write ``step`` to the external store until the next call for another step (None: for none), or
+        ``drain``. Returns whether it is held: False if it is too late, or if the step is the oldest one that is not over. Never waits."""
+        held = c.c_int32()
+        _check(self._library.df_engine_hold(self._open_handle(), -1 if step is None else step, c.byref(held)))
+        return bool(held.value)
 
     def remove(self, steps: Iterable[int]) -> None:
         """Has the committed checkpoints of these steps removed, in the background. A step without one is passed over; a removal that fails

@@ -10,7 +10,19 @@
 namespace deepfreeze {
 
 // The values are those of df_code; capi.cc checks that at compile time.
-enum class Code { kOk = 0, kInvalid, kIo, kNoSpace, kTimeout, kCorrupt, kIncomplete, kClosed, kDiverged, kTaken };
+enum class Code {
+  kOk = 0,
+  kInvalid,
+  kIo,
+  kNoSpace,
+  kTimeout,
+  kCorrupt,
+  kIncomplete,
+  kClosed,
+  kDiverged,
+  kTaken,
+  kSuperseded
+};
 
 class [[nodiscard]] Status {
  public:

@@ -45,11 +45,13 @@ void WorkerPool::Run(size_t n, size_t width, bool urgent, const Work& work) {
 }
 
 WorkerPool::Batch* WorkerPool::Ready(bool only_urgent) const {
+  Batch* ready = nullptr;
   for (Batch* batch : batches_) {
-    if (only_urgent && !batch->urgent) continue;
-    if (batch->running < batch->width) return batch;
+    if ((only_urgent && !batch->urgent) || batch->running >= batch->width) continue;
+    if (batch->urgent) return batch;
+    if (ready == nullptr || batch->running < ready->running) ready = batch;
   }
-  return nullptr;
+  return ready;
 }
 
 void WorkerPool::Loop(size_t worker, bool only_urgent) {

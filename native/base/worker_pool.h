@@ -38,7 +38,8 @@ class WorkerPool {
 
   // Calls work for all items in [0, n) and returns when they are done; if work returns false for an item, when those
   // are done that were begun by then. At most `width` (> 0) items of this batch run at a time. Items of urgent batches
-  // are taken first. A thread finishes the item that it has before it takes an urgent one.
+  // are taken first. The other batches share the threads evenly: a thread takes an item of the batch of which the
+  // fewest items run, of the oldest one among equals. A thread finishes the item that it has before it takes another.
   void Run(size_t n, size_t width, bool urgent, const Work& work);
 
  private:
@@ -53,7 +54,7 @@ class WorkerPool {
 
   // only_urgent: of the thread that is kept for urgent batches.
   void Loop(size_t worker, bool only_urgent);
-  // The first batch of which one more item may begin now; null if there is none.
+  // The batch whose next item is to begin now; null if none may.
   Batch* Ready(bool only_urgent) const REQUIRES(mutex_);
   void Stop();
 

@@ -12,6 +12,7 @@ namespace {
 constexpr size_t kRequired = offsetof(df_options, local_dir);
 // A caller's struct grows in such multiples, so that its end never cuts a field.
 constexpr size_t kUnit = 8;
+constexpr uint64_t kMostTransfers = 64;
 constexpr size_t kMost = 4096;  // so large a struct_size was not set
 static_assert(kRequired % kUnit == 0 && sizeof(df_options) % kUnit == 0);
 
@@ -25,6 +26,7 @@ df_options Defaults() {
   defaults.backend = DF_EMBEDDED;
   defaults.chunk_bytes = uint64_t{4} << 20;
   defaults.commit_timeout_ms = 600000;
+  defaults.transfers = 1;
   return defaults;
 }
 
@@ -79,6 +81,9 @@ Status CheckNumbers(const df_options& o) {
     return Status::FourPart(Code::kInvalid, "options.file_size", "1 to " + std::to_string(kMaxFileSize) + " bytes",
                             std::to_string(o.file_size), "Correct file_size");
   }
+  if (o.transfers < 1 || o.transfers > kMostTransfers) {
+    return Invalid("transfers must be 1 to " + std::to_string(kMostTransfers) + ", not " + std::to_string(o.transfers));
+  }
   if (o.rate > kMaxFileSize) return Invalid("rate must be below 2^63");
   return CheckNode(o);
 }
@@ -122,6 +127,7 @@ Status ReadOptions(const df_options* given, Env* env, Options* options) {
   options->commit_timeout_ms = o.commit_timeout_ms;
   options->rate = o.rate;
   options->uncommitted = o.uncommitted;
+  options->transfers = static_cast<uint32_t>(o.transfers);
   options->bounded = o.bounded != 0;
   options->one_memory = o.one_memory != 0;
   options->run_dir = o.run_dir;

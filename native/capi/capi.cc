@@ -28,7 +28,8 @@ static_assert(static_cast<int>(Code::kOk) == DF_OK && static_cast<int>(Code::kIn
               static_cast<int>(Code::kIo) == DF_IO && static_cast<int>(Code::kNoSpace) == DF_NO_SPACE &&
               static_cast<int>(Code::kTimeout) == DF_TIMEOUT && static_cast<int>(Code::kCorrupt) == DF_CORRUPT &&
               static_cast<int>(Code::kIncomplete) == DF_INCOMPLETE && static_cast<int>(Code::kClosed) == DF_CLOSED &&
-              static_cast<int>(Code::kDiverged) == DF_DIVERGED && static_cast<int>(Code::kTaken) == DF_TAKEN);
+              static_cast<int>(Code::kDiverged) == DF_DIVERGED && static_cast<int>(Code::kTaken) == DF_TAKEN &&
+              static_cast<int>(Code::kSuperseded) == DF_SUPERSEDED);
 
 // How long closing waits for calls of the system that are under way. On a store that works no chunk takes longer.
 constexpr uint64_t kClosePatienceMs = 30000;
@@ -57,6 +58,7 @@ df_report ToReport(const deepfreeze::Report& from) {
   from.message.copy(report.message, sizeof(report.message) - 1);
   report.copy_s = from.copy_s;
   report.cpu_s = from.cpu_s;
+  report.superseded_by = from.superseded_by;
   return report;
 }
 
@@ -169,6 +171,22 @@ int df_engine_remove(df_engine* engine, const int64_t* steps, size_t n) {
     std::vector<int64_t> chosen;
     if (n > 0) chosen.assign(steps, steps + n);
     return engine->engine->Remove(chosen);
+  });
+}
+
+int df_engine_supersede(df_engine* engine, int64_t step, int64_t by) {
+  return Guard([&]() -> Status {
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "supersede"));
+    return engine->engine->Supersede(step, by);
+  });
+}
+
+int df_engine_hold(df_engine* engine, int64_t step, int32_t* held) {
+  return Guard([&]() -> Status {
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "hold"));
+    if (held == nullptr) return Invalid("hold: a pointer is missing");
+    *held = engine->engine->Hold(step) ? 1 : 0;
+    return {};
   });
 }
 

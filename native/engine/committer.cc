@@ -17,13 +17,20 @@ constexpr char kUnknown[] = ". It is unknown whether the step is committed: rank
 }  // namespace
 
 Status Committer::Commit(const JobRef& job) {
-  Look look;
+  Look look(Usual());
   Status status = Contained([&] { return Await(job, &look); });
   if (status.code() == Code::kClosed) return status;
   if (!status.ok()) return decides() && look.doubt.ok() ? FailStep(context_, job, std::move(status)) : status;
-  durable_ = look.durable;
+  job->durable = look.durable;
+  const MutexLock lock(&mutex_);
+  pauses_.Learn(look.pauses);
   Heard(context_.env->NowMicros());
   return {};
+}
+
+Pauses Committer::Usual() {
+  const MutexLock lock(&mutex_);
+  return pauses_;
 }
 
 Status Committer::Await(const JobRef& job, Look* look) {
@@ -35,7 +42,7 @@ Status Committer::Await(const JobRef& job, Look* look) {
   // The time-out counts from the last movement: of this rank's bytes, or of another rank, also of one that was seen
   // while an earlier step was waited for.
   const auto waited_us = [&](uint64_t now_us) {
-    const uint64_t since_us = std::max(written_us, heard_us_);
+    const uint64_t since_us = std::max<uint64_t>(written_us, heard_us_);
     return std::max(now_us, since_us) - since_us;
   };
   Status status;
@@ -46,11 +53,11 @@ Status Committer::Await(const JobRef& job, Look* look) {
     const uint64_t left_us = bound_us - std::min(bound_us, waited_us(now_us));
     const uint64_t most_us = std::min(left_us, std::max(rolls_every_us, Pauses::kShortestUs));
     const CountedTime time(context_.env, &context_.counters->pauses, &context_.counters->pause_us, 0);
-    context_.table->PauseCommit(std::min(most_us, pauses_.Next(now_us, longest_us)));
+    context_.table->PauseCommit(std::min(most_us, look->pauses.Next(now_us, longest_us)));
     return !context_.table->stopping();
   };
   look->rolled_us = context_.env->NowMicros();
-  pauses_.Begin(written_us);
+  look->pauses.Begin(written_us);
   // Rank 0 looks at once, because the others wait for its verdict.
   bool goes_on = decides() || pause(look->rolled_us);
   while (goes_on) {
@@ -97,9 +104,12 @@ void Committer::Heard(uint64_t when_us) {
 
 Status Committer::LookAt(const JobRef& job, uint64_t now_us, bool rolls, Look* look) {
   context_.counters->looks.Add();
-  if (!decides()) return Contained([&] { return Watch(job->step, now_us, rolls, look); });
+  if (!decides()) return Contained([&] { return Watch(job, now_us, rolls, look); });
   if (!look->doubt.ok()) return Contained([&] { return ResolveDoubt(job->step, look); });
-  const Status status = Contained([&] { return CommitIfWhole(job, now_us, look); });
+  const Status status = Contained([&]() -> Status {
+    DF_RETURN_IF_ERROR(GivenUp(job));
+    return CommitIfWhole(job, now_us, look);
+  });
   // An error of rank 0's commit fails the step, unless the error may pass or leaves open whether the step is committed.
   // Then rank 0 looks again. It may repeat every part of a commit but a failed sync, whose error is never transient.
   look->over = look->over || (!status.ok() && !status.transient() && look->doubt.ok());
@@ -147,8 +157,9 @@ Status Committer::CommitIfWhole(const JobRef& job, uint64_t now_us, Look* look) 
   if (look->roll.present.size() < options.identity.world) {
     return failure.empty() ? Status() : Status(Code::kIncomplete, failure);
   }
-  pauses_.Ended(now_us);
+  look->pauses.Ended(now_us);
   const Identity expected = options.At(step);
+  Divergence known;
   CommitRequest request;
   request.step = step;
   request.attempt = expected.attempt;
@@ -156,13 +167,21 @@ Status Committer::CommitIfWhole(const JobRef& job, uint64_t now_us, Look* look) 
   request.whole_pages = true;
   request.replace = true;
   request.own = true;
-  request.known = &replicas_.known();
-  request.refuse_diverged = replicas_.Refuses(options.refuse_diverged);
+  request.known = &known;
+  {
+    const MutexLock lock(&mutex_);
+    known = replicas_.known();
+    request.refuse_diverged = replicas_.Refuses(options.refuse_diverged);
+  }
   CommitOutcome outcome;
   const Status status = Contained([&] { return context_.store->Commit(request, &outcome); });
   // The verdict stands also if there is no memory for these notes.
   BestEffort([&] {
-    replicas_.Note(step, outcome.compared, outcome.divergence);
+    if (outcome.compared && !look->compared) {
+      look->compared = true;
+      const MutexLock lock(&mutex_);
+      replicas_.Note(step, outcome.divergence);
+    }
     if (outcome.divergence.tensors > 0) context_.table->SetDivergence(job, outcome.divergence);
   });
   if (outcome.in_doubt) look->doubt = status;
@@ -179,12 +198,14 @@ void Committer::NotifyUnsynced(int64_t step, const Status& why) {
                          "). Only a loss of power may take it; older checkpoints stay until a later commit");
 }
 
-Status Committer::Watch(int64_t step, uint64_t now_us, bool rolls, Look* look) {
+Status Committer::Watch(const JobRef& job, uint64_t now_us, bool rolls, Look* look) {
+  const int64_t step = job->step;
   Verdict verdict = Verdict::kPending;
   std::string failure;
   DF_RETURN_IF_ERROR(context_.meeting->Look(step, &verdict, &failure));
   look->over = verdict != Verdict::kPending;
-  if (verdict == Verdict::kCommitted) pauses_.Ended(now_us);
+  if (verdict == Verdict::kCommitted) look->pauses.Ended(now_us);
+  if (verdict == Verdict::kSuperseded) return GiveUp(job, failure);
   if (verdict == Verdict::kPending && rolls) {
     DF_RETURN_IF_ERROR(Roll(step, now_us, look, &failure));
     look->over = !failure.empty();

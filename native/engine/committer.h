@@ -1,8 +1,12 @@
-// The stage kCommit. Rank 0 waits for the parts of all ranks and commits the checkpoint, or fails it; each other rank
-// waits until it sees what rank 0 has decided (store/meeting.h).
+// The stage kCommit. Several steps may be in it, each with a thread of its own. Rank 0 waits for the parts of all ranks
+// and commits the checkpoint, or fails it; each other rank waits until it sees what rank 0 has decided
+// (store/meeting.h).
 #ifndef DEEPFREEZE_ENGINE_COMMITTER_H_
 #define DEEPFREEZE_ENGINE_COMMITTER_H_
 
+#include <atomic>
+
+#include "base/mutex.h"
 #include "engine/pauses.h"
 #include "engine/replicas.h"
 #include "engine/stage.h"
@@ -14,20 +18,23 @@ class Committer {
   explicit Committer(const StageContext& context) : context_(context), pauses_(context.options.identity.rank) {}
   // RETURNS as Level::Protect: ok if the step is committed. The other ranks know of a failure by then.
   Status Commit(const JobRef& job);
-  // Whether the name of the step that was committed last is synced.
-  bool durable() const { return durable_; }
 
  private:
   // What this rank has seen of a step.
   struct Look {
+    explicit Look(const Pauses& before) : pauses(before) {}
+    Pauses pauses;
     PartialState roll;       // who had come when the roll was called last
     uint64_t rolled_us = 0;  // when that was
     Pulse pulse;             // whether they have moved since
     uint64_t logged = 0;     // parts of the time-out, of which each was logged
     bool over = false;       // the outcome is known: the step is committed (ok), or has failed (the Status returned)
     bool durable = false;    // the step is committed and its name is synced
+    bool compared = false;   // a try to commit has compared the ranks
     Status doubt;            // rank 0: the error of a commit that may have been done; ok if there is no such doubt
   };
+  // How long the waits for other steps took.
+  Pauses Usual();
   // Looks again and again until the outcome is known. kIncomplete: nothing has moved for commit_timeout_ms. kClosed:
   // the engine is stopping.
   Status Await(const JobRef& job, Look* look);
@@ -39,7 +46,7 @@ class Committer {
   // Rank 0's look when an error has left open whether its commit has happened.
   Status ResolveDoubt(int64_t step, Look* look);
   // The other ranks' look.
-  Status Watch(int64_t step, uint64_t now_us, bool rolls, Look* look);
+  Status Watch(const JobRef& job, uint64_t now_us, bool rolls, Look* look);
   // Calls the roll, and notes whether another rank has moved. *failure: see Meeting::Roll.
   Status Roll(int64_t step, uint64_t now_us, Look* look, std::string* failure);
   // What the step waits for, after a look with this status.
@@ -53,10 +60,10 @@ class Committer {
   void Heard(uint64_t when_us);
 
   const StageContext context_;
-  Pauses pauses_;
-  uint64_t heard_us_ = 0;
-  bool durable_ = false;
-  Replicas replicas_;
+  std::atomic<uint64_t> heard_us_{0};
+  Mutex mutex_;
+  Pauses pauses_ GUARDED_BY(mutex_);  // of which each wait has a copy
+  Replicas replicas_ GUARDED_BY(mutex_);
 };
 
 }  // namespace deepfreeze

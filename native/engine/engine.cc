@@ -66,10 +66,11 @@ TableOptions ToTable(const Options& options, const std::vector<LevelEntry>& entr
 
 // The levels of every engine, in the order of their numbers.
 std::vector<LevelEntry> Engine::Entries(const std::vector<LevelEntry>& more) {
+  LevelRow external = kLevelRows[kExternal];
+  for (StageRow& stage : external.stages) stage.threads = options_.transfers;
   std::vector<LevelEntry> entries{
       {kLevelRows[kLocal], [](const StageContext& context) { return std::make_unique<LocalWriter>(context); }},
-      {kLevelRows[kExternal],
-       [this](const StageContext& context) { return std::make_unique<External>(context, remover_.get()); }}};
+      {external, [this](const StageContext& context) { return std::make_unique<External>(context, remover_.get()); }}};
   entries.insert(entries.end(), more.begin(), more.end());
   return entries;
 }
@@ -138,7 +139,7 @@ void Engine::Work(LevelId id, size_t stage) {
     }
     // Before the caller can hear of the commit and ask for removals.
     if (id == kExternal && entries_[id - 1].row.IsLast(stage)) {
-      for (const std::unique_ptr<Level>& each : levels_) each->Release(job->step);
+      for (const std::unique_ptr<Level>& each : levels_) each->Release(job);
     }
     table_.Finish(job, id);
   }
@@ -315,6 +316,14 @@ Status Engine::Remove(const std::vector<int64_t>& steps) {
     upkeep_.AskTidy();
   }
   return {};
+}
+
+Status Engine::Supersede(int64_t step, int64_t by) {
+  if (by <= step) {
+    return Status(Code::kInvalid,
+                  "supersede: step " + std::to_string(by) + " is not newer than step " + std::to_string(step));
+  }
+  return table_.Supersede(step, by, options_.identity.rank == 0);
 }
 
 Status Engine::Fail(int64_t step, const std::string& message) {

@@ -68,6 +68,10 @@ class Engine {
   uint64_t IdleMs() const { return table_.IdleMs(); }
   // df_engine_room.
   uint32_t Room() const { return table_.Room(capture_memory_->UsesSlots() ? Home::kSlot : Home::kBuffer); }
+  // df_engine_hold.
+  bool Hold(int64_t step) { return table_.Hold(step); }
+  // df_engine_supersede.
+  Status Supersede(int64_t step, int64_t by);
   // df_engine_remove.
   Status Remove(const std::vector<int64_t>& steps);
   Status Wait(int64_t step, int level, uint64_t timeout_ms);

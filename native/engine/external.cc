@@ -13,8 +13,8 @@ Status External::Protect(const JobRef& shard, size_t stage) {
   }
 }
 
-void External::Release(int64_t step) noexcept {
-  if (context_.options.identity.rank == 0) context_.upkeep->AskCleanUp(step, committer_.durable());
+void External::Release(const JobRef& shard) noexcept {
+  if (context_.options.identity.rank == 0) context_.upkeep->AskCleanUp(shard->step, shard->durable);
 }
 
 }  // namespace deepfreeze

@@ -1,6 +1,7 @@
 // The level kExternal: the shards of all ranks, assembled in one file of the run, and committed. Three stages, each
-// with a thread of its own, so that one step is written while the one before is synced and another one waits for its
-// commit.
+// with threads of its own, so that one step is written while the one before is synced and another one waits for its
+// commit. Each stage has as many threads as checkpoints may be written at once (Options::transfers). With more than one
+// a newer step may be committed before an older one.
 #ifndef DEEPFREEZE_ENGINE_EXTERNAL_H_
 #define DEEPFREEZE_ENGINE_EXTERNAL_H_
 
@@ -19,7 +20,7 @@ class External : public Level {
 
   Status Protect(const JobRef& shard, size_t stage) override;
   // Has retention remove what older steps have left.
-  void Release(int64_t step) noexcept override;
+  void Release(const JobRef& shard) noexcept override;
 
  private:
   const StageContext context_;

@@ -59,6 +59,10 @@ struct Shard {
   // Used by the external level alone.
   bool checksummed = false;            // the transfer knows that the extents have their checksums
   std::unique_ptr<ShardWriter> shard;  // from the transfer to the publisher
+  bool durable = false;                // committed, and the name is synced
+
+  // The newer step for which this one is given up; -1: it is not. The levels' threads end their work on it then.
+  std::atomic<int64_t> superseded_by{-1};
 
   // How many bytes are written to the slot, or have their checksums there, and to the external store.
   std::atomic<uint64_t> local_bytes{0};
@@ -94,6 +98,8 @@ struct Job : Shard {
   // Whether its fate is known: it is committed, or has failed.
   bool over() const { return Settled(at[kExternal].state); }
   bool failed() const { return at[kExternal].state == LevelState::kFailed; }
+  // Whether it was given up for a newer one. Then it has failed too, as far as the levels know.
+  bool superseded() const { return failure.code() == Code::kSuperseded; }
   // Whether its memory is no longer read.
   bool released() const { return at[kCaptured].state != LevelState::kDone && readers == 0; }
   // Whether it holds memory that in_flight bounds; a slot is the local tier's.

@@ -38,11 +38,10 @@ bool JobTable::MayBeginLocked(const Job& job, LevelId level) const {
 
 JobRef JobTable::FindLocked(LevelId level, size_t stage) {
   for (const auto& [step, job] : jobs_) {
-    const Standing at = job->at[level];
-    if (job->over() || Settled(at.state) || at.stage > stage) continue;
-    if (at.state == LevelState::kRunning && at.stage == stage) continue;  // another thread of this stage has it
-    const bool next = at.state == LevelState::kNone && at.stage == stage && MayBeginLocked(*job, level);
-    return next ? job : nullptr;  // else a newer step waits for it
+    const Standing& at = job->at[level];
+    const bool waits = !job->over() && at.state == LevelState::kNone && at.stage == stage;
+    const bool held = step == held_ && level == kExternal && stage == kTransfer;
+    if (waits && !held && MayBeginLocked(*job, level)) return job;
   }
   return nullptr;
 }
@@ -152,15 +151,26 @@ void JobTable::NoteCpuLocked(Job* job) {
 
 void JobTable::Fail(const JobRef& job, LevelId level, Status why) {
   const MutexLock lock(&mutex_);
+  if (level == kExternal) return FailExternalLocked(job.get(), std::move(why));
   if (!ChangeLocked(job.get(), level, Change::kFail)) return;
-  if (level == kExternal) {
-    job->failure = std::move(why);
-    job->unreported = true;
-    EndLocked(job.get());
-    GiveUpMemoryLocked(job.get());
-  }
   SettleSlotLocked(job.get());
   changed_.NotifyAll();
+}
+
+void JobTable::FailExternalLocked(Job* job, Status why) {
+  if (!ChangeLocked(job, kExternal, Change::kFail)) return;
+  job->failure = std::move(why);
+  job->at[kExternal].waits_for.clear();
+  job->unreported = true;
+  EndLocked(job);
+  GiveUpMemoryLocked(job);
+  SettleSlotLocked(job);
+  changed_.NotifyAll();
+}
+
+bool JobTable::NewerCommitted(int64_t step) const {
+  const MutexLock lock(&mutex_);
+  return newest_committed_ > step;
 }
 
 LevelState JobTable::AwaitSettled(const JobRef& job, LevelId level, CondVar::Time deadline) {
@@ -207,7 +217,7 @@ void JobTable::SettleSlotLocked(Job* job) {
   const bool whole = local == LevelState::kDone;
   SlotState to = SlotState::kFree;
   if (job->over()) {
-    if (whole && job->step > newest_committed_ && job->failed()) to = SlotState::kSealed;
+    if (whole && job->step > newest_committed_ && job->failed() && !job->superseded()) to = SlotState::kSealed;
   } else if (whole) {
     to = SlotState::kSending;
   } else if (job->home == Home::kSlot) {

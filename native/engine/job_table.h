@@ -34,6 +34,7 @@ struct Report {
   std::string message;
   double copy_s = 0;
   double cpu_s = -1;
+  int64_t superseded_by = -1;
 };
 
 // df_progress in C++.
@@ -121,6 +122,18 @@ class JobTable {
   // For how many more captures there is memory now, without waiting: in slots or in buffers.
   uint32_t Room(Home home) const;
 
+  // Has the transfer of `step` not begin until the next call, or Drain. -1: of none; also if it can't be held: its
+  // transfer has begun, or it is over, or the oldest that is not, or unknown. RETURNS whether it is held.
+  bool Hold(int64_t step);
+  // The step is given up for the newer step `by`: at once if it is held. Otherwise the external level's threads end it,
+  // unless it is over by then; they tell the other ranks, so `tells` says whether this is rank 0. RETURNS kInvalid if
+  // it is neither.
+  Status Supersede(int64_t step, int64_t by, bool tells);
+  // The steps that are neither committed nor failed.
+  std::vector<int64_t> UnfinishedSteps() const;
+  // Whether a newer step is committed, as far as this rank has seen.
+  bool NewerCommitted(int64_t step) const;
+
   // Notes that bytes of this rank have moved, or those of another rank that it waits for.
   void Moved() { moved_us_ = env_->NowMicros(); }
   // How many milliseconds ago that was noted last.
@@ -134,8 +147,7 @@ class JobTable {
   bool stopping() const { return stopping_; }
 
   // The levels' side. Only the thread that has begun a job moves the job on, or fails it, at that level.
-  // Waits for the oldest job that this stage of the level may begin, and begins it. A stage takes the steps in their
-  // order, because after the commit of a step retention removes what older steps left. RETURNS null if the engine is
+  // Waits for the oldest job that this stage of the level may begin, and begins it. RETURNS null if the engine is
   // stopping.
   JobRef Next(LevelId level, size_t stage);
   // As Next, without waiting. RETURNS null also if there is no such job.
@@ -155,7 +167,8 @@ class JobTable {
   int AcquireSlot(const JobRef& job);
   // As AcquireSlot, without waiting. RETURNS false if it would wait; else *slot is what AcquireSlot returns.
   bool TryAcquireSlot(const JobRef& job, int* slot);
-  // The step is committed: gives back the slots of older steps. Its own follows when the external level has finished.
+  // The step is committed: gives back the slots of older steps that are over. Its own follows when the external level
+  // has finished.
   void ReleaseSlots(int64_t step);
   // Gives up the local tier: from now on jobs go past it. The first call reports the notice.
   void DropLocalTier(const std::string& notice);
@@ -180,7 +193,7 @@ class JobTable {
   void SetDivergence(const JobRef& job, const Divergence& divergence);
   // For messages of waits: "waits for its commit (...)".
   void SetWaitsFor(const JobRef& job, std::string what);
-  // Sleeps for `us` microseconds; ends early when the engine stops or a new job is submitted.
+  // Sleeps for `us` microseconds; ends early when the engine stops, a new job is submitted or one is given up.
   void PauseCommit(uint64_t us);
   // Sleeps for `ms` milliseconds; ends early when the engine stops.
   void Pause(uint64_t ms);
@@ -201,6 +214,8 @@ class JobTable {
     return false;
   }
   JobRef FindLocked(LevelId level, size_t stage) REQUIRES(mutex_);
+  // The step is over for the external level, which will not have it, because of `why`.
+  void FailExternalLocked(Job* job, Status why) REQUIRES(mutex_);
   bool MayBeginLocked(const Job& job, LevelId level) const REQUIRES(mutex_);
   // Makes the change, or a fault. RETURNS whether it was made.
   bool ChangeLocked(Job* job, LevelId level, Change change) REQUIRES(mutex_);
@@ -257,7 +272,9 @@ class JobTable {
   uint32_t parts_wanted_ GUARDED_BY(mutex_) = 0;   // by how many threads for parts of the reserved buffer
   int64_t newest_submitted_ GUARDED_BY(mutex_) = -1;
   int64_t newest_committed_ GUARDED_BY(mutex_) = -1;
-  double cpu_noted_ GUARDED_BY(mutex_) = 0;  // CPU seconds that the ended jobs have been told of
+  int64_t held_ GUARDED_BY(mutex_) = -1;      // the step whose transfer is not to begin
+  uint64_t given_up_ GUARDED_BY(mutex_) = 0;  // how many steps were given up for newer ones
+  double cpu_noted_ GUARDED_BY(mutex_) = 0;   // CPU seconds that the ended jobs have been told of
   Jobs jobs_ GUARDED_BY(mutex_);
   SlotPool slots_ GUARDED_BY(mutex_);
   SlotPool buffers_ GUARDED_BY(mutex_);

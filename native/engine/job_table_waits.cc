@@ -6,6 +6,7 @@
 
 #include "deepfreeze/deepfreeze.h"
 #include "engine/job_table.h"
+#include "store/meeting.h"
 
 namespace deepfreeze {
 namespace {
@@ -180,6 +181,49 @@ Status JobTable::AwaitWhole(uint64_t timeout_ms) {
   return over ? Status() : Status(Code::kTimeout, "its memory is still in use: " + DescribeAllLocked());
 }
 
+bool JobTable::Hold(int64_t step) {
+  const MutexLock lock(&mutex_);
+  held_ = -1;
+  bool oldest = true;
+  for (const auto& [number, job] : jobs_) {
+    if (job->over()) continue;
+    const Standing& at = job->at[kExternal];
+    const bool waits = at.state == LevelState::kNone && at.stage == kTransfer && job->lost.ok();
+    if (number == step && waits && !oldest) held_ = step;
+    oldest = false;
+  }
+  changed_.NotifyAll();
+  return held_ >= 0;
+}
+
+Status JobTable::Supersede(int64_t step, int64_t by, bool tells) {
+  Status why(Code::kSuperseded, SupersededText(by));
+  const MutexLock lock(&mutex_);
+  const bool held = step == held_;
+  if (!held && !tells) {
+    return Status(Code::kInvalid, "supersede: " + StepText(step) + " is not held, so rank 0 alone gives it up");
+  }
+  const auto found = jobs_.find(step);
+  if (found == jobs_.end() || found->second->over()) return {};
+  found->second->superseded_by = by;
+  ++given_up_;
+  if (held) {
+    held_ = -1;
+    FailExternalLocked(found->second.get(), std::move(why));
+  }
+  changed_.NotifyAll();
+  return {};
+}
+
+std::vector<int64_t> JobTable::UnfinishedSteps() const {
+  const MutexLock lock(&mutex_);
+  std::vector<int64_t> steps;
+  for (const auto& [step, job] : jobs_) {
+    if (!job->over()) steps.push_back(step);
+  }
+  return steps;
+}
+
 bool JobTable::AwaitRoomFor(uint32_t present) {
   const MutexLock lock(&mutex_);
   return AwaitLocked(CondVar::Time::max(), [&] {
@@ -281,6 +325,8 @@ Status JobTable::Wait(int64_t step, int level, uint64_t timeout_ms) {
 
 Status JobTable::Drain(CondVar::Time deadline) {
   const MutexLock lock(&mutex_);
+  held_ = -1;
+  changed_.NotifyAll();
   const Job* busy = nullptr;
   const auto over = [&] {
     mutex_.AssertHeld();
@@ -308,7 +354,8 @@ std::vector<Report> JobTable::Poll(size_t capacity) {
       job.unreported = false;
       reports.push_back(Report{job.step, PublicLevel(job), job.failure.code(), job.released(), job.divergence.first,
                                job.nbytes, job.local_s, job.written_s, job.external_s,
-                               job.failure.ok() ? job.divergence.text : job.failure.message(), job.copy_s, job.cpu_s});
+                               job.failure.ok() ? job.divergence.text : job.failure.message(), job.copy_s, job.cpu_s,
+                               job.superseded_by});
     }
     it = ForgetLocked(it);
   }
@@ -356,10 +403,11 @@ void JobTable::Notify(const std::string& notice) {
 void JobTable::PauseCommit(uint64_t us) {
   const MutexLock lock(&mutex_);
   const int64_t newest = newest_submitted_;
+  const uint64_t given_up = given_up_;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(us);
   (void)AwaitLocked(deadline, [&] {
     mutex_.AssertHeld();
-    return newest_submitted_ != newest;
+    return newest_submitted_ != newest || given_up_ != given_up;
   });
 }
 

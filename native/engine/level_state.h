@@ -1,5 +1,18 @@
 // Where a checkpoint stands at each level, and how it gets on: the one table of states and changes. JobTable makes
-// every change by it; level_state_test walks it.
+// every change by it; level_state_test walks it, with several checkpoints in a stage at once.
+//
+// What holds in every order of changes:
+// - The newest committed step never decreases. Steps may be committed in any order, and a step that is committed after
+//   a newer one changes nothing for that one.
+// - From the first commit on there is a committed checkpoint that nobody writes to: a checkpoint is written under
+//   another name than a committed one, gets its name by one rename, and is never written to again. Only retention
+//   removes it, and never the newest one.
+// - Each buffer, each part of one, and each slot has one owner, and is freed once (slot_pool.h, buffer_parts.h).
+// - At most Options::uncommitted checkpoints are captured and neither committed nor over otherwise.
+// - A commit has the records of all ranks of one attempt, all of that step (store/commit.cc).
+// - Except for one that was held for it (JobTable::Hold), no checkpoint is given up for a newer one before the newer
+// one
+//   is committed.
 #ifndef DEEPFREEZE_ENGINE_LEVEL_STATE_H_
 #define DEEPFREEZE_ENGINE_LEVEL_STATE_H_
 
@@ -12,7 +25,7 @@ enum class LevelState : uint8_t {
   kNone,        // waits for a thread of the level, or for a level that comes before
   kRunning,     // a thread of the level works on it
   kDone,        // the level has it
-  kFailed,      // the level will never have it
+  kFailed,      // the level will never have it; nor will the external level have one that was given up for a newer one
   kSuperseded,  // the level had it, and has given its place to a newer checkpoint
 };
 
@@ -73,7 +86,8 @@ inline constexpr LevelId kExternal = 2;
 using LevelSet = uint32_t;
 constexpr LevelSet Only(LevelId level) { return LevelSet{1} << level; }
 
-// One after the other, a checkpoint goes through the stages of a level.
+// One after the other, a checkpoint goes through the stages of a level. Checkpoints in one stage need not wait for each
+// other: of those that may begin the oldest begins first, and any may end first.
 struct StageRow {
   const char* thread = nullptr;  // the name of its threads, at most 15 bytes; null: there is no such stage
   size_t threads = 0;            // how many there are: so many checkpoints may be in this stage at a time
@@ -103,7 +117,7 @@ inline constexpr LevelRow kLevelRows[] = {
     {"to memory", {}, false, {0, 0, 0}},
     {"to the local tier", {{"df-local", 1}}, true, {0, 0, 0}},
     {"to the external store",
-     {{"df-transfer", 1}, {"df-publish", 1}, {"df-commit", 1}},  // each stage is written for one thread
+     {{"df-transfer", 1}, {"df-publish", 1}, {"df-commit", 1}},  // of each, as many as Options::transfers
      false,
      {0, 0, 0}},
 };

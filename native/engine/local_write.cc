@@ -15,7 +15,7 @@ Status LocalWriter::Protect(const JobRef& shard, size_t) {
   if (slot == SlotPool::kNoSlot) return Status(Code::kNoSpace, "no slot");  // later steps have them all
   Status status = Contained([&] { return Write(shard, static_cast<uint32_t>(slot)); });
   if (table->stopping() && !status.ok()) return Status(Code::kClosed, "the engine is shutting down");
-  if (!status.ok()) BestEffort([&] { GiveUp(status); });
+  if (!status.ok() && status.code() != Code::kSuperseded) BestEffort([&] { GiveUp(status); });
   return status;
 }
 
@@ -26,6 +26,7 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
   job->local_bytes = 0;
   const auto write = [&](size_t worker, size_t i) {
     context_.table->Moved();
+    if (job->superseded_by >= 0) return Status(Code::kSuperseded, "");
     Extent* extent = &job->extents[i];
     const Sink to{context_.slots->file(slot), extent->size < kSmallExtent ? nullptr : direct, nullptr,
                   &blocks_[worker]};

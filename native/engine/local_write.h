@@ -18,7 +18,7 @@ class LocalWriter : public Level {
 
   Status Protect(const JobRef& shard, size_t stage) override;
   // Gives back the slots of older steps.
-  void Release(int64_t step) noexcept override { context_.table->ReleaseSlots(step); }
+  void Release(const JobRef& shard) noexcept override { context_.table->ReleaseSlots(shard->step); }
 
  private:
   Status Write(const JobRef& job, uint32_t slot);

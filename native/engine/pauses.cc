@@ -39,8 +39,16 @@ void Pauses::Ended(uint64_t now_us) {
   if (ended_) return;
   ended_ = true;
   const uint64_t waited_us = std::max(now_us, begun_us_) - begun_us_;
+  Remember(pause_us_ == 0 ? static_cast<uint64_t>(kGuess * static_cast<double>(waited_us)) : waited_us);
+}
+
+void Pauses::Learn(const Pauses& copy) {
+  if (copy.ended_) Remember(copy.waits_us_[0]);
+}
+
+void Pauses::Remember(uint64_t wait_us) {
   waits_us_[1] = waits_us_[0];
-  waits_us_[0] = pause_us_ == 0 ? static_cast<uint64_t>(kGuess * static_cast<double>(waited_us)) : waited_us;
+  waits_us_[0] = wait_us;
 }
 
 }  // namespace deepfreeze

@@ -25,10 +25,14 @@ class Pauses {
   uint64_t Next(uint64_t now_us, uint64_t longest_us = kLongestUs);
   // What is waited for is there. Only the first call after Begin counts.
   void Ended(uint64_t now_us);
+  // Several waits at once: each begins with a copy of the same object, and what it has learned comes back to that one.
+  // Does nothing if the copy's wait has not ended.
+  void Learn(const Pauses& copy);
 
  private:
   // The shorter one of the last two waits; 0 if there was none. One slow checkpoint does not delay the next ones.
   uint64_t usual_us() const;
+  void Remember(uint64_t wait_us);
 
   const double share_;  // of each pause, which this rank makes: 0.75 to 1
   uint64_t begun_us_ = 0;

@@ -5,7 +5,10 @@
 namespace deepfreeze {
 
 Status Publisher::Publish(const JobRef& job) {
-  Status status = Contained([&] { return job->shard->Seal(); });
+  Status status = Contained([&]() -> Status {
+    DF_RETURN_IF_ERROR(GivenUp(job));
+    return job->shard->Seal();
+  });
   if (status.ok()) context_.progress->Moved(job);
   if (status.ok()) status = PublishRecord(job);
   job->shard.reset();
@@ -19,6 +22,7 @@ Status Publisher::PublishRecord(const JobRef& job) {
   // A record that rank 0 may see is not written again: the step may be committed already, under another name.
   const auto open = [&] { return seal != Seal::kUnseen && identity.rank != 0; };
   const auto publish = [&]() -> Status {
+    if (seal == Seal::kUnseen) DF_RETURN_IF_ERROR(GivenUp(job));
     Status status = context_.meeting->Sealed(Record{identity, job->extents, job->private_data, job->values}, &seal);
     return open() ? Status() : std::move(status);
   };

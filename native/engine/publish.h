@@ -1,5 +1,5 @@
-// The stage kPublish: makes the bytes durable that the transfer has written, then writes the rank's record. It has a
-// thread of its own, so that the transfer can write the next checkpoint's bytes meanwhile.
+// The stage kPublish: makes the bytes durable that the transfer has written, then writes the rank's record. It has
+// threads of its own, so that the transfer can write the next checkpoint's bytes meanwhile.
 #ifndef DEEPFREEZE_ENGINE_PUBLISH_H_
 #define DEEPFREEZE_ENGINE_PUBLISH_H_
 

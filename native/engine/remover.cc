@@ -8,7 +8,8 @@ namespace deepfreeze {
 CleanUpRequest Remover::At(int64_t step) const {
   const Options& options = context_.options;
   const uint32_t backlog = options.in_flight + options.slots;
-  return CleanUpRequest{step, options.identity.attempt, options.identity.world, backlog};
+  return CleanUpRequest{step, options.identity.attempt, options.identity.world, backlog,
+                        context_.table->UnfinishedSteps()};
 }
 
 void Remover::Run() {

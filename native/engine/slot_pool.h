@@ -51,8 +51,9 @@ class SlotPool {
   // Takes a slot for a step (kNoStep: for a capture to come): a free one, else the sealed one of the oldest step. It is
   // kReserved then. RETURNS its number, or kNoSlot. *lost: the step whose sealed slot it was, or kNoStep.
   int Take(int64_t step, int64_t* lost);
-  // Whether a slot may get free for a copy of `step`. Steps are committed in their order, so a slot of a later step
-  // does not, nor does one that waits for its capture.
+  // Whether a slot may get free for a copy of `step`. The local level takes steps in their order, and a later step may
+  // need its checksums from there before it is over. So a slot of a later step is not waited for, nor is one that waits
+  // for its capture.
   bool MayGetFree(int64_t step) const;
   // Gives slot number `slot`, which is not free, another state. RETURNS false, and does nothing, if kSlotTransitions
   // has no such change.

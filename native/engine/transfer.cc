@@ -19,7 +19,8 @@ uint64_t BytesOfRun(const Job& job, size_t run) {
 
 Status Transfer::Write(const JobRef& job) {
   const auto move = [&] { return job->lost.ok() ? Move(job) : job->lost; };
-  Status status = Contained([&] { return AwaitRank0(job); });
+  Status status = Contained([&] { return LookFirst(job); });
+  if (status.ok()) status = Contained([&] { return AwaitRank0(job); });
   if (status.ok()) status = Patiently(context_, job, move);
   // Without room on the store, what failed steps have left there is removed first, and the step written again.
   if (status.code() == Code::kNoSpace && context_.options.identity.rank == 0 && remover_->MakeRoom(job->step)) {
@@ -28,9 +29,18 @@ Status Transfer::Write(const JobRef& job) {
   if (status.ok() || status.code() == Code::kClosed) return status;
   job->shard.reset();
   // The slot of a step that has failed is for the next start of the job, so it is made whole first.
-  (void)context_.table->AwaitSettled(job, kLocal, CondVar::Time::max());
+  if (job->superseded_by < 0) (void)context_.table->AwaitSettled(job, kLocal, CondVar::Time::max());
   if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
   return FailStep(context_, job, std::move(status));
+}
+
+Status Transfer::LookFirst(const JobRef& job) {
+  if (context_.options.identity.rank == 0 || !context_.table->NewerCommitted(job->step)) return {};
+  Verdict verdict = Verdict::kPending;
+  std::string why;
+  if (!context_.meeting->Look(job->step, &verdict, &why).ok()) return {};
+  if (verdict == Verdict::kSuperseded) return GiveUp(job, why);
+  return verdict == Verdict::kFailed ? Status(Code::kIncomplete, why) : Status();
 }
 
 Status Transfer::AwaitRank0(const JobRef& job) {
@@ -47,6 +57,7 @@ Status Transfer::AwaitRank0(const JobRef& job) {
     looked = context_.meeting->Roll(job->step, &roll, &failure);
     Verdict verdict = Verdict::kPending;
     if (looked.ok() && !roll.exists) looked = context_.meeting->Look(job->step, &verdict, &failure);
+    if (looked.ok() && verdict == Verdict::kSuperseded) return GiveUp(job, failure);
     if (looked.ok() && !failure.empty()) return Status(Code::kIncomplete, failure);
     if (looked.ok() && (roll.exists || verdict == Verdict::kCommitted)) break;
     if (table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
@@ -63,6 +74,7 @@ Status Transfer::AwaitRank0(const JobRef& job) {
 }
 
 Status Transfer::Move(const JobRef& job) {
+  DF_RETURN_IF_ERROR(GivenUp(job));
   if (job->shard == nullptr) job->shard = context_.store->OpenShard(context_.options.At(job->step));
   ShardWriter* shard = job->shard.get();
   bool kept = false;
@@ -80,6 +92,7 @@ Status Transfer::Move(const JobRef& job) {
     const size_t n = Turn(*job, first, &bytes);
     DF_RETURN_IF_ERROR(AwaitTurn(job, bytes));
     DF_RETURN_IF_ERROR(ForEachExtent(context_, n, width, false, [&](size_t worker, size_t i) {
+      DF_RETURN_IF_ERROR(GivenUp(job));
       return MoveRun(job, job->order[first + i], known, kept, Sink{nullptr, nullptr, shard, &blocks_[worker]});
     }));
     first += n;
@@ -105,12 +118,16 @@ size_t Transfer::Turn(const Job& job, size_t first, uint64_t* bytes) const {
   return n;
 }
 
-// The stage's own thread waits. A thread of the pool that waited would be missing to the local tier, and to training.
+// The stage's threads wait. A thread of the pool that waited would be missing to the local tier, and to training.
 Status Transfer::AwaitTurn(const JobRef& job, uint64_t bytes) {
   if (context_.options.rate == 0) return {};
   constexpr uint64_t kSliceMs = 100;
   uint64_t now_us = context_.env->NowMicros();
-  const uint64_t turn_us = now_us + bucket_.Take(bytes, now_us);
+  uint64_t turn_us = now_us;
+  {
+    const MutexLock lock(&mutex_);
+    turn_us += bucket_.Take(bytes, now_us);
+  }
   for (; now_us < turn_us; now_us = context_.env->NowMicros()) {
     context_.table->Pause(std::min(kSliceMs, (turn_us - now_us + 999) / 1000));
     if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
@@ -120,6 +137,7 @@ Status Transfer::AwaitTurn(const JobRef& job, uint64_t bytes) {
 }
 
 void Transfer::TellIfCached(const ShardWriter& shard) {
+  const MutexLock lock(&mutex_);
   if (told_) return;
   const std::string why = shard.CachedBecause();
   if (why.empty()) return;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/token_bucket.h"
 #include "engine/checksum.h"
 #include "engine/remover.h"
@@ -25,6 +26,8 @@ class Transfer {
   Status Write(const JobRef& job);
 
  private:
+  // A rank that is behind learns here that the step is not wanted any more. RETURNS kSuperseded or kIncomplete then.
+  Status LookFirst(const JobRef& job);
   // In a run whose bytes are bounded: waits until rank 0 has begun the step there. As long as anything moves, and at
   // most commit_timeout_ms after that. RETURNS why the step has failed if it has.
   Status AwaitRank0(const JobRef& job);
@@ -46,8 +49,9 @@ class Transfer {
   const StageContext context_;
   Remover* const remover_;
   std::vector<Block> blocks_;  // one per worker
-  TokenBucket bucket_;
-  bool told_ = false;
+  Mutex mutex_;
+  TokenBucket bucket_ GUARDED_BY(mutex_);
+  bool told_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace deepfreeze

@@ -1,5 +1,6 @@
 #include "engine/upkeep.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -7,9 +8,11 @@ namespace deepfreeze {
 
 void UpkeepQueue::AskCleanUp(int64_t committed, bool durable) {
   const MutexLock lock(&mutex_);
-  held_ = !durable;
-  if (durable) {
-    asked_.committed = committed;
+  if (!durable) {
+    held_for_ = std::max(held_for_, committed);
+  } else {
+    if (committed > held_for_) held_for_ = -1;
+    asked_.committed = std::max(asked_.committed, committed);
     try {
       asked_.gathered.push_back(committed);
     } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the records stay, unread

@@ -20,7 +20,7 @@ struct Upkeep {
 class UpkeepQueue {
  public:
   // After the commit of a step: cleans up; or, if the step's name is not known to be durable, holds all work back until
-  // a later commit is. Allocates no memory that it needs.
+  // that of a newer step is. Allocates no memory that it needs.
   void AskCleanUp(int64_t committed, bool durable);
   void AskRemoval(const std::vector<int64_t>& steps);
   void AskTidy();
@@ -38,7 +38,7 @@ class UpkeepQueue {
 
  private:
   bool AnyLocked() const REQUIRES(mutex_) {
-    return !held_ && (asked_.committed >= 0 || !asked_.remove.empty() || asked_.tidy);
+    return held_for_ < 0 && (asked_.committed >= 0 || !asked_.remove.empty() || asked_.tidy);
   }
   bool BusyLocked() const REQUIRES(mutex_) { return working_ || AnyLocked(); }
 
@@ -46,7 +46,8 @@ class UpkeepQueue {
   CondVar changed_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   Upkeep asked_ GUARDED_BY(mutex_);
-  bool held_ GUARDED_BY(mutex_) = false;  // a loss of power may take the newest commit, so nothing older is deleted
+  // The newest step whose commit a loss of power may take, so that nothing older is deleted; -1: there is none.
+  int64_t held_for_ GUARDED_BY(mutex_) = -1;
   bool working_ GUARDED_BY(mutex_) = false;
 };
 

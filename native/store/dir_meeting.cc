@@ -1,5 +1,6 @@
 #include "store/dir_meeting.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <vector>
 
@@ -49,7 +50,12 @@ Status DirMeeting::SealedTogether(const Record& own, const NodeRanks& ranks, con
   const std::string path = Join(directory, NodeRecordName(ranks));
   SealedByAnother(step);
   *seal = Seal::kSeen;  // another rank may write them
-  if (together_ != step) {
+  bool writes = false;  // a call before has made the file
+  {
+    const MutexLock lock(&mutex_);
+    writes = together_.count(step) > 0;
+  }
+  if (!writes) {
     std::unique_ptr<File> file;
     const Status made = env_->Open(path + ".tmp", OpenMode::kNew, &file);
     if (made.error() == EEXIST) {
@@ -64,10 +70,14 @@ Status DirMeeting::SealedTogether(const Record& own, const NodeRanks& ranks, con
       *seal = Seal::kSeen;
       return alone;
     }
-    together_ = step;
+    const MutexLock lock(&mutex_);
+    together_.insert(step);
   }
   DF_RETURN_IF_ERROR(Publish(env_, path, records, seal));
-  return env_->SyncDir(directory);
+  DF_RETURN_IF_ERROR(env_->SyncDir(directory));
+  const MutexLock lock(&mutex_);
+  together_.erase(step);
+  return {};
 }
 
 Status DirMeeting::Failed(int64_t step, const std::string& why) {
@@ -78,6 +88,10 @@ Status DirMeeting::Failed(int64_t step, const std::string& why) {
   // An error shows when the marker is written.
   (void)env_->MakeDir(PartialPath(run_dir_, step, identity_.attempt), 0777).ok();
   return MarkFailed(env_, run_dir_, At(step), why);
+}
+
+Status DirMeeting::Superseded(int64_t step, int64_t by) {
+  return WriteFailure(env_, Join(run_dir_, FailedStepName(step, identity_.attempt)), SupersededText(by));
 }
 
 std::string DirMeeting::OfRank(int64_t step, uint32_t rank, const std::string& text) const {
@@ -110,15 +124,17 @@ Status DirMeeting::Look(int64_t step, Verdict* verdict, std::string* why) {
     FileInfo info;
     DF_RETURN_IF_ERROR(env_->Stat(failed, &info));
     if (info.exists) {
-      *why = OfRank(step, 0, ReadFailure(env_, failed));
+      *why = ReadFailure(env_, failed);
+      int64_t by = 0;
+      *verdict = ParseSuperseded(*why, &by) ? Verdict::kSuperseded : Verdict::kFailed;
+      if (*verdict == Verdict::kFailed) *why = OfRank(step, 0, *why);
       Answer(step, *why);
-      *verdict = Verdict::kFailed;
     } else {
       DF_RETURN_IF_ERROR(WasReplaced(step, &committed));
     }
   }
   if (committed) *verdict = Verdict::kCommitted;
-  if (*verdict != Verdict::kPending) Ended(step);
+  if (*verdict != Verdict::kPending) Ended(step, committed);
   return {};
 }
 
@@ -128,21 +144,27 @@ void DirMeeting::SealedByAnother(int64_t step) {
   sealed_.insert(step);
 }
 
-void DirMeeting::Ended(int64_t step) {
+void DirMeeting::Ended(int64_t step, bool committed) {
   const MutexLock lock(&mutex_);
-  sealed_.erase(sealed_.begin(), sealed_.upper_bound(step));
+  sealed_.erase(step);
+  together_.erase(step);
+  if (committed) committed_ = std::max(committed_, step);
 }
 
 Status DirMeeting::WasReplaced(int64_t step, bool* removed) {
   std::vector<int64_t> newer;
+  bool newer_committed = false;
   {
     const MutexLock lock(&mutex_);
+    if (sealed_.count(step) == 0) return {};
     newer.assign(sealed_.upper_bound(step), sealed_.end());
+    newer_committed = committed_ > step;
   }
-  if (newer.empty()) return {};
+  if (newer.empty() && !newer_committed) return {};
   FileInfo partial;
   DF_RETURN_IF_ERROR(env_->Stat(PartialPath(run_dir_, step, identity_.attempt), &partial));
   if (partial.exists) return {};
+  *removed = newer_committed;
   // The newest first: it is there if any is.
   for (auto one = newer.rbegin(); one != newer.rend() && !*removed; ++one) {
     DF_RETURN_IF_ERROR(IsCommitted(env_, run_dir_, *one, identity_.attempt, removed));

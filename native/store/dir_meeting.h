@@ -23,9 +23,10 @@ class DirMeeting final : public Meeting {
   Status SealedTogether(const Record& own, const NodeRanks& ranks, const std::string& records, Seal* seal) override;
   void SealedByAnother(int64_t step) override;
   Status Failed(int64_t step, const std::string& why) override;
+  Status Superseded(int64_t step, int64_t by) override;
   void Beat(int64_t step, uint64_t beat) override;
   Status Look(int64_t step, Verdict* verdict, std::string* why) override;
-  void Ended(int64_t step) override;
+  void Ended(int64_t step, bool committed) override;
   Status Roll(int64_t step, PartialState* roll, std::string* failure) override;
 
  private:
@@ -37,18 +38,19 @@ class DirMeeting final : public Meeting {
   // This rank has heard that the step has failed. When every rank has said so, rank 0 may remove what the step has
   // left. As long as that is there, a rank can tell a failed step from one that was committed, replaced and removed.
   void Answer(int64_t step, const std::string& why);
-  // *removed: whether the step was committed, replaced by a newer one, and removed. REQUIRES: it is not committed now
-  // and not told to have failed; *removed is false.
+  // *removed: whether the step was committed, and removed because a newer one is. REQUIRES: it is not committed now and
+  // not told to have failed; *removed is false.
   Status WasReplaced(int64_t step, bool* removed);
 
   Env* const env_;
   const std::string run_dir_;
   const Identity identity_;
   Mutex mutex_;
-  // Steps that this rank has sealed, or tried to, and whose end it has not seen. Rank 0 can't have committed a step
-  // that is not among them.
+  // Steps that this rank has sealed, or tried to, and whose end it has not seen. Of the steps whose end it has not
+  // seen, rank 0 can have committed these alone.
   std::set<int64_t> sealed_ GUARDED_BY(mutex_);
-  int64_t together_ = -1;  // the newest step of which this rank writes the records of its node; SealedTogether's alone
+  int64_t committed_ GUARDED_BY(mutex_) = -1;      // the newest step of which this rank has seen the commit
+  std::set<int64_t> together_ GUARDED_BY(mutex_);  // of which this rank has begun to write the records of its node
 };
 
 }  // namespace deepfreeze

@@ -14,7 +14,12 @@
 
 namespace deepfreeze {
 
-enum class Verdict { kPending, kCommitted, kFailed };
+enum class Verdict {
+  kPending,
+  kCommitted,
+  kFailed,
+  kSuperseded,  // rank 0 has given the step up, because a newer checkpoint is committed
+};
 
 // What a rank's try to seal a step has come to, whether it has returned an error or not.
 enum class Seal {
@@ -38,7 +43,7 @@ class Meeting {
   virtual bool SealsTogether() const { return false; }
   // As Sealed, for all these ranks. own: this rank's record; records: those of `ranks`, encoded, one behind the other
   // in the ranks' order. Of several ranks that make this call for a step, one does the work. REQUIRES: SealsTogether();
-  // one thread at a time calls it, and for a step not again after kByAnother.
+  // for a step it is not called again after kByAnother.
   virtual Status SealedTogether(const Record& own, const NodeRanks& ranks, const std::string& records, Seal* seal);
   // Another rank of the node has this rank's record of the step, and seals it.
   virtual void SealedByAnother(int64_t /*step*/) {}
@@ -48,23 +53,32 @@ class Meeting {
   // RETURNS an error if the others can't be told. The message may be lost in a crash.
   virtual Status Failed(int64_t step, const std::string& why) = 0;
 
+  // Rank 0 gives the step up, because the newer one of step `by` is committed. REQUIRES: this is rank 0; the step is
+  // neither committed nor in doubt. RETURNS as Failed.
+  virtual Status Superseded(int64_t step, int64_t by) = 0;
+
   // This rank's bytes of a step move, though they take long: the others need not give the step up. beat: 1 and so on,
   // at each call for a step. Errors are ignored: the next beat says more.
   virtual void Beat(int64_t step, uint64_t beat) = 0;
 
-  // What rank 0 has decided; *why, of a failed step, for people. Takes the same few calls however many ranks and steps
-  // there are. REQUIRES: this is not rank 0, and has sealed the step, or may have; steps come in ascending order.
-  // RETURNS an error if the store can't be looked at: that says nothing of the step, and *verdict is kPending.
+  // What rank 0 has decided; *why, of a failed step, for people; of one that is superseded, what SupersededText says.
+  // Takes the same few calls however many ranks and steps there are. REQUIRES: this is not rank 0. RETURNS an error if
+  // the store can't be looked at: that says nothing of the step, and *verdict is kPending.
   virtual Status Look(int64_t step, Verdict* verdict, std::string* why) = 0;
 
-  // This rank knows that the step is over, and the ones before it: it will not look at them again.
-  virtual void Ended(int64_t step) = 0;
+  // This rank knows that the step is over, and will not look at it again. committed: whether it was committed.
+  virtual void Ended(int64_t step, bool committed) = 0;
 
   // Who has come. *failure: why a rank has given the step up, "" if none has; then the step can't be committed any
   // more. Reads as many names as there are ranks: rank 0 calls it to decide, others seldom. RETURNS an error if the
   // names can't be read; a step of which there is nothing is ok, with roll->exists false.
   virtual Status Roll(int64_t step, PartialState* roll, std::string* failure) = 0;
 };
+
+// By which rank 0 tells that a step is given up for a newer one, and how a rank reads it. False: the text tells of
+// something else.
+std::string SupersededText(int64_t by);
+bool ParseSuperseded(const std::string& text, int64_t* by);
 
 inline Status Meeting::SealedTogether(const Record& own, const NodeRanks& /*ranks*/, const std::string& /*records*/,
                                       Seal* seal) {

@@ -38,8 +38,16 @@ Status NodeMeeting::Note(int64_t step, const Change& change) {
 }
 
 void NodeMeeting::Forget(int64_t step) {
-  others_.erase(others_.begin(), others_.upper_bound(step));
-  kept_.erase(kept_.begin(), kept_.upper_bound(step));
+  others_.erase(step);
+  kept_.erase(step);
+}
+
+void NodeMeeting::Ended(int64_t step, bool committed) {
+  {
+    const MutexLock lock(&mutex_);
+    Forget(step);
+  }
+  run_->Ended(step, committed);
 }
 
 Status NodeMeeting::Sealed(const Record& record, Seal* seal) {
@@ -155,11 +163,11 @@ bool NodeMeeting::SeenByAnother(int64_t step, Verdict* verdict) {
     }
   }
   const bool looked = std::exchange(others_[step], looks) != looks;
-  // Of a step that has failed the store has the reason, and awaits this rank's answer.
-  if (*verdict == Verdict::kFailed) return false;
+  // Of a step that has failed, or is superseded, the store has the reason, and awaits this rank's answer.
+  if (*verdict == Verdict::kFailed || *verdict == Verdict::kSuperseded) return false;
   if (*verdict == Verdict::kCommitted) {
     Forget(step);
-    run_->Ended(step);
+    run_->Ended(step, true);
   }
   if (*verdict == Verdict::kCommitted || looked) return true;
   // Before the look, so that no two ranks look at the same time.

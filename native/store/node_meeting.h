@@ -31,8 +31,9 @@ class NodeMeeting final : public Meeting {
 
   Status Sealed(const Record& record, Seal* seal) override;
   Status Failed(int64_t step, const std::string& why) override { return run_->Failed(step, why); }
+  Status Superseded(int64_t step, int64_t by) override { return run_->Superseded(step, by); }
   void Beat(int64_t step, uint64_t beat) override { run_->Beat(step, beat); }
-  void Ended(int64_t step) override { run_->Ended(step); }
+  void Ended(int64_t step, bool committed) override;
   Status Look(int64_t step, Verdict* verdict, std::string* why) override;
   Status Roll(int64_t step, PartialState* roll, std::string* failure) override;
 
@@ -54,7 +55,7 @@ class NodeMeeting final : public Meeting {
   // Changes what the page says of this rank and the step.
   template <typename Change>
   Status Note(int64_t step, const Change& change) REQUIRES(mutex_);
-  // Forgets what was kept for the steps up to this one.
+  // Forgets what was kept for the step.
   void Forget(int64_t step) REQUIRES(mutex_);
 
   Env* const env_;

@@ -53,7 +53,8 @@ bool DecodePart(const char* part, std::vector<Sight>* sights) {
                       Get32(at + 20),
                       Get32(at + 24),
                       Get32(at + 28)};
-    if (verdict > static_cast<uint32_t>(Verdict::kFailed) || record > static_cast<uint32_t>(Where::kAll)) return false;
+    if (verdict > static_cast<uint32_t>(Verdict::kSuperseded) || record > static_cast<uint32_t>(Where::kAll))
+      return false;
     if (sight.place >= NodePage::kPlaces || sight.size > NodePage::kMaxRecord) return false;
     sights->push_back(sight);
   }

@@ -83,7 +83,8 @@ bool Discard(Env* env, const std::string& run_dir, const std::string& name, int6
   return moved;
 }
 
-// *old: the steps of this attempt that are older than the request's step and have left something, the newest first.
+// *old: the steps of this attempt that are older than the request's step, are over, and have left something, the newest
+// first. A newer step may be committed while an older one is on its way.
 Status OldOnes(Env* env, const std::string& run_dir, const std::vector<std::string>& names,
                const CleanUpRequest& request, std::vector<Failed>* old) {
   std::map<int64_t, Failed, std::greater<>> steps;
@@ -100,7 +101,11 @@ Status OldOnes(Env* env, const std::string& run_dir, const std::vector<std::stri
     failed.step = entry.step;
     (entry.kind == EntryKind::kPartial ? failed.partial : failed.told) = true;
   }
-  for (const auto& [step, failed] : steps) old->push_back(failed);
+  for (const auto& [step, failed] : steps) {
+    const auto& on_their_way = request.unfinished;
+    const bool goes_on = std::find(on_their_way.begin(), on_their_way.end(), step) != on_their_way.end();
+    if (failed.told || !goes_on) old->push_back(failed);
+  }
   return {};
 }
 
@@ -130,10 +135,9 @@ Status CleanUpAfter(Env* env, const std::string& run_dir, const CleanUpRequest& 
   for (const Failed& old : left) {
     bool all_know = false;
     DF_RETURN_IF_ERROR(AllKnow(env, run_dir, request, old, &all_know));
-    // Steps are committed in order, so this older step has failed. A rank that has not seen the failure yet would take
-    // a step without a trace for one that was committed and replaced. So all of it stays until every rank has answered.
-    // At most `backlog` steps stay, as many as a rank can have unfinished: they must not pile up when an answer can't
-    // be written.
+    // A rank that has not seen yet that the step has failed, or is superseded, would take a step without a trace for
+    // one that was committed and replaced. So all of it stays until every rank has answered. At most `backlog` steps
+    // stay, as many as a rank can have unfinished: they must not pile up when an answer can't be written.
     if (!all_know && ++awaited <= request.backlog) continue;
     if (old.partial &&
         !Discard(env, run_dir, PartialName(old.step, request.attempt), old.step, request.attempt, &trash, &first)) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "format/manifest.h"
 #include "store/comparison.h"
@@ -71,8 +72,9 @@ enum class Part {
 struct CleanUpRequest {
   int64_t step = 0;
   Id attempt{};
-  uint32_t world = 1;    // number of ranks
-  uint32_t backlog = 1;  // how many steps a rank may have unfinished
+  uint32_t world = 1;               // number of ranks
+  uint32_t backlog = 1;             // how many steps a rank may have unfinished
+  std::vector<int64_t> unfinished;  // steps that are on their way: what there is of them stays
 };
 
 // All methods block on the store. They may be called by several threads at once; calls that change one step, or remove
@@ -114,9 +116,9 @@ class Store {
   // Removes what a commit needs no more: the records that the ranks have put down for it. REQUIRES: the commit is
   // durable, and has gathered them. Errors are ignored: no reader of a committed checkpoint looks at these.
   virtual void Tidy(int64_t step) = 0;
-  // Removes what this attempt's earlier steps have left, which have failed, once every rank has learned of it; and what
-  // earlier removals have left. Committed checkpoints are not touched. REQUIRES: request.step is committed. RETURNS the
-  // first error; what can't be removed does not stop the rest.
+  // Removes what this attempt's earlier steps have left that are not on their way any more, once every rank has learned
+  // of it; and what earlier removals have left. Committed checkpoints are not touched. REQUIRES: request.step is
+  // committed. RETURNS the first error; what can't be removed does not stop the rest.
   virtual Status CleanUp(const CleanUpRequest& request) = 0;
   // To be called when the store is full and request.step can't be written: removes what earlier steps of this attempt
   // have left of which all ranks know that they have failed, and what earlier removals have left. *removed: whether

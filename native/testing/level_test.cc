@@ -37,13 +37,13 @@ class SecondCopy : public Level {
     std::string bytes;
     for (const Region& region : shard->regions) bytes.append(region.data, region.size);
     DF_RETURN_IF_ERROR(ReplaceFile(context_.env, Join(directory_, std::to_string(shard->step)), bytes, false));
-    if (shard->step <= released_) Release(shard->step);
+    if (shard->step <= released_) Release(shard);
     return {};
   }
 
-  void Release(int64_t step) noexcept override {
-    released_ = std::max<int64_t>(released_, step);
-    for (int64_t older = 0; older <= step; ++older) {
+  void Release(const JobRef& shard) noexcept override {
+    released_ = std::max<int64_t>(released_, shard->step);
+    for (int64_t older = 0; older <= shard->step; ++older) {
       (void)context_.env->Unlink(Join(directory_, std::to_string(older))).ok();
     }
   }

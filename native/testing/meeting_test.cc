@@ -103,7 +103,7 @@ void OnlyWhatHasFailedIsRemovedToMakeRoom() {
   ranks.SealAll(2);
   CHECK_OK(ranks.meetings[0]->Failed(1, "no space"));
   bool removed = false;
-  CHECK_OK(PosixStore(Env::Posix(), ranks.run.path()).MakeRoom(CleanUpRequest{3, Id{}, 1, 2}, &removed));
+  CHECK_OK(PosixStore(Env::Posix(), ranks.run.path()).MakeRoom(CleanUpRequest{3, Id{}, 1, 2, {}}, &removed));
   CHECK(removed && !ranks.Exists(PartialName(1, Id{})) && !ranks.Exists(FailedStepName(1, Id{})));
   CHECK(ranks.Exists(PartialName(2, Id{})));
 }
@@ -130,6 +130,68 @@ void AStepThatWasCommittedReplacedAndRemovedIsCommitted() {
   }
   for (int64_t step = 1; step <= 3; ++step) CHECK(ranks.Look(1, step, &why) == Verdict::kCommitted);
   CHECK(ranks.Look(1, 4, &why) == Verdict::kPending);
+}
+
+// Steps need not be committed in their order.
+void AStepThatIsCommittedAfterANewerOneIsCommitted() {
+  for (const bool removed : {false, true}) {
+    Ranks ranks(2);
+    for (int64_t step = 1; step <= 3; ++step) ranks.SealAll(step);
+    std::string why;
+    ranks.CommitStep(3);
+    ranks.CleanUpAfter(3, {1, 2});
+    CHECK(ranks.Look(1, 3, &why) == Verdict::kCommitted);
+    for (const int64_t step : {1, 2}) CHECK(ranks.Look(1, step, &why) == Verdict::kPending);
+    ranks.CommitStep(1);
+    if (removed) CHECK_OK(PosixStore(Env::Posix(), ranks.run.path()).Remove(1, Id{}));
+    CHECK(ranks.Look(1, 1, &why) == Verdict::kCommitted);
+    CHECK(ranks.Look(1, 2, &why) == Verdict::kPending);
+  }
+}
+
+// What nobody works on any more goes, and what is on its way stays, although both are older than the newest commit.
+void OnlyWhatIsOnItsWayStays() {
+  Ranks ranks(1);
+  for (int64_t step = 1; step <= 5; ++step) ranks.SealAll(step);
+  ranks.CommitStep(5);
+  ranks.CleanUpAfter(5, {2});  // of the others two may stay, for nobody has told that they have failed
+  for (int64_t step = 1; step <= 4; ++step) CHECK_EQ(ranks.Exists(PartialName(step, Id{})), step != 1);
+}
+
+void AStepThatIsGivenUpForANewerOneHasNotFailed() {
+  Ranks ranks(3);
+  for (int64_t step = 1; step <= 2; ++step) ranks.SealAll(step);
+  ranks.CommitStep(2);
+  CHECK_OK(ranks.meetings[0]->Superseded(1, 2));
+  int64_t by = 0;
+  for (const uint32_t rank : {1, 2}) {
+    ranks.CleanUpAfter(2);
+    CHECK(ranks.Exists(PartialName(1, Id{})));  // until every rank knows
+    std::string why;
+    CHECK(ranks.Look(rank, 1, &why) == Verdict::kSuperseded);
+    CHECK(ParseSuperseded(why, &by) && by == 2);
+  }
+  ranks.CleanUpAfter(2);
+  CHECK(!ranks.Exists(PartialName(1, Id{})) && !ranks.Exists(FailedStepName(1, Id{})));
+}
+
+void OnlyTheWholeTextTellsThatAStepIsSuperseded() {
+  int64_t by = 0;
+  for (const char* text : {"", "superseded", "superseded by step ", "superseded by step x", "superseded by step 4 ",
+                           "a: superseded by step 4", "superseded by step 99999999999999999999"}) {
+    CHECK(!ParseSuperseded(text, &by));
+  }
+  CHECK(ParseSuperseded(SupersededText(1234567890123456), &by) && by == 1234567890123456);
+}
+
+// A rank that has nothing of the step yet asks of it.
+void AStepThatIsNotThereYetIsNotTakenForACommittedOne() {
+  Ranks ranks(2);
+  ranks.SealAll(2);
+  ranks.CommitStep(2);
+  std::string why;
+  CHECK(ranks.Look(1, 2, &why) == Verdict::kCommitted);
+  CHECK(ranks.Look(1, 1, &why) == Verdict::kPending);
 }
 
 // Another attempt's checkpoint of the step, or its failure, is no verdict.
@@ -174,6 +236,11 @@ int main() {
   OnlyWhatHasFailedIsRemovedToMakeRoom();
   AStepThatFailedUntoldIsNotTakenForACommittedOne();
   AStepThatWasCommittedReplacedAndRemovedIsCommitted();
+  AStepThatIsCommittedAfterANewerOneIsCommitted();
+  OnlyWhatIsOnItsWayStays();
+  AStepThatIsGivenUpForANewerOneHasNotFailed();
+  OnlyTheWholeTextTellsThatAStepIsSuperseded();
+  AStepThatIsNotThereYetIsNotTakenForACommittedOne();
   AnotherAttemptDecidesNothing();
   ALookCostsTheSameHoweverManyRanksAndStepsThereAre();
 }

@@ -62,14 +62,19 @@ class MemoryMeeting final : public Meeting {
     return blobs_->Put(
         identity_.rank == 0 ? FailedStepName(step, identity_.attempt) : In(step) + FailedName(identity_.rank), why);
   }
+  Status Superseded(int64_t step, int64_t by) override {
+    return blobs_->Put(FailedStepName(step, identity_.attempt), SupersededText(by));
+  }
   void Beat(int64_t step, uint64_t beat) override {
     (void)blobs_->Put(In(step) + AliveName(identity_.rank, beat), "").ok();
   }
-  void Ended(int64_t /*step*/) override {}
+  void Ended(int64_t /*step*/, bool /*committed*/) override {}
   Status Look(int64_t step, Verdict* verdict, std::string* why) override {
     const bool committed = blobs_->Has(Committed(step, identity_.attempt));
     const bool failed = blobs_->Get(FailedStepName(step, identity_.attempt), why);
-    *verdict = committed ? Verdict::kCommitted : failed ? Verdict::kFailed : Verdict::kPending;
+    int64_t by = 0;
+    const Verdict told = ParseSuperseded(*why, &by) ? Verdict::kSuperseded : Verdict::kFailed;
+    *verdict = committed ? Verdict::kCommitted : failed ? told : Verdict::kPending;
     return {};
   }
   Status Roll(int64_t step, PartialState* roll, std::string* failure) override {

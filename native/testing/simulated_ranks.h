@@ -107,8 +107,9 @@ struct Ranks {
     store.Tidy(step);
   }
 
-  void CleanUpAfter(int64_t step) {
-    CHECK_OK(PosixStore(envs[0].get(), run.path()).CleanUp(CleanUpRequest{step, Id{}, world(), 2}));
+  // unfinished: older steps that are on their way.
+  void CleanUpAfter(int64_t step, const std::vector<int64_t>& unfinished = {}) {
+    CHECK_OK(PosixStore(envs[0].get(), run.path()).CleanUp(CleanUpRequest{step, Id{}, world(), 2, unfinished}));
   }
 
   Verdict Look(uint32_t rank, int64_t step, std::string* why) {

@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Grows by one with every incompatible change of this header. */
-#define DF_ABI_VERSION 4
+#define DF_ABI_VERSION 5
 
 /* The result of a call. */
 typedef enum df_code {
@@ -55,7 +55,8 @@ typedef enum df_code {
   DF_INCOMPLETE = 6, /* a checkpoint lacks shards of some rank, or rank 0's commit was not seen in time */
   DF_CLOSED = 7,     /* the engine is shutting down */
   DF_DIVERGED = 8,   /* tensors that all ranks should hold alike differ between the ranks */
-  DF_TAKEN = 9       /* another attempt has taken the run; this attempt must end */
+  DF_TAKEN = 9,      /* another attempt has taken the run; this attempt must end */
+  DF_SUPERSEDED = 10 /* the checkpoint was given up for a newer one (df_engine_supersede); this is no failure */
 } df_code;
 
 /* How far a checkpoint is protected; a higher level implies the lower ones. The number 2 is kept for partner copies.
@@ -139,6 +140,8 @@ typedef struct df_options {
   uint64_t one_memory;        /* not 0: in_flight bounds the captures in buffers, in slots that are memory, and in the
                                  caller's memory together. Memory is then not found ahead for more captures than there
                                  may be beside those that the caller's memory holds [0] */
+  uint64_t transfers;         /* checkpoints that are written to the external store at once, 1 to 64. With more than 1 a
+                                 newer checkpoint may be committed before an older one [1] */
 } df_options;
 
 /* The state of one checkpoint; or, with step -1, a notice for the user, which has a message and no checkpoint. Times
@@ -162,6 +165,7 @@ typedef struct df_report {
   double cpu_s;  /* CPU seconds of the engine's threads from the end (commit or failure) of the checkpoint that ended
                     before this one, or from df_engine_open, to the end of this one: the sum over all checkpoints
                     is what the threads have used until the last of them. -1 before the end */
+  int64_t superseded_by; /* with DF_SUPERSEDED: the newer step for which it was given up; else of no meaning */
 } df_report;
 
 /* How far a checkpoint is that is neither committed nor failed. Bytes are this rank's. */
@@ -303,6 +307,18 @@ DF_API int df_engine_progress(df_engine* engine, df_progress* out, size_t capaci
  * once. With n = 0 and options.bounded it removes what failed steps have left of which all ranks know, and what earlier
  * removals have left; otherwise that goes after the next commit. DF_INVALID: not rank 0's engine. */
 DF_API int df_engine_remove(df_engine* engine, const int64_t* steps, size_t n);
+
+/* Gives up the checkpoint of `step` for the newer one of step `by`, which frees its memory, its slot and what there is
+ * of it on the external store. It ends with DF_SUPERSEDED on all ranks, unless it is committed, or has failed, by then.
+ * Either rank 0 calls this, when `by` is committed and the caller does not want the older checkpoint any more; the other
+ * ranks learn of it from the store. Or every rank calls it for a step that every rank holds. Returns at once. A step that
+ * is over, or unknown, is passed over. DF_INVALID: `by` is not newer; or this is not rank 0, and the step is not held. */
+DF_API int df_engine_supersede(df_engine* engine, int64_t step, int64_t by);
+
+/* Has this rank not begin to write `step` to the external store until the next call for another step (-1: for none), or
+ * df_engine_drain. *held: 1 if it is held; 0 if it is too late for that, or the step is the oldest one that is not over,
+ * which is never held. So the ranks can agree to give up a step of which nothing is on the store yet. Never blocks. */
+DF_API int df_engine_hold(df_engine* engine, int64_t step, int32_t* held);
 
 /* Waits, at most timeout_ms, until every submitted checkpoint is external or failed, and all that df_engine_remove was
  * told of is removed. */
