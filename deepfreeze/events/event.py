@@ -104,8 +104,9 @@ class External(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Superseded(Event):
-    """The checkpoint of ``step`` was given up, because a newer one, of the step ``by``, was committed before it. That is no failure. No
-    training of this version emits it: checkpoints are committed in the order of their steps."""
+    """The checkpoint of ``step`` was given up for a newer one, of the step ``by``. That is no failure. Either ``by`` was committed before it
+    (``Engine(transfers=)``) and retention would not have kept ``step``; or ``by`` was due while there was no room for it, and no rank had
+    begun to write ``step`` (``Engine(when_full="replace")``)."""
 
     step: int
     by: int

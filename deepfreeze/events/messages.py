@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deepfreeze.events.checkpoint_warning import warn
-from deepfreeze.events.event import Diverged, Event, Failed, Notice, Skipped, Stop
+from deepfreeze.events.event import Diverged, Event, Failed, Notice, Skipped, Stop, Superseded
 
 log = logging.getLogger("deepfreeze")
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING}
@@ -39,6 +39,10 @@ def _skipped(event: Skipped) -> None:
         _log(logging.INFO, f"no room for another checkpoint in the run (storage=): step {event.step} was skipped")
     else:
         _log(logging.WARNING, f"the ranks had different weights when training began: step {event.step} is not saved")
+
+
+def _superseded(event: Superseded) -> None:
+    _log(logging.INFO, f"step {event.step} was given up for the newer step {event.by}")
 
 
 def _failed(event: Failed) -> None:
@@ -88,6 +92,7 @@ def _log(level: int, message: str) -> None:
 _SHOW: dict[type[Event], Callable[[Any], None]] = {
     Skipped: _skipped,
     Failed: _failed,
+    Superseded: _superseded,
     Diverged: _diverged,
     Notice: _notice,
     Stop: _stop,

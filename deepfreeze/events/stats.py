@@ -21,6 +21,7 @@ from deepfreeze.events.event import (
     Progress,
     Skipped,
     Stop,
+    Superseded,
     Unfinished,
 )
 
@@ -70,6 +71,8 @@ class Stats:
     steps: list[int] = field(default_factory=Newest)
     #: steps that were due and were skipped, because some rank had no memory for them (Engine(when_full="skip"))
     skipped: list[int] = field(default_factory=Newest)
+    #: steps that were captured and given up for newer ones, without a failure (Engine(transfers=), Engine(when_full="replace"))
+    superseded: list[int] = field(default_factory=Newest)
     #: the name of the signal that ended training ("SIGTERM"), "ends_at" if the end of the job did, else None
     stopped: str | None = None
     #: on rank 0: step -> name of the first tensor that differs between ranks, or differed when the ranks were last compared
@@ -140,7 +143,11 @@ class Stats:
         self.commits += 1
         self.committed[event.step] = event.seconds
 
-    def _ended(self, event: External | Failed) -> None:
+    def _superseded(self, event: Superseded) -> None:
+        self._ended(event)
+        self.superseded.append(event.step)
+
+    def _ended(self, event: External | Failed | Superseded) -> None:
         if self.unfinished:
             self.unfinished = tuple(one for one in self.unfinished if one.step != event.step)
 
@@ -170,6 +177,7 @@ _ENTER: dict[type[Event], Callable[[Stats, Any], None]] = {
     Local: Stats._local,
     External: Stats._external,
     Failed: Stats._ended,
+    Superseded: Stats._superseded,
     Diverged: Stats._diverged,
     Decision: Stats._decision,
     Measured: Stats._measured,

@@ -63,8 +63,8 @@ class CaptureMemory(Protocol):
 
 
 class Backend(Protocol):
-    """One rank's backend, from ``open`` to ``close``. The training thread calls all methods but ``remove`` and ``progress``, one at a
-    time, between two executions of the train function; so no method needs a lock against another one, and the backend's own threads never
+    """One rank's backend, from ``open`` to ``close``. The training thread calls all methods but ``remove``, ``supersede`` and ``progress``,
+    one at a time, between two executions of the train function; so no method needs a lock against another one, and the backend's own threads never
     call back.
 
     The order of the calls: ``load`` and ``open`` (of the class); ``plan`` once; ``memory`` once, where captures lie in it; then
@@ -140,11 +140,21 @@ class Backend(Protocol):
         notices for the user. Called after every execution, so it costs microseconds if nothing has changed. Never waits.
 
         Every checkpoint is reported as ``released`` in the end, and either as ``EXTERNAL`` (it can be restored after the loss of all
-        nodes' power) or with the code of its failure."""
+        nodes' power), or with the code of its failure, or as ``SUPERSEDED``."""
 
     def progress(self) -> list[UnderWay]:
         """How far the checkpoints are that are neither committed nor failed, the oldest first; ``[]`` if the backend does not know. For
         people: nothing is decided by it. As ``remove`` it may be called by another thread than training's. Never waits."""
+
+    def hold(self, step: int | None) -> bool:
+        """Has this rank not begin to write ``step`` to the external store until the next call (None: no step), or ``drain``. Returns whether
+        that is so: False if it is too late, or ``step`` is the oldest that is not over, or the backend holds nothing. Never waits."""
+
+    def supersede(self, step: int, by: int) -> None:
+        """Gives up the checkpoint of ``step`` for the newer one of the step ``by``. Called on rank 0, by the thread that calls ``remove``,
+        when ``by`` is committed and retention would not keep ``step``; the backend has the other ranks learn of it. Or called on every
+        rank, for a step that every rank holds. ``poll`` reports the step with the code ``SUPERSEDED``, unless it is over by then. A
+        backend that commits in the order of the steps may ignore the call. Never waits."""
 
     def remove(self, steps: Iterable[int]) -> None:
         """Has the committed checkpoints of these steps removed, in the background: never one that a reader could then find half-deleted.

@@ -103,10 +103,18 @@ class BoundBackend:
             self._wait_in_slices(self._backend.reserve)
 
     def wait(self, step: int, level: int) -> None:
-        """Waits until the checkpoint of ``step`` has reached ``level`` (``format/levels``). ``EngineError`` if the
-        checkpoint has failed, ``WaitError`` if the wait has ended."""
+        """Waits until the checkpoint of ``step`` has reached ``level`` (``format/levels``), or is given up for a newer one. ``EngineError`` if
+        the checkpoint has failed, ``WaitError`` if the wait has ended."""
+
+        def wait(seconds: float) -> None:
+            try:
+                self._backend.wait(step, level, seconds)
+            except EngineFault as fault:
+                if fault.code != veloc_bindings.SUPERSEDED:
+                    raise
+
         with self.translated(f"step {step} to be protected"):
-            self._wait_in_slices(lambda seconds: self._backend.wait(step, level, seconds))
+            self._wait_in_slices(wait)
 
     def poll(self) -> tuple[list[Report], bool]:
         """The reports of the checkpoints that have changed since the last call, and whether all is well: whether they tell of progress
@@ -136,6 +144,17 @@ class BoundBackend:
             raise self._faults.error(fault, "everything in flight to be committed") from fault
         self._drained = True
         return True
+
+    def hold(self, step: int | None) -> bool:
+        """See ``Backend.hold``. Raises ``EngineError``."""
+        with self.translated("to hold a step"):
+            return self._backend.hold(step)
+
+    def supersede(self, step: int, by: int) -> None:
+        """See ``Backend.supersede``. Raises ``EngineError``."""
+        with self.translated(f"to give step {step} up"):
+            self._backend.supersede(step, by)
+        self._drained = True
 
     def remove(self, steps: Iterable[int]) -> None:
         """Has the committed checkpoints of these steps removed, in the background. Rank 0 alone calls it, from any thread. A removal that

@@ -36,6 +36,7 @@ class EmbeddedBackend:
             nice=engine.nice,
             rate=engine.rate_of_rank(max(1, len(opening.node))),
             uncommitted=engine.uncommitted or 0,
+            transfers=engine.transfers,
             bounded=opening.bounded,
             one_memory=opening.one_memory,
             chunk_bytes=engine.chunk_bytes,
@@ -102,6 +103,14 @@ class EmbeddedBackend:
     def progress(self) -> list[UnderWay]:
         """See ``backend.Backend``."""
         return self._engine.progress()
+
+    def hold(self, step: int | None) -> bool:
+        """See ``backend.Backend``."""
+        return self._engine.hold(step)
+
+    def supersede(self, step: int, by: int) -> None:
+        """See ``backend.Backend``."""
+        self._engine.supersede(step, by)
 
     def remove(self, steps: Iterable[int]) -> None:
         """See ``backend.Backend``."""

@@ -362,6 +362,16 @@ class Saver:
         """The error to raise when a caller no longer repeats ``drain``, which has returned False. It names the rank that is waited for."""
         return self._backend.give_up()
 
+    def hold(self, step: int | None) -> bool:
+        """Has this rank not begin to write ``step`` to the external store, until the next call or the next wait for all checkpoints; None:
+        no step. Returns whether it is held, which the oldest unfinished step never is. Raises ``EngineError``."""
+        return self._backend.hold(step)
+
+    def supersede(self, step: int, by: int) -> None:
+        """Gives up the checkpoint of ``step`` for the newer one of the step ``by``. Rank 0 alone calls it, from any thread, when ``by`` is
+        committed; or every rank for a step that every rank holds. Raises ``EngineError``."""
+        self._backend.supersede(step, by)
+
     def remove(self, steps: Iterable[int]) -> None:
         """Has the committed checkpoints of these steps removed, in the background. Rank 0 alone calls it, from any thread. Raises
         ``EngineError``."""

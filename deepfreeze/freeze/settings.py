@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, replace
 
 from deepfreeze import arguments
+from deepfreeze.errors import OptionError
 
 # Name -> (least value, greatest value, a number that divides the value). The bounds keep a value within the engine's 32 bits, in which
 # 2**32 + 1 would become 1.
@@ -16,6 +17,7 @@ _ENGINE_NUMBERS: dict[str, tuple[int, int, int]] = {
     "writers": (1, 256, 1),
     "chunk_bytes": (4096, 1 << 30, 4096),
     "nice": (0, 19, 1),
+    "transfers": (1, 64, 1),
 }
 
 # Numbers that may be None: they follow from ``memory=`` then, and are these without it.
@@ -40,8 +42,13 @@ class Engine:
             what happens. With 1 a kill loses one checkpoint at most, and so two intervals of steps at most, and one more for each
             checkpoint that was skipped (CheckFreq, FAST 2021, section 4.2). None: as many as ``in_flight`` (or ``memory=``) and ``slots``
             allow.
+        transfers: how many checkpoints each rank writes to the external store at once, each with its share of the ``writers``. With 1 the
+            oldest one is safe soonest, which is right where one fills the store. With more a newer one may be committed before an older
+            one: that is right where each call of the store has a long way. At most ``uncommitted``, if that is given.
         when_full: "wait": training waits while there is no room for another checkpoint. "skip": if some rank has no room for a checkpoint,
-            all ranks skip it.
+            all ranks skip it. "replace": the newest checkpoint that no rank has begun to write to the external store gives way to the one
+            that is due; the oldest one never does, and if there is no such checkpoint, all ranks skip the one that is due (PCcheck, ASPLOS
+            2025, keeps the newest).
 
     Raises ``OptionError``.
     """
@@ -53,6 +60,7 @@ class Engine:
     nice: int = 10
     rate: int | None = None
     uncommitted: int | None = None
+    transfers: int = 1
     when_full: str = "wait"
 
     def __post_init__(self) -> None:
@@ -68,7 +76,21 @@ class Engine:
         if self.uncommitted is not None:
             most = arguments.whole_number("Engine(uncommitted=)", self.uncommitted, 1, 2048, otherwise=", or None")
             object.__setattr__(self, "uncommitted", most)
-        arguments.one_of("Engine(when_full=)", self.when_full, ("wait", "skip"))
+        arguments.one_of("Engine(when_full=)", self.when_full, ("wait", "skip", "replace"))
+        if self.uncommitted is not None and self.transfers > self.uncommitted:
+            raise OptionError(
+                where="Engine(transfers=)",
+                expected=f"at most uncommitted={self.uncommitted}",
+                found=str(self.transfers),
+                todo="lower transfers=, or raise uncommitted=: no more checkpoints are written at once than may be uncommitted",
+            )
+        if self.uncommitted == 1 and self.when_full == "replace":
+            raise OptionError(
+                where='Engine(when_full="replace")',
+                expected="uncommitted=2 or more",
+                found="uncommitted=1",
+                todo='raise uncommitted=, or pass when_full="skip": the one checkpoint is the oldest, which is never given up',
+            )
 
     def counted(self) -> Engine:
         """The same, with the numbers of captures and slots that hold where none are given."""

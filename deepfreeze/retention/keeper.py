@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from deepfreeze.errors import Error, OptionError, RunError
-from deepfreeze.events.event import Captured, Diverged, Event, External, Failed
+from deepfreeze.events.event import Captured, Diverged, Event, External, Failed, Superseded
 from deepfreeze.retention.usage import Usage, measure
 from deepfreeze.store import marks
 from deepfreeze.store.failures import is_full
@@ -46,11 +46,18 @@ class Keeper:
         an epoch's metrics come at its end, and its newest checkpoint stays in any case."""
         return self._pending if self._loop and is_late(self._rule) else 0
 
-    def open(self, target: Target, resumed: int, remove: Callable[[Iterable[int]], None]) -> None:
-        """Starts the thread, for an attempt that goes on from the step ``resumed``. ``remove``: has committed checkpoints removed, from any
-        thread, and does not wait."""
+    def open(
+        self,
+        target: Target,
+        resumed: int,
+        remove: Callable[[Iterable[int]], None],
+        supersede: Callable[[int, int], None] = lambda step, by: None,
+    ) -> None:
+        """Starts the thread, for an attempt that goes on from the step ``resumed``. ``remove``: has committed checkpoints removed;
+        ``supersede``: has the checkpoint of a step that is on its way given up for a newer one that is committed. Both are called from any
+        thread, and do not wait."""
         self._differ, self._measured, self._warned = set(), False, False
-        self._worker = _Worker(target, resumed, remove, self._rule, self._pending, self._loop)
+        self._worker = _Worker(target, resumed, remove, supersede, self._rule, self._pending, self._loop)
 
     def on(self, event: Event) -> None:
         """Notes what has happened to a checkpoint."""
@@ -61,7 +68,7 @@ class Keeper:
             worker.put(lambda known: known.captured(step), wake=False)
         elif isinstance(event, Diverged):
             self._differ.add(step)
-        elif isinstance(event, Failed):
+        elif isinstance(event, (Failed, Superseded)):
             self._differ.discard(step)
             worker.put(lambda known: known.failed(step))
         elif isinstance(event, External):
@@ -146,14 +153,18 @@ class _Worker:
         target: Target,
         resumed: int,
         remove: Callable[[Iterable[int]], None],
+        supersede: Callable[[int, int], None],
         rule: Any,
         keep_pending: int,
         loop: bool,
     ) -> None:
+        self._supersede = supersede
         self.attempt, self._target, self._resumed = target.attempt, target, resumed
         self._rule, self._pending, self._loop = rule, keep_pending, loop
         self._remove: Callable[[Iterable[int]], None] | None = remove
-        self._removing = threading.RLock()  # held while ``remove`` is called, so that ``close`` can rely on its end
+        self._removing = (
+            threading.RLock()
+        )  # held while ``remove`` or ``supersede`` is called, so that ``close`` can rely on its end
         self._known: Marks | None = None
         self._changed = threading.Condition()
         self._notes: list[Callable[[Marks], None]] = []
@@ -293,15 +304,19 @@ class _Worker:
                 self._remove(())
 
     def _ask(self) -> None:
-        """Works off the notes, asks the rule, and tells the engine which checkpoints go."""
+        """Works off the notes, asks the rule, and tells the engine which checkpoints go, and which need not come."""
         known = self._read()
         for note in self._unread:
             note(known)
         self._unread = []
         going = known.retain(self._rule, self._pending, self._loop, self._store)
+        unwanted = known.unwanted(self._rule, self._pending, self._loop, int(time.time()))
         with self._removing:
             if going and self._remove is not None:
                 self._remove(going)
+            for step, by in unwanted.items():
+                if self._remove is not None:
+                    self._supersede(step, by)
 
     def _notify(self, level: str, message: str) -> None:
         with self._changed:

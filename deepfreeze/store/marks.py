@@ -5,6 +5,7 @@ The holder of the run's lock changes marks, on one thread.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -174,6 +175,33 @@ class Marks:
         more = [Committed(step, "", now) for step in uncommitted if step not in self._marks]
         checkpoints = sorted((*history.checkpoints, *more), key=lambda one: one.step)
         return judge(replace(history, checkpoints=tuple(checkpoints)), rule, keep_pending)
+
+    def unwanted(self, rule: Any, keep_pending: int, loop: bool, now: int) -> dict[int, int]:
+        """The steps on their way that ``retain`` would remove right after their commit, because newer ones are committed; each with the
+        newest committed step. ``now``: in seconds since 1970. RunError, CorruptError if the tags can't be read."""
+        newest = max(self._marks, default=-1)
+        older = [step for step in self._in_flight if step < newest and step not in self._marks]
+        found: dict[int, int] = {}
+        tagged = by_checkpoint(tags(self.run)) if older else {}
+        for step in older:
+            # Each by itself: of several that are on their way some may fail.
+            trial = self._copy()
+            trial.committed(step, "", now, False)
+            trial.settle()
+            if step in judge(trial.history(tagged, loop), rule, keep_pending).remove:
+                found[step] = newest
+        return found
+
+    def _copy(self) -> Marks:
+        one = copy.copy(self)
+        one._marks, one._in_flight, one._gone, one._new = (
+            dict(self._marks),
+            set(self._in_flight),
+            set(self._gone),
+            set(self._new),
+        )
+        one._open, one._given = list(self._open), list(self._given)
+        return one
 
     def retain(self, rule: Any, keep_pending: int, loop: bool, write: Callable[[bytes], None]) -> tuple[int, ...]:
         """Judges the checkpoints by ``rule``, has ``write`` store marks.json, and returns the steps that go. Steps of an earlier call that

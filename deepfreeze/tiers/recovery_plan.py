@@ -3,7 +3,7 @@ gives the same plan."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 
@@ -58,10 +58,16 @@ class RecoveryPlan:
 
 
 def plan_recovery(
-    newest_committed: int | None, partials: Iterable[PartialState], slots: Iterable[NodeSlot]
+    newest_committed: int | None,
+    partials: Iterable[PartialState],
+    slots: Iterable[NodeSlot],
+    taken: Container[int] = (),
 ) -> RecoveryPlan:
     """Plans to finish every complete checkpoint that is newer than the newest committed one (None if none is committed), and to clear
     all other partial directories. A checkpoint is complete if each rank has a valid record or a whole slot.
+
+    An older one, which a newer one has overtaken, is finished only if all its records are in the run: retention may want it, and nothing
+    has to be copied. ``taken``: the steps that have a directory of a checkpoint; an older one of these is never finished.
 
     Slots and records belong together only if step, attempt, world size, structure and file size all agree. If two attempts
     have a complete checkpoint of one step, the one that needs fewer slots is finished; nothing tells which is newer.
@@ -72,13 +78,14 @@ def plan_recovery(
     candidates: dict[int, list[tuple[int, str, list[NodeSlot]]]] = {}
     identities = {(p.step, p.attempt) for p in partials} | {(s.slot.step, s.slot.attempt) for s in slots}
     for step, attempt in sorted(identities):
-        if newest_committed is not None and step <= newest_committed:
+        overtaken = newest_committed is not None and step <= newest_committed
+        if overtaken and step in taken:
             continue
         to_copy = _slots_to_copy(
             [p for p in partials if (p.step, p.attempt) == (step, attempt)],
             [s for s in slots if (s.slot.step, s.slot.attempt) == (step, attempt)],
         )
-        if to_copy is not None:
+        if to_copy is not None and not (overtaken and to_copy):
             candidates.setdefault(step, []).append((len(to_copy), attempt, to_copy))
     for step in sorted(candidates):
         _, attempt, to_copy = min(candidates[step], key=lambda c: c[:2])

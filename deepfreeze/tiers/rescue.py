@@ -31,7 +31,7 @@ class Finished:
 def plan(run: Run, slots: Iterable[tuple[str, LeftoverSlot]]) -> RecoveryPlan:
     """The plan for a run, made on rank 0. ``slots``: (node, slot) of the leftover slots of all nodes; slots of other runs are ignored."""
     own_slots = [NodeSlot(node, slot) for node, slot in slots if slot.run_id == run.run_id]
-    return plan_recovery(run.newest(), partial_states(run), own_slots)
+    return plan_recovery(run.newest(), partial_states(run), own_slots, run.step_dirs())
 
 
 def copy_slots(

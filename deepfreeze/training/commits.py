@@ -59,7 +59,7 @@ class Commits:
         self._closing.callback(saver.close)
         self._closing.callback(self._take_last)
         if self._attempt.world.rank == 0:
-            self._keeper.open(target, self._attempt.step, saver.remove)
+            self._keeper.open(target, self._attempt.step, saver.remove, saver.supersede)
             self._events.watch.open(lambda: unfinished(saver.progress()))
             self._closing.callback(self._events.watch.close)
         early, self._early = self._early or [], None

@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator, Sequence
 
 from deepfreeze.errors import EngineError
-from deepfreeze.events.event import Diverged, Event, External, Local, Unfinished
+from deepfreeze.events.event import Diverged, Event, External, Local, Superseded, Unfinished
 from deepfreeze.events.events import Events
 from deepfreeze.events.stats import NewestByStep
 from deepfreeze.format.levels import Level
 from deepfreeze.store.run import END_THIS_JOB
-from veloc_bindings import DIVERGED, INFORMS, OK, TAKEN, Report, UnderWay
+from veloc_bindings import DIVERGED, INFORMS, OK, SUPERSEDED, TAKEN, Report, UnderWay
 
 _MEND = "mend what the message names; older checkpoints are untouched and training can go on"
 _ALIKE = (
@@ -49,6 +49,10 @@ class EngineReports:
             self._events.emit(Diverged(step=step, message=message, tensor=tensor, refused=report.code == DIVERGED))
         if report.code == DIVERGED:
             return _divergence(report, where, self._replicated)
+        if report.code == SUPERSEDED:
+            if self._is_new(step, "superseded"):
+                self._events.emit(Superseded(step=step, by=report.superseded_by))
+            return None
         if report.code != OK:
             return EngineError(
                 where=where,

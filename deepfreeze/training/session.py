@@ -26,7 +26,6 @@ from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import JOB_ENDS, REHEARSAL_ENDS, Agreement
 from deepfreeze.retention.keeper import Keeper
-from deepfreeze.retention.storage import Storage
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.training.commits import Commits
 from deepfreeze.training.first_weights import FirstWeights
@@ -36,6 +35,7 @@ from deepfreeze.training.options import Options
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.stored_config import StoredConfig
 from deepfreeze.training.uncaptured import Uncaptured
+from deepfreeze.training.when_full import WhenFull
 from deepfreeze.training.wishes import Wishes
 
 # Bound once: each look-up costs training.
@@ -62,20 +62,21 @@ class Session:
         events: Events,
         saved: Newest[int],
         keeper: Keeper,
-        storage: Storage,
+        when_full: WhenFull,
         described: Described,
         rehearsal: Rehearsal | None = None,
     ) -> None:
         """Collective. ``open_run``: the open run, which closes what the session opens; ``agreement``: connected to the installation;
         ``saved``: the model's steps that are saved already, to which the session adds its own; ``keeper``: retention, a listener of
-        ``events``; ``storage``: the bound of the run's bytes; ``described``: what rank 0's manifests say of the training; ``rehearsal``:
+        ``events``; ``when_full``: what becomes of a step without room; ``described``: what rank 0's manifests say of the training; ``rehearsal``:
         None if this is none. Raises the errors of ``Saver`` if the installation has served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
         self._events, self._notes, self._saved = events, events.notes, saved
         self._commits = Commits(open_run, agreement, wishes, checks, job_end, keeper, options, events)
-        self._described, self._rehearsal, self._storage = described, rehearsal, storage
-        self._uncaptured = Uncaptured(storage, self._commits, events, open_run.attempt.world.rank)
+        self._described, self._rehearsal = described, rehearsal
+        self._when_full, self._storage = when_full, when_full.storage
+        self._uncaptured = Uncaptured(self._storage, self._commits, events, open_run.attempt.world.rank)
         self.stopped = False  # a signal, or the job's end, ended training
         self._ends_later = 0  # what ends training after the next execution, see ``_stop``; 0 if nothing does
         self._began = False  # there was an execution
@@ -160,8 +161,7 @@ class Session:
         if self._ask_again:
             schedule.reconsider()
             self._ask_again = False
-        self._storage.skips(agreed.skip)
-        schedule.aim(agreed.skip)
+        self._when_full.settle(agreed.skip, schedule, saver)
         self._epochs.execution_ended(schedule, done)
         schedule.serve(self._wishes.soon, steps)
         if schedule.within(steps):
@@ -169,18 +169,8 @@ class Session:
         self._arm()
         if schedule.within(steps):
             self._reserve()  # the next execution may capture; a wait here, unlike one in the graph, can be ended by Ctrl-C
-        # Proposed one execution ahead, because all ranks must know of it before the execution in which the step is due.
-        self._agreement.skip(self._to_skip(steps))
+        self._when_full.propose(schedule, steps, saver)
         return 0
-
-    def _to_skip(self, steps: int) -> int:
-        """The step that is to be skipped in the execution after the next one, 0 if none is. Each execution runs so many ``steps``."""
-        schedule, skips = self._schedule, self._options.engine.when_full == "skip"
-        due = schedule.after_next(steps) if skips or self._storage.limited else None
-        full = self._storage.propose(due, schedule.target if schedule.within(steps) else None)
-        if full or due is None or not skips:
-            return full
-        return 0 if self.saver.has_room(schedule.within(steps)) and self._storage.has_room() else due
 
     def epoch_ended(self) -> None:
         """To be called at the end of each epoch, on every rank. Saves the last step if it is due and was not captured: nobody knew that it
@@ -191,6 +181,7 @@ class Session:
         step, schedule = self._open_run.steps.now(), self._schedule
         if self._saver is None:
             return
+        self._when_full.let_go(self._saver)
         self._hand_over()
         if step != schedule.step:
             done = schedule.ended(step)

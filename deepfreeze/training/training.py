@@ -34,7 +34,6 @@ from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.same_model import require_same_model, require_same_options
 from deepfreeze.ranks.world import World
 from deepfreeze.retention.keeper import Keeper
-from deepfreeze.retention.storage import Storage
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.granules import Granules
@@ -53,6 +52,7 @@ from deepfreeze.training.plan_keeper import PlanKeeper
 from deepfreeze.training.prepared import prepared
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.session import Session
+from deepfreeze.training.when_full import WhenFull
 from deepfreeze.training.wishes import Wishes
 
 
@@ -162,7 +162,7 @@ class Training:
             plan_keeper = PlanKeeper(open_run, self._events)
             wishes = Wishes(self._policy, agreement, world, plan_keeper, position)
             epochs = EpochEnds(self._policy, position)
-            storage = Storage(self._options.storage, agreement, world, self._keeper, self._events)
+            when_full = WhenFull(self._options, agreement, world, self._keeper, self._events)
             checks = ReplicaChecks(self._options.replicas.parts, agreement)
             end = worlds.each(world, lambda: self._job_ends.next(world, self._events.notify))
             installation = self._install(open_run, state, in_graph, agreement.seal())
@@ -185,7 +185,7 @@ class Training:
                 self._events,
                 self._saved,
                 self._keeper,
-                storage,
+                when_full,
                 self._described,
                 self._rehearsal,
             )

@@ -71,6 +71,23 @@ def test_four_ranks_skip_what_one_of_them_has_no_room_for(tmp_path, testing_libr
         assert_all_skip_what_one_has_no_room_for(four, tmp_path, slow=2)
 
 
+@pytest.mark.parametrize("slow", [0, pytest.param(1, marks=pytest.mark.full)])
+def test_replace_never_starves_a_slow_store(two, tmp_path, slow):
+    """The store of one rank takes as long as many steps. Whatever waits gives way to newer steps, on both ranks alike; the oldest never
+    does, so one checkpoint after the other is committed."""
+    options = {**ALL, "in_flight": 3, "uncommitted": 3, "when_full": "replace", "pause": 0.03}
+    first, second = two.run("agreement", {slow: SLOW}, folder=tmp_path, steps=40, every=1, **options)
+    assert first["error"] is second["error"] is None and first["warnings"] == second["warnings"] == []
+    for name in ("steps", "skipped", "superseded", "committed"):
+        assert first[name] == second[name]
+    given_up = set(first["superseded"])
+    assert len(given_up) > 3 and given_up <= set(first["steps"])
+    assert sorted(first["steps"] + first["skipped"]) == list(range(1, 41))
+    assert steps(tmp_path) == first["committed"] == [step for step in first["steps"] if step not in given_up]
+    assert first["committed"][0] == 1 and len(first["committed"]) >= 4
+    assert max(first["steps"]) - max(given_up) <= 6, "what is committed last is among the newest"
+
+
 @pytest.mark.parametrize("level", ["captured", "external"])
 def test_a_failure_of_one_rank_is_raised_by_all_after_the_same_step(two, tmp_path, level):
     """Who waits for step 10 knows at its end, tells the others in step 11, and all raise after that; else it is known later."""

@@ -69,6 +69,7 @@ def run(folder, steps, every, pause=0, flip=None, silent=None, steps_per_executi
     report = {
         "steps": stats.steps,
         "skipped": stats.skipped,
+        "superseded": stats.superseded,
         "stopped": stats.stopped,
         "diverged": {str(step): tensor for step, tensor in stats.diverged.items()},
         "committed": sorted(stats.committed),

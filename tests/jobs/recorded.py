@@ -1,8 +1,9 @@
-"""All ranks of one attempt in one process: recorded.py FOLDER WORLD ATTEMPT RUN_ID PLAN. Their file operations are recorded, in
+"""All ranks of one attempt in one process: recorded.py FOLDER WORLD ATTEMPT RUN_ID PLAN TRANSFERS. Their file operations are recorded, in
 the order in which they really happened, and with them the moments at which the engine promised something.
 
 FOLDER/run is the run, FOLDER/local-R rank R's local tier. PLAN is a JSON list of steps, or of lists of steps that are submitted
-together. The last one of a list is waited for. Steps may fail only if DEEPFREEZE_FAULT says that calls do.
+together, of which so many are written to the store at once. The last one of a list is waited for. Steps may fail only if DEEPFREEZE_FAULT
+says that calls do.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ FILE_SIZE = 12 * 4096 + 17
 KEEP = 2
 
 
-def main(folder: Path, world: int, attempt: int, run_id: str, plan: list) -> None:
+def main(folder: Path, world: int, attempt: int, run_id: str, plan: list, transfers: int) -> None:
     log = os.open(os.environ["DEEPFREEZE_RECORD"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     engines = [
         vb.EmbeddedEngine.open(
@@ -37,6 +38,8 @@ def main(folder: Path, world: int, attempt: int, run_id: str, plan: list) -> Non
             chunk_bytes=16384,
             in_flight=3,
             slots=3,
+            uncommitted=3,
+            transfers=transfers,
             commit_timeout=60.0,
         )
         for rank in range(world)
@@ -67,7 +70,7 @@ def reached(engine: vb.EmbeddedEngine, step: int, level: int) -> bool:
     try:
         engine.wait(step, level, 60)
     except vb.EngineFault:
-        if not os.environ.get("DEEPFREEZE_FAULT"):
+        if "fail=" not in os.environ.get("DEEPFREEZE_FAULT", ""):
             raise
         return False
     if level != vb.EXTERNAL:
@@ -76,4 +79,4 @@ def reached(engine: vb.EmbeddedEngine, step: int, level: int) -> bool:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], json.loads(sys.argv[5]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], json.loads(sys.argv[5]), int(sys.argv[6]))

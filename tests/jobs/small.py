@@ -49,6 +49,7 @@ def main() -> None:
         "last": ended[-1] if ended else 0,
         "resumed": checkpoint.stats.resumed,
         "stopped": checkpoint.stats.stopped,
+        "superseded": checkpoint.stats.superseded,
         "since": time.monotonic() - signalled,  # the signal
     }
     print(json.dumps(told))

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from deepfreeze.errors import OptionError
-from deepfreeze.events.event import Captured, Diverged, External, Failed
+from deepfreeze.events.event import Captured, Diverged, External, Failed, Superseded
 from deepfreeze.retention.keeper import Keeper
 from deepfreeze.store import Best, Epochs, Latest, Tagged
 from deepfreeze.store import tags as tags_module
@@ -26,12 +26,16 @@ class Job:
         if not path.exists():
             files.write_run(path)
         self.keeper = Keeper(rule, keep_pending, loop)
-        self.keeper.open(Target(str(path), files.RUN_ID, files.ATTEMPT), resumed, self.remove)
+        self.given_up = []
+        self.keeper.open(Target(str(path), files.RUN_ID, files.ATTEMPT), resumed, self.remove, self.supersede)
 
     def remove(self, steps):
         self.told.append((list(steps), threading.current_thread().name))
         for step in steps:
             os.rename(self.path / f"step-{step:010d}", self.path / f".gone-{step}-{len(self.told)}")
+
+    def supersede(self, step, by):
+        self.given_up.append((step, by))
 
     def commit(self, *steps, diverged=False):
         for step in steps:
@@ -66,6 +70,20 @@ def test_what_goes_is_told_after_each_commit_by_a_thread_of_its_own(start):
     job.commit(10, 20, 30, 40)
     assert job.told == [([10], "deepfreeze-keeper"), ([20], "deepfreeze-keeper")] and job.there == [30, 40]
     assert job.keeper.notices() == []
+
+
+def test_an_older_step_that_nobody_wants_is_given_up(start):
+    """When it is overtaken, and while the engine may still be asked; and its end changes nothing for those that stay."""
+    job = start(Latest(1))
+    for step in (10, 15):
+        job.keeper.on(Captured(step=step, nbytes=1))
+    job.commit(20)
+    assert set(job.given_up) == {(10, 20), (15, 20)}
+    job.keeper.on(Superseded(step=10, by=20))
+    job.keeper.on(Failed(step=15, message="no space", raised=True, reported=True))
+    job.given_up.clear()
+    job.commit(30)
+    assert job.given_up == [] and job.there == [30]
 
 
 def test_metrics_that_are_lost_are_a_warning(start):

@@ -13,7 +13,7 @@ from deepfreeze.errors import CorruptError, NewerError, RunError
 from deepfreeze.events.messages import to_logger
 from deepfreeze.format.marks import Mark, MarksFile
 from deepfreeze.format.sealed_json import seal
-from deepfreeze.store import Best, Epochs, Latest, Tagged, tags
+from deepfreeze.store import Best, Epochs, Latest, Spaced, Tagged, tags
 from deepfreeze.store.marks import Marks, Measurement, finite
 from deepfreeze.store.marks import write as write_marks
 from deepfreeze.store.run import Run
@@ -79,6 +79,42 @@ def test_metrics_wait_for_a_checkpoint_that_is_on_its_way(run, fails):
     commit(run, marks, 24)
     assert of(marks) == {8 if fails else 16: (1, 20, {"loss": 0.5})}
     assert not any(one.awaited for one in marks.history({}).checkpoints)
+
+
+def test_what_retention_would_remove_at_its_commit_need_not_come(run):
+    """Of the steps on their way that newer ones have overtaken. Each is judged as if it were committed now, and the others were not."""
+    marks = known(run, 8)
+    for step in (16, 24, 40):
+        marks.captured(step)
+    assert marks.unwanted(Latest(1), 4, False, 0) == {}, "nothing newer is committed"
+    commit(run, marks, 32)
+    assert marks.unwanted(Latest(1), 4, False, 0) == {16: 32, 24: 32}
+    assert marks.unwanted(Latest(2), 4, False, 0) == {}, "either is newer than 8"
+    commit(run, marks, 24)
+    assert marks.unwanted(Latest(2), 4, False, 0) == {16: 32}
+    assert marks.unwanted(Latest(2) | Spaced(steps=16), 4, False, 0) == {}
+    marks.failed(16)
+    assert marks.unwanted(Latest(2), 4, False, 0) == {}
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_what_may_turn_out_to_be_wanted_is_waited_for(run, loop):
+    """An epoch has ended with step 16, which is on its way; in a loop the metrics of any step may still come."""
+    marks = known(run, 8)
+    marks.captured(16)
+    marks.measured(Measurement(20, {"loss": 0.1}, epoch=1))
+    commit(run, marks, 24)
+    for rule in (Epochs(1), Best("loss", "min")):
+        assert marks.unwanted(rule, 4, loop, 0) == {}
+    assert of(marks) == {}, "nothing has changed"
+
+
+@pytest.mark.parametrize("reason", ["diverged", "resumed"])
+def test_what_always_stays_is_waited_for(run, reason):
+    marks = known(run, 8, resumed=8 if reason == "resumed" else None)
+    marks.captured(16)
+    commit(run, marks, 24, diverged=reason == "diverged")
+    assert marks.unwanted(Latest(1), 4, False, 0) == ({} if reason == "diverged" else {16: 24})
 
 
 def test_the_last_step_captured_after_the_last_epochs_end_has_its_metrics(run):

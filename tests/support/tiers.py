@@ -19,7 +19,7 @@ from tests.support.seed import SEED
 # tier: the markers of tests that are too much for it
 TOO_MUCH = {"check": {"tensorflow", "ranks", "slow", "full"}, "test": {"full"}}
 EVERY = 5  # that many points of a sweep make one in `make test`
-LONGEST_NAME = 70  # characters of a test's name; the docstring has the sentence
+LONGEST_NAME = 73  # characters of a test's name; the docstring has the sentence
 LONGEST_ID = 32  # characters of a parameter's id that is made from a text
 WITHOUT_TENSORFLOW = str(Path(__file__).with_name("without_tensorflow"))
 

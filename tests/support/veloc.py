@@ -205,6 +205,12 @@ class VelocBackend:
                     self._ended[job.step] = self._jobs.pop(job.step)
             return [job.report() for job in changed]
 
+    def hold(self, step: int | None) -> bool:
+        return False
+
+    def supersede(self, step: int, by: int) -> None:
+        pass  # VELOC takes the checkpoints in their order
+
     def remove(self, steps: Iterable[int]) -> None:
         """Does nothing: VELOC removes old versions itself (``max_versions``)."""
 

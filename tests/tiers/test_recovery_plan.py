@@ -91,13 +91,19 @@ def complete(found: list[PartialState], reports: list[NodeSlot]) -> dict[tuple[i
     return can
 
 
-@holds(examples=80, before=newest, left=left_behind)
-def test_each_newer_step_that_is_complete_is_finished_and_nothing_else(before, left):
-    """Finished oldest first, one attempt for each step, the one that lacks fewest records; all other leftovers are cleared, and
+@holds(examples=80, before=newest, left=left_behind, taken=st.frozensets(steps))
+def test_each_newer_step_that_is_complete_is_finished_and_nothing_else(before, left, taken):
+    """And an older one that needs no slot, unless a checkpoint has its place. Finished oldest first, one attempt for each step, the one that lacks fewest records; all other leftovers are cleared, and
     nothing that is not left over is ever named."""
     found, reports = left
-    plan, can = plan_recovery(before, found, reports), complete(found, reports)
-    assert [step for step, _ in plan.finish] == sorted({step for step, _ in can if before is None or step > before})
+    plan, can = plan_recovery(before, found, reports, taken), complete(found, reports)
+
+    def finishes(step: int, lacks: set[int]) -> bool:
+        return before is None or step > before or (step not in taken and not lacks)
+
+    assert [step for step, _ in plan.finish] == sorted(
+        {step for (step, _), lacks in can.items() if finishes(step, lacks)}
+    )
     for step, attempt in plan.finish:
         assert len(can[step, attempt]) == min(len(lacks) for key, lacks in can.items() if key[0] == step)
     assert plan.clear == sorted({(one.step, one.attempt) for one in found} - set(plan.finish))
@@ -164,7 +170,7 @@ ranks = st.sets(st.integers(0, 1))
     copies=st.dictionaries(keys, ranks, max_size=4),
     trash=st.sets(keys, max_size=2),
 )
-def test_a_start_keeps_what_is_committed_finishes_the_newer_and_clears(committed, records, copies, trash):
+def test_a_start_keeps_what_is_committed_finishes_what_is_whole_and_clears(committed, records, copies, trash):
     """With the engine, two ranks, both slots on one node. A second start finds nothing to do."""
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="deepfreeze-test-") as folder:
         run, local = WritableRun.open(files.write_run(Path(folder) / "run")), Path(folder) / "local"
@@ -186,12 +192,14 @@ def test_a_start_keeps_what_is_committed_finishes_the_newer_and_clears(committed
             (run.path / names.trash_dir(step, attempt) / names.MODEL_FILE).write_bytes(b"a part")
         before = {step: _contents(run.step_path(step)) for step in committed}
         whole = {key for key in {*records, *copies} if records.get(key, set()) | copies.get(key, set()) == {0, 1}}
-        newer = {step for step, _ in whole if step > max(committed, default=0)}
+        finished = {step for step, _ in whole if step > max(committed, default=0)}
+        # An older one, which a newer one has overtaken, is in the run as a whole; slots are not copied for it.
+        finished |= {step for (step, _), there in records.items() if there == {0, 1} and step not in committed}
 
         done = _start(run, local)
 
-        assert {step for step, _ in done.committed} == newer and set(done.committed) <= whole and not done.lost
-        assert run.committed() == sorted({*committed, *newer})
+        assert {step for step, _ in done.committed} == finished and set(done.committed) <= whole and not done.lost
+        assert run.committed() == sorted({*committed, *finished})
         assert {step: _contents(run.step_path(step)) for step in committed} == before
         for step, attempt in done.committed:
             assert run.manifest(step).attempt == attempt

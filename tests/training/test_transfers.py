@@ -1,0 +1,32 @@
+"""``Engine(transfers=)`` and ``Engine(when_full="replace")`` in a training: which checkpoints are committed, and which give way."""
+
+import json
+
+import pytest
+
+import deepfreeze
+from tests.support import jobs
+
+pytestmark = pytest.mark.tensorflow
+OPTIONS = ["every=1", "local=null", "verbose=0", "transfers=3", "in_flight=3", "uncommitted=3", "pause=0.05"]
+SLOW = "delay=1500:fdatasync:step-0000000003.partial:1"
+
+
+def train(run, library, fault, steps, *flat):
+    environment = {"DEEPFREEZE_LIBRARY": library, "DEEPFREEZE_FAULT": fault}
+    told = jobs.run("small.py", run, steps, *OPTIONS, *flat, **environment)
+    return json.loads(told.splitlines()[-1])
+
+
+def test_what_retention_would_not_keep_is_given_up_for_a_newer_one(tmp_path, testing_library):
+    """Step 3 takes long, and newer steps are committed meanwhile. With keep=1 nobody wants it any more; with keep=99 it is committed late.
+    Neither is a failure."""
+    run = tmp_path / "one"
+    told = train(run, testing_library, SLOW, 20, "keep=1")
+    assert told["superseded"] == [3] and told["error"] is None and told["warnings"] == []
+    assert [info.step for info in deepfreeze.checkpoints(run)] == [20]
+    assert not list(run.glob("*partial*")) and not list(run.glob("*failed*"))
+    run = tmp_path / "all"
+    told = train(run, testing_library, SLOW, 20, "keep=99")
+    assert told["superseded"] == [] and told["error"] is None
+    assert [info.step for info in deepfreeze.checkpoints(run)] == list(range(1, 21))
