@@ -78,6 +78,7 @@ class COptions(c.Structure):
         ("bounded", c.c_uint64),
         ("one_memory", c.c_uint64),
         ("transfers", c.c_uint64),
+        ("cached", c.c_uint64),
     ]
 
 
@@ -223,5 +224,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_slot_inspect": (c.c_int, [c.c_char_p, c.POINTER(CSlotInfo)]),
     "df_slot_transfer": (c.c_int, [c.c_char_p, c.c_char_p]),
     "df_commit": (c.c_int, [c.c_char_p, c.c_int64, c.POINTER(c.c_uint8)]),
+    "df_probe": (
+        c.c_int,
+        [c.c_char_p, c.c_uint32, c.c_uint64, c.c_uint64, c.c_uint64, c.POINTER(c.c_double), c.POINTER(c.c_double)],
+    ),
     "df_newest": (c.c_int, [c.c_char_p, c.POINTER(c.c_int64)]),
 }

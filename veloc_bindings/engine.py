@@ -158,15 +158,16 @@ class EmbeddedEngine:
     The options of the constructor are the fields of ``df_options``: ``run_id`` and ``attempt`` are 16 bytes each, ``structure`` (the
     structure's hash) 32; ``file_size`` (of the model file) and ``chunk_bytes`` (the largest extent) are in bytes; ``in_flight`` and
     ``slots`` count checkpoints, ``writers`` threads, ``hashes`` the replica checksums at the end of the private bytes; ``nice`` is from 0
-    to 19; ``rate`` is how many bytes per second this rank writes to the external store at most, 0 for no bound; ``uncommitted`` is how
-    many checkpoints may be captured and neither committed nor failed, 0 for as many as ``in_flight`` and ``slots`` allow;
-    ``one_memory``: ``in_flight`` bounds the captures in buffers, in slots that are memory and in the caller's memory together;
-    ``transfers``: how many checkpoints are written to the external store at once; with more than 1 a newer one may be committed before an
-    older one; ``bounded``: rank 0's caller bounds the bytes of the run, so other ranks write nothing of a step there before rank 0 has begun it;
-    ``refuse_diverged`` is one of ``REFUSE_NONE``, ``REFUSE_ALL`` and ``REFUSE_FIRST``; ``commit_timeout`` is how many seconds a
-    checkpoint may wait for another rank that does not move. ``run_dir`` and ``local_dir`` are existing directories; ``local_dir`` is None
-    without a local tier. ``node``: the ranks of this rank's node, ascending, with this rank among them, which look at the store for each
-    other by a file in ``node_dir``, a directory in the node's memory; without these options each rank looks.
+    to 19; ``rate`` is how many bytes per second this rank writes to the external store at most, 0 for no bound; ``uncommitted`` is how many
+    checkpoints may be captured and neither committed nor failed, 0 for as many as ``in_flight`` and ``slots`` allow; ``one_memory``:
+    ``in_flight`` bounds the captures in buffers, in slots that are memory and in the caller's memory together; ``transfers``: how many
+    checkpoints are written to the external store at once; with more than 1 a newer one may be committed before an older one; ``cached``:
+    writes to the external store go through the page cache also where they need not; ``bounded``: rank 0's caller bounds the bytes of the
+    run, so other ranks write nothing of a step there before rank 0 has begun it; ``refuse_diverged`` is one of ``REFUSE_NONE``,
+    ``REFUSE_ALL`` and ``REFUSE_FIRST``; ``commit_timeout`` is how many seconds a checkpoint may wait for another rank that does not move.
+    ``run_dir`` and ``local_dir`` are existing directories; ``local_dir`` is None without a local tier. ``node``: the ranks of this rank's
+    node, ascending, with this rank among them, which look at the store for each other by a file in ``node_dir``, a directory in the node's
+    memory; without these options each rank looks.
     """
 
     def __init__(
@@ -192,6 +193,7 @@ class EmbeddedEngine:
         bounded: bool = False,
         one_memory: bool = False,
         transfers: int = 1,
+        cached: bool = False,
         commit_timeout: float = 600.0,
         node: Sequence[int] = (),
         node_dir: str | os.PathLike[str] | None = None,
@@ -215,6 +217,7 @@ class EmbeddedEngine:
             bounded=bounded,
             one_memory=one_memory,
             transfers=transfers,
+            cached=cached,
             commit_timeout_ms=_milliseconds(commit_timeout),
             run_id=_array(run_id, 16, "run_id"),
             attempt=_array(attempt, 16, "attempt"),
@@ -345,9 +348,9 @@ class EmbeddedEngine:
         ]
 
     def supersede(self, step: int, by: int) -> None:
-        """Gives up the checkpoint of ``step`` for the newer one of the step ``by``. Either rank 0 calls it, when ``by`` is committed; or every
-        rank does, for a step that every rank holds. A step that is over is passed over. Returns at once. ``EngineFault`` with ``INVALID``
-        if ``by`` is not newer, or on another rank than 0 if the step is not held."""
+        """Gives up the checkpoint of ``step`` for the newer one of the step ``by``. Either rank 0 calls it, when ``by`` is committed; or
+        every rank does, for a step that every rank holds. A step that is over is passed over. Returns at once. ``EngineFault`` with
+        ``INVALID`` if ``by`` is not newer, or on another rank than 0 if the step is not held."""
         _check(self._library.df_engine_supersede(self._open_handle(), step, by))
 
     def hold(self, step: int | None) -> bool:
@@ -430,6 +433,18 @@ def commit(run_dir: str | os.PathLike[str], step: int, attempt: bytes) -> None:
     its id, 16 bytes. May be called again. ``EngineFault`` with ``INCOMPLETE`` if records are missing, ``CORRUPT`` if bytes are wrong,
     ``DIVERGED`` if the ranks differ, ``IO`` or ``NO_SPACE`` if the system refuses."""
     _check(library().df_commit(_path(run_dir), step, _array(attempt, 16, "attempt")))
+
+
+def probe(
+    run_dir: str | os.PathLike[str], writers: int, nbytes: int, chunk_bytes: int, seconds: float
+) -> tuple[float, float]:
+    """How many bytes per second ``run_dir`` takes past the page cache, and through it, made durable: 0.0 for what it can't do, and for both
+    where it is memory. Writes at most ``nbytes`` bytes, at least four of ``chunk_bytes``, to a file of which nothing is left, with so many
+    ``writers``; begins no chunk after ``seconds``. ``EngineFault`` if the system refuses."""
+    direct, cached = c.c_double(), c.c_double()
+    sizes = writers, nbytes, chunk_bytes, _milliseconds(seconds)
+    _check(library().df_probe(_path(run_dir), *sizes, c.byref(direct), c.byref(cached)))
+    return direct.value, cached.value
 
 
 def newest(run_dir: str | os.PathLike[str]) -> int | None:

@@ -104,9 +104,9 @@ class External(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Superseded(Event):
-    """The checkpoint of ``step`` was given up for a newer one, of the step ``by``. That is no failure. Either ``by`` was committed before it
-    (``Engine(transfers=)``) and retention would not have kept ``step``; or ``by`` was due while there was no room for it, and no rank had
-    begun to write ``step`` (``Engine(when_full="replace")``)."""
+    """The checkpoint of ``step`` was given up for a newer one, of the step ``by``. That is no failure. Either ``by`` was committed before
+    it (``Engine(transfers=)``) and retention would not have kept ``step``; or ``by`` was due while there was no room for it, and no rank
+    had begun to write ``step`` (``Engine(when_full="replace")``)."""
 
     step: int
     by: int

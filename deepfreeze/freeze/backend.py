@@ -64,8 +64,8 @@ class CaptureMemory(Protocol):
 
 class Backend(Protocol):
     """One rank's backend, from ``open`` to ``close``. The training thread calls all methods but ``remove``, ``supersede`` and ``progress``,
-    one at a time, between two executions of the train function; so no method needs a lock against another one, and the backend's own threads never
-    call back.
+    one at a time, between two executions of the train function; so no method needs a lock against another one, and the backend's own
+    threads never call back.
 
     The order of the calls: ``load`` and ``open`` (of the class); ``plan`` once; ``memory`` once, where captures lie in it; then
     ``reserve``, ``room``, ``submit``, ``wait``, ``poll`` and ``drain`` any number of times; ``close`` last and once, also after an error
@@ -147,8 +147,9 @@ class Backend(Protocol):
         people: nothing is decided by it. As ``remove`` it may be called by another thread than training's. Never waits."""
 
     def hold(self, step: int | None) -> bool:
-        """Has this rank not begin to write ``step`` to the external store until the next call (None: no step), or ``drain``. Returns whether
-        that is so: False if it is too late, or ``step`` is the oldest that is not over, or the backend holds nothing. Never waits."""
+        """Has this rank not begin to write ``step`` to the external store until the next call (None: no step), or ``drain``. Returns
+        whether that is so: False if it is too late, or ``step`` is the oldest that is not over, or the backend holds nothing. Never
+        waits."""
 
     def supersede(self, step: int, by: int) -> None:
         """Gives up the checkpoint of ``step`` for the newer one of the step ``by``. Called on rank 0, by the thread that calls ``remove``,

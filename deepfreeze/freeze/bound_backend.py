@@ -103,8 +103,8 @@ class BoundBackend:
             self._wait_in_slices(self._backend.reserve)
 
     def wait(self, step: int, level: int) -> None:
-        """Waits until the checkpoint of ``step`` has reached ``level`` (``format/levels``), or is given up for a newer one. ``EngineError`` if
-        the checkpoint has failed, ``WaitError`` if the wait has ended."""
+        """Waits until the checkpoint of ``step`` has reached ``level`` (``format/levels``), or is given up for a newer one. ``EngineError``
+        if the checkpoint has failed, ``WaitError`` if the wait has ended."""
 
         def wait(seconds: float) -> None:
             try:

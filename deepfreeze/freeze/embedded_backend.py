@@ -37,6 +37,7 @@ class EmbeddedBackend:
             rate=engine.rate_of_rank(max(1, len(opening.node))),
             uncommitted=engine.uncommitted or 0,
             transfers=engine.transfers,
+            cached=engine.io == "buffered",
             bounded=opening.bounded,
             one_memory=opening.one_memory,
             chunk_bytes=engine.chunk_bytes,

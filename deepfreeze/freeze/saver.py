@@ -15,7 +15,7 @@ from deepfreeze.format.levels import LEVELS, Level
 from deepfreeze.format.named_values import ATTACHMENTS, MANIFEST
 from deepfreeze.format.structure import Structure
 from deepfreeze.frameworks.framework import CapturedState, StateCapture
-from deepfreeze.freeze import backends, node_tier
+from deepfreeze.freeze import backends, node_tier, store_path
 from deepfreeze.freeze.agreed_structure import AgreedStructure
 from deepfreeze.freeze.backend import Opening
 from deepfreeze.freeze.bound_backend import BoundBackend
@@ -103,7 +103,8 @@ class Saver:
         )
         if self._local is not None and node_memory.is_memory(self._local[1]):
             slots = in_memory
-        self._engine_options = replace(counted, slots=slots)
+        io = on_rank_0(world, lambda: store_path.choose(counted, target.run, structure.file_size, notify))
+        self._engine_options = replace(counted, slots=slots, io=io)
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)

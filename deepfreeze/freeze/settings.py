@@ -45,6 +45,8 @@ class Engine:
         transfers: how many checkpoints each rank writes to the external store at once, each with its share of the ``writers``. With 1 the
             oldest one is safe soonest, which is right where one fills the store. With more a newer one may be committed before an older
             one: that is right where each call of the store has a long way. At most ``uncommitted``, if that is given.
+        io: how the external store is written to. "direct": past the page cache (O_DIRECT), where the file system can do that; "buffered":
+            through it; "auto": a short probe at the start of a training chooses the faster one, of checkpoints of 64 MiB or more.
         when_full: "wait": training waits while there is no room for another checkpoint. "skip": if some rank has no room for a checkpoint,
             all ranks skip it. "replace": the newest checkpoint that no rank has begun to write to the external store gives way to the one
             that is due; the oldest one never does, and if there is no such checkpoint, all ranks skip the one that is due (PCcheck, ASPLOS
@@ -61,6 +63,7 @@ class Engine:
     rate: int | None = None
     uncommitted: int | None = None
     transfers: int = 1
+    io: str = "auto"
     when_full: str = "wait"
 
     def __post_init__(self) -> None:
@@ -76,6 +79,7 @@ class Engine:
         if self.uncommitted is not None:
             most = arguments.whole_number("Engine(uncommitted=)", self.uncommitted, 1, 2048, otherwise=", or None")
             object.__setattr__(self, "uncommitted", most)
+        arguments.one_of("Engine(io=)", self.io, ("auto", "direct", "buffered"))
         arguments.one_of("Engine(when_full=)", self.when_full, ("wait", "skip", "replace"))
         if self.uncommitted is not None and self.transfers > self.uncommitted:
             raise OptionError(

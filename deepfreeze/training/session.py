@@ -68,8 +68,8 @@ class Session:
     ) -> None:
         """Collective. ``open_run``: the open run, which closes what the session opens; ``agreement``: connected to the installation;
         ``saved``: the model's steps that are saved already, to which the session adds its own; ``keeper``: retention, a listener of
-        ``events``; ``when_full``: what becomes of a step without room; ``described``: what rank 0's manifests say of the training; ``rehearsal``:
-        None if this is none. Raises the errors of ``Saver`` if the installation has served another session before."""
+        ``events``; ``when_full``: what becomes of a step without room; ``described``: what rank 0's manifests say of the training;
+        ``rehearsal``: None if this is none. Raises the errors of ``Saver`` if the installation has served another session before."""
         self._open_run, self._installation = open_run, installation
         self._attachments, self._options = attachments, options
         self._events, self._notes, self._saved = events, events.notes, saved

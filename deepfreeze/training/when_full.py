@@ -1,7 +1,7 @@
-"""What becomes of a checkpoint that is due while there is no room for it: training waits, or leaves it out, or gives up another one for it.
+"""What becomes of a checkpoint that is due without room for it: training waits, or leaves it out, or gives another one up for it.
 
-All ranks must do the same: a step is a checkpoint only if it has the records of all ranks. So they agree one execution ahead, by the control
-word.
+All ranks must do the same: a step is a checkpoint only if it has the records of all ranks. So they agree one execution ahead, by the
+control word.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class WhenFull:
     of the run's bytes, which leaves checkpoints out for reasons of its own.
 
     With ``Engine(when_full="replace")`` each rank *holds*, after an execution, the newest checkpoint that it has handed over: it does not
-    begin to write it to the external store. A rank that can't hold it, because it has begun or because it is the oldest, proposes that it
-    *stays*. After the next execution all ranks know whether some rank has no room for the step that is due, and whether all of them hold the
-    checkpoint. If so, it is given up on all of them. So a newer checkpoint wins (PCcheck, ASPLOS 2025, section 3), and the oldest one is
-    committed however slow the store is."""
+    begin to write it to the external store. A rank that can't hold it, because it has begun or because it is the oldest, proposes that
+    it *stays*. After the next execution all ranks know whether some rank has no room for the step that is due, and whether all of them
+    hold the checkpoint. If so, it is given up on all of them. So a newer checkpoint wins (PCcheck, ASPLOS 2025, section 3), and the oldest
+    one is committed however slow the store is."""
 
     def __init__(self, options: Options, agreement: Agreement, world: World, keeper: Keeper, events: Events) -> None:
         """Takes fields of the control word, as far as the ``options`` need some."""

@@ -26,7 +26,6 @@ df_options Defaults() {
   defaults.backend = DF_EMBEDDED;
   defaults.chunk_bytes = uint64_t{4} << 20;
   defaults.commit_timeout_ms = 600000;
-  defaults.transfers = 1;
   return defaults;
 }
 
@@ -81,8 +80,9 @@ Status CheckNumbers(const df_options& o) {
     return Status::FourPart(Code::kInvalid, "options.file_size", "1 to " + std::to_string(kMaxFileSize) + " bytes",
                             std::to_string(o.file_size), "Correct file_size");
   }
-  if (o.transfers < 1 || o.transfers > kMostTransfers) {
-    return Invalid("transfers must be 1 to " + std::to_string(kMostTransfers) + ", not " + std::to_string(o.transfers));
+  if (o.transfers > kMostTransfers) {
+    return Invalid("transfers must be at most " + std::to_string(kMostTransfers) + ", not " +
+                   std::to_string(o.transfers));
   }
   if (o.rate > kMaxFileSize) return Invalid("rate must be below 2^63");
   return CheckNode(o);
@@ -127,9 +127,10 @@ Status ReadOptions(const df_options* given, Env* env, Options* options) {
   options->commit_timeout_ms = o.commit_timeout_ms;
   options->rate = o.rate;
   options->uncommitted = o.uncommitted;
-  options->transfers = static_cast<uint32_t>(o.transfers);
+  options->transfers = std::max(1U, static_cast<uint32_t>(o.transfers));
   options->bounded = o.bounded != 0;
   options->one_memory = o.one_memory != 0;
+  options->cached = o.cached != 0;
   options->run_dir = o.run_dir;
   options->local_dir = o.local_dir != nullptr ? o.local_dir : "";
   if (o.node_ranks > 0) options->node.assign(o.node, o.node + o.node_ranks);

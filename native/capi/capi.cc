@@ -15,6 +15,7 @@
 #include "graph/capture_area.h"
 #include "local/slot_store.h"
 #include "store/posix_store.h"
+#include "store/probe.h"
 
 namespace {
 
@@ -313,6 +314,25 @@ int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]) {
     deepfreeze::Id id{};
     std::memcpy(id.data(), attempt, id.size());
     return deepfreeze::PosixStore(deepfreeze::DefaultEnv(), run_dir).Finish(step, id);
+  });
+}
+
+int df_probe(const char* run_dir, uint32_t writers, uint64_t bytes, uint64_t chunk_bytes, uint64_t budget_ms,
+             double* direct, double* cached) {
+  return Guard([&]() -> Status {
+    if (run_dir == nullptr || direct == nullptr || cached == nullptr) return Invalid("probe: a pointer is missing");
+    if (writers < 1 || chunk_bytes < deepfreeze::kDirectUnit || chunk_bytes % deepfreeze::kDirectUnit != 0 ||
+        bytes / 4 < chunk_bytes) {
+      return Invalid("probe: writers must be 1 or more, chunk_bytes a multiple of 4096, bytes four times as many");
+    }
+    deepfreeze::Env* env = deepfreeze::DefaultEnv();
+    deepfreeze::Rates rates;
+    if (!env->InMemory(run_dir)) {
+      DF_RETURN_IF_ERROR(deepfreeze::ProbeStore(env, run_dir, writers, bytes, chunk_bytes, budget_ms, &rates));
+    }
+    *direct = rates.direct;
+    *cached = rates.cached;
+    return {};
   });
 }
 

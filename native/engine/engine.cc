@@ -78,7 +78,7 @@ std::vector<LevelEntry> Engine::Entries(const std::vector<LevelEntry>& more) {
 Engine::Engine(const Options& options, Env* env, std::unique_ptr<Store> store, const std::vector<LevelEntry>& more)
     : options_(options),
       env_(env, options.local_dir, &counters_),
-      store_(store != nullptr ? std::move(store) : std::make_unique<PosixStore>(&env_, options.run_dir)),
+      store_(store != nullptr ? std::move(store) : std::make_unique<PosixStore>(&env_, options.run_dir, options.cached)),
       meeting_(Meet(options_, env, store_.get())),
       entries_(Entries(more)),
       table_(&env_, ToTable(options, entries_, !options.local_dir.empty() && env->InMemory(options.local_dir),

@@ -23,6 +23,7 @@ struct Options {
   uint64_t commit_timeout_ms = 0;
   uint64_t uncommitted = 0;  // how many checkpoints may be; 0: as many as in_flight and slots allow
   uint32_t transfers = 1;    // how many checkpoints may be written to the external store at once
+  bool cached = false;       // writes to the run go through the page cache
   bool one_memory = false;   // in_flight bounds what captures hold in buffers, slots in memory and the caller's memory
   bool bounded = false;      // rank 0's caller bounds the bytes of the run
   uint64_t rate = 0;         // bytes per second to the external store; 0: as fast as it takes them

@@ -24,8 +24,11 @@ Status CheckPartial(Env* env, const std::string& directory) {
                           "Remove it; this library did not make it");
 }
 
-PartialWriter::PartialWriter(Env* env, const std::string& run_dir, const Identity& identity)
-    : env_(env), directory_(PartialPath(run_dir, identity.step, identity.attempt)), size_(identity.file_size) {}
+PartialWriter::PartialWriter(Env* env, const std::string& run_dir, const Identity& identity, bool cached)
+    : env_(env),
+      directory_(PartialPath(run_dir, identity.step, identity.attempt)),
+      size_(identity.file_size),
+      cached_(cached) {}
 
 // An error of a write may be that of an earlier write, which was in the page cache until now. Each descriptor is told
 // of it once. So what was written counts as kept only if a descriptor through which nothing was written into the cache
@@ -59,7 +62,7 @@ Status PartialWriter::Begin(bool* kept) {
   if (made_) DF_RETURN_IF_ERROR(file->Allocate(size_));
   std::unique_ptr<File> direct;
   std::unique_ptr<File> witness;
-  direct_opened_ = env_->Open(path, OpenMode::kDirect, &direct);
+  if (!cached_) direct_opened_ = env_->Open(path, OpenMode::kDirect, &direct);
   if (!direct_opened_.ok()) direct.reset();
   if (direct == nullptr && kept != nullptr) DF_RETURN_IF_ERROR(env_->Open(path, OpenMode::kRead, &witness));
   number_ = number;
@@ -79,7 +82,7 @@ Status PartialWriter::WriteDirect(uint64_t offset, const void* data, size_t n) {
 }
 
 std::string PartialWriter::CachedBecause() const {
-  if ((direct_ != nullptr && direct_->Direct()) || env_->InMemory(directory_)) return "";
+  if (cached_ || (direct_ != nullptr && direct_->Direct()) || env_->InMemory(directory_)) return "";
   return direct_ == nullptr ? direct_opened_.message() : "the file system refused a write";
 }
 

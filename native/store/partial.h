@@ -27,8 +27,8 @@ Status CheckPartial(Env* env, const std::string& directory);
 // The writer of one rank's shard of one step, in the model file of the partial directory.
 class PartialWriter final : public ShardWriter {
  public:
-  // REQUIRES: env outlives this.
-  PartialWriter(Env* env, const std::string& run_dir, const Identity& identity);
+  // cached: as for PosixStore. REQUIRES: env outlives this.
+  PartialWriter(Env* env, const std::string& run_dir, const Identity& identity, bool cached = false);
 
   // Makes the directory and the model file if they are missing. If it has made the file, gives it its full size and
   // reserves its blocks. RETURNS kNoSpace if there is no room for them; kInvalid as CheckPartial.
@@ -44,6 +44,7 @@ class PartialWriter final : public ShardWriter {
   Env* const env_;
   const std::string directory_;
   const uint64_t size_;  // bytes of the model file
+  const bool cached_;
   // Whether what was written is known to be in the file that was open.
   bool Kept();
 

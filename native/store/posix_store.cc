@@ -15,7 +15,7 @@
 namespace deepfreeze {
 
 std::unique_ptr<ShardWriter> PosixStore::OpenShard(const Identity& identity) {
-  return std::make_unique<PartialWriter>(env_, place(), identity);
+  return std::make_unique<PartialWriter>(env_, place(), identity, cached_);
 }
 
 std::unique_ptr<Meeting> PosixStore::Meet(const Identity& identity) {

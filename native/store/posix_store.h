@@ -14,8 +14,10 @@ namespace deepfreeze {
 
 class PosixStore final : public Store {
  public:
-  // REQUIRES: env outlives this; run_dir is an existing directory.
-  PosixStore(Env* env, std::string run_dir) : Store(std::move(run_dir)), env_(env) {}
+  // cached: shards are written through the page cache, also where direct writes are possible. REQUIRES: env outlives
+  // this; run_dir is an existing directory.
+  PosixStore(Env* env, std::string run_dir, bool cached = false)
+      : Store(std::move(run_dir)), env_(env), cached_(cached) {}
 
   std::unique_ptr<ShardWriter> OpenShard(const Identity& identity) override;
   std::unique_ptr<Meeting> Meet(const Identity& identity) override;
@@ -31,6 +33,7 @@ class PosixStore final : public Store {
 
  private:
   Env* const env_;
+  const bool cached_;
 };
 
 }  // namespace deepfreeze

@@ -85,6 +85,7 @@ struct Job {
       options.writers = 2;
       options.chunk_bytes = uint64_t{4} * 4096;
       options.commit_timeout_ms = shape.commit_timeout_ms;
+      options.cached = std::getenv("DEEPFREEZE_TEST_CACHED") != nullptr;
       options.run_dir = run.path();
       options.local_dir = local.path();
       engines.push_back(std::make_unique<Engine>(options, envs.back().get()));

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow]
 DRAWS = int(os.environ.get("DEEPFREEZE_TEST_DRAWS", "3"))  # subsets of what was not synced, per point
 JOB = Path(recorded.__file__)
 MEMORY = "/dev/shm"
+DIRECT = 3  # OpenMode::kDirect
 STEPS_AFTER = (90, 100)  # of the new job, beyond any other
 
 # Each rank is a client of its own; the machine that crashes is the server, with all of them.
@@ -58,7 +59,14 @@ def folder():
 
 
 def record(
-    folder: Path, library: str, world: int, attempts: list, faults: str = "", network: bool = False, transfers: int = 1
+    folder: Path,
+    library: str,
+    world: int,
+    attempts: list,
+    faults: str = "",
+    network: bool = False,
+    transfers: int = 1,
+    cached: bool = False,
 ) -> tuple[page_cache.Disk, list[page_cache.Op]]:
     """Runs the attempts one after the other; returns the files as they were before, and what was done to them. A call that fails
     does nothing."""
@@ -70,7 +78,18 @@ def record(
         environment = {**os.environ, "DEEPFREEZE_LIBRARY": library, "DEEPFREEZE_RECORD": str(log)}
         environment["DEEPFREEZE_FAULT"] = faults
         environment["DEEPFREEZE_NETWORK"] = str(folder / "run") if network else ""
-        command = [sys.executable, "-S", JOB, folder, world, number, run.run_id, json.dumps(plan), transfers]
+        command = [
+            sys.executable,
+            "-S",
+            JOB,
+            folder,
+            world,
+            number,
+            run.run_id,
+            json.dumps(plan),
+            transfers,
+            int(cached),
+        ]
         processes.run(list(map(str, command)), env=environment, check=True, timeout=120)
     return disk, page_cache.read_log(log)
 
@@ -151,6 +170,22 @@ def test_a_killed_job_with_three_uncommitted_restores_the_newest_complete_one(
     sweep(folder, disk, ops, 2, points, record_property, name)
     if OUT_OF_ORDER[name]:
         assert commits != sorted(commits), "they were committed out of order"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("io", ["direct", "buffered"])
+def test_every_storage_path_passes_the_same_suite(folder, testing_library, record_property, points, io):
+    """``Engine(io=)``: a crash at every operation, and each call that fails."""
+    disk, ops = record(folder, testing_library, 3, [[10, 20, 30]], cached=io == "buffered")
+    model = [op.mode for op in ops if op.kind == "O" and op.path.endswith("model.weights.h5")]
+    assert (DIRECT in model) == (io == "direct")
+    sweep(folder, disk, ops, 3, points, record_property, f"three ranks, {io}")
+    variables = {"DEEPFREEZE_TEST_EVERY": str(points.every), "DEEPFREEZE_TEST_FIRST": str(points.first)}
+    if io == "buffered":
+        variables["DEEPFREEZE_TEST_CACHED"] = "1"
+    program = Path(testing_library).with_name("fault_sweep_test")
+    done = processes.run([program], env={**os.environ, **variables}, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
 
 
 def sweep(folder, disk, ops, world, points, record_property, name) -> list[int]:

@@ -1,8 +1,8 @@
-"""All ranks of one attempt in one process: recorded.py FOLDER WORLD ATTEMPT RUN_ID PLAN TRANSFERS. Their file operations are recorded, in
+"""All ranks of one attempt in one process: recorded.py FOLDER WORLD ATTEMPT RUN_ID PLAN TRANSFERS CACHED. Their file operations are recorded, in
 the order in which they really happened, and with them the moments at which the engine promised something.
 
 FOLDER/run is the run, FOLDER/local-R rank R's local tier. PLAN is a JSON list of steps, or of lists of steps that are submitted
-together, of which so many are written to the store at once. The last one of a list is waited for. Steps may fail only if DEEPFREEZE_FAULT
+together, of which so many are written to the store at once, through the page cache if CACHED is 1. The last one of a list is waited for. Steps may fail only if DEEPFREEZE_FAULT
 says that calls do.
 """
 
@@ -23,7 +23,7 @@ FILE_SIZE = 12 * 4096 + 17
 KEEP = 2
 
 
-def main(folder: Path, world: int, attempt: int, run_id: str, plan: list, transfers: int) -> None:
+def main(folder: Path, world: int, attempt: int, run_id: str, plan: list, transfers: int, cached: bool) -> None:
     log = os.open(os.environ["DEEPFREEZE_RECORD"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     engines = [
         vb.EmbeddedEngine.open(
@@ -40,6 +40,7 @@ def main(folder: Path, world: int, attempt: int, run_id: str, plan: list, transf
             slots=3,
             uncommitted=3,
             transfers=transfers,
+            cached=cached,
             commit_timeout=60.0,
         )
         for rank in range(world)
@@ -79,4 +80,12 @@ def reached(engine: vb.EmbeddedEngine, step: int, level: int) -> bool:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], json.loads(sys.argv[5]), int(sys.argv[6]))
+    main(
+        Path(sys.argv[1]),
+        int(sys.argv[2]),
+        int(sys.argv[3]),
+        sys.argv[4],
+        json.loads(sys.argv[5]),
+        int(sys.argv[6]),
+        sys.argv[7] == "1",
+    )

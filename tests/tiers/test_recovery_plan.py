@@ -93,8 +93,8 @@ def complete(found: list[PartialState], reports: list[NodeSlot]) -> dict[tuple[i
 
 @holds(examples=80, before=newest, left=left_behind, taken=st.frozensets(steps))
 def test_each_newer_step_that_is_complete_is_finished_and_nothing_else(before, left, taken):
-    """And an older one that needs no slot, unless a checkpoint has its place. Finished oldest first, one attempt for each step, the one that lacks fewest records; all other leftovers are cleared, and
-    nothing that is not left over is ever named."""
+    """And an older one that needs no slot, unless a checkpoint has its place. Finished oldest first, one attempt for each step, the one
+    that lacks fewest records; all other leftovers are cleared, and nothing that is not left over is ever named."""
     found, reports = left
     plan, can = plan_recovery(before, found, reports, taken), complete(found, reports)
 

@@ -140,8 +140,10 @@ typedef struct df_options {
   uint64_t one_memory;        /* not 0: in_flight bounds the captures in buffers, in slots that are memory, and in the
                                  caller's memory together. Memory is then not found ahead for more captures than there
                                  may be beside those that the caller's memory holds [0] */
-  uint64_t transfers;         /* checkpoints that are written to the external store at once, 1 to 64. With more than 1 a
-                                 newer checkpoint may be committed before an older one [1] */
+  uint64_t transfers;         /* checkpoints that are written to the external store at once, at most 64; 0 is 1. With
+                                 more than 1 a newer checkpoint may be committed before an older one [0] */
+  uint64_t cached;            /* not 0: writes to the external store go through the page cache. 0: past it, where the
+                                 file system can do that [0] */
 } df_options;
 
 /* The state of one checkpoint; or, with step -1, a notice for the user, which has a message and no checkpoint. Times
@@ -359,6 +361,14 @@ DF_API int df_slot_transfer(const char* path, const char* run_dir);
  * when the attempt last compared them before, so the attempt may have refused the checkpoint. An I/O error may also
  * come from the last sync, when the step has its final name: the next call then finds it committed. */
 DF_API int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16]);
+
+/* Measures, before an engine is opened, how fast run_dir takes bytes: writes at most `bytes` bytes to a file there of
+ * which nothing is left, past the page cache and through it in turn, with so many threads, in chunks of chunk_bytes (a
+ * multiple of 4096; bytes is at least four of them). Begins no chunk when budget_ms are over. *direct, *cached: bytes
+ * per second, with the time to make them durable; *direct is 0 if the file system takes no direct writes, or is memory.
+ */
+DF_API int df_probe(const char* run_dir, uint32_t writers, uint64_t bytes, uint64_t chunk_bytes, uint64_t budget_ms,
+                    double* direct, double* cached);
 
 /* *step: of the newest committed checkpoint in run_dir, -1 if there is none. Reads the manifests of the newest ones
  * alone, and takes no lock: a job may write to the run meanwhile. */

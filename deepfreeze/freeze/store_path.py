@@ -1,0 +1,42 @@
+"""Whether checkpoints are written to the external store past the page cache or through it (``Engine(io=)``)."""
+
+from __future__ import annotations
+
+from deepfreeze.freeze.settings import Engine
+from deepfreeze.notices import Notify
+from veloc_bindings import EngineFault, probe
+
+DIRECT, BUFFERED = "direct", "buffered"
+_PROBE_BYTES = 64 << 20
+_PROBE_SECONDS = 1.0
+# The page cache takes more of the processor and of memory, so it must be faster by more than noise.
+_FASTER = 1.1
+
+# What this process has found, by run and by the options that matter: a program may call ``fit`` hundreds of times.
+_found: dict[tuple[str, int, int], str] = {}
+
+
+def choose(engine: Engine, run: str, file_size: int, notify: Notify) -> str:
+    """``DIRECT`` or ``BUFFERED``. With "auto" a probe decides, which writes 64 MiB to the directory ``run`` in a second at most; before
+    checkpoints of fewer bytes (``file_size``) it is left out, and the answer is ``DIRECT``: the engine itself goes through the page cache
+    where the file system can't do otherwise. ``notify``: is told if it is ``BUFFERED``."""
+    if engine.io != "auto":
+        return engine.io
+    if file_size < _PROBE_BYTES or 4 * engine.chunk_bytes > _PROBE_BYTES:
+        return DIRECT
+    key = run, engine.writers, engine.chunk_bytes
+    if key not in _found:
+        _found[key] = _probe(engine, run, notify)
+    return _found[key]
+
+
+def _probe(engine: Engine, run: str, notify: Notify) -> str:
+    try:
+        direct, cached = probe(run, engine.writers, _PROBE_BYTES, engine.chunk_bytes, _PROBE_SECONDS)
+    except EngineFault:
+        return DIRECT  # the first checkpoint says what is wrong with the store
+    if not direct or cached < _FASTER * direct:
+        return DIRECT
+    rates = f"{cached / 1e6:.0f} MB/s, and past it {direct / 1e6:.0f} MB/s"
+    notify("info", f"{run}: checkpoints are written through the page cache, which takes {rates} (Engine(io=))")
+    return BUFFERED
