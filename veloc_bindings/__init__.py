@@ -25,17 +25,13 @@ from ._table import (
     TIMEOUT,
 )
 from .area import Area, GroupNote, register_tensorflow
-from .engine import (
-    EmbeddedEngine,
-    Report,
+from .engine import EmbeddedEngine, Report, UnderWay, capture_size, region_array
+from .without_engine import (
     SlotInfo,
-    UnderWay,
-    capture_size,
     commit,
     crc32c,
     newest,
     probe,
-    region_array,
     slot_inspect,
     slot_transfer,
     version,

@@ -19,9 +19,9 @@ from ._fault import EngineFault
 from ._fault import check as _check
 from ._library import library
 from ._stats import as_dict
+from ._values import address, byte_array, milliseconds, path_bytes
 from .area import Area
 
-FOREVER = 2**63  # milliseconds; the engine waits for a year at most
 _POLL = 64  # reports that one call of the library returns at most
 
 
@@ -74,50 +74,6 @@ class UnderWay(NamedTuple):
     waits_for: str
 
 
-class SlotInfo(NamedTuple):
-    """The header of a slot (``df_slot_info``). ``file_size``: of the model file; ``nbytes``: of the slot's extents, both in bytes;
-    ``run_id`` and ``attempt``: 16 bytes; ``structure``: the structure's hash, 32 bytes."""
-
-    step: int
-    rank: int
-    world: int
-    file_size: int
-    nbytes: int
-    run_id: bytes
-    attempt: bytes
-    structure: bytes
-
-
-def _milliseconds(timeout: float | None) -> int:
-    return FOREVER if timeout is None else min(max(0, round(timeout * 1000)), FOREVER)
-
-
-def _path(path: str | os.PathLike[str]) -> bytes:
-    return os.fsencode(path)
-
-
-def _array(value: bytes, size: int, name: str) -> c.Array:
-    if len(value) != size:
-        raise ValueError(f"{name}: expected {size} bytes; found {len(value)}")
-    return (c.c_uint8 * size).from_buffer_copy(value)
-
-
-def _address(data: Any) -> int:
-    """The address of a buffer's first byte; an address itself is returned as it is."""
-    if isinstance(data, int):
-        return data
-    interface = getattr(data, "__array_interface__", None)
-    if interface is not None:
-        return interface["data"][0]  # a numpy array, which may be read-only
-    view = memoryview(data)
-    if view.readonly:
-        # Of all read-only buffers ctypes gives the address of ``bytes`` alone.
-        if isinstance(data, bytes):
-            return c.cast(c.c_char_p(data), c.c_void_p).value or 0
-        raise TypeError("a read-only buffer must be given as its address, bytes or a numpy array")
-    return c.addressof(c.c_char.from_buffer(view.cast("B"))) if view.nbytes else 0
-
-
 def region_array(regions: Any) -> c.Array:
     """Regions in the form in which the library takes them. ``submit`` and ``plan`` accept the result too, so it can be built once for many
     steps.
@@ -137,7 +93,7 @@ def region_array(regions: Any) -> c.Array:
         array.owner = regions  # keeps the numpy array alive, whose memory this is
         return array
     rows: Iterable[tuple[Any, int, int]] = regions
-    entries = [_table.Region(_address(data), nbytes, offset) for data, nbytes, offset in rows]
+    entries = [_table.Region(address(data), nbytes, offset) for data, nbytes, offset in rows]
     return (_table.Region * len(entries))(*entries)
 
 
@@ -218,15 +174,15 @@ class EmbeddedEngine:
             one_memory=one_memory,
             transfers=transfers,
             cached=cached,
-            commit_timeout_ms=_milliseconds(commit_timeout),
-            run_id=_array(run_id, 16, "run_id"),
-            attempt=_array(attempt, 16, "attempt"),
-            structure=_array(structure, 32, "structure"),
-            run_dir=_path(run_dir),
-            local_dir=None if local_dir is None else _path(local_dir),
+            commit_timeout_ms=milliseconds(commit_timeout),
+            run_id=byte_array(run_id, 16, "run_id"),
+            attempt=byte_array(attempt, 16, "attempt"),
+            structure=byte_array(structure, 32, "structure"),
+            run_dir=path_bytes(run_dir),
+            local_dir=None if local_dir is None else path_bytes(local_dir),
             node_ranks=len(node),
             node=(c.c_uint32 * len(node))(*node),
-            node_dir=None if node_dir is None else _path(node_dir),
+            node_dir=None if node_dir is None else path_bytes(node_dir),
         )
         _check(self._library.df_engine_open(c.byref(options), c.byref(self._handle)))
 
@@ -256,9 +212,7 @@ class EmbeddedEngine:
         are copied before the call returns. ``EngineFault`` for wrong regions or values, and with ``TIMEOUT`` if the step was not taken."""
         array = region_array(regions)
         own = (private or None, len(private), values or None, len(values))
-        code = self._library.df_engine_submit(
-            self._open_handle(), step, array, len(array), *own, _milliseconds(timeout)
-        )
+        code = self._library.df_engine_submit(self._open_handle(), step, array, len(array), *own, milliseconds(timeout))
         _check(code)
 
     def fail(self, step: int, message: str) -> None:
@@ -282,7 +236,7 @@ class EmbeddedEngine:
     def reserve(self, timeout: float | None = None) -> None:
         """Waits until there is memory for the first groups of the next capture, and reserves the capture's memory. The capture waits for
         the other groups' memory itself, and without this call for all of it."""
-        _check(self._library.df_engine_reserve(self._open_handle(), _milliseconds(timeout)))
+        _check(self._library.df_engine_reserve(self._open_handle(), milliseconds(timeout)))
 
     def room(self) -> int:
         """The number of captures for which there is memory at present; memory that is reserved already is not counted. Never waits."""
@@ -293,12 +247,12 @@ class EmbeddedEngine:
     def attach(self, area: Area, timeout: float | None = None) -> None:
         """Gives the area this engine's memory, from its next capture on. A capture for which there is no memory waits; it fails when the
         engine has moved no bytes for ``timeout`` seconds."""
-        _check(self._library.df_area_attach(area.number, self._open_handle(), _milliseconds(timeout)))
+        _check(self._library.df_area_attach(area.number, self._open_handle(), milliseconds(timeout)))
 
     def wait(self, step: int, level: int = _table.EXTERNAL, timeout: float | None = None) -> None:
         """Waits until the checkpoint of ``step`` has reached the level, ``LOCAL`` or ``EXTERNAL``. ``EngineFault`` with the checkpoint's
         code and message if it has failed, and with ``TIMEOUT`` after ``timeout`` seconds."""
-        _check(self._library.df_engine_wait(self._open_handle(), step, level, _milliseconds(timeout)))
+        _check(self._library.df_engine_wait(self._open_handle(), step, level, milliseconds(timeout)))
 
     def poll(self) -> list[Report]:
         """The reports of the checkpoints that have changed since the last call, oldest first. A checkpoint that is released, and committed
@@ -370,7 +324,7 @@ class EmbeddedEngine:
     def drain(self, timeout: float | None = None) -> None:
         """Waits until every submitted checkpoint is committed or failed, and what ``remove`` was told of is removed. ``EngineFault`` with
         ``TIMEOUT``, naming the rank that it still waits for, after ``timeout`` seconds."""
-        _check(self._library.df_engine_drain(self._open_handle(), _milliseconds(timeout)))
+        _check(self._library.df_engine_drain(self._open_handle(), milliseconds(timeout)))
 
     def idle(self) -> float:
         """Seconds since something moved last: bytes of this rank's checkpoints, or a sign of another rank that this one waits for. Never
@@ -406,55 +360,3 @@ class EmbeddedEngine:
         # The threads of an engine that nobody has closed would go on reading memory that may be freed.
         if getattr(self, "_handle", None):
             self.close()
-
-
-def crc32c(data: Any, crc: int = 0) -> int:
-    """The CRC32C of a buffer, as an int. ``crc``: the checksum of the bytes before the buffer, if it continues some; 0 otherwise."""
-    nbytes = getattr(data, "nbytes", None)
-    return library().df_crc32c(crc, _address(data), len(data) if nbytes is None else nbytes)
-
-
-def slot_inspect(path: str | os.PathLike[str]) -> SlotInfo:
-    """Reads the header of a slot. ``EngineFault`` if the slot is damaged, half-written, or of a newer version."""
-    info = _table.CSlotInfo()
-    _check(library().df_slot_inspect(_path(path), c.byref(info)))
-    ids = (bytes(info.run_id), bytes(info.attempt), bytes(info.structure))
-    return SlotInfo(info.step, info.rank, info.world, info.file_size, info.nbytes, *ids)
-
-
-def slot_transfer(path: str | os.PathLike[str], run_dir: str | os.PathLike[str]) -> None:
-    """Copies a dead attempt's slot into that attempt's partial directory in the run, compares every checksum, and publishes the rank's
-    record. May be called again. ``EngineFault`` with ``CORRUPT`` for a damaged slot, with ``IO`` or ``NO_SPACE`` if the system refuses."""
-    _check(library().df_slot_transfer(_path(path), _path(run_dir)))
-
-
-def commit(run_dir: str | os.PathLike[str], step: int, attempt: bytes) -> None:
-    """Commits the checkpoint of a dead attempt's step, if all ranks' records are there and the model file has their checksums. ``attempt``:
-    its id, 16 bytes. May be called again. ``EngineFault`` with ``INCOMPLETE`` if records are missing, ``CORRUPT`` if bytes are wrong,
-    ``DIVERGED`` if the ranks differ, ``IO`` or ``NO_SPACE`` if the system refuses."""
-    _check(library().df_commit(_path(run_dir), step, _array(attempt, 16, "attempt")))
-
-
-def probe(
-    run_dir: str | os.PathLike[str], writers: int, nbytes: int, chunk_bytes: int, seconds: float
-) -> tuple[float, float]:
-    """How many bytes per second ``run_dir`` takes past the page cache, and through it, made durable: 0.0 for what it can't do, and for both
-    where it is memory. Writes at most ``nbytes`` bytes, at least four of ``chunk_bytes``, to a file of which nothing is left, with so many
-    ``writers``; begins no chunk after ``seconds``. ``EngineFault`` if the system refuses."""
-    direct, cached = c.c_double(), c.c_double()
-    sizes = writers, nbytes, chunk_bytes, _milliseconds(seconds)
-    _check(library().df_probe(_path(run_dir), *sizes, c.byref(direct), c.byref(cached)))
-    return direct.value, cached.value
-
-
-def newest(run_dir: str | os.PathLike[str]) -> int | None:
-    """The step of the newest committed checkpoint in a run; None if there is none. Takes no lock. ``EngineFault`` with ``IO`` if the system
-    refuses."""
-    step = c.c_int64()
-    _check(library().df_newest(_path(run_dir), c.byref(step)))
-    return step.value if step.value >= 0 else None
-
-
-def version() -> str:
-    """The engine's version. ``LibraryError`` if there is no engine, or one of another version than these bindings."""
-    return library().df_version().decode()

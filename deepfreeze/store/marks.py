@@ -193,14 +193,9 @@ class Marks:
         return found
 
     def _copy(self) -> Marks:
+        """Another object that knows the same, and may be told more."""
         one = copy.copy(self)
-        one._marks, one._in_flight, one._gone, one._new = (
-            dict(self._marks),
-            set(self._in_flight),
-            set(self._gone),
-            set(self._new),
-        )
-        one._open, one._given = list(self._open), list(self._given)
+        vars(one).update({name: copy.copy(value) for name, value in vars(self).items() if name != "run"})
         return one
 
     def retain(self, rule: Any, keep_pending: int, loop: bool, write: Callable[[bytes], None]) -> tuple[int, ...]:

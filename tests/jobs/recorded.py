@@ -1,9 +1,9 @@
-"""All ranks of one attempt in one process: recorded.py FOLDER WORLD ATTEMPT RUN_ID PLAN TRANSFERS CACHED. Their file operations are recorded, in
-the order in which they really happened, and with them the moments at which the engine promised something.
+"""All ranks of one attempt in one process: recorded.py FOLDER WORLD ATTEMPT RUN_ID PLAN TRANSFERS CACHED. Their file operations are
+recorded, in the order in which they really happened, and with them the moments at which the engine promised something.
 
 FOLDER/run is the run, FOLDER/local-R rank R's local tier. PLAN is a JSON list of steps, or of lists of steps that are submitted
-together, of which so many are written to the store at once, through the page cache if CACHED is 1. The last one of a list is waited for. Steps may fail only if DEEPFREEZE_FAULT
-says that calls do.
+together. TRANSFERS of them are written to the store at once, through the page cache if CACHED is 1. The last one of a list is waited for.
+Steps may fail only if DEEPFREEZE_FAULT says that calls do.
 """
 
 from __future__ import annotations

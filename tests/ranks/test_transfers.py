@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
 import veloc_bindings as vb
+from tests.support import processes
 from tests.support.ranks import committed, options, ranks
 from tests.support.seed import SEED
 
 pytestmark = pytest.mark.usefixtures("library")
 
 AT_ONCE = {"transfers": 3, "uncommitted": 3, "in_flight": 3, "slots": 3}
+
+
+def test_every_interleaving_keeps_the_invariants(testing_library):
+    """Three checkpoints in each stage at once, each with two writers, a write that fails, and checkpoints that are given up
+    (native/testing/level_state_test.cc). The engine's own table is walked."""
+    processes.run([Path(testing_library).with_name("level_state_test")], check=True, timeout=300)
+
+
+def test_any_order_of_events_leaves_the_checkpoints_that_were_committed(testing_library):
+    """Ranks whose calls take any time, and steps that are given up (native/testing/transfers_test.cc)."""
+    processes.run([Path(testing_library).with_name("transfers_test")], check=True, timeout=300)
 
 
 @pytest.mark.parametrize("local", [False, True])
