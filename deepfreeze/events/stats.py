@@ -69,7 +69,7 @@ class Stats:
     resumed: int | None = None
     #: steps that were captured
     steps: list[int] = field(default_factory=Newest)
-    #: steps that were due and were skipped, because some rank had no memory for them (Engine(when_full="skip"))
+    #: steps that were due and were skipped, because some rank had no memory for them (Engine(when_full=))
     skipped: list[int] = field(default_factory=Newest)
     #: steps that were captured and given up for newer ones, without a failure (Engine(transfers=), Engine(when_full="replace"))
     superseded: list[int] = field(default_factory=Newest)
@@ -87,9 +87,10 @@ class Stats:
     unfinished: tuple[Unfinished, ...] = ()
     #: bytes of this rank's part of one checkpoint, 0 before the first capture
     nbytes: int = 0
-    #: how many checkpoints were captured, and how many committed
+    #: how many checkpoints were captured, how many committed, and how many given up for newer ones
     captures: int = 0
     commits: int = 0
+    given_up: int = 0
     #: how many seconds all checkpoints together held up training
     waited: float = 0.0
     #: the intervals that the ranks have agreed on, for a policy that learns them
@@ -146,6 +147,7 @@ class Stats:
     def _superseded(self, event: Superseded) -> None:
         self._ended(event)
         self.superseded.append(event.step)
+        self.given_up += 1
 
     def _ended(self, event: External | Failed | Superseded) -> None:
         if self.unfinished:

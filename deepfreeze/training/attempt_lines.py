@@ -90,12 +90,13 @@ class Before:
 
     captures: int
     commits: int
+    given_up: int
     waited: float
 
     @classmethod
     def of(cls, stats: Stats) -> Before:
         """The figures as they are now."""
-        return cls(stats.captures, stats.commits, stats.waited)
+        return cls(stats.captures, stats.commits, stats.given_up, stats.waited)
 
 
 def end(before: Before, stats: Stats, file_size: int) -> str | None:
@@ -106,6 +107,9 @@ def end(before: Before, stats: Stats, file_size: int) -> str | None:
     saved = wording.count(commits, "checkpoint")
     if commits < captures:
         saved = f"{commits} of {wording.count(captures, 'checkpoint')}"
-    newest = f"; newest step {next(reversed(stats.committed))}" if commits else ""
+    newest = f"; newest step {max(list(stats.committed)[-commits:])}" if commits else ""
     waited = wording.duration(stats.waited - before.waited)
+    given_up = stats.given_up - before.given_up
+    if given_up:
+        saved += f" ({given_up} given up for newer ones)"
     return f"{saved}, {wording.size(commits * file_size)}, training waited {waited}{newest}"

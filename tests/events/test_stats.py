@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepfreeze.events.event import Blocked, Captured, External, Skipped
+from deepfreeze.events.event import Blocked, Captured, External, Progress, Skipped, Superseded, Unfinished
 from deepfreeze.events.stats import BINS, KEPT, Stats
 
 
@@ -21,6 +21,15 @@ def test_many_checkpoints_leave_the_newest_thousand_and_all_counts():
     assert stats.steps == stats.skipped == list(stats.committed) == list(range(20_000 - KEPT, 20_000))
     assert len(stats.blocking) == KEPT and sum(stats.histogram.values()) == 20_000
     assert stats.histogram[0.001] == stats.histogram[0.03] == 10_000
+
+
+def test_a_step_that_was_given_up_is_no_longer_on_its_way_and_no_failure():
+    stats = Stats()
+    under_way = tuple(Unfinished(step, "captured", 1, 0, 0, False, 1.0, "") for step in (5, 10))
+    stats.on(Progress(unfinished=under_way))
+    stats.on(Superseded(step=5, by=10))
+    assert stats.superseded == [5] and stats.given_up == 1 and stats.commits == 0
+    assert [one.step for one in stats.unfinished] == [10]
 
 
 def test_a_capture_that_held_training_up_moves_to_its_bin():

@@ -38,6 +38,10 @@ def test_the_last_line_tells_of_this_attempt_alone():
     assert attempt_lines.end(before, stats, 577 * 10**6 // 12) == expected
     stats.captures = 23
     assert (attempt_lines.end(before, stats, 1) or "").startswith("12 of 13 checkpoints, 12 B")
+    stats.given_up += 1
+    stats.committed[150] = 1.0  # after the newer one
+    found = attempt_lines.end(before, stats, 1) or ""
+    assert found.startswith("12 of 13 checkpoints (1 given up for newer ones), 12 B") and found.endswith("step 160")
 
 
 def fit(run, checkpoint=None, model=None, **options):
