@@ -302,17 +302,23 @@ class EmbeddedEngine:
         ]
 
     def supersede(self, step: int, by: int) -> None:
-        """Gives up the checkpoint of ``step`` for the newer one of the step ``by``. Either rank 0 calls it, when ``by`` is committed; or
-        every rank does, for a step that every rank holds. A step that is over is passed over. Returns at once. ``EngineFault`` with
-        ``INVALID`` if ``by`` is not newer, or on another rank than 0 if the step is not held."""
+        """Gives up the checkpoint of ``step``, because the newer one of the step ``by`` is committed. Rank 0 alone calls it; the other ranks
+        learn of it from the store. A step that is over, or held, is passed over. Returns at once. ``EngineFault`` with ``INVALID`` if
+        ``by`` is not newer, and on another rank."""
         _check(self._library.df_engine_supersede(self._open_handle(), step, by))
 
     def hold(self, step: int | None) -> bool:
-        """Has this rank not begin to write ``step`` to the external store until the next call for another step (None: for none), or
-        ``drain``. Returns whether it is held: False if it is too late, or if the step is the oldest one that is not over. Never waits."""
+        """Has this rank not begin to write ``step``, nor newer steps, to the external store until the next call for another step (None: for
+        none), or ``drain``. Returns whether it is held: False if it is too late, or if the step is the oldest one that is not over. Never
+        waits."""
         held = c.c_int32()
         _check(self._library.df_engine_hold(self._open_handle(), -1 if step is None else step, c.byref(held)))
         return bool(held.value)
+
+    def replace(self, step: int, by: int) -> None:
+        """Gives up the checkpoint of ``step``, which every rank holds, for the one of the newer step ``by`` that is to come. Every rank calls
+        it. ``EngineFault`` with ``INVALID`` if ``by`` is not newer, or this rank does not hold the step. Never waits."""
+        _check(self._library.df_engine_replace(self._open_handle(), step, by))
 
     def remove(self, steps: Iterable[int]) -> None:
         """Has the committed checkpoints of these steps removed, in the background. A step without one is passed over; a removal that fails

@@ -57,7 +57,7 @@ def probe(
     run_dir: str | os.PathLike[str], writers: int, nbytes: int, chunk_bytes: int, seconds: float
 ) -> tuple[float, float]:
     """How many bytes per second ``run_dir`` takes past the page cache, and through it, made durable: 0.0 for what it can't do, and for both
-    where it is memory. Writes at most ``nbytes`` bytes, at least four of ``chunk_bytes``, to a file of which nothing is left, with so many
+    where it is memory. Writes at most ``nbytes`` bytes, at least six of ``chunk_bytes``, to a file of which nothing is left, with so many
     ``writers``; begins no chunk after ``seconds``. ``EngineFault`` if the system refuses."""
     direct, cached = c.c_double(), c.c_double()
     sizes = writers, nbytes, chunk_bytes, milliseconds(seconds)

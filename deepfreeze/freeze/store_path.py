@@ -22,7 +22,7 @@ def choose(engine: Engine, run: str, file_size: int, notify: Notify) -> str:
     where the file system can't do otherwise. ``notify``: is told if it is ``BUFFERED``."""
     if engine.io != "auto":
         return engine.io
-    if file_size < _PROBE_BYTES or 4 * engine.chunk_bytes > _PROBE_BYTES:
+    if file_size < _PROBE_BYTES or 6 * engine.chunk_bytes > _PROBE_BYTES:
         return DIRECT
     key = run, engine.writers, engine.chunk_bytes
     if key not in _found:

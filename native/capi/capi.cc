@@ -182,6 +182,13 @@ int df_engine_supersede(df_engine* engine, int64_t step, int64_t by) {
   });
 }
 
+int df_engine_replace(df_engine* engine, int64_t step, int64_t by) {
+  return Guard([&]() -> Status {
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "replace"));
+    return engine->engine->Replace(step, by);
+  });
+}
+
 int df_engine_hold(df_engine* engine, int64_t step, int32_t* held) {
   return Guard([&]() -> Status {
     DF_RETURN_IF_ERROR(CheckEngine(engine, "hold"));
@@ -322,8 +329,8 @@ int df_probe(const char* run_dir, uint32_t writers, uint64_t bytes, uint64_t chu
   return Guard([&]() -> Status {
     if (run_dir == nullptr || direct == nullptr || cached == nullptr) return Invalid("probe: a pointer is missing");
     if (writers < 1 || chunk_bytes < deepfreeze::kDirectUnit || chunk_bytes % deepfreeze::kDirectUnit != 0 ||
-        bytes / 4 < chunk_bytes) {
-      return Invalid("probe: writers must be 1 or more, chunk_bytes a multiple of 4096, bytes four times as many");
+        bytes / 6 < chunk_bytes) {
+      return Invalid("probe: writers must be 1 or more, chunk_bytes a multiple of 4096, bytes six times as many");
     }
     deepfreeze::Env* env = deepfreeze::DefaultEnv();
     deepfreeze::Rates rates;

@@ -12,6 +12,7 @@ constexpr uint64_t kLongestAfterErrorUs = 5000000;
 // How often a rank other than 0 calls the roll within the time-out: as often as a rank that takes long shows a
 // heartbeat.
 constexpr uint64_t kRollsPerBound = 8;
+constexpr size_t kHeardSteps = 64;
 constexpr char kUnknown[] = ". It is unknown whether the step is committed: rank 0 alone decides it";
 
 }  // namespace
@@ -22,9 +23,9 @@ Status Committer::Commit(const JobRef& job) {
   if (status.code() == Code::kClosed) return status;
   if (!status.ok()) return decides() && look.doubt.ok() ? FailStep(context_, job, std::move(status)) : status;
   job->durable = look.durable;
+  Heard(job->step, context_.env->NowMicros());
   const MutexLock lock(&mutex_);
   pauses_.Learn(look.pauses);
-  Heard(context_.env->NowMicros());
   return {};
 }
 
@@ -42,7 +43,7 @@ Status Committer::Await(const JobRef& job, Look* look) {
   // The time-out counts from the last movement: of this rank's bytes, or of another rank, also of one that was seen
   // while an earlier step was waited for.
   const auto waited_us = [&](uint64_t now_us) {
-    const uint64_t since_us = std::max<uint64_t>(written_us, heard_us_);
+    const uint64_t since_us = std::max(written_us, HeardUntil(job->step));
     return std::max(now_us, since_us) - since_us;
   };
   Status status;
@@ -97,9 +98,21 @@ std::string Committer::WaitsFor(const Status& status, const Look& look) const {
   return whole || !look.roll.exists ? "rank 0 has not committed it" : DescribeMissing(look.roll, world);
 }
 
-void Committer::Heard(uint64_t when_us) {
-  heard_us_ = when_us;
+void Committer::Heard(int64_t step, uint64_t when_us) {
   context_.table->Moved();
+  const MutexLock lock(&mutex_);
+  uint64_t& last = heard_us_[step];
+  last = std::max(last, when_us);
+  while (heard_us_.size() > kHeardSteps) heard_us_.erase(heard_us_.begin());
+}
+
+uint64_t Committer::HeardUntil(int64_t step) {
+  const MutexLock lock(&mutex_);
+  uint64_t last = 0;
+  for (const auto& [older, when_us] : heard_us_) {
+    if (older <= step) last = std::max(last, when_us);
+  }
+  return last;
 }
 
 Status Committer::LookAt(const JobRef& job, uint64_t now_us, bool rolls, Look* look) {
@@ -138,7 +151,7 @@ Status Committer::Roll(int64_t step, uint64_t now_us, Look* look, std::string* f
   DF_RETURN_IF_ERROR(context_.meeting->Roll(step, &look->roll, failure));
   look->rolled_us = now_us;
   BestEffort([&] {
-    if (look->pulse.Moved(look->roll)) Heard(now_us);
+    if (look->pulse.Moved(look->roll)) Heard(step, now_us);
   });
   return {};
 }
@@ -205,7 +218,7 @@ Status Committer::Watch(const JobRef& job, uint64_t now_us, bool rolls, Look* lo
   DF_RETURN_IF_ERROR(context_.meeting->Look(step, &verdict, &failure));
   look->over = verdict != Verdict::kPending;
   if (verdict == Verdict::kCommitted) look->pauses.Ended(now_us);
-  if (verdict == Verdict::kSuperseded) return GiveUp(job, failure);
+  DF_RETURN_IF_ERROR(Heed(job, verdict, failure));
   if (verdict == Verdict::kPending && rolls) {
     DF_RETURN_IF_ERROR(Roll(step, now_us, look, &failure));
     look->over = !failure.empty();

@@ -4,7 +4,7 @@
 #ifndef DEEPFREEZE_ENGINE_COMMITTER_H_
 #define DEEPFREEZE_ENGINE_COMMITTER_H_
 
-#include <atomic>
+#include <map>
 
 #include "base/mutex.h"
 #include "engine/pauses.h"
@@ -56,13 +56,15 @@ class Committer {
   void NotifyUnsynced(int64_t step, const Status& why);
   bool decides() const { return context_.options.identity.rank == 0; }
 
-  // Notes that another rank has moved.
-  void Heard(uint64_t when_us);
+  // Notes that another rank has moved, seen at a look at the step.
+  void Heard(int64_t step, uint64_t when_us);
+  // When that was noted last at looks at this step or an older one: newer steps may move while this one is stuck.
+  uint64_t HeardUntil(int64_t step);
 
   const StageContext context_;
-  std::atomic<uint64_t> heard_us_{0};
   Mutex mutex_;
-  Pauses pauses_ GUARDED_BY(mutex_);  // of which each wait has a copy
+  std::map<int64_t, uint64_t> heard_us_ GUARDED_BY(mutex_);  // by step; of the newest steps
+  Pauses pauses_ GUARDED_BY(mutex_);                         // of which each wait has a copy
   Replicas replicas_ GUARDED_BY(mutex_);
 };
 

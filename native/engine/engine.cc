@@ -78,7 +78,8 @@ std::vector<LevelEntry> Engine::Entries(const std::vector<LevelEntry>& more) {
 Engine::Engine(const Options& options, Env* env, std::unique_ptr<Store> store, const std::vector<LevelEntry>& more)
     : options_(options),
       env_(env, options.local_dir, &counters_),
-      store_(store != nullptr ? std::move(store) : std::make_unique<PosixStore>(&env_, options.run_dir, options.cached)),
+      store_(store != nullptr ? std::move(store)
+                              : std::make_unique<PosixStore>(&env_, options.run_dir, options.cached)),
       meeting_(Meet(options_, env, store_.get())),
       entries_(Entries(more)),
       table_(&env_, ToTable(options, entries_, !options.local_dir.empty() && env->InMemory(options.local_dir),
@@ -133,6 +134,9 @@ void Engine::Work(LevelId id, size_t stage) {
   while (const JobRef job = table_.Next(id, stage)) {
     Status status = Contained([&] { return level->Protect(job, stage); });
     if (status.code() == Code::kClosed) return;
+    if (id == kExternal && (!status.ok() || entries_[id - 1].row.IsLast(stage))) {
+      BestEffort([&] { meeting_->Ended(job->step, status.ok()); });
+    }
     if (!status.ok()) {
       table_.Fail(job, id, std::move(status));
       continue;
@@ -228,6 +232,12 @@ Status CheckRecord(const Options& options, const std::vector<Region>& regions, u
   return {};
 }
 
+Status CheckNewer(const char* call, int64_t step, int64_t by) {
+  if (by > step) return {};
+  return Status(Code::kInvalid,
+                std::string(call) + ": step " + std::to_string(by) + " is not newer than step " + std::to_string(step));
+}
+
 bool SameRegions(const std::vector<Region>& left, const std::vector<Region>& right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](const Region& a, const Region& b) {
     return a.file_offset == b.file_offset && a.size == b.size;
@@ -319,11 +329,17 @@ Status Engine::Remove(const std::vector<int64_t>& steps) {
 }
 
 Status Engine::Supersede(int64_t step, int64_t by) {
-  if (by <= step) {
-    return Status(Code::kInvalid,
-                  "supersede: step " + std::to_string(by) + " is not newer than step " + std::to_string(step));
-  }
-  return table_.Supersede(step, by, options_.identity.rank == 0);
+  if (options_.identity.rank != 0) return Status(Code::kInvalid, "supersede: rank 0 alone does this");
+  DF_RETURN_IF_ERROR(CheckNewer("supersede", step, by));
+  // Without a durable newer one the older one is still needed.
+  if (!upkeep_.Held()) table_.Supersede(step, by);
+  return {};
+}
+
+Status Engine::Replace(int64_t step, int64_t by) {
+  DF_RETURN_IF_ERROR(CheckNewer("replace", step, by));
+  if (table_.Replace(step, by)) return {};
+  return Status(Code::kInvalid, "replace: step " + std::to_string(step) + " is not held");
 }
 
 Status Engine::Fail(int64_t step, const std::string& message) {

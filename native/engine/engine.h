@@ -70,6 +70,8 @@ class Engine {
   uint32_t Room() const { return table_.Room(capture_memory_->UsesSlots() ? Home::kSlot : Home::kBuffer); }
   // df_engine_hold.
   bool Hold(int64_t step) { return table_.Hold(step); }
+  // df_engine_replace.
+  Status Replace(int64_t step, int64_t by);
   // df_engine_supersede.
   Status Supersede(int64_t step, int64_t by);
   // df_engine_remove.

@@ -40,8 +40,9 @@ JobRef JobTable::FindLocked(LevelId level, size_t stage) {
   for (const auto& [step, job] : jobs_) {
     const Standing& at = job->at[level];
     const bool waits = !job->over() && at.state == LevelState::kNone && at.stage == stage;
-    const bool held = step == held_ && level == kExternal && stage == kTransfer;
-    if (waits && !held && MayBeginLocked(*job, level)) return job;
+    // Nor does a newer one begin: it might need the slot of the held one, which might need its thread.
+    if (waits && step == held_ && level == kExternal && stage == kTransfer) return nullptr;
+    if (waits && MayBeginLocked(*job, level)) return job;
   }
   return nullptr;
 }
@@ -181,7 +182,7 @@ LevelState JobTable::AwaitSettled(const JobRef& job, LevelId level, CondVar::Tim
 
 int JobTable::AcquireSlot(const JobRef& job) {
   const MutexLock lock(&mutex_);
-  while (!stopping_ && !AcquireSlotLocked(job.get())) {
+  while (!stopping_ && !job->over() && job->superseded_by < 0 && !AcquireSlotLocked(job.get())) {
     job->at[kLocal].waits_for = "waits for a free slot on the local tier";
     changed_.Wait(&mutex_);
   }
@@ -206,7 +207,7 @@ int JobTable::TakeSlotLocked(int64_t step) {
   int64_t lost = SlotPool::kNoStep;
   const int slot = slots_.Take(step, &lost);
   const auto owner = jobs_.find(lost);
-  if (owner != jobs_.end()) (void)ChangeLocked(owner->second.get(), kLocal, Change::kSupersede);
+  if (owner != jobs_.end()) (void)ChangeLocked(owner->second.get(), kLocal, Change::kLeave);
   return slot;
 }
 
@@ -225,7 +226,7 @@ void JobTable::SettleSlotLocked(Job* job) {
   }
   if (to == slots_.state(job->slot)) return;
   MoveSlotLocked(job, &slots_, job->slot, to);
-  if (to == SlotState::kFree && whole) (void)ChangeLocked(job, kLocal, Change::kSupersede);
+  if (to == SlotState::kFree && whole) (void)ChangeLocked(job, kLocal, Change::kLeave);
 }
 
 void JobTable::DropLocalTier(const std::string& notice) {
@@ -282,13 +283,13 @@ void JobTable::EndRead(const JobRef& job) {
 }
 
 void JobTable::DropReaderLocked(Job* job) {
-  if (--job->readers == 0 && job->at[kCaptured].state == LevelState::kSuperseded) FreeMemoryLocked(job);
+  if (--job->readers == 0 && job->at[kCaptured].state == LevelState::kLeft) FreeMemoryLocked(job);
 }
 
 // From now on no chunk of the memory is read.
 void JobTable::GiveUpMemoryLocked(Job* job) {
   if (job->at[kCaptured].state != LevelState::kDone) return;
-  (void)ChangeLocked(job, kCaptured, Change::kSupersede);
+  (void)ChangeLocked(job, kCaptured, Change::kLeave);
   if (job->readers == 0) FreeMemoryLocked(job);
 }
 

@@ -122,13 +122,15 @@ class JobTable {
   // For how many more captures there is memory now, without waiting: in slots or in buffers.
   uint32_t Room(Home home) const;
 
-  // Has the transfer of `step` not begin until the next call, or Drain. -1: of none; also if it can't be held: its
-  // transfer has begun, or it is over, or the oldest that is not, or unknown. RETURNS whether it is held.
+  // Has the transfer of `step`, and those of newer steps, not begin until the next call, or Drain. -1: of none; also if
+  // it can't be held: its transfer has begun, or it is over, or the oldest that is not, or unknown. RETURNS whether it
+  // is held.
   bool Hold(int64_t step);
-  // The step is given up for the newer step `by`: at once if it is held. Otherwise the external level's threads end it,
-  // unless it is over by then; they tell the other ranks, so `tells` says whether this is rank 0. RETURNS kInvalid if
-  // it is neither.
-  Status Supersede(int64_t step, int64_t by, bool tells);
+  // The held step is given up for the newer step `by`, and is over. RETURNS false, and does nothing, if it is not held.
+  bool Replace(int64_t step, int64_t by);
+  // The step is given up for the newer step `by`, which is committed: the external level's threads end it, and tell the
+  // other ranks, unless it is over by then. Does nothing if it is held: it may be given up otherwise.
+  void Supersede(int64_t step, int64_t by);
   // The steps that are neither committed nor failed.
   std::vector<int64_t> UnfinishedSteps() const;
   // Whether a newer step is committed, as far as this rank has seen.
@@ -163,7 +165,8 @@ class JobTable {
   LevelState AwaitSettled(const JobRef& job, LevelId level, CondVar::Time deadline);
 
   // Waits until a slot is free, gives it to the job and RETURNS its number; a job that has a slot keeps it. If none is
-  // free, the slot of a failed checkpoint is taken. kNoSlot: the engine is stopping, or no slot will get free.
+  // free, the slot of a failed checkpoint is taken. kNoSlot: the engine is stopping, no slot will get free, or the job
+  // is over.
   int AcquireSlot(const JobRef& job);
   // As AcquireSlot, without waiting. RETURNS false if it would wait; else *slot is what AcquireSlot returns.
   bool TryAcquireSlot(const JobRef& job, int* slot);

@@ -196,23 +196,24 @@ bool JobTable::Hold(int64_t step) {
   return held_ >= 0;
 }
 
-Status JobTable::Supersede(int64_t step, int64_t by, bool tells) {
+bool JobTable::Replace(int64_t step, int64_t by) {
   Status why(Code::kSuperseded, SupersededText(by));
   const MutexLock lock(&mutex_);
-  const bool held = step == held_;
-  if (!held && !tells) {
-    return Status(Code::kInvalid, "supersede: " + StepText(step) + " is not held, so rank 0 alone gives it up");
-  }
   const auto found = jobs_.find(step);
-  if (found == jobs_.end() || found->second->over()) return {};
+  if (step != held_ || found == jobs_.end()) return false;
+  held_ = -1;
+  found->second->superseded_by = by;
+  FailExternalLocked(found->second.get(), std::move(why));
+  return true;
+}
+
+void JobTable::Supersede(int64_t step, int64_t by) {
+  const MutexLock lock(&mutex_);
+  const auto found = jobs_.find(step);
+  if (step == held_ || found == jobs_.end() || found->second->over()) return;
   found->second->superseded_by = by;
   ++given_up_;
-  if (held) {
-    held_ = -1;
-    FailExternalLocked(found->second.get(), std::move(why));
-  }
   changed_.NotifyAll();
-  return {};
 }
 
 std::vector<int64_t> JobTable::UnfinishedSteps() const {

@@ -10,9 +10,9 @@
 // - Each buffer, each part of one, and each slot has one owner, and is freed once (slot_pool.h, buffer_parts.h).
 // - At most Options::uncommitted checkpoints are captured and neither committed nor over otherwise.
 // - A commit has the records of all ranks of one attempt, all of that step (store/commit.cc).
-// - Except for one that was held for it (JobTable::Hold), no checkpoint is given up for a newer one before the newer
-// one
-//   is committed.
+// - Except for one that every rank has held for it (JobTable::Replace), no checkpoint is given up for a newer one
+// before
+//   the newer one is committed.
 #ifndef DEEPFREEZE_ENGINE_LEVEL_STATE_H_
 #define DEEPFREEZE_ENGINE_LEVEL_STATE_H_
 
@@ -22,19 +22,19 @@
 namespace deepfreeze {
 
 enum class LevelState : uint8_t {
-  kNone,        // waits for a thread of the level, or for a level that comes before
-  kRunning,     // a thread of the level works on it
-  kDone,        // the level has it
-  kFailed,      // the level will never have it; nor will the external level have one that was given up for a newer one
-  kSuperseded,  // the level had it, and has given its place to a newer checkpoint
+  kNone,     // waits for a thread of the level, or for a level that comes before
+  kRunning,  // a thread of the level works on it
+  kDone,     // the level has it
+  kFailed,   // the level will never have it; nor will the external level have one that was given up for a newer one
+  kLeft,     // the level had it, and has given its place to another checkpoint
 };
 
 enum class Change : uint8_t {
-  kBegin,      // a thread takes the checkpoint
-  kPass,       // the thread has done its stage, and the level's next stage follows
-  kFinish,     // the thread has done the last stage
-  kFail,       // the thread can't go on; or the step has failed before the level began
-  kSupersede,  // the level's place is given to another checkpoint
+  kBegin,   // a thread takes the checkpoint
+  kPass,    // the thread has done its stage, and the level's next stage follows
+  kFinish,  // the thread has done the last stage
+  kFail,    // the thread can't go on; or the step has failed before the level began
+  kLeave,   // the level's place is given to another checkpoint
 };
 
 struct Transition {
@@ -49,7 +49,7 @@ inline constexpr Transition kTransitions[] = {
     {LevelState::kRunning, Change::kPass, LevelState::kNone},
     {LevelState::kRunning, Change::kFinish, LevelState::kDone},
     {LevelState::kRunning, Change::kFail, LevelState::kFailed},
-    {LevelState::kDone, Change::kSupersede, LevelState::kSuperseded},
+    {LevelState::kDone, Change::kLeave, LevelState::kLeft},
 };
 
 // RETURNS whether the table has such a change; if so, *state is the new state.
@@ -66,7 +66,7 @@ constexpr bool Apply(Change change, LevelState* state) {
 constexpr bool Settled(LevelState state) { return state != LevelState::kNone && state != LevelState::kRunning; }
 
 // Whether the level has the checkpoint, or had it.
-constexpr bool Reached(LevelState state) { return state == LevelState::kDone || state == LevelState::kSuperseded; }
+constexpr bool Reached(LevelState state) { return state == LevelState::kDone || state == LevelState::kLeft; }
 
 // Where the bytes of a capture lie.
 enum class Home : uint8_t {

@@ -12,6 +12,7 @@ Status LocalWriter::Protect(const JobRef& shard, size_t) {
   if (!table->local_tier()) return Status(Code::kNoSpace, "no local tier");
   const int slot = table->AcquireSlot(shard);
   if (table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
+  DF_RETURN_IF_ERROR(GivenUp(shard));
   if (slot == SlotPool::kNoSlot) return Status(Code::kNoSpace, "no slot");  // later steps have them all
   Status status = Contained([&] { return Write(shard, static_cast<uint32_t>(slot)); });
   if (table->stopping() && !status.ok()) return Status(Code::kClosed, "the engine is shutting down");

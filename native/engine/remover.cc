@@ -45,8 +45,10 @@ Status Remover::Do(const Upkeep& upkeep) {
   }
   tidied_ = false;
   if (upkeep.tidy) {
-    Status tidied = store->MakeRoom(At(std::numeric_limits<int64_t>::max()), &tidied_);
-    tidied_ = tidied_ && tidied.ok();
+    MadeRoom made;
+    Status tidied = store->MakeRoom(At(std::numeric_limits<int64_t>::max()), &made);
+    tidied_ = made.removed && tidied.ok();
+    if (made.awaits && !leaves_) context_.upkeep->TidyAgain();
     if (removed.ok()) removed = std::move(tidied);
   }
   const Status cleaned = upkeep.committed >= 0 ? store->CleanUp(At(upkeep.committed)) : Status();
@@ -56,9 +58,9 @@ Status Remover::Do(const Upkeep& upkeep) {
 bool Remover::MakeRoom(int64_t step) {
   const bool waited = context_.upkeep->Await();
   const MutexLock lock(&mutex_);
-  bool removed = false;
-  const bool ok = Contained([&] { return context_.store->MakeRoom(At(step), &removed); }).ok();
-  return waited || (ok && removed);
+  MadeRoom made;
+  const bool ok = Contained([&] { return context_.store->MakeRoom(At(step), &made); }).ok();
+  return waited || (ok && made.removed);
 }
 
 }  // namespace deepfreeze

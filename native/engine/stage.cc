@@ -9,7 +9,9 @@ Status GivenUp(const JobRef& job) {
   return by < 0 ? Status() : Status(Code::kSuperseded, SupersededText(by));
 }
 
-Status GiveUp(const JobRef& job, const std::string& why) {
+Status Heed(const JobRef& job, Verdict verdict, const std::string& why) {
+  if (verdict == Verdict::kFailed) return Status(Code::kIncomplete, why);
+  if (verdict != Verdict::kSuperseded) return {};
   int64_t by = job->step + 1;
   (void)ParseSuperseded(why, &by);
   job->superseded_by = by;
@@ -17,16 +19,24 @@ Status GiveUp(const JobRef& job, const std::string& why) {
 }
 
 Status FailStep(const StageContext& context, const JobRef& job, Status why) noexcept {
-  Status given_up = Contained([&] { return GivenUp(job); });
-  if (given_up.ok()) {
+  const bool decides = context.options.identity.rank == 0;
+  Status known = Contained([&]() -> Status {
+    DF_RETURN_IF_ERROR(GivenUp(job));
+    Verdict verdict = Verdict::kPending;
+    std::string said;
+    if (decides || !context.meeting->Look(job->step, &verdict, &said).ok()) return {};
+    return Heed(job, verdict, said);
+  });
+  if (known.code() == Code::kIncomplete) return why;  // the others know, and have their answer
+  if (known.code() != Code::kSuperseded) {
     BestEffort([&] { (void)context.meeting->Failed(job->step, why.message()).ok(); });
     return why;
   }
-  if (context.options.identity.rank == 0) {
+  if (decides) {
     BestEffort([&] { (void)context.meeting->Superseded(job->step, job->superseded_by).ok(); });
-    BestEffort([&] { context.upkeep->AskTidy(); });
+    context.upkeep->AskTidy();
   }
-  return given_up;
+  return known;
 }
 
 size_t Copiers(const Options& options) { return std::max<size_t>(2, options.writers / 4); }

@@ -60,12 +60,13 @@ void BestEffort(const Work& work) noexcept {
 
 // RETURNS kSuperseded if the job is given up for a newer step, else ok.
 Status GivenUp(const JobRef& job);
-// This rank has read that rank 0 has given the job up: `why` is what Meeting::Look said. RETURNS kSuperseded.
-Status GiveUp(const JobRef& job, const std::string& why);
+// What rank 0's verdict means for the job, of which Meeting::Look has said `why`; if rank 0 has given the job up, this
+// rank does too. RETURNS kSuperseded, kIncomplete for a failure, else ok.
+Status Heed(const JobRef& job, Verdict verdict, const std::string& why);
 
 // Tells the other ranks that the step has failed here, so that they need not wait for this rank's part. If they can't
-// be told they wait until commit_timeout_ms is over. RETURNS `why`; but kSuperseded if the job is given up: then it has
-// not failed, whatever has happened to it since, and rank 0 tells that.
+// be told they wait until commit_timeout_ms is over. RETURNS `why`; but kSuperseded if the job is given up, also if
+// rank 0 alone knows that so far: then it has not failed, whatever has happened to it, and rank 0 tells that.
 Status FailStep(const StageContext& context, const JobRef& job, Status why) noexcept;
 
 // How many threads of the pool may copy or checksum at a time: a quarter of them, at least 2, because this takes cores

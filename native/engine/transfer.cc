@@ -39,8 +39,7 @@ Status Transfer::LookFirst(const JobRef& job) {
   Verdict verdict = Verdict::kPending;
   std::string why;
   if (!context_.meeting->Look(job->step, &verdict, &why).ok()) return {};
-  if (verdict == Verdict::kSuperseded) return GiveUp(job, why);
-  return verdict == Verdict::kFailed ? Status(Code::kIncomplete, why) : Status();
+  return Heed(job, verdict, why);
 }
 
 Status Transfer::AwaitRank0(const JobRef& job) {
@@ -57,7 +56,7 @@ Status Transfer::AwaitRank0(const JobRef& job) {
     looked = context_.meeting->Roll(job->step, &roll, &failure);
     Verdict verdict = Verdict::kPending;
     if (looked.ok() && !roll.exists) looked = context_.meeting->Look(job->step, &verdict, &failure);
-    if (looked.ok() && verdict == Verdict::kSuperseded) return GiveUp(job, failure);
+    if (looked.ok()) DF_RETURN_IF_ERROR(Heed(job, verdict, failure));
     if (looked.ok() && !failure.empty()) return Status(Code::kIncomplete, failure);
     if (looked.ok() && (roll.exists || verdict == Verdict::kCommitted)) break;
     if (table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
@@ -151,11 +150,13 @@ Status Transfer::TakeChecksums(const JobRef& job) {
   if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
   // The local tier has failed, and its writer may not have computed all checksums. What it has read has its checksum,
   // and may be in the hands of the next capture.
-  return ForEachExtent(context_, job->extents.size(), Copiers(context_.options), false, [&](size_t, size_t i) {
-    if (job->summed[i] || context_.table->HasRead(job, kLocal, i, 1)) return Status();
-    job->extents[i].crc = Crc32c(0, job->sources[i], static_cast<size_t>(job->extents[i].size));
-    return Status();
-  });
+  return ForEachExtent(context_, job->extents.size(), Copiers(context_.options), false,
+                       [&](size_t, size_t i) -> Status {
+                         DF_RETURN_IF_ERROR(GivenUp(job));
+                         if (job->summed[i] || context_.table->HasRead(job, kLocal, i, 1)) return Status();
+                         job->extents[i].crc = Crc32c(0, job->sources[i], static_cast<size_t>(job->extents[i].size));
+                         return Status();
+                       });
 }
 
 Status Transfer::MoveRun(const JobRef& job, size_t run, bool known, bool kept, const Sink& to) {

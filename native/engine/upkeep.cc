@@ -1,16 +1,25 @@
 #include "engine/upkeep.h"
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <utility>
 
 namespace deepfreeze {
+namespace {
+
+// 0.05 s, 0.1 s and so on: 6 s together.
+constexpr uint64_t kFirstAgainMs = 50;
+constexpr uint32_t kMostAgain = 7;
+
+}  // namespace
 
 void UpkeepQueue::AskCleanUp(int64_t committed, bool durable) {
   const MutexLock lock(&mutex_);
   if (!durable) {
-    held_for_ = std::max(held_for_, committed);
+    if (committed > durable_) held_for_ = std::max(held_for_, committed);
   } else {
+    durable_ = std::max(durable_, committed);
     if (committed > held_for_) held_for_ = -1;
     asked_.committed = std::max(asked_.committed, committed);
     try {
@@ -19,6 +28,11 @@ void UpkeepQueue::AskCleanUp(int64_t committed, bool durable) {
     }
   }
   changed_.NotifyAll();
+}
+
+bool UpkeepQueue::Held() const {
+  const MutexLock lock(&mutex_);
+  return held_for_ >= 0;
 }
 
 void UpkeepQueue::AskRemoval(const std::vector<int64_t>& steps) {
@@ -30,13 +44,27 @@ void UpkeepQueue::AskRemoval(const std::vector<int64_t>& steps) {
 void UpkeepQueue::AskTidy() {
   const MutexLock lock(&mutex_);
   asked_.tidy = true;
+  again_ = 0;
   changed_.NotifyAll();
+}
+
+void UpkeepQueue::TidyAgain() {
+  const MutexLock lock(&mutex_);
+  if (again_ >= kMostAgain) return;
+  again_at_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(kFirstAgainMs << again_++);
 }
 
 bool UpkeepQueue::Take(Upkeep* upkeep) {
   const MutexLock lock(&mutex_);
-  while (!stopping_ && !AnyLocked()) changed_.Wait(&mutex_);
+  while (!stopping_ && !AnyLocked()) {
+    if (!WaitsLocked()) {
+      changed_.Wait(&mutex_);
+    } else if (!changed_.WaitUntil(&mutex_, again_at_)) {
+      asked_.tidy = true;
+    }
+  }
   if (!AnyLocked()) return false;
+  if (asked_.tidy) again_at_ = CondVar::Time::max();
   *upkeep = std::exchange(asked_, Upkeep());
   working_ = true;
   return true;

@@ -221,7 +221,8 @@ Status KnownBefore(Env* env, const std::string& run_dir, int64_t step, const Id&
   return {};
 }
 
-Status CommitPartial(Env* env, const std::string& run_dir, const CommitRequest& request, CommitOutcome* outcome) {
+Status CommitPartial(Env* env, const std::string& run_dir, const CommitRequest& request, Mutex* last,
+                     CommitOutcome* outcome) {
   const std::string directory = PartialPath(run_dir, request.step, request.attempt);
   const std::string target = Join(run_dir, StepName(request.step));
   bool committed = false;
@@ -265,6 +266,7 @@ Status CommitPartial(Env* env, const std::string& run_dir, const CommitRequest& 
   DF_RETURN_IF_ERROR(env->SyncDir(directory));
   if (request.own) DF_RETURN_IF_ERROR(CheckOwner(env, run_dir, request.attempt));
   DF_RETURN_IF_ERROR(MakeWay(env, run_dir, request));
+  const MutexLock lock(last);
   return GiveFinalName(env, run_dir, request, outcome);
 }
 

@@ -5,14 +5,18 @@
 #include <string>
 
 #include "base/env.h"
+#include "base/mutex.h"
 #include "store/store.h"
 
 namespace deepfreeze {
 
 // Store::Commit in a run's directory: gathers the records in the partial directory, writes the manifest, and renames
 // the partial directory to the step's name. REQUIRES: no other thread or process changes the step meanwhile, but by
-// what the ranks put down for it. RETURNS as Store::Commit.
-Status CommitPartial(Env* env, const std::string& run_dir, const CommitRequest& request, CommitOutcome* outcome);
+// what the ranks put down for it. last: held while the step gets its name and that is synced, so that of several
+// commits a sync that succeeds comes after the renames before it, and after none whose sync has failed since. RETURNS
+// as Store::Commit.
+Status CommitPartial(Env* env, const std::string& run_dir, const CommitRequest& request, Mutex* last,
+                     CommitOutcome* outcome);
 
 // *counts: whether RUN/step-N is a checkpoint, that is, has a valid manifest of this step; *manifest is that one.
 // RETURNS an error if this could not be seen; ok, and not an error, if there is none. After an error neither is to be

@@ -91,6 +91,8 @@ Status DirMeeting::Failed(int64_t step, const std::string& why) {
 }
 
 Status DirMeeting::Superseded(int64_t step, int64_t by) {
+  // The others answer there.
+  (void)env_->MakeDir(PartialPath(run_dir_, step, identity_.attempt), 0777).ok();
   return WriteFailure(env_, Join(run_dir_, FailedStepName(step, identity_.attempt)), SupersededText(by));
 }
 
@@ -124,10 +126,7 @@ Status DirMeeting::Look(int64_t step, Verdict* verdict, std::string* why) {
     FileInfo info;
     DF_RETURN_IF_ERROR(env_->Stat(failed, &info));
     if (info.exists) {
-      *why = ReadFailure(env_, failed);
-      int64_t by = 0;
-      *verdict = ParseSuperseded(*why, &by) ? Verdict::kSuperseded : Verdict::kFailed;
-      if (*verdict == Verdict::kFailed) *why = OfRank(step, 0, *why);
+      DF_RETURN_IF_ERROR(ReadTold(step, failed, verdict, why));
       Answer(step, *why);
     } else {
       DF_RETURN_IF_ERROR(WasReplaced(step, &committed));
@@ -135,6 +134,18 @@ Status DirMeeting::Look(int64_t step, Verdict* verdict, std::string* why) {
   }
   if (committed) *verdict = Verdict::kCommitted;
   if (*verdict != Verdict::kPending) Ended(step, committed);
+  return {};
+}
+
+Status DirMeeting::ReadTold(int64_t step, const std::string& path, Verdict* verdict, std::string* why) {
+  std::string text;
+  int64_t by = 0;
+  DF_RETURN_IF_ERROR(ReadFailure(env_, path, &text));
+  // A full store may have had no room for the text. If the step has failed, rank 0 says so itself.
+  if (text.empty()) DF_RETURN_IF_ERROR(NewestCommitted(step, &by));
+  if (by > step) text = SupersededText(by);
+  *verdict = ParseSuperseded(text, &by) ? Verdict::kSuperseded : Verdict::kFailed;
+  *why = *verdict == Verdict::kSuperseded ? text : OfRank(step, 0, DescribeFailure(env_, path));
   return {};
 }
 
@@ -152,22 +163,31 @@ void DirMeeting::Ended(int64_t step, bool committed) {
 }
 
 Status DirMeeting::WasReplaced(int64_t step, bool* removed) {
-  std::vector<int64_t> newer;
-  bool newer_committed = false;
   {
     const MutexLock lock(&mutex_);
-    if (sealed_.count(step) == 0) return {};
-    newer.assign(sealed_.upper_bound(step), sealed_.end());
-    newer_committed = committed_ > step;
+    if (sealed_.count(step) == 0 || (sealed_.upper_bound(step) == sealed_.end() && committed_ <= step)) return {};
   }
-  if (newer.empty() && !newer_committed) return {};
   FileInfo partial;
   DF_RETURN_IF_ERROR(env_->Stat(PartialPath(run_dir_, step, identity_.attempt), &partial));
   if (partial.exists) return {};
-  *removed = newer_committed;
+  int64_t newest = -1;
+  DF_RETURN_IF_ERROR(NewestCommitted(step, &newest));
+  *removed = newest > step;
+  return {};
+}
+
+Status DirMeeting::NewestCommitted(int64_t step, int64_t* newest) {
+  std::vector<int64_t> newer;
+  {
+    const MutexLock lock(&mutex_);
+    *newest = committed_;
+    newer.assign(sealed_.upper_bound(step), sealed_.end());
+  }
   // The newest first: it is there if any is.
-  for (auto one = newer.rbegin(); one != newer.rend() && !*removed; ++one) {
-    DF_RETURN_IF_ERROR(IsCommitted(env_, run_dir_, *one, identity_.attempt, removed));
+  for (auto one = newer.rbegin(); one != newer.rend() && *newest <= step; ++one) {
+    bool committed = false;
+    DF_RETURN_IF_ERROR(IsCommitted(env_, run_dir_, *one, identity_.attempt, &committed));
+    if (committed) *newest = *one;
   }
   return {};
 }
@@ -178,7 +198,10 @@ Status DirMeeting::Roll(int64_t step, PartialState* roll, std::string* failure) 
   if (roll->failed.empty()) return {};
   const uint32_t rank = roll->failed.front();
   const std::string marker = Join(PartialPath(run_dir_, step, identity_.attempt), FailedName(rank));
-  *failure = OfRank(step, rank, ReadFailure(env_, marker));
+  const std::string text = DescribeFailure(env_, marker);
+  int64_t by = 0;
+  if (ParseSuperseded(text, &by)) return {};  // an answer to rank 0, whose verdict the next look finds
+  *failure = OfRank(step, rank, text);
   if (!decides()) Answer(step, *failure);
   return {};
 }

@@ -38,6 +38,10 @@ class DirMeeting final : public Meeting {
   // This rank has heard that the step has failed. When every rank has said so, rank 0 may remove what the step has
   // left. As long as that is there, a rank can tell a failed step from one that was committed, replaced and removed.
   void Answer(int64_t step, const std::string& why);
+  // What the file says by which rank 0 has told that the step is over. *why: as of Look.
+  Status ReadTold(int64_t step, const std::string& path, Verdict* verdict, std::string* why);
+  // *newest: the newest committed step that this rank knows of, if it is newer than `step`; else that or an older one.
+  Status NewestCommitted(int64_t step, int64_t* newest);
   // *removed: whether the step was committed, and removed because a newer one is. REQUIRES: it is not committed now and
   // not told to have failed; *removed is false.
   Status WasReplaced(int64_t step, bool* removed);

@@ -136,10 +136,16 @@ Status WriteFailure(Env* env, const std::string& path, const std::string& messag
   return env->Open(path, OpenMode::kUpdate, &empty);
 }
 
-std::string ReadFailure(Env* env, const std::string& path) {
+Status ReadFailure(Env* env, const std::string& path, std::string* message) {
+  message->clear();
+  DF_RETURN_IF_ERROR(ReadSmallFile(env, path, kMaxFailure, message));
+  while (!message->empty() && message->back() == '\n') message->pop_back();
+  return {};
+}
+
+std::string DescribeFailure(Env* env, const std::string& path) {
   std::string text;
-  const Status status = ReadSmallFile(env, path, kMaxFailure, &text);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
+  const Status status = ReadFailure(env, path, &text);
   if (!status.ok()) return status.message();
   return text.empty() ? "the reason could not be written" : text;
 }

@@ -75,8 +75,11 @@ Status ScanPartial(Env* env, const std::string& run_dir, int64_t step, const Id&
 // Writes the message of a failure to a file, for people and for other ranks; at least its name, if there is no room for
 // more. Not synced: it may be lost in a crash.
 Status WriteFailure(Env* env, const std::string& path, const std::string& message);
-// RETURNS the message in such a file; if it can't be read, the reason of that. Never "".
-std::string ReadFailure(Env* env, const std::string& path);
+// *message: what such a file says, "" if there was no room for more than its name. RETURNS an error if it can't be
+// read.
+Status ReadFailure(Env* env, const std::string& path, std::string* message);
+// The same for people: if it can't be read, or says nothing, the reason of that. Never "".
+std::string DescribeFailure(Env* env, const std::string& path);
 
 }  // namespace deepfreeze
 

@@ -23,7 +23,7 @@ std::unique_ptr<Meeting> PosixStore::Meet(const Identity& identity) {
 }
 
 Status PosixStore::Commit(const CommitRequest& request, CommitOutcome* outcome) {
-  return CommitPartial(env_, place(), request, outcome);
+  return CommitPartial(env_, place(), request, &last_, outcome);
 }
 
 // The directory's name, step-N or step-N.partial-ATTEMPT, tells whether the step is committed.
@@ -47,8 +47,8 @@ void PosixStore::Tidy(int64_t step) { RemoveRecords(env_, place(), step); }
 
 Status PosixStore::CleanUp(const CleanUpRequest& request) { return CleanUpAfter(env_, place(), request); }
 
-Status PosixStore::MakeRoom(const CleanUpRequest& request, bool* removed) {
-  return RemoveFailed(env_, place(), request, removed);
+Status PosixStore::MakeRoom(const CleanUpRequest& request, MadeRoom* made) {
+  return RemoveFailed(env_, place(), request, made);
 }
 
 Status PosixStore::FindPart(const Identity& identity, Part* part) {

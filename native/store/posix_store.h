@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/env.h"
+#include "base/mutex.h"
 #include "store/store.h"
 
 namespace deepfreeze {
@@ -26,7 +27,7 @@ class PosixStore final : public Store {
   Status Remove(int64_t step, const Id& attempt) override;
   void Tidy(int64_t step) override;
   Status CleanUp(const CleanUpRequest& request) override;
-  Status MakeRoom(const CleanUpRequest& request, bool* removed) override;
+  Status MakeRoom(const CleanUpRequest& request, MadeRoom* made) override;
   Status FindPart(const Identity& identity, Part* part) override;
   Status Finish(int64_t step, const Id& attempt) override;
   Status Newest(Manifest* manifest, bool* found) override;
@@ -34,6 +35,7 @@ class PosixStore final : public Store {
  private:
   Env* const env_;
   const bool cached_;
+  Mutex last_;  // of commits: see CommitPartial
 };
 
 }  // namespace deepfreeze

@@ -13,7 +13,7 @@
 namespace deepfreeze {
 namespace {
 
-constexpr int kRounds = 2;  // the better one of each way counts
+constexpr int kRounds = 3;  // the best one of each way counts; the first has a chunk alone, for the store may be slow
 constexpr double kMicro = 1e6;
 
 // Two descriptors of one file, of which the name is gone.
@@ -80,19 +80,23 @@ Status ProbeStore(Env* env, const std::string& directory, uint32_t threads, uint
   const std::shared_ptr<Pages> source = Pages::Allocate(env, chunk_bytes);
   if (source == nullptr) return Status(Code::kIo, "no memory for a chunk");
   std::memset(source->data(), 0x5a, chunk_bytes);  // a store may keep zeros as holes
-  const uint64_t part = bytes / (2 * kRounds) / chunk_bytes * chunk_bytes;
-  DF_RETURN_IF_ERROR(files.cached->Allocate(2 * kRounds * part));
+  const uint64_t part = std::max(chunk_bytes, (bytes / 2 - chunk_bytes) / (kRounds - 1) / chunk_bytes * chunk_bytes);
+  DF_RETURN_IF_ERROR(files.cached->Allocate(2 * (chunk_bytes + (kRounds - 1) * part)));
   Writer writer(env, threads, chunk_bytes, end_us);
   Rates found;
   uint64_t offset = 0;
   for (int round = 0; round < kRounds; ++round) {
+    const uint64_t n = round == 0 ? chunk_bytes : part;
+    const uint64_t begin_us = env->NowMicros();
     if (files.direct != nullptr) {
-      DF_RETURN_IF_ERROR(writer.Write(files.direct.get(), true, source->data(), offset, part, &found.direct));
+      DF_RETURN_IF_ERROR(writer.Write(files.direct.get(), true, source->data(), offset, n, &found.direct));
       if (!files.direct->Direct()) found.direct = 0;  // it has gone through the page cache
     }
-    offset += part;
-    DF_RETURN_IF_ERROR(writer.Write(files.cached.get(), false, source->data(), offset, part, &found.cached));
-    offset += part;
+    offset += n;
+    DF_RETURN_IF_ERROR(writer.Write(files.cached.get(), false, source->data(), offset, n, &found.cached));
+    offset += n;
+    // The next round may write more, and would take longer than there is time.
+    if ((env->NowMicros() - begin_us) * (part / n) > budget_ms * 1000) break;
   }
   *rates = found;
   return {};

@@ -161,8 +161,8 @@ Status RemoveStep(Env* env, const std::string& run_dir, const Id& attempt, int64
   return EmptyTrash(env, run_dir, {TrashName(step, written_by)});
 }
 
-Status RemoveFailed(Env* env, const std::string& run_dir, const CleanUpRequest& request, bool* removed) {
-  *removed = false;
+Status RemoveFailed(Env* env, const std::string& run_dir, const CleanUpRequest& request, MadeRoom* made) {
+  *made = MadeRoom();
   DF_RETURN_IF_ERROR(CheckOwner(env, run_dir, request.attempt));
   std::vector<std::string> names;
   bool exists = false;
@@ -176,13 +176,14 @@ Status RemoveFailed(Env* env, const std::string& run_dir, const CleanUpRequest& 
   for (const Failed& old : left) {
     bool all_know = false;
     DF_RETURN_IF_ERROR(AllKnow(env, run_dir, request, old, &all_know));
+    made->awaits = made->awaits || (old.told && !all_know);
     if (!all_know || !old.partial) continue;
     const std::string partial = PartialName(old.step, request.attempt);
     DF_RETURN_IF_ERROR(MoveToTrash(env, run_dir, partial, old.step, request.attempt));
     trash.push_back(TrashName(old.step, request.attempt));
     DF_RETURN_IF_ERROR(Untell(env, run_dir, request, old));
   }
-  *removed = !trash.empty();
+  made->removed = !trash.empty();
   return EmptyTrash(env, run_dir, trash);
 }
 

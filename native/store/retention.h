@@ -20,7 +20,7 @@ namespace deepfreeze {
 // to learn that the step failed; of such steps only the newest request.backlog stay.
 Status CleanUpAfter(Env* env, const std::string& run_dir, const CleanUpRequest& request);
 Status RemoveStep(Env* env, const std::string& run_dir, const Id& attempt, int64_t step);
-Status RemoveFailed(Env* env, const std::string& run_dir, const CleanUpRequest& request, bool* removed);
+Status RemoveFailed(Env* env, const std::string& run_dir, const CleanUpRequest& request, MadeRoom* made);
 
 // Renames RUN/name, the directory of this step and attempt, to .trash-step-N-ATTEMPT, in place of what has that name.
 // Does not delete it.

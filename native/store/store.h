@@ -77,6 +77,11 @@ struct CleanUpRequest {
   std::vector<int64_t> unfinished;  // steps that are on their way: what there is of them stays
 };
 
+struct MadeRoom {
+  bool removed = false;  // there was something to remove
+  bool awaits = false;   // something is left until the other ranks have learned that its step is over
+};
+
 // All methods block on the store. They may be called by several threads at once; calls that change one step, or remove
 // anything, one at a time. Errors are kIo, or kNoSpace for a full store; transient() ones may pass.
 class Store {
@@ -120,10 +125,9 @@ class Store {
   // of it; and what earlier removals have left. Committed checkpoints are not touched. REQUIRES: request.step is
   // committed. RETURNS the first error; what can't be removed does not stop the rest.
   virtual Status CleanUp(const CleanUpRequest& request) = 0;
-  // To be called when the store is full and request.step can't be written: removes what earlier steps of this attempt
-  // have left of which all ranks know that they have failed, and what earlier removals have left. *removed: whether
-  // there was anything.
-  virtual Status MakeRoom(const CleanUpRequest& request, bool* removed) = 0;
+  // To be called when the store is full and request.step can't be written, or a step is given up: removes what earlier
+  // steps of this attempt have left of which all ranks know that they are over, and what earlier removals have left.
+  virtual Status MakeRoom(const CleanUpRequest& request, MadeRoom* made) = 0;
 
   // --- of the next start of a job, when no engine of the dead attempt runs any more
 

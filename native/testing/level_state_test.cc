@@ -89,8 +89,8 @@ class Walker {
     for (const JobRef& job : jobs_) {
       held += job->in_flight() ? 1 : 0;
       uncommitted += job->over() ? 0 : 1;
-      // With one transfer, and none held, steps are committed in their order.
-      const bool ordered = shape_.transfers == 1 && !shape_.supersedes;
+      // With one transfer steps are committed in their order.
+      const bool ordered = shape_.transfers == 1;
       if (job->at[kExternal].state == LevelState::kDone && ordered) CHECK(earlier_over);
       if (job->step == newest_) CHECK(job->at[kExternal].state == LevelState::kDone);
       earlier_over = earlier_over && job->over();
@@ -232,8 +232,9 @@ class Walker {
     if (!shape_.supersedes || step >= newest_ || step >= submitted_) return false;
     const JobRef& job = jobs_[step];
     if (job->over() || job->superseded_by >= 0) return false;
-    CHECK_OK(table_.Supersede(step, newest_, true));
-    if (held_ == step) held_ = -1;
+    table_.Supersede(step, newest_);
+    CHECK_EQ(job->superseded_by >= 0, held_ != step);
+    if (held_ == step) return false;
     return true;
   }
   // The ranks agree to give up the newest step that waits, for one to come.
@@ -246,7 +247,7 @@ class Walker {
   }
   bool Replace() {
     if (held_ < 0) return false;
-    CHECK_OK(table_.Supersede(held_, kSteps, false));
+    CHECK(table_.Replace(held_, kSteps));
     CHECK(jobs_[static_cast<size_t>(held_)]->over());
     held_ = -1;
     return true;
@@ -335,8 +336,8 @@ void Tell(const Shape& shape, size_t states) {
 
 // Of the table itself: where it ends, and that nothing leads two ways.
 constexpr LevelState kStates[] = {LevelState::kNone, LevelState::kRunning, LevelState::kDone, LevelState::kFailed,
-                                  LevelState::kSuperseded};
-constexpr Change kChanges[] = {Change::kBegin, Change::kPass, Change::kFinish, Change::kFail, Change::kSupersede};
+                                  LevelState::kLeft};
+constexpr Change kChanges[] = {Change::kBegin, Change::kPass, Change::kFinish, Change::kFail, Change::kLeave};
 
 void TheTableIsAFunctionThatEnds() {
   size_t changes = 0;
@@ -347,7 +348,7 @@ void TheTableIsAFunctionThatEnds() {
       ++changes;
       CHECK(to != from);
       // What has settled is never worked on again, and what failed or is superseded never changes.
-      CHECK(!Settled(from) || (from == LevelState::kDone && to == LevelState::kSuperseded));
+      CHECK(!Settled(from) || (from == LevelState::kDone && to == LevelState::kLeft));
     }
   }
   CHECK_EQ(changes, std::size(kTransitions));  // no row is there twice
@@ -377,6 +378,7 @@ void EveryInterleavingKeepsTheInvariants() {
       {2, {kC, kC, kC}, -1, false, 3, 2, 1, true}, {2, {kC, kS, kS}, -1, false, 2, 2, 1, true},
       {1, {kC, kC, kC}, -1, false, 3, 2, 1, true}, {3, {kS, kS, kS}, -1, true, 3, 2, 1, true},
       {2, {kC, kB, kB}, -1, false, 1, 2, 1, true}, {2, {kC, kS, kS}, 1, false, 3, 2, 1, true},
+      {1, {kC, kB, kB}, -1, false, 1, 2, 0, true}, {1, {kC, kC, kC}, -1, false, 2, 1, 0, true},
   };
   for (const Shape& shape : shapes) Tell(shape, Walk(shape));
 }

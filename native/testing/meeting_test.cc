@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "store/dir_meeting.h"
+#include "testing/fault_env.h"
 #include "testing/simulated_ranks.h"
 
 namespace deepfreeze {
@@ -102,9 +103,9 @@ void OnlyWhatHasFailedIsRemovedToMakeRoom() {
   ranks.SealAll(1);
   ranks.SealAll(2);
   CHECK_OK(ranks.meetings[0]->Failed(1, "no space"));
-  bool removed = false;
-  CHECK_OK(PosixStore(Env::Posix(), ranks.run.path()).MakeRoom(CleanUpRequest{3, Id{}, 1, 2, {}}, &removed));
-  CHECK(removed && !ranks.Exists(PartialName(1, Id{})) && !ranks.Exists(FailedStepName(1, Id{})));
+  MadeRoom made;
+  CHECK_OK(PosixStore(Env::Posix(), ranks.run.path()).MakeRoom(CleanUpRequest{3, Id{}, 1, 2, {}}, &made));
+  CHECK(made.removed && !made.awaits && !ranks.Exists(PartialName(1, Id{})) && !ranks.Exists(FailedStepName(1, Id{})));
   CHECK(ranks.Exists(PartialName(2, Id{})));
 }
 
@@ -175,6 +176,42 @@ void AStepThatIsGivenUpForANewerOneHasNotFailed() {
   CHECK(!ranks.Exists(PartialName(1, Id{})) && !ranks.Exists(FailedStepName(1, Id{})));
 }
 
+// What a rank answers to rank 0 is no failure of its own, and an empty text is none where a newer step is committed.
+void NobodyTakesAnAnswerForAFailure() {
+  for (const bool empty : {false, true}) {
+    Ranks ranks(3);
+    for (int64_t step = 1; step <= 2; ++step) ranks.SealAll(step);
+    ranks.CommitStep(2);
+    CHECK_OK(ranks.meetings[0]->Superseded(1, 2));
+    if (empty) {
+      std::unique_ptr<File> file;
+      const std::string told = Join(ranks.run.path(), FailedStepName(1, Id{}));
+      CHECK_OK(Env::Posix()->Open(told, OpenMode::kTruncate, &file));
+    }
+    std::string why;
+    CHECK(ranks.Look(1, 1, &why) == Verdict::kSuperseded);
+    CHECK_EQ(ranks.Roll(2, 1, 3), "");
+    CHECK_EQ(ranks.Roll(0, 1, 3), "");
+    CHECK(ranks.Look(2, 1, &why) == Verdict::kSuperseded);
+  }
+}
+
+// As long as the text can't be read nothing is known of the step.
+void ATextThatCanNotBeReadSaysNothing() {
+  Ranks ranks(2);
+  ranks.SealAll(1);
+  CHECK_OK(ranks.meetings[0]->Superseded(1, 2));
+  std::vector<Fault> faults;
+  CHECK_OK(ParseFaults("fail=EIO:pread:.failed-:1", &faults));
+  FaultEnv env(Env::Posix(), faults, "");
+  DirMeeting meeting(&env, ranks.run.path(), Ranks::At(0, 1, 2));
+  Verdict verdict = Verdict::kFailed;
+  std::string why;
+  CHECK(meeting.Look(1, &verdict, &why).transient() && verdict == Verdict::kPending);
+  CHECK_OK(meeting.Look(1, &verdict, &why));
+  CHECK(verdict == Verdict::kSuperseded);
+}
+
 void OnlyTheWholeTextTellsThatAStepIsSuperseded() {
   int64_t by = 0;
   for (const char* text : {"", "superseded", "superseded by step ", "superseded by step x", "superseded by step 4 ",
@@ -239,6 +276,8 @@ int main() {
   AStepThatIsCommittedAfterANewerOneIsCommitted();
   OnlyWhatIsOnItsWayStays();
   AStepThatIsGivenUpForANewerOneHasNotFailed();
+  NobodyTakesAnAnswerForAFailure();
+  ATextThatCanNotBeReadSaysNothing();
   OnlyTheWholeTextTellsThatAStepIsSuperseded();
   AStepThatIsNotThereYetIsNotTakenForACommittedOne();
   AnotherAttemptDecidesNothing();

@@ -271,20 +271,20 @@ void MemoryStore::Tidy(int64_t step) {
 }
 
 Status MemoryStore::CleanUp(const CleanUpRequest& request) {
-  bool removed = false;
-  return MakeRoom(request, &removed);
+  MadeRoom made;
+  return MakeRoom(request, &made);
 }
 
 // The verdict stays, so the rest need not wait until all ranks have seen it.
-Status MemoryStore::MakeRoom(const CleanUpRequest& request, bool* removed) {
-  *removed = false;
+Status MemoryStore::MakeRoom(const CleanUpRequest& request, MadeRoom* made) {
+  *made = MadeRoom();
   DF_RETURN_IF_ERROR(CheckOwner(request.attempt));
   for (const std::string& key : blobs_->List("")) {
     const RunEntry entry = ParseRunEntry(key.substr(0, key.find('/')));
     if (entry.kind != EntryKind::kPartial || entry.attempt != request.attempt || entry.step >= request.step) continue;
     if (!blobs_->Has(FailedStepName(entry.step, entry.attempt))) continue;
     blobs_->Delete(key);
-    *removed = true;
+    made->removed = true;
   }
   return {};
 }

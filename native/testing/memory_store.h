@@ -47,7 +47,7 @@ class MemoryStore final : public Store {
   Status Remove(int64_t step, const Id& attempt) override;
   void Tidy(int64_t step) override;
   Status CleanUp(const CleanUpRequest& request) override;
-  Status MakeRoom(const CleanUpRequest& request, bool* removed) override;
+  Status MakeRoom(const CleanUpRequest& request, MadeRoom* made) override;
   Status FindPart(const Identity& identity, Part* part) override;
   Status Finish(int64_t step, const Id& attempt) override;
   Status Newest(Manifest* manifest, bool* found) override;

@@ -56,7 +56,8 @@ typedef enum df_code {
   DF_CLOSED = 7,     /* the engine is shutting down */
   DF_DIVERGED = 8,   /* tensors that all ranks should hold alike differ between the ranks */
   DF_TAKEN = 9,      /* another attempt has taken the run; this attempt must end */
-  DF_SUPERSEDED = 10 /* the checkpoint was given up for a newer one (df_engine_supersede); this is no failure */
+  DF_SUPERSEDED = 10 /* the checkpoint was given up for a newer one (df_engine_supersede, df_engine_replace);
+                        this is no failure */
 } df_code;
 
 /* How far a checkpoint is protected; a higher level implies the lower ones. The number 2 is kept for partner copies.
@@ -310,17 +311,23 @@ DF_API int df_engine_progress(df_engine* engine, df_progress* out, size_t capaci
  * removals have left; otherwise that goes after the next commit. DF_INVALID: not rank 0's engine. */
 DF_API int df_engine_remove(df_engine* engine, const int64_t* steps, size_t n);
 
-/* Gives up the checkpoint of `step` for the newer one of step `by`, which frees its memory, its slot and what there is
- * of it on the external store. It ends with DF_SUPERSEDED on all ranks, unless it is committed, or has failed, by then.
- * Either rank 0 calls this, when `by` is committed and the caller does not want the older checkpoint any more; the other
- * ranks learn of it from the store. Or every rank calls it for a step that every rank holds. Returns at once. A step that
- * is over, or unknown, is passed over. DF_INVALID: `by` is not newer; or this is not rank 0, and the step is not held. */
+/* Gives up the checkpoint of `step`, because the newer one of step `by` is committed and the caller does not want the
+ * older one any more. This frees its memory, its slot and what there is of it on the external store. It ends with
+ * DF_SUPERSEDED on all ranks, which learn of it from the store, unless it is committed, or has failed, by then. A rank
+ * that is late may find it gone, and take it for committed and removed. Returns at once. A step that is over, held or
+ * unknown is passed over. DF_INVALID: not rank 0's engine, or `by` is not newer. */
 DF_API int df_engine_supersede(df_engine* engine, int64_t step, int64_t by);
 
-/* Has this rank not begin to write `step` to the external store until the next call for another step (-1: for none), or
- * df_engine_drain. *held: 1 if it is held; 0 if it is too late for that, or the step is the oldest one that is not over,
- * which is never held. So the ranks can agree to give up a step of which nothing is on the store yet. Never blocks. */
+/* Has this rank not begin to write `step`, nor newer steps, to the external store until the next call for another step
+ * (-1: for none), or df_engine_drain. *held: 1 if it is held; 0 if it is too late for that, or the step is the oldest
+ * one that is not over, which is never held. So the ranks can agree to give up a step of which nothing is on the store
+ * yet. Never blocks. */
 DF_API int df_engine_hold(df_engine* engine, int64_t step, int32_t* held);
+
+/* Gives up the checkpoint of `step`, which every rank holds, for the newer one of step `by`, which is to come. Every rank
+ * calls this; the store hears nothing of it. The step ends with DF_SUPERSEDED at once. Never blocks. DF_INVALID: this
+ * rank does not hold the step, or `by` is not newer. */
+DF_API int df_engine_replace(df_engine* engine, int64_t step, int64_t by);
 
 /* Waits, at most timeout_ms, until every submitted checkpoint is external or failed, and all that df_engine_remove was
  * told of is removed. */
@@ -364,7 +371,7 @@ DF_API int df_commit(const char* run_dir, int64_t step, const uint8_t attempt[16
 
 /* Measures, before an engine is opened, how fast run_dir takes bytes: writes at most `bytes` bytes to a file there of
  * which nothing is left, past the page cache and through it in turn, with so many threads, in chunks of chunk_bytes (a
- * multiple of 4096; bytes is at least four of them). Begins no chunk when budget_ms are over. *direct, *cached: bytes
+ * multiple of 4096; bytes is at least six of them). Begins no chunk when budget_ms are over. *direct, *cached: bytes
  * per second, with the time to make them durable; *direct is 0 if the file system takes no direct writes, or is memory.
  */
 DF_API int df_probe(const char* run_dir, uint32_t writers, uint64_t bytes, uint64_t chunk_bytes, uint64_t budget_ms,
