@@ -147,15 +147,19 @@ class Backend(Protocol):
         people: nothing is decided by it. As ``remove`` it may be called by another thread than training's. Never waits."""
 
     def hold(self, step: int | None) -> bool:
-        """Has this rank not begin to write ``step`` to the external store until the next call (None: no step), or ``drain``. Returns
-        whether that is so: False if it is too late, or ``step`` is the oldest that is not over, or the backend holds nothing. Never
-        waits."""
+        """Has this rank not begin to write ``step``, nor newer steps, to the external store until the next call (None: no step), or
+        ``drain``. Returns whether that is so: False if it is too late, or ``step`` is the oldest that is not over, or the backend holds
+        nothing. Never waits."""
+
+    def replace(self, step: int, by: int) -> None:
+        """Gives up the checkpoint of ``step``, which every rank holds, for the newer step ``by`` that is to come. Called on every rank.
+        ``poll`` reports the step with the code ``SUPERSEDED``. Never called where ``hold`` has not returned True. Never waits."""
 
     def supersede(self, step: int, by: int) -> None:
-        """Gives up the checkpoint of ``step`` for the newer one of the step ``by``. Called on rank 0, by the thread that calls ``remove``,
-        when ``by`` is committed and retention would not keep ``step``; the backend has the other ranks learn of it. Or called on every
-        rank, for a step that every rank holds. ``poll`` reports the step with the code ``SUPERSEDED``, unless it is over by then. A
-        backend that commits in the order of the steps may ignore the call. Never waits."""
+        """Gives up the checkpoint of ``step``, because the newer one of the step ``by`` is committed and retention would not keep ``step``.
+        Called on rank 0 alone, by the thread that calls ``remove``; the backend has the other ranks learn of it. ``poll`` reports the
+        step with the code ``SUPERSEDED``, unless it is over by then. A backend that commits in the order of the steps may ignore the
+        call. Never waits."""
 
     def remove(self, steps: Iterable[int]) -> None:
         """Has the committed checkpoints of these steps removed, in the background: never one that a reader could then find half-deleted.

@@ -150,6 +150,11 @@ class BoundBackend:
         with self.translated("to hold a step"):
             return self._backend.hold(step)
 
+    def replace(self, step: int, by: int) -> None:
+        """See ``Backend.replace``. Raises ``EngineError``."""
+        with self.translated(f"to give step {step} up"):
+            self._backend.replace(step, by)
+
     def supersede(self, step: int, by: int) -> None:
         """See ``Backend.supersede``. Raises ``EngineError``."""
         with self.translated(f"to give step {step} up"):

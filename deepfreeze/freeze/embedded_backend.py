@@ -109,6 +109,10 @@ class EmbeddedBackend:
         """See ``backend.Backend``."""
         return self._engine.hold(step)
 
+    def replace(self, step: int, by: int) -> None:
+        """See ``backend.Backend``."""
+        self._engine.replace(step, by)
+
     def supersede(self, step: int, by: int) -> None:
         """See ``backend.Backend``."""
         self._engine.supersede(step, by)

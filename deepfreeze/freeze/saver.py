@@ -105,6 +105,12 @@ class Saver:
             slots = in_memory
         io = on_rank_0(world, lambda: store_path.choose(counted, target.run, structure.file_size, notify))
         self._engine_options = replace(counted, slots=slots, io=io)
+        if engine.transfers > self.most_uncommitted and world.rank == 0:
+            most = self.most_uncommitted
+            notify(
+                "warning",
+                f"Engine(transfers={engine.transfers}): at most {most} checkpoints are on their way here at once",
+            )
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
@@ -368,9 +374,14 @@ class Saver:
         no step. Returns whether it is held, which the oldest unfinished step never is. Raises ``EngineError``."""
         return self._backend.hold(step)
 
+    def replace(self, step: int, by: int) -> None:
+        """Gives up the checkpoint of ``step``, which every rank holds, for the newer step ``by`` that is to come. Every rank calls it.
+        Raises ``EngineError``."""
+        self._backend.replace(step, by)
+
     def supersede(self, step: int, by: int) -> None:
-        """Gives up the checkpoint of ``step`` for the newer one of the step ``by``. Rank 0 alone calls it, from any thread, when ``by`` is
-        committed; or every rank for a step that every rank holds. Raises ``EngineError``."""
+        """Gives up the checkpoint of ``step`` for the newer one of the step ``by``, which is committed. Rank 0 alone calls it, from any
+        thread. Raises ``EngineError``."""
         self._backend.supersede(step, by)
 
     def remove(self, steps: Iterable[int]) -> None:

@@ -48,9 +48,9 @@ class Engine:
         io: how the external store is written to. "direct": past the page cache (O_DIRECT), where the file system can do that; "buffered":
             through it; "auto": a short probe at the start of a training chooses the faster one, of checkpoints of 64 MiB or more.
         when_full: "wait": training waits while there is no room for another checkpoint. "skip": if some rank has no room for a checkpoint,
-            all ranks skip it. "replace": the newest checkpoint that no rank has begun to write to the external store gives way to the one
-            that is due; the oldest one never does, and if there is no such checkpoint, all ranks skip the one that is due (PCcheck, ASPLOS
-            2025, keeps the newest).
+            all ranks skip it. "replace": the newest checkpoint on its way gives way to the one that is due, if no rank has begun to write
+            it to the external store and it is not the oldest, an epoch's last one, or one that was asked for; else all ranks skip the one
+            that is due (PCcheck, ASPLOS 2025, keeps the newest).
 
     Raises ``OptionError``.
     """
@@ -88,12 +88,12 @@ class Engine:
                 found=str(self.transfers),
                 todo="lower transfers=, or raise uncommitted=: no more checkpoints are written at once than may be uncommitted",
             )
-        if self.uncommitted == 1 and self.when_full == "replace":
+        if self.when_full == "replace" and self.uncommitted is not None and self.uncommitted <= self.transfers:
             raise OptionError(
                 where='Engine(when_full="replace")',
-                expected="uncommitted=2 or more",
-                found="uncommitted=1",
-                todo='raise uncommitted=, or pass when_full="skip": the one checkpoint is the oldest, which is never given up',
+                expected=f"uncommitted= more than transfers={self.transfers}",
+                found=f"uncommitted={self.uncommitted}",
+                todo='raise uncommitted=, or pass when_full="skip": only a checkpoint that waits to be written can be given up',
             )
 
     def counted(self) -> Engine:

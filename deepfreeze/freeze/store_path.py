@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deepfreeze.freeze.settings import Engine
 from deepfreeze.notices import Notify
-from veloc_bindings import EngineFault, probe
+from veloc_bindings import EngineFault, LibraryError, probe
 
 DIRECT, BUFFERED = "direct", "buffered"
 _PROBE_BYTES = 64 << 20
@@ -17,12 +17,12 @@ _found: dict[tuple[str, int, int], str] = {}
 
 
 def choose(engine: Engine, run: str, file_size: int, notify: Notify) -> str:
-    """``DIRECT`` or ``BUFFERED``. With "auto" a probe decides, which writes 64 MiB to the directory ``run`` in a second at most; before
-    checkpoints of fewer bytes (``file_size``) it is left out, and the answer is ``DIRECT``: the engine itself goes through the page cache
-    where the file system can't do otherwise. ``notify``: is told if it is ``BUFFERED``."""
+    """``DIRECT`` or ``BUFFERED``. With "auto" a probe decides, which writes 64 MiB to the directory ``run``, in about a second at most.
+    Before checkpoints of fewer bytes (``file_size``), and with a ``rate``, it is left out, and the answer is ``DIRECT``: the engine itself
+    goes through the page cache where the file system can't do otherwise. ``notify``: is told if it is ``BUFFERED``."""
     if engine.io != "auto":
         return engine.io
-    if file_size < _PROBE_BYTES or 6 * engine.chunk_bytes > _PROBE_BYTES:
+    if engine.rate is not None or file_size < _PROBE_BYTES or 6 * engine.chunk_bytes > _PROBE_BYTES:
         return DIRECT
     key = run, engine.writers, engine.chunk_bytes
     if key not in _found:
@@ -33,8 +33,8 @@ def choose(engine: Engine, run: str, file_size: int, notify: Notify) -> str:
 def _probe(engine: Engine, run: str, notify: Notify) -> str:
     try:
         direct, cached = probe(run, engine.writers, _PROBE_BYTES, engine.chunk_bytes, _PROBE_SECONDS)
-    except EngineFault:
-        return DIRECT  # the first checkpoint says what is wrong with the store
+    except (EngineFault, LibraryError):
+        return DIRECT  # the first checkpoint says what is wrong with the store; another backend needs no engine
     if not direct or cached < _FASTER * direct:
         return DIRECT
     rates = f"{cached / 1e6:.0f} MB/s, and past it {direct / 1e6:.0f} MB/s"

@@ -32,6 +32,7 @@ class Comparisons:
     def __init__(self, parts: int) -> None:
         """``parts``: into how many parts the weights are divided; 0: only the first two checkpoints are compared."""
         self._parts, self._saves, self._next = parts, 0, 0
+        self._back: list[Part] = []
 
     @property
     def begins(self) -> bool:
@@ -49,5 +50,15 @@ class Comparisons:
             return None
         if known:
             return WHOLE
+        if self._back:
+            return self._back.pop(0)
         number, self._next = self._next, (self._next + 1) % self._parts
         return Part(number, self._parts)
+
+    def give_back(self, part: Part | None) -> None:
+        """The checkpoint for which ``next`` has returned ``part`` was given up before the ranks were compared. To be called on every rank
+        after the same execution: the part comes next."""
+        if part is WHOLE and self._saves <= _FIRST_WHOLE:
+            self._saves -= 1
+        elif part is not None and part is not WHOLE:
+            self._back.append(part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 _COMMITS = 1.5  # a commit may take longer than the longest so far
 _FIRST_COMMIT = 60.0  # seconds that are kept free before anything is known of commits ...
@@ -27,7 +27,7 @@ class JobEnd:
         self._last = timer
         self._traced = False  # the first execution, which traces the train function, has ended
         self._executions: deque[float] = deque(maxlen=_NEWEST)
-        self._saved: deque[float] = deque(maxlen=1024)  # when the newest checkpoints were captured
+        self._saved: dict[int, float] = {}  # when the checkpoints were captured that may be unfinished, by step
 
     @property
     def known(self) -> bool:
@@ -40,9 +40,10 @@ class JobEnd:
             self._executions.append(timer - self._last)
         self._traced, self._last = True, timer
 
-    def saved(self, timer: float) -> None:
+    def saved(self, step: int, timer: float) -> None:
         """To be called once for each checkpoint that is captured."""
-        self._saved.append(timer)
+        if self._ends_at is not None:
+            self._saved[step] = timer
 
     def committed(self, seconds: Iterable[float]) -> None:
         """Takes in the seconds from hand-over to commit of checkpoints; a negative number is of one that is not committed."""
@@ -50,16 +51,15 @@ class JobEnd:
             if one > (self.longest or 0.0):
                 self.longest = one
 
-    def near(self, now: float, timer: float, unfinished: int) -> bool:
+    def near(self, now: float, timer: float, unfinished: Collection[int]) -> bool:
         """Whether two executions and the last checkpoint's commit would not fit any more before the end. A commit is taken for one and a
-        half times as long as the longest so far. The last one comes behind those of the ``unfinished`` checkpoints, each of which may
-        take as long."""
+        half times as long as the longest so far. The last one comes behind those of the ``unfinished`` steps, each of which may take as
+        long. They may end in any order."""
         if self._ends_at is None:
             return False
         commit = self._first if self.longest is None else _COMMITS * self.longest
-        while len(self._saved) > unfinished:
-            self._saved.popleft()
+        self._saved = {step: since for step, since in self._saved.items() if step in unfinished}
         if self._saved:
-            commit = max(commit, timer - self._saved[0])  # the oldest has taken so long already
-        needed = (1 + unfinished) * commit + _EXECUTIONS * max(self._executions, default=0.0) + _MEETING
+            commit = max(commit, timer - min(self._saved.values()))  # the oldest has taken so long already
+        needed = (1 + len(unfinished)) * commit + _EXECUTIONS * max(self._executions, default=0.0) + _MEETING
         return now + needed >= self._ends_at

@@ -310,10 +310,11 @@ class _Worker:
             note(known)
         self._unread = []
         going = known.retain(self._rule, self._pending, self._loop, self._store)
-        unwanted = known.unwanted(self._rule, self._pending, self._loop, int(time.time()))
         with self._removing:
             if going and self._remove is not None:
                 self._remove(going)
+        unwanted = known.unwanted(self._rule, self._pending, self._loop, int(time.time()))
+        with self._removing:
             for step, by in unwanted.items():
                 if self._remove is not None:
                     self._supersede(step, by)

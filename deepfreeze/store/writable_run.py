@@ -114,6 +114,10 @@ class WritableRun(Run):
         except OSError as error:
             raise refused(self.store.where(folder), error) from error
 
+    def told(self) -> frozenset[tuple[int, str]]:
+        """(step, attempt) of the steps that attempts have told to have failed, or to be given up. RunError if the run can't be listed."""
+        return frozenset(found for name in self._list() if (found := names.parse_failed_file(name)) is not None)
+
     def clear_trash(self) -> None:
         """Deletes what earlier deletions have not deleted completely, and the files by which dead attempts have told of failed steps. What
         can't be deleted stays until the next start of a job. RunError if the run can't be listed."""

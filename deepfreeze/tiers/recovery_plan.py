@@ -62,15 +62,17 @@ def plan_recovery(
     partials: Iterable[PartialState],
     slots: Iterable[NodeSlot],
     taken: Container[int] = (),
+    told: Container[tuple[int, str]] = (),
 ) -> RecoveryPlan:
     """Plans to finish every complete checkpoint that is newer than the newest committed one (None if none is committed), and to clear
-    all other partial directories. A checkpoint is complete if each rank has a valid record or a whole slot.
+       all other partial directories. A checkpoint is complete if each rank has a valid record or a whole slot.
 
     An older one, which a newer one has overtaken, is finished only if all its records are in the run: retention may want it, and nothing
-    has to be copied. ``taken``: the steps that have a directory of a checkpoint; an older one of these is never finished.
+    has to be copied. ``taken``: the steps that have a directory of a checkpoint; ``told``: (step, attempt) of those that had failed, or
+    were given up, as far as an attempt has told. An older one of these is never finished.
 
     Slots and records belong together only if step, attempt, world size, structure and file size all agree. If two attempts
-    have a complete checkpoint of one step, the one that needs fewer slots is finished; nothing tells which is newer.
+       have a complete checkpoint of one step, the one that needs fewer slots is finished; nothing tells which is newer.
     """
     partials = sorted(set(partials), key=lambda p: (p.step, p.attempt))
     slots = sorted(set(slots), key=lambda s: (s.node, s.slot.path))
@@ -79,7 +81,7 @@ def plan_recovery(
     identities = {(p.step, p.attempt) for p in partials} | {(s.slot.step, s.slot.attempt) for s in slots}
     for step, attempt in sorted(identities):
         overtaken = newest_committed is not None and step <= newest_committed
-        if overtaken and step in taken:
+        if overtaken and (step in taken or (step, attempt) in told):
             continue
         to_copy = _slots_to_copy(
             [p for p in partials if (p.step, p.attempt) == (step, attempt)],

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 import veloc_bindings
@@ -28,10 +28,11 @@ class Finished:
     lost: list[tuple[int, str, str]]
 
 
-def plan(run: Run, slots: Iterable[tuple[str, LeftoverSlot]]) -> RecoveryPlan:
-    """The plan for a run, made on rank 0. ``slots``: (node, slot) of the leftover slots of all nodes; slots of other runs are ignored."""
+def plan(run: Run, slots: Iterable[tuple[str, LeftoverSlot]], told: Container[tuple[int, str]] = ()) -> RecoveryPlan:
+    """The plan for a run, made on rank 0. ``slots``: (node, slot) of the leftover slots of all nodes; slots of other runs are ignored.
+    ``told``: see ``plan_recovery``."""
     own_slots = [NodeSlot(node, slot) for node, slot in slots if slot.run_id == run.run_id]
-    return plan_recovery(run.newest(), partial_states(run), own_slots, run.step_dirs())
+    return plan_recovery(run.newest(), partial_states(run), own_slots, run.step_dirs(), told)
 
 
 def copy_slots(

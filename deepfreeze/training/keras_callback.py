@@ -303,6 +303,10 @@ class Checkpoint(Hooks):
         if not self._training.executed() or (position is not None and position.is_over):
             self.model.stop_training = True
 
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Called by Keras."""
+        self._training.pauses()  # a validation may take minutes
+
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Saves the last step after the last epoch: other callbacks may then replace the weights, by averages or by the best
         ones of the training."""

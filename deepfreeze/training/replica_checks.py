@@ -5,11 +5,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 
+from deepfreeze.events.stats import Newest, NewestByStep
 from deepfreeze.format.levels import Level
 from deepfreeze.plan.comparisons import Comparisons, Part
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.world import World
-from veloc_bindings import DIVERGED, OK, Report
+from veloc_bindings import DIVERGED, OK, SUPERSEDED, Report
 
 
 class ReplicaChecks:
@@ -22,7 +23,9 @@ class ReplicaChecks:
         self.comparisons = Comparisons(parts)
         self._differ = agreement.field("differ")
         self._asked = self._compared = 0  # checkpoints of this ``fit``; those of them that are committed
-        self._known = False
+        self._known, self._newest = False, -1  # what the comparison at the newest step has found
+        self._given_up: Newest[int] = Newest()
+        self._parts: NewestByStep[Part | None] = NewestByStep()
         self._end: tuple[weakref.ref, int] | None = None
 
     def follow(self, before: ReplicaChecks | None, world: World, captures: object, step: int) -> None:
@@ -33,19 +36,29 @@ class ReplicaChecks:
         if before is not None and all(ended for ended, _ in rows) and rows[0][1]:
             self.comparisons = before.comparisons
 
-    def next(self) -> Part | None:
-        """What is compared at the next checkpoint. To be called once for each, on every rank after the same execution."""
+    def next(self, step: int) -> Part | None:
+        """What is compared at the next checkpoint, that of ``step``. To be called once for each, on every rank after the same execution."""
         self._asked += 1
-        return self.comparisons.next(bool(self._differ.agreed))
+        self._parts[step] = self.comparisons.next(bool(self._differ.agreed))
+        return self._parts[step]
+
+    def give_back(self, step: int) -> None:
+        """All ranks have given the checkpoint of ``step`` up after the same execution: what it was to compare is compared next."""
+        self.comparisons.give_back(self._parts.get(step))
 
     def enter(self, reports: Sequence[Report]) -> None:
-        """Takes in the engine's new reports, in the order of their steps: the last comparison tells whether a difference is known."""
+        """Takes in the engine's new reports: the comparison at the newest step tells whether a difference is known."""
         for report in reports:
+            if report.code == SUPERSEDED and report.step not in self._given_up:
+                self._asked -= 1  # the ranks were not compared at this step
+                self._given_up.append(report.step)
             committed = report.code == OK and report.level == Level.EXTERNAL and report.step >= 0
-            if report.code == DIVERGED or committed:
+            # Checkpoints may be committed in any order; what a newer one has found holds.
+            if (report.code == DIVERGED or committed) and report.step >= self._newest:
+                self._newest = report.step
                 self._known = report.diverged >= 0
-                self._compared += committed
                 self._differ.propose(int(self._known))
+            self._compared += committed
 
     def end(self, captures: object, step: int) -> None:
         """To be called when the ``fit`` has come to its end at ``step``, and every checkpoint of it is committed or failed."""

@@ -147,8 +147,9 @@ class Session:
         self._uncaptured.tell(done)
         self._first_weights.execution_ended(step)
         self._wishes.observe(schedule, done, saver, self._events)
-        end, unfinished = self._job_end, len(saver.unfinished) + (saver.pending is not None)
-        if end.known and end.near(time.time(), time.monotonic(), unfinished):
+        end = self._job_end
+        coming = [] if saver.pending is None else [saver.pending]
+        if end.known and end.near(time.time(), time.monotonic(), [*saver.unfinished, *coming]):
             self._agreement.end()
         steps = max(1, done.steps)
         # The ranks meet at each checkpoint: before the execution that captures it, so that they can skip it, and after.
@@ -161,7 +162,9 @@ class Session:
         if self._ask_again:
             schedule.reconsider()
             self._ask_again = False
-        self._when_full.settle(agreed.skip, schedule, saver)
+        given_up = self._when_full.settle(agreed.skip, schedule, saver, self._epochs.over)
+        if given_up is not None:
+            self._checks.give_back(given_up)
         self._epochs.execution_ended(schedule, done)
         schedule.serve(self._wishes.soon, steps)
         if schedule.within(steps):
@@ -181,7 +184,6 @@ class Session:
         step, schedule = self._open_run.steps.now(), self._schedule
         if self._saver is None:
             return
-        self._when_full.let_go(self._saver)
         self._hand_over()
         if step != schedule.step:
             done = schedule.ended(step)
@@ -194,6 +196,11 @@ class Session:
         if self._epochs.wanted:
             schedule.reconsider()
         self._arm()
+
+    def pauses(self) -> None:
+        """To be called where the next execution may come much later, or never; on each rank by itself."""
+        if self._saver is not None:
+            self._when_full.let_go(self._saver)
 
     def callbacks_have_ended_epoch(self) -> None:
         """To be called at the begin of the next epoch, on every rank: hands over the epoch's last step if it was held. ``end`` does so
@@ -301,16 +308,18 @@ class Session:
         end of an execution of ``steps``. A step that has failed is not tried again, because it has failed on the other ranks too.
         ``late``: as for ``Saver.save``; ``hold``: other callbacks have still to act on the step, as they do at the end of an epoch. If
         their states are among the attachments, the step is held until they have."""
-        hold = hold and bool(self._attachments.of_epochs)
         self._release(epoch_open=True)  # there is none but in data of unknown size
         if not self._uncaptured.may_hand_over(step, collect, self._schedule, self.saver):
             return
-        part = self._checks.next()
+        if hold or 0 < self._wishes.soon <= step:
+            self._when_full.keeps(step)
+        part = self._checks.next(step)
         self._saved.append(step)
         self._schedule.taken(step)
         if self._config is not None:
             self._config.store()
         try:
+            hold = hold and bool(self._attachments.of_epochs)
             self.saver.save(step, collect, part, self._described.values(behind, steps), late, hold)
         except EngineError as error:
             self._commits.fail(error, step)
@@ -353,6 +362,7 @@ class Session:
 
     def _hand_over(self) -> None:
         """Hands a late capture over where training waits for nothing else: no further step may come, or it may come much later."""
+        self.pauses()
         if self._saver is not None and self._saver.held:
             return
         begin = time.monotonic()
@@ -361,7 +371,7 @@ class Session:
 
     def _note_captured(self, step: int) -> None:
         now = time.monotonic()
-        self._job_end.saved(now)
+        self._job_end.saved(step, now)
         self._notes.append((now, _captured, (step, self.saver.nbytes)))
 
     def _note_blocked(self, begin: float) -> None:

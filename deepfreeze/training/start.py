@@ -99,6 +99,7 @@ class Start:
         since the ``history``; and the errors of ``values``. A rank without an error of its own raises ``WorldError``. The lock is free
         again then."""
         locks: list[RunLock] = []
+        told: list[frozenset[tuple[int, str]]] = []
         search = Fallback(path, notify)  # only rank 0 searches with it
 
         def take() -> Target:
@@ -109,6 +110,7 @@ class Start:
             run = WritableRun.open(path) if tried else WritableRun.open_or_make(path)
             locks.append(run.store.lock(world.size))
             attempt = run.claim(names.new_id())
+            told.append(run.told())
             run.clear_trash()
             # Moved away before a checkpoint of the same step is committed, which would delete them.
             search.quarantine_invalid()
@@ -118,7 +120,7 @@ class Start:
             target = on_rank_0(world, take)
             each(world, lambda: _require_same_run(path, target.run_id))
             nodes = Nodes.gather(world, node)
-            finished = _recover(target, local, world, nodes, notify)
+            finished = _recover(target, local, world, nodes, notify, told[0] if told else frozenset())
             resumed = _resume(values, search, resume, world) if history is None else None
             step = resumed if resumed is not None else values.now()
             newest = on_rank_0(world, lambda: _take_over(path, values, step, history, notify))
@@ -148,10 +150,15 @@ def _require_same_run(path: str, run_id: str) -> None:
 
 
 def _recover(
-    target: Target, local: str | os.PathLike | None, world: World, nodes: Nodes, notify: Notify
+    target: Target,
+    local: str | os.PathLike | None,
+    world: World,
+    nodes: Nodes,
+    notify: Notify,
+    told: frozenset[tuple[int, str]],
 ) -> rescue.Finished:
     """Collective. Commits the checkpoints of dead attempts that are complete, in the run or on the local tiers of these nodes, and clears
-    the others."""
+    the others. ``told``: on rank 0, see ``recovery_plan.plan_recovery``."""
     node, leads = nodes.here.name, nodes.leads  # one rank of each node handles the node's tiers
     mine = each(world, lambda: tiers.of(local))
     holders: dict[str, Tier] = {}  # by the path of each slot that this rank has found
@@ -166,7 +173,7 @@ def _recover(
             tier.clear(target.run_id)
 
     slots = [pair for rank in together(world, find_slots) for pair in rank]
-    plan = on_rank_0(world, lambda: rescue.plan(Run.open(target.run), slots))
+    plan = on_rank_0(world, lambda: rescue.plan(Run.open(target.run), slots, told))
     each(world, lambda: rescue.copy_slots(plan, node, target.run, holders) if leads else [])
     finished = on_rank_0(world, lambda: rescue.finish(plan, WritableRun.open(target.run), notify))
     each(world, clear_slots)

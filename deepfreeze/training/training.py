@@ -171,24 +171,9 @@ class Training:
             self._checks = checks
             if against:
                 self._notice(world, f"captures are taken between two executions of the training: {against}")
-            self._session = Session(
-                open_run,
-                installation,
-                agreement,
-                wishes,
-                epochs,
-                checks,
-                end,
-                self._policy,
-                self._attachments,
-                self._options,
-                self._events,
-                self._saved,
-                self._keeper,
-                when_full,
-                self._described,
-                self._rehearsal,
-            )
+            own = self._policy, self._attachments, self._options, self._events, self._saved, self._keeper
+            parts = (open_run, installation, agreement, wishes, epochs, checks, end, *own)
+            self._session = Session(*parts, when_full, self._described, self._rehearsal)
             self._callbacks.begin(open_run, model, position, self._events.notify)
         return position
 
@@ -252,6 +237,12 @@ class Training:
         if self._session is not None:
             with self._closing_on_error():
                 self._session.epoch_ended()
+
+    def pauses(self) -> None:
+        """See ``Session.pauses``. Does nothing when no training is open."""
+        if self._session is not None:
+            with self._closing_on_error():
+                self._session.pauses()
 
     def measured(self, values: Mapping[str, Any], step: int | None = None, epoch: int | None = None) -> None:
         """See ``Session.measured``. Does nothing when no training is open."""

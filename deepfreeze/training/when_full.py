@@ -36,6 +36,13 @@ class WhenFull:
             agreement.field("stays") if replaces else None
         )  # that step, if some rank does not hold the newest one
         self._held: int | None = None  # the step that each rank was to hold; the same on every rank
+        self._due = 0  # the step of the last proposal
+        self._answered = 0  # the last step for which one was given up, or that was skipped
+        self._kept = -1  # the newest step that gives way to none
+
+    def keeps(self, step: int) -> None:
+        """The checkpoint of ``step`` is an epoch's last one, or somebody has asked for it: it gives way to none."""
+        self._kept = step
 
     def propose(self, schedule: Schedule, steps: int, saver: Saver) -> None:
         """To be called once after each execution, when the step that the next one captures is known. Each execution runs so many ``steps``.
@@ -49,32 +56,43 @@ class WhenFull:
         if asks and due is not None and not skip and not (saver.has_room(armed) and self.storage.has_room()):
             full = due
         if self._full is not None and self._stays is not None:
-            self._held = schedule.captured if due is not None and schedule.captured >= 0 else None
+            newest = schedule.captured
+            self._due = due if due is not None and due != self._answered else 0
+            self._held = newest if self._due and newest >= 0 and newest != self._kept else None
             held = self._held is not None and saver.pending is None and saver.hold(self._held)
-            self._full.propose(full)
-            self._stays.propose(0 if held or due is None else due)
+            self._full.propose(full if self._due else 0)
+            self._stays.propose(0 if held else self._due)
             full = 0
         self._agreement.skip(skip or full)
 
-    def settle(self, skip: int, schedule: Schedule, saver: Saver) -> None:
+    def settle(self, skip: int, schedule: Schedule, saver: Saver, pauses: bool) -> int | None:
         """To be called after the execution that follows ``propose``. ``skip``: the step that the ranks have agreed to skip, 0 if there is
-        none. Moves the schedule past it, and past a step for which there is no room and nothing gives way. Raises ``EngineError``."""
+        none; ``pauses``: the execution was an epoch's last one, so that the next one may never come. Moves the schedule past ``skip``, and
+        past a step for which there is no room and nothing gives way. Returns the step that all ranks have given up, None if there is none.
+        Raises ``EngineError``."""
         self.storage.skips(skip)
         schedule.aim(skip)
         held, self._held = self._held, None
         if self._full is None or self._stays is None:
-            return
+            return None
+        # In a hand-written loop the ranks may have met some executions ago: each answer counts once.
         full = self._full.agreed
-        if full and full == schedule.target and held is not None and self._stays.agreed != full:
-            saver.supersede(held, by=full)
-            return
+        if full == self._answered or full != schedule.target:
+            full = 0
+        if full:
+            self._answered = full
+            if held is not None and self._stays.agreed != full and not pauses:
+                saver.replace(held, by=full)
+                return held
         if held is not None:
             saver.hold(None)
-        schedule.aim(full)
+        if full:
+            schedule.aim(full)
+        return None
 
     def let_go(self, saver: Saver) -> None:
-        """To be called where training may pause between two executions: the held checkpoint goes on, and gives way to none. Raises
-        ``EngineError``."""
-        if self._held is not None:
-            self._held = None
+        """To be called, on each rank by itself, where the next execution may come much later: the held checkpoint goes on, and stays.
+        Raises ``EngineError``."""
+        if self._held is not None and self._stays is not None:
             saver.hold(None)
+            self._stays.propose(self._due)

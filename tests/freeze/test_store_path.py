@@ -10,6 +10,7 @@ import veloc_bindings as vb
 from deepfreeze.errors import OptionError
 from deepfreeze.freeze import store_path
 from deepfreeze.freeze.settings import Engine
+from deepfreeze.tiers.node_memory import is_memory
 
 LARGE = 64 << 20
 
@@ -58,6 +59,8 @@ def test_small_checkpoints_are_worth_no_probe(monkeypatch):
 
 
 def test_a_probe_leaves_nothing_and_keeps_to_its_time(tmp_path):
+    if is_memory(tmp_path):
+        pytest.skip("the folder for tests is memory")
     for seconds in (1.0, 0.0):
         direct, cached = vb.probe(tmp_path, 4, 1 << 20, 4096, seconds)
         assert (direct >= 0 < cached) or seconds == 0
@@ -69,6 +72,12 @@ def test_a_probe_leaves_nothing_and_keeps_to_its_time(tmp_path):
         vb.probe(tmp_path, 1, 4096, 4096, 1)
 
 
+def test_a_training_with_a_rate_is_not_probed(monkeypatch):
+    """The probe would take more of the store than the training may."""
+    probes = Probes(monkeypatch, 1e9, 5e9)
+    assert store_path.choose(Engine(rate=10**7), "run", LARGE, print) == "direct" and probes.asked == 0
+
+
 def test_memory_is_not_probed():
     assert vb.probe("/dev/shm", 1, 1 << 20, 4096, 1) == (0.0, 0.0)
 
@@ -78,6 +87,7 @@ def test_memory_is_not_probed():
     [
         ({"transfers": 3, "uncommitted": 2}, "transfers="),
         ({"when_full": "replace", "uncommitted": 1}, "when_full="),
+        ({"when_full": "replace", "uncommitted": 2, "transfers": 2}, "when_full="),
     ],
 )
 def test_numbers_that_contradict_each_other_are_refused(options, where):

@@ -71,6 +71,7 @@ def test_four_ranks_skip_what_one_of_them_has_no_room_for(tmp_path, testing_libr
         assert_all_skip_what_one_has_no_room_for(four, tmp_path, slow=2)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("slow", [0, pytest.param(1, marks=pytest.mark.full)])
 def test_replace_never_starves_a_slow_store(two, tmp_path, slow):
     """The store of one rank takes as long as many steps. Whatever waits gives way to newer steps, on both ranks alike; the oldest never

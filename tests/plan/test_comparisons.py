@@ -26,3 +26,16 @@ def test_while_a_difference_is_known_everything_is_compared():
     known = [False, False, False, True, True, False, False]
     found = [comparisons.next(one) for one in known]
     assert found[2:] == [Part(0, 4), WHOLE, WHOLE, Part(1, 4), Part(2, 4)]
+
+
+def test_what_a_checkpoint_that_was_given_up_did_not_compare_comes_next():
+    comparisons = Comparisons(3)
+    first = comparisons.next(False)
+    comparisons.give_back(first)
+    assert comparisons.begins and [comparisons.next(False), comparisons.next(False)] == [WHOLE, WHOLE]
+    assert comparisons.next(False) == Part(0, 3)
+    comparisons.give_back(Part(0, 3))
+    assert [comparisons.next(False) for _ in range(4)] == [Part(0, 3), Part(1, 3), Part(2, 3), Part(0, 3)]
+    comparisons.give_back(comparisons.next(True))  # everything, because a difference is known
+    comparisons.give_back(None)
+    assert comparisons.next(False) == Part(1, 3) and not comparisons.begins

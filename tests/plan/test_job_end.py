@@ -16,7 +16,7 @@ def simulated(ends_at, commit=None, unfinished=0):
     def execute(seconds):
         now[0] += seconds
         end.execution_ended(now[0])
-        return end.near(now[0], now[0], unfinished)
+        return end.near(now[0], now[0], range(unfinished))
 
     return execute, now
 
@@ -65,14 +65,16 @@ def test_a_commit_that_takes_longer_than_all_before_is_seen_to_do_so():
     """The last checkpoint's commit comes behind it, and may take as long."""
     end = JobEnd(1000.0, 0.0, 0.0)
     end.committed([10.0])
-    end.saved(100.0)
-    assert not end.near(390.0, 390.0, 1) and end.near(410.0, 410.0, 1)
-    assert not end.near(410.0, 410.0, 0), "it is committed"
+    end.saved(5, 100.0)
+    end.saved(6, 300.0)
+    assert not end.near(390.0, 390.0, [5]) and end.near(410.0, 410.0, [5])
+    assert not end.near(410.0, 410.0, [6]), "the older one is committed, and the newer one not yet"
+    assert not end.near(410.0, 410.0, []), "both are"
 
 
 def test_what_one_fit_has_found_of_commits_the_next_one_knows():
-    assert JobEnd(1000.0, 0.0, 0.0, longest=400.0).near(399.0, 0.0, 0)
-    assert not JobEnd(1000.0, 0.0, 0.0, longest=400.0).near(398.0, 0.0, 0)
+    assert JobEnd(1000.0, 0.0, 0.0, longest=400.0).near(399.0, 0.0, ())
+    assert not JobEnd(1000.0, 0.0, 0.0, longest=400.0).near(398.0, 0.0, ())
 
 
 def test_a_job_without_an_end_has_none():

@@ -33,7 +33,7 @@ def test_any_order_of_events_leaves_the_checkpoints_that_were_committed(testing_
 def test_an_older_checkpoint_that_finishes_later_never_replaces_a_newer_one(tmp_path, library, local, slow):
     """It is committed beside the newer one, and the newer one stays the newest."""
     run = tmp_path / "run"
-    with ranks(library, "", f"delay=700:{slow}:step-0000000010.:1") as group:
+    with ranks(library, "", f"delay=1500:{slow}:step-0000000010.:1") as group:
         for rank, process in enumerate(group):
             process.ask("open", **options(tmp_path, rank, 2, local, **AT_ONCE))
         for step in (10, 20, 30):

@@ -208,6 +208,9 @@ class VelocBackend:
     def hold(self, step: int | None) -> bool:
         return False
 
+    def replace(self, step: int, by: int) -> None:
+        raise EngineFault(INVALID, "nothing is held")
+
     def supersede(self, step: int, by: int) -> None:
         pass  # VELOC takes the checkpoints in their order
 

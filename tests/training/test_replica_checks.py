@@ -15,7 +15,7 @@ from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.world import OneRank
 from deepfreeze.training.replica_checks import ReplicaChecks
 from tests.support import trainings
-from veloc_bindings import DIVERGED, EXTERNAL, IO, LOCAL, OK, Report
+from veloc_bindings import DIVERGED, EXTERNAL, IO, LOCAL, OK, SUPERSEDED, Report
 
 pytestmark = pytest.mark.tensorflow
 
@@ -127,6 +127,8 @@ ALIKE = (True, True)
         ([report(1, -1), report(2, -1), report(3, -1, code=IO)], ALIKE, False),
         ([report(1, -1), report(2, -1), report(-1, -1)], ALIKE, False),  # a notice is no checkpoint
         ([report(1, -1), report(2, -1), report(3, -1)], (False, False), False),
+        ([report(1, -1), report(3, -1), *2 * [report(2, -1, code=SUPERSEDED)]], ALIKE, True),
+        ([report(3, 5), report(1, -1), report(2, -1)], ALIKE, False),  # committed in another order
     ],
 )
 def test_comparisons_go_on_where_all_ranks_have_ended_alike(reports, other, followed):
@@ -134,12 +136,12 @@ def test_comparisons_go_on_where_all_ranks_have_ended_alike(reports, other, foll
         return ReplicaChecks(4, Agreement(OneRank(), last=(), notify=unheard))
 
     before, after, captures = checks(), checks(), Captures()
-    for _ in range(3):
-        before.next()
+    for step in (1, 2, 3):
+        before.next(step)
     before.enter(reports)
     before.end(captures, 3)
     after.follow(before, OfTwo(other), captures, 3)
-    assert after.next() == (Part(1, 4) if followed else WHOLE)
+    assert after.next(4) == (Part(1, 4) if followed else WHOLE)
 
 
 def test_while_a_difference_is_known_the_ranks_compare_everything():
@@ -160,5 +162,5 @@ def test_while_a_difference_is_known_the_ranks_compare_everything():
     for reports, wanted in told:
         checks.enter(reports)
         agreement.settle(soon=True)
-        assert checks.next() == wanted
+        assert checks.next(1) == wanted
     agreement.close()
