@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import concurrency, machine, overhead_periods, restore
+from benchmarks import concurrency, io_paths, machine, overhead_periods, restore
 from benchmarks import interval as intervals
 from benchmarks.report import RESULTS, Report, Row, interval, table
 from benchmarks.resumable import RESUMED
@@ -57,6 +57,7 @@ def findings(load: Reports) -> list[Finding]:
         *_input(_measured(load, "input")),
         *_resumable(_measured(load, "resumable")),
         *_concurrency(_measured(load, "concurrency")),
+        *_io_paths(_measured(load, "io_paths")),
     ]
 
 
@@ -322,6 +323,23 @@ def _concurrency(report: Report | None) -> list[Finding]:
     samples = sum(row.labels["samples"] for row in report.rows)
     text = f"at most {max(above):.2f} of it in {samples} samples of {len(above)} trainings"
     return [*found, Finding(bound, kept, text, max(above) <= 1, "concurrency")]
+
+
+def _io_paths(report: Report | None) -> list[Finding]:
+    """The engine has no writes through mapped memory, because they are nowhere faster than direct ones: in each place by its worst row."""
+    what, goal = "a new file by mmap", "no faster than by direct writes"
+    if report is None:
+        return [Finding(what, goal, UNKNOWN, False, "io_paths")]
+    found = []
+    for place in dict.fromkeys(row.labels["place"] for row in report.rows):
+        rows = [row for row in report.rows if row.labels["place"] == place]
+        least = min(rows, key=lambda row: statistics.median(io_paths.ratios(row, io_paths.MMAP)))
+        low, ratio, high = _median_within(io_paths.ratios(least, io_paths.MMAP))
+        case = f"{least.labels['bytes'] / 1e6:.0f} MB, {io_paths.SOURCES[least.labels['aligned']]}"
+        text = f"{ratio:.2f}x the time at least ({low:.2f}..{high:.2f}; {case}, writers: {least.labels['writers']})"
+        sure = not low < 1 <= high
+        found.append(Finding(f"{what}, {place}", goal, text, ratio >= 1, "io_paths", sure))
+    return found
 
 
 def tables(_: Report) -> str:

@@ -28,6 +28,7 @@ NAMES = (
     "input",
     "resumable",
     "concurrency",
+    "io_paths",
     "overlap",
     "paper",
 )
@@ -95,6 +96,9 @@ def bench():
     )
     parser.add_argument("--folder", type=Path, help="on the disk to measure (default: the temporary directory)")
     parser.add_argument("--anyway", action="store_true", help="replace published results on a busier machine too")
+    parser.add_argument(
+        "--also", action="append", default=[], metavar="NAME=DIRECTORY", help="another file system, for io_paths"
+    )
     args = parser.parse_args()
     check_room(args.folder or Path(tempfile.gettempdir()))
     python = VENV / "bin" / "python"
@@ -112,6 +116,7 @@ def bench():
     more = {
         "machine": ["--of", (QUICK if args.quick else RESULTS) / "peers.json"],
         "paper": ["--long"] if args.paper else [],
+        "io_paths": [f"--also={place}" for place in args.also],
     }
     failed = [
         name for name in names if not step(name, [python, "-m", f"benchmarks.{name}", *passed, *more.get(name, [])])

@@ -22,7 +22,8 @@ def python_types():
 
 
 def native_style():
-    tool("clang-format", "--dry-run", "-Werror", *native_sources(".h", ".cc", ".cpp", ".c"))
+    benchmarks = sorted((ROOT / "benchmarks").glob("*.cc"))
+    tool("clang-format", "--dry-run", "-Werror", *native_sources(".h", ".cc", ".cpp", ".c"), *benchmarks)
 
 
 CHECKS = {
