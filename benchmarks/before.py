@@ -93,8 +93,6 @@ def _stall() -> Section:
         labels = {"kind": "checkpoint", "workload": "light", "ranks": ranks, "wait_for": "captured"}
         lines.add(f"`light`, {ranks} rank{'s' * (ranks > 1)}, whole stall", "stall", labels)
     lines.add("`light`, 1 rank, waits for local, blocking", "blocking", {"kind": "checkpoint", "wait_for": "local"})
-    every = {"unit": "GB/s", "scale": 1e-9, "digits": 2}
-    lines.add("`light`, a checkpoint in every step", "throughput", {"kind": "every step"}, **every)
     return lines
 
 

@@ -1,106 +1,118 @@
-"""How much slower is training when captures have less memory? python -m benchmarks.concurrency --help
+"""What do several checkpoints at once cost, and what do they gain? python -m benchmarks.concurrency --help
 
-As in Figure 14 of PCcheck (ASPLOS 2025): trainings that save every k steps, on one rank, to the disk without a local tier, with
-``memory=`` of 1.25, 2 and 3 shards and the writers' blocks. With 1.25 shards there is one capture, as with 1. The workload has the weights
-of NT3 and next to no computation, so a step takes less time than its checkpoint. In each round a training with each memory runs in one
-process, in an order that changes from round to round. rate: steps per second of the whole periods, without the first ones, in which
-memory is touched. A ratio compares the trainings of one round. peak: the most bytes of captures in any sample of a further training of
-the same kind, which is not timed: resident memory that forked children do not get, less what there was of it before.
+The questions of PCcheck (ASPLOS 2025), Figures 11 to 14 and Table 1, asked of DeepFreeze; and two of our own: a store that answers late,
+and a checkpoint in every step beside what the disk takes. Each part is a module of its own, ``benchmarks.concurrency_NAME``, which says
+how it measures. All parts run on one rank. What is compared takes turns within one process, and a ratio compares the samples of one
+round.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
-from benchmarks import jobs
-from benchmarks.report import Report, Row, interval, run, say, table
+from benchmarks import (
+    concurrency_every_step,
+    concurrency_in_flight,
+    concurrency_memory,
+    concurrency_schemes,
+    concurrency_store,
+    concurrency_time,
+    concurrency_writers,
+    jobs,
+)
+from benchmarks.report import Report, Row, run
 
-MEMORY = (1.25, 2.0, 3.0)  # shards
-BASE = 2.0  # the ratios' denominator, as in the paper
-# Workload and steps between checkpoints -> the measured periods of a training.
-PLAN = {("light", 10): 20, ("light", 2): 25}
-QUICK = {("light", 2): 2}
-ROUNDS = 4
-PAPER = "PCcheck: OPT-1.3B, every 15, m instead of 2 m"
-FIGURE = "![Throughput over the memory of captures](figures/concurrency.png)"
+PARTS: dict[str, ModuleType] = {
+    "memory": concurrency_memory,
+    "store": concurrency_store,
+    "every-step": concurrency_every_step,
+    "time": concurrency_time,
+    "in-flight": concurrency_in_flight,
+    "writers": concurrency_writers,
+    "schemes": concurrency_schemes,
+}
+DRAWN = ("time", "in-flight", "writers", "memory")
+FIGURE = "![Figures 11 to 14 of PCcheck, asked of DeepFreeze](figures/concurrency.png)"
 
 
 def measure(args: argparse.Namespace) -> Report:
-    """A job for each workload and interval."""
-    report = Report("concurrency", "What does less memory for captures cost?")
-    rounds = 1 if args.quick else ROUNDS
+    """All parts, or those of ``--parts``: then the rows of the other parts stay as they are in the JSON file, if this machine made it."""
+    report = Report("concurrency", "What do several checkpoints at once cost, and what do they gain?")
+    before = _before(args, report)
+    dates = dict(before.settings.get("dates", {})) if before else {}
     with jobs.places(args.folder) as (disk, _):
-        for (name, every), periods in (QUICK if args.quick else PLAN).items():
-            say(f"{name}, every {every}: {rounds} rounds of {len(MEMORY)} trainings ...")
-            params = {"workload": name, "every": every, "periods": periods, "rounds": rounds, "memory": MEMORY}
-            params["folder"] = str(jobs.empty(disk, "job"))
-            (found,) = jobs.gather("concurrency_rank", params, 1, disk, 1500.0)
-            for memory, one in zip(MEMORY, found, strict=True):
-                row = report.row(workload=name, every=every, memory=memory, nbytes=one["bytes"], shard=one["shard"])
-                row.labels["samples"] = one["samples"]
-                row.add("rate", "1/s", one["rate"]).add("peak", "B", [one["peak"]])
+        for name, part in PARTS.items():
+            if name in args.parts:
+                found = part.measure(args.quick, disk)
+                dates[name] = report.machine["date"]
+            else:
+                found = rows(before, name) if before else []
+            for row in found:
+                row.labels = {"part": name, **row.labels}
+            report.rows += found
+    report.settings["dates"] = dates
     return report
 
 
-def ratios(report: Report, row: Row) -> list[float]:
-    """Of each round: the rate over that with ``BASE`` shards of memory."""
-    base = report.find(workload=row.labels["workload"], every=row.labels["every"], memory=BASE)
-    return [one / two for one, two in zip(row.samples("rate"), base.samples("rate"), strict=True)]
+def _before(args: argparse.Namespace, report: Report) -> Report | None:
+    """The report that this one takes the place of, if parts of it stay."""
+    if set(args.parts) == set(PARTS) or not args.json.exists():
+        return None
+    before = Report.load(args.json)
+    same = all(before.machine.get(name) == report.machine[name] for name in ("processor", "cores", "memory_bytes"))
+    if not same:
+        raise SystemExit(f"{args.json} is of another machine: measure all parts, or write elsewhere by --json")
+    return before
+
+
+def rows(report: Report, part: str) -> list[Row]:
+    """The rows of one part, [] if it was not measured."""
+    return [row for row in report.rows if row.labels["part"] == part]
 
 
 def tables(report: Report) -> str:
-    """A line for each workload, interval and memory."""
-    lines: list[list[Any]] = []
-    for row in report.rows:
-        found = ratios(report, row)
-        low, high = interval(found)
-        ratio = "1" if row.labels["memory"] == BASE else f"{Row({}).add('ratio', '', found).median('ratio'):.3f}"
-        within = "" if row.labels["memory"] == BASE else f" ({low:.3f}..{high:.3f})"
-        lines.append(
-            [
-                row.labels["workload"],
-                row.labels["every"],
-                f"{row.labels['memory']:g}",
-                f"{row.labels['nbytes'] / 1e6:.0f}",
-                f"{row.median('peak') / 1e6:.0f}",
-                f"{row.median('rate'):.2f}",
-                ratio + within,
-            ]
-        )
-    lines.append([PAPER, 15, "1", "-", "-", "-", "0.93 at least"])
-    head = [
-        "workload",
-        "every",
-        "memory, shards",
-        "memory, MB",
-        "peak, MB",
-        "steps/s",
-        f"rate over that of {BASE:g} shards (95 %)",
-    ]
-    return "\n\n".join([table(head, lines), FIGURE])
+    """What each part that was measured says, and the figure."""
+    shown = [part.tables(found) for name, part in PARTS.items() if (found := rows(report, name))]
+    return "\n\n".join([*shown, FIGURE])
 
 
 def draw(report: Report, path: Path) -> None:
-    """The ratios over the memory."""
+    """A panel for each part that has one and was measured."""
+    import matplotlib
+
+    matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(6, 3.6))
-    for name, every in dict.fromkeys((row.labels["workload"], row.labels["every"]) for row in report.rows):
-        rows = [row for row in report.rows if (row.labels["workload"], row.labels["every"]) == (name, every)]
-        found = [ratios(report, row) for row in rows]
-        middle = [Row({}).add("ratio", "", one).median("ratio") for one in found]
-        axes.plot([row.labels["memory"] for row in rows], middle, "o-", label=f"{name}, every {every}")
-    axes.axhline(0.93, color="grey", linestyle="--", linewidth=1)
-    axes.set_xlabel("memory of captures, shards")
-    axes.set_ylabel(f"throughput over that of {BASE:g} shards")
-    axes.set_ylim(bottom=0)
-    axes.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    there = {name: found for name in DRAWN if (found := rows(report, name))}
+    columns = min(2, max(1, len(there)))
+    lines = -(-len(there) // columns) or 1
+    size = (4.6 * columns, 3.4 * lines)
+    figure, panels = pyplot.subplots(lines, columns, figsize=size, layout="constrained", squeeze=False)
+    for axes in panels.flat[len(there) :]:
+        axes.remove()
+    for axes, (name, found) in zip(panels.flat, there.items()):
+        PARTS[name].draw(axes, found)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+    figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
 
+def options(parser: argparse.ArgumentParser) -> None:
+    """What this benchmark alone understands."""
+
+    def parts(text: str) -> list[str]:
+        chosen = text.split(",")
+        if unknown := set(chosen) - set(PARTS):
+            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: expected some of {', '.join(PARTS)}")
+        return chosen
+
+    parser.add_argument(
+        "--parts", type=parts, default=list(PARTS), metavar="NAMES", help=f"some of {','.join(PARTS)} (all)"
+    )
+
+
 if __name__ == "__main__":
-    run("concurrency", __doc__ or "", measure, tables, draw)
+    run("concurrency", __doc__ or "", measure, tables, draw, options)

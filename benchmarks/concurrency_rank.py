@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,10 @@ import keras
 import tensorflow as tf
 
 import deepfreeze
-from benchmarks import jobs, workloads
-from benchmarks.capture_memory import sampled
+from benchmarks import capture_memory, jobs, machine, stored, workloads
+from benchmarks.concurrency_rows import turns
 from deepfreeze.freeze.settings import Engine
 
-TOUCHED = 4  # periods that are not measured: the first captures find their memory
-BLOCKS = Engine().writers * Engine().chunk_bytes
 # Of the shard, for what a capture has besides: the table of a slot, and the rest of pages.
 MORE = 1.001
 
@@ -37,48 +37,119 @@ class Clock(keras.callbacks.Callback):
 class Trainings:
     """Trains one model again and again, with a new run and a new callback each time."""
 
-    def __init__(self, workload: str, every: int, folder: Path) -> None:
+    def __init__(self, workload: str, folder: Path) -> None:
         self._model, self._x, self._y = workloads.model(workload)
-        self._every, self._folder = every, folder
+        self.run = folder / "run"
         self.nbytes = 0  # of a checkpoint
+        self.superseded = 0  # of the last training's checkpoints
 
-    def train(self, memory: int | None, periods: int) -> float:
-        """Steps per second of the last ``periods`` periods. ``memory``: the option."""
-        run, clock, every = self._folder / "run", Clock(), self._every
-        checkpoint = deepfreeze.Checkpoint(
-            run, every, local=None, keep=1, final=False, resume="off", verbose=0, memory=memory
-        )
-        batches = tf.data.Dataset.from_tensors((self._x, self._y)).repeat(every * (TOUCHED + periods) + 1)
+    def train(self, every: int | None, skip: int, steps: int, **options: Any) -> float:
+        """Steps per second of ``steps`` steps, after ``skip`` ones. ``every``: None for a training without checkpoints; ``options``: of
+        ``deepfreeze.Checkpoint``. RuntimeError if a checkpoint is neither committed nor superseded."""
+        clock = Clock()
+        checkpoint = every and deepfreeze.Checkpoint(self.run, every, final=False, resume="off", verbose=0, **options)
+        batches = tf.data.Dataset.from_tensors((self._x, self._y)).repeat(skip + steps + 1)
         self._model.make_train_function(force=True)
         gc.collect()
-        self._model.fit(batches, verbose=0, shuffle=False, callbacks=[checkpoint, clock])
-        self.nbytes = checkpoint.stats.nbytes
-        shutil.rmtree(run)
+        self._model.fit(batches, verbose=0, shuffle=False, callbacks=[*([checkpoint] if checkpoint else []), clock])
+        if checkpoint:
+            stats = checkpoint.stats
+            self.nbytes = stats.nbytes
+            self.superseded = len(stats.superseded)
+            if stats.commits + self.superseded != stats.captures:
+                raise RuntimeError(
+                    f"{stats.commits} of {stats.captures} checkpoints were committed, {self.superseded} superseded"
+                )
+            checkpoint.close()
+            shutil.rmtree(self.run)
         # The training begins where the last one has ended: a checkpoint is due where the count of steps is a multiple of ``every``. Any
         # whole number of periods has as many checkpoints as periods.
-        times = clock.times[every * TOUCHED :]
-        return every * periods / (times[every * periods] - times[0])
+        return steps / (clock.times[skip + steps] - clock.times[skip])
 
 
-def measure(params: dict[str, Any]) -> list[dict[str, Any]]:
-    """For each memory: its bytes, the shard's, the rates of all rounds, and the peak of captures."""
-    trainings = Trainings(params["workload"], params["every"], Path(params["folder"]))
-    trainings.train(None, 1)
-    shard = trainings.nbytes
-    given = [int(shards * shard * MORE) + BLOCKS for shards in params["memory"]]
-    rates: list[list[float]] = [[] for _ in given]
+class Setting:
+    """How to train, as ``concurrency_trainings.trained`` has it."""
+
+    def __init__(self, trainings: Trainings, asked: dict[str, Any]) -> None:
+        self._trainings, self._asked = trainings, asked
+        self.bytes: int | None = None
+        self.options: dict[str, Any] = {}
+        if asked["every"] is None:
+            return
+        engine = Engine(**asked.get("engine", {}))
+        if shards := asked.get("shards"):
+            self.bytes = int(shards * trainings.nbytes * MORE) + engine.writers * engine.chunk_bytes
+        self.options = {"local": None, "keep": 1, "engine": engine, "memory": self.bytes}
+
+    def rate(self) -> float:
+        """Steps per second."""
+        return self._trainings.train(self._asked["every"], self._asked["skip"], self._asked["steps"], **self.options)
+
+    def sampled(self) -> dict[str, Any]:
+        """The peaks of a training that is not timed."""
+        if not self._asked.get("sampled"):
+            return {}
+        gc.collect()
+        with _sampled(self._trainings.run) as (captures, checkpoints):
+            self._trainings.train(self._asked["every"], self._asked["skip"], self._asked["sampled"], **self.options)
+        of_captures = {"peak": captures.most, "samples": captures.number}
+        return {**of_captures, "stored": checkpoints.most, "looks": checkpoints.number}
+
+
+@contextlib.contextmanager
+def _sampled(run: Path) -> Iterator[tuple[capture_memory.Samples, capture_memory.Samples]]:
+    with capture_memory.sampled() as captures, stored.sampled(run) as checkpoints:
+        yield captures, checkpoints
+
+
+def measure_trainings(params: dict[str, Any]) -> list[dict[str, Any]]:
+    """See ``concurrency_trainings.trained``."""
+    trainings = Trainings(params["workload"], Path(params["folder"]))
+    trainings.train(2, 2, 2, local=None, keep=1)  # says how large a shard is
+    settings = [Setting(trainings, asked) for asked in params["settings"]]
+    rates: dict[Setting, list[float]] = {setting: [] for setting in settings}
     for n in range(params["rounds"]):
         jobs.progress(f"round {n + 1} of {params['rounds']}")
-        order = list(range(len(given)))
-        for at in order[n % len(order) :] + order[: n % len(order)]:
-            rates[at].append(trainings.train(given[at], params["periods"]))
-    found = []
-    for nbytes, rate in zip(given, rates, strict=True):
-        gc.collect()
-        with sampled() as samples:
-            trainings.train(nbytes, params["periods"])
-        found.append({"bytes": nbytes, "shard": shard, "rate": rate, "peak": samples.most, "samples": samples.number})
-    return found
+        for setting in turns(n, settings):
+            rates[setting].append(setting.rate())
+    shard = trainings.nbytes
+    return [{"bytes": one.bytes, "shard": shard, "rate": rate, **one.sampled()} for one, rate in rates.items()]
+
+
+def measure_every_step(params: dict[str, Any]) -> dict[str, Any]:
+    """Trainings with a checkpoint in every step, each between two samples of the disk. ``order``: the numbers of transfers of the
+    trainings, in order; ``saved``: their bytes per second; ``superseded``: how many checkpoints of each were given up; ``disk``: bytes
+    per second of the samples, of which there is one more."""
+    folder = Path(params["folder"])
+    trainings = Trainings(params["workload"], folder)
+    trainings.train(1, 1, 1)  # says how large a checkpoint is
+    limits = machine.Limits(trainings.nbytes, folder)
+    disk: list[float] = []
+    saved: list[float] = []
+    superseded: list[int] = []
+    order = [many for n in range(params["rounds"]) for many in turns(n, params["transfers"])]
+    try:
+        limits.measure_disk()  # warms up
+        limits.measure_disk()
+        disk.append(limits.nbytes / limits.newest(machine.DIRECT))
+        for number, many in enumerate(order):
+            jobs.progress(f"training {number + 1} of {len(order)}, {many} at once")
+            engine = Engine(transfers=many)
+            saved.append(trainings.nbytes * trainings.train(1, params["filling"], params["steps"], engine=engine))
+            superseded.append(trainings.superseded)
+            limits.measure_disk()
+            disk.append(limits.nbytes / limits.newest(machine.DIRECT))
+    finally:
+        limits.close()
+    return {"order": order, "disk": disk, "saved": saved, "superseded": superseded}
+
+
+MEASURES = {"trainings": measure_trainings, "every step": measure_every_step}
+
+
+def measure(params: dict[str, Any]) -> Any:
+    """What ``params`` asks for."""
+    return MEASURES[params["measure"]](params)
 
 
 if __name__ == "__main__":

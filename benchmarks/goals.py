@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import concurrency, io_paths, machine, overhead_periods, restore
+from benchmarks import concurrency, concurrency_memory, concurrency_store, io_paths, machine, overhead_periods, restore
 from benchmarks import interval as intervals
+from benchmarks.concurrency_rows import find
 from benchmarks.report import RESULTS, Report, Row, interval, table
 from benchmarks.resumable import RESUMED
 
@@ -125,12 +126,6 @@ def _stall(stall: Report) -> list[Finding]:
         bound = 1.2 if workload == "light" else 0.6
         what = f"whole stall, {workload}, {ranks} rank{'s' * (ranks > 1)}"
         found.append(_ratio(what, row, "stall", bound, "one memcpy of the shard"))
-    row = stall.find(kind="every step")
-    low, ratio, high = (value / row.median("disk") for value in _median_within(row.samples("throughput")))
-    text = f"{ratio:.2f} ({low:.2f}..{high:.2f}; {row.median('throughput') / 1e9:.2f} of {row.median('disk') / 1e9:.2f} GB/s)"
-    goal = "at least 0.9 of what the disk takes"
-    what, sure = "a checkpoint in every step, light: throughput", not low < 0.9 <= high
-    found.append(Finding(what, goal, text, ratio >= 0.9, "stall", sure))
     return found
 
 
@@ -307,20 +302,24 @@ def _resumable(report: Report | None) -> list[Finding]:
 
 
 def _concurrency(report: Report | None) -> list[Finding]:
-    """Less memory for captures costs little, and captures keep to what they are given."""
+    """Less memory for captures costs little, and captures keep to what they are given; transfers at once help where calls take long; and a
+    checkpoint in every step is as fast as the disk."""
+    parts = {name: concurrency.rows(report, name) if report else [] for name in concurrency.PARTS}
+    return [*_memory(parts["memory"]), _store(parts["store"]), _every_step(parts["every-step"])]
+
+
+def _memory(rows: list[Row]) -> list[Finding]:
     less, bound = "memory of 1.25 shards, every 10", "captures' memory"
     goal, kept = "at least 0.93 of the throughput with 2 shards", "never more than memory="
-    if report is None:
+    if not rows:
         return [Finding(what, one, UNKNOWN, False, "concurrency") for what, one in ((less, goal), (bound, kept))]
     found = []
-    for row in report.rows:
-        if (row.labels["memory"], row.labels["every"]) != (1.25, 10):
-            continue
-        low, ratio, high = _median_within(concurrency.ratios(report, row))
-        text, sure = f"{ratio:.3f} ({low:.3f}..{high:.3f})", not low < 0.93 <= high
-        found.append(Finding(f"{row.labels['workload']}: {less}", goal, text, ratio >= 0.93, "concurrency", sure))
-    above = [row.median("peak") / row.labels["nbytes"] for row in report.rows]
-    samples = sum(row.labels["samples"] for row in report.rows)
+    for row in rows:
+        if (row.labels["memory"], row.labels["every"]) == (1.25, 10):
+            what, ratios = f"{row.labels['workload']}: {less}", concurrency_memory.compared(rows, row)
+            found.append(_at_least(what, goal, ratios, 0.93, 3))
+    above = [row.median("peak") / row.labels["nbytes"] for row in rows]
+    samples = sum(row.labels["samples"] for row in rows)
     text = f"at most {max(above):.2f} of it in {samples} samples of {len(above)} trainings"
     return [*found, Finding(bound, kept, text, max(above) <= 1, "concurrency")]
 
@@ -340,6 +339,31 @@ def _io_paths(report: Report | None) -> list[Finding]:
         sure = not low < 1 <= high
         found.append(Finding(f"{what}, {place}", goal, text, ratio >= 1, "io_paths", sure))
     return found
+
+
+def _store(rows: list[Row]) -> Finding:
+    what = f"N = 4 with 4 transfers on a store with {concurrency_store.DELAY} ms per call"
+    goal = "at least 2x the rate of one transfer"
+    if not rows:
+        return Finding(what, goal, UNKNOWN, False, "concurrency")
+    row = find(rows, checkpoints=4, transfers=4)
+    return _at_least(what, goal, concurrency_store.compared(rows, row), 2.0)
+
+
+def _every_step(rows: list[Row]) -> Finding:
+    what, goal = "a checkpoint in every step, light: throughput", "at least 0.9 of what the disk takes"
+    if not rows:
+        return Finding(what, goal, UNKNOWN, False, "concurrency")
+    row = find(rows, transfers=1)
+    of = " of ".join(f"{row.median(name) / 1e9:.2f}" for name in ("throughput", "disk"))
+    return _at_least(what, goal, row.samples("ratio"), 0.9, more=f"; {of} GB/s")
+
+
+def _at_least(what: str, goal: str, samples: list[float], bound: float, digits: int = 2, more: str = "") -> Finding:
+    """A ratio of ``benchmarks.concurrency`` that is not to be smaller."""
+    low, ratio, high = _median_within(samples)
+    text = f"{ratio:.{digits}f} ({low:.{digits}f}..{high:.{digits}f}{more})"
+    return Finding(what, goal, text, ratio >= bound, "concurrency", not low < bound <= high)
 
 
 def tables(_: Report) -> str:

@@ -86,6 +86,13 @@ class Limits:
                 best[name] = samples
         return {name: best[name] for name in NAMES if name in best}
 
+    def newest(self, name: str) -> float:
+        """Seconds of a limit's last sample, of the better number of threads. KeyError if this machine can't do it."""
+        found = [samples[-1] for (limit, _), samples in self._samples.items() if limit == name]
+        if not found:
+            raise KeyError(f"{name}: not measured")
+        return min(found)
+
     def close(self) -> None:
         """Removes the files and frees the memory."""
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -115,6 +115,15 @@ class Job:
         """``count`` checkpoints, each submitted as soon as the engine takes it."""
         return Burst(**self._gather("burst", count))
 
+    def pace(self, count: int, filling: int, most: int) -> tuple[float, int]:
+        """Seconds of ``count`` commits after ``filling`` ones, with ``most`` checkpoints on their way
+        (``benchmarks.concurrency_engine``)."""
+        first, self._step = self._step + 1, self._step + filling + count + most
+        ((seconds, left),) = self._ranks.ask(
+            "pace", job=self._number, step=first, count=count, filling=filling, most=most
+        )
+        return seconds, left
+
     def operations(self, count: int) -> list[Counter]:
         """Metadata operations of each rank on the run directory during ``count`` checkpoints; the ranks must be traced."""
         before = [self._ranks.trace(rank) for rank in range(self._ranks.world)]

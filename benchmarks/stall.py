@@ -5,12 +5,12 @@ plain steps, because copies and the engine take cores and memory bandwidth from 
 checkpoint before and to the one after; there is a pause after each half, before which the engine is done. In these
 pauses: stock save_weights, and one memcpy of as many bytes as the rank's shard has, onto touched memory, in one thread.
 
-`light` is NT3's weights under next to no computation, so that nothing hides a cost; with several ranks each trains a replica of
-its own, and they share the cores. Real trainings run under Horovod. Then: what a callback costs that captures nothing, with a
-fixed interval and with `Auto` (two trainings that take turns, step by step, with one picture as their batch, because a shorter
-step varies by less; the added ops alone; and its work after a step, in a model whose steps cost nothing); a checkpoint in every
-step, against what the disk takes. And of models whose updates come last (a large first layer, global-norm clipping): a capture at
-the update against a late one, in trainings that take turns.
+`light` is NT3's weights under next to no computation, so that nothing hides a cost; with several ranks each trains a replica
+of its own, and they share the cores. Real trainings run under Horovod. Then: what a callback costs that captures nothing,
+with a fixed interval and with `Auto` (two trainings that take turns, step by step, with one picture as their batch, because a
+shorter step varies by less; the added ops alone; and its work after a step, in a model whose steps cost nothing). And of
+models whose updates come last (a large first layer, global-norm clipping): a capture at the update against a late one, in
+trainings that take turns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from benchmarks import jobs, machine, report
+from benchmarks import jobs, report
 from benchmarks.report import Report, Row, interval, say, span, table
 
 SEED = 1
@@ -33,7 +33,7 @@ TRAININGS = [
     ("nt3", 1, 8),
     ("resnet50", 1, 8),
 ]
-EVERY_STEPS, INSTALLED_STEPS = 16, 200
+INSTALLED_STEPS = 200
 # Models whose updates come last, with steps between checkpoints: captured at the update and late, in turns.
 LATE = [("first", 8), ("first-clipped", 8)]
 ROUNDS = 4
@@ -63,7 +63,6 @@ def measure(args: argparse.Namespace) -> Report:
                 row = found.row(kind="checkpoint", workload=workload, ranks=ranks, wait_for=wait_for, every=every)
                 _fill(row, ranks_found)
         _late(found, args, disk, memory)
-        _every_step(found, args, disk)
         _installed(found, args, disk)
         _seam(found, args, disk)
     return found
@@ -106,31 +105,6 @@ def _late(found: Report, args: argparse.Namespace, disk: Path, memory: Path) -> 
             row.add("interval", "s", interval(row.samples("difference")))
 
 
-def _every_step(found: Report, args: argparse.Namespace, disk: Path) -> None:
-    steps = 4 if args.quick else EVERY_STEPS
-    say(f"light, a checkpoint in each of {steps} steps")
-    nbytes = sum(machine.workloads.nbytes(name) for name in ("light",))
-    limits = machine.Limits(nbytes, disk)
-    try:
-        limits.measure_disk()
-        params = {"measure": "every_step", "workload": "light", "steps": steps, "folder": str(disk)}
-        result = jobs.gather("stall_rank", params, 1, disk, timeout=300)[0]
-        for _ in range(args.samples):
-            limits.measure_disk()
-        best = {
-            name: [nbytes / seconds for seconds in limits.seconds()[name]]
-            for name in (machine.DIRECT, machine.OVERWRITE)
-        }
-    finally:
-        limits.close()
-    row = found.row(kind="every step", workload="light", steps=steps)
-    row.add("plain", "s", [result["plain"]])
-    row.add("step", "s", result["intervals"])
-    row.add("throughput", "B/s", [result["nbytes"] / seconds for seconds in result["intervals"]])
-    row.add("disk", "B/s", best[machine.DIRECT])
-    row.add("disk overwrite", "B/s", best[machine.OVERWRITE])
-
-
 def _installed(found: Report, args: argparse.Namespace, disk: Path) -> None:
     steps = 10 if args.quick else INSTALLED_STEPS
     params = {"workload": "resnet50", "steps": steps, "samples": args.samples, "folder": str(disk)}
@@ -163,7 +137,7 @@ def _seam(found: Report, args: argparse.Namespace, disk: Path) -> None:
 
 
 def tables(found: Report) -> str:
-    """Five tables: checkpoints, late ones, every step, nothing captured, and the callback's work after a step."""
+    """Four tables: checkpoints, late ones, nothing captured, and the callback's work after a step."""
     lines = []
     for row in (row for row in found.rows if row.labels["kind"] == "checkpoint"):
         copy = row.median("memcpy")
@@ -195,24 +169,6 @@ def tables(found: Report) -> str:
         header += ["captured at the update: whole stall, ms", "later steps, extra ms"]
         header += ["late: whole stall, ms", "later steps, extra ms", "late - update, both, ms (95 %)"]
         parts.append(table(header, [_late_cells(row) for row in late]))
-    for row in (row for row in found.rows if row.labels["kind"] == "every step"):
-        rate, disk = row.median("throughput"), row.median("disk")
-        cells = [
-            span(row, "plain", 1e3, 0),
-            span(row, "step", 1e3, 0),
-            span(row, "throughput", 1e-9, 2),
-            span(row, "disk", 1e-9, 2),
-            f"{rate / disk:.2f}",
-            span(row, "disk overwrite", 1e-9, 2),
-        ]
-        header = [
-            "step, ms",
-            "step with a checkpoint in each, ms",
-            "saved, GB/s",
-            "disk (O_DIRECT, new file), GB/s",
-            "ratio",
-        ]
-        parts.append(table([*header, "disk (O_DIRECT, overwrite), GB/s"], [cells]))
     installed = []
     for row in (row for row in found.rows if row.labels["kind"] == "installed"):
         plain = row.median("plain")

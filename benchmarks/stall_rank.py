@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import statistics
@@ -21,7 +20,6 @@ from benchmarks import jobs, workloads
 from deepfreeze.ranks import world as worlds
 
 QUIET = 0.3  # seconds that the disk and the engine are left alone before plain steps are timed
-FILLING = 8  # steps until memory has been touched once and every slot is in use
 _NEVER = 10**9
 _NO_BUDGET = 1e-6  # of Auto: after its first decision it takes no checkpoint
 _DECIDING = 60  # steps by which Auto has taken its first decision
@@ -170,28 +168,6 @@ def measure_checkpoints(params: dict[str, Any], made: tuple[Any, Any, Any] | Non
         report["after"].append(later(step) - statistics.fmean(map(later, plain)))
     shutil.rmtree(folder / "run", ignore_errors=True)
     return report
-
-
-def measure_every_step(params: dict[str, Any]) -> dict[str, Any]:
-    """A checkpoint in each of ``steps`` steps: seconds from one step's begin to the next one's, once the engine is full."""
-    model, x, y = workloads.model(params["workload"])
-    timer = Timer()
-    folder, steps = Path(params["folder"]), params["steps"]
-    model.fit(repeated(x, y, 8), verbose=0, callbacks=[timer])
-    plain = statistics.median(timer.took[2:])
-    begun: list[float] = []
-
-    class Begin(keras.callbacks.Callback):
-        """Notes when each step begins."""
-
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            begun.append(time.perf_counter())
-
-    checkpoint = deepfreeze.Checkpoint(folder / "run", every=1, resume="off", verbose=0)
-    model.fit(repeated(x, y, steps + FILLING), verbose=0, shuffle=False, callbacks=[Begin(), checkpoint])
-    shutil.rmtree(folder / "run")
-    intervals = [after - before for before, after in itertools.pairwise(begun[FILLING - 1 :])]
-    return {"plain": plain, "intervals": intervals, "nbytes": checkpoint.stats.nbytes}
 
 
 def measure_installed(params: dict[str, Any]) -> dict[str, Any]:
@@ -353,7 +329,6 @@ def measure_added(params: dict[str, Any]) -> dict[str, list[float]]:
 MEASURES = {
     "when": measure_when,
     "checkpoints": measure_checkpoints,
-    "every_step": measure_every_step,
     "installed": measure_installed,
     "added": measure_added,
     "seam": measure_seam,

@@ -3,9 +3,9 @@
 import pytest
 
 import deepfreeze
+from benchmarks.stored import sampled, taken
 from deepfreeze.store import tags
 from deepfreeze.store.run import Run
-from tests.support.sampled import sampled, taken
 
 pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
 OPTIONS = {"every": 1, "resume_epochs": False}

@@ -4,11 +4,11 @@ import keras
 import pytest
 
 import deepfreeze
+from benchmarks.stored import sampled, taken
 from deepfreeze.errors import OptionError
 from deepfreeze.store import Latest, Tagged, tags
 from deepfreeze.store.run import Run
 from tests.support import trainings
-from tests.support.sampled import sampled, taken
 
 pytestmark = pytest.mark.tensorflow
 
