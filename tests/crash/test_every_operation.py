@@ -48,6 +48,8 @@ OUT_OF_ORDER = {
     "the middle one last": "delay=50:pwrite:step-0000000020:1+,delay=30:rename:step-0000000010:1+",
     "as they happen to": "",
 }
+SELDOM = [pytest.param("steps that overlap", marks=pytest.mark.full)]
+OFTEN = [name for name in SCENARIOS if name != "steps that overlap"]
 NETWORKED = [pytest.param(name + ON_NETWORK, marks=pytest.mark.full) for name in SCENARIOS if ON_NETWORK not in name]
 
 
@@ -141,7 +143,7 @@ def halves(op: page_cache.Op) -> list[bool]:
     return [False] if op.kind != "W" or len(op.data) < 2 else [True, False]
 
 
-@pytest.mark.parametrize("name", [*SCENARIOS, *NETWORKED])
+@pytest.mark.parametrize("name", [*OFTEN, *SELDOM, *NETWORKED])
 def test_a_crash_at_any_operation_loses_nothing_that_was_promised(
     folder, testing_library, record_property, points, name
 ):
@@ -153,7 +155,9 @@ def test_a_crash_at_any_operation_loses_nothing_that_was_promised(
     assert of not in FAULTS or said == [10, 40, 70], "each of the failing calls cost one promise"
 
 
-@pytest.mark.parametrize("name", OUT_OF_ORDER)
+@pytest.mark.parametrize(
+    "name", [name if name == "the oldest last" else pytest.param(name, marks=pytest.mark.full) for name in OUT_OF_ORDER]
+)
 def test_a_killed_job_with_three_uncommitted_restores_the_newest_complete_one(
     folder, testing_library, record_property, points, name
 ):

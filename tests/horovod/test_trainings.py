@@ -53,7 +53,8 @@ def test_ranks_that_disagree_are_all_told_which_rank_and_what(two, option, value
     ("api", "averaged"),
     [
         ("keras", False),
-        (kerases.NAMES[-1], True),  # a Keras 2, on which Horovod's own optimizer averages
+        # A Keras 2, on which Horovod's own optimizer averages.
+        pytest.param(kerases.NAMES[-1], True, marks=pytest.mark.full),
         *(pytest.param(name, False, marks=pytest.mark.full) for name in kerases.NAMES[1:]),
     ],
 )

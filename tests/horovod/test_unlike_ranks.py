@@ -45,7 +45,6 @@ OFTEN = {
     "keras": [
         *("broadcast:units", "fit:layer", "open:dtype", "loop:optimizer", "broadcast:names"),
         "fit:seed:every=1:wrap=false:on_divergence=warn",
-        "fit:seed:every=2:on_divergence=raise:pause=4",
     ],
     "tf_keras": [
         *("broadcast:layer", "fit:units", "open:optimizer", "loop:dtype", "fit:names"),

@@ -23,13 +23,19 @@ def test_every_interleaving_keeps_the_invariants(testing_library):
     processes.run([Path(testing_library).with_name("level_state_test")], check=True, timeout=300)
 
 
+@pytest.mark.full
 def test_any_order_of_events_leaves_the_checkpoints_that_were_committed(testing_library):
     """Ranks whose calls take any time, and steps that are given up (native/testing/transfers_test.cc)."""
     processes.run([Path(testing_library).with_name("transfers_test")], check=True, timeout=300)
 
 
-@pytest.mark.parametrize("local", [False, True])
-@pytest.mark.parametrize("slow", ["pwrite", "fdatasync"])
+@pytest.mark.parametrize(
+    ("local", "slow"),
+    [
+        (True, "pwrite"),
+        *(pytest.param(*one, marks=pytest.mark.full) for one in [(False, "pwrite"), (True, "fdatasync")]),
+    ],
+)
 def test_an_older_checkpoint_that_finishes_later_never_replaces_a_newer_one(tmp_path, library, local, slow):
     """It is committed beside the newer one, and the newer one stays the newest."""
     run = tmp_path / "run"

@@ -18,6 +18,7 @@ def train(run, library, fault, steps, *flat):
     return json.loads(told.splitlines()[-1])
 
 
+@pytest.mark.full
 def test_what_retention_would_not_keep_is_given_up_for_a_newer_one(tmp_path, testing_library):
     """Step 3 takes long, and newer steps are committed meanwhile. With keep=1 nobody wants it any more; with keep=99 it is committed late.
     Neither is a failure."""
