@@ -141,6 +141,12 @@ def _overhead(load: Reports) -> list[Finding]:
         found.append(Finding(what, "at most 1 % of run time", text, slowdown <= 0.01, "overhead", sure))
     found += _periods(overhead_periods.row(report))
     cpu = max((row for row in report.rows if "engine's CPU" in row.values), key=lambda row: row.median("engine's CPU"))
+    for row in report.rows:
+        if "captures" in row.values:
+            most = row.median("captures") / row.median("memory given")
+            text = f"at most {most:.2f} of it in {row.labels['samples']} samples"
+            what = f"captures' memory, {row.labels['workload']}"
+            found.append(Finding(what, "never more than memory=", text, most <= 1, "overhead"))
     seconds = cpu.median("engine's CPU")
     where = f"{cpu.labels['workload']}, every {cpu.labels['every']}"
     text = f"at most {seconds:.2f} s for both tiers ({where})"

@@ -9,7 +9,8 @@ steps of the trainings without, just before and after it; mean over ranks. Media
 engine's CPU: of the engine's own threads, for each GB saved, both tiers and the checksums together (the copy out of the
 training's variables is TensorFlow's threads' and not in it). extra memory: the peak of resident memory, plus what the process
 has not mapped of the slots on tmpfs, minus the peak of the training without; the bound is (in_flight + slots) x a rank's
-bytes + 64 MB.
+bytes + 64 MB. Another training, which is not timed, has ``memory=`` of two and a half shards: the peak of many samples of what its captures
+hold must not be more.
 
 ``benchmarks.overhead_periods`` says what is compared beyond that for ResNet-50 with a checkpoint every 10 steps.
 """
@@ -49,7 +50,7 @@ def measure(args: argparse.Namespace) -> Report:
 
         for (name, ranks), (plain, blocks, most) in plan.items():
             if TRAININGS in args.parts and (args.quick or name in args.workloads):
-                found = job(name, ranks, plain=plain, blocks=blocks, rounds=min(args.samples, most))
+                found = job(name, ranks, plain=plain, blocks=blocks, rounds=min(args.samples, most), bounded=True)
                 _add(report, found, name, ranks, blocks)
         many = overhead_periods.QUICK if args.quick else overhead_periods.PLAN
         if PERIODS in args.parts and (args.quick or many.workload in args.workloads):
@@ -68,6 +69,9 @@ def _add(
     none.add("extra memory", "B", [max(rank["extra"] for rank in each) for each in rounds])
     nbytes = max(rank["nbytes"] for rank in rounds[0])
     none.add("bytes of a rank", "B", [nbytes]).add("bound", "B", [(IN_FLIGHT + SLOTS) * nbytes + SPARE])
+    for name_of, quantity in (("given", "memory given"), ("captures", "captures")):
+        none.add(quantity, "B", [max(rank[name_of] for rank in rounds[-1])])
+    none.labels["samples"] = min(rank["samples"] for rank in rounds[-1])
     at = 0
     for n, (every, periods) in enumerate(blocks):
         ratios = []
@@ -108,10 +112,12 @@ def tables(report: Report) -> str:
     memory = [
         [row.labels["workload"], row.labels["ranks"]]
         + [span(row, quantity, 1e-6, 0) for quantity in ("bytes of a rank", "extra memory", "bound")]
+        + [span(row, one, 1e-6, 0) if one in row.values else "-" for one in ("memory given", "captures")]
         for row in report.rows
         if row.labels["every"] is None
     ]
     header_of_memory = ["workload", "ranks", "a rank's checkpoint, MB", "peak extra memory, MB", "bound, MB"]
+    header_of_memory += ["memory= of another training, MB", "peak of its captures, MB"]
     parts = [table(header, lines), overhead_periods.tables(report), table(header_of_memory, memory) if memory else ""]
     return "\n\n".join(filter(None, parts))
 

@@ -16,6 +16,8 @@ import tensorflow as tf
 
 import deepfreeze
 from benchmarks import jobs, workloads
+from benchmarks.capture_memory import sampled
+from deepfreeze.freeze.settings import Engine
 from deepfreeze.state.keras_objects import tf_variable
 
 TRACED, TOUCHED = (
@@ -23,6 +25,8 @@ TRACED, TOUCHED = (
     4,
 )  # steps before what counts: without checkpoints; with two, which touch every buffer for the first time
 PATIENCE = 120.0  # seconds for any wait
+# A training whose captures have a bound, in shards: steps between its checkpoints, and how many there are.
+MEMORY, EVERY, SAMPLED = 2.5, 2, 8
 _THREADS_CLOCK = 6  # of Linux's clocks by number: the CPU time of one thread, in ns
 
 
@@ -185,6 +189,16 @@ def measure(params: dict[str, Any]) -> list[dict[str, Any]]:
             }
         )
         before, before_cpu = after, after_cpu
+    if not params.get("bounded"):
+        return found
+    # Of a training that is not timed: what captures hold where they have a bound.
+    given = int(MEMORY * found[-1]["nbytes"]) + Engine().writers * Engine().chunk_bytes
+    bounded = deepfreeze.Checkpoint(
+        Path(params["folder"]) / "run-bounded", EVERY, local=slots, final=False, resume="off", memory=given
+    )
+    with sampled(slots) as samples:
+        train(TRACED + EVERY * SAMPLED, Clock(), [bounded])
+    found[-1] |= {"given": given, "captures": samples.most, "samples": samples.number}
     return found
 
 
