@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from pathlib import Path
@@ -22,6 +23,13 @@ class Engines(Rank):
         super().__init__(memory)
         self._staying: dict[int, list[int]] = {}  # by job: committed steps that are to stay
         self._runs: dict[int, Path] = {}
+
+    @staticmethod
+    def allocated(nbytes: int) -> mmap.mmap:
+        """In huge pages, as the engine's own memory is, in which a training's captures lie."""
+        memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        return memory
 
     def open(self, job: int, regions: list[list[int]], options: dict[str, Any]) -> None:
         """See ``Rank``."""

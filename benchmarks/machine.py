@@ -41,11 +41,12 @@ class Limits:
     Holds twice as many bytes of memory and as many of ``folder``'s disk; ``close`` gives all of it back.
     """
 
-    def __init__(self, nbytes: int, folder: Path) -> None:
+    def __init__(self, nbytes: int, folder: Path, huge: bool = False) -> None:
+        """``huge``: the memory is in huge pages, as the engine's is."""
         self.nbytes = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
         self._folder = Path(tempfile.mkdtemp(dir=folder, prefix="limits-"))
         self._shm = Path(tempfile.mkdtemp(dir=_SHM, prefix="deepfreeze-limits-")) if _SHM.is_dir() else None
-        self._maps = (_memory(self.nbytes), _memory(self.nbytes))
+        self._maps = (_memory(self.nbytes, huge), _memory(self.nbytes, huge))
         self._source, self._target = (np.frombuffer(buffer, np.uint8) for buffer in self._maps)
         # Not all the same: some storage stores runs of one byte in no time.
         self._source[:] = np.resize(np.random.default_rng(0).integers(0, 256, 1 << 20, np.uint8), self.nbytes)
@@ -257,9 +258,13 @@ def draw(found: Report, path: Path) -> None:
     pyplot.close(figure)
 
 
-def _memory(nbytes: int) -> mmap.mmap:
-    """Pages of this process alone, as malloc gets them, not of a shared memory object."""
-    return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+def _memory(nbytes: int, huge: bool = False) -> mmap.mmap:
+    """Pages of this process alone, as malloc gets them, not of a shared memory object. ``huge``: large ones, from which a disk takes direct
+    writes faster."""
+    found = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if huge:
+        found.madvise(mmap.MADV_HUGEPAGE)
+    return found
 
 
 def _by_workload(found: Report) -> dict[str, list[Row]]:

@@ -26,13 +26,18 @@ class Rank:
     """The engines of one rank, all over the same memory."""
 
     def __init__(self, memory: int) -> None:
-        self._memory = mmap.mmap(-1, max(memory, PAGE))
+        self._memory = self.allocated(max(memory, PAGE))
         # Every page is touched, and filled with something that no layer below can compress away.
         block = os.urandom(_BLOCK)
         for at in range(0, len(self._memory), _BLOCK):
             self._memory[at : at + _BLOCK] = block[: len(self._memory) - at]
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self._jobs: dict[int, tuple[vb.EmbeddedEngine, Any, int]] = {}
+
+    @staticmethod
+    def allocated(nbytes: int) -> mmap.mmap:
+        """Memory that captures are saved from."""
+        return mmap.mmap(-1, nbytes)
 
     def open(self, job: int, regions: list[list[int]], options: dict[str, Any]) -> None:
         """Opens an engine for regions (nbytes, file offset), which follow one another in memory, each on a new page."""
