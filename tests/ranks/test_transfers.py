@@ -29,6 +29,7 @@ def test_any_order_of_events_leaves_the_checkpoints_that_were_committed(testing_
     processes.run([Path(testing_library).with_name("transfers_test")], check=True, timeout=300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("local", "slow"),
     [
@@ -56,6 +57,7 @@ def test_an_older_checkpoint_that_finishes_later_never_replaces_a_newer_one(tmp_
     assert list(committed(run)) == [20, 30], "retention keeps two"
 
 
+@pytest.mark.slow
 def test_a_rank_that_lags_holds_nobody_up_until_memory_is_used_up(tmp_path, library):
     """Four ranks, of which each may be up to three steps behind the others: a rank that is ahead never waits for one that is behind. One
     step further it does, and the message names the rank that is waited for."""
