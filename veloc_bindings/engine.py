@@ -302,8 +302,8 @@ class EmbeddedEngine:
         ]
 
     def supersede(self, step: int, by: int) -> None:
-        """Gives up the checkpoint of ``step``, because the newer one of the step ``by`` is committed. Rank 0 alone calls it; the other ranks
-        learn of it from the store. A step that is over, or held, is passed over. Returns at once. ``EngineFault`` with ``INVALID`` if
+        """Gives up the checkpoint of ``step``, because the newer one of the step ``by`` is committed. Rank 0 alone calls it; the other
+        ranks learn of it from the store. A step that is over, or held, is passed over. Returns at once. ``EngineFault`` with ``INVALID`` if
         ``by`` is not newer, and on another rank."""
         _check(self._library.df_engine_supersede(self._open_handle(), step, by))
 
@@ -316,8 +316,8 @@ class EmbeddedEngine:
         return bool(held.value)
 
     def replace(self, step: int, by: int) -> None:
-        """Gives up the checkpoint of ``step``, which every rank holds, for the one of the newer step ``by`` that is to come. Every rank calls
-        it. ``EngineFault`` with ``INVALID`` if ``by`` is not newer, or this rank does not hold the step. Never waits."""
+        """Gives up the checkpoint of ``step``, which every rank holds, for the one of the newer step ``by`` that is to come. Every rank
+        calls it. ``EngineFault`` with ``INVALID`` if ``by`` is not newer, or this rank does not hold the step. Never waits."""
         _check(self._library.df_engine_replace(self._open_handle(), step, by))
 
     def remove(self, steps: Iterable[int]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 
 import numpy as np
 import pytest
 
 from benchmarks import goals, io_paths
 from benchmarks.report import Report
+from tests.support import processes
 
 NBYTES = (9 << 20) + io_paths.UNIT  # two chunks, and a part of one
 
@@ -50,7 +50,7 @@ def test_every_way_leaves_the_right_bytes(program, tmp_path, path, aligned):
     ],
 )
 def test_what_can_not_be_measured_is_an_error_with_a_message(program, tmp_path, directory, case, message):
-    done = subprocess.run([program, tmp_path / directory, case], capture_output=True, text=True, timeout=60)
+    done = processes.run([program, tmp_path / directory, case], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and message in done.stderr and not done.stdout
     with pytest.raises(SystemExit, match="io_paths: "):
         io_paths.measured(program, tmp_path / directory, [case])

@@ -324,9 +324,9 @@ DF_API int df_engine_supersede(df_engine* engine, int64_t step, int64_t by);
  * yet. Never blocks. */
 DF_API int df_engine_hold(df_engine* engine, int64_t step, int32_t* held);
 
-/* Gives up the checkpoint of `step`, which every rank holds, for the newer one of step `by`, which is to come. Every rank
- * calls this; the store hears nothing of it. The step ends with DF_SUPERSEDED at once. Never blocks. DF_INVALID: this
- * rank does not hold the step, or `by` is not newer. */
+/* Gives up the checkpoint of `step`, which every rank holds, for the newer one of step `by`, which is to come. Every
+ * rank calls this; the store hears nothing of it. The step ends with DF_SUPERSEDED at once. Never blocks. DF_INVALID:
+ * this rank does not hold the step, or `by` is not newer. */
 DF_API int df_engine_replace(df_engine* engine, int64_t step, int64_t by);
 
 /* Waits, at most timeout_ms, until every submitted checkpoint is external or failed, and all that df_engine_remove was
