@@ -75,7 +75,20 @@ ALLOWED = {
         "wording",
     },
     "horovod_build": {"errors"},
-    "cli": READ | {"events", "exports", "horovod_build", "inspect", "matching", "plan", "thaw", "wording"},
+    "cli": READ
+    | {
+        "events",
+        "exports",
+        "horovod_build",
+        "inspect",
+        "matching",
+        "notices",
+        "plan",
+        "thaw",
+        "tiers",
+        "veloc_bindings",
+        "wording",
+    },
     # The package itself: what it loads late, __getattr__ loads by name from a table.
     "__init__": READ | {"exports", "reuse", "thaw"},
     "__main__": {"cli"},

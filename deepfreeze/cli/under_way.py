@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 
 from deepfreeze import wording
+from deepfreeze.errors import Error
 from deepfreeze.events.event import Unfinished
 from deepfreeze.events.newest_progress import newest_progress
 from deepfreeze.format import names
+from deepfreeze.notices import unheard
 from deepfreeze.store.run import Run
 
 _NAMED = 8  # ranks in a line
@@ -20,22 +22,46 @@ def lines(run: Run, now: float) -> list[str]:
     if found is None:
         return []
     ago = wording.duration(max(0.0, now - found.t / 1e9))
-    return [f"on its way {ago} ago: {_line(one, _published(run, one.step, found.attempt))}" for one in found.unfinished]
+    slots = _slots(run, found.attempt)
+    return [
+        f"on its way {ago} ago: {_line(one, _published(run, one.step, found.attempt), slots.get(one.step, []))}"
+        for one in found.unfinished
+    ]
 
 
-def _line(one: Unfinished, published: list[int]) -> str:
+def _line(one: Unfinished, published: list[int], in_slots: list[int]) -> str:
     of = wording.size(one.nbytes)
     parts = [f"step {one.step}, for {wording.duration(one.seconds)}"]
     if one.local:
         parts.append(f"{wording.size(one.local)} of {of} on the local tier")
     done = f"{wording.size(one.external)} of {of} in the store"
     parts.append("rank 0's part is durable" if one.published else done)
+    if in_slots:
+        parts.append(f"parts of {_ranks(in_slots)} whole on this node")
     if published:
-        ranks = ", ".join([*map(str, published[:_NAMED]), *["..."][: len(published) > _NAMED]])
-        parts.append(f"parts of {wording.count(len(published), 'rank')} published ({ranks})")
+        parts.append(f"parts of {_ranks(published)} published")
     if one.waits_for:
         parts.append(f"waits for {one.waits_for}")
     return ", ".join(parts)
+
+
+def _ranks(ranks: list[int]) -> str:
+    named = ", ".join([*map(str, ranks[:_NAMED]), *["..."][: len(ranks) > _NAMED]])
+    return f"{wording.count(len(ranks), 'rank')} ({named})"
+
+
+def _slots(run: Run, attempt: str) -> dict[int, list[int]]:
+    """By step: the ranks whose parts are whole on the local tiers of this node, as far as ``local="auto"`` finds them."""
+    from deepfreeze.tiers import tiers  # reading a run needs no engine
+    from veloc_bindings import LibraryError
+
+    found: dict[int, set[int]] = {}
+    with contextlib.suppress(Error, OSError, LibraryError):
+        for tier in tiers.of("auto"):
+            for slot in tier.leftovers(run.run_id, unheard):
+                if slot.attempt == attempt:
+                    found.setdefault(slot.step, set()).add(slot.rank)
+    return {step: sorted(ranks) for step, ranks in found.items()}
 
 
 def _published(run: Run, step: int, attempt: str) -> list[int]:

@@ -38,8 +38,9 @@ class WorkerPool {
 
   // Calls work for all items in [0, n) and returns when they are done; if work returns false for an item, when those
   // are done that were begun by then. At most `width` (> 0) items of this batch run at a time. Items of urgent batches
-  // are taken first. The other batches share the threads evenly: a thread takes an item of the batch of which the
-  // fewest items run, of the oldest one among equals. A thread finishes the item that it has before it takes another.
+  // are taken first. The other batches share the threads as evenly as they can: a thread takes an item of the batch of
+  // which the fewest items run, of the oldest one among equals. A thread finishes the item that it has before it takes
+  // another.
   void Run(size_t n, size_t width, bool urgent, const Work& work);
 
  private:

@@ -269,7 +269,7 @@ class JobTable {
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> moved_us_;
   mutable Mutex mutex_;
-  CondVar changed_;  // anything at all; the waiters are few
+  CondVar changed_;  // anything at all; the waiters are the stages' threads and the caller's
   bool local_tier_ GUARDED_BY(mutex_);
   uint32_t memory_wanted_ GUARDED_BY(mutex_) = 0;  // for how many captures memory is waited for
   uint32_t parts_wanted_ GUARDED_BY(mutex_) = 0;   // by how many threads for parts of the reserved buffer

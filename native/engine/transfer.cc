@@ -121,11 +121,12 @@ size_t Transfer::Turn(const Job& job, size_t first, uint64_t* bytes) const {
 Status Transfer::AwaitTurn(const JobRef& job, uint64_t bytes) {
   if (context_.options.rate == 0) return {};
   constexpr uint64_t kSliceMs = 100;
-  uint64_t now_us = context_.env->NowMicros();
-  uint64_t turn_us = now_us;
+  uint64_t now_us = 0;
+  uint64_t turn_us = 0;
   {
     const MutexLock lock(&mutex_);
-    turn_us += bucket_.Take(bytes, now_us);
+    now_us = context_.env->NowMicros();
+    turn_us = now_us + bucket_.Take(bytes, now_us);
   }
   for (; now_us < turn_us; now_us = context_.env->NowMicros()) {
     context_.table->Pause(std::min(kSliceMs, (turn_us - now_us + 999) / 1000));

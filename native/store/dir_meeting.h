@@ -1,5 +1,6 @@
 // The ranks meet in the run's directory: records and failure markers in the step's partial directory tell rank 0 who
 // has come, and two names in the run tell the others what rank 0 has decided, RUN/step-N and RUN/step-N.failed-ATTEMPT.
+// The text of the latter says whether the step has failed or was given up for a newer one.
 #ifndef DEEPFREEZE_STORE_DIR_MEETING_H_
 #define DEEPFREEZE_STORE_DIR_MEETING_H_
 

@@ -40,7 +40,7 @@ struct Sight {
 // One rank's view of the page. Thread-compatible.
 class NodePage {
  public:
-  // How many steps a rank notes: more than it can have unfinished.
+  // How many steps a rank notes, the newest ones. Of an older one that is unfinished the others hear nothing here.
   static constexpr size_t kSteps = 15;
   // How many records a rank has there at a time, and bytes of the largest.
   static constexpr uint32_t kPlaces = 8;

@@ -1,14 +1,18 @@
 """``deepfreeze ls`` of a directory of runs."""
 
 import json
+import os
 import time
 
 import pytest
 
 from deepfreeze.cli.main import main
 from deepfreeze.events import Progress, Unfinished
+from deepfreeze.format import names
 from deepfreeze.store.runs import runs
 from deepfreeze.store.writable_run import WritableRun
+from deepfreeze.tiers import tiers
+from deepfreeze.tiers.local_tier import LocalTier
 from tests.support import files
 
 
@@ -92,11 +96,21 @@ def test_checkpoints_on_their_way_are_shown_with_their_bytes(tmp_path, capsys, m
     )
     (run / "events" / f"{'ab' * 16}.jsonl").write_text(json.dumps(under_way.to_json(0.0)) + "\n")
     monkeypatch.setattr(time, "time", lambda: 1795232158.0 + 2)
+    monkeypatch.setattr(tiers, "TIERS", {"disk": lambda: LocalTier(tmp_path, None)})
+    local = tmp_path / names.local_dir(os.geteuid(), files.RUN_ID)
+    local.mkdir(mode=0o700, parents=True)
+    local.parent.chmod(0o700)
+    for rank, step in ((0, 50), (3, 50), (1, 40)):
+        extents = [(at, made.content[at : at + size]) for at, size in made.extents[rank]]
+        head = files.identity(
+            structure=made.hash, step=step, rank=rank, world=4, file_size=len(made.content), extents=len(extents), attempt="ab" * 16
+        )  # fmt: skip
+        (local / files.slot_name(rank, "ab" * 16, step)).write_bytes(files.slot(head, extents, made.private(rank)))
     assert main(["ls", str(run)]) == 0
     first, second = capsys.readouterr().out.splitlines()[-2:]
     assert first == (
         "on its way 2 s ago: step 50, for 3 s, 124 MB of 124 MB on the local tier, rank 0's part is durable, "
-        "parts of 2 ranks published (0, 2), waits for its commit (rank 1)"
+        "parts of 2 ranks (0, 3) whole on this node, parts of 2 ranks (0, 2) published, waits for its commit (rank 1)"
     )
     assert (
         second
