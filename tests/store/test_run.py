@@ -238,6 +238,7 @@ def test_partials_and_trash_are_cleared_and_nothing_else(tmp_path):
     for name in (failed, names.temporary(failed), "step-0000000010.failed-mine"):
         (tmp_path / name).write_text("rank 3 failed: no space\n")
     (tmp_path / names.failed_file(20, files.ATTEMPT)).mkdir()
+    assert WritableRun.open(tmp_path).told() == {(step, files.ATTEMPT) for step in (10, 20)}
     (tmp_path / ".trash-mine").mkdir()
     (tmp_path / "precious").mkdir()
     (tmp_path / names.trash_dir(20, files.ATTEMPT)).symlink_to(tmp_path / "precious")

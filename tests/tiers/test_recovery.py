@@ -9,6 +9,7 @@ import pytest
 
 from deepfreeze.errors import EngineError, RunError
 from deepfreeze.events.messages import to_logger
+from deepfreeze.format import names
 from deepfreeze.store.posix_store import PosixStore
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import leftovers, rescue
@@ -33,6 +34,23 @@ def slot(step, rank, node="n0", attempt=A, world=3, size=100, structure="s", nam
 def test_attempts_are_never_mixed():
     found = plan_recovery(30, [partial(40, {0, 1}), partial(40, {2}, B)], [slot(40, 1, attempt=B)])
     assert found == RecoveryPlan(clear=[(40, A), (40, B)])
+
+
+def test_what_a_newer_checkpoint_has_overtaken_is_finished_if_it_is_whole(tmp_path):
+    """Unless a checkpoint has its step, or an attempt has told that it is over."""
+    run = WritableRun.open(files.write_run(tmp_path))
+    made = files.sample()
+    for step in (20, 40):
+        files.write_checkpoint(tmp_path, step, made)
+    for step in (10, 20, 30):
+        files.write_partial(tmp_path, step, made, attempt=A)
+    (tmp_path / names.failed_file(30, A)).write_text("superseded by step 40\n")
+    assert run.told() == {(30, A)}
+    found = rescue.plan(run, [], run.told())
+    assert (found.finish, found.clear) == ([(10, A)], [(20, A), (30, A)])
+    assert rescue.plan(run, []).finish == [(10, A), (30, A)]
+    run.clear_trash()
+    assert run.told() == frozenset()
 
 
 @pytest.mark.parametrize("leads_to", ["a partial directory", "nowhere"])
