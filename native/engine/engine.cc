@@ -279,14 +279,14 @@ Status Engine::AwaitMemory(uint64_t timeout_ms, char** base) {
 }
 
 Status Engine::AwaitParts(const char* data, uint64_t n, uint64_t timeout_ms) {
-  const Status status = table_.TakeParts(data, n, 0);
+  Status status = table_.TakeParts(data, n, 0);
   if (status.code() != Code::kTimeout) return status;
   // The threads of a capture wait side by side. Their time counts once.
   std::optional<CountedTime> time;
   if (parts_wanted_++ == 0) time.emplace(&env_, &counters_.waits, &counters_.wait_us, kHeldUpUs);
-  Status waited = WhileMoving(timeout_ms, [&](uint64_t ms) { return table_.TakeParts(data, n, ms); });
+  status = WhileMoving(timeout_ms, [&](uint64_t ms) { return table_.TakeParts(data, n, ms); });
   --parts_wanted_;
-  return waited;
+  return status;
 }
 
 bool Engine::SumsInCopy() {

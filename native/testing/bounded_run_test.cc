@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kLong = 60000;
 constexpr uint64_t kSize = 300 * 4096 + 17;
-constexpr uint64_t kHalf = 150 * 4096;
+constexpr uint64_t kHalf = uint64_t{150} * 4096;
 
 Options ForRank(uint32_t rank, const std::string& run_dir) {
   Options options;
