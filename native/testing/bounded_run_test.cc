@@ -9,6 +9,7 @@
 #include "format/names.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 
 namespace deepfreeze {
 namespace {
@@ -96,9 +97,7 @@ void InABoundedRunARankWaitsForRank0NoLongerThanForAnother() {
 void WhatARemovalHasLeftGoesWhenThatIsAskedFor() {
   TemporaryDir run;
   const std::string data(kSize, 'b');
-  std::vector<Fault> faults;
-  CHECK_OK(ParseFaults("fail=EIO:unlink:.trash-step:1", &faults));
-  FaultEnv env(Env::Posix(), faults, "");
+  FaultEnv env(Env::Posix(), FaultsOf("fail=EIO:unlink:.trash-step:1"), "");
   Options options = ForRank(0, run.path());
   options.identity.world = 1;
   Engine engine(options, &env);

@@ -17,6 +17,7 @@
 #include "testing/check.h"
 #include "testing/count_env.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 
 namespace deepfreeze {
 namespace {
@@ -68,9 +69,7 @@ void PartsAreRankedInTheOrderInWhichTheyWereTaken() {
 class Training {
  public:
   explicit Training(const std::string& faults, bool local_disk = false, uint64_t commit_timeout_ms = kLong) {
-    std::vector<Fault> parsed;
-    CHECK_OK(ParseFaults(faults, &parsed));
-    env_ = std::make_unique<FaultEnv>(Env::Posix(), parsed, "");
+    env_ = std::make_unique<FaultEnv>(Env::Posix(), FaultsOf(faults), "");
     Options options;
     options.identity.file_size = kSize;
     options.in_flight = 1;

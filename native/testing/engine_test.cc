@@ -11,6 +11,7 @@
 #include "format/names.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 #include "testing/place.h"
 #include "testing/values.h"
 
@@ -359,9 +360,7 @@ void TheRankThatMakesTheFileAloneReservesItsBlocks() {
   std::vector<std::unique_ptr<FaultEnv>> envs;
   std::vector<std::unique_ptr<Engine>> engines;
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
-    std::vector<Fault> counted;
-    CHECK_OK(ParseFaults("delay=0:fallocate::1+", &counted));
-    envs.push_back(std::make_unique<FaultEnv>(Env::Posix(), counted, ""));
+    envs.push_back(std::make_unique<FaultEnv>(Env::Posix(), FaultsOf("delay=0:fallocate::1+"), ""));
     FaultEnv* env = envs.back().get();
     engines.push_back(std::make_unique<Engine>(ForRank(rank, kWorld, ""), env, run.OpenOn(env)));
   }
@@ -381,9 +380,7 @@ void ATryThatIsRepeatedReservesBlocksAgain() {
   for (const std::string fault : {"fail=EIO:pwrite:model:1", "fail=EIO:fallocate:model:1"}) {
     DirectoryPlace run;
     const std::string data(kSize, 'd');
-    std::vector<Fault> faults;
-    CHECK_OK(ParseFaults("delay=0:fallocate:model:1+," + fault, &faults));
-    FaultEnv env(Env::Posix(), faults, "");
+    FaultEnv env(Env::Posix(), FaultsOf("delay=0:fallocate:model:1+," + fault), "");
     Engine engine(ForRank(0, 1, ""), &env, run.OpenOn(&env));
     CHECK_OK(engine.Submit(1, Share(data, 0, 1), "", kLong));
     CHECK_OK(engine.Wait(1, DF_EXTERNAL, kLong));

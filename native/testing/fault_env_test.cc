@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "testing/check.h"
+#include "testing/faults_of.h"
 
 namespace deepfreeze {
 namespace {
@@ -18,9 +19,7 @@ void PlansAreParsedOrRefused() {
 
 void TheNthMatchingCallFails() {
   TemporaryDir directory;
-  std::vector<Fault> faults;
-  CHECK_OK(ParseFaults("fail=ENOSPC:pwrite:second.file:2", &faults));
-  FaultEnv env(Env::Posix(), faults, "");
+  FaultEnv env(Env::Posix(), FaultsOf("fail=ENOSPC:pwrite:second.file:2"), "");
   std::unique_ptr<File> a;
   std::unique_ptr<File> b;
   CHECK_OK(env.Open(directory.path() + "/first.file", OpenMode::kUpdate, &a));
@@ -34,9 +33,7 @@ void TheNthMatchingCallFails() {
 
 void ACallMayBeMadeAndAnswerWithAnErrorAllTheSame() {
   TemporaryDir directory;
-  std::vector<Fault> faults;
-  CHECK_OK(ParseFaults("after=ENOENT:rename:old:1", &faults));
-  FaultEnv env(Env::Posix(), faults, "");
+  FaultEnv env(Env::Posix(), FaultsOf("after=ENOENT:rename:old:1"), "");
   CHECK_OK(env.MakeDir(directory.path() + "/old", 0777));
   CHECK_EQ(env.Rename(directory.path() + "/old", directory.path() + "/new").error(), ENOENT);
   FileInfo info;

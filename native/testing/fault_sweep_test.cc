@@ -9,6 +9,7 @@
 #include "store/commit.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 #include "testing/nfs_env.h"
 #include "testing/points.h"
 #include "testing/values.h"
@@ -70,12 +71,10 @@ struct Job {
   Job(const Shape& of, const std::string& plan) : shape(of) {
     for (int64_t step = 0; step < kSteps + kTries; ++step) data.push_back(Bytes(step));
     for (uint32_t rank = 0; rank < shape.world; ++rank) {
-      std::vector<Fault> faults;
-      if (rank == shape.victim) CHECK_OK(ParseFaults(plan, &faults));
       clients.push_back(std::make_unique<NfsEnv>(Env::Posix(), run.path()));
       clients.back()->LoseReplies(true);
       Env* base = shape.network ? static_cast<Env*>(clients.back().get()) : Env::Posix();
-      envs.push_back(std::make_unique<FaultEnv>(base, faults, ""));
+      envs.push_back(std::make_unique<FaultEnv>(base, FaultsOf(rank == shape.victim ? plan : ""), ""));
       Options options;
       options.identity.rank = rank;
       options.identity.world = shape.world;

@@ -3,6 +3,7 @@
 #include "store/partial.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 
 namespace deepfreeze {
 namespace {
@@ -40,9 +41,7 @@ void ABeatIsOneFileWithAGrowingNumber() {
 void ABeatThatFailsIsFollowedByTheNext() {
   Step step;
   CHECK_OK(Env::Posix()->MakeDir(step.path(), 0777));
-  std::vector<Fault> faults;
-  CHECK_OK(ParseFaults("fail=EIO:rename::1+,fail=EIO:open::2", &faults));
-  FaultEnv env(Env::Posix(), faults, "");
+  FaultEnv env(Env::Posix(), FaultsOf("fail=EIO:rename::1+,fail=EIO:open::2"), "");
   DirMeeting meeting(&env, step.run.path(), step.identity);
   Pulse pulse;
   CHECK(!pulse.Moved(step.State()));

@@ -6,6 +6,7 @@
 
 #include "store/dir_meeting.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 #include "testing/simulated_ranks.h"
 
 namespace deepfreeze {
@@ -201,9 +202,7 @@ void ATextThatCanNotBeReadSaysNothing() {
   Ranks ranks(2);
   ranks.SealAll(1);
   CHECK_OK(ranks.meetings[0]->Superseded(1, 2));
-  std::vector<Fault> faults;
-  CHECK_OK(ParseFaults("fail=EIO:pread:.failed-:1", &faults));
-  FaultEnv env(Env::Posix(), faults, "");
+  FaultEnv env(Env::Posix(), FaultsOf("fail=EIO:pread:.failed-:1"), "");
   DirMeeting meeting(&env, ranks.run.path(), Ranks::At(0, 1, 2));
   Verdict verdict = Verdict::kFailed;
   std::string why;

@@ -14,6 +14,7 @@
 #include "store/posix_store.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 #include "testing/nfs_env.h"
 
 namespace deepfreeze {
@@ -57,10 +58,8 @@ class Ranks {
   Ranks(const std::string& run, const std::vector<std::string>& plans, uint64_t timeout_ms = kLong, uint8_t attempt = 0)
       : run_(run), data_(kPage * plans.size(), static_cast<char>('a' + attempt)) {
     for (size_t rank = 0; rank < plans.size(); ++rank) {
-      std::vector<Fault> faults;
-      CHECK_OK(ParseFaults(plans[rank], &faults));
       clients_.push_back(std::make_unique<NfsEnv>(Env::Posix(), run));
-      envs_.push_back(std::make_unique<FaultEnv>(clients_.back().get(), faults, ""));
+      envs_.push_back(std::make_unique<FaultEnv>(clients_.back().get(), FaultsOf(plans[rank]), ""));
       Options options;
       options.identity.rank = static_cast<uint32_t>(rank);
       options.identity.world = static_cast<uint32_t>(plans.size());

@@ -12,6 +12,7 @@
 #include "format/names.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 #include "testing/points.h"
 
 namespace {
@@ -79,9 +80,7 @@ size_t Descriptors() {
 bool Run(const Shape& shape, int64_t nth, bool good) {
   TemporaryDir run("/dev/shm");
   TemporaryDir local("/dev/shm");
-  std::vector<Fault> faults;
-  CHECK_OK(ParseFaults(shape.faults, &faults));
-  FaultEnv env(Env::Posix(), faults, "");
+  FaultEnv env(Env::Posix(), FaultsOf(shape.faults), "");
   Options options;
   options.identity.file_size = kSize;
   options.in_flight = 2;

@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 #include "testing/simulated_ranks.h"
 
 namespace deepfreeze {
@@ -141,9 +142,7 @@ void WhateverCallOnThePageFailsNothingIsLost() {
   for (const std::string call : {"open", "pread", "pwrite", "close", "unlink"}) {
     for (const std::string action : {"fail=ENOSPC", "fail=EIO", "short"}) {
       for (const std::string nth : {"1", "2", "1+", "2+"}) {
-        std::vector<Fault> faults;
-        CHECK_OK(ParseFaults(action + ":" + call + ":.looks:" + nth, &faults));
-        FaultEnv env(Env::Posix(), faults, "");
+        FaultEnv env(Env::Posix(), FaultsOf(action + ":" + call + ":.looks:" + nth), "");
         Node node(3);
         for (const uint32_t rank : {1, 2}) {
           node.meetings[rank].reset();

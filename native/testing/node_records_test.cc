@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "store/commit.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 #include "testing/simulated_ranks.h"
 
 namespace deepfreeze {
@@ -159,11 +160,9 @@ void WhateverCallFailsTheRanksOfANodeAgree() {
   for (const uint32_t victim : {0U, 1U}) {
     for (const std::string call : {"open", "pwrite", "fsync", "close", "rename", "unlink"}) {
       for (const std::string action : {"fail=ENOSPC", "fail=EIO", "after=EIO", "fail=EROFS"}) {
-        std::vector<Fault> faults;
-        CHECK_OK(ParseFaults(action + ":" + call + ":.record:1", &faults));
         TemporaryDir run{"/dev/shm"};
         TemporaryDir memory{"/dev/shm"};
-        FaultEnv env(Env::Posix(), faults, "");
+        FaultEnv env(Env::Posix(), FaultsOf(action + ":" + call + ":.record:1"), "");
         const std::string data(2 * kRankPage, 'd');
         std::vector<std::unique_ptr<Engine>> engines;
         for (uint32_t rank = 0; rank < 2; ++rank) {

@@ -12,6 +12,7 @@
 #include "format/names.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 
 namespace deepfreeze {
 namespace {
@@ -23,9 +24,7 @@ constexpr uint64_t kSize = 4096;
 class Job {
  public:
   Job(const std::string& run, const std::string& plan) : run_(run) {
-    std::vector<Fault> faults;
-    CHECK_OK(ParseFaults(plan, &faults));
-    env_ = std::make_unique<FaultEnv>(Env::Posix(), faults, "");
+    env_ = std::make_unique<FaultEnv>(Env::Posix(), FaultsOf(plan), "");
     Options options;
     options.identity.world = 1;
     options.identity.file_size = kSize;

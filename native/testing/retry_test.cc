@@ -8,6 +8,7 @@
 #include "format/names.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 
 namespace deepfreeze {
 namespace {
@@ -30,9 +31,7 @@ struct Job {
   std::unique_ptr<Engine> engine;
 
   explicit Job(const std::string& plan, uint64_t commit_timeout_ms = kLong) {
-    std::vector<Fault> faults;
-    CHECK_OK(ParseFaults(plan, &faults));
-    env = std::make_unique<FaultEnv>(Env::Posix(), faults, "");
+    env = std::make_unique<FaultEnv>(Env::Posix(), FaultsOf(plan), "");
     Options options;
     options.identity.file_size = kSize;
     options.in_flight = 1;

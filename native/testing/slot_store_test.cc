@@ -8,6 +8,7 @@
 #include "base/crc32c.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 #include "testing/values.h"
 
 namespace deepfreeze {
@@ -41,9 +42,7 @@ void SlotIsWholeOnlyBetweenFinishAndBegin() {
 
 void ShortWritesAreContinued() {
   TemporaryDir local;
-  std::vector<Fault> faults;
-  CHECK_OK(ParseFaults("short:pwrite::1+,short:pread::1+", &faults));
-  FaultEnv env(Env::Posix(), faults, "");
+  FaultEnv env(Env::Posix(), FaultsOf("short:pwrite::1+,short:pread::1+"), "");
   SlotStore store(&env, local.path(), Identity{}, 1);
   Sample sample;
   WholeSlot slot;

@@ -17,6 +17,7 @@
 #include "store/commit.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 
 namespace deepfreeze {
 namespace {
@@ -39,9 +40,7 @@ class Ranks {
   Ranks(const std::vector<std::string>& plans, uint32_t transfers, uint32_t uncommitted,
         const std::vector<std::string>& locals = {}) {
     for (size_t rank = 0; rank < plans.size(); ++rank) {
-      std::vector<Fault> faults;
-      CHECK_OK(ParseFaults(plans[rank], &faults));
-      envs_.push_back(std::make_unique<FaultEnv>(Env::Posix(), faults, ""));
+      envs_.push_back(std::make_unique<FaultEnv>(Env::Posix(), FaultsOf(plans[rank]), ""));
       Options options;
       options.identity.rank = static_cast<uint32_t>(rank);
       options.identity.world = static_cast<uint32_t>(plans.size());

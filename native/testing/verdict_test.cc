@@ -11,6 +11,7 @@
 #include "store/posix_store.h"
 #include "testing/check.h"
 #include "testing/fault_env.h"
+#include "testing/faults_of.h"
 
 namespace deepfreeze {
 namespace {
@@ -30,9 +31,7 @@ class Ranks {
         uint8_t attempt = 0)
       : run_(run), data_(kPage * plans.size(), 'd') {
     for (size_t rank = 0; rank < plans.size(); ++rank) {
-      std::vector<Fault> faults;
-      CHECK_OK(ParseFaults(plans[rank], &faults));
-      envs_.push_back(std::make_unique<FaultEnv>(Env::Posix(), faults, ""));
+      envs_.push_back(std::make_unique<FaultEnv>(Env::Posix(), FaultsOf(plans[rank]), ""));
       Options options;
       options.identity.rank = static_cast<uint32_t>(rank);
       options.identity.world = static_cast<uint32_t>(plans.size());
@@ -263,16 +262,12 @@ void ACheckpointThatCanNotBeReadNowIsNeitherReplacedNorDeleted() {
     CHECK(!dead.End(0, 1).ok());
   }
   for (const char* nth : {"1", "2"}) {
-    std::vector<Fault> faults;
-    CHECK_OK(ParseFaults("fail=EIO:open:" + StepName(1) + "/manifest.json:" + nth, &faults));
-    FaultEnv env(Env::Posix(), faults, "");
+    FaultEnv env(Env::Posix(), FaultsOf("fail=EIO:open:" + StepName(1) + "/manifest.json:" + nth), "");
     CommitOutcome outcome;
     CHECK_EQ(PosixStore(&env, run.path()).Commit(request, &outcome).code(), Code::kIo);
     CHECK(AttemptOfStepOne(run.path()) == first);
   }
-  std::vector<Fault> faults;
-  CHECK_OK(ParseFaults("fail=EIO:open:" + StepName(1) + "/manifest.json:1", &faults));
-  FaultEnv env(Env::Posix(), faults, "");
+  FaultEnv env(Env::Posix(), FaultsOf("fail=EIO:open:" + StepName(1) + "/manifest.json:1"), "");
   CHECK_EQ(PosixStore(&env, run.path()).Remove(1, first).code(), Code::kIo);
   CHECK(AttemptOfStepOne(run.path()) == first);
 }
