@@ -1,4 +1,4 @@
-"""What do several checkpoints at once cost, and what do they gain? python -m benchmarks.concurrency --help
+"""Several checkpoints in flight at once: their cost and their gain. python -m benchmarks.concurrency --help
 
 The questions of PCcheck (ASPLOS 2025), Figures 11 to 14 and Table 1, asked of DeepFreeze; and two of our own: a store that answers late,
 and a checkpoint in every step beside what the disk takes. Each part is a module of its own, ``benchmarks.concurrency_NAME``, which says
@@ -73,7 +73,7 @@ def rows(report: Report, part: str) -> list[Row]:
 
 
 def tables(report: Report) -> str:
-    """What each part that was measured says, and the figure."""
+    """The tables of all parts that were measured, in Markdown, and the figure."""
     shown = [part.tables(found) for name, part in PARTS.items() if (found := rows(report, name))]
     return "\n\n".join([*shown, FIGURE])
 
@@ -101,7 +101,7 @@ def draw(report: Report, path: Path) -> None:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What this benchmark alone understands."""
+    """Adds the options that only this benchmark has."""
 
     def parts(text: str) -> list[str]:
         chosen = text.split(",")

@@ -35,7 +35,7 @@ def measure(quick: bool, disk: Path) -> list[Row]:
 
 
 def row_of(found: dict[str, list], transfers: int) -> Row:
-    """What the job found with one number of transfers."""
+    """The figures of the trainings with this number of transfers, as a row of the report."""
     at = [number for number, many in enumerate(found["order"]) if many == transfers]
     saved = [found["saved"][number] for number in at]
     disk = [statistics.median(found["disk"][number : number + 2]) for number in at]

@@ -1,4 +1,4 @@
-"""What the parts of ``benchmarks.concurrency`` share: finding rows, ratios of one round, and turns."""
+"""Helpers of all parts of ``benchmarks.concurrency``: they find rows, form the ratios of one round, and order the turns."""
 
 from __future__ import annotations
 

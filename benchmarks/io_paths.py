@@ -38,7 +38,7 @@ _TIMEOUT = 1800.0  # of all rounds in one place
 
 @dataclass(frozen=True)
 class Cell:
-    """What is varied in one place, beside the way."""
+    """One size of file and number of writers. Every way of writing is measured in each cell of every place."""
 
     nbytes: int
     aligned: bool
@@ -203,7 +203,7 @@ def place(text: str) -> tuple[str, Path]:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What this benchmark alone understands."""
+    """Adds the options that only this benchmark has."""
     parser.add_argument(
         "--also",
         type=place,

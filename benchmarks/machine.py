@@ -275,7 +275,7 @@ def _by_workload(found: Report) -> dict[str, list[Row]]:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What this benchmark alone understands."""
+    """Adds the options that only this benchmark has."""
     parser.add_argument(
         "--of", type=Path, metavar="JSON", help="measure nothing: the limits that `peers` measured, from its file"
     )

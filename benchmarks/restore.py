@@ -346,7 +346,7 @@ def by_workload(found: Report) -> list[str]:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What this benchmark alone understands."""
+    """Adds the options that only this benchmark has."""
     parser.add_argument(
         "--workloads", nargs="+", default=list(WORKLOADS), choices=list(WORKLOADS), help="(default: both)"
     )

@@ -39,7 +39,7 @@ def measure(args: argparse.Namespace) -> Report:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What this benchmark alone understands."""
+    """Adds the options that only this benchmark has."""
     parser.add_argument("--only", nargs="+", choices=list(SERIES), help="these series alone")
 
 

@@ -1,4 +1,4 @@
-"""What Python passes to the library, as C has it."""
+"""Python's values, converted to those that the C library takes."""
 
 from __future__ import annotations
 

@@ -308,9 +308,9 @@ class EmbeddedEngine:
         _check(self._library.df_engine_supersede(self._open_handle(), step, by))
 
     def hold(self, step: int | None) -> bool:
-        """Has this rank not begin to write ``step``, nor newer steps, to the external store until the next call for another step (None: for
-        none), or ``drain``. Returns whether it is held: False if it is too late, or if the step is the oldest one that is not over. Never
-        waits."""
+        """Holds the checkpoint of ``step``: this rank does not begin to write it, or a newer one, to the external store before the next
+        call for another step, or ``drain``. None holds no checkpoint. Returns whether ``step`` is held: False if its writing has begun, or
+        if it is the oldest unfinished step. Never waits."""
         held = c.c_int32()
         _check(self._library.df_engine_hold(self._open_handle(), -1 if step is None else step, c.byref(held)))
         return bool(held.value)

@@ -56,9 +56,10 @@ def commit(run_dir: str | os.PathLike[str], step: int, attempt: bytes) -> None:
 def probe(
     run_dir: str | os.PathLike[str], writers: int, nbytes: int, chunk_bytes: int, seconds: float
 ) -> tuple[float, float]:
-    """How many bytes per second ``run_dir`` takes past the page cache, and through it, made durable: 0.0 for what it can't do, and for both
-    where it is memory. Writes at most ``nbytes`` bytes, at least six of ``chunk_bytes``, to a file of which nothing is left, with so many
-    ``writers``; begins no chunk after ``seconds``. ``EngineFault`` if the system refuses."""
+    """The rates of durable writes to ``run_dir``, in bytes per second: past the page cache, and through it. A rate is 0.0 if the file
+    system can't write in that way; both are 0.0 if it is memory. The probe writes at most ``nbytes`` bytes, at least six of
+    ``chunk_bytes``, by ``writers`` threads, to a file that it removes. It begins no chunk after ``seconds``. ``EngineFault`` if the system
+    refuses."""
     direct, cached = c.c_double(), c.c_double()
     sizes = writers, nbytes, chunk_bytes, milliseconds(seconds)
     _check(library().df_probe(path_bytes(run_dir), *sizes, c.byref(direct), c.byref(cached)))

@@ -147,9 +147,9 @@ class Backend(Protocol):
         people: nothing is decided by it. As ``remove`` it may be called by another thread than training's. Never waits."""
 
     def hold(self, step: int | None) -> bool:
-        """Has this rank not begin to write ``step``, nor newer steps, to the external store until the next call (None: no step), or
-        ``drain``. Returns whether that is so: False if it is too late, or ``step`` is the oldest that is not over, or the backend holds
-        nothing. Never waits."""
+        """Holds the checkpoint of ``step``: this rank does not begin to write it, or a newer one, to the external store before the next
+        call or ``drain``. None holds no checkpoint. Returns whether ``step`` is held: False if its writing has begun, if it is the oldest
+        unfinished step, or if the backend can't hold checkpoints. Never waits."""
 
     def replace(self, step: int, by: int) -> None:
         """Gives up the checkpoint of ``step``, which every rank holds, for the newer step ``by`` that is to come. Called on every rank.

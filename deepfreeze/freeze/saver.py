@@ -370,8 +370,9 @@ class Saver:
         return self._backend.give_up()
 
     def hold(self, step: int | None) -> bool:
-        """Has this rank not begin to write ``step`` to the external store, until the next call or the next wait for all checkpoints; None:
-        no step. Returns whether it is held, which the oldest unfinished step never is. Raises ``EngineError``."""
+        """Holds the checkpoint of ``step``: this rank does not begin to write it to the external store before the next call, or the next
+        wait for all checkpoints. None holds no checkpoint. Returns whether ``step`` is held: the oldest unfinished step never is. Raises
+        ``EngineError``."""
         return self._backend.hold(step)
 
     def replace(self, step: int, by: int) -> None:

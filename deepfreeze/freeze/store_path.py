@@ -1,4 +1,4 @@
-"""Whether checkpoints are written to the external store past the page cache or through it (``Engine(io=)``)."""
+"""The choice of the way to the external store: past the page cache, or through it (``Engine(io=)``)."""
 
 from __future__ import annotations
 

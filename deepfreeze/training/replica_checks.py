@@ -37,7 +37,8 @@ class ReplicaChecks:
             self.comparisons = before.comparisons
 
     def next(self, step: int) -> Part | None:
-        """What is compared at the next checkpoint, that of ``step``. To be called once for each, on every rank after the same execution."""
+        """The part that the ranks compare at the checkpoint of ``step``, the next one; None: nothing. Each rank calls this once for a
+        checkpoint, after the same execution."""
         self._asked += 1
         self._parts[step] = self.comparisons.next(bool(self._differ.agreed))
         return self._parts[step]

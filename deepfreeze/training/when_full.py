@@ -1,4 +1,4 @@
-"""What becomes of a checkpoint that is due without room for it: training waits, or leaves it out, or gives another one up for it.
+"""The choice when a checkpoint is due and there is no room for it: training waits, skips it, or gives another checkpoint up for it.
 
 All ranks must do the same: a step is a checkpoint only if it has the records of all ranks. So they agree one execution ahead, by the
 control word.
