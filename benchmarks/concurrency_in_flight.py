@@ -67,6 +67,7 @@ def tables(rows: list[Row]) -> str:
     published = [
         [f"{line['system']}, {line['model']}", line["interval"], line["value"]]
         for line in pccheck_published.lines(SOURCE)
+        if line["quantity"] == "slowdown" and line["interval"].isdecimal()  # of one interval, on one machine
     ]
     theirs = table(["as published", "every", "slowdown"], published)
     return f"{TEXT}\n\n" + table(head, lines) + f"\n\n{theirs}"
