@@ -20,7 +20,8 @@ import statistics
 from pathlib import Path
 
 from benchmarks import checkfreq_published, jobs
-from benchmarks.recovery_kills import PHASES, Killing, Outcome, Plan
+from benchmarks.recovery_kills import Killing, Outcome, Plan
+from benchmarks.recovery_life import PHASES
 from benchmarks.report import Report, Row, run, say, table
 
 SEED = 6

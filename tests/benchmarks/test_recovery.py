@@ -7,7 +7,8 @@ import argparse
 import pytest
 
 from benchmarks import goals, recovery
-from benchmarks.recovery_kills import PHASES, Life, Loss, Outcome, Plan, loss, marks, newest
+from benchmarks.recovery_kills import Loss, Outcome, Plan, loss, newest
+from benchmarks.recovery_life import PHASES, Life, marks
 from benchmarks.report import Report
 
 WRITTEN = "imported 12.5 0\nbuilt 13.0 0\nrestored 13.25 40\nstep 15.0 41\nstep 15.5 42\nstep 16.0 43\n"
