@@ -2,7 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all test-tf215 lint analyse costs bench bench-paper docs wheel test-pythons fuzz soak clean distclean
+.PHONY: help setup demo check test test-all test-tf215 lint analyse costs bench bench-paper goodput docs wheel test-pythons fuzz soak clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ bench: setup  ## measure everything in docs/benchmarks.md, on an idle machine (a
 
 bench-paper: setup  ## measure the paper's experiment alone, in full length, on an idle machine (two hours)
 	@$(PYTHON) tools/bench.py --paper $(ARGS)
+
+goodput: setup  ## count useful steps of jobs that are killed again and again (two hours); ARGS="--trace FILE": by that trace
+	@$(PYTHON) tools/bench.py --goodput $(ARGS)
 
 lint: setup  ## check formats, style, types, and that the tests stay within their time (seconds)
 	@$(PYTHON) tools/lint.py

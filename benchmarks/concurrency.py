@@ -22,7 +22,7 @@ from benchmarks import (
     concurrency_writers,
     jobs,
 )
-from benchmarks.report import Report, Row, run
+from benchmarks.report import Report, add_parts, before, of_part, run
 
 PARTS: dict[str, ModuleType] = {
     "memory": concurrency_memory,
@@ -40,15 +40,15 @@ FIGURE = "![Figures 11 to 14 of PCcheck, asked of DeepFreeze](figures/concurrenc
 def measure(args: argparse.Namespace) -> Report:
     """All parts, or those of ``--parts``: then the rows of the other parts stay as they are in the JSON file, if this machine made it."""
     report = Report("concurrency", "What do several checkpoints at once cost, and what do they gain?")
-    before = _before(args, report)
-    dates = dict(before.settings.get("dates", {})) if before else {}
+    stays = before(args, report, list(PARTS))
+    dates = dict(stays.settings.get("dates", {})) if stays else {}
     with jobs.places(args.folder) as (disk, _):
         for name, part in PARTS.items():
             if name in args.parts:
                 found = part.measure(args.quick, disk)
                 dates[name] = report.machine["date"]
             else:
-                found = rows(before, name) if before else []
+                found = of_part(stays, name)
             for row in found:
                 row.labels = {"part": name, **row.labels}
             report.rows += found
@@ -56,25 +56,9 @@ def measure(args: argparse.Namespace) -> Report:
     return report
 
 
-def _before(args: argparse.Namespace, report: Report) -> Report | None:
-    """The report that this one takes the place of, if parts of it stay."""
-    if set(args.parts) == set(PARTS) or not args.json.exists():
-        return None
-    before = Report.load(args.json)
-    same = all(before.machine.get(name) == report.machine[name] for name in ("processor", "cores", "memory_bytes"))
-    if not same:
-        raise SystemExit(f"{args.json} is of another machine: measure all parts, or write elsewhere by --json")
-    return before
-
-
-def rows(report: Report, part: str) -> list[Row]:
-    """The rows of one part, [] if it was not measured."""
-    return [row for row in report.rows if row.labels["part"] == part]
-
-
 def tables(report: Report) -> str:
     """The tables of all parts that were measured, in Markdown, and the figure."""
-    shown = [part.tables(found) for name, part in PARTS.items() if (found := rows(report, name))]
+    shown = [part.tables(found) for name, part in PARTS.items() if (found := of_part(report, name))]
     return "\n\n".join([*shown, FIGURE])
 
 
@@ -85,7 +69,7 @@ def draw(report: Report, path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    there = {name: found for name in DRAWN if (found := rows(report, name))}
+    there = {name: found for name in DRAWN if (found := of_part(report, name))}
     columns = min(2, max(1, len(there)))
     lines = -(-len(there) // columns) or 1
     size = (4.6 * columns, 3.4 * lines)
@@ -102,16 +86,7 @@ def draw(report: Report, path: Path) -> None:
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Adds the options that only this benchmark has."""
-
-    def parts(text: str) -> list[str]:
-        chosen = text.split(",")
-        if unknown := set(chosen) - set(PARTS):
-            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: expected some of {', '.join(PARTS)}")
-        return chosen
-
-    parser.add_argument(
-        "--parts", type=parts, default=list(PARTS), metavar="NAMES", help=f"some of {','.join(PARTS)} (all)"
-    )
+    add_parts(parser, list(PARTS))
 
 
 if __name__ == "__main__":

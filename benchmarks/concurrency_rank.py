@@ -17,6 +17,7 @@ import deepfreeze
 from benchmarks import capture_memory, jobs, machine, stored, workloads
 from benchmarks.concurrency_rows import turns
 from deepfreeze.freeze.settings import Engine
+from deepfreeze.state.keras_objects import tf_variable
 
 # Of the shard, for what a capture has besides: the table of a slot, and the rest of pages.
 MORE = 1.001
@@ -34,6 +35,17 @@ class Clock(keras.callbacks.Callback):
         self.times.append(time.perf_counter())
 
 
+class Touching:
+    """A policy: a checkpoint in each of the first steps, which touch the engine's memory, and then every ``every`` steps."""
+
+    def __init__(self, begin: int, touch: int, every: int) -> None:
+        self._touched, self._every = begin + touch, every
+
+    def next_step(self, step: int) -> int:
+        """See ``deepfreeze.plan.policy.Policy``."""
+        return step + 1 if step < self._touched else (step // self._every + 1) * self._every
+
+
 class Trainings:
     """Trains one model again and again, with a new run and a new callback each time."""
 
@@ -42,12 +54,18 @@ class Trainings:
         self.run = folder / "run"
         self.nbytes = 0  # of a checkpoint
         self.superseded = 0  # of the last training's checkpoints
+        self.commits: list[
+            float
+        ] = []  # of the last training: seconds from each hand-over to the commit, in the steps that were timed
 
-    def train(self, every: int | None, skip: int, steps: int, **options: Any) -> float:
-        """Steps per second of ``steps`` steps, after ``skip`` ones. ``every``: None for a training without checkpoints; ``options``: of
-        ``deepfreeze.Checkpoint``. RuntimeError if a checkpoint is neither committed nor superseded."""
+    def train(self, every: int | None, skip: int, steps: int, touch: int = 0, **options: Any) -> float:
+        """Steps per second of ``steps`` steps, after ``skip`` ones. ``every``: None for a training without checkpoints; ``touch``: how many
+        of the first steps have a checkpoint besides; ``options``: of ``deepfreeze.Checkpoint``. RuntimeError if a checkpoint is neither
+        committed nor superseded."""
         clock = Clock()
-        checkpoint = every and deepfreeze.Checkpoint(self.run, every, final=False, resume="off", verbose=0, **options)
+        begin = int(tf_variable(self._model.optimizer.iterations).numpy())
+        due = Touching(begin, touch, every) if every and touch else every
+        checkpoint = due and deepfreeze.Checkpoint(self.run, due, final=False, resume="off", verbose=0, **options)
         batches = tf.data.Dataset.from_tensors((self._x, self._y)).repeat(skip + steps + 1)
         self._model.make_train_function(force=True)
         gc.collect()
@@ -56,6 +74,7 @@ class Trainings:
             stats = checkpoint.stats
             self.nbytes = stats.nbytes
             self.superseded = len(stats.superseded)
+            self.commits = [seconds for step, seconds in stats.committed.items() if step > begin + skip]
             if stats.commits + self.superseded != stats.captures:
                 raise RuntimeError(
                     f"{stats.commits} of {stats.captures} checkpoints were committed, {self.superseded} superseded"
@@ -73,6 +92,7 @@ class Setting:
     def __init__(self, trainings: Trainings, asked: dict[str, Any]) -> None:
         self._trainings, self._asked = trainings, asked
         self.bytes: int | None = None
+        self.commits: list[float] = []  # of all trainings that were timed
         self.options: dict[str, Any] = {}
         if asked["every"] is None:
             return
@@ -80,10 +100,13 @@ class Setting:
         if shards := asked.get("shards"):
             self.bytes = int(shards * trainings.nbytes * MORE) + engine.writers * engine.chunk_bytes
         self.options = {"local": None, "keep": 1, "engine": engine, "memory": self.bytes}
+        self.options |= {name: asked[name] for name in ("wait_for", "touch") if name in asked}
 
     def rate(self) -> float:
         """Steps per second."""
-        return self._trainings.train(self._asked["every"], self._asked["skip"], self._asked["steps"], **self.options)
+        rate = self._trainings.train(self._asked["every"], self._asked["skip"], self._asked["steps"], **self.options)
+        self.commits += self._trainings.commits if self.options else []
+        return rate
 
     def sampled(self) -> dict[str, Any]:
         """The peaks of a training that is not timed."""
@@ -113,7 +136,10 @@ def measure_trainings(params: dict[str, Any]) -> list[dict[str, Any]]:
         for setting in turns(n, settings):
             rates[setting].append(setting.rate())
     shard = trainings.nbytes
-    return [{"bytes": one.bytes, "shard": shard, "rate": rate, **one.sampled()} for one, rate in rates.items()]
+    return [
+        {"bytes": one.bytes, "shard": shard, "rate": rate, "commits": one.commits, **one.sampled()}
+        for one, rate in rates.items()
+    ]
 
 
 def measure_every_step(params: dict[str, Any]) -> dict[str, Any]:

@@ -19,10 +19,12 @@ def trained(
     """For each setting what its trainings have shown, in one process that has a training with each of them in every round, in turns.
 
     A setting: ``every`` (None: a training without checkpoints); ``skip`` and ``steps``: the steps that are not timed, and those that are;
-    ``shards``: memory for captures, if it is bounded; ``engine``: options of the engine; ``sampled``: steps of a further training whose
-    captures and checkpoints are sampled. What is found: ``rate`` (steps per second, by round), ``bytes`` (the memory given), ``shard``
-    (the bytes of a checkpoint); and if it was sampled ``peak``, ``samples``, ``stored`` and ``looks``: the most bytes of captures and of
-    the run's checkpoints, and the numbers of samples."""
+    ``shards``: memory for captures, if it is bounded; ``engine``: options of the engine; ``wait_for``: as of ``deepfreeze.Checkpoint``;
+    ``touch``: how many of the first steps have a checkpoint besides, so that the engine's memory is touched; ``sampled``: steps of a
+    further training whose captures and checkpoints are sampled. What is found: ``rate`` (steps per second, by round), ``commits``
+    (seconds from each hand-over to the commit, in the steps that were timed), ``bytes`` (the memory given), ``shard`` (the bytes of a
+    checkpoint); and if it was sampled ``peak``, ``samples``, ``stored`` and ``looks``: the most bytes of captures and of the run's
+    checkpoints, and the numbers of samples."""
     say(f"{what}: {rounds} rounds of {len(settings)} trainings ...")
     params = {"measure": "trainings", "workload": workload, "settings": list(settings), "rounds": rounds}
     params["folder"] = str(jobs.empty(disk, "job"))

@@ -13,10 +13,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import concurrency, concurrency_memory, concurrency_store, io_paths, machine, overhead_periods, restore
+from benchmarks import (
+    concurrency,
+    concurrency_memory,
+    concurrency_store,
+    goodput_kills,
+    goodput_ours,
+    goodput_published,
+    io_paths,
+    machine,
+    overhead_periods,
+    restore,
+)
 from benchmarks import interval as intervals
 from benchmarks.concurrency_rows import find
-from benchmarks.report import RESULTS, Report, Row, interval, table
+from benchmarks.report import RESULTS, Report, Row, interval, of_part, table
 from benchmarks.resumable import RESUMED
 
 UNKNOWN = "not measured yet"
@@ -59,6 +70,7 @@ def findings(load: Reports) -> list[Finding]:
         *_resumable(_measured(load, "resumable")),
         *_concurrency(_measured(load, "concurrency")),
         *_io_paths(_measured(load, "io_paths")),
+        *_goodput(_measured(load, "goodput")),
     ]
 
 
@@ -310,7 +322,7 @@ def _resumable(report: Report | None) -> list[Finding]:
 def _concurrency(report: Report | None) -> list[Finding]:
     """Less memory for captures costs little, and captures keep to what they are given; transfers at once help where calls take long; and a
     checkpoint in every step is as fast as the disk."""
-    parts = {name: concurrency.rows(report, name) if report else [] for name in concurrency.PARTS}
+    parts = {name: of_part(report, name) for name in concurrency.PARTS}
     return [*_memory(parts["memory"]), _store(parts["store"]), _every_step(parts["every-step"])]
 
 
@@ -365,11 +377,43 @@ def _every_step(rows: list[Row]) -> Finding:
     return _at_least(what, goal, row.samples("ratio"), 0.9, more=f"; {of} GB/s")
 
 
-def _at_least(what: str, goal: str, samples: list[float], bound: float, digits: int = 2, more: str = "") -> Finding:
-    """A ratio of ``benchmarks.concurrency`` that is not to be smaller."""
+def _at_least(
+    what: str,
+    goal: str,
+    samples: list[float],
+    bound: float,
+    digits: int = 2,
+    more: str = "",
+    source: str = "concurrency",
+) -> Finding:
+    """A ratio that is not to be smaller."""
     low, ratio, high = _median_within(samples)
     text = f"{ratio:.{digits}f} ({low:.{digits}f}..{high:.{digits}f}{more})"
-    return Finding(what, goal, text, ratio >= bound, "concurrency", not low < bound <= high)
+    return Finding(what, goal, text, ratio >= bound, source, not low < bound <= high)
+
+
+def _goodput(report: Report | None) -> list[Finding]:
+    """Goodput of the tuned policy, and the forecast for a training that is really killed. None of them without results."""
+    found = []
+    paper = goodput_published.over_checkfreq(10), goodput_published.most_over_checkfreq()
+    beside_paper = f"; PCcheck's: {paper[0]:.2f} for {goodput_published.MODEL}, at most {paper[1]:g}"
+    for row, ratios in goodput_ours.beside_checkfreq(of_part(report, "ours")):
+        if row.labels["policy"] != goodput_ours.TUNED:
+            continue
+        workload, every = row.labels["workload"], row.labels["every"]
+        if row.labels["chosen"]:
+            what, goal = f"goodput, tuned, every {every}, {workload}", "at least 0.97 of the bound"
+            found.append(_at_least(what, goal, row.samples("of the bound"), 0.97, 3, source="goodput"))
+        low, ratio, high = _median_within(ratios)
+        what, text = f"goodput over CheckFreq's, every {every}, {workload}", f"{ratio:.3f} ({low:.3f}..{high:.3f})"
+        text += beside_paper if every == 10 else ""
+        found.append(Finding(what, "never below 1 beyond noise", text, high >= 1, "goodput", not low < 1 <= high))
+    for row in of_part(report, "kills"):
+        off, stepped = (goodput_kills.error(row, name) for name in ("formula", "replayed"))
+        what = f"forecast of {row.labels['kills']} real kills, {row.labels['policy']}"
+        text = f"{off:+.1%} (stepped {stepped:+.1%})"
+        found.append(Finding(what, "within 10 % of the steps counted", text, abs(off) <= 0.1, "goodput"))
+    return found
 
 
 def tables(_: Report) -> str:

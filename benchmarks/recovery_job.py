@@ -27,8 +27,10 @@ class Marks:
 
 
 def main() -> None:
-    """Trains. The argument is JSON: ``workload``, ``run``, ``marks``, ``every`` (steps between checkpoints), ``epoch`` (its steps) and
-    ``keep``."""
+    """Trains. The argument is JSON: ``workload``, ``run``, ``marks``, ``every`` (steps between checkpoints; None: a training without),
+    ``epoch`` (its steps) and ``keep``. Some members may be left out: ``engine`` (options of the engine; as CheckFreq's without it),
+    ``steps`` (after which the training ends), ``genes`` (NT3 of so many genes then learns Khan's tumours in batches of one, and an epoch
+    has all of them)."""
     params = json.loads(sys.argv[1])
     marks = Marks(params["marks"])
     import keras
@@ -39,17 +41,16 @@ def main() -> None:
     from deepfreeze.state.keras_objects import tf_variable
 
     marks.add("imported")
-    model, x, y = workloads.model(params["workload"])
+    batches: Any
+    options: dict[str, Any] = {}
+    if "genes" in params:
+        model, arrays = workloads.tumours(params["genes"])
+        batches = deepfreeze.data.Resumable(arrays, batch_size=1, seed=1)
+        options["data"] = batches
+    else:
+        model, x, y = workloads.model(params["workload"])
+        batches = tf.data.Dataset.from_tensors((x, y)).repeat()
     marks.add("built")
-    checkpoint = deepfreeze.Checkpoint(
-        params["run"],
-        every=params["every"],
-        keep=params["keep"],
-        local=None,
-        final=False,
-        verbose=0,
-        engine=deepfreeze.Engine(uncommitted=1),
-    )
 
     class Before(keras.callbacks.Callback):
         """Comes before the checkpoint's callback: a step is done before the callback hears of it."""
@@ -63,9 +64,15 @@ def main() -> None:
         def on_train_begin(self, logs: Any = None) -> None:
             marks.add("restored", int(tf_variable(model.optimizer.iterations).numpy()))
 
-    batches = tf.data.Dataset.from_tensors((x, y)).repeat()
-    callbacks = [Before(), checkpoint, After()]
-    model.fit(batches, epochs=EPOCHS, steps_per_epoch=params["epoch"], verbose=0, shuffle=False, callbacks=callbacks)
+    callbacks: list[Any] = [Before(), After()]
+    if params["every"] is not None:
+        engine = deepfreeze.Engine(**params.get("engine", {"uncommitted": 1}))
+        options |= {"every": params["every"], "keep": params["keep"], "local": None, "final": False, "verbose": 0}
+        callbacks.insert(1, deepfreeze.Checkpoint(params["run"], engine=engine, **options))
+    steps = params.get("steps")
+    of_epoch = None if "genes" in params else steps or params["epoch"]
+    epochs = 1 if steps else EPOCHS
+    model.fit(batches, epochs=epochs, steps_per_epoch=of_epoch, verbose=0, shuffle=False, callbacks=callbacks)
 
 
 if __name__ == "__main__":

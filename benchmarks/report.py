@@ -170,6 +170,37 @@ def say(text: str) -> None:
     print(f"{time.monotonic() - _BEGUN:5.0f} s  {text}", file=sys.stderr, flush=True)
 
 
+def add_parts(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    """Adds the option --parts, which chooses some of a benchmark's parts."""
+
+    def parts(text: str) -> list[str]:
+        chosen = text.split(",")
+        if unknown := set(chosen) - set(names):
+            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: expected some of {', '.join(names)}")
+        return chosen
+
+    parser.add_argument(
+        "--parts", type=parts, default=list(names), metavar="NAMES", help=f"some of {','.join(names)} (all)"
+    )
+
+
+def before(args: argparse.Namespace, made: Report, names: Sequence[str]) -> Report | None:
+    """The report that ``made`` takes the place of, if parts of it stay: those that ``args.parts`` leaves out of ``names``. ``SystemExit``
+    if another machine made it."""
+    if set(args.parts) == set(names) or not args.json.exists():
+        return None
+    found = Report.load(args.json)
+    same = all(found.machine.get(name) == made.machine[name] for name in ("processor", "cores", "memory_bytes"))
+    if not same:
+        raise SystemExit(f"{args.json} is of another machine: measure all parts, or write elsewhere by --json")
+    return found
+
+
+def of_part(found: Report | None, part: str) -> list[Row]:
+    """The rows of one part, [] if it was not measured."""
+    return [row for row in found.rows if row.labels["part"] == part] if found else []
+
+
 def run(
     name: str,
     doc: str,

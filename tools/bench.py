@@ -94,18 +94,26 @@ def bench():
     parser.add_argument(
         "--paper", action="store_true", help="the paper's experiment alone, in full length (2 hours): make bench-paper"
     )
+    parser.add_argument(
+        "--goodput",
+        action="store_true",
+        help="goodput alone (2 hours): make goodput; takes the options --trace, --minutes and --parts of benchmarks.goodput too",
+    )
     parser.add_argument("--folder", type=Path, help="on the disk to measure (default: the temporary directory)")
     parser.add_argument("--anyway", action="store_true", help="replace published results on a busier machine too")
     parser.add_argument(
         "--also", action="append", default=[], metavar="NAME=DIRECTORY", help="another file system, for io_paths"
     )
-    args = parser.parse_args()
+    args, of_goodput = parser.parse_known_args()
+    if of_goodput and not args.goodput:
+        parser.error(f"unrecognized arguments: {' '.join(of_goodput)}")
     check_room(args.folder or Path(tempfile.gettempdir()))
     python = VENV / "bin" / "python"
     if not python.exists():
         raise Failure("there is no .venv: run make setup")
     begun = time.monotonic()
-    names = ("paper",) if args.paper else NAMES
+    alone = [name for name in ("paper", "goodput") if getattr(args, name)]
+    names = alone or NAMES
     # The others' libraries are optional: `peers` says itself what it does without them.
     if "peers" in names and not step("the peers' environment", [sys.executable, ROOT / "tools" / "peers.py"]):
         say("the peers can't be installed here; going on without them")
@@ -116,15 +124,17 @@ def bench():
     more = {
         "machine": ["--of", (QUICK if args.quick else RESULTS) / "peers.json"],
         "paper": ["--long"] if args.paper else [],
+        "goodput": of_goodput,
         "io_paths": [f"--also={place}" for place in args.also],
     }
     failed = [
         name for name in names if not step(name, [python, "-m", f"benchmarks.{name}", *passed, *more.get(name, [])])
     ]
     goals = ["--json", QUICK / "goals.json"] if args.quick else []
-    if not args.paper and not step("goals", [python, "-m", "benchmarks.goals", *goals]):
+    if not alone and not step("goals", [python, "-m", "benchmarks.goals", *goals]):
         failed.append("goals")
-    if not make_document(python, args.quick):
+    # Of a quick run of one benchmark the others have no results there.
+    if not (alone and args.quick) and not make_document(python, args.quick):
         failed.append("docs")
     say(f"\n{(time.monotonic() - begun) / 60:.1f} minutes in all")
     if failed:

@@ -22,7 +22,7 @@ from benchmarks import (
     pccheck_published,
 )
 from benchmarks.ranks import Ranks
-from benchmarks.report import Report, Row
+from benchmarks.report import Report, Row, of_part
 
 ROUNDS = (4.0, 2.0, 4.0)  # of which one is slower
 
@@ -84,7 +84,7 @@ def others() -> dict[str, list[Row]]:
 @pytest.mark.parametrize(("times", "peak", "reached"), [(0.95, 1.0, [True, True]), (0.92, 1.01, [False, False])])
 def test_rates_are_compared_with_those_of_the_same_round(times, peak, reached):
     made = report(memory=memory(times, peak))
-    rows = concurrency.rows(made, "memory")
+    rows = of_part(made, "memory")
     assert concurrency_memory.compared(rows, rows[0]) == pytest.approx([times] * 3)
     assert (
         f"| light | 10 | 1.25 | 4 | 0 | 0 | {4 * times:.2f} | {times:.3f} ({times:.3f}..{times:.3f}) |"
