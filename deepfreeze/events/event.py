@@ -50,6 +50,22 @@ class Attempt(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Started(Event):
+    """Rank 0's first new step is done, ``step``, or its first execution of several steps: the job has gone on from ``Attempt.step``. It
+    comes once in a process. ``seconds``: since the beginning that ``since`` names, "process", or "attempt" where the process can't tell its
+    own (other systems than Linux) or is an interactive session."""
+
+    step: int
+    seconds: float
+    since: str
+
+    @classmethod
+    def noted(cls, t: int, m: float, step: int, seconds: float, since: str) -> list[Event]:
+        """For ``Events.notes``."""
+        return [cls(t=t, m=m, step=step, seconds=round(seconds, 3), since=since)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Captured(Event):
     """The state of ``step`` was captured and handed to the engine. ``nbytes``: bytes of this rank's part."""
 

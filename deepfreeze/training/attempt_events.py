@@ -17,6 +17,7 @@ from deepfreeze.format.position import Position
 from deepfreeze.store.run import Run
 from deepfreeze.store.stores import at
 from deepfreeze.training import attempt_lines
+from deepfreeze.training.first_step import FirstStep
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 
@@ -69,6 +70,7 @@ def begin(
     name = f"{names.EVENTS_DIR}/{names.events_file(target.attempt, rank)}"
     journal = Journal(at(target.run), name, begun.m, (lambda event: True) if rank == 0 else _is_known_here_alone)
 
+    open_run.first_step = FirstStep(events, beginning.m) if rank == 0 else None
     speaks, before = rank == 0 and options.verbose > 0, attempt_lines.Before.of(stats)
 
     def end() -> None:

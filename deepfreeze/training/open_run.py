@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 from deepfreeze.frameworks.tensorflow.steps import Steps
+from deepfreeze.training.first_step import FirstStep
 from deepfreeze.training.model_start import ModelStart
 
 
@@ -14,7 +15,8 @@ class OpenRun:
     """A run that is open for the training of one model, from the start of an attempt until ``close``.
 
     ``file_size``: bytes of a checkpoint's model file, 0 until it is known; ``finished``: whether the training has come to its end;
-    ``error``: the error that ended it, as text; ``closing``: to which each part that is opened later adds the function that closes it.
+    ``error``: the error that ended it, as text; ``closing``: to which each part that is opened later adds the function that closes it;
+    ``first_step``: is told of the first new step, None on other ranks than rank 0.
 
     ``close`` closes the parts in the reverse order in which they were opened. So the engine stops before the memory that it reads is given
     back, and the run's lock is given back last."""
@@ -27,6 +29,7 @@ class OpenRun:
         self.file_size = 0
         self.finished = False
         self.error: str | None = None
+        self.first_step: FirstStep | None = None
 
     def is_of(self, model: Any) -> bool:
         """Whether the run was opened for ``model``."""

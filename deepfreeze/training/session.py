@@ -115,6 +115,8 @@ class Session:
         warnings), ``OptionError`` if the policy of any rank fails."""
         self._wishes.execution_ended()
         self._job_end.execution_ended(time.monotonic())
+        if not self._began and self._open_run.first_step is not None:
+            self._open_run.first_step.done(self._open_run.steps.now())
         saver, self._began = self.saver, True
         begin = time.monotonic()
         step = self._open_run.steps.now()

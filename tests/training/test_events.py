@@ -14,6 +14,7 @@ from deepfreeze.events import Blocked, Captured, End, External, Notice, Progress
 from deepfreeze.events.event_files import EventFiles
 from deepfreeze.events.events import MOST_NOTES, Events, as_listener
 from deepfreeze.store.target import Target
+from deepfreeze.training import first_step
 from deepfreeze.training.commits import Commits
 from deepfreeze.training.engine_reports import EngineReports
 from tests.support import trainings
@@ -91,7 +92,8 @@ def test_a_line_of_the_engines_log_is_a_notice_that_warns_nobody(tmp_path, recwa
     assert reports.enter([notice]) == [] and (heard[-1].level, heard[-1].warned) == ("warning", True)
 
 
-def test_a_resumed_attempt_has_a_file_of_its_own(tmp_path):
+def test_a_resumed_attempt_has_a_file_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(first_step, "_noted_by", None)
     fit(tmp_path / "run")
     fit(tmp_path / "run", steps=2)
     events = EventFiles(tmp_path / "run").new()
@@ -100,6 +102,11 @@ def test_a_resumed_attempt_has_a_file_of_its_own(tmp_path):
     assert (restored["level"], restored["message"]) == ("info", f"restored step 6 of {tmp_path / 'run'}")
     assert [event.get("resumed") for event in begun] == [None, 6]
     assert len({event["attempt"] for event in begun}) == 2
+    (started,) = [event for event in events if event["kind"] == "started"]
+    assert (started["step"], started["since"]) == (1, "process") and started["seconds"] > started["m"] > 0
+    assert events.index(begun[0]) < events.index(started) < events.index(begun[1]), (
+        "the second fit is no start of a job"
+    )
 
 
 def test_a_listener_hears_all_in_order_on_another_thread(tmp_path):
