@@ -104,6 +104,7 @@ FILE_SYSTEM = {
     "deepfreeze/data/iterator_state.py",  # TensorFlow writes an iterator's state into files
     "deepfreeze/state/csv_rows.py",  # the log of the user's CSVLogger
     "deepfreeze/ranks/nodes.py",  # the kernel's boot id
+    "deepfreeze/training/first_step.py",  # the kernel's word of when this process began
     "deepfreeze/cli/main.py",  # standard output that nobody reads any more
     *(f"deepfreeze/horovod_build/{module}.py" for module in ("source", "target", "wheel")),
     "deepfreeze/cli/build_horovod.py",  # the end of a log

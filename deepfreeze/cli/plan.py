@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from deepfreeze import wording
-from deepfreeze.cli import command, plan_figure, plan_sentences
+from deepfreeze.cli import command, plan_figure, plan_recovery, plan_sentences
 from deepfreeze.cli.output import facts, line, table
 from deepfreeze.cli.plan_sentences import BOUNDS, REASONS, bounds, deciding, every, percent, seconds
+from deepfreeze.events.restarts import Restarts, newest_restarts
 from deepfreeze.format import names
 from deepfreeze.plan.auto_section import SECTION, AutoSection
 from deepfreeze.plan.checkfreq import Profile
@@ -23,6 +24,10 @@ A training with every="auto" times some steps without a checkpoint, then two che
 apart checkpoints may be (CheckFreq, FAST 2021, section 4.2; the letters in brackets are that paper's). Three bounds are worked out, and
 the longest interval counts. After each four checkpoints the training measures the overhead anew, and makes the interval longer or shorter.
 --explain says the same in sentences.
+
+A table says how much a kill costs at most: finished steps that are trained again, and the time until training is where it was, the
+restart included (PCcheck, ASPLOS 2025, section 4). It holds for commits and steps that take as long as measured; no commit makes it more
+than the interval times one more than the checkpoints under way. A checkpoint that is skipped, given up or failed adds an interval.
 
 The profile is that of one rank: the one whose wish decided last. The newest {_NEWEST} decisions and overheads are listed; --json and --plot
 have up to {AutoSection.MOST_DECISIONS} and {AutoSection.MOST_WINDOWS}. A job that is started again begins with this plan, which is in
@@ -77,19 +82,21 @@ def run(arguments: argparse.Namespace) -> int:
     section = AutoSection.from_json(found, opened_run.store.where(names.PLAN_FILE))
     if arguments.plot is not None:
         plan_figure.draw(section, str(opened_run.path), arguments.plot)
+    restarts = newest_restarts(opened_run)
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps({**found, "recovery": plan_recovery.to_json(section, restarts)}, indent=2))
     elif arguments.explain:
         for sentence in plan_sentences.sentences(section):
             line(sentence)
+        line(plan_recovery.sentence(section, restarts))
     elif arguments.plot is not None:
         line(f"{arguments.plot}: the interval and the overhead of {opened_run.path}, up to step {section.last_step}")
     else:
-        _print(opened_run, section)
+        _print(opened_run, section, restarts)
     return 0
 
 
-def _print(opened_run: Run, section: AutoSection) -> None:
+def _print(opened_run: Run, section: AutoSection, restarts: Restarts | None) -> None:
     conditions = section.conditions
     mtbf = "not given (mtbf), so they set no bound" if section.mtbf is None else f"one in {seconds(section.mtbf)}"
     facts([
@@ -101,11 +108,14 @@ def _print(opened_run: Run, section: AutoSection) -> None:
         ("under way", f"at most {wording.count(section.uncommitted, 'checkpoint')} at once"),
         ("measured on", f"{wording.count(conditions.world_size, 'rank')} with {conditions.cores:g} cores each, "
                         f"local tier {conditions.tier}"),
+        ("restart", plan_recovery.restart(restarts)),
     ])  # fmt: skip
     line("")
     table((f"~profile of rank {section.rank}", ">value"), _profile(section.profile, section.terms.cost))
     line("")
     table(("~bound", ">steps", ""), _bounds(section))
+    line("")
+    table(plan_recovery.HEADS, plan_recovery.rows(section, restarts))
     if section.decisions:
         line("")
         table((">from step", ">was", ">is", "~because", ">rank"), _decisions(section))

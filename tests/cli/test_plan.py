@@ -9,8 +9,12 @@ import pytest
 
 from deepfreeze.cli.main import main
 from deepfreeze.cli.plan_sentences import BOUNDS, REASONS, sentences
+from deepfreeze.events.event import Attempt, Started
+from deepfreeze.events.journal import Journal
+from deepfreeze.format import names
 from deepfreeze.plan import auto_section
 from deepfreeze.plan.checkfreq import Profile, algorithm_1
+from deepfreeze.store.stores import at
 from tests.support import files, plans
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -51,6 +55,7 @@ def test_it_shows_profile_bounds_and_history(run, capsys):
         "failures     not given (mtbf), so they set no bound",
         "under way    at most 1 checkpoint at once",
         "measured on  4 ranks with 2 cores each, local tier memory",
+        "restart      not known: no job of this run has told of its first step",
         "",
         "profile of rank 2                                          value",
         "a step without a checkpoint (Ti)                          132 ms",
@@ -63,6 +68,11 @@ def test_it_shows_profile_bounds_and_history(run, capsys):
         "within the budget                         2",
         "as fast as checkpoints are committed      2",
         "best for so many failures                 -",
+        "",
+        "a kill costs at most                               steps  their time  with the restart",
+        "with this plan                                         5      615 ms                 -",
+        "CheckFreq's bound: each commit within an interval      6      810 ms                 -",
+        "where training waits for each commit                   3      405 ms                 -",
         "",
         "from step  was  is  because                                         rank",
         "       22    -   2  the first steps and two checkpoints were timed     0",
@@ -104,6 +114,10 @@ def test_explain_says_it_in_sentences(run, capsys):
         "never shorter than one execution of the train function (steps_per_execution).",
         "Up to step 74 the last four checkpoints, every 3 steps, have made the training 2.2 % longer (95 % interval: -0.4 % to 4.8 %): "
         "within the budget of 3.5 %.",
+        "A kill: at most 5 finished steps must be trained again: those up to the next checkpoint (3) and those of the 210 ms from its "
+        "hand-over to its commit (2). They take at most 615 ms. How long a restart takes is not known: no job of this run has told of its "
+        "first step. Each checkpoint that is skipped, given up or failed adds an interval. CheckFreq's bound is 6 steps and 810 ms; where "
+        "training waits for each commit it is 3 steps and 405 ms.",
     ]
 
 
@@ -174,9 +188,58 @@ def test_every_reason_and_every_bound_has_words():
     assert tuple(REASONS) == auto_section.REASONS and list(BOUNDS) == ["budget", "commit", "failures"]
 
 
-def test_json_has_the_section_as_it_is(run, capsys):
+def write_start(run, number, seconds, resumed):
+    """The events of job ``number`` of a run, which has told of its first step."""
+    begun = Attempt(
+        step=0, run_id=files.RUN_ID, attempt=f"{number:032x}", ranks=1, host="n", pid=7, resumed=resumed, t=number, m=0
+    )
+    journal = Journal(at(run), f"{names.EVENTS_DIR}/{names.events_file(begun.attempt)}", begun.m)
+    for event in (begun, Started(step=41, seconds=seconds, since="process")):
+        journal.on(event)
+    journal.close()
+
+
+def test_a_kill_costs_the_restart_too_once_a_job_has_told_of_it(run, capsys):
+    write_start(run, 1, 40.0, resumed=None)
+    assert main(["plan", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert "first step (a job that began from scratch: none has restored a checkpoint yet)\n" in out
+    assert re.search(r"^with this plan +5 +615 ms +41 s$", out, re.MULTILINE)
+    for number, seconds in enumerate((14.0, 12.0, 13.0), 2):
+        write_start(run, number, seconds, resumed=40)
+    assert main(["plan", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert (
+        "restart      13 s from the job's beginning to its first step (median of the 3 newest jobs that restored a "
+        in out
+    )
+    assert re.search(r"^with this plan +5 +615 ms +14 s$", out, re.MULTILINE)
+    assert main(["plan", str(run), "--explain"]) == 0
+    said = "A restart takes 13 s (median of the 3 newest jobs that restored a checkpoint), so a kill costs at most 14 s in all."
+    assert said in capsys.readouterr().out
     assert main(["plan", str(run), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == plans.section_json()
+    told = json.loads(capsys.readouterr().out)["recovery"]
+    assert told["restart"] == {"seconds": 13.0, "jobs": 3, "restored": True}
+    assert told["plan"] == {"steps": 5, "seconds": pytest.approx(13.0 + 3 * 0.132 + 0.0091 + 0.21)}
+
+
+def test_explain_says_so_where_training_waits_for_commits(tmp_path, capsys):
+    path = files.write_run(tmp_path / "nt3")
+    slow = replace(plans.SECTION, profile=replace(plans.PROFILE, persist=5.0), uncommitted=2)
+    plans.write_plan(path, plans.plan_bytes(auto=slow.to_json()))
+    assert main(["plan", str(path), "--explain"]) == 0
+    said = "at most 9 finished steps must be trained again: those up to the next checkpoint (3) and 6 more, after which training waits"
+    assert said in capsys.readouterr().out
+
+
+def test_json_has_the_section_as_it_is_and_what_a_kill_costs(run, capsys):
+    assert main(["plan", str(run), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    recovery = told.pop("recovery")
+    assert told == plans.section_json()
+    assert recovery["restart"] is None and {name: one["steps"] for name, one in recovery.items() if one} == {
+        "plan": 5, "checkfreq": 6, "synchronous": 3,
+    }  # fmt: skip
 
 
 def test_a_run_without_a_plan_says_why_and_what_to_do(tmp_path, capsys):
