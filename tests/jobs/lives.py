@@ -1,0 +1,74 @@
+"""Trainings that are killed, one after the other, each a child of this process: TensorFlow is imported once for all of them. For each line
+of standard input, a JSON object with the arguments of ``train``, the line ``pid PID`` comes on standard output, and the line ``ended`` when
+that child is dead."""
+
+import gc
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import deepfreeze
+import deepfreeze.training.training  # the parts that the first training would import
+from tests.support import faults
+from tests.support.child import die_with_parent
+from tests.support.options import grouped
+
+FOREVER = 10**9  # steps
+
+
+def train(run: str, notes: str, pause: float, fault: str, **options: object) -> None:
+    """Trains until it is killed, and appends lines to the file ``notes``: ``resumed STEP`` when training begins, and ``step STEP`` at the
+    end of each step, which takes ``pause`` seconds at least. ``fault``: the engine's plan of faults; ``options``: of Checkpoint."""
+    faults.plan(fault)
+    file = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(64), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+
+    def note(name: str) -> None:
+        os.write(file, f"{name} {int(model.optimizer.iterations.numpy())} {time.monotonic()!r}\n".encode())
+
+    class Before(keras.callbacks.Callback):
+        """Comes before the checkpoint's callback, which hears of a step when it is noted."""
+
+        def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+            time.sleep(pause)
+            note("step")
+
+    class After(keras.callbacks.Callback):
+        """Comes after the checkpoint's callback, which has restored the model then."""
+
+        def on_train_begin(self, logs: object = None) -> None:
+            note("resumed")
+
+    batch = (np.zeros((4, 8), np.float32), np.zeros((4, 1), np.float32))
+    callbacks = [Before(), deepfreeze.Checkpoint(run, **grouped(options)), After()]
+    model.fit(
+        tf.data.Dataset.from_tensors(batch).repeat(), steps_per_epoch=FOREVER, epochs=1, verbose=0, callbacks=callbacks
+    )
+
+
+def main() -> None:
+    threads = os.listdir("/proc/self/task")
+    if len(threads) > 1:
+        sys.exit(f"{len(threads)} threads: a child would have one of them alone, and TensorFlow must not have begun")
+    gc.freeze()  # collecting garbage in a child would copy the parent's pages
+    for line in sys.stdin:
+        parent, child = os.getpid(), os.fork()
+        if child == 0:
+            die_with_parent(parent)
+            train(**json.loads(line))
+            os._exit(1)
+        print(f"pid {child}", flush=True)
+        os.waitpid(child, 0)
+        print("ended", flush=True)
+
+
+main()
