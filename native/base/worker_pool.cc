@@ -6,7 +6,7 @@
 
 namespace deepfreeze {
 
-WorkerPool::WorkerPool(size_t threads, int nice, ThreadClocks* clocks) : nice_(nice), clocks_(clocks) {
+WorkerPool::WorkerPool(size_t threads, int nice, ThreadClocks* clocks) : limit_(threads), nice_(nice), clocks_(clocks) {
   threads_.reserve(threads + 1);
   try {
     for (size_t i = 0; i <= threads; ++i) threads_.emplace_back([this, i, threads] { Loop(i, i == threads); });
@@ -39,12 +39,25 @@ void WorkerPool::Run(size_t n, size_t width, bool urgent, const Work& work) {
   }
   // Wakes no more threads than there is work for, because each may take a core from the training; for an urgent batch
   // one more, because the others may hang.
-  for (size_t i = std::min({n, width, threads()}); i > 0; --i) work_ready_.NotifyOne();
+  for (size_t i = std::min({n, width, limit_}); i > 0; --i) work_ready_.NotifyOne();
   if (urgent) urgent_work_ready_.NotifyOne();
   while (batch.next < batch.size || batch.running > 0) batch_done_.Wait(&mutex_);
 }
 
+void WorkerPool::SetLimit(size_t limit) {
+  const MutexLock lock(&mutex_);
+  // A thread that ends an item looks for another one itself, so only what is added needs a thread that sleeps.
+  for (size_t added = limit_; added < limit; ++added) work_ready_.NotifyOne();
+  limit_ = limit;
+}
+
+size_t WorkerPool::limit() const {
+  const MutexLock lock(&mutex_);
+  return limit_;
+}
+
 WorkerPool::Batch* WorkerPool::Ready(bool only_urgent) const {
+  if (!only_urgent && busy_ >= limit_) return nullptr;
   Batch* ready = nullptr;
   for (Batch* batch : batches_) {
     if ((only_urgent && !batch->urgent) || batch->running >= batch->width) continue;
@@ -65,10 +78,12 @@ void WorkerPool::Loop(size_t worker, bool only_urgent) {
     if (batch == nullptr) break;
     const size_t item = batch->next++;
     ++batch->running;
+    if (!only_urgent) ++busy_;
     if (batch->next == batch->size) batches_.remove(batch);
     mutex_.Unlock();
     const bool go_on = (*batch->work)(worker, item);
     mutex_.Lock();
+    if (!only_urgent) --busy_;
     if (!go_on && batch->next < batch->size) {
       batch->next = batch->size;
       batches_.remove(batch);

@@ -36,6 +36,12 @@ class WorkerPool {
   size_t threads() const { return threads_.size() - 1; }
   size_t workers() const { return threads_.size(); }
 
+  // How many of threads() may be busy at a time, from 1 to threads(), which is the limit at first. The thread for
+  // urgent batches is not counted. Threads beyond a lowered limit finish their items and then sleep; a raised limit
+  // wakes as many threads as it adds. SetLimit never waits for a thread.
+  void SetLimit(size_t limit);
+  size_t limit() const;
+
   // Calls work for all items in [0, n) and returns when they are done; if work returns false for an item, when those
   // are done that were begun by then. At most `width` (> 0) items of this batch run at a time. Items of urgent batches
   // are taken first. The other batches share the threads as evenly as they can: a thread takes an item of the batch of
@@ -55,16 +61,18 @@ class WorkerPool {
 
   // only_urgent: of the thread that is kept for urgent batches.
   void Loop(size_t worker, bool only_urgent);
-  // The batch whose next item is to begin now; null if none may.
+  // The batch whose next item the calling thread is to begin now; null if none may.
   Batch* Ready(bool only_urgent) const REQUIRES(mutex_);
   void Stop();
 
-  Mutex mutex_;  // also guards what is in the batches
+  mutable Mutex mutex_;  // also guards what is in the batches
   CondVar work_ready_;
   CondVar urgent_work_ready_;
   CondVar batch_done_;
   std::list<Batch*> batches_ GUARDED_BY(mutex_);  // with items left, urgent ones first
   bool stopping_ GUARDED_BY(mutex_) = false;
+  size_t limit_ GUARDED_BY(mutex_);
+  size_t busy_ GUARDED_BY(mutex_) = 0;  // how many of threads() do an item
   const int nice_;
   ThreadClocks* const clocks_;
   std::vector<std::thread> threads_;

@@ -49,7 +49,7 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
     }
   } else {
     // Half of the threads are left to the transfer, which works on the job at the same time.
-    const size_t width = direct != nullptr ? (context_.pool->threads() + 1) / 2 : Copiers(context_.options);
+    const size_t width = direct != nullptr ? (context_.pool->limit() + 1) / 2 : Copiers(*context_.pool);
     DF_RETURN_IF_ERROR(ForEachExtent(context_, job->order.size(), width, true, [&](size_t worker, size_t number) {
       const size_t run = job->order[number];
       for (size_t i = job->runs[run]; i < job->runs[run + 1]; ++i) DF_RETURN_IF_ERROR(write(worker, i));

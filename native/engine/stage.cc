@@ -39,7 +39,7 @@ Status FailStep(const StageContext& context, const JobRef& job, Status why) noex
   return known;
 }
 
-size_t Copiers(const Options& options) { return std::max<size_t>(2, options.writers / 4); }
+size_t Copiers(const WorkerPool& pool) { return std::max<size_t>(2, pool.limit() / 4); }
 
 Status ForEachExtent(const StageContext& context, size_t n, size_t width, bool urgent,
                      const std::function<Status(size_t worker, size_t i)>& work) {

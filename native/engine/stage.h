@@ -69,10 +69,10 @@ Status Heed(const JobRef& job, Verdict verdict, const std::string& why);
 // rank 0 alone knows that so far: then it has not failed, whatever has happened to it, and rank 0 tells that.
 Status FailStep(const StageContext& context, const JobRef& job, Status why) noexcept;
 
-// How many threads of the pool may copy or checksum at a time: a quarter of them, at least 2, because this takes cores
-// from the training. All threads may write to the disk at a time: after each write a thread waits for a core, on busy
-// cores for longer than the write took, and the disk is idle meanwhile unless other threads write.
-size_t Copiers(const Options& options);
+// How many threads of the pool may copy or checksum at a time: a quarter of its limit, at least 2, because this takes
+// cores from the training. All threads may write to the disk at a time: after each write a thread waits for a core, on
+// busy cores for longer than the write took, and the disk is idle meanwhile unless other threads write.
+size_t Copiers(const WorkerPool& pool);
 
 // Calls work for each extent in [0, n) on the pool's threads, at most `width` at a time. After the first error no more
 // extents are begun, and the error is returned. kClosed if the engine is stopping. urgent: see WorkerPool::Run.

@@ -81,8 +81,9 @@ Status Transfer::Move(const JobRef& job) {
   DF_RETURN_IF_ERROR(shard->Begin(in_parts ? &kept : nullptr));
   if (in_parts && !kept) context_.table->ReadAgain(job, kExternal);
   job->external_bytes = 0;
-  // Without direct writes every byte is copied to the page cache, so no more threads work than may copy at a time.
-  const size_t width = shard->direct() ? context_.pool->threads() : Copiers(context_.options);
+  // Without direct writes every byte is copied to the page cache, so no more threads work than may copy at a time. With
+  // them the pool's limit alone counts, also if it changes meanwhile.
+  const size_t width = shard->direct() ? context_.pool->threads() : Copiers(*context_.pool);
   // The local level works on the job at the same time, and computes the checksums. Without it they are computed here,
   // together with the writes.
   const bool known = job->checksummed || context_.table->AwaitSettled(job, kLocal, Deadline(0)) != LevelState::kFailed;
@@ -151,13 +152,12 @@ Status Transfer::TakeChecksums(const JobRef& job) {
   if (context_.table->stopping()) return Status(Code::kClosed, "the engine is shutting down");
   // The local tier has failed, and its writer may not have computed all checksums. What it has read has its checksum,
   // and may be in the hands of the next capture.
-  return ForEachExtent(context_, job->extents.size(), Copiers(context_.options), false,
-                       [&](size_t, size_t i) -> Status {
-                         DF_RETURN_IF_ERROR(GivenUp(job));
-                         if (job->summed[i] || context_.table->HasRead(job, kLocal, i, 1)) return Status();
-                         job->extents[i].crc = Crc32c(0, job->sources[i], static_cast<size_t>(job->extents[i].size));
-                         return Status();
-                       });
+  return ForEachExtent(context_, job->extents.size(), Copiers(*context_.pool), false, [&](size_t, size_t i) -> Status {
+    DF_RETURN_IF_ERROR(GivenUp(job));
+    if (job->summed[i] || context_.table->HasRead(job, kLocal, i, 1)) return Status();
+    job->extents[i].crc = Crc32c(0, job->sources[i], static_cast<size_t>(job->extents[i].size));
+    return Status();
+  });
 }
 
 Status Transfer::MoveRun(const JobRef& job, size_t run, bool known, bool kept, const Sink& to) {

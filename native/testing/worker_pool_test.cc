@@ -1,9 +1,11 @@
 // Batches of a WorkerPool: every item is done once, no more at a time than the batch's width, whatever else runs beside
-// it; urgent items go before others; the first false ends a batch.
+// it; urgent items go before others; the first false ends a batch; a limit that changes holds for the items that begin.
 #include "base/worker_pool.h"
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <random>
 #include <thread>
 
 #include "testing/check.h"
@@ -98,6 +100,91 @@ void TestFalseEndsABatch() {
   RunCounted(&pool, 20, kThreads, false);  // the pool goes on
 }
 
+// Items that have begun go on under a lowered limit; then no more run at a time than it says. A raised limit has
+// further items begin while those before it still run.
+void TestTheLimitHoldsForItemsThatBegin() {
+  constexpr size_t kMany = 200;
+  WorkerPool pool(kThreads, 0);
+  CHECK_EQ(pool.limit(), kThreads);
+  std::atomic<size_t> most{kThreads};
+  std::atomic<size_t> running{0};
+  std::atomic<size_t> begun{0};
+  std::atomic<size_t> may_end{0};  // the items below this number
+  std::thread batch([&] {
+    pool.Run(kMany, kThreads, false, [&](size_t, size_t item) {
+      CHECK(running.fetch_add(1) < most);
+      ++begun;
+      while (item >= may_end) Pause();
+      --running;
+      return true;
+    });
+  });
+  const auto await_begun = [&](size_t n) {
+    while (begun < n) Pause();
+    CHECK_EQ(begun.load(), n);
+  };
+  await_begun(kThreads);
+  pool.SetLimit(3);
+  most = 3;
+  may_end = kThreads;
+  await_begun(kThreads + 3);
+  most = 5;
+  pool.SetLimit(5);  // two threads sleep no longer, and the three others still have their items
+  await_begun(kThreads + 5);
+  pool.SetLimit(1);
+  most = 1;
+  may_end = kThreads + 5;
+  await_begun(kThreads + 6);
+  most = kThreads;
+  pool.SetLimit(kThreads);
+  may_end = kMany;
+  batch.join();
+  CHECK_EQ(begun.load(), kMany);
+}
+
+// The limit is of the threads for every batch: the one for urgent batches is beside them.
+void TestUrgentItemsGoOnAtTheLimit() {
+  WorkerPool pool(kThreads, 0);
+  pool.SetLimit(1);
+  std::atomic<bool> hangs{false};
+  std::atomic<bool> over{false};
+  std::thread first([&] {
+    pool.Run(2, 2, false, [&](size_t, size_t) {
+      CHECK(!hangs.exchange(true));  // the other item never begins
+      while (!over) Pause();
+      return false;
+    });
+  });
+  while (!hangs) Pause();
+  pool.Run(20, kWorkers, true, [&](size_t worker, size_t) {
+    CHECK_EQ(worker, kThreads);
+    return true;
+  });
+  over = true;
+  first.join();
+}
+
+// Whenever the limit changes, every item is done.
+void TestALimitThatChangesLosesNoItem(unsigned seed) {
+  std::mt19937 random(seed);
+  WorkerPool pool(kThreads, 0);
+  std::atomic<size_t> left{6};
+  std::vector<std::thread> callers;
+  for (const size_t width : {1, 2, 8}) {
+    for (const bool urgent : {false, true}) {
+      callers.emplace_back([&pool, &left, width, urgent] {
+        for (size_t n = 0; n < 60; n += 7) RunCounted(&pool, n, width, urgent);
+        --left;
+      });
+    }
+  }
+  while (left > 0) {
+    pool.SetLimit(1 + random() % kThreads);
+    Pause();
+  }
+  for (std::thread& caller : callers) caller.join();
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
@@ -106,4 +193,9 @@ int main() {
   deepfreeze::TestUrgentItemsGoFirst();
   deepfreeze::TestUrgentItemsGoOnWhereOthersHang();
   deepfreeze::TestFalseEndsABatch();
+  deepfreeze::TestTheLimitHoldsForItemsThatBegin();
+  deepfreeze::TestUrgentItemsGoOnAtTheLimit();
+  const unsigned seed = std::random_device()();
+  std::printf("seed %u\n", seed);
+  for (unsigned n = 0; n < 10; ++n) deepfreeze::TestALimitThatChangesLosesNoItem(seed + n);
 }
