@@ -198,6 +198,13 @@ int df_engine_hold(df_engine* engine, int64_t step, int32_t* held) {
   });
 }
 
+int df_engine_tune(df_engine* engine, uint64_t writers, uint64_t transfers, uint64_t uncommitted) {
+  return Guard([&]() -> Status {
+    DF_RETURN_IF_ERROR(CheckEngine(engine, "tune"));
+    return engine->engine->Tune({writers, transfers, uncommitted});
+  });
+}
+
 int df_engine_drain(df_engine* engine, uint64_t timeout_ms) {
   return Guard([&]() -> Status {
     DF_RETURN_IF_ERROR(CheckEngine(engine, "drain"));

@@ -238,6 +238,14 @@ Status CheckNewer(const char* call, int64_t step, int64_t by) {
                 std::string(call) + ": step " + std::to_string(by) + " is not newer than step " + std::to_string(step));
 }
 
+// most: with how many of them the engine was opened.
+Status CheckTuned(const char* name, uint64_t number, uint64_t most) {
+  if (number >= 1 && number <= most) return {};
+  return Status::FourPart(Code::kInvalid, std::string("tune: ") + name,
+                          "1 to " + std::to_string(most) + ", as many as the engine was opened with",
+                          std::to_string(number), "Correct the number, or open the engine with more");
+}
+
 bool SameRegions(const std::vector<Region>& left, const std::vector<Region>& right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](const Region& a, const Region& b) {
     return a.file_offset == b.file_offset && a.size == b.size;
@@ -325,6 +333,17 @@ Status Engine::Remove(const std::vector<int64_t>& steps) {
   } else if (options_.bounded) {
     upkeep_.AskTidy();
   }
+  return {};
+}
+
+Status Engine::Tune(const Tuning& to) {
+  DF_RETURN_IF_ERROR(CheckTuned("writers", to.writers, options_.writers));
+  DF_RETURN_IF_ERROR(CheckTuned("transfers", to.transfers, options_.transfers));
+  const uint64_t opened = options_.uncommitted;
+  if (to.uncommitted > 0 && opened > 0) DF_RETURN_IF_ERROR(CheckTuned("uncommitted", to.uncommitted, opened));
+  const MutexLock lock(&tuning_);
+  pool_->SetLimit(to.writers);
+  table_.Tune(to.transfers, to.uncommitted > 0 ? to.uncommitted : opened);
   return {};
 }
 

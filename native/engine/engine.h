@@ -72,6 +72,8 @@ class Engine {
   bool Hold(int64_t step) { return table_.Hold(step); }
   // df_engine_replace.
   Status Replace(int64_t step, int64_t by);
+  // df_engine_tune.
+  Status Tune(const Tuning& to);
   // df_engine_supersede.
   Status Supersede(int64_t step, int64_t by);
   // df_engine_remove.
@@ -127,7 +129,8 @@ class Engine {
   template <typename Call>
   Status WhileMoving(uint64_t timeout_ms, const Call& wait);
 
-  Mutex mutex_;  // guards Thread::ended
+  Mutex tuning_;  // so that the numbers of one Tune hold together
+  Mutex mutex_;   // guards Thread::ended
   CondVar thread_ended_;
   std::list<Thread> threads_;
 };

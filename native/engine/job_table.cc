@@ -11,13 +11,14 @@ namespace deepfreeze {
 JobTable::JobTable(Env* env, const TableOptions& options)
     : env_(env),
       in_flight_(options.in_flight),
-      uncommitted_(options.uncommitted),
       one_memory_(options.one_memory),
       slots_are_memory_(options.slots_are_memory),
       rows_(options.levels),
       on_fault_(options.on_fault),
       clocks_(options.clocks),
       moved_us_(env->NowMicros()),
+      transfers_(rows_[kExternal].stages[kTransfer].threads),
+      uncommitted_(options.uncommitted),
       local_tier_(options.local_tier),
       slots_(options.slots),
       buffers_(options.in_flight) {}
@@ -36,13 +37,40 @@ bool JobTable::MayBeginLocked(const Job& job, LevelId level) const {
   return true;
 }
 
+void JobTable::Tune(size_t transfers, uint64_t uncommitted) {
+  const MutexLock lock(&mutex_);
+  transfers_ = transfers;
+  uncommitted_ = uncommitted;
+  changed_.NotifyAll();
+}
+
+// The commit's last place is the oldest checkpoint's. A rank may wait for the oldest to be over before it captures the
+// next one, for which newer ones may wait here: with all places they would hold up the oldest, and each other.
+size_t JobTable::PlacesLocked(LevelId level, size_t stage) const {
+  if (level != kExternal) return rows_[level].stages[stage].threads;
+  size_t taken = 0;
+  bool first = true;
+  for (const auto& [step, job] : jobs_) {
+    const Standing& at = job->at[kExternal];
+    const bool in_stage = at.state == LevelState::kRunning && at.stage == stage;
+    const bool keeps_place = first && stage == kCommit && !job->over();
+    taken += in_stage || keeps_place ? 1 : 0;
+    first = first && job->over();
+  }
+  return transfers_ - std::min(transfers_, taken);
+}
+
 JobRef JobTable::FindLocked(LevelId level, size_t stage) {
+  const size_t places = PlacesLocked(level, stage);
+  bool oldest = true;
   for (const auto& [step, job] : jobs_) {
     const Standing& at = job->at[level];
     const bool waits = !job->over() && at.state == LevelState::kNone && at.stage == stage;
     // Nor does a newer one begin: it might need the slot of the held one, which might need its thread.
     if (waits && step == held_ && level == kExternal && stage == kTransfer) return nullptr;
-    if (waits && MayBeginLocked(*job, level)) return job;
+    const bool in_turn = places > 0 || (oldest && stage == kCommit);
+    if (waits && in_turn && MayBeginLocked(*job, level)) return job;
+    oldest = oldest && job->over();
   }
   return nullptr;
 }

@@ -131,6 +131,9 @@ class JobTable {
   // The step is given up for the newer step `by`, which is committed: the external level's threads end it, and tell the
   // other ranks, unless it is over by then. Does nothing if it is held: it may be given up otherwise.
   void Supersede(int64_t step, int64_t by);
+  // Sets how many checkpoints may be in each stage of the external level at once, beside those that are in it by now,
+  // and how many may be uncommitted (0: as in df_options). REQUIRES: a stage has as many threads.
+  void Tune(size_t transfers, uint64_t uncommitted);
   // The steps that are neither committed nor failed.
   std::vector<int64_t> UnfinishedSteps() const;
   // Whether a newer step is committed, as far as this rank has seen.
@@ -217,6 +220,8 @@ class JobTable {
     return false;
   }
   JobRef FindLocked(LevelId level, size_t stage) REQUIRES(mutex_);
+  // How many more checkpoints may begin this stage now; of the commit, beside the oldest one.
+  size_t PlacesLocked(LevelId level, size_t stage) const REQUIRES(mutex_);
   // The step is over for the external level, which will not have it, because of `why`.
   void FailExternalLocked(Job* job, Status why) REQUIRES(mutex_);
   bool MayBeginLocked(const Job& job, LevelId level) const REQUIRES(mutex_);
@@ -260,7 +265,6 @@ class JobTable {
 
   Env* const env_;
   const uint32_t in_flight_;
-  const uint64_t uncommitted_;
   const bool one_memory_;
   const bool slots_are_memory_;
   const std::vector<LevelRow> rows_;
@@ -270,6 +274,8 @@ class JobTable {
   std::atomic<uint64_t> moved_us_;
   mutable Mutex mutex_;
   CondVar changed_;  // anything at all; the waiters are the stages' threads and the caller's
+  size_t transfers_ GUARDED_BY(mutex_);
+  uint64_t uncommitted_ GUARDED_BY(mutex_);
   bool local_tier_ GUARDED_BY(mutex_);
   uint32_t memory_wanted_ GUARDED_BY(mutex_) = 0;  // for how many captures memory is waited for
   uint32_t parts_wanted_ GUARDED_BY(mutex_) = 0;   // by how many threads for parts of the reserved buffer

@@ -8,7 +8,8 @@
 //   another name than a committed one, gets its name by one rename, and is never written to again. Only retention
 //   removes it, and never the newest one.
 // - Each buffer, each part of one, and each slot has one owner, and is freed once (slot_pool.h, buffer_parts.h).
-// - At most Options::uncommitted checkpoints are captured and neither committed nor over otherwise.
+// - No checkpoint is captured while as many are neither committed nor over otherwise as Options::uncommitted, or
+//   JobTable::Tune, says.
 // - A commit has the records of all ranks of one attempt, all of that step (store/commit.cc).
 // - Except for one that every rank has held for it (JobTable::Replace), no checkpoint is given up for a newer one
 // before
@@ -90,7 +91,7 @@ constexpr LevelSet Only(LevelId level) { return LevelSet{1} << level; }
 // other: of those that may begin the oldest begins first, and any may end first.
 struct StageRow {
   const char* thread = nullptr;  // the name of its threads, at most 15 bytes; null: there is no such stage
-  size_t threads = 0;            // how many there are: so many checkpoints may be in this stage at a time
+  size_t threads = 0;            // how many there are: at most so many checkpoints are in this stage at a time
 };
 inline constexpr size_t kMostStages = 3;
 

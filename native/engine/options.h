@@ -40,6 +40,13 @@ struct Options {
   }
 };
 
+// The options that may be set anew while the engine runs, as far as it was opened with them. As in Options.
+struct Tuning {
+  uint64_t writers = 1;
+  uint64_t transfers = 1;
+  uint64_t uncommitted = 0;  // 0: as many as the engine was opened with
+};
+
 }  // namespace deepfreeze
 
 #endif  // DEEPFREEZE_ENGINE_OPTIONS_H_

@@ -1,6 +1,8 @@
 // The table of jobs: no two jobs wait for each other, and memory and slots are released at the right time.
 #include "engine/job_table.h"
 
+#include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "deepfreeze/deepfreeze.h"
@@ -224,12 +226,134 @@ void NoMoreAreUncommittedThanTheBound() {
   }
 }
 
+// A thread that makes a call which waits. It most likely waits by the time the constructor ends, so that a call that
+// must wake it finds it asleep; the test holds as well if it does not.
+class Waiting {
+ public:
+  template <typename Call>
+  explicit Waiting(const Call& call) {
+    thread_ = std::thread([this, call] {
+      begun_ = true;
+      call();
+    });
+    while (!begun_) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  }
+  void Join() { thread_.join(); }
+
+ private:
+  std::atomic<bool> begun_{false};
+  std::thread thread_;
+};
+
+// A table of an engine that was opened with so many transfers, with captures in the caller's memory.
+TableOptions WithTransfers(size_t transfers) {
+  TableOptions options{4, 4, false};
+  for (StageRow& stage : options.levels[kExternal].stages) stage.threads = transfers;
+  return options;
+}
+
+// A lowered number of transfers holds for checkpoints that begin a stage; those that are in it go on.
+void ALoweredNumberOfTransfersHoldsForWhatBegins() {
+  JobTable table(Env::Posix(), WithTransfers(3));
+  JobRef job[5];
+  for (int64_t step = 1; step <= 4; ++step) job[step] = Submitted(&table, step, false);
+  for (int64_t step = 1; step <= 3; ++step) CHECK_EQ(table.TryNext(kExternal, kTransfer), job[step]);
+  CHECK_EQ(table.TryNext(kExternal, kTransfer), nullptr);
+  table.Tune(1, 0);
+  for (const int64_t step : {3, 1}) {
+    table.Finish(job[step], kExternal);
+    CHECK_EQ(table.TryNext(kExternal, kTransfer), nullptr);
+  }
+  table.Finish(job[2], kExternal);
+  CHECK_EQ(table.TryNext(kExternal, kTransfer), job[4]);
+  table.Finish(job[4], kExternal);
+  for (const size_t stage : {kPublish, kCommit}) {  // one at a time, the oldest first
+    for (int64_t step = 1; step <= 4; ++step) {
+      CHECK_EQ(table.TryNext(kExternal, stage), job[step]);
+      CHECK_EQ(table.TryNext(kExternal, stage), nullptr);
+      if (stage == kCommit) table.ReleaseSlots(step);
+      table.Finish(job[step], kExternal);
+    }
+  }
+}
+
+// With a second transfer a thread of the stage begins the next checkpoint at once.
+void ARaisedNumberOfTransfersWakesAThread() {
+  JobTable table(Env::Posix(), WithTransfers(2));
+  table.Tune(1, 0);
+  const JobRef first = Submitted(&table, 1, false);
+  const JobRef second = Submitted(&table, 2, false);
+  CHECK_EQ(table.Next(kExternal, kTransfer), first);
+  Waiting stage([&] { CHECK_EQ(table.Next(kExternal, kTransfer), second); });
+  table.Tune(2, 0);
+  stage.Join();
+}
+
+// Newer checkpoints may wait, at their commit, for a rank that captures nothing more before the oldest one is over.
+void TheOldestCheckpointIsCommittedBesideNewerOnes() {
+  for (const bool lowered : {false, true}) {
+    JobTable table(Env::Posix(), WithTransfers(lowered ? 3 : 2));
+    JobRef job[4];
+    for (int64_t step = 1; step <= 3; ++step) job[step] = Submitted(&table, step, false);
+    CHECK_EQ(table.TryNext(kExternal, kTransfer), job[1]);
+    for (int64_t step = 2; step <= 3; ++step) {
+      CHECK_EQ(table.TryNext(kExternal, kTransfer), job[step]);
+      table.Finish(job[step], kExternal);
+      CHECK_EQ(table.TryNext(kExternal, kPublish), job[step]);
+      table.Finish(job[step], kExternal);
+      CHECK_EQ(table.TryNext(kExternal, kCommit), step == 2 || lowered ? job[step] : nullptr);
+    }
+    if (lowered) table.Tune(1, 0);
+    table.Finish(job[1], kExternal);
+    Commit(&table, job[1], kPublish);
+    // One place is the second checkpoint's now. The third has its own if there are two.
+    CHECK_EQ(table.TryNext(kExternal, kCommit), lowered ? nullptr : job[3]);
+  }
+}
+
+// A higher bound lets a capture begin that waits; a lower one holds back the next capture alone.
+void TheBoundOfUncommittedCheckpointsChanges() {
+  for (const Home home : {Home::kSlot, Home::kBuffer, Home::kCaller}) {
+    TableOptions options = WithSlots(4);
+    options.in_flight = 4;
+    options.uncommitted = 4;
+    JobTable table(Env::Posix(), options);
+    const auto submit = [&](int64_t step, uint64_t timeout_ms) {
+      int number = SlotPool::kNoSlot;
+      Status reserved = home == Home::kCaller ? Status() : table.Reserve(home, timeout_ms, &number);
+      if (!reserved.ok()) return reserved;
+      auto job = std::make_shared<Job>();
+      job->step = step;
+      return table.Submit(job, home != Home::kCaller, timeout_ms);
+    };
+    for (int64_t step = 1; step <= 3; ++step) CHECK_OK(submit(step, 0));
+    table.Tune(1, 2);  // fewer than there are
+    CHECK_EQ(table.Room(home), 0u);
+    CHECK(submit(4, 0).code() == Code::kTimeout);
+    const JobRef first = table.Next(kExternal, kTransfer);
+    table.Finish(first, kExternal);
+    Commit(&table, first, kPublish);
+    CHECK(submit(4, 0).code() == Code::kTimeout);  // two are left
+    Waiting capture([&] { CHECK_OK(submit(4, kLong)); });
+    table.Tune(1, 3);
+    capture.Join();
+    CHECK_EQ(table.Room(home), 0u);
+    table.Tune(1, 4);
+    CHECK_EQ(table.Room(home), 1u);
+  }
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
 int main() {
   deepfreeze::NoMoreAreUncommittedThanTheBound();
   deepfreeze::ALevelWaitsForThoseOfItsRow();
+  deepfreeze::ALoweredNumberOfTransfersHoldsForWhatBegins();
+  for (int n = 0; n < 20; ++n) deepfreeze::ARaisedNumberOfTransfersWakesAThread();
+  deepfreeze::TheOldestCheckpointIsCommittedBesideNewerOnes();
+  for (int n = 0; n < 5; ++n) deepfreeze::TheBoundOfUncommittedCheckpointsChanges();
   deepfreeze::AFaultOfTheEngineFailsTheStep();
   deepfreeze::TheCpuTimesOfAllCheckpointsSumUpToWhatTheThreadsHaveUsed();
   deepfreeze::WhatTheLocalWriterReadsIsNotReleased();

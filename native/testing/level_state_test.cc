@@ -30,6 +30,8 @@ struct Shape {  // NOLINT(clang-analyzer-optin.performance.Padding): its rows re
   size_t writers = 1;       // threads that write each of them at once
   int failures = 99;        // how many things may fail
   bool supersedes = false;  // whether checkpoints are given up for newer ones
+  size_t tuned_first = 0;   // transfers and uncommitted checkpoints at first; 0: as many as there may be
+  size_t tuned = 0;         // and from any moment on; 0: as at first
 };
 constexpr size_t kMostTransfers = 3;
 
@@ -50,7 +52,9 @@ TableOptions OptionsOf(const Shape& shape) {
 // An engine's table, and the threads that work on it: each either waits for a job or has one.
 class Walker {
  public:
-  explicit Walker(const Shape& shape) : shape_(shape), table_(Env::Posix(), OptionsOf(shape)) {}
+  explicit Walker(const Shape& shape) : shape_(shape), table_(Env::Posix(), OptionsOf(shape)) {
+    if (shape.tuned_first > 0) SetTo(shape.tuned_first);
+  }
 
   // Does one thing. RETURNS false, and does nothing, if it can't be done now.
   bool Do(size_t action) {
@@ -74,6 +78,8 @@ class Walker {
       state += "h" + std::to_string(held_);
     }
     state += "f" + std::to_string(failures_ < shape_.failures);
+    if (shape_.tuned > 0) state += "t" + std::to_string(transfers_);
+    for (const bool ordered : in_order_) state += ordered ? 'o' : '-';
     for (const uint32_t slot : table_.IdleSlots()) state += "i" + std::to_string(slot);
     return state + std::to_string(table_.Room(Home::kSlot)) + std::to_string(table_.Room(Home::kBuffer));
   }
@@ -123,8 +129,8 @@ class Walker {
 
   // At the end nothing is held: all slots can be had, but those of whole steps that failed, which a capture may take.
   void CheckEnd() {
-    CHECK_EQ(table_.Room(Home::kSlot), shape_.slots);
-    CHECK_EQ(table_.Room(Home::kBuffer), OptionsOf(shape_).in_flight);
+    if (uncommitted_ == SIZE_MAX) CHECK_EQ(table_.Room(Home::kSlot), shape_.slots);
+    CHECK_EQ(table_.Room(Home::kBuffer), std::min<size_t>(OptionsOf(shape_).in_flight, uncommitted_));
     CHECK_OK(table_.Drain(Deadline(0)));
     const std::vector<Report> reports = table_.Poll(2 * kSteps);
     CHECK(shape_.polls || reports.size() == static_cast<size_t>(kSteps));
@@ -143,6 +149,33 @@ class Walker {
  private:
   using Action = bool (Walker::*)();
 
+  void SetTo(size_t number) {
+    if (number > transfers_) in_order_[0] = in_order_[1] = in_order_[2] = false;
+    transfers_ = uncommitted_ = number;
+    table_.Tune(transfers_, uncommitted_);
+  }
+  bool Tune() {
+    if (shape_.tuned == 0 || transfers_ == shape_.tuned) return false;
+    SetTo(shape_.tuned);
+    return true;
+  }
+  size_t Uncommitted() const {
+    return std::count_if(jobs_.begin(), jobs_.end(), [](const JobRef& job) { return !job->over(); });
+  }
+  // A checkpoint that begins a stage finds a place there, and with one transfer in the order of the steps.
+  void CheckBegun(const JobRef& begun, size_t stage) {
+    size_t running = 0;
+    bool oldest = true;
+    for (const JobRef& job : jobs_) {
+      const Standing& at = job->at[kExternal];
+      running += at.state == LevelState::kRunning && at.stage == stage ? 1 : 0;
+      oldest = oldest && (job->step >= begun->step || job->over());
+    }
+    CHECK(running <= transfers_ || (oldest && stage == kCommit));
+    if (stage == kTransfer) in_order_[begun->step] = transfers_ == 1;
+    if (stage == kCommit && in_order_[begun->step]) CHECK(oldest);
+  }
+
   bool Submit() {
     if (submitted_ == kSteps) return false;
     auto job = std::make_shared<Job>();
@@ -153,9 +186,11 @@ class Walker {
     } else if (home != Home::kCaller && !reserved_) {
       int number = SlotPool::kNoSlot;
       reserved_ = table_.Reserve(home, 0, &number).ok();
+      if (reserved_) CHECK(Uncommitted() < uncommitted_);
       return reserved_;
     }
     if (!table_.Submit(job, reserved_, 0).ok()) return false;
+    if (!reserved_ && job->lost.ok()) CHECK(Uncommitted() < uncommitted_);
     reserved_ = false;
     jobs_.push_back(job);
     ++submitted_;
@@ -166,7 +201,10 @@ class Walker {
   bool Begin() {
     for (size_t n = 0; n < (level == kExternal ? shape_.transfers : 1); ++n) {
       JobRef& mine = Worker<level, stage>(n);
-      if (mine == nullptr) return (mine = table_.TryNext(level, stage)) != nullptr;
+      if (mine != nullptr) continue;
+      mine = table_.TryNext(level, stage);
+      if (mine != nullptr && level == kExternal) CheckBegun(mine, stage);
+      return mine != nullptr;
     }
     return false;
   }
@@ -278,6 +316,7 @@ class Walker {
       &Walker::Begin<kExternal, kCommit>,
       &Walker::Replace,
       &Walker::LetGo,
+      &Walker::Tune,
       OF_STEP(0),
       OF_STEP(1),
       OF_STEP(2),
@@ -290,6 +329,9 @@ class Walker {
   int64_t submitted_ = 0;
   int64_t newest_ = -1;  // committed
   int64_t held_ = -1;
+  size_t transfers_ = shape_.transfers;
+  size_t uncommitted_ = SIZE_MAX;  // as far as it is set anew
+  bool in_order_[kSteps] = {};     // whether it began with one transfer, and there was one since
   int failures_ = 0;
   bool reserved_ = false;
   size_t reads_[kSteps] = {0, 0, 0};  // how many chunks of each step are being read from memory
@@ -383,6 +425,19 @@ void EveryInterleavingKeepsTheInvariants() {
   for (const Shape& shape : shapes) Tell(shape, Walk(shape));
 }
 
+// The settings change at any moment: from several checkpoints at once to one, and from one to several.
+void EveryInterleavingKeepsTheInvariantsOfNewSettings() {
+  const Home kC = Home::kCaller;
+  const Home kB = Home::kBuffer;
+  const Home kS = Home::kSlot;
+  const Shape shapes[] = {
+      {0, {kC, kC, kC}, -1, false, 3, 1, 1, false, 0, 1}, {0, {kC, kB, kB}, -1, false, 3, 1, 0, true, 1, 3},
+      {2, {kC, kS, kS}, -1, false, 2, 1, 0, true, 0, 1},  {1, {kB, kB, kB}, -1, false, 2, 1, 0, true, 1, 2},
+      {3, {kS, kS, kS}, 1, true, 3, 1, 0, false, 0, 2},
+  };
+  for (const Shape& shape : shapes) Tell(shape, Walk(shape));
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
@@ -390,4 +445,5 @@ int main() {
   deepfreeze::TheTableIsAFunctionThatEnds();
   deepfreeze::ThreeCheckpointsInEveryOrder();
   deepfreeze::EveryInterleavingKeepsTheInvariants();
+  deepfreeze::EveryInterleavingKeepsTheInvariantsOfNewSettings();
 }

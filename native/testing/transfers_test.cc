@@ -1,144 +1,24 @@
 // Several checkpoints on their way to the external store at once: they end in any order, and the newest complete one
 // wins.
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
-#include <memory>
 #include <random>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "deepfreeze/deepfreeze.h"
-#include "engine/engine.h"
 #include "format/names.h"
-#include "store/commit.h"
 #include "testing/check.h"
-#include "testing/fault_env.h"
-#include "testing/faults_of.h"
+#include "testing/engine_ranks.h"
 
 namespace deepfreeze {
 namespace {
 
-constexpr uint64_t kLong = 60000;
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kPages = 4;  // of each rank
-
-// The bytes of a rank's part of a step.
-std::string BytesOf(size_t rank, int64_t step) {
-  std::string bytes(kPages * kPage, static_cast<char>('a' + step % 26));
-  bytes[0] = static_cast<char>('0' + rank);
-  return bytes;
-}
-
-// Ranks of one attempt, each with faults of its own.
-class Ranks {
- public:
-  // locals: a directory of each rank for its slots; none: there is no local tier.
-  Ranks(const std::vector<std::string>& plans, uint32_t transfers, uint32_t uncommitted,
-        const std::vector<std::string>& locals = {}) {
-    for (size_t rank = 0; rank < plans.size(); ++rank) {
-      envs_.push_back(std::make_unique<FaultEnv>(Env::Posix(), FaultsOf(plans[rank]), ""));
-      Options options;
-      options.identity.rank = static_cast<uint32_t>(rank);
-      options.identity.world = static_cast<uint32_t>(plans.size());
-      options.identity.file_size = kPages * kPage * plans.size();
-      options.chunk_bytes = kPage;
-      options.commit_timeout_ms = kLong;
-      options.in_flight = uncommitted;
-      options.slots = uncommitted;
-      options.writers = 4;
-      options.uncommitted = uncommitted;
-      options.transfers = transfers;
-      options.run_dir = run_.path();
-      if (!locals.empty()) options.local_dir = locals[rank];
-      engines_.push_back(std::make_unique<Engine>(options, envs_.back().get()));
-    }
-  }
-  ~Ranks() {
-    // As a job ends: rank 0 last, for the others may still ask for its verdict.
-    while (!engines_.empty()) engines_.pop_back();
-  }
-
-  Engine* rank(size_t number) { return engines_[number].get(); }
-
-  void Submit(size_t rank, int64_t step) {
-    std::string& bytes = data_[{rank, step}];
-    bytes = BytesOf(rank, step);
-    const uint64_t at = rank * kPages * kPage;
-    CHECK_OK(engines_[rank]->Submit(step, {{bytes.data(), bytes.size(), at}}, "", kLong));
-  }
-  void SubmitAll(int64_t step) {
-    for (size_t rank = 0; rank < engines_.size(); ++rank) Submit(rank, step);
-  }
-
-  Code End(size_t rank, int64_t step) { return engines_[rank]->Wait(step, DF_EXTERNAL, kLong).code(); }
-  void Drain() {
-    for (const auto& engine : engines_) CHECK_OK(engine->Drain(kLong));
-  }
-
-  // Rank 0, which waits until the others know what is over, comes last.
-  void DrainFromTheLast() {
-    for (auto engine = engines_.rbegin(); engine != engines_.rend(); ++engine) CHECK_OK((*engine)->Drain(kLong));
-  }
-
-  // Waits until rank 0 has committed the step.
-  void AwaitCommit(int64_t step) { CHECK(End(0, step) == Code::kOk); }
-
-  bool Exists(const std::string& name) const {
-    FileInfo info;
-    CHECK_OK(Env::Posix()->Stat(Join(run_.path(), name), &info));
-    return info.exists;
-  }
-  // Nothing but committed checkpoints of these steps, with the right bytes.
-  void CheckRun(const std::vector<int64_t>& steps) const {
-    std::vector<std::string> names;
-    bool exists = false;
-    CHECK_OK(Env::Posix()->List(run_.path(), &names, &exists));
-    size_t found = 0;
-    for (const std::string& name : names) {
-      const RunEntry entry = ParseRunEntry(name);
-      CHECK(entry.kind == EntryKind::kStep || entry.kind == EntryKind::kOther);
-      found += entry.kind == EntryKind::kStep ? 1 : 0;
-    }
-    CHECK_EQ(found, steps.size());
-    for (const int64_t step : steps) CheckBytes(step);
-  }
-  void CheckBytes(int64_t step) const {
-    bool committed = false;
-    CHECK_OK(IsCommitted(Env::Posix(), run_.path(), step, Id{}, &committed));
-    CHECK(committed);
-    std::string bytes;
-    const std::string path = Join(Join(run_.path(), StepName(step)), kModelName);
-    CHECK_OK(ReadSmallFile(Env::Posix(), path, uint64_t{1} << 30, &bytes));
-    std::string expected;
-    for (size_t rank = 0; rank < engines_.size(); ++rank) expected += BytesOf(rank, step);
-    CHECK(bytes == expected);
-  }
-
-  // How the steps ended of which the rank has reported it since the last call.
-  std::map<int64_t, Report> Ends(size_t rank) {
-    std::map<int64_t, Report> ends;
-    for (const Report& report : engines_[rank]->Poll(999)) {
-      if (report.step >= 0 && (report.code != Code::kOk || report.level == DF_EXTERNAL)) ends[report.step] = report;
-    }
-    return ends;
-  }
-
- private:
-  TemporaryDir run_;
-  std::vector<std::unique_ptr<FaultEnv>> envs_;
-  std::map<std::pair<size_t, int64_t>, std::string> data_;
-  std::vector<std::unique_ptr<Engine>> engines_;
-};
-
-constexpr char kSlowFirst[] = "delay=300:pwrite:step-0000000001.:1";
-
 // The first step's one write takes long, so the later ones are committed before it; and it is committed all the same.
 void AnOlderCheckpointMayBeCommittedAfterANewerOne() {
-  Ranks ranks({"", kSlowFirst}, 3, 3);
+  EngineRanks ranks({"", kSlowFirst}, 3, 3);
   for (int64_t step = 1; step <= 3; ++step) ranks.SubmitAll(step);
   ranks.AwaitCommit(3);
   CHECK(!ranks.Exists(StepName(1)));
@@ -151,7 +31,7 @@ void AnOlderCheckpointMayBeCommittedAfterANewerOne() {
 
 // With one transfer the order stays, also where the first step takes long.
 void WithOneTransferTheOldestIsCommittedFirst() {
-  Ranks ranks({kSlowFirst}, 1, 3);
+  EngineRanks ranks({kSlowFirst}, 1, 3);
   for (int64_t step = 1; step <= 3; ++step) ranks.SubmitAll(step);
   ranks.AwaitCommit(2);
   CHECK(ranks.Exists(StepName(1)));
@@ -166,7 +46,7 @@ void AnOlderCheckpointIsGivenUpOnAllRanks() {
     for (const size_t which : {0, 1}) {
       std::vector<std::string> plans{"", ""};
       plans[which] = slow;
-      Ranks ranks(plans, 2, 2);
+      EngineRanks ranks(plans, 2, 2);
       for (int64_t step = 1; step <= 2; ++step) ranks.SubmitAll(step);
       ranks.AwaitCommit(2);
       CHECK_OK(ranks.rank(0)->Supersede(1, 2));
@@ -190,7 +70,7 @@ void AnOlderCheckpointIsGivenUpOnAllRanks() {
 
 // A single rank needs nobody's answer, so what it gives up is gone at once.
 void WhatASingleRankGivesUpIsGoneAtOnce() {
-  Ranks ranks({kSlowFirst}, 2, 2);
+  EngineRanks ranks({kSlowFirst}, 2, 2);
   for (int64_t step = 1; step <= 2; ++step) ranks.SubmitAll(step);
   ranks.AwaitCommit(2);
   CHECK_OK(ranks.rank(0)->Supersede(1, 2));
@@ -201,7 +81,7 @@ void WhatASingleRankGivesUpIsGoneAtOnce() {
 
 // Committed is committed: who asks too late gets what there is.
 void ACommittedCheckpointIsNotGivenUp() {
-  Ranks ranks({"", ""}, 2, 2);
+  EngineRanks ranks({"", ""}, 2, 2);
   for (int64_t step = 1; step <= 2; ++step) ranks.SubmitAll(step);
   ranks.Drain();
   CHECK_OK(ranks.rank(0)->Supersede(1, 2));
@@ -217,7 +97,7 @@ void AStepThatAllRanksHoldGivesWay() {
     TemporaryDir first;
     TemporaryDir second;
     const std::vector<std::string> locals{first.path(), second.path()};
-    Ranks ranks({kSlowFirst, kSlowFirst}, 1, 3, local ? locals : std::vector<std::string>());
+    EngineRanks ranks({kSlowFirst, kSlowFirst}, 1, 3, local ? locals : std::vector<std::string>());
     for (int64_t step = 1; step <= 3; ++step) ranks.SubmitAll(step);
     for (const size_t rank : {0, 1}) {
       CHECK(!ranks.rank(rank)->Hold(1));  // it is the oldest
@@ -240,7 +120,7 @@ void AStepThatAllRanksHoldGivesWay() {
 // A held step waits, and goes on when it is let go, or when the engine is drained.
 void AHeldStepGoesOn() {
   for (const bool drains : {false, true}) {
-    Ranks ranks({"delay=50:pwrite:step-0000000001.:1"}, 1, 3);
+    EngineRanks ranks({"delay=50:pwrite:step-0000000001.:1"}, 1, 3);
     for (int64_t step = 1; step <= 2; ++step) ranks.SubmitAll(step);
     CHECK(ranks.rank(0)->Hold(2));
     ranks.AwaitCommit(1);
@@ -258,7 +138,7 @@ void AHeldStepGoesOn() {
 // of an older step says nothing of it.
 void ACommitThatIsNotKnownToBeDurableIsOnlyMadeUpForByANewerOne() {
   // Rank 0 syncs two partial directories of step 2, and then the run's, whose path has no "step".
-  Ranks ranks({"delay=300:pwrite:step-0000000001.:1,fail=EIO:fsync_dir::3"}, 2, 3);
+  EngineRanks ranks({"delay=300:pwrite:step-0000000001.:1,fail=EIO:fsync_dir::3"}, 2, 3);
   for (int64_t step = 1; step <= 2; ++step) ranks.SubmitAll(step);
   ranks.AwaitCommit(2);
   ranks.AwaitCommit(1);
@@ -273,7 +153,7 @@ void ACommitThatIsNotKnownToBeDurableIsOnlyMadeUpForByANewerOne() {
 
 // What a slow rank can't write of a step that rank 0 has given up is no failure.
 void AnErrorOfAStepThatIsGivenUpIsNone() {
-  Ranks ranks({kSlowFirst, "delay=1000:pwrite:step-0000000001.:1,fail=ENOSPC:pwrite:step-0000000001.:1+"}, 2, 2);
+  EngineRanks ranks({kSlowFirst, "delay=1000:pwrite:step-0000000001.:1,fail=ENOSPC:pwrite:step-0000000001.:1+"}, 2, 2);
   for (int64_t step = 1; step <= 2; ++step) ranks.SubmitAll(step);
   ranks.AwaitCommit(2);
   CHECK_OK(ranks.rank(0)->Supersede(1, 2));
@@ -286,7 +166,7 @@ void AnErrorOfAStepThatIsGivenUpIsNone() {
 // A checkpoint that lags on one rank holds up no other, until as many are uncommitted as may be. Then the wait names
 // the rank.
 void ARankThatLagsIsNamedWhenNoMoreMayBeUncommitted() {
-  Ranks ranks({"", "", ""}, 2, 3);
+  EngineRanks ranks({"", "", ""}, 2, 3);
   for (int64_t step = 1; step <= 3; ++step) {
     for (const size_t rank : {0, 1}) ranks.Submit(rank, step);
   }
@@ -315,7 +195,7 @@ void AnyOrderOfEventsLeavesTheCheckpointsThatWereCommitted() {
                 ":step-000000000" + std::to_string(1 + below(8)) + ".:1+";
       }
     }
-    Ranks ranks(plans, static_cast<uint32_t>(1 + below(4)), 4);
+    EngineRanks ranks(plans, static_cast<uint32_t>(1 + below(4)), 4);
     std::map<int64_t, Report> ends;
     const auto take = [&] {
       for (const auto& [step, report] : ranks.Ends(0)) ends[step] = report;

@@ -329,6 +329,14 @@ DF_API int df_engine_hold(df_engine* engine, int64_t step, int32_t* held);
  * this rank does not hold the step, or `by` is not newer. */
 DF_API int df_engine_replace(df_engine* engine, int64_t step, int64_t by);
 
+/* Sets how many of the writers, transfers and uncommitted checkpoints that the engine was opened with are used from now
+ * on. writers: 1 to options.writers; beside them there is one thread for the local tier, as always. transfers: 1 to
+ * options.transfers. uncommitted: 1 to options.uncommitted, any number if that is 0; 0: as many as the engine was
+ * opened with. What has begun goes on: a lower number holds back only what begins later, a higher one lets what waits
+ * begin at once. The store does not depend on these numbers, so they may differ between the ranks. Never blocks.
+ * DF_INVALID: the engine was not opened with as many; no number is changed. */
+DF_API int df_engine_tune(df_engine* engine, uint64_t writers, uint64_t transfers, uint64_t uncommitted);
+
 /* Waits, at most timeout_ms, until every submitted checkpoint is external or failed, and all that df_engine_remove was
  * told of is removed. */
 DF_API int df_engine_drain(df_engine* engine, uint64_t timeout_ms);
