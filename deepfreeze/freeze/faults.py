@@ -35,10 +35,11 @@ class Faults:
     def error(self, fault: EngineFault, expected: str) -> EngineError:
         """The error to raise for ``fault``. ``expected``: as for ``translated``."""
         todo = _ADVICE.get(fault.code, _OTHERWISE)
+        found = str(fault).removesuffix(".")  # the error's message ends this part itself
         if fault.code == veloc_bindings.TIMEOUT:
             expected = f"{expected}, or bytes that move, within {self._timeout:g} s"
-            return WaitError(where=self._where, expected=expected, found=str(fault), todo=todo)
-        return EngineError(where=self._where, expected=expected, found=str(fault), todo=todo)
+            return WaitError(where=self._where, expected=expected, found=found, todo=todo)
+        return EngineError(where=self._where, expected=expected, found=found, todo=todo)
 
 
 _OTHERWISE = "report it, with this message: older checkpoints are untouched, and the job can be started again"
