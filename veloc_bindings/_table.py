@@ -203,6 +203,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_engine_supersede": (c.c_int, [_engine, c.c_int64, c.c_int64]),
     "df_engine_replace": (c.c_int, [_engine, c.c_int64, c.c_int64]),
     "df_engine_hold": (c.c_int, [_engine, c.c_int64, c.POINTER(c.c_int32)]),
+    "df_engine_tune": (c.c_int, [_engine, c.c_uint64, c.c_uint64, c.c_uint64]),
     "df_engine_drain": (c.c_int, [_engine, c.c_uint64]),
     "df_engine_idle": (c.c_int, [_engine, c.POINTER(c.c_uint64)]),
     "df_engine_stats": (c.c_int, [_engine, c.POINTER(CStats)]),

@@ -327,6 +327,13 @@ class EmbeddedEngine:
         array = (c.c_int64 * len(chosen))(*chosen)
         _check(self._library.df_engine_remove(self._open_handle(), array, len(chosen)))
 
+    def tune(self, writers: int, transfers: int, uncommitted: int) -> None:
+        """Sets how many of the ``writers``, ``transfers`` and ``uncommitted`` checkpoints that the engine was opened with it uses from now
+        on. Each is at least 1 and at most the option of the constructor; ``uncommitted`` may be 0, for as many as the engine was opened
+        with, and any number if the option is 0. Work that has begun goes on. Never waits. ``EngineFault`` with ``INVALID`` for another
+        number: then no number is changed."""
+        _check(self._library.df_engine_tune(self._open_handle(), writers, transfers, uncommitted))
+
     def drain(self, timeout: float | None = None) -> None:
         """Waits until every submitted checkpoint is committed or failed, and what ``remove`` was told of is removed. ``EngineFault`` with
         ``TIMEOUT``, naming the rank that it still waits for, after ``timeout`` seconds."""

@@ -80,8 +80,7 @@ class Backend(Protocol):
     ``TIMEOUT``, with a message that names the rank and the thing that they wait for; nothing has changed then, and the caller may
     repeat the call. The caller goes on for as long as ``idle`` says that something moves.
 
-    Two methods are to come with the parts that call them, and will be optional: ``tune``, with figures by which a backend may choose its
-    own numbers, and ``schedule``, with the steps that will be captured next."""
+    One method is to come with the part that calls it, and will be optional: ``schedule``, with the steps that will be captured next."""
 
     #: Whether ``memory`` of an open backend is one. Asked of the class before the train function is traced, when no backend is open yet.
     has_memory: ClassVar[bool]
@@ -154,6 +153,12 @@ class Backend(Protocol):
     def replace(self, step: int, by: int) -> None:
         """Gives up the checkpoint of ``step``, which every rank holds, for the newer step ``by`` that is to come. Called on every rank.
         ``poll`` reports the step with the code ``SUPERSEDED``. Never called where ``hold`` has not returned True. Never waits."""
+
+    def tune(self, writers: int, transfers: int, uncommitted: int) -> None:
+        """Sets how many writers, transfers and uncommitted checkpoints the backend uses from now on: each at least 1 and at most the number
+        of ``Opening.engine``; ``uncommitted`` is 0 for as many as the backend was opened for. Work that has begun goes on. The numbers of
+        the ranks may differ for some steps. A backend without such numbers ignores the call. The code ``INVALID`` for another number: then
+        no number is changed. Never waits."""
 
     def supersede(self, step: int, by: int) -> None:
         """Gives up the checkpoint of ``step``, because the newer one of the step ``by`` is committed and retention would not keep ``step``.

@@ -155,6 +155,11 @@ class BoundBackend:
         with self.translated(f"to give step {step} up"):
             self._backend.replace(step, by)
 
+    def tune(self, writers: int, transfers: int, uncommitted: int) -> None:
+        """See ``Backend.tune``. Raises ``EngineError``."""
+        with self.translated("other numbers of writers, transfers and uncommitted checkpoints"):
+            self._backend.tune(writers, transfers, uncommitted)
+
     def supersede(self, step: int, by: int) -> None:
         """See ``Backend.supersede``. Raises ``EngineError``."""
         with self.translated(f"to give step {step} up"):

@@ -113,6 +113,10 @@ class EmbeddedBackend:
         """See ``backend.Backend``."""
         self._engine.replace(step, by)
 
+    def tune(self, writers: int, transfers: int, uncommitted: int) -> None:
+        """See ``backend.Backend``."""
+        self._engine.tune(writers, transfers, uncommitted)
+
     def supersede(self, step: int, by: int) -> None:
         """See ``backend.Backend``."""
         self._engine.supersede(step, by)

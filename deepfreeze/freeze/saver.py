@@ -380,6 +380,12 @@ class Saver:
         Raises ``EngineError``."""
         self._backend.replace(step, by)
 
+    def tune(self, writers: int, transfers: int, uncommitted: int) -> None:
+        """Sets how many writers, transfers and uncommitted checkpoints this rank's backend uses from now on: each at least 1 and at most
+        the option of ``Engine``. ``uncommitted``: any number where the option is None; 0: as many as the backend was opened for. Work that
+        has begun goes on. Each rank calls it by itself. Never waits. Raises ``EngineError``: then no number is changed."""
+        self._backend.tune(writers, transfers, uncommitted)
+
     def supersede(self, step: int, by: int) -> None:
         """Gives up the checkpoint of ``step`` for the newer one of the step ``by``, which is committed. Rank 0 alone calls it, from any
         thread. Raises ``EngineError``."""

@@ -87,6 +87,27 @@ def test_what_is_told_is_removed_and_nothing_else(tmp_path):
         engine.remove([40])
 
 
+def test_an_engine_is_tuned_within_what_it_was_opened_with(tmp_path):
+    """Wrong numbers change none of the three; and a closed engine is refused."""
+    with opened(tmp_path, file_size=8192, writers=4, transfers=2, uncommitted=2, in_flight=3) as engine:
+        assert engine.room() == 2
+        engine.tune(writers=1, transfers=1, uncommitted=1)
+        assert engine.room() == 1
+        for wrong in [(0, 1, 2), (5, 1, 2), ((1 << 32) + 1, 1, 2), (1, 0, 2), (1, 3, 2), (1, 1, 3)]:
+            with pytest.raises(vb.EngineFault, match=r"tune: \w+: expected 1 to [24], .*; found \d+\. ") as caught:
+                engine.tune(*wrong)
+            assert caught.value.code == vb.INVALID and engine.room() == 1
+        held = {step: content.model_bytes(1, step, 8192) for step in (10, 20, 30)}
+        for step, data in held.items():
+            engine.submit(step, [(data, 8192, 0)], content.private_bytes(1, step, 0), timeout=60)
+        engine.tune(writers=4, transfers=2, uncommitted=0)
+        engine.drain(60)
+        assert engine.room() == 2
+    assert list(committed(tmp_path / "run")) == [10, 20, 30]
+    with pytest.raises(vb.EngineFault, match="closed"):
+        engine.tune(1, 1, 1)
+
+
 def test_regions_that_leave_a_part_of_a_page_to_another_rank_are_refused(tmp_path):
     data = np.frombuffer(content.model_bytes(1, 10, 300_000), np.uint8)
     with opened(tmp_path, file_size=300_000, world=2) as engine:

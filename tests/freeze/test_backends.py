@@ -121,6 +121,19 @@ def test_every_checkpoint_of_several_is_made_and_room_comes_back(kind):
     assert kind.read(5) == held[5].tobytes()
 
 
+def test_a_tuned_backend_makes_every_checkpoint(kind):
+    """Beside checkpoints that are under way. A backend without such numbers ignores them."""
+    backend = planned(kind.open())
+    held = {step: content(step) for step in range(1, 7)}
+    for step, data in held.items():
+        backend.tune(1, 1, step % 3)
+        backend.submit(step, rows(data), bytes(8), 30.0)
+    backend.drain(30.0)
+    assert [report.step for report in backend.poll() if report.level == Level.EXTERNAL] == list(held)
+    backend.close()
+    assert kind.read(6) == held[6].tobytes()
+
+
 def test_a_step_without_a_capture_fails_and_the_next_is_made(kind):
     backend, data = planned(kind.open()), content(4)
     backend.fail(3, "the reader is closed")

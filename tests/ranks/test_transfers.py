@@ -29,6 +29,12 @@ def test_any_order_of_events_leaves_the_checkpoints_that_were_committed(testing_
     processes.run([Path(testing_library).with_name("transfers_test")], check=True, timeout=300)
 
 
+@pytest.mark.full
+def test_any_tuning_at_any_time_loses_nothing(testing_library):
+    """Ranks that are tuned anew before each step, each by itself, while their calls take any time (native/testing/tuning_test.cc)."""
+    processes.run([Path(testing_library).with_name("tuning_test")], check=True, timeout=300)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("local", "slow"),

@@ -211,6 +211,9 @@ class VelocBackend:
     def replace(self, step: int, by: int) -> None:
         raise EngineFault(INVALID, "nothing is held")
 
+    def tune(self, writers: int, transfers: int, uncommitted: int) -> None:
+        pass  # VELOC has no such numbers
+
     def supersede(self, step: int, by: int) -> None:
         pass  # VELOC takes the checkpoints in their order
 
