@@ -71,12 +71,15 @@ ALLOWED = {
         "retention",
         "thaw",
         "tiers",
+        "tuning",
         "veloc_bindings",
         "wording",
     },
+    "tuning": READ | {"freeze", "notices", "plan", "veloc_bindings"},
     "horovod_build": {"errors"},
     "cli": READ
     | {
+        "arguments",
         "events",
         "exports",
         "horovod_build",
@@ -86,6 +89,7 @@ ALLOWED = {
         "plan",
         "thaw",
         "tiers",
+        "tuning",
         "veloc_bindings",
         "wording",
     },
@@ -97,18 +101,20 @@ ALLOWED = {
 FILE_SYSTEM = {
     *(
         f"deepfreeze/store/{module}.py"
-        for module in ("durable", "files", "granules", "lock", "posix_ranges", "posix_store")
+        for module in ("durable", "file_system", "files", "granules", "lock", "posix_ranges", "posix_store")
     ),
     *(f"deepfreeze/tiers/{module}.py" for module in ("leftovers", "local_tier", "node_memory", "tiers")),
     "deepfreeze/exports/draft.py",
     "deepfreeze/data/iterator_state.py",  # TensorFlow writes an iterator's state into files
     "deepfreeze/state/csv_rows.py",  # the log of the user's CSVLogger
+    "deepfreeze/tuning/program_run.py",  # where the runs are, for the command that has started the program
+    "deepfreeze/tuning/scratch.py",  # the run that is deleted again
     "deepfreeze/ranks/nodes.py",  # the kernel's boot id
     "deepfreeze/training/first_step.py",  # the kernel's word of when this process began
     "deepfreeze/cli/main.py",  # standard output that nobody reads any more
     *(f"deepfreeze/horovod_build/{module}.py" for module in ("source", "target", "wheel")),
     "deepfreeze/cli/build_horovod.py",  # the end of a log
-    *(f"deepfreeze/cli/{module}.py" for module in ("rehearsals", "resume_check")),  # scratch runs, with a log each
+    *(f"deepfreeze/cli/{module}.py" for module in ("programs", "tune")),  # scratch runs, with a log each
 }
 # What of the module os touches no file of a run.
 NO_FILES = {

@@ -24,6 +24,7 @@ try:
         resume_check,
         show,
         tag,
+        tune,
         verify,
     )
 except ModuleNotFoundError as error:
@@ -36,7 +37,8 @@ except ModuleNotFoundError as error:
     ) from None
 
 _DESCRIPTION = """Inspects the checkpoints of training runs. Needs no TensorFlow. Only export, tag, untag, prune --yes,
-verify --quarantine and plan --plot write or delete files. resume-check starts a training program; build-horovod installs Horovod."""
+verify --quarantine, plan --plot and tune write or delete files. resume-check and tune start a training program; build-horovod installs
+Horovod."""
 _EPILOG = """\
 RUN is the directory that was given to deepfreeze.Checkpoint, RUN@STEP one checkpoint in it (runs/nt3@40), RUN@NAME one that has a tag
 (runs/nt3@paper); where only RUN is given, its newest checkpoint is meant (ls, log, plan and verify: all). Each command has its own --help.
@@ -65,6 +67,7 @@ examples:
   deepfreeze export runs/nt3@40 nt3.safetensors   write a file for others
   deepfreeze tag runs/nt3@40 paper                call it runs/nt3@paper
   deepfreeze prune runs/nt3 --keep 2              what would be deleted?
+  deepfreeze tune -- python train.py              how do its checkpoints go fastest to the store?
   deepfreeze resume-check -- python train.py      does it survive a kill?
 """
 
@@ -86,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=_Help,
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (ls, show, log, plan, verify, diff, export, tag, prune, resume_check, build_horovod):
+    for module in (ls, show, log, plan, verify, diff, export, tag, prune, tune, resume_check, build_horovod):
         module.add_parser(commands)
     return top
 

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import signal
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
-from deepfreeze import wording
-from deepfreeze.errors import Error, InstallError, OptionError, ProgramError
+from deepfreeze.cli.programs import Program
+from deepfreeze.errors import Error, ProgramError
 from deepfreeze.events.event_files import EventFiles
 from deepfreeze.format.position import Position
 from deepfreeze.plan.rehearsal import Rehearsal
 from deepfreeze.store.run import Run
 
-_GRACE = 10.0  # seconds for which a program that has hung may end by itself after SIGTERM
-_TAIL = 25  # lines of a program's output that are shown when it fails
 _NONE = "give the program a deepfreeze.Checkpoint among the callbacks of fit, or a deepfreeze.capture, that trains so many steps"
 
 
@@ -51,8 +43,7 @@ class Rehearsals:
         """``command``: of the program; ``ranks``: with which a launcher starts it, None: it is started as it is; ``steps``, ``at``: as in
         ``Rehearsal``; ``seconds``: after which a program is ended; ``folder``: exists, and has no rehearsals; ``tell``: is called with a
         line before a program starts. ``InstallError`` without a launcher for ``ranks``."""
-        self._program = " ".join(command)
-        self._command = [*_launcher(ranks), *command]
+        self._program = Program(command, ranks, tell)
         self._steps, self._at, self._seconds = steps, at, seconds
         self._folder, self._tell = folder, tell
 
@@ -130,77 +121,11 @@ class Rehearsals:
     def _start(self, name: str, kills: bool) -> int:
         """Starts the program and waits for its end. Returns its exit code."""
         rehearsal = Rehearsal(str(self.run(name)), self._steps, self._at, kills)
-        environment = {**os.environ, **rehearsal.environment()}
-        try:
-            with open(self._log(name), "ab") as log, _started(self._command, environment, log) as process:
-                return process.wait(self._seconds)
-        except subprocess.TimeoutExpired:
-            self._show(name)
-            raise ProgramError(
-                where=f"{self._program} ({name})",
-                expected=f"an end within {wording.duration(self._seconds)}",
-                found="a program that was still running, and was ended",
-                todo="if it needs longer, raise --timeout or lower --steps",
-            ) from None
-        except OSError as error:
-            todo = "give the command line that starts the program behind --"
-            found = error.strerror or str(error)
-            raise OptionError(where=self._program, expected="a program", found=found, todo=todo) from None
+        todo = "if it needs longer, raise --timeout or lower --steps"
+        return self._program.start(rehearsal.environment(), self._log(name), self._seconds, f" ({name})", todo)
 
     def _failed(self, name: str, code: int) -> Error:
-        self._show(name)
-        return ProgramError(
-            where=f"{self._program} ({name})",
-            expected="a program that trains to the end",
-            found=f"one that failed with {_named(code)}; the end of its output is above",
-            todo="mend the program",
-        )
-
-    def _show(self, name: str) -> None:
-        """Shows the end of the program's output."""
-        for text in self._log(name).read_text(errors="replace").splitlines()[-_TAIL:]:
-            self._tell(f"    {text}")
+        return self._program.failed(code, self._log(name), f" ({name})")
 
     def _log(self, name: str) -> Path:
         return self._folder / f"{name}.log"
-
-
-def _launcher(ranks: int | None) -> list[str]:
-    if ranks is None:
-        return []
-    name = next((one for one in ("horovodrun", "mpirun") if shutil.which(one)), None)
-    if name is None:
-        todo = "leave -np out, and give the command line that starts the ranks behind --"
-        raise InstallError(where="-np", expected="horovodrun or mpirun on PATH", found="neither", todo=todo)
-    return [name, "-np", str(ranks)]
-
-
-def _named(code: int) -> str:
-    with contextlib.suppress(ValueError):
-        if code < 0:
-            return signal.Signals(-code).name
-    return f"exit code {code}"
-
-
-@contextlib.contextmanager
-def _started(command: Sequence[str], environment: dict[str, str], log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """A program in a process group of its own. At the end of the block the group is ended, if it has not ended."""
-    process = subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_GRACE)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from deepfreeze import wording
-from deepfreeze.cli import command, output
+from deepfreeze.cli import command, output, programs
 from deepfreeze.cli.output import line
 from deepfreeze.cli.rehearsals import Killed, Rehearsals
 from deepfreeze.errors import OptionError
@@ -79,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Rehearses, compares and prints. Returns the exit code."""
     try:
         program, steps, at = _checked(arguments)
-        with _folder(arguments.keep) as folder:
+        with programs.folder(arguments.keep, "deepfreeze-resume-check-") as folder:
             rehearsals = Rehearsals(program, arguments.ranks, steps, at, arguments.timeout, folder, _tell)
             return _rehearse(rehearsals, steps, arguments.json)
     except OptionError as error:
@@ -102,25 +99,6 @@ def _checked(arguments: argparse.Namespace) -> tuple[list[str], int, int]:
         expected, todo = f"a step below the last one, {steps}", "lower --kill or raise --steps"
         raise OptionError(where="--kill", expected=expected, found=str(at), todo=todo)
     return program, steps, at
-
-
-@contextlib.contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    """The folder of the scratch runs. ``OptionError`` for one that is not empty, or can't be made."""
-    if keep is None:
-        with tempfile.TemporaryDirectory(prefix="deepfreeze-resume-check-", ignore_cleanup_errors=True) as folder:
-            yield Path(folder)
-        return
-    todo = "name a folder that is new or empty"
-    try:
-        keep.mkdir(parents=True, exist_ok=True)
-        full = any(keep.iterdir())
-    except OSError as error:
-        found = error.strerror or str(error)
-        raise OptionError(where=f"--keep {keep}", expected="a folder", found=found, todo=todo) from None
-    if full:
-        raise OptionError(where=f"--keep {keep}", expected="an empty folder", found="one with files", todo=todo)
-    yield keep.absolute()
 
 
 def _rehearse(rehearsals: Rehearsals, steps: int, as_json: bool) -> int:

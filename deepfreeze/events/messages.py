@@ -46,7 +46,7 @@ def _superseded(event: Superseded) -> None:
 
 
 def _failed(event: Failed) -> None:
-    if not event.raised:
+    if not event.raised and not event.tried:
         warn(event.message)
 
 

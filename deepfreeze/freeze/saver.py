@@ -24,7 +24,7 @@ from deepfreeze.freeze.faults import Faults
 from deepfreeze.freeze.memory_bound import MemoryBound
 from deepfreeze.freeze.regions import RankRegions
 from deepfreeze.freeze.replicas import ReplicaChecksums
-from deepfreeze.freeze.settings import Engine, SaverSettings
+from deepfreeze.freeze.settings import MOST_TUNED, Engine, SaverSettings
 from deepfreeze.notices import Notify
 from deepfreeze.plan.comparisons import Part
 from deepfreeze.ranks.nodes import Nodes
@@ -105,7 +105,11 @@ class Saver:
             slots = in_memory
         io = on_rank_0(world, lambda: store_path.choose(counted, target.run, structure.file_size, notify))
         self._engine_options = replace(counted, slots=slots, io=io)
-        if engine.transfers > self.most_uncommitted and world.rank == 0:
+        if settings.tuned:
+            # An engine that is told to replace needs one checkpoint that waits.
+            most = self.most_uncommitted - (counted.when_full == "replace")
+            self._engine_options = replace(self._engine_options, transfers=max(1, min(MOST_TUNED, most)))
+        elif engine.transfers > self.most_uncommitted and world.rank == 0:
             most = self.most_uncommitted
             notify(
                 "warning",
@@ -317,6 +321,11 @@ class Saver:
     def tier(self) -> str:
         """The kind of this rank's local tier: "memory", "disk", or "none"."""
         return node_tier.kind(None if self._local is None else self._local[1])
+
+    @property
+    def engine_options(self) -> Engine:
+        """The options that the backend was opened with."""
+        return self._engine_options
 
     @property
     def most_uncommitted(self) -> int:

@@ -11,6 +11,8 @@ from deepfreeze.errors import OptionError
 # Name -> (least value, greatest value, a number that divides the value). The bounds keep a value within the engine's 32 bits, in which
 # 2**32 + 1 would become 1.
 MOST_IN_FLIGHT = 1024
+# Transfers of an engine whose settings are tried: its search ends before it comes to more.
+MOST_TUNED = 8
 _ENGINE_NUMBERS: dict[str, tuple[int, int, int]] = {
     "in_flight": (1, MOST_IN_FLIGHT, 1),
     "slots": (1, 1024, 1),
@@ -139,7 +141,8 @@ class Replicas:
 class SaverSettings:
     """``local``: "auto", a directory or None; ``wait_for``: the label of the level that ``save`` waits for (``format/levels``);
     ``timeout`` in seconds; ``storage``: bytes that the run may take on the external store, None for no bound; ``memory``: bytes that
-    captures may hold on each rank, None for no bound."""
+    captures may hold on each rank, None for no bound; ``tuned``: other settings of the engine are tried while it is open, so it is opened
+    with as many transfers as it can have."""
 
     local: str | os.PathLike | None
     wait_for: str
@@ -148,3 +151,4 @@ class SaverSettings:
     replicas: Replicas
     storage: int | None = None
     memory: int | None = None
+    tuned: bool = False

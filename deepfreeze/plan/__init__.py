@@ -6,6 +6,7 @@ deepfreeze.Checkpoint("runs/mine", every=FirstOf(Auto(overhead=0.02), OnSignal("
 """
 
 from deepfreeze.plan.auto import Auto
+from deepfreeze.plan.budget import Budget
 from deepfreeze.plan.capture_plan import CaptureGroup, CapturePlan
 from deepfreeze.plan.every_epoch import EveryEpoch
 from deepfreeze.plan.every_seconds import EverySeconds
@@ -20,6 +21,7 @@ from deepfreeze.plan.policy import NEVER, EpochPolicy, LearningPolicy, Policy, W
 __all__ = [
     "NEVER",
     "Auto",
+    "Budget",
     "CaptureGroup",
     "CapturePlan",
     "EpochPolicy",

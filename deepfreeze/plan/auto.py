@@ -200,6 +200,19 @@ class Auto:
         )
 
     @property
+    def profile(self) -> Profile | None:
+        """What this rank has measured, None before the profile is complete."""
+        return self._profile
+
+    def settle(self, uncommitted: int, commit: float | None) -> None:
+        """The engine has another setting from now on: ``uncommitted`` checkpoints may be on their way at once, and then take ``commit``
+        seconds from the hand-over to the commit (None: as in the profile). The interval is chosen anew."""
+        self._uncommitted = uncommitted
+        self._times.restart()
+        if self._profile is not None:
+            self._decide_first(self._profile if commit is None else replace(self._profile, persist=commit))
+
+    @property
     def newest(self) -> Window | None:
         """The overhead that was measured last on this rank, None before the first time."""
         return self._windows[-1] if self._windows else None
@@ -212,13 +225,21 @@ class Auto:
 
     def ended(self) -> str | None:
         """See ``PlannedPolicy``."""
-        if self._profiling is None:
-            return None
-        return f"every={self}: the training ended before an interval was chosen ({self._profiling.left})"
+        return (
+            None
+            if self.left is None
+            else f"every={self}: the training ended before an interval was chosen ({self.left})"
+        )
+
+    @property
+    def left(self) -> str | None:
+        """What the profile lacks, in words; None if it is complete."""
+        return None if self._profiling is None else self._profiling.left
 
     # The interval.
 
     def _decide_first(self, profile: Profile) -> None:
+        self._profile = profile
         terms = algorithm_1(profile, self.overhead, self._uncommitted, self.mtbf)
         self._want(terms.interval, "failures" if terms.decided_by == "failures" else "profile")
         self._new_window()

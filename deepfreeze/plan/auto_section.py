@@ -54,8 +54,13 @@ class Conditions:
         return None
 
     @classmethod
-    def _of(cls, given: Fields) -> Conditions:
-        given.keys(*_names(cls))
+    def names(cls) -> list[str]:
+        """The names of the members."""
+        return _names(cls)
+
+    @classmethod
+    def of(cls, given: Fields) -> Conditions:
+        """The conditions in an object that has these members, and perhaps others. CorruptError for anything else."""
         return cls(
             structure=given.hexadecimal("structure", 64),
             world_size=given.integer("world_size", 1, MAX_RANK + 1),
@@ -159,8 +164,10 @@ class AutoSection:
         """The section from what ``to_json`` has made. ``where``: the file, for messages. CorruptError for anything else."""
         given = Fields(section, where, SECTION, REPLACED)
         given.keys("key", *_OWN, "profile", "terms", "decisions", "windows")
+        key = given.child("key")
+        key.keys(*Conditions.names())
         return cls(
-            conditions=Conditions._of(given.child("key")),
+            conditions=Conditions.of(key),
             overhead=given.number("overhead", _LEAST, 1.0),
             mtbf=_number_or_none(given, "mtbf", _LEAST, _MAX_TIME),
             uncommitted=given.integer("uncommitted", 1),

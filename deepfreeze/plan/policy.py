@@ -11,6 +11,8 @@ from deepfreeze.plan.observation import Observation
 if TYPE_CHECKING:
     from deepfreeze.plan.auto_section import Conditions, Decided, Window
     from deepfreeze.plan.checkfreq import Bounds, Profile
+    from deepfreeze.plan.limits import Limits
+    from deepfreeze.plan.pccheck import Setting
 
 # A step that no training reaches: as the step to capture next it means that nothing will be captured.
 NEVER = 2**62
@@ -125,6 +127,32 @@ class PlannedPolicy(LearningPolicy, Protocol):
 
     def ended(self) -> str | None:
         """A message for the user when a training has ended; None if there is nothing to say. Rank 0 alone is asked."""
+
+
+@runtime_checkable
+class TuningPolicy(PlannedPolicy, Protocol):
+    """A policy that tries settings of the engine while training goes on, and chooses one.
+
+    All engines must take on a setting at the same step, so that all ranks take the same checkpoints with it. Rank 0's policy gives *orders*
+    (``trial_order.TrialOrder``), which the ranks agree on. The training thread calls all methods.
+
+    ``setting``: that the engine of every rank is to have now, the same on all ranks; None before ``begin``. ``order``: the word of the
+    order that this rank gives, 0 for none; rank 0 alone gives orders. ``tunes``: the step from which on checkpoints are those of a trial
+    with several on their way at once, None if no such trial is under way: a checkpoint of it may fail for want of room on the store, and
+    training goes on."""
+
+    setting: Setting | None
+    order: int
+
+    @property
+    def tunes(self) -> int | None: ...
+
+    def limit(self, limits: Limits) -> None:
+        """Tells of the bounds of the settings, the same on all ranks. Called before each ``begin``."""
+
+    def obey(self, word: int, step: int) -> None:
+        """The ranks have agreed on the order with this word. It counts from ``step`` on, as ``agree`` does. Called on every rank after the
+        same execution; the caller gives the engine the ``setting`` then."""
 
 
 @runtime_checkable

@@ -18,8 +18,6 @@ from deepfreeze.errors import OptionError
 from deepfreeze.plan.first_of import FirstOf
 from deepfreeze.plan.policy import NEVER, Policy
 
-# ``stats.stopped`` of a training that a rehearsal has ended; otherwise a signal's name stands there.
-REHEARSED = "resume-check"
 _RUN, _STEPS, _AT, _KILL = (f"DEEPFREEZE_CHECK_{name}" for name in ("RUN", "STEPS", "AT", "KILL"))
 
 
@@ -46,6 +44,9 @@ class Rehearsal:
     steps: int
     at: int
     kills: bool
+    name = "resume-check"  # ``stats.stopped`` of a training that a rehearsal has ended; otherwise a signal's name stands there
+    keeps = 2  # newest checkpoints that stay: an execution may capture the last step inside, and end behind it with one more
+    resume = None  # the program's own
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Rehearsal | None:
@@ -62,6 +63,13 @@ class Rehearsal:
     def environment(self) -> dict[str, str]:
         """The variables, for the program's environment."""
         return {_RUN: self.run, _STEPS: str(self.steps), _AT: str(self.at), _KILL: "1" if self.kills else "0"}
+
+    def place(self, run: str) -> str:
+        """The path of the run in place of the program's own ``run``."""
+        return self.run
+
+    def opened(self, run: str) -> None:
+        """Rank 0 has opened the run in place of the program's own ``run``."""
 
     def policy(self, own: Policy) -> Policy:
         """The program's ``own`` policy, with a checkpoint at both steps besides. Ranks compare the text of their policies, so a rank whose

@@ -23,6 +23,7 @@ from deepfreeze.training.wishes import Wishes
 
 # How many seconds the end of a training waits for retention to judge its last commits. The store may hang.
 _RETENTION_SECONDS = 5.0
+_TRIED = "It was taken to try a setting of the engine: training goes on with one that has worked."
 
 
 class Commits:
@@ -73,7 +74,7 @@ class Commits:
         except EngineError as failure:
             self.fail(failure)
             return
-        failures: list[tuple[int, EngineError]] = []
+        failures: list[tuple[int, EngineError, bool]] = []
         if reports:
             self._wishes.enter(reports)
             self._checks.enter(reports)
@@ -87,8 +88,17 @@ class Commits:
                 failures = self._reports.enter(reports)
         for message in self._keeper.notices():
             self._events.warn(message)
-        for step, error in failures:
-            self.fail(error, step, reported=True)
+        for step, error, by_store in failures:
+            if by_store and self._wishes.is_trial(step):
+                self._spare(error, step)
+            else:
+                self.fail(error, step, reported=True)
+
+    def _spare(self, error: Error, step: int) -> None:
+        """A checkpoint has failed that was taken to try a setting of the engine. Training goes on with a setting that has worked."""
+        self._failed.append(step)
+        self._events.emit(Failed(step=step, message=str(error), raised=False, reported=True, tried=True))
+        self._events.warn(f"{error} {_TRIED}", once=_TRIED)
 
     def fail(self, error: Error, step: int | None = None, reported: bool = False) -> None:
         """Handles a failure of this rank. With ``on_error="warn"`` a warning tells of it. Otherwise proposes to the other ranks to end
@@ -153,7 +163,7 @@ class Commits:
         """Before the saver is closed: tells of the checkpoints that were committed, or have failed, since the last look, and on rank 0 of
         what the engine has counted; and ends retention."""
         try:
-            for step, error in self._reports.enter(self._saver.last_reports()):
+            for step, error, _ in self._reports.enter(self._saver.last_reports()):
                 if step not in self._failed:
                     self._events.emit(Failed(step=step, message=str(error), raised=True, reported=True))
             if self._attempt.world.rank == 0 and (counts := self._saver.stats()):

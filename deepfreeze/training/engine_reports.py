@@ -30,11 +30,16 @@ class EngineReports:
         self._run, self._replicated, self._events = run, replicated, events
         self._told: NewestByStep[frozenset[str]] = NewestByStep()  # step -> kinds of the events that were emitted
 
-    def enter(self, reports: Sequence[Report]) -> list[tuple[int, EngineError]]:
-        """Emits what is new in ``reports``. Returns the step and the error of each checkpoint that has failed; the caller emits the
-        failure, because it knows whether the error is raised."""
+    def enter(self, reports: Sequence[Report]) -> list[tuple[int, EngineError, bool]]:
+        """Emits what is new in ``reports``. Returns of each checkpoint that has failed the step, the error, and whether the store alone is
+        the cause: neither differ the ranks, nor has another attempt taken the run. The caller emits the failure, because it knows whether
+        the error is raised."""
         self._events.flush()
-        return [(report.step, error) for report in reports if (error := self._enter(report)) is not None]
+        return [
+            (report.step, error, report.code not in (DIVERGED, TAKEN))
+            for report in reports
+            if (error := self._enter(report)) is not None
+        ]
 
     def _enter(self, report: Report) -> EngineError | None:
         if report.step < 0:

@@ -21,7 +21,7 @@ from deepfreeze.plan.auto_section import Conditions
 from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.job_end import JobEnd
 from deepfreeze.plan.policy import NEVER, Policy
-from deepfreeze.plan.rehearsal import REHEARSED, Rehearsal
+from deepfreeze.plan.rehearsal import Rehearsal
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import JOB_ENDS, REHEARSAL_ENDS, Agreement
@@ -37,6 +37,7 @@ from deepfreeze.training.stored_config import StoredConfig
 from deepfreeze.training.uncaptured import Uncaptured
 from deepfreeze.training.when_full import WhenFull
 from deepfreeze.training.wishes import Wishes
+from deepfreeze.tuning.program_run import ProgramRun
 
 # Bound once: each look-up costs training.
 _captured, _blocked = Captured.noted, Blocked.noted
@@ -64,7 +65,7 @@ class Session:
         keeper: Keeper,
         when_full: WhenFull,
         described: Described,
-        rehearsal: Rehearsal | None = None,
+        rehearsal: Rehearsal | ProgramRun | None = None,
     ) -> None:
         """Collective. ``open_run``: the open run, which closes what the session opens; ``agreement``: connected to the installation;
         ``saved``: the model's steps that are saved already, to which the session adds its own; ``keeper``: retention, a listener of
@@ -270,7 +271,7 @@ class Session:
         # Storing the structure again, as a new process does, would cost the next ``fit`` two syncs.
         stored = agreed is installation.agreed and installation.stored_in == target.run_id
         installation.agreed, installation.regions = agreed, regions
-        settings, notify = self._options.saver(self._checks.comparisons.begins), self._events.notify
+        settings, notify = self._options.saver(self._checks.comparisons.begins, self._wishes.tunes), self._events.notify
         saver = Saver(
             agreed, regions, capture, self._attachments, target, world, attempt.nodes, settings, notify, stored
         )
@@ -414,7 +415,8 @@ class Session:
     def _end_by(self, number: int) -> None:
         """Ends training because of ``number``, as for ``_stop``."""
         self._commits.going_on, self.stopped = False, True
-        named = {JOB_ENDS: None, REHEARSAL_ENDS: REHEARSED}
+        rehearsed = None if self._rehearsal is None else self._rehearsal.name
+        named = {JOB_ENDS: None, REHEARSAL_ENDS: rehearsed}
         name = named[number] if number in named else signal.Signals(number).name
         self._events.emit(Stop(step=self._open_run.steps.now(), signal=name))
 

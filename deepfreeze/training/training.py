@@ -40,6 +40,7 @@ from deepfreeze.store.granules import Granules
 from deepfreeze.store.rules import Latest
 from deepfreeze.store.stores import at
 from deepfreeze.training import advice, attempt_events
+from deepfreeze.training.engine_limits import EngineLimits
 from deepfreeze.training.epoch_callbacks import EpochCallbacks
 from deepfreeze.training.fits import Fits
 from deepfreeze.training.input_position import InputPosition
@@ -54,6 +55,7 @@ from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.session import Session
 from deepfreeze.training.when_full import WhenFull
 from deepfreeze.training.wishes import Wishes
+from deepfreeze.tuning.program_run import ProgramRun
 
 
 class Training:
@@ -78,11 +80,12 @@ class Training:
         """``run``: an absolute path; ``who``: the name of the function that the user has called, for messages; ``listener``: is told of
         every event at once, on the training thread; ``loop``: the training is a hand-written loop, which has no epochs."""
         self._who = who
-        self._rehearsal = Rehearsal.of(os.environ)
-        if self._rehearsal is not None:
-            run, policy = self._rehearsal.run, self._rehearsal.policy(policy)
-            # An execution of several steps may capture the last one inside, and end behind it with one more checkpoint.
-            options = replace(options, keep=options.keep | Latest(2))
+        rehearsal = self._rehearsal = Rehearsal.of(os.environ) or ProgramRun.of(os.environ)
+        self._own_run = run
+        if rehearsal is not None:
+            run, policy = rehearsal.place(run), rehearsal.policy(policy)
+            keep = options.keep | Latest(rehearsal.keeps) if rehearsal.keeps else options.keep
+            options = replace(options, keep=keep, resume=rehearsal.resume or options.resume)
         self._run, self._policy, self._options = run, policy, options
         self._job_ends = JobEnds(options.ends_at)
         self._last_signals = [getattr(signal.Signals, name) for name in options.signals]
@@ -160,7 +163,8 @@ class Training:
             agreement = Agreement(world, self._last_signals, self._events.notify, signals(self._policy))
             open_run.closing.callback(agreement.close)
             plan_keeper = PlanKeeper(open_run, self._events)
-            wishes = Wishes(self._policy, agreement, world, plan_keeper, position)
+            limits = EngineLimits(self._options, open_run.attempt.target.run, self._keeper.most_waiting, world)
+            wishes = Wishes(self._policy, agreement, world, plan_keeper, position, limits=limits)
             epochs = EpochEnds(self._policy, position)
             when_full = WhenFull(self._options, agreement, world, self._keeper, self._events)
             checks = ReplicaChecks(self._options.replicas.parts, agreement)
@@ -338,6 +342,8 @@ class Training:
         attempt = ModelStart.start(
             self._run, model, steps, self._attachments, self._options, world, self._events.notify, history
         )
+        if (rehearsal := self._rehearsal) is not None:
+            worlds.on_rank_0(world, lambda: rehearsal.opened(self._own_run))
         self._history = attempt.history
         # Training goes on from an older step if the user has restored it, or has given the model a new optimizer. The steps after it are
         # then trained, and saved, again.

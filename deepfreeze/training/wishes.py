@@ -15,10 +15,11 @@ from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.auto_section import Conditions, Decided
 from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.observation import Observation, Progressed
-from deepfreeze.plan.policy import NEVER, LearningPolicy, PlannedPolicy, Policy, Reason, Wish, parts
+from deepfreeze.plan.policy import NEVER, LearningPolicy, PlannedPolicy, Policy, Reason, TuningPolicy, Wish, parts
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.world import World, each
+from deepfreeze.training.engine_limits import EngineLimits
 from deepfreeze.training.plan_keeper import PlanKeeper
 from veloc_bindings import OK, Report
 
@@ -38,16 +39,23 @@ class Wishes:
         keeper: PlanKeeper,
         position: FitPosition | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        limits: EngineLimits | None = None,
     ) -> None:
-        """Takes two fields of the control word if ``policy`` observes. ``keeper``: keeps what the policy has found; ``position``: of the
-        ``fit``, None in a loop; ``clock``: seconds."""
+        """Takes two fields of the control word if ``policy`` observes, and a third one if it tries settings of the engine. ``keeper``:
+        keeps what the policy has found; ``position``: of the ``fit``, None in a loop; ``clock``: seconds; ``limits``: of the engine's
+        settings, for a policy that tries some."""
+        self._limits = limits
         self._world, self._keeper, self._position = world, keeper, position
         self._planned = next((part for part in parts(policy) if isinstance(part, PlannedPolicy)), None)
         self._newest = self._planned.newest if self._planned is not None else None
+        self._tuning = self._planned if isinstance(self._planned, TuningPolicy) else None
         self._agreement, self._signals = agreement, agreement.signals
         self._policies = [part for part in parts(policy) if isinstance(part, LearningPolicy)]
         if self._policies:
             self._interval, self._capture = agreement.field("interval"), agreement.field("capture")
+        if self._tuning is not None:
+            self._order = agreement.field("tuning")
+            self._obeyed = 0  # the word of the order that was agreed on last
         # The interval that the policy has been told of.
         self._agreed = self._planned.interval if self._planned is not None else 0
         self._since = 0  # this rank wishes for a checkpoint of this step or a later one; 0: it does not
@@ -64,12 +72,33 @@ class Wishes:
         """Whether the policy keeps a plan."""
         return self._planned is not None
 
+    @property
+    def tunes(self) -> bool:
+        """Whether the policy tries settings of the engine."""
+        return self._tuning is not None
+
+    def is_trial(self, step: int) -> bool:
+        """Whether the checkpoint of ``step`` was taken to try a setting of the engine."""
+        since = self._tuning.tunes if self._tuning is not None else None
+        return since is not None and step > since
+
     def begin(self, conditions: Conditions, saver: Saver, step: int) -> None:
         """Collective. To be called when the engine is open, at ``step``, before the policy is asked for the next step to capture.
         ``conditions``: of this training, as this rank sees them."""
+        self._saver = saver
+        if self._tuning is not None and self._limits is not None:
+            self._tuning.limit(self._limits.of(saver))
         if self._planned is not None:
             self._keeper.begin(self._planned, conditions, saver.most_uncommitted, step)
             self._agreed, self._newest = self._planned.interval, self._planned.newest
+        if self._tuning is not None:
+            self._tune(self._tuning)
+
+    def _tune(self, tuning: TuningPolicy) -> None:
+        """Gives the engine the setting that the ranks have agreed on."""
+        setting = tuning.setting
+        if setting is not None:
+            self._saver.tune(setting.writers, setting.transfers, setting.uncommitted)
 
     def execution_ended(self) -> None:
         """To be called first after each execution."""
@@ -124,6 +153,8 @@ class Wishes:
         if not self._since and any(wish.now for wish in wishes):
             self._since = schedule.step + 1
         self._capture.propose(self._since)
+        if self._tuning is not None:
+            self._order.propose(self._tuning.order)
         if self._planned is not None and self._planned.newest is not self._newest:
             self._tell_overhead(self._planned, events)
 
@@ -154,6 +185,10 @@ class Wishes:
         the policy raises; a rank whose own policy does not raises ``WorldError`` then."""
         if not self._policies:
             return
+        if self._tuning is not None and self._order.agreed not in (0, self._obeyed):
+            self._obeyed = self._order.agreed
+            self._tuning.obey(self._obeyed, schedule.decided)
+            self._tune(self._tuning)
         before, after = self._agreed, self._interval.agreed
         if after not in (0, before):
             self._agreed = after
@@ -178,6 +213,8 @@ class Wishes:
 
     def end(self, events: Events, saved: bool) -> None:
         """To be called at the end of a training that nothing has interrupted. ``saved``: its last step is."""
+        if self._tuning is not None:
+            self._keeper.keep(self._tuning, decided=True)
         message = self._planned.ended() if self._planned is not None and self._world.rank == 0 else None
         if message is not None:
             events.notify("info", f"{message}; its last step is saved" if saved else message)

@@ -6,9 +6,12 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from deepfreeze.plan.auto_section import Decided
+from deepfreeze.plan.budget import Budget
 from deepfreeze.plan.observation import Observation, Progressed
-from deepfreeze.plan.policy import LearningPolicy, parts
+from deepfreeze.plan.policy import LearningPolicy, TuningPolicy, parts
 from deepfreeze.plan.schedule import Schedule
+from tests.support.simulated_store import Store
 
 
 @dataclass
@@ -33,6 +36,7 @@ class Rank:
     costs: Costs
     rank: int = 0
     seed: int = 0
+    store: Store | None = None  # whose commits count in place of ``costs.persist``; training waits for it
     under_way: dict[int, float] = field(default_factory=dict)
     seconds: float = 0.0  # of all steps, with everything that checkpoints have added
     plain: float = 0.0  # of the same steps without checkpoints
@@ -41,9 +45,12 @@ class Rank:
         self.random = random.Random(self.seed + 1000 * self.rank)
         self._blocking = 0.0
         self._since = 0
+        self._told = 0
 
     def execute(self, step: int, captured: int | None) -> Observation:
         """One step."""
+        if self.store is not None:
+            return self._execute_with(self.store, step, captured)
         costs = self.costs
         plain = costs.iteration(step) * max(0.2, self.random.gauss(1.0, costs.noise))
         seconds = plain + sum(
@@ -78,6 +85,36 @@ class Rank:
             epoch_steps=1000,
         )
 
+    def _execute_with(self, store: Store, step: int, captured: int | None) -> Observation:
+        waited = store.now
+        while captured is not None and store.under_way >= store.setting.uncommitted:
+            store.wait()
+        waited = store.now - waited
+        plain = self.costs.iteration(step) * max(0.2, self.random.gauss(1.0, self.costs.noise))
+        seconds = plain + (self.costs.copy(captured) if captured is not None else 0.0)
+        store.advance(store.now + seconds)
+        if captured is not None:
+            store.hand(captured)
+        reports = []
+        for one, handed, end, failed in store.done[self._told :]:
+            took = None if failed else end - handed
+            reports.append(Progressed(one, took, took, took, failed, copy=self.costs.cpu, cpu=self.costs.cpu))
+        self._told = len(store.done)
+        self.seconds += seconds + waited
+        self.plain += plain
+        return Observation(
+            step=step,
+            steps=1,
+            seconds=seconds,
+            captured=captured,
+            blocking=waited,
+            reports=reports,
+            in_flight=store.under_way,
+            nbytes=1000,
+            rank=self.rank,
+            epoch_steps=1000,
+        )
+
 
 @dataclass
 class Training:
@@ -93,6 +130,15 @@ class Training:
         self._proposed = [(0, 0)] * len(self.ranks)
         self._since = [0] * len(self.ranks)
         self._agreed = 0
+        self._orders = [0] * len(self.ranks)
+        self._obeyed = 0
+        for rank in self.ranks:
+            self._tune(rank)
+
+    @staticmethod
+    def _tune(rank: Rank) -> None:
+        if rank.store is not None and isinstance(rank.policy, TuningPolicy) and rank.policy.setting is not None:
+            rank.store.setting = rank.policy.setting
 
     def run(self, steps: int) -> None:
         """So many further steps."""
@@ -102,7 +148,7 @@ class Training:
     def _execute(self) -> None:
         self.step += 1
         agreed, soon = (max(values) for values in zip(*self._proposed, strict=True))
-        decided = set()
+        order, decided = max(self._orders), set()
         for number, (rank, schedule) in enumerate(zip(self.ranks, self._schedules, strict=True)):
             done = schedule.ended(self.step)
             if done.captured is not None:
@@ -114,13 +160,23 @@ class Training:
             if not self._since[number] and wish.now:
                 self._since[number] = self.step + 1
             self._proposed[number] = (wish.interval, self._since[number])
+            if isinstance(learning, TuningPolicy):
+                self._orders[number] = learning.order
+                if order != self._obeyed:
+                    learning.obey(order, schedule.decided)
+                    self._tune(rank)
             if agreed not in (0, self._agreed):
                 learning.agree(agreed, schedule.decided)
                 decided.add(schedule.decided)
             schedule.aim(0)
             schedule.serve(soon, 1)
         assert len(decided) < 2, "ranks have decided on different steps"
+        self._obeyed = order
         if decided:
+            planned = self.ranks[0].policy
+            if isinstance(planned, Budget) and (reason := planned.reason()) is not None:
+                before = self._agreed or None
+                planned.decided(Decided(min(decided), before, agreed, reason.name, 0), reason)
             self._agreed = agreed
             self.intervals.append((decided.pop(), agreed))
         targets = {schedule.target for schedule in self._schedules}

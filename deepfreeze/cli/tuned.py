@@ -1,0 +1,105 @@
+"""What a search for an engine's setting has found, as people read it: for ``deepfreeze tune`` and ``deepfreeze plan``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deepfreeze import wording
+from deepfreeze.cli.output import table
+from deepfreeze.cli.plan_sentences import every, seconds
+from deepfreeze.plan.budget_section import BudgetSection
+from deepfreeze.plan.limits import Limits
+from deepfreeze.plan.pccheck import GAIN, Setting, Tried
+
+# Each of ``pccheck.ENDS`` in words.
+ENDS = {
+    "gain": f"one more checkpoint on its way gains less than {GAIN * 100:g} %",
+    "limit": "as many as there is room for were tried",
+    "steps": "checkpoints are committed faster than steps come",
+    "checkpoints": "it took as many checkpoints as a search may take",
+    "time": "it took as much time as a search may take",
+    "store": "a checkpoint failed with one more on its way",
+    "training": "the training ended",
+}
+HEADS = (
+    ">uncommitted",
+    ">writers",
+    ">transfers",
+    ">taken",
+    ">commit (Tw)",
+    ">a checkpoint (Tw / N)",
+    ">training held up",
+    "",
+)
+
+
+def setting(chosen: Setting) -> str:
+    """A setting in words: "2 checkpoints on their way at once, 4 writers, 1 transfer at a time"."""
+    way = (
+        "1 checkpoint on its way at a time"
+        if chosen.uncommitted == 1
+        else f"{chosen.uncommitted} checkpoints on their way at once"
+    )
+    return f"{way}, {wording.count(chosen.writers, 'writer')}, {wording.count(chosen.transfers, 'transfer')} at a time"
+
+
+def limits(found: Limits) -> str:
+    """The limits in words."""
+    by = f" ({found.bound})"
+    return f"at most {found.most.uncommitted} on their way{by}, {found.most.writers} writers, {found.most.transfers} transfers"
+
+
+def trials(tried: Sequence[Tried], chosen: Setting | None) -> None:
+    """Prints the table of all trials."""
+    rows = [
+        (
+            str(one.setting.uncommitted),
+            str(one.setting.writers),
+            str(one.setting.transfers),
+            str(one.checkpoints),
+            seconds(one.commit),
+            seconds(one.period),
+            seconds(one.stall) if one.stall else "-",
+            "chosen" if one.setting == chosen else "" if one.is_filled else "not filled",
+        )
+        for one in tried
+    ]
+    table(HEADS, rows)
+
+
+def sentences(section: BudgetSection) -> list[str]:
+    """How the setting was found, one paragraph each."""
+    alone = [one for one in section.tried if one.setting.uncommitted == 1]
+    more = [one for one in section.tried if one.setting.uncommitted > 1]
+    found = [f"The engine: {limits(section.limits)}. A step without a checkpoint takes {seconds(section.iteration)}."]
+    if alone:
+        fastest = min(alone, key=lambda one: one.period)
+        found[0] += (
+            f" One checkpoint alone is committed after {seconds(fastest.period)} with "
+            f"{wording.count(fastest.setting.writers, 'writer')}: the store takes {wording.size(section.rate or 0)}/s of rank 0's part of "
+            f"{wording.size(section.nbytes)}."
+        )
+    if more:
+        tried = "; ".join(
+            f"{one.setting.uncommitted} with {wording.count(one.setting.transfers, 'transfer')} at a time: {seconds(one.period)}"
+            for one in more
+        )
+        found.append(f"Several on their way at once, and how long each checkpoint takes then (Tw / N): {tried}.")
+    chosen = "No setting was chosen" if section.chosen is None else f"Chosen: {setting(section.chosen)}"
+    found.append(f"{chosen}. The search was over because {ENDS[section.ended]}.")
+    return found
+
+
+def pace(tried: Tried) -> str:
+    """How fast a setting brings checkpoints to the store."""
+    return f"a checkpoint in {seconds(tried.period)} (Tw / N), each {seconds(tried.commit)} after its hand-over (Tw)"
+
+
+def interval(section: BudgetSection) -> str:
+    """The interval that was chosen, in words."""
+    auto = section.auto
+    return (
+        "not chosen"
+        if auto is None
+        else f"{every(auto.interval)} (steps without a checkpoint take {seconds(section.iteration)})"
+    )

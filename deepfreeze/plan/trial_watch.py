@@ -1,0 +1,56 @@
+"""Watches one trial of a setting in a training, and says what it has shown."""
+
+from __future__ import annotations
+
+from deepfreeze.plan.observation import Observation
+from deepfreeze.plan.pccheck import Taken, Tried, result
+from deepfreeze.plan.trial_order import TrialOrder
+
+_BEHIND = 2  # executions after the last due step in which its capture is heard of
+
+
+class TrialWatch:
+    """One rank's view of a trial. ``failed``: a checkpoint of it was not committed."""
+
+    def __init__(self, order: TrialOrder, since: int, iteration: float) -> None:
+        """``since``: the step from which the order counts; ``iteration``: seconds of a step without checkpoints."""
+        self.failed = False
+        self._order, self._since, self._iteration = order, since, iteration
+        self._last = order.last_step(since)
+        self._step = since
+        self._clock = 0.0  # seconds of training, and of what holds it up
+        # step -> when its checkpoint was handed over, and how many were on their way then
+        self._handed: dict[int, tuple[float, int]] = {}
+        self._commits: dict[int, float] = {}  # step -> seconds from the hand-over to the commit
+        self._stall = 0.0
+
+    def add(self, observation: Observation) -> None:
+        """Takes in an execution."""
+        # The wait comes before the execution: it was for memory that this one captures into.
+        seconds = observation.blocking + observation.seconds
+        self._clock += seconds
+        self._step = observation.step
+        if not observation.paused:
+            self._stall += seconds - observation.steps * self._iteration
+        step = observation.captured
+        if step is not None and self._since < step <= self._last:
+            self._handed[step] = self._clock, observation.in_flight
+        for report in observation.reports:
+            if report.step in self._handed:
+                self.failed |= report.failed
+                if report.committed is not None:
+                    self._commits[report.step] = report.committed
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every checkpoint of the trial that was taken is committed, or one has failed."""
+        ended = self._step >= self._last + _BEHIND * self._order.apart and self._handed.keys() == self._commits.keys()
+        return self.failed or ended
+
+    @property
+    def tried(self) -> Tried | None:
+        """What the trial has shown; None if it shows nothing, because no checkpoint of it was taken, or one has failed."""
+        if self.failed or not self._commits:
+            return None
+        taken = [Taken(*self._handed[step], self._commits[step]) for step in sorted(self._commits)]
+        return result(self._order.setting, taken, max(0.0, self._stall))

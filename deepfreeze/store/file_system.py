@@ -1,0 +1,39 @@
+"""The file system that a run is on, as a name that stays the same from job to job."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+_MOUNTS = Path("/proc/self/mountinfo")  # proc(5)
+_ESCAPE = re.compile(r"\\([0-7]{3})")  # of a blank in a path, for example
+
+
+def named(path: str | os.PathLike[str]) -> str:
+    """The file system of a directory: its type and where it is mounted ("lustre at /scratch"). "unknown" where the system does not tell.
+    Raises nothing."""
+    try:
+        real = os.path.realpath(path)
+        found = [_mount(line) for line in _MOUNTS.read_text(errors="replace").splitlines()]
+    except OSError:
+        return "unknown"
+    above = [one for one in found if one is not None and _is_below(real, one[0])]
+    if not above:
+        return "unknown"
+    # Of mounts at one place the last one hides the others.
+    point, kind = max(enumerate(above), key=lambda one: (len(one[1][0]), one[0]))[1]
+    return f"{kind} at {point}".encode("ascii", "backslashreplace").decode()
+
+
+def _mount(line: str) -> tuple[str, str] | None:
+    """Where the mount of a line is, and its type."""
+    before, _, after = line.partition(" - ")
+    fields, kinds = before.split(" "), after.split(" ")
+    if len(fields) < 5 or not kinds[0]:
+        return None
+    return _ESCAPE.sub(lambda code: chr(int(code[1], 8)), fields[4]), kinds[0]
+
+
+def _is_below(path: str, point: str) -> bool:
+    return point == "/" or path == point or path.startswith(f"{point}/")

@@ -1,0 +1,92 @@
+"""A scratch run in which a program's engine is tuned: what ``deepfreeze tune`` asks of the program that it starts, by environment
+variables.
+
+``deepfreeze.Checkpoint`` and ``deepfreeze.capture`` heed the variables, so that the program itself stays as it is:
+
+- ``DEEPFREEZE_TUNE``: the end of the scratch run's name. The run lies beside the program's own, and so on the same store. Without it the
+  other variables mean nothing.
+- ``DEEPFREEZE_TUNE_FILE``: a file, to which rank 0 writes the paths of both runs, as a JSON object with ``run`` and ``scratch``.
+- ``DEEPFREEZE_TUNE_OVERHEAD``: the budget of ``Budget(overhead=)``. Without it the program's own ``Budget`` holds, or the default.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepfreeze.errors import OptionError
+from deepfreeze.plan.budget import Budget
+from deepfreeze.plan.policy import Policy, parts
+
+_NAME, _FILE, _OVERHEAD = "DEEPFREEZE_TUNE", "DEEPFREEZE_TUNE_FILE", "DEEPFREEZE_TUNE_OVERHEAD"
+
+
+@dataclass
+class ProgramRun:
+    """The variables' values: ``scratch``: the end of the name; ``file``; ``overhead``: None if it is not given. A training asks the methods
+    as it asks those of ``Rehearsal``."""
+
+    scratch: str
+    file: str
+    overhead: float | None = None
+    name = "tune"  # ``stats.stopped`` of a training that has ended because it was tuned
+    keeps = 0
+    resume = "auto"
+    _budget: Budget | None = None
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> ProgramRun | None:
+        """The tuning that the environment asks for; None if it asks for none. ``OptionError`` for a name, or a number, that is none."""
+        name = environment.get(_NAME)
+        if not name:
+            return None
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+            raise _wrong(_NAME, "the end of a run's name: letters, digits, _ and -", name)
+        file, overhead = environment.get(_FILE, ""), environment.get(_OVERHEAD, "")
+        if not file:
+            raise _wrong(_FILE, "a file", "nothing")
+        try:
+            return cls(name, file, float(overhead) if overhead else None)
+        except ValueError:
+            raise _wrong(_OVERHEAD, "a fraction", overhead) from None
+
+    def environment(self) -> dict[str, str]:
+        """The variables, for the program's environment."""
+        return {_NAME: self.scratch, _FILE: self.file, _OVERHEAD: "" if self.overhead is None else repr(self.overhead)}
+
+    def place(self, run: str) -> str:
+        """The path of the scratch run of a program that trains in ``run``."""
+        return f"{run}.{self.scratch}"
+
+    def policy(self, own: Policy) -> Policy:
+        """The policy in place of the program's ``own``."""
+        budget = next((part for part in parts(own) if isinstance(part, Budget)), None)
+        if self.overhead is not None or budget is None:
+            mtbf = None if budget is None else budget.mtbf
+            budget = Budget(mtbf=mtbf) if self.overhead is None else Budget(self.overhead, mtbf)
+        self._budget = budget
+        return budget
+
+    def opened(self, run: str) -> None:
+        """Rank 0 has opened the scratch run of a program that trains in ``run``: tells both paths. ``OptionError`` if the file can't be
+        written."""
+        try:
+            Path(self.file).write_text(json.dumps({"run": run, "scratch": self.place(run)}))
+        except OSError as error:
+            raise _wrong(_FILE, "a file that rank 0 can write", f"{self.file} ({error.strerror})") from error
+
+    def ends(self, step: int) -> bool:
+        """Whether training ends when ``step`` is done: the engine is tuned, and the ranks have agreed on an interval."""
+        return self._budget is not None and self._budget.interval > 0
+
+    def kills_at(self, step: int, began: int) -> bool:
+        """No step kills the program."""
+        return False
+
+
+def _wrong(name: str, expected: str, found: str) -> OptionError:
+    todo = f"unset {_NAME}, or let deepfreeze tune set all three variables"
+    return OptionError(where=name, expected=expected, found=found[:100], todo=todo)

@@ -1,0 +1,208 @@
+"""The policy that tries the engine, in simulated trainings with stores of all kinds."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from deepfreeze.errors import CorruptError, OptionError
+from deepfreeze.plan import NEVER, Budget
+from deepfreeze.plan.auto_section import Conditions
+from deepfreeze.plan.budget_section import BudgetSection
+from deepfreeze.plan.limits import Limits
+from deepfreeze.plan.pccheck import Setting
+from deepfreeze.plan.policy import PlannedPolicy, TuningPolicy
+from tests.support.simulated import Costs, Rank, Training
+from tests.support.simulated_store import Speed, Store
+
+HERE = Conditions("ab" * 32, 1, 2.0, "memory")
+LIMITS = Limits(Setting(8, 8, 6), 0, "memory and slots", "ext4 at /", "io=direct")
+DISK = Speed(work=0.2, writers=2)  # two steps long
+PIPELINE = Speed(work=0.2, commit=0.2)
+FAR = Speed(work=0.01, latency=1.0)  # each call has a long way
+
+
+def begun(policy=None, stored=None, limits=LIMITS, conditions=HERE, says=None):
+    policy = policy or Budget(0.05)
+    policy.limit(limits)
+    assert policy.begin(conditions, limits.most.uncommitted, 0, stored) == says
+    return policy
+
+
+def training(speed, ranks=1, costs=None, policies=None):
+    policies = policies or [begun() for _ in range(ranks)]
+    speeds = speed if isinstance(speed, list) else [speed] * ranks
+    costs = costs or [Costs()] * ranks
+    return Training(
+        [Rank(*one, n, 0, Store(fast)) for n, (*one, fast) in enumerate(zip(policies, costs, speeds, strict=True))]
+    )
+
+
+@pytest.mark.parametrize(
+    ("speed", "setting", "why"),
+    [
+        (Speed(work=0.02, writers=2), Setting(2, 1, 1), "steps"),
+        (DISK, Setting(2, 1, 1), "gain"),
+        (PIPELINE, Setting(1, 1, 3), "gain"),  # with two the store rests until the next step
+        (FAR, Setting(4, 4, 4), "checkpoints"),
+        (Speed(work=0.01, latency=1.0, fits=2), Setting(2, 2, 2), "store"),
+    ],
+)
+def test_a_training_finds_the_best_setting_of_its_store(speed, setting, why):
+    run = training(speed)
+    run.run(600)
+    policy = run.ranks[0].policy
+    assert isinstance(policy, TuningPolicy) and isinstance(policy, PlannedPolicy)
+    assert policy.setting == run.ranks[0].store.setting == setting
+    assert policy.plan().ended == why
+    assert policy.interval >= 1
+
+
+@pytest.mark.parametrize("speed", [DISK, PIPELINE, FAR, Speed(work=0.01, latency=10.0)])
+def test_a_search_takes_at_most_40_checkpoints_and_2_percent_of_2000_steps(speed):
+    run = training(speed)
+    rank = run.ranks[0]
+    while not rank.policy.interval:
+        run.run(1)
+    searched = [step for step in run.captured if step <= run.step]
+    assert len(searched) <= 40
+    of_checkpoints = len(searched) * Costs().copy(0)
+    assert rank.seconds - rank.plain - of_checkpoints <= 0.02 * 2000 * 0.1
+
+
+def test_the_interval_keeps_both_bounds():
+    """f1 = ceil(Tw / (N q t)), and ceil(To / ((q - 1) t)): the first one holds where the store is slow, the second where copies cost
+    much."""
+    run = training(FAR)
+    run.run(600)
+    tuned = run.ranks[0].policy.plan()
+    best = next(one for one in tuned.tried if one.setting == tuned.chosen)
+    assert run.intervals[0][1] == -(-best.commit // (4 * 1.05 * 0.1)) == 4
+    run = training(PIPELINE, costs=[Costs(copy=lambda step: 0.05)])
+    run.run(400)
+    terms = run.ranks[0].policy.plan().auto.terms
+    assert run.intervals[0][1] == terms.by_budget == 10 > terms.by_commit
+
+
+@pytest.mark.parametrize("slow", [0, 2])
+def test_ranks_try_the_same_settings_and_the_slowest_one_decides(slow):
+    """The store is one; a rank may take longer for its own copies. The steps that are captured are asserted by the simulation."""
+    costs = [Costs(copy=lambda step: 0.001)] * 3
+    costs[slow] = Costs(copy=lambda step: 0.05)
+    run = training(FAR, ranks=3, costs=costs)
+    run.run(600)
+    assert {rank.policy.setting for rank in run.ranks} == {Setting(4, 4, 4)}
+    assert run.intervals[0][1] == 10, "5 % of ten steps is what a checkpoint costs there"
+
+
+def stored(run):
+    return json.loads(json.dumps(run.ranks[0].policy.plan().to_json()))
+
+
+def test_a_job_that_is_started_again_tries_nothing():
+    first = training(FAR)
+    first.run(600)
+    again = begun(stored=stored(first))
+    assert again.setting == Setting(4, 4, 4)
+    run = training(FAR, policies=[again])
+    assert run.ranks[0].store.setting == Setting(4, 4, 4), "from its first step on"
+    run.run(200)
+    assert again.order == 0
+    assert run.intervals[0][1] == first.ranks[0].policy.interval
+    assert again.plan().tried == first.ranks[0].policy.plan().tried, "the table stays"
+
+
+@pytest.mark.parametrize(
+    ("limits", "conditions", "because"),
+    [
+        (replace(LIMITS, store="lustre at /scratch"), HERE, "the external store was ext4 at / and is lustre at /scratch"),
+        (replace(LIMITS, most=Setting(8, 8, 3)), HERE, f"the limits were {LIMITS.most} and are 3 uncommitted, 8 writers, 8 transfers"),
+        (replace(LIMITS, options="io=buffered"), HERE, "the options were io=direct and are io=buffered"),
+        (LIMITS, Conditions("ab" * 32, 4, 2.0, "memory"), "the number of ranks was 1 and is 4"),
+    ],
+)  # fmt: skip
+def test_other_conditions_are_measured_anew_and_why_is_said(limits, conditions, because):
+    first = training(FAR)
+    first.run(600)
+    says = ("info", f"the training and its engine are measured again, because {because}")
+    again = begun(stored=stored(first), limits=limits, conditions=conditions, says=says)
+    assert (again.interval, again.setting) == (0, Setting(8, 1, limits.most.uncommitted))
+
+
+def test_another_fit_goes_on_with_the_search():
+    policy = begun()
+    training(FAR, policies=[policy]).run(200)
+    before = policy.plan()
+    assert before.auto is None and before.ended == "training" and len(before.tried) >= 6
+    begun(policy)
+    assert (policy.order, policy.tunes) == (0, None)
+    run = training(FAR, policies=[policy])
+    run.run(400)
+    assert policy.setting == Setting(4, 4, 4)
+    assert policy.plan().tried[: len(before.tried)] == before.tried
+    begun(policy, stored=policy.plan().to_json())
+    assert policy.setting == Setting(4, 4, 4) and policy.interval, "a third one tries nothing"
+
+
+def test_a_training_that_ends_before_the_search_says_the_best_so_far():
+    policy, where = begun(), "every=Budget(overhead=0.05): the training ended before"
+    assert policy.ended() == f"{where} an interval was chosen (no step without a checkpoint was timed)"
+    assert policy.plan() is None
+    training(FAR, policies=[policy]).run(200)
+    said = policy.ended()
+    assert said.startswith(
+        f"{where} the engine was tuned; the best of 6 settings so far: 2 uncommitted, 2 writers, 2 transfers, "
+    )
+    again = begun(stored=policy.plan().to_json())
+    assert again.setting == Setting(8, 1, 6), "the next job begins anew"
+
+
+def test_a_first_checkpoint_that_fails_ends_the_search_with_one_at_a_time():
+    run = training(Speed(work=0.01))
+    run.run(14)
+    run.ranks[0].store.speed.fits = 10  # the two of the profile are committed
+    while run.ranks[0].policy.order == 0:
+        run.run(1)
+    run.ranks[0].store.speed.fits = 0
+    run.run(30)
+    assert run.ranks[0].policy.setting == Setting(8, 1, 1)
+    assert run.ranks[0].policy.plan() is None, "nothing was found out that a later job could use"
+
+
+def test_nothing_is_due_between_the_trials():
+    policy = begun()
+    assert policy.next_step(0) == NEVER
+    run = training(FAR, policies=[policy])
+    run.run(40)
+    assert policy.interval == 0 and len(run.captured) < 10
+
+
+def test_the_section_is_read_strictly():
+    run = training(FAR)
+    run.run(600)
+    section = stored(run)
+    found = BudgetSection.from_json(section)
+    assert found.to_json() == section and found.rate == pytest.approx(1000 / 1.01)
+    for change in (
+        {"ended": "tired"},
+        {"chosen": {**section["chosen"], "writers": 0}},
+        {"tried": [{**section["tried"][0], "period": 0.0}]},
+        {"tried": section["tried"] * 20},
+        {"key": {**section["key"], "more": 1}},
+        {"auto": {**section["auto"], "interval": 0}},
+        {"iteration": 0},
+        {"more": 1},
+    ):
+        with pytest.raises(CorruptError):
+            BudgetSection.from_json({**section, **change})
+        policy = Budget(0.05)
+        policy.limit(LIMITS)
+        level, message = policy.begin(HERE, 6, 0, {**section, **change})
+        assert level == "warning" and message.endswith("The training and its engine are measured again.")
+        assert policy.interval == 0
+
+
+@pytest.mark.parametrize("overhead", [0, -0.1, 1.5, float("nan"), "3 %", None])
+def test_a_wrong_budget_is_refused(overhead):
+    with pytest.raises(OptionError, match=r"Budget\(overhead"):
+        Budget(overhead)
