@@ -13,8 +13,8 @@ MOST_CHECKPOINTS = 38  # of a search; with the two of the profile before it 40
 # By so much of the time of a checkpoint a setting must be better than a simpler one. Below that it is taken for noise.
 GAIN = 0.05
 _WRITERS = (1, 2, 4, 8)  # the paper tries 1 to 4
-_AGAIN = 2  # how often one checkpoint alone is timed with each number of writers
-_STEADY = 2  # checkpoints that a trial takes beyond those that fill the engine
+_AGAIN = 2  # how often a setting is tried that takes no checkpoint beyond those that fill the engine
+_STEADY = 2  # checkpoints beyond them, where some wait while others are written
 # Why a search is over, as ``Search.ended``:
 # - gain: one checkpoint more on its way gains less than ``GAIN``.
 # - limit: as many as memory, storage and options allow were tried.
@@ -175,7 +175,7 @@ class Search:
             before, filled = best, False
             for transfers in self._transfers(uncommitted, before.setting.transfers):
                 writers = max(before.setting.writers, min(transfers, self._most.writers))
-                tried = yield Trial(Setting(writers, transfers, uncommitted), uncommitted + _STEADY)
+                tried = yield from self._tried_with(Setting(writers, transfers, uncommitted))
                 self.tried.append(tried)
                 filled |= tried.is_filled
             if not filled:
@@ -186,6 +186,22 @@ class Search:
                 return "gain"
         return "limit"
 
+    def _tried_with(self, setting: Setting) -> Generator[Trial, Tried, Tried]:
+        """Tries a setting with several on their way. Where all of them are written at once, it is tried twice, and the slower result counts:
+        a burst into a store that is idle now and then looks faster than it is."""
+        if setting.transfers < setting.uncommitted:
+            return (yield Trial(setting, setting.uncommitted + _STEADY))
+        twice = []
+        for _ in range(_AGAIN):
+            twice.append((yield Trial(setting, setting.uncommitted)))
+        slower = max(twice, key=lambda one: one.period)
+        return replace(
+            slower,
+            checkpoints=sum(one.checkpoints for one in twice),
+            under_way=min(one.under_way for one in twice),
+            stall=sum(one.stall for one in twice),
+        )
+
     def _writers(self) -> Generator[Trial, Tried, None]:
         """Times one checkpoint alone, by each number of writers."""
         self._checkpoints = 1  # the first trial, which nobody counts otherwise
@@ -195,18 +211,21 @@ class Search:
             for _ in range(_AGAIN):
                 twice.append((yield trial))
             # Of two the faster: the first one may have found the threads, or the store, asleep.
-            self.tried.append(min(twice, key=lambda one: one.period))
+            faster = min(twice, key=lambda one: one.period)
+            self.tried.append(replace(faster, checkpoints=_AGAIN, stall=sum(one.stall for one in twice)))
 
     def _won(self) -> Tried:
         best = self.best
         assert best is not None
         return best
 
-    def _transfers(self, uncommitted: int, before: int) -> Iterable[int]:
-        """As many transfers as ``before``, and one more."""
+    def _transfers(self, uncommitted: int, before: int) -> Sequence[int]:
+        """The numbers of transfers to try: as many as ``before``, and one more. Where all but those that must wait were written at once
+        ``before``, one more alone."""
         most = max(1, min(uncommitted - self._behind, self._most.transfers))
-        least = min(before, most)
-        return range(least, min(least + 1, most) + 1)
+        if before >= most:
+            return [most]
+        return [most] if 1 < before == most - 1 else [before, before + 1]
 
 
 def best_of(tried: Iterable[Tried]) -> Tried | None:

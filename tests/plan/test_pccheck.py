@@ -46,11 +46,11 @@ speeds = st.builds(
 
 @holds(speed=speeds, examples=30)
 def test_no_setting_is_much_faster_than_the_one_that_is_found(speed):
-    """Each of the four numbers of uncommitted checkpoints may hide 5 %, and so may the writers; what a short trial can't show comes on
-    top."""
+    """Each number of uncommitted checkpoints may hide 5 %, and so may the writers. A short trial takes several transfers for slower than they
+    are, because the time in which the engine fills is in it."""
     found = searched(speed, replace(MOST, uncommitted=4)).best.setting
     fastest = min(pace(speed, Setting(8, t, n)) for n in range(1, 5) for t in range(1, n + 1))
-    assert pace(speed, found) <= 1.5 * fastest
+    assert pace(speed, found) <= 1.7 * fastest
 
 
 @holds(speed=speeds, most=st.builds(Setting, st.integers(1, 16), st.integers(1, 8), st.integers(1, 8)), examples=30)
@@ -75,7 +75,7 @@ def test_more_transfers_are_not_chosen_where_they_are_no_faster():
 def test_one_checkpoint_is_left_waiting_where_a_newer_one_may_replace_it():
     search = searched(Speed(work=0.01, latency=1.0), MOST, behind=1)
     assert all(one.setting.transfers < max(2, one.setting.uncommitted) for one in search.tried)
-    assert search.best.setting.uncommitted == 4 and search.best.setting.transfers > 1
+    assert search.best.setting == Setting(4, 4, 5)
 
 
 def told(search, period, stall=0.0):
