@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from deepfreeze import wording
-from deepfreeze.cli import command, plan_figure, plan_recovery, plan_sentences
+from deepfreeze.cli import command, plan_figure, plan_recovery, plan_sentences, tuned
 from deepfreeze.cli.output import facts, line, table
 from deepfreeze.cli.plan_sentences import BOUNDS, REASONS, bounds, deciding, every, percent, seconds
 from deepfreeze.events.restarts import Restarts, newest_restarts
 from deepfreeze.format import names
+from deepfreeze.plan import budget_section
 from deepfreeze.plan.auto_section import SECTION, AutoSection
+from deepfreeze.plan.budget_section import BudgetSection
 from deepfreeze.plan.checkfreq import Profile
 from deepfreeze.store.plan import read_section
 from deepfreeze.store.run import Run
@@ -24,6 +27,10 @@ A training with every="auto" times some steps without a checkpoint, then two che
 apart checkpoints may be (CheckFreq, FAST 2021, section 4.2; the letters in brackets are that paper's). Three bounds are worked out, and
 the longest interval counts. After each four checkpoints the training measures the overhead anew, and makes the interval longer or shorter.
 --explain says the same in sentences.
+
+A training with every=deepfreeze.plan.Budget(...) tries the engine before, as deepfreeze tune does: a table has each setting that was tried,
+the time of a commit (Tw), and how long each checkpoint takes while N are on their way at once (Tw / N). The bound of the commits is Tw / (N
+q t) then, q being 1 + the budget and t a step (PCcheck, ASPLOS 2025, section 4).
 
 A table says how much a kill costs at most: finished steps that are trained again, and the time until training is where it was, the
 restart included (PCcheck, ASPLOS 2025, section 4). It holds for commits and steps that take as long as measured; no commit makes it more
@@ -48,8 +55,8 @@ examples:
 
 def add_parser(commands: Any) -> None:
     """Adds the subcommand to argparse's ``commands``."""
-    text = """Shows the plan of a run that is trained with every="auto": what was measured, the interval that followed from it, and how
-    interval and overhead went on."""
+    text = """Shows the plan of a run that is trained with every="auto" or with a Budget: the measurements, the setting and the interval
+    that followed from them, and how interval and overhead went on."""
     parser = command.add(
         commands, "plan", run, short="show how often checkpoints are taken, and why", text=text, more=_MORE
     )
@@ -69,34 +76,60 @@ def _picture(text: str) -> Path:
 def run(arguments: argparse.Namespace) -> int:
     """Prints or draws the plan. Returns the exit code, 1 if there is none."""
     opened_run = Run.open(arguments.run)
-    found = read_section(opened_run, SECTION)
-    if found is None:
+    found, budget, section = _sections(opened_run)
+    if found is None or section is None:
+        if budget is not None:
+            return _without_interval(budget, found, arguments)
         if arguments.json:
             print("null")
         else:
             line(
-                f'{opened_run.path}: this run has no plan: it was trained without every="auto", or ended before its steps and two '
-                'checkpoints were timed. Train it with deepfreeze.Checkpoint(..., every="auto")'
+                f'{opened_run.path}: this run has no plan: it was trained without every="auto" or a Budget, or ended before its steps '
+                'and two checkpoints were timed. Train it with deepfreeze.Checkpoint(..., every="auto")'
             )
         return 1
-    section = AutoSection.from_json(found, opened_run.store.where(names.PLAN_FILE))
     if arguments.plot is not None:
         plan_figure.draw(section, str(opened_run.path), arguments.plot)
     restarts = newest_restarts(opened_run)
     if arguments.json:
         print(json.dumps({**found, "recovery": plan_recovery.to_json(section, restarts)}, indent=2))
     elif arguments.explain:
-        for sentence in plan_sentences.sentences(section):
+        for sentence in [*(tuned.sentences(budget) if budget is not None else ()), *plan_sentences.sentences(section)]:
             line(sentence)
         line(plan_recovery.sentence(section, restarts))
     elif arguments.plot is not None:
         line(f"{arguments.plot}: the interval and the overhead of {opened_run.path}, up to step {section.last_step}")
     else:
-        _print(opened_run, section, restarts)
+        _print(opened_run, section, restarts, budget)
     return 0
 
 
-def _print(opened_run: Run, section: AutoSection, restarts: Restarts | None) -> None:
+def _sections(opened_run: Run) -> tuple[Mapping[str, Any] | None, BudgetSection | None, AutoSection | None]:
+    """The section of ``plan.json`` that was written for the newest step, and what is in it: of ``Budget``, or else of ``Auto``."""
+    where = opened_run.store.where(names.PLAN_FILE)
+    plain, of_budget = read_section(opened_run, SECTION), read_section(opened_run, budget_section.SECTION)
+    section = None if plain is None else AutoSection.from_json(plain, where)
+    budget = None if of_budget is None else BudgetSection.from_json(of_budget, where)
+    if budget is not None and (
+        section is None or (budget.auto is not None and budget.auto.last_step >= section.last_step)
+    ):
+        return of_budget, budget, budget.auto
+    return plain, None, section
+
+
+def _without_interval(budget: BudgetSection, found: Mapping[str, Any] | None, arguments: argparse.Namespace) -> int:
+    """Prints what a search has found that ended before there was an interval."""
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    for sentence in tuned.sentences(budget):
+        line(sentence)
+    line("")
+    tuned.trials(budget.tried, budget.chosen)
+    return 0
+
+
+def _print(opened_run: Run, section: AutoSection, restarts: Restarts | None, budget: BudgetSection | None) -> None:
     conditions = section.conditions
     mtbf = "not given (mtbf), so they set no bound" if section.mtbf is None else f"one in {seconds(section.mtbf)}"
     facts([
@@ -109,7 +142,11 @@ def _print(opened_run: Run, section: AutoSection, restarts: Restarts | None) -> 
         ("measured on", f"{wording.count(conditions.world_size, 'rank')} with {conditions.cores:g} cores each, "
                         f"local tier {conditions.tier}"),
         ("restart", plan_recovery.restart(restarts)),
+        *(() if budget is None else (("limits", tuned.limits(budget.limits)), ("the search", tuned.outcome(budget)))),
     ])  # fmt: skip
+    if budget is not None:
+        line("")
+        tuned.trials(budget.tried, budget.chosen)
     line("")
     table((f"~profile of rank {section.rank}", ">value"), _profile(section.profile, section.terms.cost))
     line("")

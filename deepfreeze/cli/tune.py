@@ -253,7 +253,7 @@ def _store(own: str, section: BudgetSection) -> str | None:
     try:
         kept = WritableRun.open_or_make(own)
         with kept.store.lock():
-            put_section(kept, SECTION, section.to_json(), notify=output.notify)
+            put_section(kept, SECTION, section.begun().to_json(), notify=output.notify)
     except LockedError:
         return "a job trains in that run now"
     except Error as error:
@@ -282,7 +282,7 @@ def _print(arguments: argparse.Namespace, own: str, section: BudgetSection, why_
         cost = f"a checkpoint lengthens the training by {seconds(auto.terms.cost)} (To); the budget is {percent(auto.overhead)}"
         rows.append(("because", cost))
     rows += [
-        ("the search", f"was over because {tuned.ENDS[section.ended]}"),
+        ("the search", tuned.outcome(section)),
         ("stored", f"in {own}/plan.json" if why_not is None else f"no: {why_not}"),
     ]
     facts(rows)

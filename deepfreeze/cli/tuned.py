@@ -86,8 +86,13 @@ def sentences(section: BudgetSection) -> list[str]:
         )
         found.append(f"Several on their way at once, and how long each checkpoint takes then (Tw / N): {tried}.")
     chosen = "No setting was chosen" if section.chosen is None else f"Chosen: {setting(section.chosen)}"
-    found.append(f"{chosen}. The search was over because {ENDS[section.ended]}.")
+    found.append(f"{chosen}. The search {outcome(section)}.")
     return found
+
+
+def outcome(section: BudgetSection) -> str:
+    """Why the search was over."""
+    return f"was over because {ENDS[section.ended]}"
 
 
 def pace(tried: Tried) -> str:

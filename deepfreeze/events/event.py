@@ -171,13 +171,13 @@ class Diverged(Event):
 @dataclass(frozen=True, kw_only=True)
 class Failed(Event):
     """A checkpoint was not committed, or the engine has failed. ``raised``: an exception says it too, so no warning is needed.
-    ``reported``: the engine has reported it, so rank 0 knows of it; False for the failure of a call on this rank. ``tried``: the checkpoint
-    was taken to try a setting of the engine; one warning tells of all of these."""
+    ``reported``: the engine has reported it, so rank 0 knows of it; False for the failure of a call on this rank. ``tried``: True if the
+    checkpoint was taken to try a setting of the engine, else None; one warning tells of all of these."""
 
     message: str
     raised: bool
     reported: bool
-    tried: bool = False
+    tried: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

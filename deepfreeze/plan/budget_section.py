@@ -47,6 +47,11 @@ class BudgetSection:
         """The same, with a newer ``auto``; None: the present one stays."""
         return self if auto is None else replace(self, auto=auto)
 
+    def begun(self) -> BudgetSection:
+        """The same for a run in which nothing was trained yet: the steps of the scratch run mean nothing there."""
+        auto = self.auto
+        return self if auto is None else replace(self, auto=replace(auto, step=0, decisions=(), windows=()))
+
     @property
     def rate(self) -> float | None:
         """Ts: the bytes of rank 0's part that one checkpoint alone brought to the store in a second; None if it was not tried."""

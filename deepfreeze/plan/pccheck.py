@@ -187,8 +187,8 @@ class Search:
         return "limit"
 
     def _tried_with(self, setting: Setting) -> Generator[Trial, Tried, Tried]:
-        """Tries a setting with several on their way. Where all of them are written at once, it is tried twice, and the slower result counts:
-        a burst into a store that is idle now and then looks faster than it is."""
+        """Tries a setting with several on their way. Where all of them are written at once, it is tried twice, and the slower result
+        counts: a burst into a store that is idle now and then looks faster than it is."""
         if setting.transfers < setting.uncommitted:
             return (yield Trial(setting, setting.uncommitted + _STEADY))
         twice = []

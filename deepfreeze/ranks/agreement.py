@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,11 @@ from deepfreeze.ranks.world import World
 JOB_ENDS = 128
 # In the same place: the last step of a rehearsal is done (``plan/rehearsal``). No field has it, because the ranks agree by the step alone.
 REHEARSAL_ENDS = 129
+
+
+def stop_name(number: int, rehearsed: str | None) -> str | None:
+    """The name of what ends training: of the signal ``number``; None for ``JOB_ENDS``; ``rehearsed`` for ``REHEARSAL_ENDS``."""
+    return rehearsed if number == REHEARSAL_ENDS else None if number == JOB_ENDS else signal.Signals(number).name
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from deepfreeze.plan.policy import NEVER, Policy
 from deepfreeze.plan.rehearsal import Rehearsal
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks import world as worlds
-from deepfreeze.ranks.agreement import JOB_ENDS, REHEARSAL_ENDS, Agreement
+from deepfreeze.ranks.agreement import REHEARSAL_ENDS, Agreement, stop_name
 from deepfreeze.retention.keeper import Keeper
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.training.commits import Commits
@@ -155,7 +155,7 @@ class Session:
         if end.known and end.near(time.time(), time.monotonic(), [*saver.unfinished, *coming]):
             self._agreement.end()
         steps = max(1, done.steps)
-        # The ranks meet at each checkpoint: before the execution that captures it, so that they can skip it, and after.
+        # The ranks meet at each checkpoint, before the execution that captures it and after: they can skip it.
         agreed = self._agreement.settle(soon=done.captured is not None or schedule.within(steps))
         if agreed.stop:
             return agreed.stop
@@ -415,9 +415,7 @@ class Session:
     def _end_by(self, number: int) -> None:
         """Ends training because of ``number``, as for ``_stop``."""
         self._commits.going_on, self.stopped = False, True
-        rehearsed = None if self._rehearsal is None else self._rehearsal.name
-        named = {JOB_ENDS: None, REHEARSAL_ENDS: rehearsed}
-        name = named[number] if number in named else signal.Signals(number).name
+        name = stop_name(number, None if self._rehearsal is None else self._rehearsal.name)
         self._events.emit(Stop(step=self._open_run.steps.now(), signal=name))
 
     def _kill_if_rehearsed(self, step: int) -> None:

@@ -46,8 +46,8 @@ speeds = st.builds(
 
 @holds(speed=speeds, examples=30)
 def test_no_setting_is_much_faster_than_the_one_that_is_found(speed):
-    """Each number of uncommitted checkpoints may hide 5 %, and so may the writers. A short trial takes several transfers for slower than they
-    are, because the time in which the engine fills is in it."""
+    """Each number of uncommitted checkpoints may hide 5 %, and so may the writers. A short trial takes several transfers for slower than
+    they are, because the time in which the engine fills is in it."""
     found = searched(speed, replace(MOST, uncommitted=4)).best.setting
     fastest = min(pace(speed, Setting(8, t, n)) for n in range(1, 5) for t in range(1, n + 1))
     assert pace(speed, found) <= 1.7 * fastest
