@@ -52,6 +52,14 @@ class FitPosition:
         """How many steps an epoch has, if the last execution had so many ``steps``. None if Keras does not know the number of batches."""
         return self._fit.batches * steps // self._last if self._fit.batches and self._last else None
 
+    def steps_left(self, steps: int) -> int | None:
+        """How many steps the ``fit`` has still to train, if the last execution had so many ``steps``. None if Keras does not know the
+        number of batches."""
+        if not (self._fit.batches and self._last):
+            return None
+        total = self._fit.batches * self._fit.epochs if self.going_on is None else self.going_on.total
+        return max(0, total - self._trained) * steps // self._last
+
     @property
     def batches_left(self) -> int | None:
         """How many batches the epoch has still to train; None if Keras does not know their number."""

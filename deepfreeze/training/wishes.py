@@ -19,6 +19,7 @@ from deepfreeze.plan.policy import NEVER, LearningPolicy, PlannedPolicy, Policy,
 from deepfreeze.plan.schedule import Execution, Schedule
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.world import World, each
+from deepfreeze.training.budget_kept import beyond
 from deepfreeze.training.engine_limits import EngineLimits
 from deepfreeze.training.plan_keeper import PlanKeeper
 from veloc_bindings import OK, Report
@@ -66,6 +67,7 @@ class Wishes:
         self._before = self._ended  # when the execution before the last one ended
         self._reports: list[Progressed] = []
         self._wished = 0  # the interval that was proposed last
+        self._steps = 1  # of the last execution
 
     @property
     def keeps_plan(self) -> bool:
@@ -129,6 +131,7 @@ class Wishes:
 
     def _observe(self, schedule: Schedule, done: Execution, saver: Saver, events: Events) -> None:
         reports, self._reports = self._reports, []
+        self._steps = done.steps
         captured = schedule.captured if schedule.captured > self._captured else None
         self._captured = schedule.captured
         observation = Observation(
@@ -210,6 +213,11 @@ class Wishes:
         planned.decided(decision, reason)
         events.emit(Decision(**asdict(decision), terms=_terms(reason)))
         self._keeper.keep(planned, decided=True)
+        left = self._position.steps_left(self._steps) if self._position is not None else None
+        if self._tuning is not None and self._world.rank == 0 and before is None and left is not None:
+            message = beyond(str(self._tuning), reason, after, left)
+            if message is not None:
+                events.warn(message)
 
     def end(self, events: Events, saved: bool) -> None:
         """To be called at the end of a training that nothing has interrupted. ``saved``: its last step is."""
