@@ -13,6 +13,7 @@ from benchmarks import jobs
 from benchmarks.report import ROOT, say
 
 STEPS = 2000  # of the training: the tuner ends sooner
+MEMORY = "2.6 GB"  # for captures: four of NT3's, and twelve of ResNet-50's
 _LIMIT = 1500.0  # seconds
 
 
@@ -50,7 +51,7 @@ def tuned(workload: str, disk: Path) -> Tuned:
     say(f"{workload}: deepfreeze tune ...")
     folder = jobs.empty(disk, "tune")
     params = {"workload": workload, "run": str(folder / "run"), "marks": str(folder / "marks"), "every": 10, "keep": 1}
-    params |= {"engine": {}, "steps": STEPS}
+    params |= {"engine": {"io": "direct"}, "memory": MEMORY, "steps": STEPS}
     program = [sys.executable, "-m", "benchmarks.recovery_job", json.dumps(params)]
     command = [sys.executable, "-m", "deepfreeze", "tune", "--json", "--", *program]
     try:

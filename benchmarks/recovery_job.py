@@ -68,6 +68,7 @@ def main() -> None:
     if params["every"] is not None:
         engine = deepfreeze.Engine(**params.get("engine", {"uncommitted": 1}))
         options |= {"every": params["every"], "keep": params["keep"], "local": None, "final": False, "verbose": 0}
+        options |= {name: params[name] for name in ("memory",) if name in params}
         callbacks.insert(1, deepfreeze.Checkpoint(params["run"], engine=engine, **options))
     steps = params.get("steps")
     of_epoch = None if "genes" in params else steps or params["epoch"]

@@ -204,13 +204,18 @@ class Auto:
         """What this rank has measured, None before the profile is complete."""
         return self._profile
 
-    def settle(self, uncommitted: int, commit: float | None) -> None:
+    def settle(self, uncommitted: int, commit: float | None, cost: float | None) -> None:
         """The engine has another setting from now on: ``uncommitted`` checkpoints may be on their way at once, and then take ``commit``
-        seconds from the hand-over to the commit (None: as in the profile). The interval is chosen anew."""
+        seconds from the hand-over to the commit (None: as in the profile). ``cost``: seconds by which one of further checkpoints has
+        lengthened the training, None if there were none: of it and the profile's the smaller counts. The interval is chosen anew."""
         self._uncommitted = uncommitted
         self._times.restart()
-        if self._profile is not None:
-            self._decide_first(self._profile if commit is None else replace(self._profile, persist=commit))
+        profile = self._profile
+        if profile is None:
+            return
+        if cost is not None and (profile.cost is None or cost < profile.cost):
+            profile = replace(profile, cost=cost)
+        self._decide_first(profile if commit is None else replace(profile, persist=commit))
 
     @property
     def newest(self) -> Window | None:

@@ -3,6 +3,7 @@ writers, and how often they are taken (PCcheck, ASPLOS 2025, section 4)."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from deepfreeze.plan.trial_order import TrialOrder
 from deepfreeze.plan.trial_watch import TrialWatch
 
 _SPARE, _STEPS = 0.02, 2000  # the search may take this part of so many steps
+_ENOUGH = 4  # checkpoints whose median tells what one costs
 _MOST_APART = 2**16 - 1  # steps of an execution that an order can name
 
 
@@ -55,6 +57,9 @@ class Budget:
         self._search: Search | None = None  # on rank 0
         self._results: dict[Setting, Tried] = {}  # that this rank has seen
         self._number = self._obeyed = 0  # of the newest order that this rank has given, and of the one that it obeys
+        self._costs: list[
+            tuple[float, float]
+        ] = []  # of the checkpoints that were alone on their way: see ``TrialWatch.cost``
         self._watch: TrialWatch | None = None
         self._trial: tuple[TrialOrder, int] | None = None  # the present order, and the step from which it counts
         self._longest_execution = 1  # steps
@@ -110,7 +115,7 @@ class Budget:
         self.setting = Setting(limits.most.writers, 1, limits.most.uncommitted)
         self._auto = Auto(self.overhead, self.mtbf)
         self._conditions, self._found, self._search, self._searched = None, None, None, False
-        self._results = {}
+        self._results, self._costs = {}, []
 
     def _known_limits(self) -> Limits:
         assert self._limits is not None, "limit() comes before begin()"
@@ -159,8 +164,10 @@ class Budget:
     def _take(self, watch: TrialWatch) -> None:
         """Takes in what a trial has shown."""
         self._watch = None
-        tried = watch.tried
-        if tried is not None:
+        tried, cost = watch.tried, watch.cost
+        if tried is not None and cost is not None:
+            if tried.setting.uncommitted == 1:
+                self._costs.append(cost)
             before = self._results.get(tried.setting)
             self._results[tried.setting] = min(before or tried, tried, key=lambda one: one.period)
         if self._search is None:
@@ -197,9 +204,16 @@ class Budget:
             return
         self._trial, self._watch, self._searched = None, None, True
         result = self._results.get(order.setting)
-        self._auto.settle(
-            order.setting.uncommitted, None if result is None else result.period * order.setting.uncommitted
-        )
+        commit = None if result is None else result.period * order.setting.uncommitted
+        self._auto.settle(order.setting.uncommitted, commit, self._cost())
+
+    def _cost(self) -> float | None:
+        """By how many seconds a checkpoint lengthens the training (To): the median of those that were alone on their way, which are more
+        than the profile has, but its CPU time at least. None if there are too few."""
+        if len(self._costs) < _ENOUGH or self._conditions is None:
+            return None
+        stalls, cpu = zip(*self._costs, strict=True)
+        return max(statistics.median(stalls), statistics.median(cpu) / self._conditions.cores)
 
     @property
     def tunes(self) -> int | None:

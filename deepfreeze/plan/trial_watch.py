@@ -23,6 +23,7 @@ class TrialWatch:
         self._handed: dict[int, tuple[float, int]] = {}
         self._commits: dict[int, float] = {}  # step -> seconds from the hand-over to the commit
         self._stall = 0.0
+        self._cpu: dict[int, float] = {}  # step -> CPU seconds of its copy and of the engine's threads
 
     def add(self, observation: Observation) -> None:
         """Takes in an execution."""
@@ -40,12 +41,20 @@ class TrialWatch:
                 self.failed |= report.failed
                 if report.committed is not None:
                     self._commits[report.step] = report.committed
+                    self._cpu[report.step] = (report.copy or 0.0) + (report.cpu or 0.0)
 
     @property
     def is_over(self) -> bool:
         """Whether every checkpoint of the trial that was taken is committed, or one has failed."""
         ended = self._step >= self._last + _BEHIND * self._order.apart and self._handed.keys() == self._commits.keys()
         return self.failed or ended
+
+    @property
+    def cost(self) -> tuple[float, float] | None:
+        """By how many seconds each checkpoint has lengthened the training, below 0 within noise, and its CPU seconds; None if none was
+        committed."""
+        count = len(self._commits)
+        return None if self.failed or not count else (self._stall / count, sum(self._cpu.values()) / count)
 
     @property
     def tried(self) -> Tried | None:
