@@ -57,9 +57,7 @@ class Budget:
         self._search: Search | None = None  # on rank 0
         self._results: dict[Setting, Tried] = {}  # that this rank has seen
         self._number = self._obeyed = 0  # of the newest order that this rank has given, and of the one that it obeys
-        self._costs: list[
-            tuple[float, float]
-        ] = []  # of the checkpoints that were alone on their way: see ``TrialWatch.cost``
+        self._costs: list[tuple[float, float]] = []  # ``TrialWatch.cost`` of each that was alone on its way
         self._watch: TrialWatch | None = None
         self._trial: tuple[TrialOrder, int] | None = None  # the present order, and the step from which it counts
         self._longest_execution = 1  # steps
@@ -168,8 +166,10 @@ class Budget:
         if tried is not None and cost is not None:
             if tried.setting.uncommitted == 1:
                 self._costs.append(cost)
-            before = self._results.get(tried.setting)
-            self._results[tried.setting] = min(before or tried, tried, key=lambda one: one.period)
+            # Of two the faster if it was alone, else the slower, as the search has it.
+            of_two = min if tried.setting.uncommitted == 1 else max
+            before = self._results.get(tried.setting, tried)
+            self._results[tried.setting] = of_two(before, tried, key=lambda one: one.period)
         if self._search is None:
             return
         if tried is None:
