@@ -12,7 +12,7 @@ has not mapped of the slots on tmpfs, minus the peak of the training without; th
 bytes + 64 MB. Another training, which is not timed, has ``memory=`` of two and a half shards: the peak of many samples of what its captures
 hold must not be more.
 
-``benchmarks.overhead_periods`` says what is compared beyond that for ResNet-50 with a checkpoint every 10 steps.
+``benchmarks.overhead_periods`` says what is compared beyond that with a checkpoint every 10 steps.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def measure(args: argparse.Namespace) -> Report:
             if TRAININGS in args.parts and (args.quick or name in args.workloads):
                 found = job(name, ranks, plain=plain, blocks=blocks, rounds=min(args.samples, most), bounded=True)
                 _add(report, found, name, ranks, blocks)
-        many = overhead_periods.QUICK if args.quick else overhead_periods.PLAN
-        if PERIODS in args.parts and (args.quick or many.workload in args.workloads):
-            (found_alone,) = job(many.workload, 1, plain=many.plain, blocks=many.blocks, rounds=many.rounds)
-            overhead_periods.add(report, found_alone, many)
+        for many in (overhead_periods.QUICK,) if args.quick else overhead_periods.PLANS:
+            if PERIODS in args.parts and (args.quick or many.workload in args.workloads):
+                (found_alone,) = job(many.workload, 1, plain=many.plain, blocks=many.blocks, rounds=many.rounds)
+                overhead_periods.add(report, found_alone, many)
     return report
 
 

@@ -1,9 +1,10 @@
-"""The cost of a checkpoint every 10 steps for ResNet-50, period by period. This part of ``benchmarks.overhead`` has enough periods to tell
-about a percent.
+"""The cost of a checkpoint every 10 steps for ResNet-50 and NT3, period by period. This part of ``benchmarks.overhead`` has enough periods
+to tell about a percent.
 
 A period is a step that a checkpoint captures and the steps after it, up to the next such step. It is compared in two ways:
 
 slowdown, CPU time: with as many steps of the trainings without checkpoints, just before and after. CPU time is all of the process's.
+share of the cores: the CPU time of the process beyond that of the other steps of the same period, over its cores and over the period.
 neighbours: the captured step and the two after it with the other steps of the same period, by which time the checkpoint is committed.
 A machine that changes its speed from minute to minute changes both alike.
 """
@@ -17,6 +18,7 @@ import numpy as np
 
 from benchmarks.report import Report, Row, interval, table
 
+SHARE = "share of the cores"
 AFTERWARDS = ("captured step", "next step", "the one after")
 
 
@@ -37,7 +39,7 @@ class Plan:
         return [(self.every, self.periods + 1)]
 
 
-PLAN = Plan()
+PLANS = (Plan(), Plan("nt3"))
 QUICK = Plan("light", 5, 2, 1, 6)
 
 
@@ -57,6 +59,9 @@ def add(report: Report, found: list[dict[str, Any]], plan: Plan) -> None:
         "neighbours", "", np.concatenate([1 + _extra(each) / (plan.every * _middle(each)) for each in seconds]).tolist()
     )
     made.add("CPU of a checkpoint", "s/GB", np.concatenate([_extra(each) / size for each in process]).tolist())
+    cores = report.machine["cores"]
+    shares = [_extra(used) / (cores * plan.every * _middle(each)) for used, each in zip(process, seconds, strict=True)]
+    made.add(SHARE, "", np.concatenate(shares).tolist())
 
 
 def _periods(steps: list[float], plan: Plan) -> np.ndarray:
@@ -87,9 +92,9 @@ def rows(report: Report) -> list[Row]:
     return [row for row in report.rows if "neighbours" in row.values]
 
 
-def row(report: Report) -> Row | None:
-    """The row that the goals are about; None if it was not measured."""
-    return next((one for one in rows(report) if one.labels["workload"] == PLAN.workload), None)
+def row(report: Report, workload: str) -> Row | None:
+    """The row of a workload; None if it was not measured."""
+    return next((one for one in rows(report) if one.labels["workload"] == workload), None)
 
 
 def percent(row: Row, name: str) -> str:
@@ -111,8 +116,9 @@ def tables(report: Report) -> str:
         + [percent(row, name) for name in ("slowdown", "neighbours", "CPU time")]
         + [within(row, name, 1e3) for name in AFTERWARDS]
         + [within(row, "CPU of a checkpoint", 1, 2)]
+        + [f"{row.median(SHARE):.1%}" if SHARE in row.values else "-"]
         for row in rows(report)
     ]
     header = ["workload", "every", "periods", "slowdown", "neighbours", "CPU time"]
-    header += [*(f"{name}, extra ms" for name in AFTERWARDS), "CPU of a checkpoint, s/GB"]
+    header += [*(f"{name}, extra ms" for name in AFTERWARDS), "CPU of a checkpoint, s/GB", SHARE]
     return table(header, lines) if lines else ""

@@ -21,7 +21,7 @@ def test_many_tensors_are_judged_by_the_larger_of_both_bounds(ours, tensorflow, 
     assert found.found.startswith(f"{ours / tensorflow:.2f}x, {ours / plain:.2f}x ({ours * 1e3:.0f}")
 
 
-def periods(checkpoint: float, plan: overhead_periods.Plan = overhead_periods.PLAN) -> dict:
+def periods(checkpoint: float, plan: overhead_periods.Plan = overhead_periods.PLANS[0]) -> dict:
     """A round in which each plain step takes 1 s, and a captured one as much more as ``checkpoint`` says, in seconds and in CPU."""
     steps = [1 + checkpoint * ((n + 1) % plan.every == 0) for n in range(plan.every * (plan.periods + 1))]
     plain = [1.0] * plan.plain
@@ -30,16 +30,26 @@ def periods(checkpoint: float, plan: overhead_periods.Plan = overhead_periods.PL
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "reached"), [(0.05, [True, True, True]), (0.11, [True, False, True]), (0.2, [False] * 3)]
+    ("checkpoint", "reached"),
+    [
+        (0.05, [True] * 5),
+        (0.11, [True, True, True, False, True]),
+        (0.2, [True, True, *[False] * 3]),
+        (0.5, [False] * 5),
+    ],
 )
 def test_a_checkpoint_is_compared_with_plain_steps_and_with_neighbours(checkpoint, reached):
     made = Report("overhead", "How much?")
-    overhead_periods.add(made, [periods(checkpoint)] * 4, overhead_periods.PLAN)
-    row = overhead_periods.row(made)
+    made.machine["cores"] = 2
+    overhead_periods.add(made, [periods(checkpoint)] * 4, overhead_periods.PLANS[0])
+    row = overhead_periods.row(made, "resnet50")
     assert len(row.samples("slowdown")) >= 30, "the goal asks for as many periods"
     assert [row.median(name) for name in ("slowdown", "neighbours")] == pytest.approx([1 + checkpoint / 10] * 2)
     assert row.median("captured step") == pytest.approx(checkpoint) and row.median("next step") == 0
     assert row.median("engine's CPU") == pytest.approx(0.1), "of nine checkpoints"
-    found = goals._periods(row)
+    assert row.median(overhead_periods.SHARE) == pytest.approx(checkpoint / 20)
+    found = goals._periods(row, overhead_periods.PLANS[0])
     assert [one.reached for one in found] == reached and all(one.sure for one in found)
-    assert {one.verdict for one in goals._periods(None)} == {"-"}, "older results: the goals are named all the same"
+    assert {one.verdict for one in goals._periods(None, overhead_periods.PLANS[1])} == {"-"}, (
+        "older results: the goals are named all the same"
+    )

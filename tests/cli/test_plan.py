@@ -249,7 +249,9 @@ def test_a_run_without_a_plan_says_why_and_what_to_do(tmp_path, capsys):
             plans.write_plan(run, data)
         assert main(["plan", str(run)]) == 1
         out = capsys.readouterr().out
-        assert out.startswith(f'{run}: this run has no plan: it was trained without every="auto" or a Budget, or ended ')
+        assert out.startswith(
+            f'{run}: this run has no plan: it was trained without every="auto" or a Budget, or ended '
+        )
         assert 'Train it with deepfreeze.Checkpoint(..., every="auto")' in out
         assert main(["plan", str(run), "--json"]) == 1
         assert capsys.readouterr().out == "null\n"
