@@ -204,18 +204,18 @@ class Auto:
         """What this rank has measured, None before the profile is complete."""
         return self._profile
 
-    def settle(self, uncommitted: int, commit: float | None, cost: float | None) -> None:
-        """The engine has another setting from now on: ``uncommitted`` checkpoints may be on their way at once, and then take ``commit``
-        seconds from the hand-over to the commit (None: as in the profile). ``cost``: seconds by which one of further checkpoints has
-        lengthened the training, None if there were none: of it and the profile's the smaller counts. The interval is chosen anew."""
+    def settle(self, uncommitted: int, commit: float | None, iteration: float | None, cost: float | None) -> None:
+        """The engine has another setting from now on: ``uncommitted`` checkpoints may be on their way at once. The interval is chosen anew,
+        by what was measured since the profile, in seconds, as far as it is not None: ``commit``, from a hand-over to its commit with so
+        many on their way; ``iteration``, a step without checkpoints; ``cost``, by how much a checkpoint lengthens the training."""
         self._uncommitted = uncommitted
         self._times.restart()
         profile = self._profile
-        if profile is None:
-            return
-        if cost is not None and (profile.cost is None or cost < profile.cost):
-            profile = replace(profile, cost=cost)
-        self._decide_first(profile if commit is None else replace(profile, persist=commit))
+        if profile is not None:
+            cost = profile.cost if cost is None else cost
+            self._decide_first(
+                replace(profile, persist=commit or profile.persist, iteration=iteration or profile.iteration, cost=cost)
+            )
 
     @property
     def newest(self) -> Window | None:

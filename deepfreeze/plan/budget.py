@@ -3,7 +3,7 @@ writers, and how often they are taken (PCcheck, ASPLOS 2025, section 4)."""
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,13 +14,13 @@ from deepfreeze.plan.auto_section import Conditions, Decided, Window
 from deepfreeze.plan.budget_section import SECTION, BudgetSection
 from deepfreeze.plan.limits import Limits
 from deepfreeze.plan.observation import Observation
-from deepfreeze.plan.pccheck import Search, Setting, Tried
+from deepfreeze.plan.pccheck import Search, Setting
 from deepfreeze.plan.policy import NEVER, NO_WISH, Reason, Wish
 from deepfreeze.plan.trial_order import TrialOrder
+from deepfreeze.plan.trial_results import TrialResults
 from deepfreeze.plan.trial_watch import TrialWatch
 
 _SPARE, _STEPS = 0.02, 2000  # the search may take this part of so many steps
-_ENOUGH = 4  # checkpoints whose median tells what one costs
 _MOST_APART = 2**16 - 1  # steps of an execution that an order can name
 
 
@@ -55,17 +55,21 @@ class Budget:
         self._found: BudgetSection | None = None  # what an earlier job, or ``deepfreeze tune``, has found
         self._searched = False  # the ranks have agreed on the setting
         self._search: Search | None = None  # on rank 0
-        self._results: dict[Setting, Tried] = {}  # that this rank has seen
+        self._results = TrialResults()
         self._number = self._obeyed = 0  # of the newest order that this rank has given, and of the one that it obeys
-        self._costs: list[tuple[float, float]] = []  # ``TrialWatch.cost`` of each that was alone on its way
         self._watch: TrialWatch | None = None
         self._trial: tuple[TrialOrder, int] | None = None  # the present order, and the step from which it counts
         self._longest_execution = 1  # steps
         self._nbytes = 1
+        self._time_is_bounded = True
 
     def __str__(self) -> str:
         mtbf = "" if self.mtbf is None else f", mtbf={self.mtbf:g}"
         return f"Budget(overhead={self.overhead:g}{mtbf})"
+
+    def take_time(self) -> None:
+        """The search may take as much time as it needs: nothing else is to come of the training."""
+        self._time_is_bounded = False
 
     def next_step(self, step: int) -> int:
         """The next step of the trial under way; without one as ``Auto``."""
@@ -113,7 +117,7 @@ class Budget:
         self.setting = Setting(limits.most.writers, 1, limits.most.uncommitted)
         self._auto = Auto(self.overhead, self.mtbf)
         self._conditions, self._found, self._search, self._searched = None, None, None, False
-        self._results, self._costs = {}, []
+        self._results = TrialResults()
 
     def _known_limits(self) -> Limits:
         assert self._limits is not None, "limit() comes before begin()"
@@ -145,7 +149,9 @@ class Budget:
                 return wish
             if observation.rank == 0:
                 self._search = self._new_search()
-        if self._watch is not None:
+        if self._watch is None:
+            self._results.between(observation)
+        else:
             self._watch.add(observation)
             if self._watch.is_over:
                 self._take(self._watch)
@@ -157,19 +163,13 @@ class Budget:
     def _new_search(self) -> Search:
         limits, profile = self._known_limits(), self._auto.profile
         assert profile is not None
-        return Search(limits.most, profile.iteration, _SPARE * _STEPS * profile.iteration, limits.behind)
+        time = _SPARE * _STEPS * profile.iteration if self._time_is_bounded else math.inf
+        return Search(limits.most, profile.iteration, time, limits.behind)
 
     def _take(self, watch: TrialWatch) -> None:
         """Takes in what a trial has shown."""
         self._watch = None
-        tried, cost = watch.tried, watch.cost
-        if tried is not None and cost is not None:
-            if tried.setting.uncommitted == 1:
-                self._costs.append(cost)
-            # Of two the faster if it was alone, else the slower, as the search has it.
-            of_two = min if tried.setting.uncommitted == 1 else max
-            before = self._results.get(tried.setting, tried)
-            self._results[tried.setting] = of_two(before, tried, key=lambda one: one.period)
+        tried = self._results.add(watch)
         if self._search is None:
             return
         if tried is None:
@@ -203,17 +203,14 @@ class Budget:
             self._watch = TrialWatch(order, step, 0.0 if profile is None else profile.iteration)
             return
         self._trial, self._watch, self._searched = None, None, True
-        result = self._results.get(order.setting)
-        commit = None if result is None else result.period * order.setting.uncommitted
-        self._auto.settle(order.setting.uncommitted, commit, self._cost())
+        results = self._results
+        cost = None if profile is None or self._conditions is None else results.cost(profile, self._conditions.cores)
+        self._auto.settle(order.setting.uncommitted, results.commit(order.setting), results.iteration, cost)
 
-    def _cost(self) -> float | None:
-        """By how many seconds a checkpoint lengthens the training (To): the median of those that were alone on their way, which are more
-        than the profile has, but its CPU time at least. None if there are too few."""
-        if len(self._costs) < _ENOUGH or self._conditions is None:
-            return None
-        stalls, cpu = zip(*self._costs, strict=True)
-        return max(statistics.median(stalls), statistics.median(cpu) / self._conditions.cores)
+    @property
+    def trials(self) -> int:
+        """See ``TuningPolicy``."""
+        return 0 if self._search is None else len(self._search.tried)
 
     @property
     def tunes(self) -> int | None:

@@ -139,10 +139,13 @@ class TuningPolicy(PlannedPolicy, Protocol):
     ``setting``: that the engine of every rank is to have now, the same on all ranks; None before ``begin``. ``order``: the word of the
     order that this rank gives, 0 for none; rank 0 alone gives orders. ``tunes``: the step from which on checkpoints are those of a trial
     with several on their way at once, None if no such trial is under way: a checkpoint of it may fail for want of room on the store, and
-    training goes on."""
+    training goes on. ``trials``: how many settings were tried; ``plan`` has them."""
 
     setting: Setting | None
     order: int
+
+    @property
+    def trials(self) -> int: ...
 
     @property
     def tunes(self) -> int | None: ...

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from deepfreeze.plan.observation import Observation
 from deepfreeze.plan.pccheck import Taken, Tried, result
 from deepfreeze.plan.trial_order import TrialOrder
 
 _BEHIND = 2  # executions after the last due step in which its capture is heard of
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A checkpoint that was alone on its way: the ``seconds`` and the ``steps`` from its order to its commit, and the ``cpu`` seconds of
+    its copy and of the engine."""
+
+    seconds: float
+    steps: int
+    cpu: float
 
 
 class TrialWatch:
@@ -22,7 +34,8 @@ class TrialWatch:
         # step -> when its checkpoint was handed over, and how many were on their way then
         self._handed: dict[int, tuple[float, int]] = {}
         self._commits: dict[int, float] = {}  # step -> seconds from the hand-over to the commit
-        self._stall = 0.0
+        self._seconds = 0.0  # of the executions that have no pause in them, and their steps
+        self._steps = 0
         self._cpu: dict[int, float] = {}  # step -> CPU seconds of its copy and of the engine's threads
 
     def add(self, observation: Observation) -> None:
@@ -32,7 +45,8 @@ class TrialWatch:
         self._clock += seconds
         self._step = observation.step
         if not observation.paused:
-            self._stall += seconds - observation.steps * self._iteration
+            self._seconds += seconds
+            self._steps += observation.steps
         step = observation.captured
         if step is not None and self._since < step <= self._last:
             self._handed[step] = self._clock, observation.in_flight
@@ -50,11 +64,11 @@ class TrialWatch:
         return self.failed or ended
 
     @property
-    def cost(self) -> tuple[float, float] | None:
-        """By how many seconds each checkpoint has lengthened the training, below 0 within noise, and its CPU seconds; None if none was
-        committed."""
-        count = len(self._commits)
-        return None if self.failed or not count else (self._stall / count, sum(self._cpu.values()) / count)
+    def alone(self) -> Alone | None:
+        """What the trial has shown of a checkpoint that was alone on its way; None if there was none."""
+        if self.failed or self._order.setting.uncommitted > 1 or len(self._commits) != 1:
+            return None
+        return Alone(self._seconds, self._steps, *self._cpu.values())
 
     @property
     def tried(self) -> Tried | None:
@@ -62,4 +76,5 @@ class TrialWatch:
         if self.failed or not self._commits:
             return None
         taken = [Taken(*self._handed[step], self._commits[step]) for step in sorted(self._commits)]
-        return result(self._order.setting, taken, max(0.0, self._stall))
+        stall = self._seconds - self._steps * self._iteration
+        return result(self._order.setting, taken, max(0.0, stall))

@@ -57,6 +57,7 @@ class Wishes:
         if self._tuning is not None:
             self._order = agreement.field("tuning")
             self._obeyed = 0  # the word of the order that was agreed on last
+            self._trials = self._tuning.trials
         # The interval that the policy has been told of.
         self._agreed = self._planned.interval if self._planned is not None else 0
         self._since = 0  # this rank wishes for a checkpoint of this step or a later one; 0: it does not
@@ -158,6 +159,9 @@ class Wishes:
         self._capture.propose(self._since)
         if self._tuning is not None:
             self._order.propose(self._tuning.order)
+            if self._tuning.trials != self._trials:
+                self._trials = self._tuning.trials
+                self._keeper.keep(self._tuning, decided=False)
         if self._planned is not None and self._planned.newest is not self._newest:
             self._tell_overhead(self._planned, events)
 
