@@ -75,7 +75,7 @@ ALLOWED = {
         "veloc_bindings",
         "wording",
     },
-    "tuning": READ | {"freeze", "notices", "plan", "veloc_bindings"},
+    "tuning": READ | {"freeze", "notices", "plan", "tiers", "veloc_bindings"},
     "horovod_build": {"errors"},
     "cli": READ
     | {

@@ -131,15 +131,18 @@ def _without_interval(budget: BudgetSection, found: Mapping[str, Any] | None, ar
 
 def _print(opened_run: Run, section: AutoSection, restarts: Restarts | None, budget: BudgetSection | None) -> None:
     conditions = section.conditions
+    unused = budget is not None and not section.decisions
     mtbf = "not given (mtbf), so they set no bound" if section.mtbf is None else f"one in {seconds(section.mtbf)}"
     facts([
         ("run", str(opened_run.path)),
-        ("interval", f"{every(section.interval)}, from step {section.step} on"),
-        ("because", f"{REASONS[section.reason]} (rank {section.rank})"),
+        ("interval", every(section.interval) + ("" if unused else f", from step {section.step} on")),
+        ("because", "deepfreeze tune has found it; no job has used it yet" if unused else
+                    f"{REASONS[section.reason]} (rank {section.rank})"),
         ("budget", f"checkpoints may make the training {percent(section.overhead)} longer"),
         ("failures", mtbf),
         ("under way", f"at most {wording.count(section.uncommitted, 'checkpoint')} at once"),
-        ("measured on", f"{wording.count(conditions.world_size, 'rank')} with {conditions.cores:g} cores each, "
+        ("measured on", f"{wording.count(conditions.world_size, 'rank')} with {conditions.cores:g} "
+                        f"core{'s' * (conditions.cores != 1)} each, "
                         f"local tier {conditions.tier}"),
         ("restart", plan_recovery.restart(restarts)),
         *(() if budget is None else (("limits", tuned.limits(budget.limits)), ("the search", tuned.outcome(budget)))),

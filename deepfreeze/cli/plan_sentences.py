@@ -8,7 +8,7 @@ from deepfreeze.plan.auto_section import AutoSection
 # What each reason of ``auto_section.REASONS`` means.
 REASONS = {
     "profile": "the first steps and two checkpoints were timed",
-    "resumed": "an earlier job of the run had found it",
+    "resumed": "an earlier job of the run, or deepfreeze tune, had found it",
     "store": "commits take longer than before",
     "copy": "checkpoints cost more than the budget allows",
     "training": "the steps have become shorter, so checkpoints weigh more",
@@ -132,10 +132,12 @@ def _now(section: AutoSection) -> list[str]:
     if not section.windows:
         return [*found, "The overhead in training is not known yet: it is measured over four intervals."]
     newest = section.windows[-1]
-    verdict = "within" if newest.overhead <= section.overhead else "more than"
+    verdict, but = ("within" if newest.overhead <= section.overhead else "more than"), ""
+    if newest.low <= section.overhead < newest.overhead:
+        but = ", but not beyond doubt, so the interval stays"
     return [
         *found,
         f"Up to step {newest.step} the last four checkpoints, {every(newest.interval)}, have made the training "
         f"{percent(newest.overhead)} longer (95 % interval: {percent(newest.low)} to {percent(newest.high)}): {verdict} the budget of "
-        f"{percent(section.overhead)}.",
+        f"{percent(section.overhead)}{but}.",
     ]

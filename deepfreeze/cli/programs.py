@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -16,6 +17,7 @@ from deepfreeze import wording
 from deepfreeze.errors import Error, InstallError, OptionError, ProgramError
 
 _GRACE = 10.0  # seconds for which a program that has hung may end by itself after SIGTERM
+_LOOK = 1.0  # seconds between two looks
 _TAIL = 25  # lines of a program's output that are shown when it fails
 
 
@@ -32,14 +34,23 @@ class Program:
     def __str__(self) -> str:
         return self._text
 
-    def start(self, variables: Mapping[str, str], log: Path, seconds: float, which: str, todo: str) -> int:
+    def start(
+        self,
+        variables: Mapping[str, str],
+        log: Path,
+        seconds: float,
+        which: str,
+        todo: str,
+        look: Callable[[], None] = lambda: None,
+    ) -> int:
         """Starts the program with these environment variables beside those of this process, and waits for its end. Returns its exit code.
-        Its output goes to the end of the file ``log``. ``which``: names the start in errors. ``ProgramError``, with ``todo``, if it has not
+        Its output goes to the end of the file ``log``. ``which``: names the start in errors; ``look``: is called about once a second
+        meanwhile. A SIGTERM ends the program as Ctrl-C does. ``ProgramError``, with ``todo``, if it has not
         ended after so many ``seconds``; ``OptionError`` if it can't be started."""
         try:
             environment = {**os.environ, **variables}
-            with open(log, "ab") as output, _started(self._command, environment, output) as process:
-                return process.wait(seconds)
+            with _heeding_sigterm(), open(log, "ab") as output, _started(self._command, environment, output) as process:
+                return _waited(process, seconds, look)
         except subprocess.TimeoutExpired:
             self._show(log)
             raise ProgramError(
@@ -66,6 +77,37 @@ class Program:
     def _show(self, log: Path) -> None:
         for text in log.read_text(errors="replace").splitlines()[-_TAIL:]:
             self._tell(f"    {text}")
+
+
+def _waited(process: subprocess.Popen[bytes], seconds: float, look: Callable[[], None]) -> int:
+    """The exit code of the process. ``subprocess.TimeoutExpired`` if it has not ended after so many seconds."""
+    end = time.monotonic() + seconds
+    while True:
+        left = end - time.monotonic()
+        try:
+            return process.wait(max(0.0, min(_LOOK, left)))
+        except subprocess.TimeoutExpired:
+            if left <= _LOOK:
+                raise
+        look()
+
+
+@contextlib.contextmanager
+def _heeding_sigterm() -> Iterator[None]:
+    """A SIGTERM in the block, of a scheduler for example, ends it as Ctrl-C would."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # another thread than the main one
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _launcher(ranks: int | None) -> list[str]:

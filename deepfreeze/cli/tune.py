@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from deepfreeze import arguments as checks
 from deepfreeze import wording
 from deepfreeze.cli import command, output, programs, tuned
 from deepfreeze.cli.output import facts, line
-from deepfreeze.cli.plan_sentences import percent, seconds
+from deepfreeze.cli.plan_sentences import every, percent, seconds
 from deepfreeze.cli.programs import Program
 from deepfreeze.errors import Error, LockedError, OptionError, ProgramError
 from deepfreeze.plan.budget_section import SECTION, BudgetSection
@@ -22,9 +23,11 @@ from deepfreeze.store.plan import put_section, read_section
 from deepfreeze.store.run import Run
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tuning import scratch
-from deepfreeze.tuning.program_run import ProgramRun
+from deepfreeze.tuning.program_run import ProgramRun, Told
 
 _SECONDS = 3600
+_LONGER = "have the program train longer: some steps without checkpoints come first, and then up to 40 checkpoints"
+_EXAMPLE = "for example deepfreeze tune --bytes 620MB runs/nt3"
 _MORE = """
 With a program: the program stays as it is. It is started once, in a scratch run beside its own run, and so on the same store. It trains
 until its engine is tuned: some steps without checkpoints, then up to 40 checkpoints, which are real ones, with 1, 2, 4 and 8 writers, with
@@ -37,10 +40,15 @@ With --bytes: what would the store of RUN give for checkpoints of so many bytes?
 RUN need not exist. There are no steps that could be slowed down, so there is no interval; divide the time of a checkpoint by that of a
 step. Up to 4 checkpoints at once are tried. All ranks are on this machine.
 
+{tuned.LEGEND.strip()}
+
+On a machine that others use too, the times differ from one tuning to the next, and so may the choice. A job goes on measuring its interval.
+What a tuning that was killed has left beside RUN (RUN.tune-...) goes with the next one.
+
 Where the ranks are on several nodes, give the whole command line (srun -n 8 python train.py) and a --keep FOLDER that all nodes share. The
 launcher must pass these variables to all ranks, as srun and horovodrun do; Open MPI's mpirun needs -x for each:
   DEEPFREEZE_TUNE           the end of the scratch run's name: RUN.tune-...
-  DEEPFREEZE_TUNE_FILE      a file by which rank 0 tells where the runs are
+  DEEPFREEZE_TUNE_FILE      a file by which rank 0 tells of the runs
   DEEPFREEZE_TUNE_OVERHEAD  --overhead
 
 exit codes:
@@ -131,8 +139,7 @@ def _run(arguments: argparse.Namespace) -> str:
             raise OptionError(where=option, expected="a program, and no --bytes beside it", found="--bytes", todo=todo)
     if len(arguments.rest) != 1 or arguments.rest[0].startswith("-"):
         found = " ".join(arguments.rest)[:100] or "none"
-        todo = "deepfreeze tune --bytes 620MB runs/nt3"
-        raise OptionError(where="tune --bytes", expected="one run, behind all options", found=found, todo=todo)
+        raise OptionError(where="tune --bytes", expected="one run, behind all options", found=found, todo=_EXAMPLE)
     return str(arguments.rest[0])
 
 
@@ -163,7 +170,7 @@ def _alone(arguments: argparse.Namespace, place: str) -> int:
         ("the search", f"was over because {tuned.ENDS[found.ended or 'limit']}"),
     ])  # fmt: skip
     line("")
-    tuned.trials(found.tried, best.setting)
+    tuned.trials(found.tried, best.setting, training=False)
     return 0
 
 
@@ -197,94 +204,128 @@ def _flat(tried: dict[str, Any]) -> dict[str, Any]:
 def _with_program(arguments: argparse.Namespace, words: list[str]) -> int:
     program = Program(words, arguments.launched, _tell)
     with programs.folder(arguments.keep, "deepfreeze-tune-") as folder:
-        told, log = folder / "runs.json", folder / "program.log"
-        tuning = ProgramRun(scratch.new_name(), str(told), arguments.overhead)
+        file, log = folder / "runs.json", folder / "program.log"
+        tuning = ProgramRun(scratch.new_name(), str(file), arguments.overhead)
         _tell("the program is started, and trains until its engine is tuned")
         try:
-            code = program.start(
-                tuning.environment(), log, arguments.timeout, "", "if it needs longer, raise --timeout"
-            )
+            todo = "if it needs longer, raise --timeout"
+            code = program.start(tuning.environment(), log, arguments.timeout, "", todo, _Progress(file).look)
             if code:
                 raise program.failed(code, log, "")
-            own, section = _result(program, told)
+            told, section = _result(program, file)
+        except KeyboardInterrupt:
+            _tell("interrupted: nothing is stored")
+            raise
         finally:
-            _clear(told)
-    why_not = _store(own, section) if section.auto is not None else "the training ended before the search was over"
-    _print(arguments, own, section, why_not)
+            _clear(file)
+    found = _Stored.of(told, section)
+    _print(arguments, told, section, found)
     return 0 if section.auto is not None else 1
 
 
-def _paths(told: Path) -> tuple[str, str] | None:
-    """The program's run and the scratch run; None if the program has opened neither."""
-    try:
-        found = json.loads(told.read_text())
-        return str(found["run"]), str(found["scratch"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+class _Progress:
+    """Tells of each trial when it is over, as far as the program has written it."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._told = file, 0
+
+    def look(self) -> None:
+        """Looks once."""
+        told = Told.read(self._file)
+        if told is None:
+            return
+        with contextlib.suppress(Error):
+            found = read_section(Run.open(told.scratch), SECTION)
+            tried = BudgetSection.from_json(found).tried if found is not None else ()
+            for one in tried[self._told :]:
+                _tell(f"tried {one.setting}: a checkpoint in {seconds(one.period)} (Tw / N)")
+            self._told = len(tried)
 
 
-def _result(program: Program, told: Path) -> tuple[str, BudgetSection]:
-    """The program's run, and what was found. ``ProgramError`` if nothing was."""
-    paths = _paths(told)
-    if paths is None:
+def _result(program: Program, file: Path) -> tuple[Told, BudgetSection]:
+    """What rank 0 has told, and what was found. ``ProgramError`` if nothing was."""
+    told = Told.read(file)
+    if told is None:
         todo = "give the program a deepfreeze.Checkpoint among the callbacks of fit, or a deepfreeze.capture"
         raise ProgramError(where=str(program), expected="a training with checkpoints", found="none", todo=todo)
-    own, path = paths
-    found = read_section(Run.open(path), SECTION)
+    found = read_section(Run.open(told.scratch), SECTION)
     if found is None:
-        todo = "have the program train longer: some steps without checkpoints come first, and then up to 40 checkpoints"
-        raise ProgramError(
-            where=str(program),
-            expected="a training in which an engine is tuned",
-            found="one that ended before",
-            todo=todo,
-        )
-    return own, BudgetSection.from_json(found, path)
+        expected, before = "a training in which an engine is tuned", "one that ended before any setting was tried"
+        raise ProgramError(where=str(program), expected=expected, found=before, todo=_LONGER)
+    return told, BudgetSection.from_json(found, told.scratch)
 
 
-def _clear(told: Path) -> None:
-    paths = _paths(told)
-    if paths is not None:
-        scratch.remove(paths[1])
+def _clear(file: Path) -> None:
+    told = Told.read(file)
+    if told is not None:
+        scratch.remove(told.scratch, told.local)
+        scratch.remove_left(told.run)
 
 
-def _store(own: str, section: BudgetSection) -> str | None:
-    """Keeps the section in the program's run. Returns why that was not done, None if it was."""
-    try:
-        kept = WritableRun.open_or_make(own)
-        with kept.store.lock():
-            put_section(kept, SECTION, section.begun().to_json(), notify=output.notify)
-    except LockedError:
-        return "a job trains in that run now"
-    except Error as error:
-        return str(error)
-    return None
+@dataclass(frozen=True)
+class _Stored:
+    """Whether a result was kept in the program's run: ``why_not``: None if it was; ``replaced``: the interval that was there before, and
+    the step up to which a training had learned it."""
+
+    why_not: str | None
+    replaced: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, told: Told, section: BudgetSection) -> _Stored:
+        """Keeps the section, unless a job has the run, or the search was not over."""
+        if section.auto is None:
+            return cls(f"the training ended before the search was over; {_LONGER}")
+        try:
+            kept = WritableRun.open_or_make(told.run)
+            with kept.store.lock():
+                replaced = None
+                with contextlib.suppress(Error):
+                    before = read_section(kept, SECTION)
+                    auto = BudgetSection.from_json(before).auto if before is not None else None
+                    replaced = (auto.interval, auto.last_step) if auto is not None and auto.windows else None
+                put_section(kept, SECTION, section.begun().to_json(), notify=output.notify)
+            return cls(None, replaced)
+        except LockedError:
+            return cls("a job trains in that run now")
+        except Error as error:
+            return cls(str(error))
 
 
-def _print(arguments: argparse.Namespace, own: str, section: BudgetSection, why_not: str | None) -> None:
+def _print(arguments: argparse.Namespace, told: Told, section: BudgetSection, stored: _Stored) -> None:
     auto = section.auto
     if arguments.json:
         plain = section.to_json()
         values = {
-            "run": own,
-            "stored": why_not is None,
+            "run": told.run,
+            "every": told.every,
+            "stored": stored.why_not is None,
+            "why_not": stored.why_not,
             "interval": None if auto is None else auto.interval,
+            "overhead": None if auto is None else auto.overhead,
             **{name: plain[name] for name in ("chosen", "ended", "iteration", "nbytes", "tried")},
+            "limits": {**asdict(section.limits.most), "bound": section.limits.bound},
             "profile": None if auto is None else asdict(auto.profile),
         }
         print(json.dumps(values, indent=2))
         return
-    rows = [("run", own), ("limits", tuned.limits(section.limits))]
+    rows = [("run", told.run), ("limits", tuned.limits(section.limits))]
     if section.chosen is not None:
         rows.append(("chosen", tuned.setting(section.chosen)))
     rows.append(("interval", tuned.interval(section)))
     if auto is not None:
-        cost = f"a checkpoint lengthens the training by {seconds(auto.terms.cost)} (To); the budget is {percent(auto.overhead)}"
+        cost = f"a checkpoint makes training {seconds(auto.terms.cost)} longer (To); the budget is {percent(auto.overhead)}"
         rows.append(("because", cost))
     rows += [
         ("the search", tuned.outcome(section)),
-        ("stored", f"in {own}/plan.json" if why_not is None else f"no: {why_not}"),
+        ("stored", f"in {told.run}/plan.json" if stored.why_not is None else f"no: {stored.why_not}"),
     ]
+    if stored.replaced is not None:
+        interval, step = stored.replaced
+        rows.append(("in place of", f"{every(interval)}, which a training had measured up to step {step}"))
+    if not told.every.startswith("Budget("):
+        rows.append(
+            ("note", f"the program has every={told.every}; jobs take this on with every=deepfreeze.plan.Budget(...)")
+        )
     facts(rows)
     line("")
     tuned.trials(section.tried, section.chosen)

@@ -19,18 +19,15 @@ ENDS = {
     "checkpoints": "it took as many checkpoints as a search may take",
     "time": "it took as much time as a search may take",
     "store": "a checkpoint failed with one more on its way",
-    "training": "the training ended",
+    "training": "the training ended before (or is still at it): the next job searches anew",
 }
-HEADS = (
-    ">uncommitted",
-    ">writers",
-    ">transfers",
-    ">taken",
-    ">commit (Tw)",
-    ">a checkpoint (Tw / N)",
-    ">training held up",
-    "",
-)
+_HEADS = (">on their way (N)", ">writers", ">transfers", ">taken", ">Tw", ">Tw / N", "?>longer, each", "")
+LEGEND = """
+N: checkpoints on their way at once (captured, and not yet committed); writers: threads of each rank that write; transfers: checkpoints that
+are written to the store at once; taken: checkpoints of the trial; Tw: from the hand-over of a checkpoint to its commit, with N on their
+way; Tw / N: from one commit to the next; longer, each: by how much each checkpoint of the trial has made training longer, its waits
+included. A trial is "not filled" where commits were faster than steps, so that there were never N on their way.
+"""
 
 
 def setting(chosen: Setting) -> str:
@@ -49,29 +46,25 @@ def limits(found: Limits) -> str:
     return f"at most {found.most.uncommitted} on their way{by}, {found.most.writers} writers, {found.most.transfers} transfers"
 
 
-def trials(tried: Sequence[Tried], chosen: Setting | None) -> None:
-    """Prints the table of all trials."""
-    rows = [
-        (
-            str(one.setting.uncommitted),
-            str(one.setting.writers),
-            str(one.setting.transfers),
-            str(one.checkpoints),
-            seconds(one.commit),
-            seconds(one.period),
-            seconds(one.stall) if one.stall else "-",
-            "chosen" if one.setting == chosen else "" if one.is_filled else "not filled",
-        )
-        for one in tried
-    ]
-    table(HEADS, rows)
+def trials(tried: Sequence[Tried], chosen: Setting | None, training: bool = True) -> None:
+    """Prints the table of all trials. ``training``: they were made beside a training."""
+    heads = _HEADS if training else tuple(name for name in _HEADS if "longer" not in name)
+    table(heads, [_row(one, chosen, training) for one in tried])
+
+
+def _row(one: Tried, chosen: Setting | None, training: bool) -> tuple[str, ...]:
+    numbers = (one.setting.uncommitted, one.setting.writers, one.setting.transfers, one.checkpoints)
+    longer = (seconds(one.stall / one.checkpoints) if one.stall else "0 ms",) if training else ()
+    verdict = "chosen" if one.setting == chosen else "" if one.is_filled else "not filled"
+    return (*map(str, numbers), seconds(one.commit), seconds(one.period), *longer, verdict)
 
 
 def sentences(section: BudgetSection) -> list[str]:
     """How the setting was found, one paragraph each."""
     alone = [one for one in section.tried if one.setting.uncommitted == 1]
     more = [one for one in section.tried if one.setting.uncommitted > 1]
-    found = [f"The engine: {limits(section.limits)}. A step without a checkpoint takes {seconds(section.iteration)}."]
+    step = f"A step without a checkpoint took {seconds(section.iteration)} when the engine was tried."
+    found = [f"The engine: {limits(section.limits)}. {step}"]
     if alone:
         fastest = min(alone, key=lambda one: one.period)
         found[0] += (

@@ -68,7 +68,7 @@ class Rehearsal:
         """The path of the run in place of the program's own ``run``."""
         return self.run
 
-    def opened(self, run: str) -> None:
+    def opened(self, run: str, local: object) -> None:
         """Rank 0 has opened the run in place of the program's own ``run``."""
 
     def policy(self, own: Policy) -> Policy:

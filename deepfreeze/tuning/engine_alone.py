@@ -17,6 +17,7 @@ from deepfreeze.format.names import new_id
 from deepfreeze.freeze import backends, store_path
 from deepfreeze.freeze.backend import Opening
 from deepfreeze.freeze.bound_backend import BoundBackend
+from deepfreeze.freeze.memory_bound import MemoryBound
 from deepfreeze.freeze.settings import MOST_TUNED, Engine
 from deepfreeze.notices import Notify
 from deepfreeze.plan.pccheck import Search, Setting, Taken, Trial, Tried, result
@@ -47,22 +48,14 @@ class Job:
         checkpoint fits."""
         part = -(-self.nbytes // self.ranks)
         storage = free if self.storage is None else min(self.storage, free)
-        room = {
-            "Engine(uncommitted=)": self.engine.uncommitted or _MOST_UNCOMMITTED,
-            "memory": _MOST_UNCOMMITTED if self.memory is None else self.memory // part,
-            "storage": storage // self.nbytes - _KEPT,
-        }
-        least = min(room, key=lambda name: room[name])
-        if room[least] < 1:
-            expected = {
-                "memory": f"{part} bytes for one capture",
-                "storage": f"{(_KEPT + 1) * self.nbytes} bytes for three checkpoints",
-            }
-            found = {"memory": f"{self.memory} bytes", "storage": f"{storage} bytes"}
-            raise OptionError(
-                where=least, expected=expected[least], found=found[least], todo="give more, or tune for fewer bytes"
-            )
-        uncommitted = min(room[least], _MOST_UNCOMMITTED)
+        room = [self.engine.uncommitted or _MOST_UNCOMMITTED, storage // self.nbytes - _KEPT]
+        if self.memory is not None:
+            room.append(MemoryBound(self.memory, part).captures(self.engine))
+        if room[1] < 1:
+            expected = f"{(_KEPT + 1) * self.nbytes} bytes: {_KEPT} checkpoints that stay, and one that is written"
+            todo = "give more, or tune for fewer bytes"
+            raise OptionError(where="storage", expected=expected, found=f"{storage} bytes", todo=todo)
+        uncommitted = min(*room, _MOST_UNCOMMITTED)
         return Setting(self.engine.writers, min(MOST_TUNED, uncommitted), uncommitted)
 
 

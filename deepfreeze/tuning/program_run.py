@@ -5,7 +5,7 @@ variables.
 
 - ``DEEPFREEZE_TUNE``: the end of the scratch run's name. The run lies beside the program's own, and so on the same store. Without it the
   other variables mean nothing.
-- ``DEEPFREEZE_TUNE_FILE``: a file, to which rank 0 writes the paths of both runs, as a JSON object with ``run`` and ``scratch``.
+- ``DEEPFREEZE_TUNE_FILE``: a file, to which rank 0 writes a ``Told``, as a JSON object.
 - ``DEEPFREEZE_TUNE_OVERHEAD``: the budget of ``Budget(overhead=)``. Without it the program's own ``Budget`` holds, or the default.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deepfreeze.errors import OptionError
@@ -22,6 +22,25 @@ from deepfreeze.plan.budget import Budget
 from deepfreeze.plan.policy import Policy, parts
 
 _NAME, _FILE, _OVERHEAD = "DEEPFREEZE_TUNE", "DEEPFREEZE_TUNE_FILE", "DEEPFREEZE_TUNE_OVERHEAD"
+
+
+@dataclass(frozen=True)
+class Told:
+    """The program's ``run``; the ``scratch`` run in its place; the program's own ``every``, as text; its option ``local``."""
+
+    run: str
+    scratch: str
+    every: str
+    local: str | None
+
+    @classmethod
+    def read(cls, file: Path) -> Told | None:
+        """The content of the file; None if the program has opened no run."""
+        try:
+            found = json.loads(file.read_text())
+            return cls(**{name: found[name] for name in ("run", "scratch", "every", "local")})
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
 
 @dataclass
@@ -35,6 +54,7 @@ class ProgramRun:
     name = "tune"  # ``stats.stopped`` of a training that has ended because it was tuned
     keeps = 0
     resume = "auto"
+    _own: Policy | None = None
     _budget: Budget | None = None
 
     @classmethod
@@ -67,14 +87,16 @@ class ProgramRun:
         if self.overhead is not None or budget is None:
             mtbf = None if budget is None else budget.mtbf
             budget = Budget(mtbf=mtbf) if self.overhead is None else Budget(self.overhead, mtbf)
-        self._budget = budget
+        self._own, self._budget = own, budget
+        budget.take_time()
         return budget
 
-    def opened(self, run: str) -> None:
-        """Rank 0 has opened the scratch run of a program that trains in ``run``: tells both paths. ``OptionError`` if the file can't be
-        written."""
+    def opened(self, run: str, local: object) -> None:
+        """Rank 0 has opened the scratch run of a program that trains in ``run``: tells of both. ``local``: the option of this name.
+        ``OptionError`` if the file can't be written."""
+        told = Told(run, self.place(run), str(self._own), None if local is None else str(local))
         try:
-            Path(self.file).write_text(json.dumps({"run": run, "scratch": self.place(run)}))
+            Path(self.file).write_text(json.dumps(asdict(told)))
         except OSError as error:
             raise _wrong(_FILE, "a file that rank 0 can write", f"{self.file} ({error.strerror})") from error
 
