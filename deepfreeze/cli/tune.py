@@ -33,7 +33,8 @@ With a program: the program stays as it is. It is started once, in a scratch run
 until its engine is tuned: some steps without checkpoints, then up to 40 checkpoints, which are real ones, with 1, 2, 4 and 8 writers, with
 1, 2, ... of them on their way at once, and several transfers at a time. Training then ends as after a signal. The scratch run is deleted,
 and the result goes into plan.json of the program's run, which is otherwise left alone. A job with every=deepfreeze.plan.Budget(...) begins
-with it. While a job has the run's lock, the result is printed alone. (PCcheck, ASPLOS 2025, section 4; the letters in brackets are that
+with it. While a job has the run's lock, the result is printed alone. Of a program that trains in several runs the first
+one counts. What the program writes behind its training it writes in a tuning too. (PCcheck, ASPLOS 2025, section 4; the letters in brackets are that
 paper's.)
 
 With --bytes: what would the store of RUN give for checkpoints of so many bytes? No program and no model are needed, nothing is stored, and
@@ -204,7 +205,7 @@ def _flat(tried: dict[str, Any]) -> dict[str, Any]:
 def _with_program(arguments: argparse.Namespace, words: list[str]) -> int:
     program = Program(words, arguments.launched, _tell)
     with programs.folder(arguments.keep, "deepfreeze-tune-") as folder:
-        file, log = folder / "runs.json", folder / "program.log"
+        file, log = folder / "runs.jsonl", folder / "program.log"
         tuning = ProgramRun(scratch.new_name(), str(file), arguments.overhead)
         _tell("the program is started, and trains until its engine is tuned")
         try:
@@ -231,7 +232,7 @@ class _Progress:
 
     def look(self) -> None:
         """Looks once."""
-        told = Told.read(self._file)
+        told = next(iter(Told.read(self._file)), None)
         if told is None:
             return
         with contextlib.suppress(Error):
@@ -243,8 +244,8 @@ class _Progress:
 
 
 def _result(program: Program, file: Path) -> tuple[Told, BudgetSection]:
-    """What rank 0 has told, and what was found. ``ProgramError`` if nothing was."""
-    told = Told.read(file)
+    """The first run that rank 0 has told of, and what was found there. ``ProgramError`` if nothing was."""
+    told = next(iter(Told.read(file)), None)
     if told is None:
         todo = "give the program a deepfreeze.Checkpoint among the callbacks of fit, or a deepfreeze.capture"
         raise ProgramError(where=str(program), expected="a training with checkpoints", found="none", todo=todo)
@@ -256,10 +257,9 @@ def _result(program: Program, file: Path) -> tuple[Told, BudgetSection]:
 
 
 def _clear(file: Path) -> None:
-    told = Told.read(file)
-    if told is not None:
+    for told in Told.read(file):
         scratch.remove(told.scratch, told.local)
-        scratch.remove_left(told.run)
+        scratch.remove_left(os.path.realpath(told.run))
 
 
 @dataclass(frozen=True)

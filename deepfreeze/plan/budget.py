@@ -104,7 +104,9 @@ class Budget:
                 if other is None:
                     self._found, self._searched, self.setting = found, True, found.chosen
         kept = found.auto.to_json() if found is not None and found.auto is not None and other is None else None
-        message = self._auto.begin(conditions, self._uncommitted, step, kept)
+        # During the search the number is the same in each ``fit``, whatever is being tried, or the profile would be forgotten.
+        uncommitted = self._uncommitted if self._searched else limits.most.uncommitted
+        message = self._auto.begin(conditions, uncommitted, step, kept)
         if damage is not None:
             return "warning", damage
         if other is not None:

@@ -23,6 +23,7 @@ class Progressed:
     written: float | None
     committed: float | None
     failed: bool = False
+    superseded: bool = False
     copy: float | None = None
     cpu: float | None = None
 

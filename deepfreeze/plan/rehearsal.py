@@ -68,8 +68,8 @@ class Rehearsal:
         """The path of the run in place of the program's own ``run``."""
         return self.run
 
-    def opened(self, run: str, local: object) -> None:
-        """Rank 0 has opened the run in place of the program's own ``run``."""
+    def opens(self, run: str, local: object) -> None:
+        """Rank 0 is about to open the run in place of the program's own ``run``."""
 
     def policy(self, own: Policy) -> Policy:
         """The program's ``own`` policy, with a checkpoint at both steps besides. Ranks compare the text of their policies, so a rank whose

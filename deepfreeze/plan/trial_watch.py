@@ -51,7 +51,9 @@ class TrialWatch:
         if step is not None and self._since < step <= self._last:
             self._handed[step] = self._clock, observation.in_flight
         for report in observation.reports:
-            if report.step in self._handed:
+            if report.superseded:
+                self._handed.pop(report.step, None)  # what the store has done for it makes the others later, and so counts
+            elif report.step in self._handed:
                 self.failed |= report.failed
                 if report.committed is not None:
                     self._commits[report.step] = report.committed
@@ -59,7 +61,7 @@ class TrialWatch:
 
     @property
     def is_over(self) -> bool:
-        """Whether every checkpoint of the trial that was taken is committed, or one has failed."""
+        """Whether every checkpoint of the trial that was taken is committed, or given up for a newer one; or one has failed."""
         ended = self._step >= self._last + _BEHIND * self._order.apart and self._handed.keys() == self._commits.keys()
         return self.failed or ended
 

@@ -339,11 +339,11 @@ class Training:
             require_same_model(world, state.description())
         history = self._history if again else None
         beginning = attempt_events.Beginning.now(self._events)
+        if (rehearsal := self._rehearsal) is not None:
+            worlds.on_rank_0(world, lambda: rehearsal.opens(self._own_run, self._options.local))
         attempt = ModelStart.start(
             self._run, model, steps, self._attachments, self._options, world, self._events.notify, history
         )
-        if (rehearsal := self._rehearsal) is not None:
-            worlds.on_rank_0(world, lambda: rehearsal.opened(self._own_run, self._options.local))
         self._history = attempt.history
         # Training goes on from an older step if the user has restored it, or has given the model a new optimizer. The steps after it are
         # then trained, and saved, again.

@@ -22,7 +22,7 @@ from deepfreeze.ranks.world import World, each
 from deepfreeze.training.budget_kept import beyond
 from deepfreeze.training.engine_limits import EngineLimits
 from deepfreeze.training.plan_keeper import PlanKeeper
-from veloc_bindings import OK, Report
+from veloc_bindings import OK, SUPERSEDED, Report
 
 _OBSERVE = "a policy whose observe() returns a deepfreeze.plan.Wish, with an interval from 0 to deepfreeze.plan.NEVER"
 _AGREE = "a policy whose agree() takes each interval that the ranks agree on"
@@ -259,6 +259,7 @@ def _progressed(report: Report) -> Progressed:
         written=_reached(report.written_s),
         committed=_reached(report.external_s),
         failed=report.code != OK,
+        superseded=report.code == SUPERSEDED,
         copy=report.copy_s or None,  # 0: it was not made to the engine's memory
         cpu=_reached(report.cpu_s),
     )

@@ -5,16 +5,18 @@ variables.
 
 - ``DEEPFREEZE_TUNE``: the end of the scratch run's name. The run lies beside the program's own, and so on the same store. Without it the
   other variables mean nothing.
-- ``DEEPFREEZE_TUNE_FILE``: a file, to which rank 0 writes a ``Told``, as a JSON object.
+- ``DEEPFREEZE_TUNE_FILE``: a file, to which rank 0 appends a line for each run that the program trains in: a ``Told``,
+  as a JSON object.
 - ``DEEPFREEZE_TUNE_OVERHEAD``: the budget of ``Budget(overhead=)``. Without it the program's own ``Budget`` holds, or the default.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from deepfreeze.errors import OptionError
@@ -34,13 +36,14 @@ class Told:
     local: str | None
 
     @classmethod
-    def read(cls, file: Path) -> Told | None:
-        """The content of the file; None if the program has opened no run."""
+    def read(cls, file: Path) -> list[Told]:
+        """What the program has told so far, in order; [] if it has opened no run."""
+        names = [field.name for field in fields(cls)]
         try:
-            found = json.loads(file.read_text())
-            return cls(**{name: found[name] for name in ("run", "scratch", "every", "local")})
+            found = [json.loads(line) for line in file.read_text().splitlines()]
+            return list(dict.fromkeys(cls(**{name: one[name] for name in names}) for one in found))
         except (OSError, ValueError, KeyError, TypeError):
-            return None
+            return []
 
 
 @dataclass
@@ -78,8 +81,8 @@ class ProgramRun:
         return {_NAME: self.scratch, _FILE: self.file, _OVERHEAD: "" if self.overhead is None else repr(self.overhead)}
 
     def place(self, run: str) -> str:
-        """The path of the scratch run of a program that trains in ``run``."""
-        return f"{run}.{self.scratch}"
+        """The path of the scratch run of a program that trains in ``run``: beside the directory that ``run`` leads to, if that is a link."""
+        return f"{os.path.realpath(run)}.{self.scratch}"
 
     def policy(self, own: Policy) -> Policy:
         """The policy in place of the program's ``own``."""
@@ -91,12 +94,13 @@ class ProgramRun:
         budget.take_time()
         return budget
 
-    def opened(self, run: str, local: object) -> None:
-        """Rank 0 has opened the scratch run of a program that trains in ``run``: tells of both. ``local``: the option of this name.
+    def opens(self, run: str, local: object) -> None:
+        """Rank 0 is about to open the scratch run of a program that trains in ``run``: tells of both. ``local``: the option of this name.
         ``OptionError`` if the file can't be written."""
         told = Told(run, self.place(run), str(self._own), None if local is None else str(local))
         try:
-            Path(self.file).write_text(json.dumps(asdict(told)))
+            with open(self.file, "a") as file:
+                file.write(json.dumps(asdict(told)) + "\n")
         except OSError as error:
             raise _wrong(_FILE, "a file that rank 0 can write", f"{self.file} ({error.strerror})") from error
 

@@ -27,7 +27,7 @@ def new_name() -> str:
 
 def beside(run: str | os.PathLike[str], name: str) -> str:
     """The path of the scratch run whose name ends with ``name``, beside ``run``. ``OptionError`` if ``run`` can't be a run's directory."""
-    return f"{directory(run)}.{name}"
+    return f"{os.path.realpath(directory(run))}.{name}"
 
 
 @contextlib.contextmanager

@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
 import os
 import random
 import signal
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +19,7 @@ import pytest
 from deepfreeze.events.restarts import newest_restarts
 from deepfreeze.plan.recovery import recovery
 from deepfreeze.store.run import Run
-from tests.support import jobs, processes
+from tests.support.lives import Lives, lives
 from tests.support.ranks import until
 from tests.support.seed import SEED
 
@@ -62,12 +58,12 @@ class Life:
         return recovery(self.every, self.uncommitted, PAUSE, commit, behind=int(self.when == "late")).steps
 
 
-class Lives:
+class Kills:
     """Starts trainings of one run, and kills them. ``choose``: when, and with which options."""
 
-    def __init__(self, process: subprocess.Popen, folder: Path, choose: random.Random) -> None:
+    def __init__(self, trainings: Lives, folder: Path, choose: random.Random) -> None:
         self.run = folder / "run"
-        self._process, self._notes, self._choose = process, folder / "notes", choose
+        self._trainings, self._notes, self._choose = trainings, folder / "notes", choose
 
     def live(self, every: int, uncommitted: int, last: bool = False) -> Life:
         """A training that is killed at a random moment after its first new step; ``last``: when the run tells of a restart."""
@@ -78,43 +74,22 @@ class Lives:
         fault = f"delay={SLOW * 1000:.0f}:pwrite:model.weights.h5:1+"
         after = self._choose.uniform(0, LONGEST)
         begun = time.monotonic()
-        pid = self._start({"run": str(self.run), "notes": str(self._notes), "pause": PAUSE, "fault": fault, **options})
+        pid = self._trainings.start(run=self.run, notes=self._notes, pause=PAUSE, fault=fault, **options)
         until(lambda: self._noted("step"))
         if last:
             until(lambda: newest_restarts(Run.open(self.run)))
         else:
             time.sleep(after)
         os.kill(pid, signal.SIGKILL)
-        assert self._process.stdout.readline() == "ended\n"
+        assert self._trainings.ended() == signal.SIGKILL
         killed, steps = time.monotonic(), self._noted("step")
         (resumed,) = self._noted("resumed")
         how = f"every={every}, uncommitted={uncommitted}, transfers={transfers}, {path}, {when}, killed after {after:.3f} s"
         return Life(every, uncommitted, when, how, min(steps.values()) - begun, killed, resumed, steps)
 
-    def _start(self, arguments: dict[str, Any]) -> int:
-        self._process.stdin.write(json.dumps(arguments) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line.startswith("pid "), f"the trainings' parent ended with {self._process.wait(processes.LIMIT_S)}"
-        return int(line.split()[1])
-
     def _noted(self, name: str) -> dict[int, float]:
         lines = self._notes.read_text().splitlines() if self._notes.exists() else []
         return {int(step): float(at) for kind, step, at in map(str.split, lines) if kind == name}
-
-
-@contextlib.contextmanager
-def lives(folder: Path, library: str, choose: random.Random) -> Iterator[Lives]:
-    """The process that has TensorFlow imported, and what it prints if the block fails."""
-    errors = folder / "errors"
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    command, env = [sys.executable, jobs.JOBS / "lives.py"], jobs.environment(DEEPFREEZE_LIBRARY=library)
-    with open(errors, "w") as file, processes.child(command, env=env, stderr=file, **pipes) as process:
-        try:
-            yield Lives(process, folder, choose)
-        except BaseException:
-            print(errors.read_text()[-jobs.TAIL :])
-            raise
 
 
 def interval(values: Sequence[float]) -> str:
@@ -130,7 +105,8 @@ def test_recovery_is_within_its_bound(tmp_path, testing_library, kills, record_p
     other intervals, other numbers of uncommitted checkpoints and other captures."""
     choose = random.Random(SEED)
     found: list[tuple[int, int, Life]] = []  # the steps lost, the bound
-    with lives(tmp_path, testing_library, choose) as trainings:
+    with lives(tmp_path, testing_library) as started:
+        trainings = Kills(started, tmp_path, choose)
         before = trainings.live(EVERY[0], 1)
         assert before.resumed == 0
         for number in range(1, kills + 1):

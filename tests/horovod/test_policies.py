@@ -82,3 +82,45 @@ def test_rank_0_ends_the_training_of_all_before_the_job_ends(two, tmp_path, loop
     first, second = two.run("policies", folder=tmp_path, every="Never()", ends_in=[0.05, 3600], loop=loop, batches=400)
     assert first == second and first["stopped"] == "ends_at" and first["error"] is None
     assert first["steps"] == first["committed"] and len(first["steps"]) == 1 and first["steps"][0] < 400
+
+
+# A rank's bytes are durable so many milliseconds later, however many are written at once. It asks twice for each checkpoint.
+FAR = "delay=30:fdatasync:model.weights.h5:1+"
+TUNED = {"every": "Budget(0.5)", "pause": 0.004, "batches": 10_000, "tuned": True}
+TUNED["engine"] = {"writers": 2, "in_flight": 3}
+
+
+def tuned(job, folder, faults):
+    """A training with ``Budget`` until the ranks have an interval: what all of them say, and what plan.json has."""
+    first, *others = job.run("policies", faults=faults, folder=folder, **TUNED)
+    for one in (first, *others):
+        one["committed"].sort()  # a rank may look late, when two are committed
+    assert others == [first] * len(others), "the steps, the setting and the intervals"
+    assert first["error"] is None and first["stopped"] is None and len(first["steps"]) <= 42
+    kept = json.loads((folder / "run" / "plan.json").read_bytes())["sections"]["budget"]
+    assert kept["key"]["world_size"] == job.size and kept["chosen"] == first["setting"]
+    assert first["intervals"][0][2] == "profile" and first["intervals"][0][1] >= 1
+    return first, kept
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("far", [0, 1])
+def test_ranks_agree_on_a_setting_and_an_interval_and_lose_nothing(two, tmp_path, far):
+    """The store is far away for one of them: so several at once are the best for both. A job that is started again tries nothing."""
+    first, _ = tuned(two, tmp_path, {far: FAR})
+    assert first["steps"] == first["committed"] and first["setting"]["uncommitted"] > 1
+    again, other = two.run("policies", folder=tmp_path, **TUNED)
+    assert again["setting"] == other["setting"] and again["setting"] == first["setting"]
+    assert again["intervals"][0][2] == "resumed" and again["intervals"][0][0] <= max(first["steps"]) + 15
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("full", [0, 1])
+def test_a_store_that_is_full_for_one_rank_ends_the_search_of_all(two, tmp_path, full):
+    """Two checkpoints of the profile and four of single ones come before. What failed is on no rank, and training goes on everywhere with a
+    setting that has worked."""
+    first, kept = tuned(two, tmp_path, {full: f"{FAR},fail=ENOSPC:fdatasync:model.weights.h5:14"})
+    assert kept["ended"] == "store" and any(first["setting"].items() <= one.items() for one in kept["tried"])
+    failed = set(first["steps"]) - set(first["committed"])
+    assert failed and max(first["committed"]) > max(failed)
+    assert not list((tmp_path / "run").glob("*.partial-*"))

@@ -1,12 +1,13 @@
 """Trainings that are killed, one after the other, each a child of this process: TensorFlow is imported once for all of them. For each line
-of standard input, a JSON object with the arguments of ``train``, the line ``pid PID`` comes on standard output, and the line ``ended`` when
-that child is dead."""
+of standard input, a JSON object with the arguments of ``train``, the line ``pid PID`` comes on standard output, and the line ``ended SIGNAL``
+when that child is dead; SIGNAL is 0 for one that has ended by itself."""
 
 import gc
 import json
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -17,6 +18,7 @@ import tensorflow as tf
 
 import deepfreeze
 import deepfreeze.training.training  # the parts that the first training would import
+from deepfreeze.plan import Budget
 from tests.support import faults
 from tests.support.child import die_with_parent
 from tests.support.options import grouped
@@ -24,13 +26,19 @@ from tests.support.options import grouped
 FOREVER = 10**9  # steps
 
 
-def train(run: str, notes: str, pause: float, fault: str, **options: object) -> None:
+def train(run: str, notes: str, pause: float, fault: str, budget: float | None = None, **options: object) -> None:
     """Trains until it is killed, and appends lines to the file ``notes``: ``resumed STEP`` when training begins, and ``step STEP`` at the
-    end of each step, which takes ``pause`` seconds at least. ``fault``: the engine's plan of faults; ``options``: of Checkpoint."""
+    end of each step, which takes ``pause`` seconds at least. ``fault``: the engine's plan of faults; ``options``: of Checkpoint;
+    ``budget``: ``every`` is that ``Budget``, and training ends by itself when it has an interval and ten more steps are done."""
     faults.plan(fault)
     file = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(64), keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(0.01), "mse")
+
+    policy = None if budget is None else Budget(budget)
+    if policy is not None:
+        options["every"] = policy
+    over = []  # steps since there is an interval
 
     def note(name: str) -> None:
         os.write(file, f"{name} {int(model.optimizer.iterations.numpy())} {time.monotonic()!r}\n".encode())
@@ -41,6 +49,9 @@ def train(run: str, notes: str, pause: float, fault: str, **options: object) -> 
         def on_train_batch_end(self, batch: int, logs: object = None) -> None:
             time.sleep(pause)
             note("step")
+            if policy is not None and policy.interval:
+                over.append(batch)
+                model.stop_training = len(over) > 10
 
     class After(keras.callbacks.Callback):
         """Comes after the checkpoint's callback, which has restored the model then."""
@@ -64,11 +75,20 @@ def main() -> None:
         parent, child = os.getpid(), os.fork()
         if child == 0:
             die_with_parent(parent)
-            train(**json.loads(line))
-            os._exit(1)
+            code = 1
+            try:
+                train(**json.loads(line))
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(code)
         print(f"pid {child}", flush=True)
-        os.waitpid(child, 0)
-        print("ended", flush=True)
+        _, status = os.waitpid(child, 0)
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        if not number and os.WEXITSTATUS(status):
+            sys.exit(f"a training has failed: {line}")
+        print(f"ended {number}", flush=True)
 
 
 main()

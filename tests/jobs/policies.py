@@ -2,8 +2,9 @@
 
 ``every``: the policy as Python's expression, in which ``rank`` is this rank; ``named``: the policy's text, where it is not the same on all
 ranks; ``signals``: by rank, the steps in which it gets SIGUSR1; ``loop``: a hand-written loop instead of ``fit``; ``pause``: seconds in
-each step; ``slower``: by rank, seconds by which every fifth step takes longer there; ``ends_in``: seconds until the job ends, by rank.
-Returns what this rank has saved, and the intervals that the ranks have agreed on.
+each step; ``slower``: by rank, seconds by which every fifth step takes longer there; ``ends_in``: seconds until the job ends, by rank;
+``tuned``: training ends ten steps after a ``Budget`` has an interval; ``engine``: options of ``Engine``.
+Returns what this rank has saved, the intervals that the ranks have agreed on, and the setting of a ``Budget``.
 """
 
 import os
@@ -17,7 +18,7 @@ import deepfreeze
 from deepfreeze import plan
 
 
-def run(folder, every, named=None, signals=None, loop=False, pause=0, slower=None, batches=12, epochs=1, ends_in=None):
+def run(folder, every, named=None, signals=None, loop=False, pause=0, slower=None, batches=12, epochs=1, ends_in=None, tuned=False, engine=None):
     keras = models.framework("keras")
     import horovod.tensorflow as hvd
 
@@ -40,8 +41,14 @@ def run(folder, every, named=None, signals=None, loop=False, pause=0, slower=Non
     class Beside(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             step_ended()
+            if tuned and policy.interval:
+                since.append(batch)
+                model.stop_training = len(since) > 10
 
+    since = []
     options = {"keep": 99, "verbose": 0, "final": False, "wait_for": "external"}
+    if tuned:
+        options |= {"wait_for": "captured", "local": None, "engine": deepfreeze.Engine(**engine)}
     if ends_in:
         options["ends_at"] = time.time() + ends_in[rank]
     error, checkpoint = None, None
@@ -64,4 +71,5 @@ def run(folder, every, named=None, signals=None, loop=False, pause=0, slower=Non
         error = f"{type(found).__name__}: {found}"
     stats = checkpoint.stats
     saved = {"steps": stats.steps, "committed": list(stats.committed), "intervals": stats.intervals}
-    return saved | {"stopped": stats.stopped, "error": error}
+    setting = vars(policy.setting) if tuned else None
+    return saved | {"stopped": stats.stopped, "error": error, "setting": setting}
