@@ -110,11 +110,16 @@ def _sections(opened_run: Run) -> tuple[Mapping[str, Any] | None, BudgetSection 
     plain, of_budget = read_section(opened_run, SECTION), read_section(opened_run, budget_section.SECTION)
     section = None if plain is None else AutoSection.from_json(plain, where)
     budget = None if of_budget is None else BudgetSection.from_json(of_budget, where)
-    if budget is not None and (
-        section is None or (budget.auto is not None and budget.auto.last_step >= section.last_step)
-    ):
+    if budget is not None and _is_newer(budget, section):
         return of_budget, budget, budget.auto
     return plain, None, section
+
+
+def _is_newer(budget: BudgetSection, section: AutoSection | None) -> bool:
+    """Whether ``Budget`` has written later than ``Auto``, by the steps up to which they tell. ``deepfreeze tune`` tells of none."""
+    if section is None:
+        return True
+    return budget.auto is not None and (not budget.auto.decisions or budget.auto.last_step >= section.last_step)
 
 
 def _without_interval(budget: BudgetSection, found: Mapping[str, Any] | None, arguments: argparse.Namespace) -> int:

@@ -45,11 +45,11 @@ class Program:
     ) -> int:
         """Starts the program with these environment variables beside those of this process, and waits for its end. Returns its exit code.
         Its output goes to the end of the file ``log``. ``which``: names the start in errors; ``look``: is called about once a second
-        meanwhile. A SIGTERM ends the program as Ctrl-C does. ``ProgramError``, with ``todo``, if it has not
+        meanwhile. SIGTERM and SIGHUP end the program as Ctrl-C does. ``ProgramError``, with ``todo``, if it has not
         ended after so many ``seconds``; ``OptionError`` if it can't be started."""
         try:
             environment = {**os.environ, **variables}
-            with _heeding_sigterm(), open(log, "ab") as output, _started(self._command, environment, output) as process:
+            with _heeding_signals(), open(log, "ab") as output, _started(self._command, environment, output) as process:
                 return _waited(process, seconds, look)
         except subprocess.TimeoutExpired:
             self._show(log)
@@ -93,21 +93,23 @@ def _waited(process: subprocess.Popen[bytes], seconds: float, look: Callable[[],
 
 
 @contextlib.contextmanager
-def _heeding_sigterm() -> Iterator[None]:
-    """A SIGTERM in the block, of a scheduler for example, ends it as Ctrl-C would."""
+def _heeding_signals() -> Iterator[None]:
+    """A SIGTERM in the block, of a scheduler for example, or a SIGHUP ends it as Ctrl-C would."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
+    numbers = (signal.SIGTERM, signal.SIGHUP)
     try:
-        before = signal.signal(signal.SIGTERM, interrupt)
+        before = [signal.signal(number, interrupt) for number in numbers]
     except ValueError:  # another thread than the main one
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _launcher(ranks: int | None) -> list[str]:

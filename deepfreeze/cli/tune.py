@@ -34,8 +34,8 @@ until its engine is tuned: some steps without checkpoints, then up to 40 checkpo
 1, 2, ... of them on their way at once, and several transfers at a time. Training then ends as after a signal. The scratch run is deleted,
 and the result goes into plan.json of the program's run, which is otherwise left alone. A job with every=deepfreeze.plan.Budget(...) begins
 with it. While a job has the run's lock, the result is printed alone. Of a program that trains in several runs the first
-one counts. What the program writes behind its training it writes in a tuning too. (PCcheck, ASPLOS 2025, section 4; the letters in brackets are that
-paper's.)
+one counts. What the program writes behind its training it writes in a tuning too. (PCcheck, ASPLOS 2025, section 4; the letters in brackets
+are that paper's.)
 
 With --bytes: what would the store of RUN give for checkpoints of so many bytes? No program and no model are needed, nothing is stored, and
 RUN need not exist. There are no steps that could be slowed down, so there is no interval; divide the time of a checkpoint by that of a
@@ -211,9 +211,7 @@ def _with_program(arguments: argparse.Namespace, words: list[str]) -> int:
         try:
             todo = "if it needs longer, raise --timeout"
             code = program.start(tuning.environment(), log, arguments.timeout, "", todo, _Progress(file).look)
-            if code:
-                raise program.failed(code, log, "")
-            told, section = _result(program, file)
+            told, section = _result(program, file, code, log)
         except KeyboardInterrupt:
             _tell("interrupted: nothing is stored")
             raise
@@ -243,17 +241,27 @@ class _Progress:
             self._told = len(tried)
 
 
-def _result(program: Program, file: Path) -> tuple[Told, BudgetSection]:
-    """The first run that rank 0 has told of, and what was found there. ``ProgramError`` if nothing was."""
+def _result(program: Program, file: Path, code: int, log: Path) -> tuple[Told, BudgetSection]:
+    """The first run that rank 0 has told of, and what was found there. ``code``: the program's exit code. A program may fail after its
+    training, because a model that has hardly trained is not good enough for it: then the result counts. ``ProgramError`` if there is
+    none."""
     told = next(iter(Told.read(file)), None)
+    found = None
+    if told is not None:
+        with contextlib.suppress(Error):
+            found = read_section(Run.open(told.scratch), SECTION)
+    section = BudgetSection.from_json(found) if found is not None else None
+    if code and (section is None or section.auto is None):
+        raise program.failed(code, log, "")
     if told is None:
         todo = "give the program a deepfreeze.Checkpoint among the callbacks of fit, or a deepfreeze.capture"
         raise ProgramError(where=str(program), expected="a training with checkpoints", found="none", todo=todo)
-    found = read_section(Run.open(told.scratch), SECTION)
-    if found is None:
+    if section is None:
         expected, before = "a training in which an engine is tuned", "one that ended before any setting was tried"
         raise ProgramError(where=str(program), expected=expected, found=before, todo=_LONGER)
-    return told, BudgetSection.from_json(found, told.scratch)
+    if code:
+        _tell(f"the program failed with exit code {code} when its engine was tuned; the result counts all the same")
+    return told, section
 
 
 def _clear(file: Path) -> None:

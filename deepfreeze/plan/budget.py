@@ -14,13 +14,14 @@ from deepfreeze.plan.auto_section import Conditions, Decided, Window
 from deepfreeze.plan.budget_section import SECTION, BudgetSection
 from deepfreeze.plan.limits import Limits
 from deepfreeze.plan.observation import Observation
-from deepfreeze.plan.pccheck import Search, Setting
+from deepfreeze.plan.pccheck import Search, Setting, Tried
 from deepfreeze.plan.policy import NEVER, NO_WISH, Reason, Wish
 from deepfreeze.plan.trial_order import TrialOrder
 from deepfreeze.plan.trial_results import TrialResults
 from deepfreeze.plan.trial_watch import TrialWatch
 
 _SPARE, _STEPS = 0.02, 2000  # the search may take this part of so many steps
+_REPEATS = 2  # of a trial that was disturbed
 _MOST_APART = 2**16 - 1  # steps of an execution that an order can name
 
 
@@ -53,12 +54,15 @@ class Budget:
         self._conditions: Conditions | None = None
         self._limits: Limits | None = None
         self._found: BudgetSection | None = None  # what an earlier job, or ``deepfreeze tune``, has found
+        self._known: tuple[Tried, ...] = ()  # the trials of an earlier job that was killed in its search
         self._searched = False  # the ranks have agreed on the setting
         self._search: Search | None = None  # on rank 0
         self._results = TrialResults()
         self._number = self._obeyed = 0  # of the newest order that this rank has given, and of the one that it obeys
         self._watch: TrialWatch | None = None
         self._trial: tuple[TrialOrder, int] | None = None  # the present order, and the step from which it counts
+        self._together: list[tuple[int, int]] = []  # the steps, from one to another, of trials with several at once
+        self._repeats = 0  # of the present trial
         self._longest_execution = 1  # steps
         self._nbytes = 1
         self._time_is_bounded = True
@@ -99,11 +103,12 @@ class Budget:
         if conditions != self._conditions:  # else it is another ``fit`` of the same training
             self._forget()
             self._conditions = conditions
-            if found is not None and found.chosen is not None and found.auto is not None:
+            if found is not None:
                 other = found.conditions.difference(conditions) or found.limits.difference(limits)
                 if other is None:
-                    self._found, self._searched, self.setting = found, True, found.chosen
-        kept = found.auto.to_json() if found is not None and found.auto is not None and other is None else None
+                    self._take_over(found)
+        same = found is not None and found.limits == limits
+        kept = found.auto.to_json() if found is not None and found.auto is not None and same else None
         # During the search the number is the same in each ``fit``, whatever is being tried, or the profile would be forgotten.
         uncommitted = self._uncommitted if self._searched else limits.most.uncommitted
         message = self._auto.begin(conditions, uncommitted, step, kept)
@@ -113,12 +118,20 @@ class Budget:
             return "info", f"the training and its engine are measured again, because {other}"
         return message
 
+    def _take_over(self, found: BudgetSection) -> None:
+        """Goes on with what an earlier job of the run, or ``deepfreeze tune``, has found."""
+        if found.chosen is not None and found.auto is not None:
+            self._found, self._searched, self.setting = found, True, found.chosen
+        else:  # it was killed in its search
+            self._known = found.tried
+
     def _forget(self) -> None:
         """What was found holds no more."""
         limits = self._known_limits()
         self.setting = Setting(limits.most.writers, 1, limits.most.uncommitted)
         self._auto = Auto(self.overhead, self.mtbf)
         self._conditions, self._found, self._search, self._searched = None, None, None, False
+        self._known = ()
         self._results = TrialResults()
 
     def _known_limits(self) -> Limits:
@@ -145,11 +158,11 @@ class Budget:
             return self._auto.observe(observation)
         self._longest_execution = max(self._longest_execution, observation.steps)
         self._nbytes = max(1, observation.nbytes)
-        if self._auto.profile is None and self._trial is None:
+        if self._auto.profile is None:
             wish = self._auto.observe(observation)
-            if self._auto.profile is None:
+            if self._auto.profile is None and self._trial is None:
                 return wish
-            if observation.rank == 0:
+            if self._auto.profile is not None and observation.rank == 0:
                 self._search = self._new_search()
         if self._watch is None:
             self._results.between(observation)
@@ -166,34 +179,40 @@ class Budget:
         limits, profile = self._known_limits(), self._auto.profile
         assert profile is not None
         time = _SPARE * _STEPS * profile.iteration if self._time_is_bounded else math.inf
-        return Search(limits.most, profile.iteration, time, limits.behind)
+        return Search(limits.most, profile.iteration, time, limits.behind, self._known)
 
     def _take(self, watch: TrialWatch) -> None:
         """Takes in what a trial has shown."""
         self._watch = None
         tried = self._results.add(watch)
-        if self._search is None:
+        search = self._search
+        if search is None:
             return
+        if watch.disturbed and not watch.failed and self._repeats < _REPEATS:
+            self._repeats += 1
+            search.again()
+            return
+        self._repeats = 0
         if tried is None:
-            self._search.fail()
+            search.fail()
         else:
-            self._search.add(tried)
+            search.add(tried)
 
     def _give_order(self, search: Search) -> None:
         """Proposes the next trial, or the setting that has won, to all ranks."""
         self._number += 1
-        trial, best = search.trial, search.best
+        trial = search.trial
         if trial is not None:
             apart = min(self._longest_execution, _MOST_APART)
             order = TrialOrder(self._number, trial.setting, trial.checkpoints, apart)
         else:
-            assert self.setting is not None
-            order = TrialOrder(self._number, best.setting if best is not None else self._first_setting())
+            order = TrialOrder(self._number, search.chosen or self._least_setting())
         self.order = order.word
 
-    def _first_setting(self) -> Setting:
+    def _least_setting(self) -> Setting:
         """The setting where no trial has shown anything: the one that needs least."""
-        return Setting(self._known_limits().most.writers, 1, 1)
+        limits = self._known_limits()
+        return Setting(limits.most.writers, 1, min(1 + limits.behind, limits.most.uncommitted))
 
     def obey(self, word: int, step: int) -> None:
         """See ``TuningPolicy``."""
@@ -202,6 +221,8 @@ class Budget:
         profile = self._auto.profile
         if order.checkpoints:
             self._trial = order, step
+            if order.setting.uncommitted > 1:
+                self._together.append((step, order.last_step(step)))
             self._watch = TrialWatch(order, step, 0.0 if profile is None else profile.iteration)
             return
         self._trial, self._watch, self._searched = None, None, True
@@ -214,10 +235,9 @@ class Budget:
         """See ``TuningPolicy``."""
         return 0 if self._search is None else len(self._search.tried)
 
-    @property
-    def tunes(self) -> int | None:
-        """The step from which on checkpoints are those of a trial with several on their way at once, None if no such trial is under way."""
-        return None if self._trial is None or self._trial[0].setting.uncommitted == 1 else self._trial[1]
+    def is_trial(self, step: int) -> bool:
+        """See ``TuningPolicy``."""
+        return any(since < step <= last for since, last in self._together)
 
     def agree(self, interval: int, step: int) -> None:
         """The ranks have agreed on ``interval``, from ``step`` on."""
@@ -259,7 +279,7 @@ class Budget:
             ended=search.ended or "training",
             iteration=profile.iteration,
             nbytes=self._nbytes,
-            chosen=best.setting,
+            chosen=search.chosen,
             tried=tuple(search.tried),
             auto=auto,
         )

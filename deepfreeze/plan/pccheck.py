@@ -114,29 +114,53 @@ class Search:
     are on their way at once, and are written one after the other, or several at a time. The least Tw / N wins. The search ends where one
     more gains less than 5 %.
 
-    How it is used: as long as ``trial`` is not None, the caller tries it, and calls ``add``, or ``fail`` if a checkpoint of the trial has
-    failed. ``tried``: all results, in order; ``ended``: one of ``ENDS``, None while the search goes on."""
+    How it is used: as long as ``trial`` is not None, the caller tries it, and calls ``add``; or ``again`` if something else has disturbed
+    the trial, or ``fail`` if a checkpoint of it has failed. ``tried``: all results, in order; ``ended``: one of ``ENDS``, None while the
+    search goes on."""
 
-    def __init__(self, most: Setting, iteration: float = 0.0, time: float = math.inf, behind: int = 0) -> None:
+    def __init__(
+        self,
+        most: Setting,
+        iteration: float = 0.0,
+        time: float = math.inf,
+        behind: int = 0,
+        known: Iterable[Tried] = (),
+    ) -> None:
         """``most``: the greatest numbers that may be tried; ``iteration``: seconds of a step without checkpoints, 0 if there is no
         training; ``time``: seconds by which the search may lengthen the training; ``behind``: how many of the uncommitted checkpoints must
-        be left waiting for a transfer."""
+        be left waiting for a transfer; ``known``: results of an earlier search, whose settings are not tried again."""
         self.tried: list[Tried] = []
         self.ended: str | None = None
         self._most, self._iteration, self._time, self._behind = most, iteration, time, behind
+        self._known = {one.setting: one for one in known}
         self._checkpoints, self._stall = 0, 0.0
         self._steps = self._trials()
-        self.trial: Trial | None = next(self._steps)
+        self.trial: Trial | None = None
+        self._go_on(None)
 
     @property
     def best(self) -> Tried | None:
         """The result of the setting that has won so far, None before the first."""
         return best_of(self.tried)
 
+    @property
+    def chosen(self) -> Setting | None:
+        """The setting to use: the best one's, with as many uncommitted checkpoints as leave so many waiting as must be."""
+        best = self.best
+        if best is None:
+            return None
+        least = best.setting.transfers + self._behind
+        return replace(best.setting, uncommitted=max(best.setting.uncommitted, min(least, self._most.uncommitted)))
+
     def add(self, tried: Tried) -> None:
         """Takes in what the present trial has shown."""
         self._stall += tried.stall
         self._go_on(tried)
+
+    def again(self) -> None:
+        """The present trial is to be tried again: its checkpoints were not alone with the training."""
+        assert self.trial is not None
+        self._take(self.trial)
 
     def fail(self) -> None:
         """A checkpoint of the present trial was not committed. What was tried before counts."""
@@ -147,9 +171,9 @@ class Search:
         self._steps.close()
         self.trial, self.ended = None, why
 
-    def _go_on(self, tried: Tried) -> None:
+    def _go_on(self, tried: Tried | None) -> None:
         try:
-            trial = self._steps.send(tried)
+            trial = self._steps.send(tried)  # type: ignore[arg-type]  # None begins the search
         except StopIteration as done:
             self.trial, self.ended = None, done.value
             return
@@ -157,6 +181,10 @@ class Search:
         over, best = trial.checkpoints - trial.setting.uncommitted, self.best
         if best is not None and self._stall + over * (best.period - self._iteration) > self._time:
             trial = replace(trial, checkpoints=trial.setting.uncommitted)  # shows less, and waits for nothing
+        self._take(trial)
+
+    def _take(self, trial: Trial) -> None:
+        """The trial is the next one, if its checkpoints and the time so far are not too much."""
         self._checkpoints += trial.checkpoints
         if self._checkpoints > MOST_CHECKPOINTS:
             self.end("checkpoints")
@@ -189,6 +217,8 @@ class Search:
     def _tried_with(self, setting: Setting) -> Generator[Trial, Tried, Tried]:
         """Tries a setting with several on their way. Where all of them are written at once, it is tried twice, and the slower result
         counts: a burst into a store that is idle now and then looks faster than it is."""
+        if setting in self._known:
+            return self._known[setting]
         if setting.transfers < setting.uncommitted:
             return (yield Trial(setting, setting.uncommitted + _STEADY))
         twice = []
@@ -204,9 +234,11 @@ class Search:
 
     def _writers(self) -> Generator[Trial, Tried, None]:
         """Times one checkpoint alone, by each number of writers."""
-        self._checkpoints = 1  # the first trial, which nobody counts otherwise
         for writers in [*(w for w in _WRITERS if w < self._most.writers), self._most.writers]:
             trial = Trial(Setting(writers, 1, 1), 1)
+            if trial.setting in self._known:
+                self.tried.append(self._known[trial.setting])
+                continue
             twice = []
             for _ in range(_AGAIN):
                 twice.append((yield trial))

@@ -137,9 +137,7 @@ class TuningPolicy(PlannedPolicy, Protocol):
     (``trial_order.TrialOrder``), which the ranks agree on. The training thread calls all methods.
 
     ``setting``: that the engine of every rank is to have now, the same on all ranks; None before ``begin``. ``order``: the word of the
-    order that this rank gives, 0 for none; rank 0 alone gives orders. ``tunes``: the step from which on checkpoints are those of a trial
-    with several on their way at once, None if no such trial is under way: a checkpoint of it may fail for want of room on the store, and
-    training goes on. ``trials``: how many settings were tried; ``plan`` has them."""
+    order that this rank gives, 0 for none; rank 0 alone gives orders. ``trials``: how many settings were tried; ``plan`` has them."""
 
     setting: Setting | None
     order: int
@@ -147,8 +145,9 @@ class TuningPolicy(PlannedPolicy, Protocol):
     @property
     def trials(self) -> int: ...
 
-    @property
-    def tunes(self) -> int | None: ...
+    def is_trial(self, step: int) -> bool:
+        """Whether the checkpoint of ``step`` was taken to try a setting with several on their way at once. It may fail for want of room on
+        the store, and training goes on. Asked also when the trial is over: ranks hear of failures at different times."""
 
     def limit(self, limits: Limits) -> None:
         """Tells of the bounds of the settings, the same on all ranks. Called before each ``begin``."""

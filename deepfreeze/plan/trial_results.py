@@ -35,10 +35,9 @@ class TrialResults:
             self._alone.append(watch.alone)
         tried = watch.tried
         if tried is not None:
-            # Of two the faster if it was alone, else the slower, as the search has it.
-            of_two = min if tried.setting.uncommitted == 1 else max
+            # Of two the slower: an interval that is too short has training wait, or checkpoints skipped.
             before = self._tried.get(tried.setting, tried)
-            self._tried[tried.setting] = of_two(before, tried, key=lambda one: one.period)
+            self._tried[tried.setting] = max(before, tried, key=lambda one: one.period)
         return tried
 
     def commit(self, setting: Setting) -> float | None:

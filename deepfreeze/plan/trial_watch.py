@@ -8,7 +8,7 @@ from deepfreeze.plan.observation import Observation
 from deepfreeze.plan.pccheck import Taken, Tried, result
 from deepfreeze.plan.trial_order import TrialOrder
 
-_BEHIND = 2  # executions after the last due step in which its capture is heard of
+_LATER = 2  # executions after the last due step in which its capture is heard of
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,18 @@ class Alone:
 
 
 class TrialWatch:
-    """One rank's view of a trial. ``failed``: a checkpoint of it was not committed."""
+    """One rank's view of a trial.
+
+    ``failed``: a checkpoint of it was not committed. ``disturbed``: something else went on meanwhile, so that the trial shows little: a
+    pause of the training, such as a validation, or a checkpoint that was on its way when the first one of the trial was taken."""
 
     def __init__(self, order: TrialOrder, since: int, iteration: float) -> None:
         """``since``: the step from which the order counts; ``iteration``: seconds of a step without checkpoints."""
-        self.failed = False
+        self.failed = self.disturbed = False
         self._order, self._since, self._iteration = order, since, iteration
         self._last = order.last_step(since)
         self._step = since
+        self._in_flight = 0
         self._clock = 0.0  # seconds of training, and of what holds it up
         # step -> when its checkpoint was handed over, and how many were on their way then
         self._handed: dict[int, tuple[float, int]] = {}
@@ -40,19 +44,25 @@ class TrialWatch:
 
     def add(self, observation: Observation) -> None:
         """Takes in an execution."""
+        if observation.step <= self._since:
+            return
         # The wait comes before the execution: it was for memory that this one captures into.
         seconds = observation.blocking + observation.seconds
         self._clock += seconds
-        self._step = observation.step
-        if not observation.paused:
+        self._step, self._in_flight = observation.step, observation.in_flight
+        if observation.paused:
+            self.disturbed |= self._handed.keys() != self._commits.keys()
+        else:
             self._seconds += seconds
             self._steps += observation.steps
         step = observation.captured
         if step is not None and self._since < step <= self._last:
+            self.disturbed |= not self._handed and observation.in_flight > 1
             self._handed[step] = self._clock, observation.in_flight
         for report in observation.reports:
             if report.superseded:
-                self._handed.pop(report.step, None)  # what the store has done for it makes the others later, and so counts
+                # Its time tells nothing. The work that the store has done for it makes the others later, and so counts.
+                self._handed.pop(report.step, None)
             elif report.step in self._handed:
                 self.failed |= report.failed
                 if report.committed is not None:
@@ -61,9 +71,9 @@ class TrialWatch:
 
     @property
     def is_over(self) -> bool:
-        """Whether every checkpoint of the trial that was taken is committed, or given up for a newer one; or one has failed."""
-        ended = self._step >= self._last + _BEHIND * self._order.apart and self._handed.keys() == self._commits.keys()
-        return self.failed or ended
+        """Whether every checkpoint of the trial that was taken is committed, or given up, or was never handed over; or one has failed."""
+        settled = self._in_flight == 0 or self._handed.keys() == self._commits.keys()
+        return self.failed or (self._step >= self._last + _LATER * self._order.apart and settled)
 
     @property
     def alone(self) -> Alone | None:

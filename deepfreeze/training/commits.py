@@ -89,7 +89,7 @@ class Commits:
         for message in self._keeper.notices():
             self._events.warn(message)
         for step, error, by_store in failures:
-            if by_store and self._wishes.is_trial(step):
+            if by_store and self.going_on and self._wishes.is_trial(step):
                 self._spare(error, step)
             else:
                 self.fail(error, step, reported=True)

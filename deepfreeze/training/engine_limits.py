@@ -36,7 +36,9 @@ class EngineLimits:
                 room, bound = max(1, stored), "storage"
         behind = 1 if engine.when_full == "replace" else 0
         transfers = max(1, min(engine.transfers, room - behind))
-        texts = [f"{name}={getattr(engine, name)}" for name in ("chunk_bytes", "io", "nice", "rate", "when_full")]
+        # As the user has given them: "auto" may mean another path at each start.
+        given = options.engine
+        texts = [f"{name}={getattr(given, name)}" for name in ("chunk_bytes", "io", "nice", "rate", "when_full")]
         return Limits(
             most=Setting(engine.writers, transfers, room),
             behind=behind,

@@ -238,8 +238,8 @@ class Session:
             self._end_by(self._ends_later)  # training has ended by itself before the next execution
         if self._agreement.failure is not None:  # training has ended before the ranks agreed to raise it
             raise self._agreement.failure
+        self._wishes.end(self._events, saved=self._options.final or self.stopped)
         if not self.stopped:
-            self._wishes.end(self._events, saved=self._options.final)
             self._commits.require_metrics()
 
     def _first_saver(self) -> Saver:

@@ -81,9 +81,8 @@ class Wishes:
         return self._tuning is not None
 
     def is_trial(self, step: int) -> bool:
-        """Whether the checkpoint of ``step`` was taken to try a setting of the engine."""
-        since = self._tuning.tunes if self._tuning is not None else None
-        return since is not None and step > since
+        """See ``TuningPolicy.is_trial``."""
+        return self._tuning is not None and self._tuning.is_trial(step)
 
     def begin(self, conditions: Conditions, saver: Saver, step: int) -> None:
         """Collective. To be called when the engine is open, at ``step``, before the policy is asked for the next step to capture.
@@ -194,8 +193,12 @@ class Wishes:
             return
         if self._tuning is not None and self._order.agreed not in (0, self._obeyed):
             self._obeyed = self._order.agreed
-            self._tuning.obey(self._obeyed, schedule.decided)
+            # Another policy's next step may be far away: a trial does not wait for it.
+            near = schedule.within(max(1, self._steps))
+            self._tuning.obey(self._obeyed, schedule.decided if near else schedule.step)
             self._tune(self._tuning)
+            if not near:
+                schedule.reconsider()
         before, after = self._agreed, self._interval.agreed
         if after not in (0, before):
             self._agreed = after

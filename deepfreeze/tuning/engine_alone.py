@@ -25,6 +25,7 @@ from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 
 _PAGE = 4096
+_PIECE = 1 << 20  # bytes that are made at random once, and repeated
 _KEPT = 2  # newest checkpoints that stay, as by default in a training
 _LOOK = 0.0005  # seconds between two looks at what has become of the checkpoints
 _PATIENCE = 600.0  # seconds in which bytes must move
@@ -67,11 +68,8 @@ class EngineAlone:
         ``RunError`` if the run can't be made, ``EngineError`` if the system refuses threads."""
         made = WritableRun.open_or_make(run)
         part = -(-job.nbytes // job.ranks // _PAGE) * _PAGE
-        self._memory = mmap.mmap(-1, part)
-        with contextlib.suppress(AttributeError, OSError):
-            self._memory.madvise(mmap.MADV_HUGEPAGE)
+        self._memory = _filled(part)
         view = np.frombuffer(self._memory, np.uint8)
-        view[:] = np.resize(np.random.default_rng(0).integers(0, 256, 1 << 20, np.uint8), part)
         io = store_path.choose(job.engine, run, job.nbytes, notify)
         engine = replace(
             job.engine,
@@ -180,3 +178,18 @@ class EngineAlone:
         self._kept = sorted([*self._kept, step])
         gone, self._kept = self._kept[:-_KEPT], self._kept[-_KEPT:]
         self._engines[0].remove(gone)
+
+
+def _filled(nbytes: int) -> mmap.mmap:
+    """Memory of random bytes, in huge pages where the system has some. ``OptionError`` if the system has not so much."""
+    try:
+        memory = mmap.mmap(-1, nbytes)
+    except (OSError, MemoryError) as error:
+        todo = "tune for fewer bytes, or for more ranks: one rank's part is held in memory"
+        raise OptionError(where="--bytes", expected=f"{nbytes} bytes of memory", found=str(error), todo=todo) from error
+    with contextlib.suppress(AttributeError, OSError):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    piece = np.random.default_rng(0).bytes(_PIECE)
+    for begin in range(0, nbytes, _PIECE):
+        memory[begin : begin + _PIECE] = piece[: nbytes - begin]
+    return memory

@@ -81,7 +81,8 @@ class ProgramRun:
         return {_NAME: self.scratch, _FILE: self.file, _OVERHEAD: "" if self.overhead is None else repr(self.overhead)}
 
     def place(self, run: str) -> str:
-        """The path of the scratch run of a program that trains in ``run``: beside the directory that ``run`` leads to, if that is a link."""
+        """The path of the scratch run of a program that trains in ``run``: beside the directory that ``run`` leads to, if that is a
+        link."""
         return f"{os.path.realpath(run)}.{self.scratch}"
 
     def policy(self, own: Policy) -> Policy:

@@ -14,7 +14,6 @@ from deepfreeze.errors import Error, LockedError, OptionError
 from deepfreeze.format.names import new_id
 from deepfreeze.store.run import Run
 from deepfreeze.store.stores import directory
-from deepfreeze.tiers import tiers
 
 _PATIENCE = 10.0  # seconds for which a job of a scratch run may go on when its program has ended
 _LOOK = 0.1
@@ -48,6 +47,8 @@ def scratch(run: str | os.PathLike[str]) -> Iterator[str]:
 def remove(path: str, local: str | None = "auto") -> None:
     """Deletes a scratch run, and its slots on this node's local tier (``local``: the program's option), as far as the system lets it. Waits
     some seconds for a job that has not ended yet. Raises nothing."""
+    from deepfreeze.tiers import tiers  # with them comes the engine, which most commands do without
+
     end = time.monotonic() + _PATIENCE
     while os.path.isdir(path):
         with contextlib.suppress(Error, OSError):

@@ -57,7 +57,9 @@ def test_a_store_is_tuned_by_checkpoints_of_so_many_bytes(tmp_path, capsys, rank
     assert (found["nbytes"], found["interval"], found["iteration"], found["profile"]) == (10**6, None, None, None)
     settings = [(one["uncommitted"], one["writers"], one["transfers"]) for one in found["tried"]]
     assert settings[:4] == [(1, 1, 1), (1, 2, 1), (1, 4, 1), (1, 8, 1)] and settings[4][0] == 2
-    assert found["chosen"] in [{name: one[name] for name in ("writers", "transfers", "uncommitted")} for one in found["tried"]]
+    assert found["chosen"] in [
+        {name: one[name] for name in ("writers", "transfers", "uncommitted")} for one in found["tried"]
+    ]
     assert found["ended"] in ENDS and sum(one["checkpoints"] for one in found["tried"]) <= MOST_CHECKPOINTS
     assert all(one["period"] > 0 and one["under_way"] >= 1 for one in found["tried"])
     assert list(tmp_path.iterdir()) == []
@@ -117,7 +119,9 @@ def test_a_tuning_that_is_killed_at_any_call_leaves_the_run_as_it_was(run, testi
     def tune():
         assert main("--json", "--bytes", "100kB", run) == 0
 
-    for call in killed.before_each_call(tune, engine=testing_library, points=lambda numbers: [choose.choice(numbers[:15])]):
+    for call in killed.before_each_call(
+        tune, engine=testing_library, points=lambda numbers: [choose.choice(numbers[:15])]
+    ):
         assert content(run) == before, f"seed {SEED}, {call}"
         calls.append(call)
     assert len(calls) > 5 and calls[-1] == "the end", f"seed {SEED}: {calls}"
@@ -187,9 +191,13 @@ def test_a_program_that_can_not_be_tuned_is_named_with_exit_code_1(capsys, text,
 
 @pytest.mark.slow
 def test_a_program_that_hangs_is_ended_after_the_timeout(capsys):
-    assert main("--timeout", 1, *NOTHING, "import os, time; print('pid', os.getpid(), flush=True); time.sleep(100)") == 1
+    assert (
+        main("--timeout", 1, *NOTHING, "import os, time; print('pid', os.getpid(), flush=True); time.sleep(100)") == 1
+    )
     told = capsys.readouterr().err
-    assert "expected an end within 1 s; found a program that was still running, and was ended. If it needs longer" in told
+    assert (
+        "expected an end within 1 s; found a program that was still running, and was ended. If it needs longer" in told
+    )
     pid = int(told.partition("    pid ")[2].split()[0])
     assert not processes.lives(pid)
 
@@ -339,7 +347,9 @@ def left(folder):
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("how", [pytest.param("fit", marks=pytest.mark.full), "loop", pytest.param("two", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "how", [pytest.param("fit", marks=pytest.mark.full), "loop", pytest.param("two", marks=pytest.mark.full)]
+)
 def test_a_users_program_is_tuned_as_it_is(tmp_path, how):
     """Of one that trains in two runs the first one counts."""
     (tmp_path / "runs").mkdir()

@@ -18,7 +18,20 @@ import deepfreeze
 from deepfreeze import plan
 
 
-def run(folder, every, named=None, signals=None, loop=False, pause=0, slower=None, batches=12, epochs=1, ends_in=None, tuned=False, engine=None):
+def run(
+    folder,
+    every,
+    named=None,
+    signals=None,
+    loop=False,
+    pause=0,
+    slower=None,
+    batches=12,
+    epochs=1,
+    ends_in=None,
+    tuned=False,
+    engine=None,
+):
     keras = models.framework("keras")
     import horovod.tensorflow as hvd
 

@@ -6,12 +6,14 @@ from dataclasses import replace
 import pytest
 
 from deepfreeze.errors import CorruptError, OptionError
-from deepfreeze.plan import NEVER, Budget
+from deepfreeze.plan import NEVER, Budget, EverySteps, FirstOf, Observation, Progressed
 from deepfreeze.plan.auto_section import Conditions
 from deepfreeze.plan.budget_section import BudgetSection
 from deepfreeze.plan.limits import Limits
 from deepfreeze.plan.pccheck import Setting
 from deepfreeze.plan.policy import PlannedPolicy, TuningPolicy
+from deepfreeze.plan.trial_order import TrialOrder
+from deepfreeze.plan.trial_watch import TrialWatch
 from tests.support.simulated import Costs, Rank, Training
 from tests.support.simulated_store import Speed, Store
 
@@ -136,7 +138,7 @@ def test_another_fit_goes_on_with_the_search():
     before = policy.plan()
     assert before.auto is None and before.ended == "training" and len(before.tried) >= 6
     begun(policy)
-    assert (policy.order, policy.tunes) == (0, None)
+    assert policy.order == 0
     run = training(FAR, policies=[policy])
     while not policy.interval:
         run.run(1)
@@ -156,8 +158,92 @@ def test_a_training_that_ends_before_the_search_says_the_best_so_far():
     assert said.startswith(
         f"{where} the engine was tuned; the best of 6 settings so far: 2 uncommitted, 2 writers, 2 transfers, "
     )
-    again = begun(stored=policy.plan().to_json())
-    assert again.setting == Setting(8, 1, 6), "the next job begins anew"
+
+
+def test_a_job_that_is_killed_in_its_search_goes_on_with_it():
+    """Its profile is made anew; what was tried is not tried again."""
+    policy = begun()
+    first = training(FAR, policies=[policy])
+    first.run(200)
+    again = begun(stored=json.loads(json.dumps(policy.plan().to_json())))
+    assert again.setting == Setting(8, 1, 6)
+    run = training(FAR, policies=[again])
+    while not again.interval:
+        run.run(1)
+    assert again.setting == Setting(5, 5, 5), "it comes further than one search does"
+    assert again.plan().tried[:6] == policy.plan().tried[:6]
+    assert len(run.captured) <= 2 + 6 + 8 + 10 + 2, "the profile, then three trials, each twice"
+
+
+def test_a_trial_that_something_disturbs_is_tried_again():
+    """A validation of a minute comes at any step of the search."""
+    wrong = 0
+    for step in range(20, 240, 9):
+        run = training(FAR)
+        run.ranks[0].pauses = frozenset({step})
+        run.run(700)
+        wrong += run.ranks[0].policy.setting != Setting(4, 4, 4)
+    assert wrong == 0
+
+
+@pytest.mark.parametrize("other", [EverySteps(100), EverySteps(1000)])
+def test_a_search_does_not_wait_for_the_steps_of_another_policy(other):
+    policy = begun()
+    run = training(FAR, policies=[FirstOf(other, policy)])
+    while not policy.interval:
+        run.run(1)
+    assert run.step < 400 and policy.setting == Setting(4, 4, 4)
+    assert other.next_step(0) in run.captured or run.step < other.next_step(0)
+
+
+def test_a_rank_whose_reports_are_late_still_wishes_for_its_interval():
+    """The first trial begins before the second checkpoint of that rank's profile is committed there."""
+    late = Speed(work=0.01, latency=1.6)
+    run = training([FAR, late], ranks=2, costs=[Costs(copy=lambda step: 0.001), Costs(copy=lambda step: 0.05)])
+    run.run(2000)
+    assert run.ranks[0].policy.interval >= 10, "5 % of ten steps is what a checkpoint costs on the second rank"
+
+
+def test_a_checkpoint_stays_one_of_a_trial_when_the_trial_is_over():
+    """Another rank may hear of its failure later."""
+    run = training(FAR)
+    run.run(600)
+    policy = run.ranks[0].policy
+    tried = [step for step in run.captured if policy.is_trial(step)]
+    assert len(tried) >= 12 and max(tried) < run.intervals[0][0]
+    assert not policy.is_trial(tried[-1] + 1) and not policy.is_trial(run.captured[-1])
+
+
+def observed(step, captured=None, reports=(), in_flight=0, paused=False):
+    return Observation(step, 1, 0.1, captured, 0.0, reports, in_flight, 1000, paused=paused)
+
+
+def test_a_checkpoint_of_a_trial_that_was_never_handed_over_is_not_waited_for():
+    watch = TrialWatch(TrialOrder(1, Setting(1, 1, 2), 2), 10, 0.1)
+    watch.add(observed(11, captured=11, in_flight=1))
+    watch.add(observed(12, captured=12, in_flight=1))  # its hand-over has raised, so no report comes
+    watch.add(observed(13, reports=[Progressed(11, 0.2, 0.2, 0.2)]))
+    assert not watch.is_over, "the capture may be heard of later"
+    watch.add(observed(14))
+    assert watch.is_over and not watch.failed and watch.tried.checkpoints == 1
+
+
+def test_a_checkpoint_that_is_given_up_is_no_failure():
+    watch = TrialWatch(TrialOrder(1, Setting(1, 1, 2), 2), 10, 0.1)
+    watch.add(observed(11, captured=11, in_flight=1))
+    watch.add(observed(12, captured=12, in_flight=2))
+    done = [Progressed(11, None, None, None, failed=True, superseded=True), Progressed(12, 0.1, 0.1, 0.1)]
+    watch.add(observed(14, reports=done))
+    assert watch.is_over and not watch.failed and watch.tried.checkpoints == 1
+
+
+def test_one_more_than_the_transfers_is_chosen_where_one_must_wait():
+    limits = replace(LIMITS, behind=1)
+    for speed in (DISK, Speed(work=0.02), FAR):
+        run = training(speed, policies=[begun(limits=limits)])
+        run.run(700)
+        setting = run.ranks[0].policy.setting
+        assert setting.uncommitted > setting.transfers
 
 
 def test_a_first_checkpoint_that_fails_ends_the_search_with_one_at_a_time():

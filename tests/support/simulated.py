@@ -37,6 +37,7 @@ class Rank:
     rank: int = 0
     seed: int = 0
     store: Store | None = None  # whose commits count in place of ``costs.persist``; training waits for it
+    pauses: frozenset[int] = frozenset()  # steps before which a minute passes, as for a validation
     under_way: dict[int, float] = field(default_factory=dict)
     seconds: float = 0.0  # of all steps, with everything that checkpoints have added
     plain: float = 0.0  # of the same steps without checkpoints
@@ -92,6 +93,8 @@ class Rank:
         waited = store.now - waited
         plain = self.costs.iteration(step) * max(0.2, self.random.gauss(1.0, self.costs.noise))
         seconds = plain + (self.costs.copy(captured) if captured is not None else 0.0)
+        paused = step in self.pauses
+        seconds += 60.0 * paused
         store.advance(store.now + seconds)
         if captured is not None:
             store.hand(captured)
@@ -112,6 +115,7 @@ class Rank:
             in_flight=store.under_way,
             nbytes=1000,
             rank=self.rank,
+            paused=paused,
             epoch_steps=1000,
         )
 
@@ -137,8 +141,9 @@ class Training:
 
     @staticmethod
     def _tune(rank: Rank) -> None:
-        if rank.store is not None and isinstance(rank.policy, TuningPolicy) and rank.policy.setting is not None:
-            rank.store.setting = rank.policy.setting
+        tuning = next((part for part in parts(rank.policy) if isinstance(part, TuningPolicy)), None)
+        if rank.store is not None and tuning is not None and tuning.setting is not None:
+            rank.store.setting = tuning.setting
 
     def run(self, steps: int) -> None:
         """So many further steps."""
@@ -163,8 +168,11 @@ class Training:
             if isinstance(learning, TuningPolicy):
                 self._orders[number] = learning.order
                 if order != self._obeyed:
-                    learning.obey(order, schedule.decided)
+                    near = schedule.within(1)
+                    learning.obey(order, schedule.decided if near else schedule.step)
                     self._tune(rank)
+                    if not near:
+                        schedule.reconsider()
             if agreed not in (0, self._agreed):
                 learning.agree(agreed, schedule.decided)
                 decided.add(schedule.decided)
@@ -173,8 +181,8 @@ class Training:
         assert len(decided) < 2, "ranks have decided on different steps"
         self._obeyed = order
         if decided:
-            planned = self.ranks[0].policy
-            if isinstance(planned, Budget) and (reason := planned.reason()) is not None:
+            planned = next((part for part in parts(self.ranks[0].policy) if isinstance(part, Budget)), None)
+            if planned is not None and (reason := planned.reason()) is not None:
                 before = self._agreed or None
                 planned.decided(Decided(min(decided), before, agreed, reason.name, 0), reason)
             self._agreed = agreed

@@ -56,7 +56,9 @@ def far(library):
     faults.plan()
 
 
-def fit(keras, run, policy=None, over=tuned, every=None, followed=None, beside=lambda step: None, executions=1, **options):
+def fit(
+    keras, run, policy=None, over=tuned, every=None, followed=None, beside=lambda step: None, executions=1, **options
+):
     """A training until ``over(checkpoint, policy)``. Returns the policy, the callback and all events. ``every``: if it is not the policy
     alone; ``beside``: is called after each execution."""
     keras.backend.clear_session()  # as a new process: the layers have the names of the last training's
@@ -81,7 +83,6 @@ def fit(keras, run, policy=None, over=tuned, every=None, followed=None, beside=l
 def section(run):
     found = read_section(Run.open(run), "budget")
     return None if found is None else BudgetSection.from_json(found)
-
 
 
 @kerases.one_will_do
@@ -139,7 +140,9 @@ def test_a_second_fit_goes_on_with_the_search(keras, tmp_path, far, followed):
             setattr(model, "stop_training", tuned(checkpoint, policy)),
         )
     )
-    model.fit(trainings.data(4).repeat(), steps_per_epoch=10**6, verbose=0, shuffle=False, callbacks=[checkpoint, after])
+    model.fit(
+        trainings.data(4).repeat(), steps_per_epoch=10**6, verbose=0, shuffle=False, callbacks=[checkpoint, after]
+    )
     assert policy.interval and section(tmp_path / "run").chosen == policy.setting
     tried = [setting for _, setting in followed.settings[len(before) :]]
     assert Setting(1, 1, 1) not in tried[:-1], "the first writers"
@@ -163,7 +166,9 @@ def test_a_store_that_fills_up_ends_the_search_with_what_fitted(tmp_path, far, o
         policy, checkpoint, events = fit(keras, run, writers=1, in_flight=2)
     messages = [str(one.message) for one in warned if one.category is deepfreeze.CheckpointWarning]
     assert len(messages) == 1 and "No space left on device" in messages[0]
-    assert messages[0].endswith("It was taken to try a setting of the engine: training goes on with one that has worked.")
+    assert messages[0].endswith(
+        "It was taken to try a setting of the engine: training goes on with one that has worked."
+    )
     failed = [one for one in events if isinstance(one, Failed)]
     assert failed and all(one.tried and one.reported and not one.raised for one in failed)
     found = section(run)
@@ -212,7 +217,9 @@ def test_an_engine_is_tuned_whatever_the_other_options_are(tmp_path, far, option
     given_up = [one.step for one in events if isinstance(one, Superseded)]
     if options.get("when_full") == "replace":
         assert given_up and found.limits.behind == 1
-        assert all(one.setting.transfers < one.setting.uncommitted for one in found.tried if one.setting.uncommitted > 1)
+        assert all(
+            one.setting.transfers < one.setting.uncommitted for one in found.tried if one.setting.uncommitted > 1
+        )
 
 
 @pytest.mark.full
@@ -272,7 +279,11 @@ def test_a_training_that_ends_in_the_search_says_the_best_so_far(tmp_path, far):
     far()
     policy, checkpoint, events = fit(keras, tmp_path / "run", over=lambda one, _: one.stats.commits == 6, verbose=1)
     (line,) = [one.message for one in events if isinstance(one, Notice) and "ended before" in one.message]
-    assert line.startswith("every=Budget(overhead=0.5): the training ended before the engine was tuned; the best of 2 settings so far: 1 ")
+    assert line.startswith(
+        "every=Budget(overhead=0.5): the training ended before the engine was tuned; the best of 2 settings so far: 1 "
+    )
     assert line.endswith("; its last step is saved")
     found = section(tmp_path / "run")
-    assert (found.ended, found.auto, len(found.tried)) == ("training", None, 2) and found.chosen == found.tried[0].setting
+    assert (found.ended, found.auto, len(found.tried)) == ("training", None, 2) and found.chosen == found.tried[
+        0
+    ].setting
