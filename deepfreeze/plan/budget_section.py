@@ -3,7 +3,6 @@ and the interval that followed (docs/format.md, "Plan")."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
@@ -19,7 +18,7 @@ SECTION = "budget"
 _SETTING = ("writers", "transfers", "uncommitted")
 _MOST = {"writers": 256, "transfers": 64, "uncommitted": 2048}
 _MAX_TIME = 1e9  # seconds
-_LEAST_TIME = sys.float_info.min
+_LEAST_TIME = 1e-9
 _LIMITS = ("behind", "bound", "store", "options")
 _TIMES = ("period", "commit", "stall")
 
@@ -81,11 +80,11 @@ class BudgetSection:
         tried = given.children("tried")
         if len(tried) > cls.MOST_TRIED:
             raise given.error(f"{SECTION}.tried to have at most {cls.MOST_TRIED} members", str(len(tried)))
-        plain = given.plain()
+        plain, most = given.plain(), _setting(key)
         return cls(
             conditions=Conditions.of(key),
             limits=Limits(
-                most=_setting(key),
+                most=most,
                 behind=key.integer("behind", 0, _MOST["uncommitted"]),
                 bound=key.text("bound"),
                 store=key.text("store"),
@@ -94,8 +93,8 @@ class BudgetSection:
             ended=given.one_of("ended", ENDS),
             iteration=given.number("iteration", _LEAST_TIME, _MAX_TIME),
             nbytes=given.integer("nbytes", 1),
-            chosen=None if plain["chosen"] is None else _exactly(given.child("chosen")),
-            tried=tuple(_tried(one) for one in tried),
+            chosen=None if plain["chosen"] is None else _exactly(given.child("chosen"), most),
+            tried=tuple(_tried(one, most) for one in tried),
             auto=None if plain["auto"] is None else AutoSection.from_json(given.child("auto").plain(), where),
         )
 
@@ -105,10 +104,10 @@ def _of_tried(tried: Tried) -> dict[str, Any]:
     return {**asdict(tried.setting), **own}
 
 
-def _tried(given: Fields) -> Tried:
+def _tried(given: Fields, most: Setting) -> Tried:
     given.keys(*_SETTING, "checkpoints", "under_way", *_TIMES)
     return Tried(
-        setting=_setting(given),
+        setting=_setting(given, most),
         checkpoints=given.integer("checkpoints", 1, _MOST["uncommitted"]),
         period=given.number("period", _LEAST_TIME, _MAX_TIME),
         commit=given.number("commit", 0.0, _MAX_TIME),
@@ -117,10 +116,12 @@ def _tried(given: Fields) -> Tried:
     )
 
 
-def _exactly(given: Fields) -> Setting:
+def _exactly(given: Fields, most: Setting) -> Setting:
     given.keys(*_SETTING)
-    return _setting(given)
+    return _setting(given, most)
 
 
-def _setting(given: Fields) -> Setting:
-    return Setting(*(given.integer(name, 1, _MOST[name]) for name in _SETTING))
+def _setting(given: Fields, most: Setting | None = None) -> Setting:
+    """A setting of at most ``most``: an engine refuses a greater one."""
+    bounds = _MOST if most is None else asdict(most)
+    return Setting(*(given.integer(name, 1, bounds[name]) for name in _SETTING))

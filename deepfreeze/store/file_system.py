@@ -23,7 +23,7 @@ def named(path: str | os.PathLike[str]) -> str:
         return "unknown"
     # Of mounts at one place the last one hides the others.
     point, kind = max(enumerate(above), key=lambda one: (len(one[1][0]), one[0]))[1]
-    return f"{kind} at {point}".encode("ascii", "backslashreplace").decode()
+    return f"{kind} at {point}".encode("unicode_escape").decode()  # plan.json takes printable text alone
 
 
 def _mount(line: str) -> tuple[str, str] | None:

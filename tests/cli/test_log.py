@@ -40,6 +40,12 @@ def test_each_event_is_a_line_and_nothing_reaches_the_terminal_raw(run, capsys):
     ]
 
 
+def test_a_failure_in_a_search_says_that_a_setting_was_tried(run, journal, capsys):
+    journal.on(Failed(step=41, message="no space", raised=False, reported=True, tried=True, t=NOON + 2 * 10**9, m=14.5))
+    assert main(["log", f"{run}@41"]) == 0
+    assert capsys.readouterr().out.endswith("failed    message=no space  raised=false  reported=true  tried=true\n")
+
+
 def test_a_step_has_its_own_events_and_json_is_a_line_each(run, capsys):
     assert main(["log", f"{run}@40", "--json"]) == 0
     (event,) = map(json.loads, capsys.readouterr().out.splitlines())

@@ -94,11 +94,18 @@ def test_memory_and_storage_bound_the_checkpoints_on_their_way(tmp_path, monkeyp
     assert max(one["uncommitted"] for one in tried) == uncommitted
 
 
+@pytest.fixture
+def full(library):
+    """Called with the steps for which the store has no room."""
+    yield lambda *steps: faults.plan(",".join(f"fail=ENOSPC:pwrite:step-{step:010d}.partial:1+" for step in steps))
+    faults.plan()
+
+
 @pytest.mark.parametrize("step", [0, 9], ids=["first", "several"])
-def test_a_store_that_refuses_is_named_or_what_fitted_is_chosen(run, library, capsys, step):
+def test_a_store_that_refuses_is_named_or_what_fitted_is_chosen(run, full, capsys, step):
     """The store is full from that step on. Nothing of the checkpoints stays, and the run's own is untouched."""
     before = content(run.parent)
-    faults.plan(f"fail=ENOSPC:pwrite:step-{step:010d}.partial:1+,fail=ENOSPC:pwrite:step-{step + 1:010d}.partial:1+")
+    full(step, step + 1)
     assert main("--json", "--bytes", "1MB", run) == (0 if step else 1)
     said = capsys.readouterr()
     if step:

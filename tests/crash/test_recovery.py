@@ -81,7 +81,7 @@ class Kills:
         else:
             time.sleep(after)
         os.kill(pid, signal.SIGKILL)
-        assert self._trainings.ended() == signal.SIGKILL
+        assert self._trainings.ended() == -signal.SIGKILL
         killed, steps = time.monotonic(), self._noted("step")
         (resumed,) = self._noted("resumed")
         how = f"every={every}, uncommitted={uncommitted}, transfers={transfers}, {path}, {when}, killed after {after:.3f} s"

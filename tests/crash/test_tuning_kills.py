@@ -44,7 +44,7 @@ class Killed:
         fault = f"{FAR},{fault}" if fault else FAR
         self._trainings.start(run=self.run, notes=self._notes, pause=0.002, fault=fault, **options)
         killed = self._trainings.ended()
-        assert killed in (0, signal.SIGKILL)
+        assert killed in (0, -signal.SIGKILL)
         run = Run.open(self.run)
         now, notes = run.committed(), self._notes.read_text().split()
         resumed = int(notes[notes.index("resumed") + 1])

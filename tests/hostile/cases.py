@@ -558,6 +558,44 @@ PLANS |= {
 }
 
 
+def _in_budget(**changes: str) -> Make:
+    """A plan.json whose section budget has other values, as JSON."""
+    values = {key: json.dumps(value) for key, value in plans.budget_json().items()} | changes
+    return _in_plan(sections='{"budget": {' + ", ".join(f'"{key}": {value}' for key, value in values.items()) + "}}")
+
+
+def _in_trial(**changes: Any) -> Make:
+    """The same, where one trial has other values."""
+    return _in_budget(tried=json.dumps([{**plans.budget_json()["tried"][0], **changes}]))
+
+
+def _in_its_key(**changes: Any) -> Make:
+    """The same, where the key has other values."""
+    return _in_budget(key=json.dumps({**plans.budget_json()["key"], **changes}))
+
+
+MORE_BUDGETS: dict[str, Make] = {
+    f"{key} {name}": _in_budget(**{key: value})
+    for key in ("key", "ended", "iteration", "nbytes", "chosen", "tried", "auto")
+    for name, value in _NUMBERS.items()
+}
+for _name in ("chosen null", "auto null", "iteration float"):  # what may be
+    MORE_BUDGETS.pop(_name)
+BUDGETS: dict[str, Make] = {
+    "a setting above the limits": _in_budget(chosen='{"writers": 9, "transfers": 1, "uncommitted": 1}'),
+    "a trial above the limits": _in_trial(transfers=5),
+    "no writers": _in_budget(chosen='{"writers": 0, "transfers": 1, "uncommitted": 1}'),
+    "many trials": _in_budget(tried=json.dumps(plans.budget_json()["tried"] * 22)),
+    "a time of zero": _in_trial(period=0.0),
+    "a time that is too long": _in_trial(commit=1e10),
+    "a store that writes on the terminal": _in_its_key(store="ext4 at /\x1b[2J"),
+    "a bound that is no text": _in_its_key(bound=1),
+    "an unknown end": _in_budget(ended='"tired"'),
+    "an unknown key": _in_budget(load='"pickle"'),
+    "an interval of zero": _in_budget(auto=json.dumps(plans.section_json(interval=0))),
+}
+
+
 # --- what is no file
 
 KINDS = ("link", "loop", "fifo", "directory", "socket", "device")

@@ -190,6 +190,10 @@ def plans_of_runs() -> dict[str, bytes]:
         "none": plan({}),
         "others": plan({"from-the_future2": other, "auto": auto, "z": {"key": {}}}),
         "failures": plan({"auto": plans.section_json(mtbf=3600.0, reason="failures")}),
+        "budget": plan({"budget": plans.budget_json()}),
+        "budget without an interval": plan(
+            {"auto": auto, "budget": plans.budget_json(auto=None, chosen=None, tried=[])}
+        ),
         "no key": plan({"auto": {"interval": 2}}),
         "name": plan({"../auto": auto}),
         "list": plan([auto]),

@@ -23,6 +23,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+from deepfreeze.cli import tuned
 from deepfreeze.cli.plan_sentences import sentences
 from deepfreeze.errors import Error
 from deepfreeze.format import named_values, names, state_tree
@@ -43,6 +44,7 @@ from deepfreeze.format.strict_json import is_printable
 from deepfreeze.format.structure import Structure
 from deepfreeze.format.tensors import DTYPES
 from deepfreeze.plan.auto_section import AutoSection
+from deepfreeze.plan.budget_section import BudgetSection
 from deepfreeze.plan.checkfreq import algorithm_1
 from deepfreeze.store.lock import _read_holder as read_lock
 from deepfreeze.store.writable_run import WritableRun
@@ -244,7 +246,7 @@ def config(data: bytes) -> bool:
 
 
 def plan(data: bytes) -> bool:
-    """plan.json, and its section ``auto``."""
+    """plan.json, and its sections ``auto`` and ``budget``."""
 
     def read() -> None:
         made = PlanFile.from_bytes(data, "fuzz")
@@ -254,6 +256,17 @@ def plan(data: bytes) -> bool:
             assert AutoSection.from_json(json.loads(json.dumps(auto.to_json(), allow_nan=False)), "fuzz") == auto
             assert algorithm_1(auto.profile, 0.035, auto.uncommitted, 3600.0).interval >= 1
             assert all(one.isprintable() and len(one) < 2000 for one in sentences(auto))
+        if "budget" in made.sections:
+            budget = BudgetSection.from_json(made.sections["budget"], "fuzz")
+            again = json.loads(json.dumps(budget.to_json(), allow_nan=False))
+            assert BudgetSection.from_json(again, "fuzz") == budget
+            # One that a policy follows is one that its engine takes.
+            most, found = (
+                budget.limits.most,
+                [one.setting for one in budget.tried] + [budget.chosen or budget.limits.most],
+            )
+            assert all(getattr(one, name) <= getattr(most, name) for one in found for name in vars(most))
+            assert all(one.isprintable() for one in tuned.sentences(budget))
 
     return _taken(read)
 

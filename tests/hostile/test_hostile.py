@@ -32,6 +32,7 @@ from deepfreeze.format.structure import MAX_STRUCTURE, Structure
 from deepfreeze.inspect.verify import verify
 from deepfreeze.notices import unheard
 from deepfreeze.plan.auto_section import AutoSection
+from deepfreeze.plan.budget_section import BudgetSection
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.plan import put_section, read_plan, read_section
 from deepfreeze.store.writable_run import WritableRun
@@ -235,6 +236,16 @@ def test_a_hostile_plan_is_in_the_way_of_nothing(run, name, capsys):
     assert verify(run).ok and deepfreeze.latest(run).step == 40
     assert main(["plan", str(run)]) == 1
     assert capsys.readouterr().err.startswith(f"deepfreeze: {file}: expected ")
+
+
+@pytest.mark.parametrize(
+    "name", [*cases.BUDGETS, *(pytest.param(name, marks=pytest.mark.full) for name in cases.MORE_BUDGETS)]
+)
+def test_a_hostile_budget_in_a_plan_is_refused(run, name):
+    file = plans.write_plan(run, (cases.BUDGETS | cases.MORE_BUDGETS)[name]())
+    with pytest.raises(deepfreeze.CorruptError) as caught:
+        BudgetSection.from_json(read_section(WritableRun.open(run), "budget"), file)
+    assert caught.value.where == str(file) and len(str(caught.value)) < 4000
 
 
 @pytest.mark.parametrize("kind", cases.KINDS)

@@ -1,14 +1,17 @@
-"""Trainings that are killed, one after the other, each a child of this process: TensorFlow is imported once for all of them. For each line
-of standard input, a JSON object with the arguments of ``train``, the line ``pid PID`` comes on standard output, and the line ``ended SIGNAL``
-when that child is dead; SIGNAL is 0 for one that has ended by itself."""
+"""Trainings one after the other, each in a child of this process: TensorFlow is imported once for all of them, and each may be killed. For
+each line of standard input, a JSON object with the arguments of ``train``, the line ``pid PID`` comes on standard output, and the line
+``ended CODE`` when that child is dead; CODE is that of ``subprocess``: negative for one that a signal has killed. With a member ``call``,
+MODULE:TEST, the child runs the body of that test instead (tests/support/lives.py)."""
 
 import gc
+import importlib
 import json
 import os
 import sys
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -66,6 +69,15 @@ def train(run: str, notes: str, pause: float, fault: str, budget: float | None =
     )
 
 
+def live(arguments: dict[str, Any]) -> None:
+    """What a child does."""
+    if (test := arguments.pop("call", None)) is None:
+        train(**arguments)
+        return
+    module, _, name = test.partition(":")
+    getattr(importlib.import_module(module), name).__wrapped__(**arguments)
+
+
 def main() -> None:
     threads = os.listdir("/proc/self/task")
     if len(threads) > 1:
@@ -77,7 +89,7 @@ def main() -> None:
             die_with_parent(parent)
             code = 1
             try:
-                train(**json.loads(line))
+                live(json.loads(line))
                 code = 0
             except BaseException:
                 traceback.print_exc()
@@ -85,10 +97,7 @@ def main() -> None:
             os._exit(code)
         print(f"pid {child}", flush=True)
         _, status = os.waitpid(child, 0)
-        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        if not number and os.WEXITSTATUS(status):
-            sys.exit(f"a training has failed: {line}")
-        print(f"ended {number}", flush=True)
+        print(f"ended {os.waitstatus_to_exitcode(status)}", flush=True)
 
 
 main()

@@ -170,7 +170,7 @@ def test_a_job_that_is_killed_in_its_search_goes_on_with_it():
     run = training(FAR, policies=[again])
     while not again.interval:
         run.run(1)
-    assert again.setting == Setting(5, 5, 5), "it comes further than one search does"
+    assert again.setting == Setting(6, 6, 6), "it comes further than one search does"
     assert again.plan().tried[:6] == policy.plan().tried[:6]
     assert len(run.captured) <= 2 + 6 + 8 + 10 + 2, "the profile, then three trials, each twice"
 
@@ -275,6 +275,7 @@ def test_the_section_is_read_strictly():
     for change in (
         {"ended": "tired"},
         {"chosen": {**section["chosen"], "writers": 0}},
+        {"chosen": {**section["chosen"], "writers": LIMITS.most.writers + 1}},
         {"tried": [{**section["tried"][0], "period": 0.0}]},
         {"tried": section["tried"] * 20},
         {"key": {**section["key"], "more": 1}},

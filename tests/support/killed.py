@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import veloc_bindings
+from tests.support import faults
 
 # What makes, names, replaces, deletes or makes durable. To die before one of them is to die after the one before it.
 CALLS = ("open", "mkdir", "write", "pwrite", "ftruncate", "fsync", "link", "replace", "rename", "unlink", "rmdir")
@@ -31,18 +32,16 @@ def before_each_call(
     the call as text. At the end yields "the end", after a run of the action that nobody killed.
 
     Python's calls come first. The engine's calls follow, kind by kind (all opens, then all mkdirs, ...), if ``engine`` is the path of a
-    testing library; this process must not have loaded it. ``points`` picks some numbers out of a range, for Python's calls and for
-    each kind of the engine's; by default all."""
+    testing library. ``points`` picks some numbers out of a range, for Python's calls and for each kind of the engine's; by default all."""
     with tempfile.NamedTemporaryFile() as said:
 
         def python(number: int) -> None:
             _count_down(number, said.fileno())
 
         def native(call: str, number: int) -> None:
-            os.environ["DEEPFREEZE_FAULT"] = f"kill-before:{call}::{number + 1}"
-            os.environ["DEEPFREEZE_FAULT_LOG"] = said.name
             os.environ["DEEPFREEZE_LIBRARY"] = engine or ""
-            veloc_bindings._library._loaded = None  # so this child loads one of its own, with this plan
+            veloc_bindings._library._loaded = None  # so that this child takes the engine of the tests
+            faults.plan(f"kill-before:{call}::{number + 1}", said.name)
 
         for arm in (python, *(functools.partial(native, call) for call in ENGINE_CALLS if engine)):
             for number in points(range(MOST)):

@@ -1,4 +1,4 @@
-"""A run's ``plan.json`` as a training with ``every="auto"`` leaves it, with made-up values."""
+"""A run's ``plan.json`` as a training with ``every="auto"``, or with ``Budget``, leaves it, with made-up values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from deepfreeze.plan.auto_section import AutoSection, Conditions, Decided, Window
+from deepfreeze.plan.budget_section import BudgetSection
 from deepfreeze.plan.checkfreq import Profile, algorithm_1
+from deepfreeze.plan.limits import Limits
+from deepfreeze.plan.pccheck import Setting, Tried
 from tests.support import configs, files
 
 CONDITIONS = Conditions(structure="5a" * 32, world_size=4, cores=2.0, tier="memory")
@@ -27,10 +30,30 @@ SECTION = AutoSection(
     windows=(Window(32, 2, 0.041, 0.029, 0.053), Window(74, 3, 0.022, -0.004, 0.048)),
 )
 
+BUDGET = BudgetSection(
+    conditions=CONDITIONS,
+    limits=Limits(Setting(8, 4, 4), 0, "memory and slots", "lustre at /scratch", "io=direct, state=full"),
+    ended="gain",
+    iteration=0.132,
+    nbytes=205_000_000,
+    chosen=Setting(4, 2, 2),
+    tried=(
+        Tried(Setting(4, 1, 1), 2, 0.21, 0.21, 1, 0.02),
+        Tried(Setting(4, 2, 2), 4, 0.12, 0.24, 2, 0.01),
+        Tried(Setting(4, 3, 3), 6, 0.118, 0.354, 3),
+    ),
+    auto=SECTION,
+)
+
 
 def section_json(**changes: Any) -> dict[str, Any]:
     """The section as it is in the file, some of its members changed."""
     return {**json.loads(json.dumps(SECTION.to_json())), **changes}
+
+
+def budget_json(**changes: Any) -> dict[str, Any]:
+    """The section ``budget`` as it is in the file, some of its members changed."""
+    return {**json.loads(json.dumps(BUDGET.to_json())), **changes}
 
 
 def plan_bytes(run_id: str = files.RUN_ID, **sections: Any) -> bytes:

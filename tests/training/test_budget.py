@@ -5,17 +5,19 @@ import os
 import signal
 import time
 
+import keras
 import pytest
 
 import deepfreeze
 from deepfreeze.events import Decision, Failed, Notice, Superseded
 from deepfreeze.events.event_files import EventFiles
-from deepfreeze.plan import Budget, FirstOf, OnSignal
+from deepfreeze.plan import Budget, FirstOf, OnSignal, budget
 from deepfreeze.plan.budget_section import BudgetSection
 from deepfreeze.plan.pccheck import Setting
 from deepfreeze.store.plan import read_section
 from deepfreeze.store.run import Run
-from tests.support import faults, kerases, trainings
+from tests.support import faults, trainings
+from tests.support.lives import in_a_life, lives
 from tests.support.options import grouped
 from veloc_bindings import EmbeddedEngine
 
@@ -31,9 +33,9 @@ def tuned(checkpoint, policy):
 
 
 class Followed:
-    """The settings that engines were given: (captures of ``checkpoint`` before, setting)."""
+    """The settings that this process's engines are given: (captures of ``checkpoint`` before, setting)."""
 
-    def __init__(self, monkeypatch):
+    def __init__(self):
         self.settings, self.checkpoint = [], None
         really = EmbeddedEngine.tune
 
@@ -41,24 +43,27 @@ class Followed:
             self.settings.append((self.checkpoint.stats.captures if self.checkpoint else 0, Setting(*numbers)))
             really(engine, *numbers)
 
-        monkeypatch.setattr(EmbeddedEngine, "tune", tune)
+        EmbeddedEngine.tune = tune
+
+
+@pytest.fixture(scope="module", name="trainings")
+def module_trainings(testing_library, tmp_path_factory):
+    with lives(tmp_path_factory.mktemp("lives"), testing_library) as started:
+        yield started
 
 
 @pytest.fixture
-def followed(monkeypatch):
-    return Followed(monkeypatch)
+def run(tmp_path):
+    return tmp_path / "run"
 
 
-@pytest.fixture
-def far(library):
-    """The engine of the tests, on a store that is far away. Called with more faults beside that."""
-    yield lambda *more: faults.plan(",".join([FAR, *more]))
-    faults.plan()
+def far(*more):
+    """The store of this process is far away from now on, and meets these faults besides. A busy machine does not end the search."""
+    budget._SPARE = 1.0
+    faults.plan(",".join([FAR, *more]))
 
 
-def fit(
-    keras, run, policy=None, over=tuned, every=None, followed=None, beside=lambda step: None, executions=1, **options
-):
+def fit(run, policy=None, over=tuned, every=None, followed=None, beside=lambda step: None, executions=1, **options):
     """A training until ``over(checkpoint, policy)``. Returns the policy, the callback and all events. ``every``: if it is not the policy
     alone; ``beside``: is called after each execution."""
     keras.backend.clear_session()  # as a new process: the layers have the names of the last training's
@@ -85,12 +90,13 @@ def section(run):
     return None if found is None else BudgetSection.from_json(found)
 
 
-@kerases.one_will_do
-def test_a_budget_finds_a_setting_which_the_engine_follows(keras, tmp_path, far, followed):
+@in_a_life
+def test_a_budget_finds_a_setting_which_the_engine_follows(run):
     """On a store that is far away several are written at once. No more than 40 checkpoints are taken before, each of them committed."""
     far()
-    policy, checkpoint, events = fit(keras, tmp_path / "run", followed=followed, keep=99)
-    found, stats = section(tmp_path / "run"), checkpoint.stats
+    followed = Followed()
+    policy, checkpoint, events = fit(run, followed=followed, keep=99)
+    found, stats = section(run), checkpoint.stats
     assert found.chosen == policy.setting and found.chosen.transfers > 1 and found.chosen.uncommitted > 1
     settings = [setting for _, setting in followed.settings]
     assert settings[0] == Setting(2, 1, 4) and settings[-1] == found.chosen, "as before, and as found"
@@ -99,7 +105,7 @@ def test_a_budget_finds_a_setting_which_the_engine_follows(keras, tmp_path, far,
     assert changes == sorted(changes) and changes[1] == 2, "two checkpoints of the profile come first"
     assert sum(one.checkpoints for one in found.tried) + 2 == changes[-1] <= 40
     # A setting was tried by real checkpoints, so many of them on their way at once.
-    assert sorted(stats.committed) == stats.steps == [info.step for info in deepfreeze.checkpoints(tmp_path / "run")]
+    assert sorted(stats.committed) == stats.steps == [info.step for info in deepfreeze.checkpoints(run)]
     assert all(one.under_way == one.setting.uncommitted for one in found.tried if one.setting.transfers > 1)
     decision = next(one for one in events if isinstance(one, Decision))
     assert (decision.reason, decision.after) == ("profile", found.auto.interval)
@@ -107,14 +113,15 @@ def test_a_budget_finds_a_setting_which_the_engine_follows(keras, tmp_path, far,
     assert found.limits.most == Setting(2, 4, 4) and found.limits.bound == "memory and slots"
 
 
-@kerases.one_will_do
-def test_a_job_that_is_started_again_tries_nothing(keras, tmp_path, far, followed):
+@in_a_life
+def test_a_job_that_is_started_again_tries_nothing(run):
     """Neither does another ``fit`` of the same model."""
     far()
+    followed = Followed()
     options = {"writers": 1, "in_flight": 2, "followed": followed}
-    first, _, _ = fit(keras, tmp_path / "run", **options)
+    first, _, _ = fit(run, **options)
     followed.settings = []
-    again, checkpoint, events = fit(keras, tmp_path / "run", **options)
+    again, checkpoint, events = fit(run, **options)
     assert {setting for _, setting in followed.settings} == {first.setting} == {again.setting}
     (decision, *_) = [one for one in events if isinstance(one, Decision)]
     assert decision.reason == "resumed" and decision.step - checkpoint.stats.resumed <= 5
@@ -127,11 +134,12 @@ def test_a_job_that_is_started_again_tries_nothing(keras, tmp_path, far, followe
 
 
 @pytest.mark.full
-def test_a_second_fit_goes_on_with_the_search(keras, tmp_path, far, followed):
+@in_a_life
+def test_a_second_fit_goes_on_with_the_search(run):
     """What was tried in the first one is not tried again."""
     far()
-    policy = Budget(0.5)
-    _, checkpoint, _ = fit(keras, tmp_path / "run", policy, lambda one, _: one.stats.commits > 5, followed=followed)
+    policy, followed = Budget(0.5), Followed()
+    _, checkpoint, _ = fit(run, policy, lambda one, _: one.stats.commits > 5, followed=followed)
     model, before = checkpoint.model, list(followed.settings)
     assert not policy.interval and len(before) > 2
     after = keras.callbacks.LambdaCallback(
@@ -143,7 +151,7 @@ def test_a_second_fit_goes_on_with_the_search(keras, tmp_path, far, followed):
     model.fit(
         trainings.data(4).repeat(), steps_per_epoch=10**6, verbose=0, shuffle=False, callbacks=[checkpoint, after]
     )
-    assert policy.interval and section(tmp_path / "run").chosen == policy.setting
+    assert policy.interval and section(run).chosen == policy.setting
     tried = [setting for _, setting in followed.settings[len(before) :]]
     assert Setting(1, 1, 1) not in tried[:-1], "the first writers"
 
@@ -154,16 +162,15 @@ def leftovers(run):
 
 
 @pytest.mark.parametrize("over", [1, pytest.param(2, marks=pytest.mark.full)], ids=["first", "second"])
-def test_a_store_that_fills_up_ends_the_search_with_what_fitted(tmp_path, far, over):
+@in_a_life
+def test_a_store_that_fills_up_ends_the_search_with_what_fitted(run, over):
     """With one warning. Of two checkpoints on their way at once the first or the second one finds the store full. Training goes on to its
     end, and nothing of the failed ones stays."""
-    import keras
-
-    run = tmp_path / "run"
-    alone = 2 + 2  # of the profile, and of one writer alone
-    far(f"fail=ENOSPC:pwrite:model.weights.h5:{alone + over}")
+    number = 2 + 2 + over  # the profile and one writer alone come before
+    # Twice: where the engine can remove an older checkpoint, it does, and tries once more.
+    far(*(f"fail=ENOSPC:pwrite:model.weights.h5:{number + again}" for again in range(2)))
     with pytest.warns(deepfreeze.CheckpointWarning) as warned:
-        policy, checkpoint, events = fit(keras, run, writers=1, in_flight=2)
+        policy, checkpoint, events = fit(run, writers=1, in_flight=2)
     messages = [str(one.message) for one in warned if one.category is deepfreeze.CheckpointWarning]
     assert len(messages) == 1 and "No space left on device" in messages[0]
     assert messages[0].endswith(
@@ -182,13 +189,12 @@ def test_a_store_that_fills_up_ends_the_search_with_what_fitted(tmp_path, far, o
     assert [(one["step"], one["tried"]) for one in kept] == [(one.step, True) for one in failed]
 
 
-def test_a_failure_outside_of_the_search_is_one_as_ever(tmp_path, far):
+@in_a_life
+def test_a_failure_outside_of_the_search_is_one_as_ever(run):
     """Here that of the first checkpoint of the profile."""
-    import keras
-
-    far("fail=ENOSPC:pwrite:model.weights.h5:1")
+    far("fail=ENOSPC:pwrite:model.weights.h5:1", "fail=ENOSPC:pwrite:model.weights.h5:2")
     with pytest.raises(deepfreeze.EngineError, match="No space left on device"):
-        fit(keras, tmp_path / "run", writers=1, in_flight=2)
+        fit(run, writers=1, in_flight=2)
 
 
 @pytest.mark.parametrize(
@@ -204,13 +210,12 @@ def test_a_failure_outside_of_the_search_is_one_as_ever(tmp_path, far):
     ],
     ids=lambda options: "-".join(map(str, options.values())),
 )
-def test_an_engine_is_tuned_whatever_the_other_options_are(tmp_path, far, options):
+@in_a_life
+def test_an_engine_is_tuned_whatever_the_other_options_are(run, options):
     """A checkpoint that is given up for a newer one is no failure, and the search goes on."""
-    import keras
-
     far()
-    policy, checkpoint, events = fit(keras, tmp_path / "run", writers=1, in_flight=3, **options)
-    found, stats = section(tmp_path / "run"), checkpoint.stats
+    policy, checkpoint, events = fit(run, writers=1, in_flight=3, **options)
+    found, stats = section(run), checkpoint.stats
     assert found.chosen == policy.setting and found.ended not in ("store", "training")
     assert not [one for one in events if isinstance(one, Failed) or getattr(one, "level", None) == "warning"]
     assert sorted([*stats.committed, *stats.superseded]) == stats.steps and len(stats.steps) <= 42
@@ -223,21 +228,19 @@ def test_an_engine_is_tuned_whatever_the_other_options_are(tmp_path, far, option
 
 
 @pytest.mark.full
-def test_storage_bounds_how_many_are_tried(tmp_path, far):
+@in_a_life
+def test_storage_bounds_how_many_are_tried(run):
     """Two checkpoints are kept, and two more fit."""
-    import keras
-
     far()
-    policy, checkpoint, _ = fit(keras, tmp_path / "run", storage=4 * 90_000)
-    found = section(tmp_path / "run")
+    policy, checkpoint, _ = fit(run, storage=4 * 90_000)
+    found = section(run)
     assert (found.limits.bound, found.limits.most.uncommitted) == ("storage", 2)
     assert policy.setting.uncommitted <= 2 and checkpoint.stats.skipped == []
 
 
 @pytest.mark.full
-def test_a_signal_takes_a_checkpoint_during_the_search_too(tmp_path, far):
-    import keras
-
+@in_a_life
+def test_a_signal_takes_a_checkpoint_during_the_search_too(run):
     far()
     policy, sent = Budget(0.5), []
 
@@ -247,20 +250,19 @@ def test_a_signal_takes_a_checkpoint_during_the_search_too(tmp_path, far):
             os.kill(os.getpid(), signal.SIGUSR1)
 
     every = FirstOf(policy, OnSignal("SIGUSR1"))
-    _, checkpoint, _ = fit(keras, tmp_path / "run", policy, every=every, writers=1, in_flight=2, keep=99, beside=beside)
+    _, checkpoint, _ = fit(run, policy, every=every, writers=1, in_flight=2, keep=99, beside=beside)
     assert sent and all(any(sign < step <= sign + 3 for step in checkpoint.stats.steps) for sign in sent[:-1])
-    assert section(tmp_path / "run").chosen == policy.setting
+    assert section(run).chosen == policy.setting
 
 
 @pytest.mark.full
-def test_a_loop_written_by_hand_is_tuned_too(tmp_path, far, followed):
-    import keras
-
+@in_a_life
+def test_a_loop_written_by_hand_is_tuned_too(run):
     far()
-    policy, model = Budget(0.5), trainings.dense(keras)
+    policy, followed, model = Budget(0.5), Followed(), trainings.dense(keras)
     options = {"verbose": 0, "local": None, "writers": 1, "in_flight": 2}
     batches = trainings.data(4).repeat()
-    with deepfreeze.capture(model.optimizer, model, tmp_path / "run", policy, **grouped(options)) as checkpoint:
+    with deepfreeze.capture(model.optimizer, model, run, policy, **grouped(options)) as checkpoint:
         followed.checkpoint = checkpoint
         for x, y in batches:
             model.train_on_batch(x, y)
@@ -268,22 +270,20 @@ def test_a_loop_written_by_hand_is_tuned_too(tmp_path, far, followed):
             if tuned(checkpoint, policy):
                 break
             checkpoint.step()
-    assert section(tmp_path / "run").chosen == policy.setting == followed.settings[-1][1]
+    assert section(run).chosen == policy.setting == followed.settings[-1][1]
     assert {setting.uncommitted for _, setting in followed.settings} == {1, 2}
 
 
-def test_a_training_that_ends_in_the_search_says_the_best_so_far(tmp_path, far):
+@in_a_life
+def test_a_training_that_ends_in_the_search_says_the_best_so_far(run):
     """Its plan has no interval, and the next job searches anew."""
-    import keras
-
     far()
-    policy, checkpoint, events = fit(keras, tmp_path / "run", over=lambda one, _: one.stats.commits == 6, verbose=1)
+    _, _, events = fit(run, over=lambda one, _: one.stats.commits == 6, verbose=1)
     (line,) = [one.message for one in events if isinstance(one, Notice) and "ended before" in one.message]
     assert line.startswith(
         "every=Budget(overhead=0.5): the training ended before the engine was tuned; the best of 2 settings so far: 1 "
     )
     assert line.endswith("; its last step is saved")
-    found = section(tmp_path / "run")
-    assert (found.ended, found.auto, len(found.tried)) == ("training", None, 2) and found.chosen == found.tried[
-        0
-    ].setting
+    found = section(run)
+    assert (found.ended, found.auto, len(found.tried)) == ("training", None, 2)
+    assert found.chosen in [one.setting for one in found.tried]
