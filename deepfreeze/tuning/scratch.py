@@ -34,6 +34,7 @@ def scratch(run: str | os.PathLike[str]) -> Iterator[str]:
     """The path of a scratch run beside ``run``, which is deleted at the end of the block. ``OptionError`` if there is no directory to put
     it in."""
     path = beside(run, new_name())
+    remove_left(os.path.realpath(directory(run)))
     parent = Path(path).parent
     if not parent.is_dir():
         todo = "name a run whose parent directory is there: it tells which store is meant"

@@ -62,8 +62,8 @@ class Killed:
 @pytest.mark.parametrize("death", ["random", *(pytest.param(name, marks=pytest.mark.full) for name in DEATHS)])
 def test_tuning_loses_no_checkpoint(tmp_path, testing_library, death, record_property):
     """It is killed at every checkpoint that the search takes, one after the other in one run: "random", at three of them. After each
-    kill the newest committed checkpoint is there, and what ``keep`` holds, and the next start goes on from there, and searches anew."""
-    choose, kills = random.Random(SEED), 0
+    kill the newest committed checkpoint is there, and what ``keep`` holds, and the next start goes on from there, and with the search."""
+    choose, kills, died = random.Random(SEED), 0, 0
     numbers = sorted(choose.sample(range(1, 12), 3)) if death == "random" else range(1, MOST + 2)
     with lives(tmp_path, testing_library) as trainings:
         job = Killed(trainings, tmp_path)
@@ -72,12 +72,15 @@ def test_tuning_loses_no_checkpoint(tmp_path, testing_library, death, record_pro
             how = f"seed {SEED}, checkpoint {number}, {fault}"
             if not job.live(fault.format(number * calls), how):
                 break
-            kills += 1
-            assert read_section(Run.open(job.run), "budget") is None, "a search that is cut off leaves no setting"
+            kills, died = kills + 1, died + 1
+            cut = read_section(Run.open(job.run), "budget")
+            if cut is not None and cut["auto"] is not None:
+                kills = len(numbers)  # the lives before have tried so much that this search was over
+                break
         if kills == len(numbers):
             job.live("", f"seed {SEED}, without a kill")
-    assert kills >= (1 if death == "random" else 6), f"seed {SEED}: {kills} kills"
-    record_property("points", f"kills at checkpoints of a search, {death}: {kills} (seed {SEED})")
+    assert died >= (1 if death == "random" else 5), f"seed {SEED}: {died} kills"
+    record_property("points", f"kills at checkpoints of a search, {death}: {died} (seed {SEED})")
     found = BudgetSection.from_json(read_section(Run.open(job.run), "budget"))
     assert found.chosen is not None and found.auto is not None
     assert not restart.leftovers(job.run), restart.leftovers(job.run)

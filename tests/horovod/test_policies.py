@@ -85,7 +85,7 @@ def test_rank_0_ends_the_training_of_all_before_the_job_ends(two, tmp_path, loop
 
 
 # A rank's bytes are durable so many milliseconds later, however many are written at once.
-FAR = "delay=30:fdatasync:model.weights.h5:1+"
+FAR = "delay=60:fdatasync:model.weights.h5:1+"
 TUNED = {"every": "Budget(0.5)", "pause": 0.004, "batches": 10_000, "tuned": True}
 TUNED["engine"] = {"writers": 2, "in_flight": 3}
 
