@@ -356,11 +356,10 @@ def left(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.tensorflow
-@pytest.mark.parametrize(
-    "how", [pytest.param("fit", marks=pytest.mark.full), "loop", pytest.param("two", marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize("how", ["fit", "loop", "two"])
 def test_a_users_program_is_tuned_as_it_is(tmp_path, how):
     """Of one that trains in two runs the first one counts."""
     (tmp_path / "runs").mkdir()

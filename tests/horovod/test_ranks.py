@@ -48,15 +48,19 @@ def is_statistic(path):
     return "batch_normalization" in path and path.endswith(("vars/2", "vars/3"))
 
 
-@pytest.fixture(scope="module", params=kerases.NAMES)
+@pytest.fixture(
+    scope="module",
+    params=[*kerases.NAMES, pytest.param(f"{kerases.NAMES[-1]} by horovodrun", marks=pytest.mark.full)],
+    ids=lambda name: name.replace(" ", "-"),
+)
 def two_ranks(request, two, tmp_path_factory):
-    """A Keras, a folder, and what each rank returned. The other Keras's ranks are started by horovodrun."""
-    api = request.param
+    """A Keras, a folder, and what each rank returned."""
+    api, _, launcher = request.param.partition(" by ")
     folder = tmp_path_factory.mktemp(api)
     training = {"name": "ranks", "api": api, "folder": folder, "steps": 6, "every": 3}
-    if api == "keras":
+    if not launcher:
         return api, folder, two.run(**training)
-    with horovod(2, "horovodrun") as job:
+    with horovod(2, launcher) as job:
         return api, folder, job.run(**training)
 
 
