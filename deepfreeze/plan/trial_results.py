@@ -55,6 +55,7 @@ class TrialResults:
         are more than in the ``profile``, but their CPU time over the rank's ``cores`` at least. None if there are too few."""
         if len(self._alone) < _ENOUGH:
             return None
-        plain = self.iteration or profile.iteration
+        # Their mean, and not the median: on a noisy machine the sum of several steps is greater than so many medians.
+        plain = statistics.mean(self._plain) if len(self._plain) >= _ENOUGH else profile.iteration
         longer = statistics.median(one.seconds - one.steps * plain for one in self._alone)
         return max(longer, statistics.median(one.cpu for one in self._alone) / cores)
