@@ -21,6 +21,7 @@ from deepfreeze.plan.trial_results import TrialResults
 from deepfreeze.plan.trial_watch import TrialWatch
 
 _SPARE, _STEPS = 0.02, 2000  # the search may take this part of so many steps
+_PROFILED = 2  # checkpoints that may be on their way while the training is profiled
 _REPEATS = 2  # of a trial that was disturbed
 _MOST_APART = 2**16 - 1  # steps of an execution that an order can name
 
@@ -128,7 +129,8 @@ class Budget:
     def _forget(self) -> None:
         """What was found holds no more."""
         limits = self._known_limits()
-        self.setting = Setting(limits.most.writers, 1, limits.most.uncommitted)
+        # As few as serve a profile: the engine finds memory for as many captures as may be uncommitted, beside the training.
+        self.setting = Setting(limits.most.writers, 1, min(_PROFILED, limits.most.uncommitted))
         self._auto = Auto(self.overhead, self.mtbf)
         self._conditions, self._found, self._search, self._searched = None, None, None, False
         self._known = ()

@@ -111,8 +111,9 @@ class JobTable {
   // Waits, at most timeout_ms, until the reserved memory is no older checkpoint's any more. REQUIRES: the capture is
   // complete.
   Status AwaitWhole(uint64_t timeout_ms);
-  // Waits until the memory of one more buffer or slot may be found ahead of its capture, beside `present` ones: at once
-  // unless all memory of captures is bounded together. RETURNS false if the engine is stopping.
+  // Waits until the memory of one more buffer or slot may be found ahead of its capture, beside `present` ones: until
+  // as many checkpoints may be uncommitted, and, if all memory of captures is bounded together, until there is room in
+  // the bound. RETURNS false if the engine is stopping.
   bool AwaitRoomFor(uint32_t present);
   // REQUIRES: there is a reservation.
   void Unreserve();

@@ -229,6 +229,8 @@ bool JobTable::AwaitRoomFor(uint32_t present) {
   const MutexLock lock(&mutex_);
   return AwaitLocked(CondVar::Time::max(), [&] {
     mutex_.AssertHeld();
+    // No more captures than may be uncommitted are held at once.
+    if (uncommitted_ > 0 && present >= uncommitted_) return false;
     if (!one_memory_) return true;
     // The first capture lies in the caller's memory, and is submitted soon after the engine is told of its plan.
     const bool begun = newest_submitted_ >= 0 || reserved_.number != SlotPool::kNoSlot;
