@@ -246,6 +246,21 @@ class Waiting {
   std::thread thread_;
 };
 
+// As many captures as may be uncommitted are held at once, so memory is found ahead for no more of them.
+void MemoryIsFoundAheadForAsManyAsMayBeUncommitted() {
+  TableOptions options = WithSlots(4);
+  options.in_flight = 4;
+  options.uncommitted = 2;
+  JobTable table(Env::Posix(), options);
+  CHECK(table.AwaitRoomFor(0) && table.AwaitRoomFor(1));
+  Waiting third([&] { CHECK(table.AwaitRoomFor(2)); });
+  table.Tune(1, 3);
+  third.Join();
+  Waiting last([&] { CHECK(!table.AwaitRoomFor(3)); });
+  table.Stop();
+  last.Join();
+}
+
 // A table of an engine that was opened with so many transfers, with captures in the caller's memory.
 TableOptions WithTransfers(size_t transfers) {
   TableOptions options{4, 4, false};
@@ -349,6 +364,7 @@ void TheBoundOfUncommittedCheckpointsChanges() {
 
 int main() {
   deepfreeze::NoMoreAreUncommittedThanTheBound();
+  deepfreeze::MemoryIsFoundAheadForAsManyAsMayBeUncommitted();
   deepfreeze::ALevelWaitsForThoseOfItsRow();
   deepfreeze::ALoweredNumberOfTransfersHoldsForWhatBegins();
   for (int n = 0; n < 20; ++n) deepfreeze::ARaisedNumberOfTransfersWakesAThread();

@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from deepfreeze.plan.pccheck import ENDS, MOST_CHECKPOINTS, Setting
 from deepfreeze.store.lock import Lock
 from deepfreeze.store.plan import read_section
 from deepfreeze.store.run import Run
+from deepfreeze.tuning.engine_alone import Job
 from tests.support import faults, files, jobs, killed, processes
 from tests.support.ranks import until
 from tests.support.seed import SEED
@@ -37,9 +39,16 @@ def content(folder):
 
 
 @pytest.fixture
-def run(tmp_path):
+def memory():
+    """A folder in memory: what a disk gives does not matter here, and it may be busy."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="deepfreeze-test-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def run(memory):
     """A run with a checkpoint, alone in its folder."""
-    folder = tmp_path / "runs"
+    folder = memory / "runs"
     folder.mkdir()
     files.write_checkpoint(files.write_run(folder / "mine"), 40, files.sample())
     return folder / "mine"
@@ -47,14 +56,16 @@ def run(tmp_path):
 
 # A store alone.
 
+BLOCKS = 8 * (4 << 20)  # bytes of the writers' blocks, which belong to the memory of captures
+
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_a_store_is_tuned_by_checkpoints_of_so_many_bytes(tmp_path, capsys, ranks):
+def test_a_store_is_tuned_by_checkpoints_of_so_many_bytes(memory, capsys, ranks):
     """One writer is tried first, and the run need not exist. Nothing stays beside it."""
-    assert main("--json", "--bytes", "1MB", "--ranks", ranks, tmp_path / "run") == 0
+    assert main("--json", "--bytes", "100kB", "--ranks", ranks, memory / "run") == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["run"] == str(tmp_path / "run") and not found["stored"]
-    assert (found["nbytes"], found["interval"], found["iteration"], found["profile"]) == (10**6, None, None, None)
+    assert found["run"] == str(memory / "run") and not found["stored"]
+    assert (found["nbytes"], found["interval"], found["iteration"], found["profile"]) == (10**5, None, None, None)
     settings = [(one["uncommitted"], one["writers"], one["transfers"]) for one in found["tried"]]
     assert settings[:4] == [(1, 1, 1), (1, 2, 1), (1, 4, 1), (1, 8, 1)] and settings[4][0] == 2
     assert found["chosen"] in [
@@ -62,14 +73,14 @@ def test_a_store_is_tuned_by_checkpoints_of_so_many_bytes(tmp_path, capsys, rank
     ]
     assert found["ended"] in ENDS and sum(one["checkpoints"] for one in found["tried"]) <= MOST_CHECKPOINTS
     assert all(one["period"] > 0 and one["under_way"] >= 1 for one in found["tried"])
-    assert list(tmp_path.iterdir()) == []
+    assert list(memory.iterdir()) == []
 
 
 def test_a_tuned_store_is_shown_as_a_table_and_the_run_stays_as_it_is(run, capsys):
     before = content(run.parent)
-    assert main("--bytes", "1MB", "--memory", "35MB", run) == 0
+    assert main("--bytes", "100kB", "--memory", f"{BLOCKS + 150_000}B", run) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == [f"store        that of {run}", "checkpoints  1 MB, by 1 rank of this machine"]
+    assert lines[:2] == [f"store        that of {run}", "checkpoints  100 kB, by 1 rank of this machine"]
     assert lines[2].startswith("chosen       1 checkpoint on its way at a time, ")
     assert lines[4] == "the search   was over because as many as there is room for were tried"
     assert [line.split()[0] for line in lines[6:]] == ["on", "1", "1", "1", "1"]
@@ -78,20 +89,21 @@ def test_a_tuned_store_is_shown_as_a_table_and_the_run_stays_as_it_is(run, capsy
 
 
 @pytest.mark.parametrize(
-    ("options", "uncommitted"), [(["--memory", "36MB"], 2), (["--storage", "4MB"], 2), (["--storage", "3MB"], 1)]
+    ("memory", "storage", "uncommitted"),
+    [
+        (None, None, 4),
+        (BLOCKS + 2 * 10**6, None, 2),
+        (None, 4 * 10**6, 2),
+        (BLOCKS + 9 * 10**6, 3 * 10**6, 1),
+    ],
 )
-def test_memory_and_storage_bound_the_checkpoints_on_their_way(tmp_path, monkeypatch, capsys, options, uncommitted):
-    from deepfreeze.tuning import engine_alone
-
-    most = []
-    search = engine_alone.EngineAlone.search
-    monkeypatch.setattr(
-        engine_alone.EngineAlone, "search", lambda self, bound, tell: most.append(bound) or search(self, bound, tell)
-    )
-    assert main("--json", "--bytes", "1MB", *options, tmp_path / "run") == 0
-    tried = json.loads(capsys.readouterr().out)["tried"]
-    assert most == [Setting(8, uncommitted, uncommitted)]
-    assert max(one["uncommitted"] for one in tried) == uncommitted
+def test_memory_and_storage_bound_the_checkpoints_on_their_way(memory, storage, uncommitted):
+    """Two checkpoints are kept, and have their part of the storage. Each rank's memory holds the rank's part."""
+    job = Job(10**6, memory=memory, storage=storage)
+    assert job.most(free=10**9) == Setting(8, uncommitted, uncommitted)
+    most = 4 if memory is None else (memory - BLOCKS) // 10**6
+    assert Job(4 * 10**6, 4, memory=memory).most(10**9).uncommitted == min(4, most)
+    assert job.most(free=3 * 10**6).uncommitted == 1, "what is free bounds them too"
 
 
 @pytest.fixture
@@ -106,7 +118,7 @@ def test_a_store_that_refuses_is_named_or_what_fitted_is_chosen(run, full, capsy
     """The store is full from that step on. Nothing of the checkpoints stays, and the run's own is untouched."""
     before = content(run.parent)
     full(step, step + 1)
-    assert main("--json", "--bytes", "1MB", run) == (0 if step else 1)
+    assert main("--json", "--bytes", "100kB", run) == (0 if step else 1)
     said = capsys.readouterr()
     if step:
         found = json.loads(said.out)

@@ -105,7 +105,8 @@ def _entry(**changes: Any) -> bytes:
     return manifest(records=[{**first, **changes}, second])
 
 
-_NUMBERS = {
+# Values of other types and sizes, for every place that has a number or a short text.
+NUMBERS = {
     "negative": "-1", "i64": str(2**63), "u64": str(2**64), "float": "1.0", "nan": "NaN", "infinity": "Infinity", "1e400": "1e400",
     "text": '"1"', "true": "true", "null": "null", "list": "[1]", "long": LONG, "longer": LONGER, "deep": DEEP,
     "nested": "[" * 960 + "]" * 960,
@@ -117,7 +118,7 @@ for _key, _old in {
     "format": '"format": 1', "created": f'"created": "{files.CREATED}"', "attempt": f'"attempt": "{files.ATTEMPT}"',
     "run_id": f'"run_id": "{files.RUN_ID}"', "structure": f'"structure": "{sample().hash}"',
 }.items():  # fmt: skip
-    for _name, _value in _NUMBERS.items():
+    for _name, _value in NUMBERS.items():
         MANIFESTS[f"{_key} {_name}"] = functools.partial(_manifest, _old, f'"{_key}": {_value}')
 for _key in ("attempt", "run_id", "structure", "created"):
     for _path in PATHS:
@@ -177,7 +178,7 @@ STRUCTURES: dict[str, Make] = {}
 for _key, _old in {"file_size": '"file_size":20000', "format": '"format":1', "nbytes": '"nbytes":8000', "offset": '"offset":4096',
                    "shape": '"shape":[50,40]', "tensors": '"tensors":[', "file": '"file":"model.weights.h5"',
                    "state": '"state":"full"', "keras": '"keras":"3.15.1"'}.items():  # fmt: skip
-    for _name, _value in _NUMBERS.items():
+    for _name, _value in NUMBERS.items():
         _after = "," if _key == "tensors" else ""
         STRUCTURES[f"{_key} {_name}"] = functools.partial(_text, _old, f'"{_key}":{_value}{_after}')
 # Of two shapes with the same bytes either may be meant.
@@ -314,13 +315,13 @@ def seeded_run(**changes: str) -> Make:
 
 
 RUNS: dict[str, Make] = {
-    f"{key} {name}": _run(**{key: value}) for key in ("format", "run_id", "created") for name, value in _NUMBERS.items()
+    f"{key} {name}": _run(**{key: value}) for key in ("format", "run_id", "created") for name, value in NUMBERS.items()
 }
 RUNS |= {f"run_id {path!r}": _run(run_id=f'"{path}"') for path in PATHS}
-RUNS |= {f"parent {name}": _run(parent=value) for name, value in _NUMBERS.items()}
+RUNS |= {f"parent {name}": _run(parent=value) for name, value in NUMBERS.items()}
 _PARENT_KEYS = ("path", "run_id", "step", "attempt")
 RUNS |= {
-    f"parent's {key} {name}": seeded_run(**{key: value}) for key in _PARENT_KEYS for name, value in _NUMBERS.items()
+    f"parent's {key} {name}": seeded_run(**{key: value}) for key in _PARENT_KEYS for name, value in NUMBERS.items()
 }
 # A number is no path, and any text is one, if it can be printed.
 RUNS.pop("parent's path text")
@@ -471,12 +472,12 @@ def _in_config(**changes: str) -> Make:
 CONFIGS: dict[str, Make] = {
     f"{key} {name}": _in_config(**{key: value})
     for key in ("format", "run_id", "attempt", "config")
-    for name, value in _NUMBERS.items()
+    for name, value in NUMBERS.items()
 }
 CONFIGS |= {f"{key} {path!r}": _in_config(**{key: f'"{path}"'}) for key in ("run_id", "attempt") for path in PATHS}
 CONFIGS |= {
     f"{name} within": _in_config(config=f'{{"class_name": "Model", "config": {value}}}')
-    for name, value in _NUMBERS.items()
+    for name, value in NUMBERS.items()
     if name in ("nan", "infinity", "1e400", "longer", "deep")
 }
 CONFIGS |= {
@@ -517,22 +518,22 @@ def _in_section(**changes: str) -> Make:
 MORE_PLANS: dict[str, Make] = {
     f"{key} {name}": _in_plan(**{key: value})
     for key in ("format", "run_id", "sections")
-    for name, value in _NUMBERS.items()
+    for name, value in NUMBERS.items()
 }
 MORE_PLANS |= {f"run_id {path!r}": _in_plan(run_id=f'"{path}"') for path in PATHS}
 MORE_PLANS |= {f"a section {path!r}": _in_plan(sections=f'{{"{path}": {{"key": {{}}}}}}') for path in PATHS}
-MORE_PLANS |= {f"section {name}": _in_plan(sections=f'{{"auto": {value}}}') for name, value in _NUMBERS.items()}
-MORE_PLANS |= {f"key {name}": _in_section(key=value) for name, value in _NUMBERS.items()}
+MORE_PLANS |= {f"section {name}": _in_plan(sections=f'{{"auto": {value}}}') for name, value in NUMBERS.items()}
+MORE_PLANS |= {f"key {name}": _in_section(key=value) for name, value in NUMBERS.items()}
 MORE_PLANS |= {
     f"{key} {name}": _in_section(**{key: value})
     for key in ("interval", "overhead", "decisions")  # tests/plan/test_auto_section.py has the others
-    for name, value in _NUMBERS.items()
+    for name, value in NUMBERS.items()
 }
 # A budget of 100 %.
 MORE_PLANS.pop("overhead float")
 PLANS: dict[str, Make] = {
     f"{name} in an unknown section": _in_plan(sections=f'{{"new": {{"key": {{}}, "a": {value}}}}}')
-    for name, value in _NUMBERS.items()
+    for name, value in NUMBERS.items()
     if name in ("nan", "infinity", "1e400", "longer", "deep")
 }
 PLANS |= {
@@ -577,7 +578,7 @@ def _in_its_key(**changes: Any) -> Make:
 MORE_BUDGETS: dict[str, Make] = {
     f"{key} {name}": _in_budget(**{key: value})
     for key in ("key", "ended", "iteration", "nbytes", "chosen", "tried", "auto")
-    for name, value in _NUMBERS.items()
+    for name, value in NUMBERS.items()
 }
 for _name in ("chosen null", "auto null", "iteration float"):  # what may be
     MORE_BUDGETS.pop(_name)
