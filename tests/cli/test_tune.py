@@ -144,6 +144,7 @@ def test_a_tuning_that_is_killed_at_any_call_leaves_the_run_as_it_was(run, testi
         assert content(run) == before, f"seed {SEED}, {call}"
         calls.append(call)
     assert len(calls) > 5 and calls[-1] == "the end", f"seed {SEED}: {calls}"
+    tune()
     assert [path.name for path in run.parent.iterdir()] == ["mine"]
 
 

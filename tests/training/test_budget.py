@@ -99,7 +99,7 @@ def test_a_budget_finds_a_setting_which_the_engine_follows(run):
     found, stats = section(run), checkpoint.stats
     assert found.chosen == policy.setting and found.chosen.transfers > 1 and found.chosen.uncommitted > 1
     settings = [setting for _, setting in followed.settings]
-    assert settings[0] == Setting(2, 1, 4) and settings[-1] == found.chosen, "as before, and as found"
+    assert settings[0] == Setting(2, 1, 2) and settings[-1] == found.chosen, "as before, and as found"
     assert list(dict.fromkeys(settings[1:])) == list(dict.fromkeys(one.setting for one in found.tried))
     changes = [captures for captures, _ in followed.settings]
     assert changes == sorted(changes) and changes[1] == 2, "two checkpoints of the profile come first"
