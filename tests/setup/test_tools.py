@@ -25,6 +25,7 @@ TARGETS = [
     "test-pythons",
     "bench",
     "bench-paper",
+    "goodput",
     "lint",
     "analyse",
     "costs",
