@@ -161,14 +161,18 @@ def leftovers(run):
     return [name for name in os.listdir(run) if ".partial" in name or name.startswith(".") or name.endswith(".tmp")]
 
 
-@pytest.mark.parametrize("over", [1, pytest.param(2, marks=pytest.mark.full)], ids=["first", "second"])
+@pytest.mark.parametrize(
+    "calls",
+    [(1, 2, 3, 4), pytest.param((1, 2), marks=pytest.mark.full), pytest.param((2, 3), marks=pytest.mark.full)],
+    ids=["both", "first", "second"],
+)
 @in_a_life
-def test_a_store_that_fills_up_ends_the_search_with_what_fitted(run, over):
-    """With one warning. Of two checkpoints on their way at once the first or the second one finds the store full. Training goes on to its
-    end, and nothing of the failed ones stays."""
-    number = 2 + 2 + over  # the profile and one writer alone come before
-    # Twice: where the engine can remove an older checkpoint, it does, and tries once more.
-    far(*(f"fail=ENOSPC:pwrite:model.weights.h5:{number + again}" for again in range(2)))
+def test_a_store_that_fills_up_ends_the_search_with_what_fitted(run, calls):
+    """With one warning. Of two checkpoints on their way at once both, or one, find the store full. Training goes on to its end, and nothing
+    of the failed ones stays."""
+    # The profile and one writer alone come before, and four checkpoints are in the trial. Each asks twice: where the engine can remove an
+    # older checkpoint, it does, and tries once more.
+    far(*(f"fail=ENOSPC:pwrite:model.weights.h5:{2 + 2 + call}" for call in calls))
     with pytest.warns(deepfreeze.CheckpointWarning) as warned:
         policy, checkpoint, events = fit(run, writers=1, in_flight=2)
     messages = [str(one.message) for one in warned if one.category is deepfreeze.CheckpointWarning]
@@ -177,7 +181,7 @@ def test_a_store_that_fills_up_ends_the_search_with_what_fitted(run, over):
         "It was taken to try a setting of the engine: training goes on with one that has worked."
     )
     failed = [one for one in events if isinstance(one, Failed)]
-    assert failed and all(one.tried and one.reported and not one.raised for one in failed)
+    assert len(failed) >= len(calls) // 2 and all(one.tried and one.reported and not one.raised for one in failed)
     found = section(run)
     assert (found.ended, found.chosen) == ("store", Setting(1, 1, 1)) and policy.setting == found.chosen
     stats = checkpoint.stats
