@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks import checkfreq_published, jobs
 from benchmarks.recovery_kills import Killing, Outcome, Plan
 from benchmarks.recovery_life import PHASES
-from benchmarks.report import Report, Row, run, say, table
+from benchmarks.report import Report, Row, interval, run, say, table
 
 SEED = 6
 KILLS = 60
@@ -92,10 +92,42 @@ def tables(report: Report) -> str:
         [
             table([*head], lost),
             "Mean (worst):\n\n" + table(["workload", "from a checkpoint", "restarts", *phases], restarts),
+            "In seconds, with the measured l (restart) and t (step), their means and what follows from their 95 % intervals:\n\n"
+            + table(
+                ["workload", "a checkpoint", "l, s", "t, ms", "bound l + 2k t, s", "worst kill, s", "kills within"],
+                [_within(row) for row in report.rows if row.labels["policy"] == "steps"],
+            ),
             table(["", "epochs' ends, s", "every k steps, s", "ratio"], [*_ours(report), *_published()]),
             FIGURE,
         ]
     )
+
+
+def bound(row: Row) -> tuple[float, float, float]:
+    """The most seconds that a kill may cost, l + 2k t (CheckFreq, section 4.2), with the measured means of l and t, between the values with
+    the lower and the upper ends of their 95 % intervals."""
+    load, step = row.samples("restart"), row.samples("step")
+    ends = zip(interval(load, "mean"), interval(step, "mean"), strict=True)
+    low, high = (one + row.labels["bound"] * other for one, other in ends)
+    return low, statistics.fmean(load) + row.labels["bound"] * statistics.fmean(step), high
+
+
+def _within(row: Row) -> list[str]:
+    """The line of a row: its bound in seconds, and how many kills cost no more. A kill costs a mean restart and the seconds that it
+    lost."""
+    load, low_high = statistics.fmean(row.samples("restart")), interval(row.samples("restart"), "mean")
+    step, around = statistics.fmean(row.samples("step")), interval(row.samples("step"), "mean")
+    low, middle, high = bound(row)
+    costs = [load + one for one in row.samples("lost")]
+    return [
+        row.labels["workload"],
+        _saves(row),
+        f"{load:.2f} ({low_high[0]:.2f}..{low_high[1]:.2f})",
+        f"{step * 1e3:.0f} ({around[0] * 1e3:.0f}..{around[1] * 1e3:.0f})",
+        f"{middle:.2f} ({low:.2f}..{high:.2f})",
+        f"{max(costs):.2f}",
+        f"{sum(one <= high for one in costs)} of {len(costs)}",
+    ]
 
 
 def _ours(report: Report) -> list[list[str]]:

@@ -114,7 +114,9 @@ FILE_SYSTEM = {
     "deepfreeze/cli/main.py",  # standard output that nobody reads any more
     *(f"deepfreeze/horovod_build/{module}.py" for module in ("source", "target", "wheel")),
     "deepfreeze/cli/build_horovod.py",  # the end of a log
-    *(f"deepfreeze/cli/{module}.py" for module in ("programs", "tune", "tune_program")),  # scratch runs, with a log each
+    *(
+        f"deepfreeze/cli/{module}.py" for module in ("programs", "tune", "tune_program")
+    ),  # scratch runs, with a log each
 }
 # What of the module os touches no file of a run.
 NO_FILES = {
