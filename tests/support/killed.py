@@ -9,6 +9,7 @@ import signal
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import veloc_bindings
@@ -39,9 +40,16 @@ def before_each_call(
             _count_down(number, said.fileno())
 
         def native(call: str, number: int) -> None:
-            os.environ["DEEPFREEZE_LIBRARY"] = engine or ""
+            plan = f"kill-before:{call}::{number + 1}"
+            os.environ |= {
+                "DEEPFREEZE_LIBRARY": engine or "",
+                "DEEPFREEZE_FAULT": plan,
+                "DEEPFREEZE_FAULT_LOG": said.name,
+            }
             veloc_bindings._library._loaded = None  # so that this child takes the engine of the tests
-            faults.plan(f"kill-before:{call}::{number + 1}", said.name)
+            # An engine reads the variables when it is loaded, and with them others that the action may set yet.
+            if engine is not None and engine in Path("/proc/self/maps").read_text():
+                faults.plan(plan, said.name)
 
         for arm in (python, *(functools.partial(native, call) for call in ENGINE_CALLS if engine)):
             for number in points(range(MOST)):
