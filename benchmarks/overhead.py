@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import jobs, overhead_periods
-from benchmarks.report import Report, Row, interval, run, say, span, table
+from benchmarks.report import Report, Row, before, interval, run, say, span, table
 
 # (workload, ranks): plain steps, (steps between checkpoints, periods) of each block, most rounds. As much as time allows.
 PLAN: dict[tuple[str, int], tuple[int, list[tuple[int, int]], int]] = {
@@ -38,8 +38,16 @@ IN_FLIGHT, SLOTS, SPARE = 2, 2, 64e6  # what Checkpoint has if nothing else is a
 
 
 def measure(args: argparse.Namespace) -> Report:
-    """Runs a job for each workload and number of ranks, and a job for the periods."""
+    """Runs a job for each workload and number of ranks, and a job for the periods. The rows of a part that ``--parts`` leaves out stay as
+    they are in the JSON file, if this machine made it."""
     report = Report("overhead", "What do checkpoints cost a whole training?")
+    stays = before(args, report, [TRAININGS, PERIODS])
+    many_before = overhead_periods.rows(stays) if stays is not None else []
+    dates = dict.fromkeys((TRAININGS, PERIODS), (stays or report).machine["date"])
+    dates |= dict(stays.settings.get("dates", {})) if stays is not None else {}
+    report.settings["dates"] = dates | dict.fromkeys(args.parts, report.machine["date"])
+    if stays is not None and TRAININGS not in args.parts:
+        report.rows += [row for row in stays.rows if row not in many_before]
     plan = {("light", 1): (6, [(5, 1), (1, 3)], 2)} if args.quick else PLAN
     with jobs.places(args.folder) as (disk, memory):
 
@@ -56,6 +64,8 @@ def measure(args: argparse.Namespace) -> Report:
             if PERIODS in args.parts and (args.quick or many.workload in args.workloads):
                 (found_alone,) = job(many.workload, 1, plain=many.plain, blocks=many.blocks, rounds=many.rounds)
                 overhead_periods.add(report, found_alone, many)
+    if PERIODS not in args.parts:
+        report.rows += many_before
     return report
 
 
