@@ -243,6 +243,7 @@ void FaultEnv::Kill(const std::string& line) {
 
 void FaultEnv::Log(const std::string& line) {
   if (log_.empty()) return;
+  const std::lock_guard<std::mutex> lock(log_mutex_);
   std::unique_ptr<File> file;
   uint64_t size = 0;
   const std::string text = line + "\n";

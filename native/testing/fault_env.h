@@ -120,6 +120,7 @@ class FaultEnv final : public Env {
   Env* const base_;
   const std::string log_;
   std::atomic<uint64_t> late_us_{0};
+  std::mutex log_mutex_;  // two calls that are delayed at once have a line each
   std::mutex mutex_;
   std::vector<Fault> faults_;
   struct Write {
