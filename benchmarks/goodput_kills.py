@@ -64,7 +64,7 @@ class Plan:
 
 @dataclass
 class Found:
-    """What became of a killed training: ``steps``: the useful ones; ``history``: (seconds, steps) at each kill and at the end; ``files``:
+    """The outcome of a killed training: ``steps``: the useful ones; ``history``: (seconds, steps) at each kill and at the end; ``files``:
     (seconds, weights) of checkpoints that are to be tested; ``lost``: steps that each kill took; ``step``: seconds of each step but the
     first one of each process."""
 
@@ -117,7 +117,7 @@ def _measured(plan: Plan, policy: Policy, plain: float, events: Trace, disk: Pat
 
 
 def add(row: Row, job: Job, found: Found, events: Trace) -> None:
-    """What was counted, and what the closed formula and the stepped replay forecast, in useful steps."""
+    """The useful steps that were counted, and those that the closed formula and the stepped replay forecast."""
     row.add("steps", "steps", [found.steps]).add("lost", "steps", found.lost).add(
         "step", "s", [statistics.fmean(found.step)]
     )

@@ -93,7 +93,7 @@ def loading(workload: str, quick: bool, disk: Path) -> list[float]:
 def _trained(
     workload: str, every: int, plan: dict[int, tuple[int, int]], choice: Tuned | None, disk: Path
 ) -> dict[str | None, dict[str, Any]]:
-    """What the trainings with this interval have shown, by policy; None: those without checkpoints."""
+    """The measurements of the trainings with this interval, by policy; None: those without checkpoints."""
     # An interval of the tuner's is measured as the next shorter one of the plan is.
     steps, rounds = plan[max((known for known in plan if known <= every), default=min(plan))]
     steps = -(-steps // every) * every
@@ -194,7 +194,7 @@ def workloads(rows: Sequence[Row]) -> list[str]:
 
 
 def own(row: Row) -> bool:
-    """Whether a row has several uncommitted checkpoints, as DeepFreeze would be used."""
+    """True for a row with several uncommitted checkpoints, as DeepFreeze would be used."""
     return row.labels["policy"] in (MANY, TUNED)
 
 

@@ -56,13 +56,13 @@ class Life:
 
     @property
     def seconds(self) -> list[float]:
-        """What each step took but the first, checkpoints included."""
+        """Seconds of each step but the first, checkpoints included."""
         ends = [mark.at for mark in self.steps]
         return [after - before for before, after in itertools.pairwise(ends)]
 
 
 def marks(text: str) -> list[Mark]:
-    """What a life has written."""
+    """The marks that a life has written."""
     lines = (line.split() for line in text.splitlines())
     return [Mark(name, float(at), int(step)) for name, at, step in lines]
 
@@ -81,7 +81,7 @@ class Training:
         """Starts the process."""
         self._marks.unlink(missing_ok=True)
         told = json.dumps({**self._params, "run": str(self.run), "marks": str(self._marks)})
-        # What a killed process leaves in its temporary directory goes with everything else.
+        # The files that a killed process leaves in its temporary directory go with everything else.
         environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", PYTHONWARNINGS="ignore", TMPDIR=str(self._folder))
         with self._output.open("wb") as output:
             self._started = time.monotonic()
@@ -89,7 +89,7 @@ class Training:
             self._job = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
 
     def marks(self) -> list[Mark]:
-        """What the process has noted so far."""
+        """The marks that the process has noted so far."""
         return marks(self._marks.read_text()) if self._marks.exists() else []
 
     def wait(self, what: Callable[[], bool], patience: float = PATIENCE) -> None:

@@ -116,7 +116,7 @@ def _sections(opened_run: Run) -> tuple[Mapping[str, Any] | None, BudgetSection 
 
 
 def _is_newer(budget: BudgetSection, section: AutoSection | None) -> bool:
-    """Whether ``Budget`` has written later than ``Auto``, by the steps up to which they tell. ``deepfreeze tune`` tells of none."""
+    """True if ``Budget`` has written later than ``Auto``, by the steps up to which they tell. ``deepfreeze tune`` tells of none."""
     if section is None:
         return True
     return budget.auto is not None and (not budget.auto.decisions or budget.auto.last_step >= section.last_step)

@@ -79,7 +79,7 @@ def sentence(section: AutoSection, restarts: Restarts | None) -> str:
 
 
 def _of(restarts: Restarts) -> str:
-    """Which jobs the time of a restart is of."""
+    """The jobs whose restarts were timed, in words."""
     if restarts.restored:
         which = "the newest job that" if restarts.jobs == 1 else f"median of the {restarts.jobs} newest jobs that"
         return f"{which} restored a checkpoint"

@@ -96,8 +96,8 @@ def _clear(file: Path) -> None:
 
 @dataclass(frozen=True)
 class _Stored:
-    """Whether a result was kept in the program's run: ``why_not``: None if it was; ``replaced``: the interval that was there before, and
-    the step up to which a training had learned it."""
+    """The keeping of a result in the program's run. ``why_not``: the reason why it was not kept, None if it was; ``replaced``: the interval
+    that was there before, and the step up to which a training had learned it."""
 
     why_not: str | None
     replaced: tuple[int, int] | None = None

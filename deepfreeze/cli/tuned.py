@@ -1,4 +1,4 @@
-"""What a search for an engine's setting has found, as people read it: for ``deepfreeze tune`` and ``deepfreeze plan``."""
+"""The result of a search for an engine's setting, as people read it: for ``deepfreeze tune`` and ``deepfreeze plan``."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _row(one: Tried, chosen: Setting | None, training: bool) -> tuple[str, ...]:
 
 
 def sentences(section: BudgetSection) -> list[str]:
-    """How the setting was found, one paragraph each."""
+    """The search in sentences, one paragraph each."""
     alone = [one for one in section.tried if one.setting.uncommitted == 1]
     more = [one for one in section.tried if one.setting.uncommitted > 1]
     step = f"A step without a checkpoint took {seconds(section.iteration)} when the engine was tried."
@@ -84,12 +84,12 @@ def sentences(section: BudgetSection) -> list[str]:
 
 
 def outcome(section: BudgetSection) -> str:
-    """Why the search was over."""
+    """The reason why the search was over."""
     return f"was over because {ENDS[section.ended]}"
 
 
 def pace(tried: Tried) -> str:
-    """How fast a setting brings checkpoints to the store."""
+    """The pace at which a setting brings checkpoints to the store."""
     return f"a checkpoint in {seconds(tried.period)} (Tw / N), each {seconds(tried.commit)} after its hand-over (Tw)"
 
 

@@ -201,7 +201,7 @@ class Auto:
 
     @property
     def profile(self) -> Profile | None:
-        """What this rank has measured, None before the profile is complete."""
+        """This rank's measurements, None before the profile is complete."""
         return self._profile
 
     def settle(self, uncommitted: int, commit: float | None, iteration: float | None, cost: float | None) -> None:
@@ -238,7 +238,7 @@ class Auto:
 
     @property
     def left(self) -> str | None:
-        """What the profile lacks, in words; None if it is complete."""
+        """The missing part of the profile, in words; None if the profile is complete."""
         return None if self._profiling is None else self._profiling.left
 
     # The interval.

@@ -127,7 +127,7 @@ class Budget:
             self._known = found.tried
 
     def _forget(self) -> None:
-        """What was found holds no more."""
+        """Drops all results of searches, which hold no more."""
         limits = self._known_limits()
         # As few as serve a profile: the engine finds memory for as many captures as may be uncommitted, beside the training.
         self.setting = Setting(limits.most.writers, 1, min(_PROFILED, limits.most.uncommitted))

@@ -53,8 +53,8 @@ class FitPosition:
         return self._fit.batches * steps // self._last if self._fit.batches and self._last else None
 
     def steps_left(self, steps: int) -> int | None:
-        """How many steps the ``fit`` has still to train, if the last execution had so many ``steps``. None if Keras does not know the
-        number of batches."""
+        """The number of steps that the ``fit`` has still to train, if the last execution had so many ``steps``. None if Keras does not know
+        the number of batches."""
         if not (self._fit.batches and self._last):
             return None
         total = self._fit.batches * self._fit.epochs if self.going_on is None else self.going_on.total

@@ -27,8 +27,8 @@ ENDS = ("gain", "limit", "steps", "checkpoints", "time", "store", "training")
 
 @dataclass(frozen=True)
 class Setting:
-    """How an engine works. ``writers`` (the paper's p): threads that write; ``transfers``: checkpoints that are written to the external
-    store at once; ``uncommitted`` (N): checkpoints that may be captured and not yet committed. All are 1 or more."""
+    """The setting of an engine. ``writers`` (the paper's p): threads that write; ``transfers``: checkpoints that are written to the
+    external store at once; ``uncommitted`` (N): checkpoints that may be captured and not yet committed. All are 1 or more."""
 
     writers: int
     transfers: int
@@ -49,7 +49,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tried:
-    """What a trial has shown. Times are in seconds.
+    """The result of a trial. Times are in seconds.
 
     - ``checkpoints``: how many were committed.
     - ``commit`` (Tw): from the hand-over of a checkpoint to its commit, while as many are on their way as the setting allows.
@@ -66,7 +66,7 @@ class Tried:
 
     @property
     def is_filled(self) -> bool:
-        """Whether as many checkpoints as the setting allows were on their way at once. Else the setting did not show."""
+        """True if as many checkpoints as the setting allows were on their way at once. Else the trial tells nothing of the setting."""
         return self.under_way >= self.setting.uncommitted
 
 
@@ -81,7 +81,7 @@ class Taken:
 
 
 def result(setting: Setting, taken: Sequence[Taken], stall: float = 0.0) -> Tried:
-    """What a trial has shown whose checkpoints are ``taken``, at least one, in the order in which they were handed over.
+    """The result of a trial whose checkpoints are ``taken``, at least one, in the order in which they were handed over.
 
     Written one after the other, those behind the first N tell, because the first N have found the engine empty. They tell Tw, as far as
     they have found N - 1 others; and N commits in succession tell how long N checkpoints take, because a step may go by before the next one

@@ -146,7 +146,7 @@ class TuningPolicy(PlannedPolicy, Protocol):
     def trials(self) -> int: ...
 
     def is_trial(self, step: int) -> bool:
-        """Whether the checkpoint of ``step`` was taken to try a setting with several on their way at once. It may fail for want of room on
+        """True if the checkpoint of ``step`` was taken to try a setting with several on their way at once. It may fail for want of room on
         the store, and training goes on. Asked also when the trial is over: ranks hear of failures at different times."""
 
     def limit(self, limits: Limits) -> None:

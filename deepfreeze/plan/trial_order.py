@@ -12,7 +12,7 @@ _BITS = {"writers": 9, "transfers": 7, "uncommitted": 12, "checkpoints": 6, "apa
 
 @dataclass(frozen=True)
 class TrialOrder:
-    """What rank 0 asks of all ranks.
+    """An order of rank 0 to all ranks.
 
     - ``number``: 1 or more; each order has one more than the order before it.
     - ``setting``: that every engine takes on.

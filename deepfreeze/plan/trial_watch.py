@@ -71,20 +71,20 @@ class TrialWatch:
 
     @property
     def is_over(self) -> bool:
-        """Whether every checkpoint of the trial that was taken is committed, or given up, or was never handed over; or one has failed."""
+        """True if every checkpoint of the trial that was taken is committed, or given up, or was never handed over; or one has failed."""
         settled = self._in_flight == 0 or self._handed.keys() == self._commits.keys()
         return self.failed or (self._step >= self._last + _LATER * self._order.apart and settled)
 
     @property
     def alone(self) -> Alone | None:
-        """What the trial has shown of a checkpoint that was alone on its way; None if there was none."""
+        """The measurements of a checkpoint that was alone on its way; None if there was none."""
         if self.failed or self._order.setting.uncommitted > 1 or len(self._commits) != 1:
             return None
         return Alone(self._seconds, self._steps, *self._cpu.values())
 
     @property
     def tried(self) -> Tried | None:
-        """What the trial has shown; None if it shows nothing, because no checkpoint of it was taken, or one has failed."""
+        """The trial's result; None if it has none, because no checkpoint of it was taken, or one has failed."""
         if self.failed or not self._commits:
             return None
         taken = [Taken(*self._handed[step], self._commits[step]) for step in sorted(self._commits)]

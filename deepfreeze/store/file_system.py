@@ -27,7 +27,7 @@ def named(path: str | os.PathLike[str]) -> str:
 
 
 def _mount(line: str) -> tuple[str, str] | None:
-    """Where the mount of a line is, and its type."""
+    """The mount point of a line, and the type of the file system there."""
     before, _, after = line.partition(" - ")
     fields, kinds = before.split(" "), after.split(" ")
     if len(fields) < 5 or not kinds[0]:

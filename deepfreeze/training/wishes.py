@@ -77,7 +77,7 @@ class Wishes:
 
     @property
     def tunes(self) -> bool:
-        """Whether the policy tries settings of the engine."""
+        """True if the policy tries settings of the engine."""
         return self._tuning is not None
 
     def is_trial(self, step: int) -> bool:

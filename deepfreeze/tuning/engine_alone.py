@@ -162,7 +162,7 @@ class EngineAlone:
         return step
 
     def _reports(self, alone: bool) -> list[veloc_bindings.Report]:
-        """What rank 0 has learned of its checkpoints since the last call: it knows of all ranks. ``EngineError`` if one has failed that was
+        """The reports of rank 0, which knows of all ranks, since the last call. ``EngineError`` if one has failed that was
         ``alone``."""
         found, *_ = [engine.poll()[0] for engine in self._engines]  # the others' memory is given back too
         for report in found:

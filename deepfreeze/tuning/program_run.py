@@ -13,7 +13,6 @@ variables.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -22,6 +21,7 @@ from pathlib import Path
 from deepfreeze.errors import OptionError
 from deepfreeze.plan.budget import Budget
 from deepfreeze.plan.policy import Policy, parts
+from deepfreeze.tuning import scratch
 
 _NAME, _FILE, _OVERHEAD = "DEEPFREEZE_TUNE", "DEEPFREEZE_TUNE_FILE", "DEEPFREEZE_TUNE_OVERHEAD"
 
@@ -37,7 +37,7 @@ class Told:
 
     @classmethod
     def read(cls, file: Path) -> list[Told]:
-        """What the program has told so far, in order; [] if it has opened no run."""
+        """The runs that the program has told of so far, in order; [] if it has opened none."""
         names = [field.name for field in fields(cls)]
         try:
             found = [json.loads(line) for line in file.read_text().splitlines()]
@@ -83,7 +83,7 @@ class ProgramRun:
     def place(self, run: str) -> str:
         """The path of the scratch run of a program that trains in ``run``: beside the directory that ``run`` leads to, if that is a
         link."""
-        return f"{os.path.realpath(run)}.{self.scratch}"
+        return scratch.beside(run, self.scratch)
 
     def policy(self, own: Policy) -> Policy:
         """The policy in place of the program's ``own``."""

@@ -185,6 +185,16 @@ void TheCpuTimesOfAllCheckpointsSumUpToWhatTheThreadsHaveUsed() {
   }
 }
 
+// Submits a checkpoint whose capture lies at `home`, in memory that is reserved for it there.
+Status Captured(JobTable* table, Home home, int64_t step, uint64_t timeout_ms) {
+  int number = SlotPool::kNoSlot;
+  Status reserved = home == Home::kCaller ? Status() : table->Reserve(home, timeout_ms, &number);
+  if (!reserved.ok()) return reserved;
+  auto job = std::make_shared<Job>();
+  job->step = step;
+  return table->Submit(job, home != Home::kCaller, timeout_ms);
+}
+
 // Whatever memory is free, and wherever captures go. A checkpoint that has failed counts no more.
 void NoMoreAreUncommittedThanTheBound() {
   for (const Home home : {Home::kSlot, Home::kBuffer, Home::kCaller}) {
@@ -193,14 +203,7 @@ void NoMoreAreUncommittedThanTheBound() {
       options.in_flight = 4;
       options.uncommitted = 2;
       JobTable table(Env::Posix(), options);
-      const auto submit = [&](int64_t step, uint64_t timeout_ms) {
-        int number = SlotPool::kNoSlot;
-        Status reserved = home == Home::kCaller ? Status() : table.Reserve(home, timeout_ms, &number);
-        if (!reserved.ok()) return reserved;
-        auto job = std::make_shared<Job>();
-        job->step = step;
-        return table.Submit(job, home != Home::kCaller, timeout_ms);
-      };
+      const auto submit = [&](int64_t step, uint64_t timeout_ms) { return Captured(&table, home, step, timeout_ms); };
       CHECK_EQ(table.Room(home), 2u);
       if (home != Home::kCaller) {  // what is reserved is captured next
         int number = SlotPool::kNoSlot;
@@ -334,14 +337,7 @@ void TheBoundOfUncommittedCheckpointsChanges() {
     options.in_flight = 4;
     options.uncommitted = 4;
     JobTable table(Env::Posix(), options);
-    const auto submit = [&](int64_t step, uint64_t timeout_ms) {
-      int number = SlotPool::kNoSlot;
-      Status reserved = home == Home::kCaller ? Status() : table.Reserve(home, timeout_ms, &number);
-      if (!reserved.ok()) return reserved;
-      auto job = std::make_shared<Job>();
-      job->step = step;
-      return table.Submit(job, home != Home::kCaller, timeout_ms);
-    };
+    const auto submit = [&](int64_t step, uint64_t timeout_ms) { return Captured(&table, home, step, timeout_ms); };
     for (int64_t step = 1; step <= 3; ++step) CHECK_OK(submit(step, 0));
     table.Tune(1, 2);  // fewer than there are
     CHECK_EQ(table.Room(home), 0u);

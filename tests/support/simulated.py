@@ -73,18 +73,7 @@ class Rank:
         blocking, self._blocking = self._blocking, 1e-5
         self.seconds += seconds
         self.plain += plain
-        return Observation(
-            step=step,
-            steps=1,
-            seconds=seconds,
-            captured=captured,
-            blocking=blocking,
-            reports=reports,
-            in_flight=len(self.under_way),
-            nbytes=1000,
-            rank=self.rank,
-            epoch_steps=1000,
-        )
+        return self._observed(step, seconds, captured, blocking, reports, len(self.under_way))
 
     def _execute_with(self, store: Store, step: int, captured: int | None) -> Observation:
         waited = store.now
@@ -105,14 +94,26 @@ class Rank:
         self._told = len(store.done)
         self.seconds += seconds + waited
         self.plain += plain
+        return self._observed(step, seconds, captured, waited, reports, store.under_way, paused)
+
+    def _observed(
+        self,
+        step: int,
+        seconds: float,
+        captured: int | None,
+        blocking: float,
+        reports: list[Progressed],
+        in_flight: int,
+        paused: bool = False,
+    ) -> Observation:
         return Observation(
             step=step,
             steps=1,
             seconds=seconds,
             captured=captured,
-            blocking=waited,
+            blocking=blocking,
             reports=reports,
-            in_flight=store.under_way,
+            in_flight=in_flight,
             nbytes=1000,
             rank=self.rank,
             paused=paused,
