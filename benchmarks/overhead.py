@@ -32,7 +32,7 @@ PLAN: dict[tuple[str, int], tuple[int, list[tuple[int, int]], int]] = {
     ("resnet50", 1): (15, [(50, 1), (15, 2), (5, 2), (1, 8)], 2),
     ("nt3", 1): (6, [(50, 1), (15, 2), (5, 2), (1, 4)], 1),
 }
-# The parts of the benchmark: trainings with several intervals in turns, and a training with many periods of one interval.
+# The parts of the benchmark: trainings with several intervals, and trainings with many periods of one interval.
 TRAININGS, PERIODS = "trainings", "periods"
 IN_FLIGHT, SLOTS, SPARE = 2, 2, 64e6  # what Checkpoint has if nothing else is asked for
 
@@ -51,10 +51,10 @@ def measure(args: argparse.Namespace) -> Report:
     plan = {("light", 1): (6, [(5, 1), (1, 3)], 2)} if args.quick else PLAN
     with jobs.places(args.folder) as (disk, memory):
 
-        def job(name: str, ranks: int, **params: Any) -> list[list[dict[str, Any]]]:
+        def job(name: str, ranks: int, module: str = "overhead_rank", **params: Any) -> list[Any]:
             say(f"{name} on {ranks} rank{'s' * (ranks > 1)} ...")
             params |= {"folder": str(jobs.empty(disk, "job")), "slots": str(jobs.empty(memory, "slots"))}
-            return jobs.gather("overhead_rank", {"workload": name, **params}, ranks, disk)
+            return jobs.gather(module, {"workload": name, **params}, ranks, disk)
 
         for (name, ranks), (plain, blocks, most) in plan.items():
             if TRAININGS in args.parts and (args.quick or name in args.workloads):
@@ -62,8 +62,9 @@ def measure(args: argparse.Namespace) -> Report:
                 _add(report, found, name, ranks, blocks)
         for many in (overhead_periods.QUICK,) if args.quick else overhead_periods.PLANS:
             if PERIODS in args.parts and (args.quick or many.workload in args.workloads):
-                (found_alone,) = job(many.workload, 1, plain=many.plain, blocks=many.blocks, rounds=many.rounds)
-                overhead_periods.add(report, found_alone, many)
+                turns = {"module": "overhead_turns_rank", "every": many.every, "periods": many.periods}
+                rounds = [job(many.workload, 1, **turns)[0] for _ in range(many.rounds)]
+                overhead_periods.add(report, rounds, many)
     if PERIODS not in args.parts:
         report.rows += many_before
     return report

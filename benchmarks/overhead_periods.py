@@ -1,9 +1,11 @@
 """The cost of a checkpoint every 10 steps for ResNet-50 and NT3, period by period. This part of ``benchmarks.overhead`` has enough periods
 to tell about a percent.
 
-A period is a step that a checkpoint captures and the steps after it, up to the next such step. It is compared in two ways:
+A period is a step that a checkpoint captures and the steps after it, up to the next such step. One training takes turns: as many steps
+without checkpoints, a period, and so on (``overhead_turns_rank``). A period is compared in two ways:
 
-slowdown, CPU time: with as many steps of the trainings without checkpoints, just before and after. CPU time is all of the process's.
+slowdown, CPU time: with the turns without checkpoints just before and after it. CPU time is all of the process's. A checkpoint that is not
+committed at the end of its period is waited for, and the wait is a part of the period.
 share of the cores: the CPU time of the process beyond that of the other steps of the same period, over its cores and over the period.
 neighbours: the captured step and the two after it with the other steps of the same period, by which time the checkpoint is committed.
 A machine that changes its speed from minute to minute changes both alike.
@@ -24,35 +26,28 @@ AFTERWARDS = ("captured step", "next step", "the one after")
 
 @dataclass(frozen=True)
 class Plan:
-    """``periods`` of ``every`` steps in each of ``rounds`` trainings, between trainings of ``plain`` steps without checkpoints."""
+    """``periods`` of ``every`` steps in each of ``rounds`` processes."""
 
     workload: str = "resnet50"
     every: int = 10
-    periods: int = 8
-    rounds: int = 4
-    plain: int = 20
-
-    @property
-    def blocks(self) -> list[tuple[int, int]]:
-        """For ``overhead_rank``: one block, with a checkpoint more than periods. What the steps before the first one and the last one
-        itself took belongs to no period."""
-        return [(self.every, self.periods + 1)]
+    periods: int = 16
+    rounds: int = 2
 
 
-PLANS = (Plan(), Plan("nt3"))
-QUICK = Plan("light", 5, 2, 1, 6)
+PLANS = (Plan(rounds=4), Plan("nt3"))
+QUICK = Plan("light", 5, 3, 1)
 
 
 def add(report: Report, found: list[dict[str, Any]], plan: Plan) -> None:
-    """The row of a job on one rank; ``found``: what it has found in each round."""
+    """The row of a job on one rank; ``found``: the measurements of each round's process."""
     made = report.row(workload=plan.workload, ranks=1, every=plan.every)
-    seconds = [_periods(one["with"], plan) for one in found]
-    process = [_periods(one["with process"], plan) for one in found]
+    seconds = [_periods(one["seconds"]) for one in found]
+    process = [_periods(one["process"]) for one in found]
     size = found[0]["nbytes"] / 1e9
-    made.add("iteration", "s", [float(np.mean(one["plain"])) for one in found])
-    made.add("slowdown", "", _against_plain(seconds, [one["plain"] for one in found]))
-    made.add("CPU time", "", _against_plain(process, [one["plain process"] for one in found]))
-    made.add("engine's CPU", "s/GB", [one["cpu"][0] / ((plan.periods + 1) * size) for one in found])
+    made.add("iteration", "s", np.concatenate([_plain(one["seconds"]) for one in found]).tolist())
+    for name, of in (("slowdown", "seconds"), ("CPU time", "process")):
+        made.add(name, "", np.concatenate([_periods(one[of]).mean(axis=1) / _plain(one[of]) for one in found]).tolist())
+    made.add("engine's CPU", "s/GB", [one["cpu"] / (plan.periods * size) for one in found])
     for n, name in enumerate(AFTERWARDS):
         made.add(name, "s", np.concatenate([each[:, n] - _middle(each) for each in seconds]).tolist())
     made.add(
@@ -64,17 +59,15 @@ def add(report: Report, found: list[dict[str, Any]], plan: Plan) -> None:
     made.add(SHARE, "", np.concatenate(shares).tolist())
 
 
-def _periods(steps: list[float], plan: Plan) -> np.ndarray:
-    """(periods, every): the steps from each captured one on."""
-    first = plan.every - 1
-    return np.array(steps[first : first + plan.every * plan.periods]).reshape(plan.periods, plan.every)
+def _periods(turns: list[list[float]]) -> np.ndarray:
+    """(periods, every): the steps of every second turn."""
+    return np.array(turns)[1::2]
 
 
-def _against_plain(periods: list[np.ndarray], plain: list[list[float]]) -> list[float]:
-    """Of each period: its mean over that of the round's plain steps."""
-    return np.concatenate(
-        [each.mean(axis=1) / np.mean(steps) for each, steps in zip(periods, plain, strict=True)]
-    ).tolist()
+def _plain(turns: list[list[float]]) -> np.ndarray:
+    """Of each period: the mean step of the turns without checkpoints just before and after it."""
+    plain = np.array(turns)[::2].mean(axis=1)
+    return (plain[:-1] + plain[1:]) / 2
 
 
 def _middle(periods: np.ndarray) -> np.ndarray:
