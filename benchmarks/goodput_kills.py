@@ -2,7 +2,9 @@
 
 The training is NT3 of the published size on Khan's tumours, one process, with checkpoints on the disk alone. It is killed by SIGKILL at
 each event and started again at once. Useful steps are those that the training has at the end, from the first step of its first process
-on. Before that, shorter trainings measure what the forecast is made of: plain step, step, time to commit, time to load.
+on. The forecast is made of plain step, step, time to commit and time to load. Processes that live as long as the trace lets one live on
+average measure these: two before the killed training and two after it, because the machine changes its speed from hour to hour. The step is
+the mean of all steps of such a process but the first, so it has the steps in it whose checkpoints touch memory for the first time.
 
 At the end of every sixth of the kills, and at the end of the training, the newest checkpoint's weights are tested on the 20 test tumours,
 after everything else is over.
@@ -16,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,19 +54,44 @@ class Policy:
 
 @dataclass(frozen=True)
 class Plan:
-    """``minutes`` of training for each policy; ``clock``: how much faster than the trace; ``genes`` of NT3; ``measured``: seconds of
-    a training that measures steps; ``restarts`` that measure the time to load."""
+    """``minutes`` of training for each policy; ``clock``: how much faster than the trace; ``genes`` of NT3; ``plain``: seconds of a
+    training that measures plain steps; ``lives``: how many processes measure the forecast's figures before the killed training, and after
+    it."""
 
     minutes: float
     clock: float
     genes: int = workloads.GENES
-    measured: float = 60.0
-    restarts: int = 4
+    plain: float = 30.0
+    lives: int = 2
+
+
+@dataclass
+class Figures:
+    """What the forecast is made of, life by life. ``steps``: the mean step; ``loads``: from the start of the process until its first step
+    begins; ``commits``: from each hand-over to the commit. All are seconds."""
+
+    steps: list[float] = field(default_factory=list)
+    loads: list[float] = field(default_factory=list)
+    commits: list[float] = field(default_factory=list)
+
+    def add(self, life: Life, events: Sequence[Mapping[str, Any]]) -> None:
+        """Takes a life in, and its ``events``."""
+        if not life.seconds:
+            raise SystemExit(f"a process that lived for {life.killed - life.started:.0f} s had no second step")
+        self.steps.append(statistics.fmean(life.seconds))
+        self.loads.append(sum(life.restart().values()) - self.steps[-1])
+        found = [event["seconds"] for event in events if event["kind"] == "external"]
+        self.commits += found[1:] or found  # the first one touches memory
+
+    def job(self, policy: Policy, plain: float) -> Job:
+        """The forecast's figures. ``plain``: seconds of a step without checkpoints."""
+        commit, load = statistics.median(self.commits), statistics.fmean(self.loads)
+        return Job(policy.kind, plain, statistics.fmean(self.steps), policy.every, load, commit, policy.uncommitted)
 
 
 @dataclass
 class Found:
-    """The outcome of a killed training: ``steps``: the useful ones; ``history``: (seconds, steps) at each kill and at the end; ``files``:
+    """The outcome of a killed training. ``steps``: the useful ones; ``history``: (seconds, steps) at each kill and at the end; ``files``:
     (seconds, weights) of checkpoints that are to be tested; ``lost``: steps that each kill took; ``step``: seconds of each step but the
     first one of each process."""
 
@@ -78,7 +105,7 @@ class Found:
 def planned(minutes: float, trace: Trace, quick: bool) -> Plan:
     """The whole trace in ``minutes``, or the first part of it. Quick: a minute of the smallest NT3 at twice the clock."""
     clock = trace.seconds / (max(minutes, SHORTEST) * 60)
-    return Plan(1.0, 2 * clock, genes=2308, measured=8.0, restarts=1) if quick else Plan(minutes, clock)
+    return Plan(1.0, 2 * clock, genes=2308, plain=4.0, lives=1) if quick else Plan(minutes, clock)
 
 
 def policies(choice: Tuned | None) -> list[Policy]:
@@ -98,10 +125,22 @@ def measure(plan: Plan, choice: Tuned | None, disk: Path, trace: Trace) -> list[
 
 
 def _measured(plan: Plan, policy: Policy, plain: float, events: Trace, disk: Path) -> Row:
-    say(f"{policy.name}: steps, commits and restarts of {LABEL} ...")
-    job = _job(plan, policy, plain, jobs.empty(disk, "measured"))
+    measuring = _training(plan, policy, jobs.empty(disk, "measured"))
+    _life(measuring, 3 * policy.every * plain)  # makes the run, so it restores nothing
+    told, figures = EventFiles(measuring.run), Figures()
+    told.new()
+    seconds = events.seconds / (len(events.events) + 1)
+
+    def measure_lives() -> None:
+        say(f"{policy.name}: steps, commits and restarts of {LABEL} ...")
+        for _ in range(plan.lives):
+            figures.add(_life(measuring, seconds), told.new())
+
+    measure_lives()
     say(f"{policy.name}: {events.seconds / 60:.3g} minutes with {len(events.events)} kills ...")
     found = _killed(_training(plan, policy, jobs.empty(disk, "killed")), events, disk)
+    measure_lives()
+    job = figures.job(policy, plain)
     row = Row(
         {
             "policy": policy.name,
@@ -112,6 +151,7 @@ def _measured(plan: Plan, policy: Policy, plain: float, events: Trace, disk: Pat
         }
     )
     add(row, job, found, events)
+    row.add("step before and after", "s", figures.steps)
     row.add("tested at", "s", [at for at, _ in found.files])
     return row.add("accuracy", "", [_accuracy(file, plan.genes) for _, file in found.files])
 
@@ -136,28 +176,7 @@ def _plain(plan: Plan, disk: Path) -> float:
     """Seconds of a step without checkpoints."""
     say(f"{LABEL}: plain steps ...")
     training = _training(plan, None, jobs.empty(disk, "plain"))
-    return statistics.fmean(_life(training, plan.measured / 2).seconds[1:])
-
-
-def _job(plan: Plan, policy: Policy, plain: float, folder: Path) -> Job:
-    """The forecast's figures, from a training that is killed and started again."""
-    training = _training(plan, policy, folder)
-    life = _life(training, max(plan.measured, 6 * policy.every * plain))
-    step = mean_step(life, policy.every)
-    commits = [event["seconds"] for event in EventFiles(training.run).new() if event["kind"] == "external"]
-    loads = [sum(_life(training, 0.0).restart().values()) - step for _ in range(plan.restarts)]
-    commit = statistics.median(commits[1:] or commits)  # the first one touches memory
-    return Job(policy.kind, plain, step, policy.every, statistics.median(loads), commit, policy.uncommitted)
-
-
-def mean_step(life: Life, every: int) -> float:
-    """Seconds of a step, checkpoints included: over whole intervals, without the first one, which touches memory."""
-    ends = [mark.at for mark in life.steps if mark.step % every == 0][1:]
-    if len(ends) < 2:
-        raise SystemExit(
-            f"{len(life.steps)} steps have too few checkpoints, every {every} steps, to say what a step takes"
-        )
-    return (ends[-1] - ends[0]) / (every * (len(ends) - 1))
+    return statistics.fmean(_life(training, plan.plain).seconds[1:])
 
 
 def _life(training: Training, seconds: float) -> Life:

@@ -8,7 +8,7 @@ samples of one round. The time to load is that of real restarts, from the start 
 - CheckFreq: one uncommitted checkpoint (``Engine(uncommitted=1)``).
 - N: four uncommitted checkpoints, as PCcheck has for VGG16.
 - tuned: writers, transfers and uncommitted checkpoints as ``deepfreeze tune`` chose on this machine, at each f and at the interval that it
-  chose too.
+  chose too. If it chose CheckFreq's setting, nothing is measured twice: both policies have the same rates.
 - epoch only: an epoch has 1000 steps here. Its mean step follows from the cost of a checkpoint by CheckFreq's policy at the longest f.
 - bound: plain steps, and a kill costs the time to load alone.
 """
@@ -32,6 +32,7 @@ from benchmarks.goodput_trace import Trace
 from benchmarks.goodput_tuned import Tuned, tuned
 from benchmarks.recovery_kills import Killing
 from benchmarks.report import Row, say, span, table
+from deepfreeze.freeze.settings import Engine
 
 WORKLOADS = ("resnet50", "nt3")
 EPOCH, UNCOMMITTED = 1000, 4
@@ -57,7 +58,7 @@ def settings(every: int, choice: Tuned | None) -> dict[str, dict[str, Any]]:
         CHECKFREQ: {"uncommitted": 1, "io": "direct"},
         MANY: checkpoints(UNCOMMITTED),
     }
-    if choice is not None:
+    if choice is not None and not is_checkfreqs(choice):
         engines[TUNED] = choice.engine
     made = {
         name: {"every": every, "engine": engine, "touch": engine.get("in_flight", 2)}
@@ -65,6 +66,12 @@ def settings(every: int, choice: Tuned | None) -> dict[str, dict[str, Any]]:
     }
     made[SYNCHRONOUS]["wait_for"] = "external"
     return made
+
+
+def is_checkfreqs(choice: Tuned) -> bool:
+    """True if the tuner chose the setting that CheckFreq's policy has."""
+    own = Engine()
+    return (choice.writers, choice.transfers, choice.uncommitted) == (own.writers, own.transfers, 1)
 
 
 def measure(quick: bool, disk: Path, trace: Trace) -> list[Row]:
@@ -99,7 +106,7 @@ def _trained(
     steps = -(-steps // every) * every
     asked = settings(every, choice)
     if every not in plan:
-        asked = {name: asked[name] for name in (CHECKFREQ, TUNED)}
+        asked = {name: asked[name] for name in (CHECKFREQ, TUNED) if name in asked}
     each = [{"every": None}, *asked.values()]
     found = trained(
         f"{workload}, every {every}", workload, [{**one, "skip": SKIP, "steps": steps} for one in each], rounds, disk
@@ -158,6 +165,8 @@ def made(replays: Replays, found: dict[int, dict[str | None, dict[str, Any]]], c
     rows: list[Row] = []
     for every, by_policy in found.items():
         plain = _seconds(by_policy[None])
+        if choice is not None and is_checkfreqs(choice):
+            by_policy = {**by_policy, TUNED: by_policy[CHECKFREQ]}
         for policy, one in by_policy.items():
             if policy is None:
                 continue

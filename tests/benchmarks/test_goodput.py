@@ -25,6 +25,7 @@ from benchmarks.goodput_tuned import Tuned, chosen
 from benchmarks.recovery_life import Life, Mark
 from benchmarks.report import Report
 from deepfreeze.errors import OptionError
+from deepfreeze.freeze.settings import Engine
 
 HEADER = ",Time,GPUs\n"
 # Machines of 4 GPUs: 2 at first, then 3 GPUs less, 4 more, 9 less.
@@ -196,6 +197,19 @@ def test_policies_are_shown_beside_the_bound_and_the_paper():
     assert "**The published figure.**" not in shown, "this part was not measured"
 
 
+def test_a_tuner_that_chose_checkfreqs_setting_has_its_rates():
+    same = Tuned(7, Engine().writers, Engine().transfers, 1)
+    assert goodput_ours.TUNED in goodput_ours.settings(10, CHOICE)
+    assert goodput_ours.TUNED not in goodput_ours.settings(10, same), "nothing is measured twice"
+    found = {"rate": [10.0, 9.0], "commits": [0.3]}
+    replays = goodput_ours.Replays("resnet50", [4.0], goodput_trace.seeded(1, 1500.0, 5))
+    rows = goodput_ours.made(replays, {7: {None: found, goodput_ours.CHECKFREQ: found}}, same)
+    checkfreq, tuned = (
+        goodput_ours.find(rows, "resnet50", name, 7) for name in (goodput_ours.CHECKFREQ, goodput_ours.TUNED)
+    )
+    assert tuned.samples("step") == checkfreq.samples("step") and tuned.labels["chosen"]
+
+
 @pytest.mark.parametrize(("slower", "steps", "reached"), [(1.01, 850, True), (1.3, 800, False)])
 def test_tuned_goodput_and_forecasts_are_judged(slower, steps, reached):
     found = {one.what: one for one in goals._goodput(killed(ours(slower), steps))}
@@ -232,14 +246,25 @@ def test_a_shorter_training_has_the_first_part_of_the_trace():
     assert {one.every for one in goodput_kills.policies(CHOICE)} == {7}
 
 
-def test_a_step_is_measured_over_whole_intervals():
-    steps = [Mark("step", at, step) for step, at in enumerate([0, 9, 20, 30, 41, 50, 61, 70], 1)]
-    life = Life(0, 100, [Mark("restored", 0, 0), *steps])
-    assert goodput_kills.mean_step(life, 2) == (70 - 30) / 4, "from step 4 to step 8"
+def test_the_forecast_is_made_of_all_steps_of_lives_but_the_first():
+    begun = [Mark(name, at, 0) for name, at in (("imported", 2.0), ("built", 3.0), ("restored", 4.0))]
+    lives = [Life(0, 100, [*begun, *(Mark("step", 6.0 + pace * n, n + 1) for n in range(5))]) for pace in (1.0, 3.0)]
+    figures = goodput_kills.Figures()
+    for life, seconds in zip(lives, (0.1, 0.3), strict=True):
+        figures.add(
+            life, [{"kind": "external", "seconds": one} for one in (9.0, seconds, seconds)] + [{"kind": "captured"}]
+        )
+    policy = goodput_kills.Policy("N", SEVERAL, 5, 4, {})
+    # A restart takes 6 s with its first step; of which the mean steps, 1 and 3 s, are no part of the load.
+    assert figures.job(policy, 0.9) == Job(SEVERAL, 0.9, 2.0, 5, (5.0 + 3.0) / 2, 0.2, 4)
+    with pytest.raises(SystemExit, match="lived for 9 s had no second step"):
+        figures.add(Life(0, 9, begun), [])
+
+
+def test_a_killed_process_has_done_what_it_noted_or_what_was_committed():
+    life = Life(0, 100, [Mark("restored", 0, 0), *(Mark("step", step, step) for step in range(1, 9))])
     assert goodput_kills.done(life, [4, 6]) == (8, 6)
     assert goodput_kills.done(Life(0, 1, [Mark("imported", 0, 0)]), [4, 6]) == (6, 6), "killed before it was restored"
-    with pytest.raises(SystemExit, match="8 steps have too few checkpoints, every 4 steps"):
-        goodput_kills.mean_step(life, 4)
 
 
 @pytest.mark.full
@@ -256,7 +281,7 @@ def test_ours_and_the_published_goodput_are_drawn_over_the_interval(tmp_path):
 @pytest.mark.full
 def test_a_training_is_really_killed_and_its_steps_counted(tmp_path):
     events = goodput_trace.Trace(20.0, 4, [(8.0, -4)], "by hand")
-    plan = goodput_kills.Plan(20 / 60, 1.0, genes=2308, measured=4.0, restarts=1)
+    plan = goodput_kills.Plan(20 / 60, 1.0, genes=2308, plain=4.0, lives=1)
     for row in goodput_kills.measure(plan, None, tmp_path, events):
         steps = row.samples("steps at")
         assert len(steps) == 2 and steps[-1] == row.median("steps") > steps[0] > 0
