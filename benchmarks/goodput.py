@@ -7,7 +7,7 @@ published: Figure 9 of the paper from its Figure 8, by the closed formula. Takes
 ours: rates, times to commit and times to load of ResNet-50 and NT3, measured here, with a checkpoint every 1, 10, 25, 50 and 100 steps and
     six policies; the trace is replayed with them. An estimated 55 minutes on 2 quiet cores, the tuner included.
 kills: half an hour of NT3 that is really killed by the trace at a faster clock, and counted, beside the forecast; and the same with
-    CheckFreq's policy. 66 minutes.
+    CheckFreq's policy. An estimated 72 minutes.
 
 goodput = (T - r x redo) / (t T), 0 at least: T duration of the trace, r its events, t the mean step with checkpoints every f steps, t0 the
 plain one, l the time to load, Tw from the hand-over of a checkpoint to its commit with N on their way. redo is l + f t0 / 2 (synchronous),

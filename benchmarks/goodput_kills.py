@@ -67,15 +67,15 @@ class Plan:
 
 @dataclass
 class Figures:
-    """What the forecast is made of, life by life. ``steps``: the mean step; ``loads``: from the start of the process until its first step
-    begins; ``commits``: from each hand-over to the commit. All are seconds."""
+    """Measurements for the forecast, in seconds. ``steps``: the mean step of each process; ``loads``: from the start of each process until
+    its first step begins; ``commits``: from each hand-over to the commit."""
 
     steps: list[float] = field(default_factory=list)
     loads: list[float] = field(default_factory=list)
     commits: list[float] = field(default_factory=list)
 
     def add(self, life: Life, events: Sequence[Mapping[str, Any]]) -> None:
-        """Takes a life in, and its ``events``."""
+        """Adds the measurements of a process. ``events``: those that the run has from it. ``SystemExit`` if it did less than two steps."""
         if not life.seconds:
             raise SystemExit(f"a process that lived for {life.killed - life.started:.0f} s had no second step")
         self.steps.append(statistics.fmean(life.seconds))
@@ -84,7 +84,7 @@ class Figures:
         self.commits += found[1:] or found  # the first one touches memory
 
     def job(self, policy: Policy, plain: float) -> Job:
-        """The forecast's figures. ``plain``: seconds of a step without checkpoints."""
+        """The job whose goodput is forecast. ``plain``: seconds of a step without checkpoints."""
         commit, load = statistics.median(self.commits), statistics.fmean(self.loads)
         return Job(policy.kind, plain, statistics.fmean(self.steps), policy.every, load, commit, policy.uncommitted)
 

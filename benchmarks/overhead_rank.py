@@ -30,27 +30,35 @@ MEMORY, EVERY, SAMPLED = 2.5, 2, 8
 _THREADS_CLOCK = 6  # of Linux's clocks by number: the CPU time of one thread, in ns
 
 
-class Blocks:
-    """A policy: a checkpoint at the end of every period of each block, and two at first."""
+class Due:
+    """A policy: a checkpoint at each of some steps, which are in order."""
+
+    def __init__(self, steps: Sequence[int]) -> None:
+        self._steps = list(steps)
+
+    def next_step(self, step: int) -> int:
+        """See ``deepfreeze.plan.policy.Policy``."""
+        return next((due for due in self._steps if due > step), 2**62)
+
+    def last(self, step: int) -> int:
+        """The newest that is due up to ``step``."""
+        return max(due for due in self._steps if due <= step)
+
+
+class Blocks(Due):
+    """A checkpoint at the end of every period of each block, and two at first."""
 
     def __init__(self, begin: int, blocks: Sequence[tuple[int, int]]) -> None:
         """``blocks``: (steps between checkpoints, periods)."""
         self.touched = begin + TOUCHED
         self.ends: list[int] = []  # of each block
-        self._due = [begin + TOUCHED - 2, begin + TOUCHED - 1]
+        due = [begin + TOUCHED - 2, begin + TOUCHED - 1]
         step = self.touched
         for every, periods in blocks:
-            self._due += [step + every * (n + 1) for n in range(periods)]
+            due += [step + every * (n + 1) for n in range(periods)]
             step += every * periods
             self.ends.append(step)
-
-    def next_step(self, step: int) -> int:
-        """See ``deepfreeze.plan.policy.Policy``."""
-        return next((due for due in self._due if due > step), 2**62)
-
-    def last(self, step: int) -> int:
-        """The newest that is due up to ``step``."""
-        return max(due for due in self._due if due <= step)
+        super().__init__(due)
 
 
 class Clock(keras.callbacks.Callback):
@@ -83,11 +91,8 @@ class Clock(keras.callbacks.Callback):
         self.process.append(time.process_time() - cpu)
 
     def _settle(self, blocks: Blocks) -> None:
-        last, deadline = blocks.last(self._step()), time.monotonic() + PATIENCE
-        while (newest := deepfreeze.latest(self._run)) is None or newest.step < last:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"step {last} was not committed")
-            time.sleep(0.002)
+        assert self._run is not None
+        wait_for_commit(self._run, blocks.last(self._step()))
         self.cpu.append(engine_seconds())
         hvd.allreduce(tf.constant(0.0), name="settled")
 
@@ -108,6 +113,15 @@ class End(keras.callbacks.Callback):
         self._clock.end()
         if batch + 1 == self._steps:
             self.memory = peak_memory() + unmapped(self._slots)
+
+
+def wait_for_commit(run: Path, step: int) -> None:
+    """Waits until the step, or a newer one, is committed. TimeoutError after ``PATIENCE`` seconds."""
+    deadline = time.monotonic() + PATIENCE
+    while (newest := deepfreeze.latest(run)) is None or newest.step < step:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"step {step} was not committed")
+        time.sleep(0.002)
 
 
 def engine_seconds() -> float:

@@ -1,5 +1,5 @@
-"""One rank of a training that takes turns: some steps without checkpoints, then as many of which the first one is captured. Imports
-TensorFlow.
+"""One rank of a training that takes turns: some steps run without checkpoints, then a checkpoint captures the first one of as many steps,
+and so on. This module imports TensorFlow.
 
 Two trainings of one model, one after the other, differ by several percent on a machine that changes its speed from minute to minute, and by
 the luck of where their memory lies. So the model is traced twice, without checkpoints and with them, and one training calls both functions
@@ -18,12 +18,12 @@ import tensorflow as tf
 
 import deepfreeze
 from benchmarks import jobs, workloads
-from benchmarks.overhead_rank import PATIENCE, TOUCHED, TRACED, engine_seconds
+from benchmarks.overhead_rank import TOUCHED, TRACED, Due, engine_seconds, wait_for_commit
 from deepfreeze.state.keras_objects import tf_variable
 
 
-class Turns:
-    """A policy: two checkpoints that touch every buffer for the first time, then one at the first step of every second turn.
+class Turns(Due):
+    """Two checkpoints that touch every buffer for the first time, then one at the first step of every second turn.
 
     ``turn(batch)`` numbers the turns from 0; the even ones have no checkpoints. It is negative before the first turn.
     """
@@ -33,15 +33,7 @@ class Turns:
         self.every, self.turns = every, 2 * periods + 1
         self.batches = TOUCHED + every * self.turns
         first = [TOUCHED + every * turn + 1 for turn in range(1, self.turns, 2)]
-        self._due = [begin + step for step in (TOUCHED - 1, TOUCHED, *first)]
-
-    def next_step(self, step: int) -> int:
-        """See ``deepfreeze.plan.policy.Policy``."""
-        return next((due for due in self._due if due > step), 2**62)
-
-    def last(self, step: int) -> int:
-        """The newest that is due up to ``step``."""
-        return max(due for due in self._due if due <= step)
+        super().__init__([begin + step for step in (TOUCHED - 1, TOUCHED, *first)])
 
     def turn(self, batch: int) -> int:
         """The turn that a batch, counted from 0, belongs to."""
@@ -99,12 +91,8 @@ class Clock(keras.callbacks.Callback):
             self.steps[self._turns.turn(batch)].append((time.perf_counter() - seconds, time.process_time() - cpu))
 
     def _settle(self) -> None:
-        last = self._turns.last(int(tf_variable(self.model.optimizer.iterations).numpy()))
-        deadline = time.monotonic() + PATIENCE
-        while (newest := deepfreeze.latest(self._run)) is None or newest.step < last:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"step {last} was not committed")
-            time.sleep(0.002)
+        step = int(tf_variable(self.model.optimizer.iterations).numpy())
+        wait_for_commit(self._run, self._turns.last(step))
 
 
 class End(keras.callbacks.Callback):
