@@ -115,13 +115,16 @@ class End(keras.callbacks.Callback):
             self.memory = peak_memory() + unmapped(self._slots)
 
 
-def wait_for_commit(run: Path, step: int) -> None:
-    """Waits until the step, or a newer one, is committed. TimeoutError after ``PATIENCE`` seconds."""
-    deadline = time.monotonic() + PATIENCE
+def wait_for_commit(run: Path, step: int) -> tuple[float, float]:
+    """Waits until the step, or a newer one, is committed. Returns the wall and CPU seconds waited after the first look, which takes some
+    milliseconds itself: 0 if the first look found the commit. TimeoutError after ``PATIENCE`` seconds."""
+    begun: tuple[float, float] | None = None
     while (newest := deepfreeze.latest(run)) is None or newest.step < step:
-        if time.monotonic() > deadline:
+        begun = begun or (time.perf_counter(), time.process_time())
+        if time.perf_counter() - begun[0] > PATIENCE:
             raise TimeoutError(f"step {step} was not committed")
         time.sleep(0.002)
+    return (0.0, 0.0) if begun is None else (time.perf_counter() - begun[0], time.process_time() - begun[1])
 
 
 def engine_seconds() -> float:

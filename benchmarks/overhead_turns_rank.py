@@ -47,7 +47,8 @@ class Turns(Due):
 class Clock(keras.callbacks.Callback):
     """Wall and CPU seconds of each step, by turn. Comes first, and gives each turn its train function.
 
-    A captured turn ends when its checkpoint is committed: what is still to be done then is waited for, and counts.
+    A captured turn ends when its checkpoint is committed: if that is not so after the last step, the wait counts. The look at the run that
+    tells does not: no training needs it.
     """
 
     def __init__(self, run: Path, turns: Turns, plain: Any) -> None:
@@ -79,10 +80,13 @@ class Clock(keras.callbacks.Callback):
         turn = self._turns.turn(batch)
         if turn % 2 == 0:
             return
-        if self._turns.ends(batch):
-            self._settle()
         self._note(batch)
-        if self._turns.ends(batch) and turn > 0:
+        if not self._turns.ends(batch):
+            return
+        waited = self._settle()
+        if turn > 0:
+            wall, cpu = self.steps[turn].pop()
+            self.steps[turn].append((wall + waited[0], cpu + waited[1]))
             self.engine += engine_seconds() - self._engine_before
 
     def _note(self, batch: int) -> None:
@@ -90,9 +94,9 @@ class Clock(keras.callbacks.Callback):
         if self._turns.turn(batch) >= 0:
             self.steps[self._turns.turn(batch)].append((time.perf_counter() - seconds, time.process_time() - cpu))
 
-    def _settle(self) -> None:
+    def _settle(self) -> tuple[float, float]:
         step = int(tf_variable(self.model.optimizer.iterations).numpy())
-        wait_for_commit(self._run, self._turns.last(step))
+        return wait_for_commit(self._run, self._turns.last(step))
 
 
 class End(keras.callbacks.Callback):

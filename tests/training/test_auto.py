@@ -63,7 +63,10 @@ def test_a_resumed_job_does_not_profile_again(keras, tmp_path):
     before, _, _ = fit(keras, tmp_path)
     _again, events, _ = fit(keras, tmp_path, resume_epochs=False)
     resumed = next(one for one in events if isinstance(one, Decision))
-    assert resumed.reason == "resumed" and resumed.after == before.stats.intervals[-1].interval
+    assert resumed.reason == "resumed"
+    assert resumed.after <= before.stats.intervals[-1].interval, (
+        "less where the plan's profile asks for less than half of it"
+    )
     assert resumed.step - 120 <= 5, "nothing is profiled"
     assert not any("profiled" in one.message for one in events if isinstance(one, Notice))
     assert [one["reason"] for one in section(tmp_path)["decisions"]][: len(before.stats.intervals)] == [
