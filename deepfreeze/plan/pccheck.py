@@ -10,9 +10,9 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 MOST_CHECKPOINTS = 38  # of a search; with the two of the profile before it 40
-# By so much of the time of a checkpoint a setting must be better than a simpler one. Below that it is taken for noise.
+# By so much of the time of a checkpoint a setting must be better than one tried before it. Below that it is taken for noise.
 GAIN = 0.05
-_WRITERS = (1, 2, 4, 8)  # the paper tries 1 to 4
+_WRITERS = (1, 2, 4, 8)  # the paper tries 1 to 4; fewer than the engine has
 _AGAIN = 2  # how often a setting is tried that takes no checkpoint beyond those that fill the engine
 _STEADY = 2  # checkpoints beyond them, where some wait while others are written
 # Why a search is over, as ``Search.ended``:
@@ -110,9 +110,9 @@ def result(setting: Setting, taken: Sequence[Taken], stall: float = 0.0) -> Trie
 class Search:
     """Finds the simplest setting that commits checkpoints fastest: N* and what belongs to it.
 
-    First one checkpoint alone is timed with 1, 2, 4 and 8 writers. Then so many checkpoints are taken in succession that 2, 3, ... of them
-    are on their way at once, and are written one after the other, or several at a time. The least Tw / N wins. The search ends where one
-    more gains less than 5 %.
+    First one checkpoint alone is timed with as many writers as the engine has (8, if nobody says otherwise), and with 1, 2 and 4. Its own
+    number stays unless fewer are faster. Then so many checkpoints are taken in succession that 2, 3, ... of them are on their way at once,
+    and are written one after the other, or several at a time. The least Tw / N wins. The search ends where one more gains less than 5 %.
 
     How it is used: as long as ``trial`` is not None, the caller tries it, and calls ``add``; or ``again`` if something else has disturbed
     the trial, or ``fail`` if a checkpoint of it has failed. ``tried``: all results, in order; ``ended``: one of ``ENDS``, None while the
@@ -233,8 +233,8 @@ class Search:
         )
 
     def _writers(self) -> Generator[Trial, Tried, None]:
-        """Times one checkpoint alone, by each number of writers."""
-        for writers in [*(w for w in _WRITERS if w < self._most.writers), self._most.writers]:
+        """Times one checkpoint alone, by each number of writers: the engine's own number first, which wins if it is as fast."""
+        for writers in [self._most.writers, *(fewer for fewer in _WRITERS if fewer < self._most.writers)]:
             trial = Trial(Setting(writers, 1, 1), 1)
             if trial.setting in self._known:
                 self.tried.append(self._known[trial.setting])
@@ -262,17 +262,18 @@ class Search:
 
 def best_of(tried: Iterable[Tried]) -> Tried | None:
     """The result whose setting is to be used: the least ``period``, but the simpler setting where it takes at most ``GAIN`` longer. Results
-    of trials that did not fill the engine don't count. ``tried``: in the order of a search, the simplest first."""
+    of trials that did not fill the engine don't count. ``tried``: in the order of a search: the engine's own number of writers and fewer
+    transfers come first."""
     best: Tried | None = None
     filled = [one for one in tried if one.is_filled]
     for uncommitted in sorted({one.setting.uncommitted for one in filled}):
-        found = _simplest([one for one in filled if one.setting.uncommitted == uncommitted])
+        found = _first_of_the_fastest([one for one in filled if one.setting.uncommitted == uncommitted])
         if best is None or found.period <= (1 - GAIN) * best.period:
             best = found
     return best
 
 
-def _simplest(found: Sequence[Tried]) -> Tried:
-    """The first one that is, within ``GAIN``, as fast as the fastest. ``found``: the simplest first."""
+def _first_of_the_fastest(found: Sequence[Tried]) -> Tried:
+    """The first one that is, within ``GAIN``, as fast as the fastest. ``found``: in the order of a search."""
     fastest = min(one.period for one in found)
     return next(one for one in found if (1 - GAIN) * one.period <= fastest)

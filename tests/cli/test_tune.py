@@ -61,13 +61,13 @@ BLOCKS = 8 * (4 << 20)  # bytes of the writers' blocks, which belong to the memo
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_store_is_tuned_by_checkpoints_of_so_many_bytes(memory, capsys, ranks):
-    """One writer is tried first, and the run need not exist. Nothing stays beside it."""
+    """Eight writers are tried first, and the run need not exist. Nothing stays beside it."""
     assert main("--json", "--bytes", "100kB", "--ranks", ranks, memory / "run") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["run"] == str(memory / "run") and not found["stored"]
     assert (found["nbytes"], found["interval"], found["iteration"], found["profile"]) == (10**5, None, None, None)
     settings = [(one["uncommitted"], one["writers"], one["transfers"]) for one in found["tried"]]
-    assert settings[:4] == [(1, 1, 1), (1, 2, 1), (1, 4, 1), (1, 8, 1)] and settings[4][0] == 2
+    assert settings[:4] == [(1, 8, 1), (1, 1, 1), (1, 2, 1), (1, 4, 1)] and settings[4][0] == 2
     assert found["chosen"] in [
         {name: one[name] for name in ("writers", "transfers", "uncommitted")} for one in found["tried"]
     ]

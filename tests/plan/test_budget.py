@@ -43,11 +43,11 @@ def training(speed, ranks=1, costs=None, policies=None):
 @pytest.mark.parametrize(
     ("speed", "setting", "why"),
     [
-        (Speed(work=0.02, writers=2), Setting(2, 1, 1), "steps"),
-        (DISK, Setting(2, 1, 1), "gain"),
-        (PIPELINE, Setting(1, 1, 3), "gain"),  # with two the store rests until the next step
-        (FAR, Setting(4, 4, 4), "checkpoints"),
-        (Speed(work=0.01, latency=1.0, fits=2), Setting(2, 2, 2), "store"),
+        (Speed(work=0.02, writers=2), Setting(8, 1, 1), "steps"),
+        (DISK, Setting(8, 1, 1), "gain"),
+        (PIPELINE, Setting(8, 1, 3), "gain"),  # with two the store rests until the next step
+        (FAR, Setting(8, 4, 4), "checkpoints"),
+        (Speed(work=0.01, latency=1.0, fits=2), Setting(8, 2, 2), "store"),
     ],
 )
 def test_a_training_finds_the_best_setting_of_its_store(speed, setting, why):
@@ -93,7 +93,7 @@ def test_ranks_try_the_same_settings_and_the_slowest_one_decides(slow):
     costs[slow] = Costs(copy=lambda step: 0.05)
     run = training(FAR, ranks=3, costs=costs)
     run.run(600)
-    assert {rank.policy.setting for rank in run.ranks} == {Setting(4, 4, 4)}
+    assert {rank.policy.setting for rank in run.ranks} == {Setting(8, 4, 4)}
     assert run.intervals[0][1] == 10, "5 % of ten steps is what a checkpoint costs there"
 
 
@@ -105,9 +105,9 @@ def test_a_job_that_is_started_again_tries_nothing():
     first = training(FAR)
     first.run(600)
     again = begun(stored=stored(first))
-    assert again.setting == Setting(4, 4, 4)
+    assert again.setting == Setting(8, 4, 4)
     run = training(FAR, policies=[again])
-    assert run.ranks[0].store.setting == Setting(4, 4, 4), "from its first step on"
+    assert run.ranks[0].store.setting == Setting(8, 4, 4), "from its first step on"
     run.run(200)
     assert again.order == 0
     assert run.intervals[0][1] == first.ranks[0].policy.interval
@@ -142,11 +142,11 @@ def test_another_fit_goes_on_with_the_search():
     run = training(FAR, policies=[policy])
     while not policy.interval:
         run.run(1)
-    assert policy.setting == Setting(4, 4, 4)
+    assert policy.setting == Setting(8, 4, 4)
     assert len(first.captured) + len(run.captured) <= 42, "the trial that was cut off is tried again, and nothing else"
     assert policy.plan().tried[: len(before.tried)] == before.tried
     begun(policy, stored=policy.plan().to_json())
-    assert policy.setting == Setting(4, 4, 4) and policy.interval, "a third one tries nothing"
+    assert policy.setting == Setting(8, 4, 4) and policy.interval, "a third one tries nothing"
 
 
 def test_a_training_that_ends_before_the_search_says_the_best_so_far():
@@ -156,7 +156,7 @@ def test_a_training_that_ends_before_the_search_says_the_best_so_far():
     training(FAR, policies=[policy]).run(200)
     said = policy.ended()
     assert said.startswith(
-        f"{where} the engine was tuned; the best of 6 settings so far: 2 uncommitted, 2 writers, 2 transfers, "
+        f"{where} the engine was tuned; the best of 6 settings so far: 2 uncommitted, 8 writers, 2 transfers, "
     )
 
 
@@ -170,7 +170,7 @@ def test_a_job_that_is_killed_in_its_search_goes_on_with_it():
     run = training(FAR, policies=[again])
     while not again.interval:
         run.run(1)
-    assert again.setting == Setting(6, 6, 6), "it comes further than one search does"
+    assert again.setting == Setting(8, 6, 6), "it comes further than one search does"
     assert again.plan().tried[:6] == policy.plan().tried[:6]
     assert len(run.captured) <= 40
 
@@ -182,7 +182,7 @@ def test_a_trial_that_something_disturbs_is_tried_again():
         run = training(FAR)
         run.ranks[0].pauses = frozenset({step})
         run.run(700)
-        wrong += run.ranks[0].policy.setting != Setting(4, 4, 4)
+        wrong += run.ranks[0].policy.setting != Setting(8, 4, 4)
     assert wrong == 0
 
 
@@ -192,7 +192,7 @@ def test_a_search_does_not_wait_for_the_steps_of_another_policy(other):
     run = training(FAR, policies=[FirstOf(other, policy)])
     while not policy.interval:
         run.run(1)
-    assert run.step < 400 and policy.setting == Setting(4, 4, 4)
+    assert run.step < 400 and policy.setting == Setting(8, 4, 4)
     assert other.next_step(0) in run.captured or run.step < other.next_step(0)
 
 

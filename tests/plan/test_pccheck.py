@@ -13,13 +13,13 @@ from tests.support.simulated_store import Speed, pace, searched, tried
 MOST = Setting(writers=8, transfers=8, uncommitted=6)
 # store -> its best setting: writers, transfers, uncommitted; and why the search ends.
 KNOWN = {
-    "one writer fills it": (Speed(work=0.2, writers=1), Setting(1, 1, 1), "gain"),
-    "four writers fill it": (Speed(work=0.2, writers=4), Setting(4, 1, 1), "gain"),
+    "one writer fills it, and the engine has eight": (Speed(work=0.2, writers=1), Setting(8, 1, 1), "gain"),
+    "four writers fill it": (Speed(work=0.2, writers=4), Setting(8, 1, 1), "gain"),
     "eight writers fill it": (Speed(work=0.2, writers=8), Setting(8, 1, 1), "gain"),
-    "commits take as long as transfers": (Speed(work=0.1, commit=0.1), Setting(1, 1, 2), "gain"),
-    "three stages take equally long": (Speed(work=0.1, publish=0.1, commit=0.1), Setting(1, 1, 3), "gain"),
-    "each call has a long way": (Speed(work=0.01, latency=1.0), Setting(4, 4, 4), "checkpoints"),
-    "a long way, and room for two": (Speed(work=0.01, latency=1.0, fits=2), Setting(2, 2, 2), "store"),
+    "commits take as long as transfers": (Speed(work=0.1, commit=0.1), Setting(8, 1, 2), "gain"),
+    "three stages take equally long": (Speed(work=0.1, publish=0.1, commit=0.1), Setting(8, 1, 3), "gain"),
+    "each call has a long way": (Speed(work=0.01, latency=1.0), Setting(8, 4, 4), "checkpoints"),
+    "a long way, and room for two": (Speed(work=0.01, latency=1.0, fits=2), Setting(8, 2, 2), "store"),
 }
 
 
@@ -75,7 +75,7 @@ def test_more_transfers_are_not_chosen_where_they_are_no_faster():
 def test_one_checkpoint_is_left_waiting_where_a_newer_one_may_replace_it():
     search = searched(Speed(work=0.01, latency=1.0), MOST, behind=1)
     assert all(one.setting.transfers < max(2, one.setting.uncommitted) for one in search.tried)
-    assert search.best.setting == Setting(4, 4, 5)
+    assert search.best.setting == Setting(8, 4, 5)
 
 
 def told(search, period, stall=0.0):
