@@ -7,8 +7,8 @@ samples of one round. The time to load is that of real restarts, from the start 
 - synchronous: training waits until the checkpoint is committed.
 - CheckFreq: one uncommitted checkpoint (``Engine(uncommitted=1)``).
 - N: four uncommitted checkpoints, as PCcheck has for VGG16.
-- tuned: writers, transfers and uncommitted checkpoints as ``deepfreeze tune`` chose on this machine, at each f and at the interval that it
-  chose too. If it chose CheckFreq's setting, nothing is measured twice: both policies have the same rates.
+- tuned: writers, transfers and uncommitted checkpoints as ``deepfreeze tune`` chose on this machine, at each f.
+  ``goodput_interval`` has the interval that it chose. If it chose CheckFreq's setting, nothing is measured twice: both policies have the same rates.
 - epoch only: an epoch has 1000 steps here. Its mean step follows from the cost of a checkpoint by CheckFreq's policy at the longest f.
 - bound: plain steps, and a kill costs the time to load alone.
 """
@@ -16,11 +16,14 @@ samples of one round. The time to load is that of real restarts, from the start 
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from benchmarks import goodput_replay as replay
 from benchmarks import jobs, recovery
@@ -81,8 +84,7 @@ def measure(quick: bool, disk: Path, trace: Trace) -> list[Row]:
     for workload in ("light",) if quick else WORKLOADS:
         choice = None if quick else tuned(workload, disk)
         loads = loading(workload, quick, disk)
-        intervals = sorted({*plan, choice.interval} if choice else plan)
-        found = {every: _trained(workload, every, plan, choice, disk) for every in intervals}
+        found = {every: trainings(workload, every, *plan[every], settings(every, choice), disk) for every in plan}
         rows += made(Replays(workload, loads, trace), found, choice)
     return rows
 
@@ -97,16 +99,12 @@ def loading(workload: str, quick: bool, disk: Path) -> list[float]:
     return [sum(phases.values()) - step for restarts in found.restarts.values() for phases in restarts]
 
 
-def _trained(
-    workload: str, every: int, plan: dict[int, tuple[int, int]], choice: Tuned | None, disk: Path
+def trainings(
+    workload: str, every: int, steps: int, rounds: int, asked: dict[str, dict[str, Any]], disk: Path
 ) -> dict[str | None, dict[str, Any]]:
-    """The measurements of the trainings with this interval, by policy; None: those without checkpoints."""
-    # An interval of the tuner's is measured as the next shorter one of the plan is.
-    steps, rounds = plan[max((known for known in plan if known <= every), default=min(plan))]
+    """The measurements of trainings with this interval, by policy; None: those without checkpoints. ``asked``: as ``settings`` has it;
+    ``steps``: of each training, at least: there are whole intervals; ``rounds``: of all trainings."""
     steps = -(-steps // every) * every
-    asked = settings(every, choice)
-    if every not in plan:
-        asked = {name: asked[name] for name in (CHECKFREQ, TUNED) if name in asked}
     each = [{"every": None}, *asked.values()]
     found = trained(
         f"{workload}, every {every}", workload, [{**one, "skip": SKIP, "steps": steps} for one in each], rounds, disk
@@ -162,6 +160,17 @@ class Replays:
 
 def made(replays: Replays, found: dict[int, dict[str | None, dict[str, Any]]], choice: Tuned | None) -> list[Row]:
     """The rows of a workload. ``found``: steps between checkpoints -> policy -> what its trainings have shown."""
+    rows = rows_of(replays, found, choice)
+    longest = [row for row in rows if row.labels["policy"] == CHECKFREQ][-1]
+    plain, part = longest.samples("plain"), longest.labels["every"] / EPOCH
+    step = [one + (two - one) * part for one, two in zip(plain, longest.samples("step"), strict=True)]
+    rows.append(replays.row(EPOCH_ONLY, EPOCH, plain, step, longest.samples("commit"), 1))
+    plain = [second for by_policy in found.values() for second in _seconds(by_policy[None])]
+    return [*rows, replays.row(BOUND, 1, plain, plain, [], 1)]
+
+
+def rows_of(replays: Replays, found: dict[int, dict[str | None, dict[str, Any]]], choice: Tuned | None) -> list[Row]:
+    """The rows of the policies that were trained, as for ``made``."""
     rows: list[Row] = []
     for every, by_policy in found.items():
         plain = _seconds(by_policy[None])
@@ -176,12 +185,7 @@ def made(replays: Replays, found: dict[int, dict[str | None, dict[str, Any]]], c
             if policy == TUNED and choice is not None:
                 row.labels |= {"chosen": every == choice.interval, **dataclasses.asdict(choice)}
             rows.append(row)
-    longest = [row for row in rows if row.labels["policy"] == CHECKFREQ][-1]
-    plain, part = longest.samples("plain"), longest.labels["every"] / EPOCH
-    step = [one + (two - one) * part for one, two in zip(plain, longest.samples("step"), strict=True)]
-    rows.append(replays.row(EPOCH_ONLY, EPOCH, plain, step, longest.samples("commit"), 1))
-    plain = [second for by_policy in found.values() for second in _seconds(by_policy[None])]
-    return [*rows, replays.row(BOUND, 1, plain, plain, [], 1)]
+    return rows
 
 
 def _seconds(found: dict[str, Any]) -> list[float]:
@@ -207,10 +211,32 @@ def own(row: Row) -> bool:
     return row.labels["policy"] in (MANY, TUNED)
 
 
-def beside_checkfreq(rows: Sequence[Row]) -> Iterator[tuple[Row, list[float]]]:
-    """Each row of our own policies, with its goodput over that of CheckFreq's policy at the same interval, round by round."""
-    for row in filter(own, rows):
-        yield row, ratios(row, find(rows, row.labels["workload"], CHECKFREQ, row.labels["every"]), "goodput")
+def beside_checkfreq(rows: Sequence[Row]) -> Iterator[tuple[Row, tuple[float, float, float]]]:
+    """Each row of our own policies, with its goodput over that of CheckFreq's policy at the same interval: the median of the rounds between
+    the ends of its 95 % interval."""
+    for workload in workloads(rows):
+        ours = [row for row in rows if own(row) and row.labels["workload"] == workload]
+        each = [ratios(row, find(rows, workload, CHECKFREQ, row.labels["every"]), "goodput") for row in ours]
+        yield from zip(ours, medians_within(each), strict=True)
+
+
+def medians_within(cells: Sequence[Sequence[float]]) -> list[tuple[float, float, float]]:
+    """The median of each cell between the ends of its 95 % interval. The two or three rounds of a cell don't tell how far they scatter: all
+    lie on one side of the truth in one case of two or four. So the scatter is that of all cells together, relative to their medians, which
+    is widened because each cell has its own median (Bessel's correction); the interval is the bootstrap's, the same at every call."""
+    middles = [statistics.median(samples) for samples in cells]
+    scatter = [
+        (one / middle - 1) * math.sqrt(len(samples) / (len(samples) - 1))
+        for samples, middle in zip(cells, middles, strict=True)
+        for one in samples
+        if len(samples) > 1
+    ]
+    found, drawing = [], np.random.default_rng(0)
+    for samples, middle in zip(cells, middles, strict=True):
+        drawn = np.median(drawing.choice(scatter or [0.0], (4000, len(samples))), axis=1)
+        low, high = np.percentile(drawn, [2.5, 97.5])
+        found.append((middle * (1 + float(low)), middle, middle * (1 + float(high))))
+    return found
 
 
 def tables(rows: list[Row]) -> str:
@@ -224,7 +250,8 @@ def tables(rows: list[Row]) -> str:
     head = ["workload", "policy", "every", "plain step, ms", "step over plain (95 %)", "commit, ms", "load, s"]
     head += ["goodput, steps/s", "of the bound (95 %)", "of the bound, stepped"]
     compared = [
-        [row.labels["workload"], policy(row), row.labels["every"], cell(found)] for row, found in beside_checkfreq(rows)
+        [row.labels["workload"], policy(row), row.labels["every"], f"{ratio:.3f} ({low:.3f}..{high:.3f})"]
+        for row, (low, ratio, high) in beside_checkfreq(rows)
     ]
     for interval in INTERVALS:
         compared.append([f"PCcheck, Figure 9: {MODEL}", "PCcheck", interval, f"{over_checkfreq(interval):.2f}"])

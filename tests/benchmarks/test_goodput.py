@@ -161,11 +161,11 @@ def ours(slower: float) -> Report:
         goodput_ours.TUNED: of(0.1 * slower, [0.4]),
     }
     at_its_interval = {policy: by_policy[policy] for policy in (None, goodput_ours.CHECKFREQ, goodput_ours.TUNED)}
-    made = Report("goodput", "How many?", {"traces": {"ours": "seed 1", "kills": "seed 1"}})
+    made = Report("goodput", "How many?", {"traces": dict.fromkeys(goodput.PARTS, "seed 1")})
     replays = goodput_ours.Replays("resnet50", [4.0, 5.0], goodput_trace.seeded(1, 1500.0, 5))
     made.rows = goodput_ours.made(replays, {7: at_its_interval, 10: by_policy, 100: by_policy}, CHOICE)
     for row in made.rows:
-        row.labels = {"part": "ours", **row.labels}
+        row.labels = {"part": "interval" if row.labels["every"] == CHOICE.interval else "ours", **row.labels}
     return made
 
 
@@ -186,7 +186,7 @@ def test_policies_are_shown_beside_the_bound_and_the_paper():
     shown = goodput.tables(killed(ours(1.01), 850))
     assert "| resnet50 | CheckFreq | 10 | 100 | 1.200 (1.200..1.200) | 300 | 4.5 |" in shown
     assert (
-        "| resnet50 | tuned: N = 3, 4 writers, 2 transfers, its interval | 7 | 100 | 1.010 (1.010..1.010) | 400 |"
+        "| resnet50 | tuned: N = 3, 4 writers, 2 transfers, its interval | 7 | 3 | 100 | 1.010 (1.010..1.010) | 400 |"
         in shown
     )
     assert "| resnet50 | epoch only | 1000 | 100 | 1.020 (1.020..1.020) |" in shown
@@ -195,6 +195,16 @@ def test_policies_are_shown_beside_the_bound_and_the_paper():
     assert "| tuned | 10 | 1.67 | 1 | 100 | 100 | 300 | 9.0 | 110 | 850 | 8.0 | 900 (+5.9%) |" in shown
     assert "| test accuracy after | 0.8 min | 1.7 min |" in shown and "| tuned | 0.40 | 0.85 |" in shown
     assert "**The published figure.**" not in shown, "this part was not measured"
+
+
+def test_a_cell_of_few_rounds_has_the_scatter_of_all_cells():
+    """Two rounds that agree by chance say nothing of the third; many that agree do."""
+    wide = [[0.9, 1.1, 1.0], [0.92, 1.08, 1.0, 1.05], [0.95, 0.95]]
+    (low, ratio, high), *_ = reversed(goodput_ours.medians_within(wide))
+    assert (low, high) != (0.95, 0.95) and low < 0.95 < high and high > 1 and ratio == 0.95
+    ((low, _, high),) = goodput_ours.medians_within([[0.95, 0.951, 0.949] * 4])
+    assert 0.94 < low < high < 0.96
+    assert goodput_ours.medians_within([[0.5]]) == [(0.5, 0.5, 0.5)]
 
 
 def test_a_tuner_that_chose_checkfreqs_setting_has_its_rates():
