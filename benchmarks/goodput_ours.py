@@ -8,7 +8,8 @@ samples of one round. The time to load is that of real restarts, from the start 
 - CheckFreq: one uncommitted checkpoint (``Engine(uncommitted=1)``).
 - N: four uncommitted checkpoints, as PCcheck has for VGG16.
 - tuned: writers, transfers and uncommitted checkpoints as ``deepfreeze tune`` chose on this machine, at each f.
-  ``goodput_interval`` has the interval that it chose. If it chose CheckFreq's setting, nothing is measured twice: both policies have the same rates.
+  ``goodput_interval`` has the interval that it chose. If it chose CheckFreq's setting, nothing is measured twice: both policies have the
+  same rates.
 - epoch only: an epoch has 1000 steps here. Its mean step follows from the cost of a checkpoint by CheckFreq's policy at the longest f.
 - bound: plain steps, and a kill costs the time to load alone.
 """
