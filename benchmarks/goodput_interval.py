@@ -1,5 +1,6 @@
-"""The part of ``benchmarks.goodput`` that measures the tuned interval: the goodput of the setting and the interval that ``deepfreeze tune``
-chose, as a part of the bound, and beside CheckFreq's policy at the same interval. It has many rounds, because a goal is judged by it."""
+"""The part of ``benchmarks.goodput`` that measures the tuned interval. A training has the setting and the interval that ``deepfreeze tune``
+chose. Its goodput is shown as a part of the bound, and beside that of CheckFreq's policy at the same interval. This part has many rounds,
+because a goal is judged by it."""
 
 from __future__ import annotations
 

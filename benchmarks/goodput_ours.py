@@ -222,9 +222,11 @@ def beside_checkfreq(rows: Sequence[Row]) -> Iterator[tuple[Row, tuple[float, fl
 
 
 def medians_within(cells: Sequence[Sequence[float]]) -> list[tuple[float, float, float]]:
-    """The median of each cell between the ends of its 95 % interval. The two or three rounds of a cell don't tell how far they scatter: all
-    lie on one side of the truth in one case of two or four. So the scatter is that of all cells together, relative to their medians, which
-    is widened because each cell has its own median (Bessel's correction); the interval is the bootstrap's, the same at every call."""
+    """(low, median, high) of each cell: its median between the ends of the median's 95 % interval.
+
+    The two or three rounds of a cell don't tell how far they scatter: all lie on one side of the truth in one case of two or four. So the
+    scatter of all cells together counts, relative to their medians. It is widened, because each cell's median follows its own rounds
+    (Bessel's correction). The interval is the bootstrap's, the same at every call."""
     middles = [statistics.median(samples) for samples in cells]
     scatter = [
         (one / middle - 1) * math.sqrt(len(samples) / (len(samples) - 1))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 MOST_CHECKPOINTS = 38  # of a search; with the two of the profile before it 40
 # By so much of the time of a checkpoint a setting must be better than one tried before it. Below that it is taken for noise.
 GAIN = 0.05
-_WRITERS = (1, 2, 4, 8)  # the paper tries 1 to 4; fewer than the engine has
+_WRITERS = (1, 2, 4, 8)  # those below the engine's own number are tried beside it; the paper tries 1 to 4
 _AGAIN = 2  # how often a setting is tried that takes no checkpoint beyond those that fill the engine
 _STEADY = 2  # checkpoints beyond them, where some wait while others are written
 # Why a search is over, as ``Search.ended``:
@@ -108,7 +108,7 @@ def result(setting: Setting, taken: Sequence[Taken], stall: float = 0.0) -> Trie
 
 
 class Search:
-    """Finds the simplest setting that commits checkpoints fastest: N* and what belongs to it.
+    """Finds the setting that commits checkpoints fastest: N* and what belongs to it.
 
     First one checkpoint alone is timed with as many writers as the engine has (8, if nobody says otherwise), and with 1, 2 and 4. Its own
     number stays unless fewer are faster. Then so many checkpoints are taken in succession that 2, 3, ... of them are on their way at once,
