@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections.abc import Sequence
 
 from deepfreeze.plan.checkfreq import Profile
 from deepfreeze.plan.observation import Observation
@@ -10,6 +12,7 @@ from deepfreeze.plan.pccheck import Setting, Tried
 from deepfreeze.plan.trial_watch import Alone, TrialWatch
 
 _ENOUGH = 4  # checkpoints, or steps, whose median tells
+_CHANCE = 1 / 16
 
 
 class TrialResults:
@@ -51,11 +54,25 @@ class TrialResults:
         return statistics.median(self._plain) if len(self._plain) >= _ENOUGH else None
 
     def cost(self, profile: Profile, cores: float) -> float | None:
-        """By how many seconds a checkpoint lengthens the training (To): the median of those that were alone on their way, of which there
-        are more than in the ``profile``, but their CPU time over the rank's ``cores`` at least. None if there are too few."""
+        """By how many seconds a checkpoint lengthens the training (To), with a bound above the median of those that were alone on their
+        way; but their CPU time over the rank's ``cores`` at least. None if there are too few.
+
+        The two errors are not alike. An interval that is too long loses some steps more at a kill, and is shortened while training runs.
+        One that is too short makes the training longer than the user allows. On a noisy machine the median itself is too small in every
+        other search, and a few slow plain steps make it nothing."""
         if len(self._alone) < _ENOUGH:
             return None
-        # Their mean, and not the median: on a noisy machine the sum of several steps is greater than so many medians.
-        plain = statistics.mean(self._plain) if len(self._plain) >= _ENOUGH else profile.iteration
-        longer = statistics.median(one.seconds - one.steps * plain for one in self._alone)
+        plain = self.iteration or profile.iteration
+        longer = above_the_median([one.seconds - one.steps * plain for one in self._alone])
         return max(longer, statistics.median(one.cpu for one in self._alone) / cores)
+
+
+def above_the_median(samples: Sequence[float]) -> float:
+    """The least sample that is above the true median in 15 of 16 cases; the largest one if none is. ``samples``: at least one."""
+    drawn, chance = sorted(samples), 0.0
+    for number in range(len(drawn), 0, -1):
+        # As for heads of a coin: so many samples, or more, are below the true median.
+        chance += math.comb(len(drawn), number) / 2 ** len(drawn)
+        if chance > _CHANCE:
+            return drawn[min(number, len(drawn) - 1)]
+    return drawn[0]
