@@ -45,8 +45,9 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
 
 def leave(run: Path, slots: Path, dead: Path) -> None:
     """Keeps what is there now: identity and structures of the run, and the slots."""
-    shutil.copytree(run, dead / "run", ignore=shutil.ignore_patterns("step-*", "lock"))
+    # The slots first: they may be given up as soon as the checkpoint is committed.
     link(slots, dead / "slots")
+    shutil.copytree(run, dead / "run", ignore=shutil.ignore_patterns("step-*", "lock"))
 
 
 def link(tree: Path, to: Path) -> None:
