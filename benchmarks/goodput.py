@@ -68,15 +68,15 @@ def _part(name: str, args: argparse.Namespace, disk: Path, trace: Trace, rows: l
     if name == "interval":
         return goodput_interval.measure(args.quick, disk, trace)
     plan = goodput_kills.planned(args.minutes, trace, args.quick)
-    return goodput_kills.measure(plan, None if args.quick else _choice(rows, disk), disk, trace)
+    return goodput_kills.measure(plan, None if args.quick else _choice(rows, disk, trace), disk, trace)
 
 
-def _choice(rows: list[Row], disk: Path) -> Tuned:
+def _choice(rows: list[Row], disk: Path, trace: Trace) -> Tuned:
     """The tuner's choice for the killed workload, of this run's measurements if they have it."""
     for row in rows:
         if (row.labels.get("workload"), row.labels.get("policy")) == (WORKLOAD, goodput_ours.TUNED):
             return Tuned(*(row.labels[name] for name in ("interval", "writers", "transfers", "uncommitted")))
-    return tuned(WORKLOAD, disk)
+    return tuned(WORKLOAD, disk, trace.mtbf)
 
 
 def _about(trace: Trace) -> str:

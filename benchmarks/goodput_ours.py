@@ -83,7 +83,7 @@ def measure(quick: bool, disk: Path, trace: Trace) -> list[Row]:
     plan = QUICK if quick else PLAN
     rows = []
     for workload in ("light",) if quick else WORKLOADS:
-        choice = None if quick else tuned(workload, disk)
+        choice = None if quick else tuned(workload, disk, trace.mtbf)
         loads = loading(workload, quick, disk)
         found = {every: trainings(workload, every, *plan[every], settings(every, choice), disk) for every in plan}
         rows += made(Replays(workload, loads, trace), found, choice)

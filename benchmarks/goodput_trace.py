@@ -39,6 +39,11 @@ class Trace:
         return [at for at, _ in self.events]
 
     @property
+    def mtbf(self) -> float:
+        """Mean seconds between two events."""
+        return self.seconds / len(self.events)
+
+    @property
     def losses(self) -> int:
         """How many events took GPUs away."""
         return sum(change < 0 for _, change in self.events)

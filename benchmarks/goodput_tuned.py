@@ -46,12 +46,13 @@ def chosen(text: str) -> Tuned:
         raise SystemExit(f"deepfreeze tune --json printed no choice ({error!r}):\n{text[-2000:]}") from error
 
 
-def tuned(workload: str, disk: Path) -> Tuned:
-    """Tunes the engine for a training of the workload whose run is on ``disk``. ``SystemExit`` if the command fails."""
+def tuned(workload: str, disk: Path, mtbf: float) -> Tuned:
+    """Tunes the engine for a training of the workload whose run is on ``disk``. ``mtbf``: seconds between two kills, as the program's
+    ``Budget`` has them. ``SystemExit`` if the command fails."""
     say(f"{workload}: deepfreeze tune ...")
     folder = jobs.empty(disk, "tune")
     params = {"workload": workload, "run": str(folder / "run"), "marks": str(folder / "marks"), "every": 10, "keep": 1}
-    params |= {"engine": {"io": "direct"}, "memory": MEMORY, "steps": STEPS}
+    params |= {"engine": {"io": "direct"}, "memory": MEMORY, "steps": STEPS, "mtbf": mtbf}
     program = [sys.executable, "-m", "benchmarks.recovery_job", json.dumps(params)]
     command = [sys.executable, "-m", "deepfreeze", "tune", "--json", "--", *program]
     try:

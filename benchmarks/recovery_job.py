@@ -28,7 +28,8 @@ class Marks:
 
 def main() -> None:
     """Trains. The argument is JSON: ``workload``, ``run``, ``marks``, ``every`` (steps between checkpoints; None: a training without),
-    ``epoch`` (its steps) and ``keep``. Some members may be left out: ``engine`` (options of the engine; as CheckFreq's without it),
+    ``epoch`` (its steps) and ``keep``. Some members may be left out: ``mtbf`` (seconds between two kills: a ``Budget`` that knows them
+    takes the place of ``every``), ``engine`` (options of the engine; as CheckFreq's without it),
     ``steps`` (after which the training ends), ``genes`` (NT3 of so many genes then learns Khan's tumours in batches of one, and an epoch
     has all of them)."""
     params = json.loads(sys.argv[1])
@@ -67,7 +68,8 @@ def main() -> None:
     callbacks: list[Any] = [Before(), After()]
     if params["every"] is not None:
         engine = deepfreeze.Engine(**params.get("engine", {"uncommitted": 1}))
-        options |= {"every": params["every"], "keep": params["keep"], "local": None, "final": False, "verbose": 0}
+        every = deepfreeze.plan.Budget(mtbf=params["mtbf"]) if "mtbf" in params else params["every"]
+        options |= {"every": every, "keep": params["keep"], "local": None, "final": False, "verbose": 0}
         options |= {name: params[name] for name in ("memory",) if name in params}
         callbacks.insert(1, deepfreeze.Checkpoint(params["run"], engine=engine, **options))
     steps = params.get("steps")
