@@ -2,8 +2,8 @@
 chose for a job that is killed as often as the trace says. Its goodput is shown as a part of the bound, and beside that of CheckFreq's
 policy at the same interval. This part has many rounds, because a goal is judged by it.
 
-A budget of 3 % that is used up leaves 0.971 of the bound, and what is lost at kills comes on top of that. So the time between kills must
-decide, where it asks for fewer checkpoints than the budget allows.
+A budget of 3 % that is used up leaves 0.971 of the bound, and steps that a kill loses come on top of that. So the tuned program's
+``Budget`` is told the mean time between two events of the trace, and takes fewer checkpoints where that makes more useful steps.
 """
 
 from __future__ import annotations

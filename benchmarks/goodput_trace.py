@@ -40,7 +40,7 @@ class Trace:
 
     @property
     def mtbf(self) -> float:
-        """Mean seconds between two events."""
+        """The mean time between two events (the MTBF of the job), in seconds."""
         return self.seconds / len(self.events)
 
     @property

@@ -1,5 +1,5 @@
-"""One rank of a training whose steps take turns without checkpoints and with them: so many steps without, then as many of which a
-checkpoint captures the first one, and so on. This module imports TensorFlow.
+"""One rank of a training in which groups of steps without a checkpoint and groups with one take turns. Both groups have the same number of
+steps. The checkpoint captures the first step of its group. This module imports TensorFlow.
 
 Two trainings of one model, one after the other, differ by several percent on a machine that changes its speed from minute to minute, and by
 the luck of where their memory lies. So the model is traced twice, without checkpoints and with them, and one training calls both functions

@@ -29,9 +29,8 @@ class Marks:
 def main() -> None:
     """Trains. The argument is JSON: ``workload``, ``run``, ``marks``, ``every`` (steps between checkpoints; None: a training without),
     ``epoch`` (its steps) and ``keep``. Some members may be left out: ``mtbf`` (seconds between two kills: a ``Budget`` that knows them
-    takes the place of ``every``), ``engine`` (options of the engine; as CheckFreq's without it),
-    ``steps`` (after which the training ends), ``genes`` (NT3 of so many genes then learns Khan's tumours in batches of one, and an epoch
-    has all of them)."""
+    takes the place of ``every``), ``engine`` (options of the engine; as CheckFreq's without it), ``steps`` (after which the training
+    ends), ``genes`` (NT3 of so many genes then learns Khan's tumours in batches of one, and an epoch has all of them)."""
     params = json.loads(sys.argv[1])
     marks = Marks(params["marks"])
     import keras

@@ -12,7 +12,7 @@ from deepfreeze.plan.pccheck import Setting, Tried
 from deepfreeze.plan.trial_watch import Alone, TrialWatch
 
 _ENOUGH = 4  # checkpoints, or steps, whose median tells
-_CHANCE = 1 / 16
+_CHANCE = 1 / 16  # with which the time of a checkpoint may be taken too low
 
 
 class TrialResults:
@@ -54,12 +54,12 @@ class TrialResults:
         return statistics.median(self._plain) if len(self._plain) >= _ENOUGH else None
 
     def cost(self, profile: Profile, cores: float) -> float | None:
-        """By how many seconds a checkpoint lengthens the training (To), with a bound above the median of those that were alone on their
-        way; but their CPU time over the rank's ``cores`` at least. None if there are too few.
+        """The seconds by which a checkpoint lengthens the training (To): a bound above the median of all checkpoints that were alone on
+        their way, but at least their CPU time over the rank's ``cores``. None if there were too few such checkpoints.
 
-        The two errors are not alike. An interval that is too long loses some steps more at a kill, and is shortened while training runs.
-        One that is too short makes the training longer than the user allows. On a noisy machine the median itself is too small in every
-        other search, and a few slow plain steps make it nothing."""
+        The bound is above the median because the two errors are not alike. An interval that is too long loses some more steps at a kill,
+        and ``Auto`` shortens it while training runs. An interval that is too short makes the training longer than the user allows. On a
+        noisy machine the median itself is too small in every other search."""
         if len(self._alone) < _ENOUGH:
             return None
         plain = self.iteration or profile.iteration
@@ -68,11 +68,11 @@ class TrialResults:
 
 
 def above_the_median(samples: Sequence[float]) -> float:
-    """The least sample that is above the true median in 15 of 16 cases; the largest one if none is. ``samples``: at least one."""
-    drawn, chance = sorted(samples), 0.0
-    for number in range(len(drawn), 0, -1):
-        # As for heads of a coin: so many samples, or more, are below the true median.
-        chance += math.comb(len(drawn), number) / 2 ** len(drawn)
-        if chance > _CHANCE:
-            return drawn[min(number, len(drawn) - 1)]
-    return drawn[0]
+    """The least sample that is above the true median in 15 of 16 cases, by the binomial distribution of order statistics; the largest
+    sample if none is. ``samples``: at least one."""
+    drawn, n = sorted(samples), len(samples)
+    for k in range(1, n):
+        # The k-th sample lies below the true median if k samples or more do. Each of them does with a chance of one half.
+        if sum(math.comb(n, below) for below in range(k, n + 1)) <= _CHANCE * 2**n:
+            return drawn[k - 1]
+    return drawn[-1]

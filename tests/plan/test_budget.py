@@ -1,6 +1,7 @@
 """The policy that tries the engine, in simulated trainings with stores of all kinds."""
 
 import json
+import random
 from dataclasses import replace
 
 import pytest
@@ -98,11 +99,14 @@ def test_a_noisy_search_seldom_takes_a_checkpoint_for_cheaper_than_it_is():
     assert sum(interval < 6 for interval in first) <= 2 and max(first) <= 30, first
 
 
-@pytest.mark.parametrize(
-    ("samples", "bound"), [([3.0], 3.0), ([1, 2, 3, 9], 9), ([1, 2, 3, 4, 5, 6, 7, 99], 7), (list(range(20)), 13)]
-)
-def test_a_median_is_below_its_bound_in_15_of_16_cases(samples, bound):
-    assert above_the_median(samples) == bound
+def test_a_median_is_below_its_bound_in_15_of_16_cases():
+    """And not in many more, where samples are enough to tell; else the largest one is the bound."""
+    rng = random.Random(1)
+    for samples in (8, 20):
+        bounds = [above_the_median([rng.gauss(0.0, 1.0) for _ in range(samples)]) for _ in range(2000)]
+        assert 0.93 < sum(bound > 0 for bound in bounds) / len(bounds) < 0.98
+    assert above_the_median([3.0]) == 3.0 and above_the_median([9, 1, 3, 2]) == 9
+    assert above_the_median([1, 2, 3, 4, 5, 6, 7, 99]) == 7
 
 
 @pytest.mark.parametrize("slow", [0, 2])
