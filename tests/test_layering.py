@@ -45,9 +45,19 @@ ALLOWED = {
     "events": {"errors", "format", "store"},
     "ranks": {"errors", "launch", "notices"},
     "plan": {"arguments", "errors", "format"},
+    "plan.step": {"errors", "format", "wording"},
     "state": {"errors", "format"},
     "frameworks": {"errors", "format", "veloc_bindings"},
-    "frameworks.tensorflow": {"errors", "format", "frameworks", "plan", "ranks", "state", "veloc_bindings"},
+    "frameworks.tensorflow": {
+        "errors",
+        "format",
+        "frameworks",
+        "plan",
+        "plan.step",
+        "ranks",
+        "state",
+        "veloc_bindings",
+    },
     "freeze": STATE | {"arguments", "frameworks", "notices", "plan", "ranks", "tiers", "veloc_bindings"},
     "retention": READ | {"events", "freeze", "ranks", "wording"},
     "thaw": STATE | {"events", "frameworks", "plan", "ranks", "veloc_bindings"},
@@ -67,6 +77,7 @@ ALLOWED = {
         "launch",
         "notices",
         "plan",
+        "plan.step",
         "ranks",
         "retention",
         "thaw",
@@ -87,6 +98,7 @@ ALLOWED = {
         "matching",
         "notices",
         "plan",
+        "plan.step",
         "thaw",
         "tiers",
         "tuning",
@@ -105,6 +117,7 @@ FILE_SYSTEM = {
     ),
     *(f"deepfreeze/tiers/{module}.py" for module in ("leftovers", "local_tier", "node_memory", "tiers")),
     "deepfreeze/exports/draft.py",
+    "deepfreeze/plan/step/profile.py",  # a profile that was made elsewhere
     "deepfreeze/data/iterator_state.py",  # TensorFlow writes an iterator's state into files
     "deepfreeze/state/csv_rows.py",  # the log of the user's CSVLogger
     "deepfreeze/tuning/program_run.py",  # where the runs are, for the command that has started the program
@@ -161,8 +174,9 @@ def layer(module: str) -> str | None:
         return first
     if first != "deepfreeze":
         return None
-    if rest[:2] == ["frameworks", "tensorflow"]:
-        return "frameworks.tensorflow"
+    for sub_room in (["frameworks", "tensorflow"], ["plan", "step"]):
+        if rest[:2] == sub_room:
+            return ".".join(sub_room)
     return rest[0] if rest else "__init__"
 
 

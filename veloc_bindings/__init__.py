@@ -24,7 +24,7 @@ from ._table import (
     TAKEN,
     TIMEOUT,
 )
-from .area import Area, GroupNote, register_tensorflow
+from .area import Area, GroupNote, StepMark, register_tensorflow
 from .engine import EmbeddedEngine, Report, UnderWay, capture_size, region_array
 from .without_engine import (
     SlotInfo,
@@ -61,6 +61,7 @@ __all__ = [
     "EngineFault",
     "GroupNote",
     "LibraryError",
+    "StepMark",
     "UnderWay",
     "Report",
     "SlotInfo",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes as c
 from typing import Any
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 
 # df_code
 OK, INVALID, IO, NO_SPACE, TIMEOUT, CORRUPT, INCOMPLETE, CLOSED, DIVERGED, TAKEN, SUPERSEDED = range(11)
@@ -130,6 +130,15 @@ class CPiece(c.Structure):
     _fields_ = [("source", c.c_uint64), ("start", c.c_uint64), ("nbytes", c.c_uint64), ("place", c.c_uint64)]
 
 
+class CMark(c.Structure):
+    _fields_ = [
+        ("at_us", c.c_uint64),
+        ("cpu_us", c.c_uint64),
+        ("external_bytes", c.c_uint64),
+        ("local_bytes", c.c_uint64),
+    ]
+
+
 class CThread(c.Structure):
     _fields_ = [("name", c.c_char * 16), ("cpu_s", c.c_double)]
 
@@ -143,6 +152,8 @@ class CStats(c.Structure):
         ("looks", c.c_uint64),
         ("pauses", c.c_uint64),
         ("pause_us", c.c_uint64),
+        ("copied_bytes", c.c_uint64),
+        ("copy_us", c.c_uint64),
         ("external_direct_bytes", c.c_uint64),
         ("external_cached_bytes", c.c_uint64),
         ("external_read_bytes", c.c_uint64),
@@ -170,6 +181,7 @@ STRUCTS = {
     "df_stats": CStats,
     "df_slot_info": CSlotInfo,
     "df_piece": CPiece,
+    "df_mark": CMark,
 }
 
 _engine = c.c_void_p  # df_engine*
@@ -219,6 +231,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "df_area_late": (c.c_int, [c.c_uint64, c.c_uint64, c.c_int32]),
     "df_area_held": (c.c_int, [c.c_uint64, c.POINTER(c.c_uint64)]),
     "df_area_note": (c.c_int, [c.c_uint64, c.c_uint64, c.POINTER(c.c_double), c.POINTER(c.c_int32)]),
+    "df_area_marks": (c.c_int, [c.c_uint64, c.c_uint64]),
+    "df_area_mark": (c.c_int, [c.c_uint64, c.c_uint64]),
+    "df_area_marked": (c.c_int, [c.c_uint64, c.POINTER(CMark), c.c_size_t]),
     "df_area_discard": (c.c_int, [c.c_uint64]),
     "df_area_drop": (c.c_int, [c.c_uint64]),
     "df_area_close": (c.c_int, [c.c_uint64]),

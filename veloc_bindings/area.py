@@ -29,6 +29,17 @@ class GroupNote(NamedTuple):
     apart: bool
 
 
+class StepMark(NamedTuple):
+    """What a mark in a step has noted when its op ran. ``at_us``: when that was, in microseconds by a clock that never jumps, 0 if it has
+    not run; ``cpu_us``: the microseconds of CPU time that all threads of the process had taken; ``external_bytes``, ``local_bytes``: the
+    bytes that the attached engine had written to the external store and to the local tier, 0 without an engine."""
+
+    at_us: int
+    cpu_us: int
+    external_bytes: int
+    local_bytes: int
+
+
 class Area:
     """One capture area. ``number``: the area's number, an attribute of the ops that capture into it. Captures lie in the area's own memory
     until ``EmbeddedEngine.attach`` gives it the engine's.
@@ -74,6 +85,20 @@ class Area:
         check(self._library.df_area_note(self.number, group, c.byref(updated), c.byref(apart)))
         return GroupNote(updated.value, bool(apart.value))
 
+    def marks(self, count: int) -> None:
+        """Lets marks number 0 to ``count`` - 1 note from now on when the op DeepfreezeMark runs. ``EngineFault`` for more than 4096."""
+        check(self._library.df_area_marks(self.number, count))
+
+    def mark(self, number: int) -> None:
+        """Lets a mark note anew, as the op does. Does nothing without such a mark."""
+        check(self._library.df_area_mark(self.number, number))
+
+    def marked(self, count: int) -> list[StepMark]:
+        """What the area's ``count`` marks have noted since the last call. ``EngineFault`` if there is another number of marks."""
+        marks = (_table.CMark * count)()
+        check(self._library.df_area_marked(self.number, marks, count))
+        return [StepMark(mark.at_us, mark.cpu_us, mark.external_bytes, mark.local_bytes) for mark in marks]
+
     def discard(self) -> None:
         """Forgets a capture that will not be collected, and releases the tensors that are held."""
         check(self._library.df_area_discard(self.number))
@@ -95,6 +120,6 @@ class Area:
 
 
 def register_tensorflow() -> None:
-    """Registers the op DeepfreezeCapture, and the two ops beside it, with the TensorFlow that this process has loaded. ``EngineFault`` with
-    the reason if that is not possible."""
+    """Registers the op DeepfreezeCapture, and the three ops beside it, with the TensorFlow that this process has loaded. ``EngineFault``
+    with the reason if that is not possible."""
     check(library().df_tensorflow_register())

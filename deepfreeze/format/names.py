@@ -20,6 +20,7 @@ PLAN_FILE = "plan.json"
 STRUCTURES_DIR = "structures"
 CONFIGS_DIR = "configs"
 EVENTS_DIR = "events"
+STEP_PLANS_DIR = "plans"
 TAGS_DIR = "tags"
 ABANDONED_DIR = "abandoned"
 DAMAGED_DIR = "damaged"
@@ -39,6 +40,7 @@ _DAMAGED = re.compile(r"step-([0-9]{10,19})-([0-9a-f]{32}|unknown)(?:\.([0-9]{1,
 _RECORD = re.compile(r"rank-([0-9]{5,10})\.record\Z")
 _NODE_RECORD = re.compile(r"ranks-([0-9]{5,9})-([0-9]{5,9})-([0-9]{1,9})\.record\Z")
 _EVENTS = re.compile(r"([0-9a-f]{32})(?:\.rank-([0-9]{5,10}))?\.jsonl\Z")
+_STEP_PLAN = re.compile(r"[0-9a-f]{32}\.json\Z")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+.-]{0,199}\Z")
 _SLOT = re.compile(r"rank-([0-9]{5,10})-(?:([0-9a-f]{32})-)?([0-9]{1,10})\.slot\Z")
 
@@ -56,6 +58,16 @@ def is_id(text: object) -> bool:
 def is_hash(text: object) -> bool:
     """Whether ``text`` is a SHA-256 in 64 lower-case hexadecimal digits."""
     return isinstance(text, str) and _HEX64.match(text) is not None
+
+
+def step_plan(digits: str) -> str:
+    """The name of the file of a step's plan: 32 hexadecimal digits of the question that it answers."""
+    return f"{_check_id(digits)}.json"
+
+
+def is_step_plan(name: str) -> bool:
+    """Whether it is the name of a step's plan."""
+    return _STEP_PLAN.match(name) is not None
 
 
 def _check_step(step: int) -> int:

@@ -33,7 +33,7 @@ from deepfreeze.state.attachments import Attachments
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
 from deepfreeze.tiers import node_memory
-from veloc_bindings import Report, UnderWay
+from veloc_bindings import Area, Report, UnderWay
 
 # How many seconds ``last_reports`` waits for checkpoints in flight. There are some only if an exception has ended training.
 _CLOSING_SECONDS = 5.0
@@ -170,6 +170,10 @@ class Saver:
             with self._backend.translated("places for captures in the engine's memory"):
                 memory.place(found)
             self._backend.attach(memory.area)
+
+    def watch(self, area: Area) -> None:
+        """Lets the marks of ``area`` note what the engine writes. Only where captures lie in the engine's memory."""
+        self._backend.attach(area)
 
     @property
     def may_be_late(self) -> bool:

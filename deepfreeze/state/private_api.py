@@ -104,6 +104,13 @@ TABLE = (
         "a model that its first batch builds has no policy of mixed precision, and other names",
     ),
     PrivateName(
+        "attribute of ops: _read_only_resource_inputs",
+        "TensorFlow",
+        "2.2",
+        "read_only_inputs",
+        "a profiled step takes calls that read a weight for its updates, and the plan has less time for the weight",
+    ),
+    PrivateName(
         "autograph.impl.api: ag_pass_through", "TensorFlow", "2.2", "passed_through", "Keras 2 raises a StagingError"
     ),
     PrivateName(
@@ -161,6 +168,15 @@ def layer_generator(layer: Any) -> Any:
     """The TensorFlow generator of a Keras 2 random layer, whose ``state`` is a variable; None if the layer has none. Layers have one only
     if the program has called ``enable_tf_random_generator()``."""
     return getattr(getattr(layer, "_random_generator", None), "_generator", None)
+
+
+def read_only_inputs(op: Any) -> list[Any] | None:
+    """The inputs of a graph's op that are handles of variables which the functions that it calls only read; None if TensorFlow has not
+    noted them."""
+    try:
+        return [op.inputs[number] for number in op.get_attr("_read_only_resource_inputs")]
+    except (AttributeError, ValueError):
+        return None
 
 
 def says_built(optimizer: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ from deepfreeze.format.plan_file import MAX_PLAN, REPLACED, PlanFile
 from deepfreeze.notices import Notify, unheard
 from deepfreeze.store import owner
 from deepfreeze.store.run import Run
+
+_TURN = threading.Lock()  # a section is added to those that the file has
 
 
 def read_plan(run: Run) -> PlanFile | None:
@@ -28,18 +31,19 @@ def read_section(run: Run, name: str) -> Mapping[str, Any] | None:
 def put_section(
     run: Run, name: str, section: Mapping[str, Any], attempt: str | None = None, notify: Notify = unheard
 ) -> None:
-    """Writes the section ``name`` of plan.json; the others stay as they are. The caller holds the run's lock, and calls on one thread at a
-    time. ``attempt``: the caller's, None for a caller that is none. A damaged file, or another run's, counts as none, of which ``notify``
+    """Writes the section ``name`` of plan.json; the others stay as they are. The caller holds the run's lock. Threads of a process take
+    turns. ``attempt``: the caller's, None for a caller that is none. A damaged file, or another run's, counts as none, of which ``notify``
     is told.
 
     NewerError if a newer version wrote the file, which then stays; RunError if another attempt has taken the run, or the system refuses;
     ValueError for a section that no plan can have."""
-    try:
-        before = read_plan(run)
-    except NewerError:
-        raise
-    except CorruptError as error:
-        notify("warning", f"{error} It is replaced now, and what it knew beside {name} is lost.")
-        before = None
-    plan = (before or PlanFile(run.run_id)).with_section(name, section)
-    owner.put(run, names.PLAN_FILE, plan.to_bytes(), attempt)
+    with _TURN:
+        try:
+            before = read_plan(run)
+        except NewerError:
+            raise
+        except CorruptError as error:
+            notify("warning", f"{error} It is replaced now, and what it knew beside {name} is lost.")
+            before = None
+        plan = (before or PlanFile(run.run_id)).with_section(name, section)
+        owner.put(run, names.PLAN_FILE, plan.to_bytes(), attempt)

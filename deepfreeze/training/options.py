@@ -43,6 +43,9 @@ class Capture:
             last fifth of a step. A late checkpoint is handed to the engine one step later, so a kill loses one step more. "late" is
             for a large first layer, for ``global_clipnorm`` and for gradient accumulation, where nothing of its own step is left beside
             which a copy could run. It has no effect on captures by TensorFlow's own ops, or between two executions.
+        profile: measures the training's step, from its sixth step on until three checkpoints were captured and 30 more steps are done, and
+            works out when each part of a checkpoint could be copied and written within the step, so that copies hold as little memory as
+            can be. ``deepfreeze plan RUN --schedule`` shows it. Training goes on as before. Wants ``pip install "deepfreeze[plan]"``.
 
     Raises ``OptionError``.
     """
@@ -50,11 +53,13 @@ class Capture:
     path: str = "auto"
     placement: str = "per_layer"
     when: str = UPDATE
+    profile: bool = False
 
     def __post_init__(self) -> None:
         arguments.one_of("Capture(path=)", self.path, ("auto", "graph"))
         arguments.one_of("Capture(placement=)", self.placement, PLACEMENTS)
         arguments.one_of("Capture(when=)", self.when, WHEN)
+        arguments.one_of("Capture(profile=)", self.profile, (True, False))
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,9 @@ from deepfreeze.events.stats import Newest, Stats
 from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
 from deepfreeze.frameworks.tensorflow.refusals import refuse
 from deepfreeze.freeze.described import Described
-from deepfreeze.freeze.faults import Faults
 from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
-from deepfreeze.plan.late_groups import LATE, UPDATE
-from deepfreeze.plan.placement import choose_granule
 from deepfreeze.plan.policy import Policy, signals
 from deepfreeze.plan.rehearsal import Rehearsal
 from deepfreeze.ranks import world as worlds
@@ -36,15 +33,14 @@ from deepfreeze.ranks.world import World
 from deepfreeze.retention.keeper import Keeper
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
-from deepfreeze.store.granules import Granules
 from deepfreeze.store.rules import Latest
-from deepfreeze.store.stores import at
 from deepfreeze.training import advice, attempt_events
 from deepfreeze.training.engine_limits import EngineLimits
 from deepfreeze.training.epoch_callbacks import EpochCallbacks
 from deepfreeze.training.fits import Fits
 from deepfreeze.training.input_position import InputPosition
-from deepfreeze.training.installation import Installation, Terms, against_engine_memory
+from deepfreeze.training.installation import Installation
+from deepfreeze.training.installing import install
 from deepfreeze.training.job_ends import JobEnds
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
@@ -53,6 +49,7 @@ from deepfreeze.training.plan_keeper import PlanKeeper
 from deepfreeze.training.prepared import prepared
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.session import Session
+from deepfreeze.training.step_profiling import StepProfiling
 from deepfreeze.training.when_full import WhenFull
 from deepfreeze.training.wishes import Wishes
 from deepfreeze.tuning.program_run import ProgramRun
@@ -94,6 +91,7 @@ class Training:
         self._attachments = Attachments({**(options.extra or {}), **self._input.attachments}, generators)
         self._open_run: OpenRun | None = None
         self._session: Session | None = None
+        self._profiling: StepProfiling | None = None
         self._finalizer: weakref.finalize | None = None
         self._trained: Callable[[], Any] = lambda: None
         self._installation: Callable[[], Installation | None] = lambda: None  # a weak reference: the model owns it
@@ -169,7 +167,16 @@ class Training:
             when_full = WhenFull(self._options, agreement, world, self._keeper, self._events)
             checks = ReplicaChecks(self._options.replicas.parts, agreement)
             end = worlds.each(world, lambda: self._job_ends.next(world, self._events.notify))
-            installation = self._install(open_run, state, in_graph, agreement.seal())
+            installation = install(
+                open_run,
+                state,
+                agreement.seal(),
+                in_graph,
+                self._options,
+                self._optimizer(model),
+                notice=lambda message: self._notice(world, message),
+                keep=lambda made: self._keep_installation(open_run, made),
+            )
             agreement.connect(installation.maximum)
             checks.follow(self._checks, world, installation, open_run.steps.now())
             self._checks = checks
@@ -178,6 +185,9 @@ class Training:
             own = self._policy, self._attachments, self._options, self._events, self._saved, self._keeper
             parts = (open_run, installation, agreement, wishes, epochs, checks, end, *own)
             self._session = Session(*parts, when_full, self._described, self._rehearsal)
+            self._profiling = StepProfiling.of(
+                open_run, installation, model, self._options, self._events, against, steps_per_execution
+            )
             self._callbacks.begin(open_run, model, position, self._events.notify)
         return position
 
@@ -224,7 +234,10 @@ class Training:
         signal came, or the job's end is near, and the step is committed. Returns True and does nothing if no training is open, after
         ``close`` for example."""
         with self._closing_on_error():
-            return self._session is None or self._session.executed()
+            goes_on = self._session is None or self._session.executed()
+            if self._session is not None and self._profiling is not None:
+                self._profiling.executed(self._session.saver, self._saved)
+            return goes_on
 
     def epoch_begins(self, epoch: int, first: bool) -> None:
         """To be called when an epoch begins that has something to train. ``epoch``: its number, from 0; ``first``: whether it is the first
@@ -381,53 +394,6 @@ class Training:
     def _optimizer(self, model: Any) -> Any:
         """The optimizer whose updates are the steps."""
         return self._options.optimizer or getattr(model, "optimizer", None)
-
-    def _install(
-        self, open_run: OpenRun, state: TrainingState, in_graph: bool, fields: tuple[str, ...]
-    ) -> Installation:
-        """Collective. The captures that an earlier ``fit`` has left in the model, if they serve this one; else new captures. ``state``: the
-        model's full training state; ``fields``: of the control word."""
-        world, options = open_run.attempt.world, self._options
-        # All ranks capture in the same way, because all must trace the same graph: if one can't use the engine's op, none does.
-        # And all ask rank 0 for the store's granules, because all must work out the same placement.
-        store, path = at(open_run.attempt.target.run), options.capture.path
-        told = worlds.together(
-            world,
-            lambda: (against_engine_memory(path), store.granules() if world.rank == 0 else Granules()),
-        )
-        granules, reasons = told[0][1], [reason for reason, _ in told if reason is not None]
-        if reasons:
-            self._notice(world, f"capturing by TensorFlow's own ops: {reasons[0]}")
-        specs = [tensor.spec for tensor in state.only(options.state).placed()]
-        when = options.capture.when if in_graph and not reasons else UPDATE
-        if options.capture.when == LATE != when:
-            why = "by TensorFlow's own ops" if reasons else "between two executions"
-            self._notice(world, f'Capture(when="late") changes nothing, because captures are taken {why}')
-        terms = Terms(
-            in_graph=in_graph,
-            own_memory=bool(reasons),
-            optimizer=self._optimizer(state.model),
-            when=when,
-            state=options.state,
-            placement=options.capture.placement,
-            granule=choose_granule(specs, world.size, granules.block, granules.stripe),
-            fields=fields,
-            rank=world.rank,
-            world_size=world.size,
-            communicator=options.world,
-        )
-        kept = Installation.take(state, terms, world)
-        if kept is not None:
-            self._keep_installation(open_run, kept)
-            return kept
-        faults = Faults(open_run.attempt.target.run, options.timeout)
-
-        def make() -> Installation:
-            with faults.translated("memory for captures"):
-                return Installation.make(state, terms, world)
-
-        # Kept before it is known whether another rank has failed: ``close`` must then take this rank's hooks out too.
-        return worlds.each(world, lambda: self._keep_installation(open_run, make()))
 
     def _keep_installation(self, open_run: OpenRun, installation: Installation) -> Installation:
         """Notes the installation for ``close``, and lets it rest when the run is closed."""

@@ -40,6 +40,8 @@ struct Counters {
   Counter looks;
   Counter pauses;
   Counter pause_us;
+  Counter copied_bytes;
+  Counter copy_ns;
   ThreadClocks threads;
 };
 

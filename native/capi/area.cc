@@ -111,6 +111,35 @@ int df_area_note(uint64_t area, uint64_t group, double* updated, int32_t* apart)
   });
 }
 
+int df_area_marks(uint64_t area, uint64_t n) {
+  return Guard([&]() -> Status {
+    return WithArea("marks", area, [&](deepfreeze::CaptureArea* found) { return found->marks()->Set(n); });
+  });
+}
+
+int df_area_mark(uint64_t area, uint64_t number) {
+  return Guard([&]() -> Status {
+    return WithArea("mark", area, [&](deepfreeze::CaptureArea* found) {
+      found->marks()->Note(number);
+      return Status();
+    });
+  });
+}
+
+int df_area_marked(uint64_t area, df_mark* marks, size_t n) {
+  return Guard([&]() -> Status {
+    if (marks == nullptr && n > 0) return Invalid("marked: a pointer is missing");
+    return WithArea("marked", area, [&](deepfreeze::CaptureArea* found) {
+      const std::vector<deepfreeze::StepMarks::Mark> noted = found->marks()->Take();
+      if (noted.size() != n) return Invalid("marked: the area has " + std::to_string(noted.size()) + " marks");
+      for (size_t i = 0; i < n; ++i) {
+        marks[i] = {noted[i].at_us, noted[i].cpu_us, noted[i].external_bytes, noted[i].local_bytes};
+      }
+      return Status();
+    });
+  });
+}
+
 int df_area_discard(uint64_t area) {
   return Guard([&]() -> Status {
     return WithArea("discard", area, [](deepfreeze::CaptureArea* found) {

@@ -11,6 +11,8 @@ df_stats ToStats(const Counters& from) {
   stats.looks = from.looks.value();
   stats.pauses = from.pauses.value();
   stats.pause_us = from.pause_us.value();
+  stats.copied_bytes = from.copied_bytes.value();
+  stats.copy_us = from.copy_ns.value() / 1000;
   stats.external_direct_bytes = from.external.direct_bytes.value();
   stats.external_cached_bytes = from.external.cached_bytes.value();
   stats.external_read_bytes = from.external.read_bytes.value();

@@ -62,8 +62,12 @@ class Engine {
   // To be called before a capture writes to n bytes of that memory, in any order and by several threads at once: waits,
   // as AwaitMemory does, until no older checkpoint needs the parts of the buffer that they are in. Thread-safe.
   Status AwaitParts(const char* data, uint64_t n, uint64_t timeout_ms);
-  // Counts CPU nanoseconds of a copy of the capture that has begun. Thread-safe.
-  void CountCopy(uint64_t cpu_ns) { copy_ns_ += cpu_ns; }
+  // Counts the bytes and the CPU nanoseconds of a copy of the capture that has begun. Thread-safe.
+  void CountCopy(uint64_t bytes, uint64_t cpu_ns) {
+    copy_ns_ += cpu_ns;
+    counters_.copied_bytes.Add(bytes);
+    counters_.copy_ns.Add(cpu_ns);
+  }
   // df_engine_idle, in milliseconds.
   uint64_t IdleMs() const { return table_.IdleMs(); }
   // df_engine_room.

@@ -191,6 +191,7 @@ void CaptureArea::Discard() {
 
 void CaptureArea::Attach(const std::shared_ptr<Engine>& engine, uint64_t timeout_ms) {
   const MutexLock lock(&mutex_);
+  marks_.Watch(engine);
   engine_ = engine;
   attached_ = engine != nullptr;
   timeout_ms_ = timeout_ms;
@@ -248,7 +249,9 @@ Status CaptureArea::Copy(size_t group, const std::vector<Piece>& pieces, const s
   const uint64_t begun_ns = env_->ThreadCpuNanos();
   Engine* const engine = buffer.engine.get();
   Status taken;
+  uint64_t copied = 0;
   for (size_t i = 0; i < pieces.size() && taken.ok(); ++i) {
+    copied += pieces[i].size;
     char* const to = buffer.base + pieces[i].place;
     const char* const from = sources[pieces[i].source].data + pieces[i].start;
     if (engine == nullptr) {
@@ -257,7 +260,7 @@ Status CaptureArea::Copy(size_t group, const std::vector<Piece>& pieces, const s
       taken = CopyToEngine(engine, buffer.timeout_ms, buffer.with_sums, to, from, pieces[i].size);
     }
   }
-  if (engine != nullptr) engine->CountCopy(env_->ThreadCpuNanos() - begun_ns);
+  if (engine != nullptr) engine->CountCopy(copied, env_->ThreadCpuNanos() - begun_ns);
   if (!taken.ok()) Lose(std::move(taken));
   return {};
 }

@@ -17,6 +17,7 @@
 #include "base/mutex.h"
 #include "base/pages.h"
 #include "engine/engine.h"
+#include "graph/step_marks.h"
 
 namespace deepfreeze {
 
@@ -54,7 +55,7 @@ class CaptureArea {
   enum class Owner { kEngine, kArea };
 
   // REQUIRES: env outlives this.
-  explicit CaptureArea(Env* env) : env_(env) {}
+  explicit CaptureArea(Env* env) : env_(env), marks_(env) {}
   CaptureArea(const CaptureArea&) = delete;
   CaptureArea& operator=(const CaptureArea&) = delete;
 
@@ -91,6 +92,9 @@ class CaptureArea {
   Status CaptureHeld(size_t group);
   // A step of the training begins.
   void BeginStep() { step_begun_ = env_->NowMicros(); }
+
+  // The marks of the step that the area's graph has; none at first.
+  StepMarks* marks() { return &marks_; }
 
   // df_area_late: whether the group is captured late, from the next capture on. RETURNS kInvalid if there is no such
   // group.
@@ -154,6 +158,7 @@ class CaptureArea {
   bool InOwn() const REQUIRES(mutex_) { return own() != nullptr && base_ == own()->data(); }
 
   Env* const env_;
+  StepMarks marks_;
   std::atomic<uint64_t> step_begun_{0};  // when the last step began, in microseconds; 0: nobody has said so
   Mutex mutex_;
   std::vector<Group> groups_ GUARDED_BY(mutex_);

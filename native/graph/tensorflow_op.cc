@@ -23,6 +23,7 @@ namespace {
 constexpr char kCapture[] = "DeepfreezeCapture";
 constexpr char kCaptureHeld[] = "DeepfreezeCaptureHeld";
 constexpr char kStepBegins[] = "DeepfreezeStepBegins";
+constexpr char kMark[] = "DeepfreezeMark";
 constexpr size_t kSmall = 4096;  // bytes, as in deepfreeze/frameworks/tensorflow/late_capture.py
 constexpr int kInternal = 13;    // TF_INTERNAL
 
@@ -113,23 +114,24 @@ class TfStatus {
 
 struct Kernel {
   int64_t area = 0;
-  int64_t group = 0;
+  int64_t number = 0;  // of the group, or of the mark
 };
 
-// Makes a kernel with these of its attributes.
-void* CreateWith(TF_OpKernelConstruction* construction, bool group) {
+// Makes a kernel with these of its attributes. Null: there is no number.
+void* CreateWith(TF_OpKernelConstruction* construction, const char* number) {
   auto* kernel = new Kernel;
   TfStatus status;
   tensorflow.OpKernelConstruction_GetAttrInt64(construction, "area", &kernel->area, status.get());
-  if (status.ok() && group) {
-    tensorflow.OpKernelConstruction_GetAttrInt64(construction, "group", &kernel->group, status.get());
+  if (status.ok() && number != nullptr) {
+    tensorflow.OpKernelConstruction_GetAttrInt64(construction, number, &kernel->number, status.get());
   }
   if (!status.ok()) tensorflow.OpKernelConstruction_Failure(construction, status.get());
   return kernel;
 }
 
-void* CreateOfArea(TF_OpKernelConstruction* construction) { return CreateWith(construction, false); }
-void* CreateOfGroup(TF_OpKernelConstruction* construction) { return CreateWith(construction, true); }
+void* CreateOfArea(TF_OpKernelConstruction* construction) { return CreateWith(construction, nullptr); }
+void* CreateOfGroup(TF_OpKernelConstruction* construction) { return CreateWith(construction, "group"); }
+void* CreateOfMark(TF_OpKernelConstruction* construction) { return CreateWith(construction, "number"); }
 
 void Delete(void* kernel) { delete static_cast<Kernel*>(kernel); }
 
@@ -191,18 +193,18 @@ void Capture(void* opaque, TF_OpKernelContext* context) {
     if (done.ok() && area == nullptr) {
       done = Status(Code::kClosed, "capture: the training that this graph belongs to is over");
     }
-    if (done.ok()) done = area->CaptureTensors(static_cast<size_t>(kernel->group), std::move(inputs));
+    if (done.ok()) done = area->CaptureTensors(static_cast<size_t>(kernel->number), std::move(inputs));
     if (!done.ok()) status->Set(done);
   });
 }
 
-// Both run in each step, so also when the training is over: there is nothing to do then.
+// These run in each step, so also when the training is over: there is nothing to do then.
 void CaptureHeld(void* opaque, TF_OpKernelContext* context) {
   const auto* kernel = static_cast<const Kernel*>(opaque);
   Run(context, [&](TfStatus* status) {
     std::shared_ptr<CaptureArea> area;
     Status done = CaptureArea::Find("capture", static_cast<uint64_t>(kernel->area), &area);
-    if (done.ok() && area != nullptr) done = area->CaptureHeld(static_cast<size_t>(kernel->group));
+    if (done.ok() && area != nullptr) done = area->CaptureHeld(static_cast<size_t>(kernel->number));
     if (!done.ok()) status->Set(done);
   });
 }
@@ -213,6 +215,15 @@ void StepBegins(void* opaque, TF_OpKernelContext* context) {
     std::shared_ptr<CaptureArea> area;
     const Status found = CaptureArea::Find("capture", static_cast<uint64_t>(kernel->area), &area);
     if (found.ok() && area != nullptr) area->BeginStep();
+  });
+}
+
+void Mark(void* opaque, TF_OpKernelContext* context) {
+  const auto* kernel = static_cast<const Kernel*>(opaque);
+  Run(context, [&](TfStatus*) {
+    std::shared_ptr<CaptureArea> area;
+    const Status found = CaptureArea::Find("mark", static_cast<uint64_t>(kernel->area), &area);
+    if (found.ok() && area != nullptr) area->marks()->Note(static_cast<uint64_t>(kernel->number));
   });
 }
 
@@ -236,7 +247,8 @@ Status Register() {
   DF_RETURN_IF_ERROR(
       RegisterOp(kCapture, {"T: list(type) >= 0", "area: int", "group: int"}, "tensors: T", CreateOfGroup, Capture));
   DF_RETURN_IF_ERROR(RegisterOp(kCaptureHeld, {"area: int", "group: int"}, nullptr, CreateOfGroup, CaptureHeld));
-  return RegisterOp(kStepBegins, {"area: int"}, nullptr, CreateOfArea, StepBegins);
+  DF_RETURN_IF_ERROR(RegisterOp(kStepBegins, {"area: int"}, nullptr, CreateOfArea, StepBegins));
+  return RegisterOp(kMark, {"area: int", "number: int"}, nullptr, CreateOfMark, Mark);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The TensorFlow op DeepfreezeCapture, which copies its inputs into a capture area, and two ops beside it. They are
+// The TensorFlow op DeepfreezeCapture, which copies its inputs into a capture area, and three ops beside it. They are
 // registered with the TensorFlow that the process has loaded, through TensorFlow's C interface, whose functions are
 // looked up at run time.
 // That interface does not change between versions, and nothing of TensorFlow is needed to build this.
@@ -15,6 +15,7 @@ namespace deepfreeze {
 //   DeepfreezeCapture(tensors: T), T: list(type), area: int, group: int: copies, or holds, the tensors of a group.
 //   DeepfreezeCaptureHeld(), area: int, group: int: copies the tensors of a group that are held.
 //   DeepfreezeStepBegins(), area: int: notes the time, by which the area knows when a group is updated.
+//   DeepfreezeMark(), area: int, number: int: notes the time of a mark in the step.
 // On the CPU, stateful, no outputs.
 Status RegisterTensorflowOp();
 

@@ -169,6 +169,25 @@ def test_each_name_is_there_and_is_what_it_is_taken_for(monkeypatch):
 
 
 @pytest.mark.tensorflow
+def test_what_a_call_only_reads_is_noted():
+    import tensorflow as tf
+
+    weight, count = tf.Variable(1.0), tf.Variable(1.0)
+
+    @tf.function
+    def inner():
+        count.assign_add(weight)
+
+    @tf.function
+    def outer():
+        inner()
+
+    graph = outer.get_concrete_function().graph
+    (call,) = [op for op in graph.get_operations() if "PartitionedCall" in op.type]
+    assert [one is graph.capture(weight.handle) for one in private_api.read_only_inputs(call)] == [True]
+
+
+@pytest.mark.tensorflow
 def test_keras_2_s_names_are_there():
     keras = importlib.import_module(kerases.NAMES[-1])
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])

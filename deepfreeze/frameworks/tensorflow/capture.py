@@ -26,7 +26,7 @@ from deepfreeze.state.keras_objects import optimizers, tf_variable
 from deepfreeze.state.training_state import SEED, StateTensor, TrainingState
 
 # The types of ops that take a variable and do not change it.
-_READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
+READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
 
 
 class Range(NamedTuple):
@@ -237,7 +237,7 @@ class TensorFlowCapture:
         if tf.executing_eagerly() or self._update_traced is None or self._update_traced[0] is not graph:
             return groups
         later = graph.get_operations()[self._update_traced[1] :]
-        touched = {tensor.name for op in later if op.type not in _READS for tensor in op.inputs}
+        touched = {tensor.name for op in later if op.type not in READS for tensor in op.inputs}
         return [g for g in groups if any(graph.capture(v.handle).name in touched for v in g.variables)]
 
     def _capture_local(self) -> None:

@@ -23,6 +23,7 @@ import tensorflow as tf
 from deepfreeze.frameworks.framework import Piece
 from deepfreeze.frameworks.tensorflow.buffers import Buffers
 
+CAPTURE = "deepfreeze_capture"  # the name of an op that captures, which TensorFlow numbers
 _NO_STEP = -1
 
 
@@ -57,6 +58,7 @@ class Group:
             Tout=[],
             then_branch=self._take,
             else_branch=self._capture_nothing,
+            name=CAPTURE,
         )
 
     def take(self) -> None:

@@ -17,8 +17,8 @@ import tensorflow as tf
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.state.shadow import shadowed
 
-# To be called before a method is called; returns the function to be called after it.
-Around = Callable[[], Callable[[], None]]
+# To be called before a method is called, with its arguments; returns the function to be called after it.
+Around = Callable[..., Callable[[], None]]
 
 
 class Patch:
@@ -43,19 +43,18 @@ class Patch:
         self._model = model
         steps = Steps(optimizer)
 
-        def around_update() -> Callable[[], None]:
+        def around_update(*_: Any, **__: Any) -> Callable[[], None]:
             # Read before the update, plus 1. The optimizer increments its count last, and every capture would wait for that.
             batches = steps.batches() + 1
             return lambda: after_update(steps.ended_by(batches))
 
-        def around_step() -> Callable[[], None]:
+        def around_step(*_: Any, **__: Any) -> Callable[[], None]:
             before_step()
             return lambda: after_step(steps.ended_by(steps.batches()))
 
-        apply = "apply" if hasattr(optimizer, "apply") else "apply_gradients"
         self._hooks = [
-            (_Hook.on(optimizer, apply), self._unless_resting(around_update)),
-            (_Hook.on(model, "train_step"), self._unless_resting(around_step)),
+            (Hook.on(optimizer, apply_of(optimizer)), self._unless_resting(around_update)),
+            (Hook.on(model, "train_step"), self._unless_resting(around_step)),
         ]
         for hook, around in self._hooks:
             hook.calls.append(around)
@@ -74,16 +73,16 @@ class Patch:
         make_anew(self._model)
 
     def _unless_resting(self, around: Around) -> Around:
-        def call() -> Callable[[], None]:
+        def call(*args: Any, **kwargs: Any) -> Callable[[], None]:
             if not self.resting:
-                return around()
+                return around(*args, **kwargs)
             self._missed = self._missed or not tf.executing_eagerly()
             return _nothing
 
         return call
 
 
-class _Hook:
+class Hook:
     """A function in place of one method of one instance: it calls the method, and ``calls`` around it. One hook serves all patches of the
     instance. It is taken out with its last call."""
 
@@ -93,7 +92,7 @@ class _Hook:
         method = getattr(owner, name)
 
         def function(*args: Any, **kwargs: Any) -> Any:
-            behind = [around() for around in self.calls]
+            behind = [around(*args, **kwargs) for around in self.calls]
             result = method(*args, **kwargs)
             for call in behind:
                 call()
@@ -105,10 +104,10 @@ class _Hook:
         self._shadow.enter_context(shadowed(owner, name, function))
 
     @classmethod
-    def on(cls, owner: Any, name: str) -> _Hook:
+    def on(cls, owner: Any, name: str) -> Hook:
         """The hook of this method; a new one if there is none, or if a user has covered it by a method of their own."""
         hook = getattr(vars(owner).get(name), "hook", None)
-        return hook if isinstance(hook, _Hook) and hook.in_place else cls(owner, name)
+        return hook if isinstance(hook, Hook) and hook.in_place else cls(owner, name)
 
     @property
     def in_place(self) -> bool:
@@ -125,6 +124,11 @@ class _Hook:
 
 def _nothing() -> None:
     """Behind a method that is called while a patch rests."""
+
+
+def apply_of(optimizer: Any) -> str:
+    """The name of the method that updates the variables: ``apply`` in Keras 3, ``apply_gradients`` in tf_keras."""
+    return "apply" if hasattr(optimizer, "apply") else "apply_gradients"
 
 
 def make_anew(model: Any) -> None:

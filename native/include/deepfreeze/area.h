@@ -18,7 +18,8 @@ extern "C" {
  * write while they are held, and the op DeepfreezeCaptureHeld, at the beginning of the next step, copies and releases
  * them. So the copy runs beside that step, and the bytes are those of the step before.
  *
- * Threads: df_area_capture may be called from several threads at once, for different groups. All other calls on an area
+ * Threads: df_area_capture may be called from several threads at once, for different groups, and so may df_area_mark.
+ * All other calls on an area
  * must be made between two executions of the graph, while no capture runs. */
 typedef struct df_piece {
   uint64_t source; /* number of the tensor within its group */
@@ -26,6 +27,14 @@ typedef struct df_piece {
   uint64_t nbytes;
   uint64_t place; /* first byte of the piece in the buffer */
 } df_piece;
+
+/* What a mark has noted when its op ran. */
+typedef struct df_mark {
+  uint64_t at_us;          /* when that was, by a clock that never jumps; 0: it has not run */
+  uint64_t cpu_us;         /* CPU time that all threads of the process had taken */
+  uint64_t external_bytes; /* that the attached engine had written to the external store; 0 without an engine */
+  uint64_t local_bytes;    /* and to the local tier */
+} df_mark;
 
 /* Makes an area; the caller ends it with df_area_close. Until an engine is attached, captures lie in memory of the
  * area's own. */
@@ -60,14 +69,22 @@ DF_API int df_area_collect(uint64_t area, void** base, int32_t* own);
 DF_API int df_area_discard(uint64_t area);
 /* Frees the area's own memory, as soon as no checkpoint is read from it. */
 DF_API int df_area_drop(uint64_t area);
+/* Marks number 0 to n - 1 note from now on when the op DeepfreezeMark runs in a step; n = 0: none, as at first.
+ * DF_INVALID: n is more than 4096. */
+DF_API int df_area_marks(uint64_t area, uint64_t n);
+/* Lets a mark note anew, as the op DeepfreezeMark does. Does nothing without such a mark. Thread-safe. */
+DF_API int df_area_mark(uint64_t area, uint64_t number);
+/* Copies what the area's n marks have noted since the last call, and forgets it. DF_INVALID: the area has not n marks.
+ */
+DF_API int df_area_marked(uint64_t area, df_mark* marks, size_t n);
 /* Ends the area: ops that still have its number fail. */
 DF_API int df_area_close(uint64_t area);
 
 /* Registers the ops DeepfreezeCapture (input `tensors` of types T, a list; attributes `area` and `group`, int),
- * DeepfreezeCaptureHeld (`area`, `group`) and DeepfreezeStepBegins (`area`), none of which has outputs, with the
- * TensorFlow 2 that this process has loaded, through TensorFlow's C interface. Once per process is enough; later calls
- * return the first one's result. DF_INVALID, with the reason: this process has no TensorFlow, or one without that
- * interface. */
+ * DeepfreezeCaptureHeld (`area`, `group`), DeepfreezeStepBegins (`area`) and DeepfreezeMark (`area`, `number`), none of
+ * which has outputs, with the TensorFlow 2 that this process has loaded, through TensorFlow's C interface. Once per
+ * process is enough; later calls return the first one's result. DF_INVALID, with the reason: this process has no
+ * TensorFlow, or one without that interface. */
 DF_API int df_tensorflow_register(void);
 
 #ifdef __cplusplus

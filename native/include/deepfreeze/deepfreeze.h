@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Grows by one with every incompatible change of this header. */
-#define DF_ABI_VERSION 5
+#define DF_ABI_VERSION 6
 
 /* The result of a call. */
 typedef enum df_code {
@@ -200,6 +200,8 @@ typedef struct df_stats {
   uint64_t looks;       /* how often the engine looked at the store for a commit or for other ranks' parts */
   uint64_t pauses;      /* between such looks, or before another try of a store that fails */
   uint64_t pause_us;
+  uint64_t copied_bytes;          /* by captures, into the engine's memory */
+  uint64_t copy_us;               /* CPU time of these copies */
   uint64_t external_direct_bytes; /* written past the page cache */
   uint64_t external_cached_bytes; /* written through it */
   uint64_t external_read_bytes;

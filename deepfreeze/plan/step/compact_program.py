@@ -1,0 +1,252 @@
+"""The compact form of Checkflow's program: one count of parts per tensor and window, instead of three yes-or-no unknowns per part and
+operator (Checkflow 2025, (2) to (12); ``paper_program`` has that form, and a test holds both to the same optimum).
+
+Each tensor is cut into k equal parts. Unknowns, none of which ever falls from one window to the next: a, parts copied by the end of a
+window; b, copies written by its end; d, parts written without a copy by its end. Bytes are counted in units of the largest
+part, because the solver takes very small numbers for zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from deepfreeze.plan.step import usage
+from deepfreeze.plan.step.highs import INFINITE, LinearProgram
+from deepfreeze.plan.step.parts import PlannedPart, pieces
+from deepfreeze.plan.step.question import Question
+
+_Terms = list[tuple[int, float]]
+
+
+@dataclass
+class Counts:
+    """The unknowns of one kind of one tensor: ``columns[i]`` counts parts by the end of window ``windows[i]``."""
+
+    windows: range
+    columns: list[int] = field(default_factory=list)
+
+    def by(self, window: int) -> list[int]:
+        """The column with the count by the end of any window, in a list: empty before the first one."""
+        return [self.columns[min(window, self.windows.stop - 1) - self.windows.start]] if self.has(window) else []
+
+    def has(self, window: int) -> bool:
+        """True if there can be any by the end of the window."""
+        return len(self.windows) > 0 and window >= self.windows.start
+
+    @property
+    def total(self) -> list[int]:
+        """The column with the count at the end, in a list: empty without windows."""
+        return self.columns[-1:]
+
+
+class CompactProgram:
+    """The program of a question whose tensors are cut into ``parts`` parts each. ``copied``, ``written``, ``direct``: the unknowns a, b and
+    d of each tensor; ``peak``: the column of the memory that is held; ``scale``: the column by which the store's rate is multiplied, which
+    is 1 unless ``least_rate`` makes it the unknown; ``left``: what each window leaves to the next one of the bytes that can be written;
+    ``unit``: bytes.
+
+    ``fine=True`` is for the program without integers, whose parts may be as small as they like. Else the bytes of a part are rounded up,
+    because parts of a tensor may differ by a byte."""
+
+    def __init__(self, question: Question, parts: Sequence[int], fine: bool = False) -> None:
+        self.question, self.parts, self.fine = question, list(parts), fine
+        sizes = [tensor.nbytes / k for tensor, k in zip(question.tensors, parts, strict=True)]
+        whole = [float(size if fine else math.ceil(size)) for size in sizes]
+        self.unit = max(whole, default=0.0) or 1.0
+        self.sizes = [size / self.unit for size in whole]
+        self.program = LinearProgram()
+        most = INFINITE if question.memory is None else question.memory / self.unit
+        self.peak = self.program.column(question.base / self.unit, most)
+        self.scale = self.program.column(1.0, 1.0)
+        carry = question.carry / self.unit
+        self.left = [self.program.column(0.0, carry) for _ in range(question.horizon)] if carry else []
+        self.copied = [
+            self._counts(question.copies(tensor), k) for tensor, k in zip(question.tensors, parts, strict=True)
+        ]
+        self.written = [
+            self._counts(question.writes(tensor), k) for tensor, k in zip(question.tensors, parts, strict=True)
+        ]
+        self.direct = [
+            self._counts(question.directs(tensor), k) for tensor, k in zip(question.tensors, parts, strict=True)
+        ]
+        self._each_part_once()
+        self._bounds()
+
+    # What is asked for: each makes the costs of one question.
+
+    def least_peak(self) -> LinearProgram:
+        """As little memory as possible (12)."""
+        return self._asked({self.peak: 1.0})
+
+    def least_rate(self) -> LinearProgram:
+        """The smallest multiple of the store's rate that does."""
+        program = self._asked({self.scale: 1.0}, rate_is_known=False)
+        program.lower[self.scale], program.upper[self.scale] = 0.0, INFINITE
+        return program
+
+    def least_disturbance(self, most: float) -> LinearProgram:
+        """As few bytes as possible that are moved while cores are busy, with at most ``most`` bytes of memory."""
+        costs: dict[int, float] = {}
+        for size, *kinds in zip(self.sizes, self.copied, self.written, self.direct, strict=True):
+            for counts in kinds:
+                for window in counts.windows:
+                    busy = size * self.question.window(window).busy
+                    for column, sign in self._change(counts, window):
+                        costs[column] = costs.get(column, 0.0) + sign * busy
+        program = self._asked(costs)
+        program.upper[self.peak] = min(program.upper[self.peak], most / self.unit)
+        return program
+
+    def earliest_end(self, most: float, disturbance: LinearProgram, limit: float) -> LinearProgram:
+        """As early an end as possible, with at most ``most`` bytes of memory and at most ``limit`` of the costs of ``disturbance``."""
+        program = self._asked({})
+        program.upper[self.peak] = min(program.upper[self.peak], most / self.unit)
+        program.row(-INFINITE, limit, list(enumerate(disturbance.costs)))
+        before: int | None = None
+        for window in range(self.first, self.last + 1):
+            goes_on = program.column(0.0, 1.0, self.question.window(window).seconds, integer=True)
+            terms = self._bytes_written(window)
+            most = self.question.window(window).capacity + self.question.carry
+            program.row(-INFINITE, 0.0, [*terms, (goes_on, -most / self.unit)])
+            if before is not None:
+                program.row(0.0, INFINITE, [(before, 1.0), (goes_on, -1.0)])
+            before = goes_on
+        return program
+
+    def ending(self, asked: LinearProgram, values: np.ndarray) -> list[float]:
+        """The values of the columns of ``earliest_end`` for those of an earlier question."""
+        last = max((part.write for part in self.plan(values)), default=self.first - 1)
+        added = len(asked.costs) - len(self.program.costs)
+        return [*values, *(float(self.first + n <= last) for n in range(added))]
+
+    @property
+    def first(self) -> int:
+        """The first window in which anything can be written."""
+        return min((counts.windows.start for counts in (*self.written, *self.direct) if counts.windows), default=0)
+
+    @property
+    def last(self) -> int:
+        """The last window in which anything can be written."""
+        return max((counts.windows.stop - 1 for counts in (*self.written, *self.direct) if counts.windows), default=0)
+
+    # Between values of the unknowns and parts.
+
+    def plan(self, values: np.ndarray) -> list[PlannedPart]:
+        """The parts of a solution. Those of a tensor are copied and written in their order; those without a copy come last."""
+        made: list[PlannedPart] = []
+        for index, tensor in enumerate(self.question.tensors):
+            copies = self._windows_of(self.copied[index], values)
+            writes = self._windows_of(self.written[index], values)
+            direct = self._windows_of(self.direct[index], values)
+            whens: list[tuple[int | None, int]] = [
+                *zip(copies, writes, strict=True),
+                *((None, write) for write in direct),
+            ]
+            for (begin, nbytes), (copy, write) in zip(pieces(tensor.nbytes, self.parts[index]), whens, strict=True):
+                made.append(PlannedPart(index, begin, nbytes, copy, write))
+        return made
+
+    def values(self, parts: Sequence[PlannedPart], peak: int) -> list[float]:
+        """The values of the columns for a plan with as many parts: where HiGHS begins."""
+        values = [0.0] * len(self.program.costs)
+        values[self.peak], values[self.scale] = peak / self.unit, 1.0
+        for column, left in zip(self.left, usage.left_over(self.question, parts).tolist(), strict=False):
+            values[column] = max(0.0, left / self.unit)
+        for part in parts:
+            moves = [(self.direct, part.write)]
+            if part.copy is not None:
+                moves = [(self.copied, part.copy), (self.written, part.write)]
+            for kind, window in moves:
+                counts = kind[part.tensor]
+                for column in counts.columns[window - counts.windows.start :]:
+                    values[column] += 1.0
+        return values
+
+    # How it is built.
+
+    def _counts(self, windows: range, most: int) -> Counts:
+        counts = Counts(windows, [self.program.column(0.0, most, integer=True) for _ in windows])
+        for earlier, later in zip(counts.columns, counts.columns[1:], strict=False):
+            self.program.row(0.0, INFINITE, [(later, 1.0), (earlier, -1.0)])
+        return counts
+
+    def _each_part_once(self) -> None:
+        for copied, written, direct, k in zip(self.copied, self.written, self.direct, self.parts, strict=True):
+            every = [(column, 1.0) for column in (*copied.total, *direct.total)]
+            self.program.row(k, k, every)
+            self.program.row(
+                0.0, 0.0, [*((column, 1.0) for column in written.total), *((column, -1.0) for column in copied.total)]
+            )
+            for window in written.windows:
+                # (7): written behind the window in which it was copied.
+                terms = [(column, -1.0) for column in written.by(window)] + [
+                    (column, 1.0) for column in copied.by(window - 1)
+                ]
+                self.program.row(0.0, INFINITE, terms)
+
+    def _bounds(self) -> None:
+        horizon = self.question.horizon
+        rate: list[_Terms] = [[] for _ in range(horizon)]
+        for window in range(self.first, self.last + 1):
+            rate[window % horizon] += self._bytes_written(window)
+        memory: list[_Terms] = [[] for _ in range(horizon)]
+        for size, copied, written in zip(self.sizes, self.copied, self.written, strict=True):
+            for window in range(copied.windows.start, written.windows.stop) if copied.windows else ():
+                terms = [(column, size) for column in copied.by(window)] + [
+                    (column, -size) for column in written.by(window - 1)
+                ]
+                memory[window % horizon] += terms
+        for number in range(horizon):
+            window_of = self.question.window(number)
+            # (9): no more than the store takes; (10), (11): copies and base are in memory.
+            capacity = (self.scale, -window_of.capacity / self.unit)
+            self.program.row(-INFINITE, 0.0, [*rate[number], capacity, *self._left(number)])
+            self.program.row(-INFINITE, -window_of.base / self.unit, [*memory[number], (self.peak, -1.0)])
+
+    def _left(self, window: int) -> _Terms:
+        """What a window leaves to the next one, without what it has from the one before."""
+        if not self.left:
+            return []
+        before = [(self.left[window - 1], -1.0)] if window or self.question.cyclic else []
+        return [(self.left[window], 1.0), *before]
+
+    def _bytes_written(self, window: int) -> _Terms:
+        terms: _Terms = []
+        for size, *kinds in zip(self.sizes, self.written, self.direct, strict=True):
+            for counts in kinds:
+                if window in counts.windows:
+                    terms += [(column, sign * size) for column, sign in self._change(counts, window)]
+        return terms
+
+    @staticmethod
+    def _change(counts: Counts, window: int) -> _Terms:
+        """The parts that one of the counts' own windows adds."""
+        at = window - counts.windows.start
+        return [(counts.columns[at], 1.0)] + ([(counts.columns[at - 1], -1.0)] if at else [])
+
+    @staticmethod
+    def _windows_of(counts: Counts, values: np.ndarray) -> list[int]:
+        """The window of each part that is counted."""
+        made: list[int] = []
+        for window, column in zip(counts.windows, counts.columns, strict=True):
+            made += [window] * (round(float(values[column])) - len(made))
+        return made
+
+    def _asked(self, costs: dict[int, float], rate_is_known: bool = True) -> LinearProgram:
+        """A copy of the program with these costs."""
+        program = deepcopy(self.program)
+        program.costs = [costs.get(column, 0.0) for column in range(len(program.costs))]
+        if rate_is_known and not self.fine:
+            # Follows from (9) and from whole parts. Without it the program without integers promises much more than there is.
+            for size, *kinds in zip(self.sizes, self.written, self.direct, strict=True):
+                for counts in kinds:
+                    for window in counts.windows:
+                        most = self.question.window(window).capacity + self.question.carry
+                        if size * self.unit > most:
+                            program.row(0.0, 0.0, [(column, sign) for column, sign in self._change(counts, window)])
+        return program

@@ -1,0 +1,118 @@
+"""Answers for a question that no plan keeps: which interval, which memory, or which rate of the store would do?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from deepfreeze.errors import OptionError
+from deepfreeze.plan.step import usage
+from deepfreeze.plan.step.compact_program import CompactProgram
+from deepfreeze.plan.step.greedy import at_once
+from deepfreeze.plan.step.highs import Solver
+from deepfreeze.plan.step.question import Question
+from deepfreeze.wording import size
+
+_SECONDS = 5.0  # for each answer: somebody waits for it
+_MOST = 8  # intervals are tried up to so many times the first one that could do
+# Greedy plans are tried with so many times the rate that parts of any size would need.
+_RATES = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)
+_GAP = 0.01  # of the memory and of the rate: the last percent would take a minute, and says nothing more to anybody
+
+
+@dataclass(frozen=True)
+class Feasible:
+    """Each is for the tensors cut as they are, and None if it was not found in the time.
+
+    - ``every``: the smallest interval, with this memory and this rate.
+    - ``memory``: the fewest bytes, with this interval and this rate; at most a percent more.
+    - ``rate``: the smallest multiple of the store's rate, with this interval and this memory; at most a percent more."""
+
+    every: int | None
+    memory: int | None
+    rate: float | None
+
+
+def limits(question: Question, parts: Sequence[int], solver: Solver) -> Feasible:
+    """The bounds that would do, each of the three sought in a third of the solver's time, and for at most ``_SECONDS``."""
+    return Feasible(
+        least_every(question, parts, solver.part(1 / 3, _SECONDS)),
+        least_memory(question, parts, solver.part(1 / 2, _SECONDS)),
+        least_rate(question, parts, solver.part(1.0, _SECONDS)),
+    )
+
+
+def least_every(question: Question, parts: Sequence[int], solver: Solver) -> int | None:
+    """The smallest interval that has a plan. Intervals are tried one by one, from the first one in which the store takes all bytes, up to
+    ``_MOST`` times as long ones."""
+    largest = max(math.ceil(tensor.nbytes / k) for tensor, k in zip(question.tensors, parts, strict=True))
+    if largest > max(window.capacity for window in question.windows) + question.carry:
+        return None
+    first = max(1, math.ceil(question.nbytes / sum(window.capacity for window in question.windows)))
+    for every in range(first, first * _MOST + 1):
+        program = CompactProgram(replace(question, every=every), parts)
+        # Any plan does.
+        found = solver.solve(program.least_peak(), gap=math.inf)
+        if found.values is not None:
+            return every
+        if not found.is_impossible:
+            return None
+    return None
+
+
+def least_memory(question: Question, parts: Sequence[int], solver: Solver) -> int | None:
+    """The fewest bytes of memory that have a plan, or a percent more."""
+    program = CompactProgram(replace(question, memory=None), parts)
+    found = solver.solve(program.least_peak(), gap=_GAP)
+    return None if found.values is None else usage.peak(question, program.plan(found.values))
+
+
+def least_rate(question: Question, parts: Sequence[int], solver: Solver) -> float | None:
+    """The smallest multiple of the store's rate that has a plan, or a percent more."""
+    program = CompactProgram(question, parts)
+    fine = solver.solve(CompactProgram(question, parts, fine=True).least_rate(), relaxed=True)
+    if fine.values is None:
+        return None
+    start, rate = None, math.inf
+    for slower in _RATES:  # the solver alone may find no good plan in its time
+        tried = question.faster(fine.cost * slower)
+        plan = at_once(tried, parts)
+        if plan is not None:
+            rate = fine.cost * slower
+            start = CompactProgram(tried, parts).values(plan, usage.peak(tried, plan))
+            start[program.scale] = rate
+            break
+    found = solver.solve(program.least_rate(), gap=_GAP, start=start)
+    if found.values is not None:
+        rate = min(rate, float(found.values[program.scale]))
+    return None if math.isinf(rate) else rate
+
+
+def impossible(question: Question, parts: Sequence[int], solver: Solver) -> OptionError:
+    """The error for a question without a plan. It names what would do."""
+    taken = int(usage.capacities(question).sum())
+    found = f"that the store takes {size(taken)} in {_steps(question.every)}, of the {size(question.nbytes)} of a checkpoint"
+    if taken >= question.nbytes:
+        found = (
+            f"no plan for {size(question.nbytes)}, of which the store takes {size(taken)} in {_steps(question.every)}"
+        )
+    would = limits(question, parts, solver)
+    ways = []
+    if would.every is not None:
+        ways.append(f"every={would.every}" + ("" if question.memory is None else " with this memory"))
+    if would.memory is not None and question.memory is not None:
+        ways.append(f"memory={size(would.memory)} with this interval")
+    if would.rate is not None:
+        ways.append(f"a store that is {math.ceil(would.rate * 100) / 100:.2f} times as fast")
+    asked = "" if question.memory is None else f"memory={size(question.memory)}, "
+    return OptionError(
+        where=f"{asked}every={question.every}",
+        expected="room for a plan of the step",
+        found=found,
+        todo=f"feasible: {', or '.join(ways)}" if ways else "take a longer interval, more memory or a faster store",
+    )
+
+
+def _steps(number: int) -> str:
+    return "a step" if number == 1 else f"{number} steps"

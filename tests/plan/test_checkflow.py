@@ -1,0 +1,288 @@
+"""A plan of a step keeps all rules, and is the best one there is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from deepfreeze.errors import OptionError
+from deepfreeze.plan.step import checkflow, feasible, paper_program, usage
+from deepfreeze.plan.step.checker import violations
+from deepfreeze.plan.step.checkflow import planned
+from deepfreeze.plan.step.compact_program import CompactProgram
+from deepfreeze.plan.step.greedy import at_update, greedy
+from deepfreeze.plan.step.highs import Solution, Solver
+from deepfreeze.plan.step.parts import PlannedPart, cut, joined, pieces
+from deepfreeze.plan.step.question import Question, SavedTensor, StepWindow
+from deepfreeze.plan.step.step_plan import StepPlan
+from tests.support.seed import SEED
+
+GRAIN = 192  # bytes: of everything that is random here, so that parts and their halves are whole
+PER_PART = 2 * GRAIN
+
+
+def question(rng: random.Random, windows: int = 5, tensors: int = 3, **options: object) -> Question:
+    def nbytes(least: int, most: int) -> int:
+        return GRAIN * rng.randint(least, most)
+
+    made = tuple(StepWindow(rng.randint(1, 4), nbytes(0, 6), rng.random(), nbytes(0, 3)) for _ in range(windows))
+    saved = tuple(SavedTensor(f"t{n}", nbytes(1, 6), rng.randint(1, windows - 1)) for n in range(tensors))
+    return Question(made, saved, **{"cyclic": False, **options})  # type: ignore[arg-type]
+
+
+def parts_of(asked: Question) -> list[int]:
+    return cut(asked.tensors, PER_PART)
+
+
+def found(asked: Question, per_part: int = PER_PART) -> StepPlan | None:
+    try:
+        return planned(asked, per_part)
+    except OptionError:
+        return None
+
+
+def least(asked: Question, parts: list[int]) -> int | None:
+    """The smallest peak by the compact form."""
+    program = CompactProgram(asked, parts)
+    solution = Solver().solve(program.least_peak())
+    return None if solution.values is None else usage.peak(asked, program.plan(solution.values))
+
+
+def every_plan(asked: Question, parts: list[int]) -> Iterator[list[PlannedPart]]:
+    """All that can be done with all parts, whether it keeps the bounds or not."""
+    choices = []
+    for index, (tensor, k) in enumerate(zip(asked.tensors, parts, strict=True)):
+        for begin, nbytes in pieces(tensor.nbytes, k):
+            whens = itertools.combinations(range(asked.horizon), 2)
+            choices.append(
+                [PlannedPart(index, begin, nbytes, copy, write) for copy, write in whens if copy < tensor.update]
+            )
+    return map(list, itertools.product(*choices))
+
+
+def by_enumeration(asked: Question, parts: list[int]) -> int | None:
+    """The smallest peak of all plans that the checker lets pass."""
+    return min(
+        (usage.peak(asked, plan) for plan in every_plan(asked, parts) if not violations(asked, plan)),
+        default=None,
+    )
+
+
+def test_both_forms_have_the_same_optimum():
+    rng, feasible = random.Random(SEED), 0
+    for _ in range(25):
+        asked = question(rng, windows=rng.randint(3, 5), tensors=2)
+        parts = [rng.choice((1, 2)) for tensor in asked.tensors]
+        compact, paper = least(asked, parts), paper_program.smallest_peak(asked, parts)
+        assert (None if paper is None else paper[1]) == compact == by_enumeration(asked, parts), asked
+        carried = replace(asked, carry=2 * GRAIN)
+        assert least(carried, parts) == by_enumeration(carried, parts), carried
+        assert paper is None or not violations(asked, paper[0])
+        feasible += compact is not None
+    assert feasible > 5
+
+
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("cyclic", [False, True])
+def test_every_plan_passes_the_independent_checker(cyclic, direct):
+    rng, plans = random.Random(SEED), 0
+    for _ in range(10):
+        carry = rng.choice([0, 1, 3]) * GRAIN
+        asked = question(rng, cyclic=cyclic, direct=direct, every=rng.choice([1, 1, 2]), carry=carry)
+        made = found(asked)
+        if made is None:
+            continue
+        plans += 1
+        assert not violations(asked, made.parts), asked
+        with_memory = replace(asked, memory=made.peak)
+        assert not violations(with_memory, planned(with_memory, PER_PART).parts), with_memory
+        late = greedy(asked, parts_of(asked))
+        assert late is None or not violations(asked, late)
+        today = replace(asked, cyclic=True, direct=False)
+        early = at_update(today, parts_of(asked))
+        assert early is None or not violations(today, early)
+    assert plans > 2
+
+
+def test_the_cyclic_plan_is_never_worse():
+    rng, better = random.Random(SEED), 0
+    for _ in range(25):
+        asked = question(rng, direct=rng.random() < 0.3)
+        once, again = least(asked, parts_of(asked)), least(replace(asked, cyclic=True), parts_of(asked))
+        if once is not None:
+            assert again is not None and again <= once, asked
+        better += again is not None and (once is None or again < once)
+    assert better, "the cycle helps some of them"
+
+
+def test_a_store_that_goes_on_over_the_end_of_a_window_is_never_worse():
+    rng, better = random.Random(SEED), 0
+    for _ in range(25):
+        asked = question(rng, cyclic=rng.random() < 0.5, direct=rng.random() < 0.3)
+        whole, carried = least(asked, parts_of(asked)), least(replace(asked, carry=PER_PART), parts_of(asked))
+        if whole is not None:
+            assert carried is not None and carried <= whole, asked
+        better += carried is not None and (whole is None or carried < whole)
+    assert better, "it helps some of them"
+
+
+def test_halving_the_parts_never_needs_more_memory():
+    rng, better = random.Random(SEED), 0
+    for _ in range(25):
+        asked = question(rng, cyclic=rng.random() < 0.5, carry=rng.choice([0, 2]) * GRAIN)
+        parts = parts_of(asked)
+        whole, halves = least(asked, parts), least(asked, [2 * k for k in parts])
+        if whole is not None:
+            assert halves is not None and halves <= whole, asked
+        better += halves is not None and (whole is None or halves < whole)
+    assert better, "finer parts help some of them"
+
+
+def test_the_optimum_is_not_below_the_bound_nor_above_greedy():
+    rng, plans = random.Random(SEED), 0
+    for _ in range(30):
+        asked = question(rng, cyclic=rng.random() < 0.5, direct=rng.random() < 0.3)
+        made = found(asked)
+        if made is None:
+            continue
+        plans += 1
+        slack = 1e-6 * made.peak
+        assert made.fine_bound - slack <= made.bound <= made.peak + slack, asked
+        assert made.greedy is None or made.peak <= made.greedy * 1.005, (
+            "half a percent is given to calm and an early end"
+        )
+    assert plans > 5
+
+
+def test_what_is_said_to_be_feasible_is_and_less_is_not():
+    rng, said = random.Random(SEED), 0
+    for _ in range(20):
+        asked = question(rng, cyclic=rng.random() < 0.5)
+        free = least(asked, parts_of(asked))
+        # Less than there must be, or a store without enough room in a step.
+        asked = replace(asked, memory=GRAIN * rng.randint(1, 5) if free is None else free - 1)
+        parts = parts_of(asked)
+        limits = feasible.limits(asked, parts, Solver())
+        if limits.every is not None:
+            assert least(replace(asked, every=limits.every), parts) is not None
+            assert all(least(replace(asked, every=fewer), parts) is None for fewer in range(1, limits.every))
+        assert limits.memory is None if free is None else free <= limits.memory <= 1.01 * free + GRAIN
+        if limits.rate is not None:
+            assert least(faster(asked, limits.rate * 1.0001, 1), parts) is not None
+            assert least(faster(asked, limits.rate * 0.98, 0), parts) is None
+        said += limits.every is not None or limits.rate is not None
+    assert said > 3
+
+
+def faster(asked: Question, rate: float, more: int) -> Question:
+    """With another rate of the store. Capacities are whole bytes; ``more`` of them."""
+    windows = [replace(window, capacity=int(window.capacity * rate) + more) for window in asked.windows]
+    return replace(asked, windows=tuple(windows))
+
+
+def test_the_same_profile_gives_the_same_plan():
+    rng = random.Random(SEED)
+    asked = [
+        one
+        for one in (question(rng, windows=8, tensors=4, cyclic=True) for _ in range(9))
+        if greedy(one, parts_of(one))
+    ][:3]
+    plans = [found(one) for one in asked]
+    assert any(plans) and [found(one) for one in asked] == plans
+
+
+@pytest.mark.parametrize(
+    ("broken", "memory", "said"),
+    [
+        ({"copy": 2, "write": 3}, 18, "copied in window 2, updated in 2"),
+        ({"copy": 1, "write": 1}, 18, "written in window 1, copied in 1"),
+        ({"copy": -1, "write": 2}, 18, "copied in window -1, before it has its value"),
+        ({"copy": 0, "write": 4}, 18, "written in window 4, behind 3"),
+        ({"copy": None, "write": 1}, 18, "written without a copy"),
+        ({"begin": 1}, 18, "a part has bytes 1 to 9, behind byte 0"),
+        ({"nbytes": 7}, 18, "a part has bytes 8 to 16, behind byte 7"),
+        ({"tensor": 1}, 18, "tensor 1, which there is not"),
+        ({"write": 3}, 18, "window 3: 16 bytes are written, of 8"),
+        ({"copy": 0}, 12, "window 1: 18 bytes in memory, of 12"),
+    ],
+)
+def test_the_checker_names_what_is_wrong(broken, memory, said):
+    asked = Question((StepWindow(1.0, 8, base=2),) * 4, (SavedTensor("kernel", 16, 2),), memory=18, cyclic=False)
+    good = [PlannedPart(0, 0, 8, 1, 2), PlannedPart(0, 8, 8, 1, 3)]
+    assert not violations(asked, good)
+    wrong = violations(replace(asked, memory=memory), [replace(good[0], **broken), good[1]])
+    assert any(said in one for one in wrong), wrong
+
+
+def test_memory_of_a_copy_that_is_held_for_longer_than_a_period_counts_twice():
+    asked = Question((StepWindow(1.0, 10),) * 3, (SavedTensor("kernel", 10, 2),))
+    plan = [PlannedPart(0, 0, 10, -1, 3)]
+    assert usage.held(asked, plan).tolist() == [20, 10, 20]
+    assert usage.written(asked, plan).tolist() == [10, 0, 0]
+
+
+def test_neighbours_are_joined_and_large_tensors_stay_alone():
+    saved = [
+        SavedTensor("c", 3, 2),
+        SavedTensor("a", 2, 1),
+        SavedTensor("b", 2, 1),
+        SavedTensor("d", 50, 1),
+        SavedTensor("e", 1, 1),
+    ]
+    made = joined(saved, at_least=10)
+    assert [(one.name, one.nbytes, one.update) for one in made] == [
+        ("a and 1 more", 4, 1),
+        ("d", 50, 1),
+        ("e", 1, 1),
+        ("c", 3, 2),
+    ]
+
+
+def test_an_impossible_question_is_answered_with_numbers():
+    megabytes = 1_000_000
+    saved = tuple(SavedTensor(f"dense_{n}", 420 * megabytes, 10 + 4 * n) for n in range(5))
+    asked = Question((StepWindow(0.1, 30 * megabytes),) * 30, saved, memory=1500 * megabytes)
+    with pytest.raises(OptionError) as raised:
+        planned(asked, 30 * megabytes)
+    assert str(raised.value) == (
+        "memory=1.5 GB, every=1: expected room for a plan of the step; found that the store takes 900 MB in a step, of the 2.1 GB of a "
+        "checkpoint. Feasible: every=3 with this memory, or a store that is 3.00 times as fast."
+    )
+
+
+def test_parts_that_are_too_many_for_the_solver_are_planned_greedily(monkeypatch):
+    """No window takes a whole part of 40 bytes, nor of 20."""
+    monkeypatch.setattr(checkflow, "MOST_PARTS", 4)
+    asked = Question((StepWindow(1.0, 10),) * 24, (SavedTensor("a", 80, 8), SavedTensor("b", 80, 20)))
+    made = planned(asked, 40)
+    assert not violations(asked, made.parts) and max(part.nbytes for part in made.parts) == 10
+    assert made.peak == made.greedy and made.bound <= made.peak and not made.is_best
+    with pytest.raises(OptionError, match="the store takes 144 B in a step, of the 160 B"):
+        planned(replace(asked, windows=(StepWindow(1.0, 6),) * 24), 40)
+
+
+def test_a_solver_without_time_leaves_the_greedy_plan():
+    rng = random.Random(SEED)
+    asked = [question(rng, windows=24, tensors=12, cyclic=True) for _ in range(5)]
+    greedys = [greedy(one, parts_of(one)) for one in asked]
+    for one, late in zip(asked, greedys, strict=True):
+        if late is not None:
+            made = planned(one, PER_PART, Instant())
+            assert not violations(one, made.parts)
+            assert made.peak <= usage.peak(one, late) and one.base <= made.fine_bound <= made.bound <= made.peak
+    assert any(greedys)
+
+
+class Instant(Solver):
+    """A solver whose time is over before it has found anything."""
+
+    def part(self, share, most=0.0):
+        return self
+
+    def solve(self, program, **options):
+        return Solution(None, math.inf, 0.0, is_impossible=False, is_best=False)

@@ -1,0 +1,72 @@
+"""A plan that is played does as its figures say."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from deepfreeze.plan.step import usage
+from deepfreeze.plan.step.greedy import greedy
+from deepfreeze.plan.step.parts import PlannedPart
+from deepfreeze.plan.step.question import Question, SavedTensor, StepWindow
+from deepfreeze.plan.step.simulate import played
+from tests.support.seed import SEED
+
+
+def windows_of(rng: random.Random, number: int) -> tuple[StepWindow, ...]:
+    return tuple(StepWindow(rng.uniform(0.1, 1.0), rng.randint(100, 400), rng.random()) for _ in range(number))
+
+
+@pytest.mark.parametrize("carry", [0, 75])
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("cyclic", [False, True])
+def test_a_plan_never_waits_and_holds_no_more_than_it_says(cyclic, direct, carry):
+    rng, plans = random.Random(SEED), 0
+    for _ in range(40):
+        tensors = tuple(SavedTensor(f"t{n}", rng.randint(10, 300), rng.randint(1, 9)) for n in range(4))
+        asked = Question(windows_of(rng, 10), tensors, rng.choice([1, 2]), cyclic=cyclic, direct=direct, carry=carry)
+        plan = greedy(asked, [4] * 4)
+        if plan is None:
+            continue
+        plans += 1
+        found, says = played(asked, plan), usage.held(asked, plan)
+        assert found.stall == pytest.approx(0, abs=1e-9)
+        assert found.seconds == pytest.approx(asked.every * sum(window.seconds for window in asked.windows))
+        assert all(holds <= most for holds, most in zip(found.held, says, strict=True))
+        # All copies of a window are there before the first one of them is written, unless a write begins in the window before.
+        assert carry or found.extra == says.max()
+    assert plans > 10
+
+
+def test_a_slower_store_makes_a_period_longer_by_no_more_than_its_writes():
+    asked = Question((StepWindow(1.0, 100),) * 10, (SavedTensor("kernel", 800, 5),))
+    plan = greedy(asked, [16])
+    assert plan is not None
+    for slower in (1.0, 1.2, 2.0, 5.0):
+        found = played(asked, plan, slower=slower, periods=40)
+        # The plan writes in eight of ten windows. Memory for a few parts can't hide that the store is late in each of them.
+        assert max(10.0, 8.0 * slower) - 1e-6 <= found.seconds <= 8.0 * slower + 2.0 + 1e-6
+        assert found.extra <= usage.held(asked, plan).max()
+        assert found.used == pytest.approx(8.0 * slower / found.seconds)
+
+
+def test_an_update_waits_for_a_write_without_a_copy():
+    asked = Question((StepWindow(1.0, 100),) * 4, (SavedTensor("kernel", 100, 2),), direct=True)
+    plan = [PlannedPart(0, 0, 100, None, 1)]
+    assert played(asked, plan).stall == 0
+    found = played(asked, plan, slower=3.0)
+    assert found.waited == pytest.approx((0, 0, 2.0, 0)) and found.seconds == pytest.approx(6.0)
+
+
+def test_copies_make_a_busy_window_longer():
+    asked = Question(
+        tuple(StepWindow(1.0, 100, busy) for busy in (0.0, 0.5, 1.0)), (SavedTensor("kernel", 100, 2),), cyclic=False
+    )
+    for window, longer in ((0, 0.0), (1, 0.25)):
+        found = played(asked, [PlannedPart(0, 0, 100, window, 2)], copy_rate=200.0)
+        assert found.longer == pytest.approx(longer) and found.seconds == pytest.approx(3 + longer)
+    assert played(
+        replace(asked, cyclic=True), [PlannedPart(0, 0, 100, -1, 1)], copy_rate=200.0
+    ).longer == pytest.approx(0.5)
