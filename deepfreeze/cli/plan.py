@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deepfreeze import wording
-from deepfreeze.cli import command, plan_figure, plan_recovery, plan_sentences, tuned
+from deepfreeze.cli import command, plan_figure, plan_recovery, plan_sentences, step_plan, tuned
 from deepfreeze.cli.output import facts, line, table
 from deepfreeze.cli.plan_sentences import BOUNDS, REASONS, bounds, deciding, every, percent, seconds
 from deepfreeze.events.restarts import Restarts, newest_restarts
@@ -40,9 +40,15 @@ The profile is that of one rank: the one whose wish decided last. The newest {_N
 have up to {AutoSection.MOST_DECISIONS} and {AutoSection.MOST_WINDOWS}. A job that is started again begins with this plan, which is in
 RUN/plan.json, and a running job may be watched.
 
+--schedule shows another plan: in which parts of a step each tensor could be copied, and in which its copy could be written, so that
+training never waits and the copies hold as little memory as can be (Checkflow, 2025). It needs the profile of a training with
+Capture(profile=True), and nothing follows from it in the training. --what-if plans the step anew under other conditions, without a
+training: memory=SIZE that captures may hold, every=STEPS, a store that is rate=FACTOR times as fast, tensors that may be written without a
+copy (direct=yes), or nothing held between two checkpoints (cyclic=no). That needs HiGHS (pip install "deepfreeze[plan]").
+
 exit codes:
   0  the plan was shown
-  1  the run has no plan, or a damaged one; there is no such run; or the picture can't be drawn
+  1  the run has no plan, or a damaged one; there is no such run; no plan of the step keeps the bounds; or the picture can't be drawn
   2  the command line is wrong
 
 examples:
@@ -50,6 +56,9 @@ examples:
   deepfreeze plan runs/nt3 --explain         why this interval?
   deepfreeze plan runs/nt3 --plot plan.png   interval and overhead over steps
   deepfreeze plan runs/nt3 --json            all of it, for a program
+  deepfreeze plan runs/nt3 --schedule        the plan of its step
+  deepfreeze plan runs/nt3 --schedule --plot step.png
+  deepfreeze plan runs/nt3 --what-if memory=300MB --what-if every=2
 """
 
 
@@ -60,10 +69,19 @@ def add_parser(commands: Any) -> None:
     parser = command.add(
         commands, "plan", run, short="show how often checkpoints are taken, and why", text=text, more=_MORE
     )
-    parser.add_argument("run", metavar="RUN", help="the run's directory")
+    parser.set_defaults(parser=parser)
+    parser.add_argument("run", metavar="RUN", nargs="?", help="the run's directory")
     parser.add_argument("--explain", action="store_true", help="print whole sentences")
-    text = "draw interval and overhead over steps, and replace FILE.png if it exists; needs matplotlib"
+    text = "draw interval and overhead over steps, or the step's plan; replaces FILE.png if it exists; needs matplotlib"
     parser.add_argument("--plot", metavar="FILE.png", type=_picture, help=text)
+    text = "show the step's plan instead: when each part of a checkpoint would be copied and written"
+    parser.add_argument("--schedule", action="store_true", help=text)
+    text = f"plan the step anew: {step_plan.WHAT_IF}; may be given several times"
+    parser.add_argument(
+        "--what-if", metavar="NAME=VALUE", action="append", default=[], type=step_plan.what_if, help=text
+    )
+    text = "plan the step of a profile that was made elsewhere, instead of a run's"
+    parser.add_argument("--profile", metavar="FILE.json", type=Path, help=text)
 
 
 def _picture(text: str) -> Path:
@@ -75,6 +93,10 @@ def _picture(text: str) -> Path:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints or draws the plan. Returns the exit code, 1 if there is none."""
+    if arguments.run is None and arguments.profile is None:
+        arguments.parser.error("a RUN, or --profile FILE.json, is missing")
+    if arguments.schedule or arguments.what_if or arguments.profile is not None:
+        return step_plan.show(arguments)
     opened_run = Run.open(arguments.run)
     found, budget, section = _sections(opened_run)
     if found is None or section is None:

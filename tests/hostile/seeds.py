@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.support import configs, files, plans
+from deepfreeze.plan.step.baselines import baselines
+from deepfreeze.plan.step.step_plan_file import StepPlanFile
+from tests.support import configs, files, plans, step_profiles
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "native" / "fuzz" / "corpus"
@@ -205,6 +208,33 @@ def plans_of_runs() -> dict[str, bytes]:
     }
 
 
+def plans_of_steps() -> dict[str, bytes]:
+    """Plans of a step, and its profile."""
+    made = step_profiles.profile(windows=4, seconds=0.25)
+    few = replace(made, tensors=made.tensors[-2:])
+
+    def plan(**options: Any) -> bytes:
+        of = step_profiles.plan(few, **options)
+        return StepPlanFile.of(few, of, baselines(of.question, [10] * 2)).to_bytes()
+
+    whole = json.loads(plan())
+    part = whole["parts"][0]
+    return {
+        "profile": json.dumps(few.to_json()).encode(),
+        "plan": plan(),
+        "without a cycle": plan(cyclic=False, direct=True),
+        "bound": plan(memory=10**9, every=2),
+        "late": signed({**whole, "parts": [{**part, "write": 10**9}, *whole["parts"][1:]]}),
+        "twice": signed({**whole, "parts": [part, *whole["parts"]]}),
+        "unordered": json.dumps({**few.to_json(), "windows": few.to_json()["windows"][::-1]}).encode(),
+    }
+
+
+def signed(value: dict[str, Any]) -> bytes:
+    """The bytes of a sealed file with this content."""
+    return configs.sign(json.dumps({key: one for key, one in value.items() if key != "crc32c"}).encode())
+
+
 def extra_states() -> dict[str, bytes]:
     """Trees of states, as a record holds them."""
 
@@ -231,6 +261,7 @@ SEEDS = {
     NATIVE / "record": records, NATIVE / "slot": slots, NATIVE / "manifest": manifests,
     PYTHON / "structure": structures, PYTHON / "run": runs,
     PYTHON / "config": model_configs, PYTHON / "extras": extra_states, PYTHON / "plan": plans_of_runs,
+    PYTHON / "step": plans_of_steps,
 }  # fmt: skip
 
 

@@ -40,12 +40,15 @@ from deepfreeze.format.record import (
     Record,
     SlotHeader,
 )
-from deepfreeze.format.strict_json import is_printable
+from deepfreeze.format.strict_json import is_printable, parse_object
 from deepfreeze.format.structure import Structure
 from deepfreeze.format.tensors import DTYPES
 from deepfreeze.plan.auto_section import AutoSection
 from deepfreeze.plan.budget_section import BudgetSection
 from deepfreeze.plan.checkfreq import algorithm_1
+from deepfreeze.plan.step.checker import violations
+from deepfreeze.plan.step.profile import StepProfile
+from deepfreeze.plan.step.step_plan_file import StepPlanFile
 from deepfreeze.store.lock import _read_holder as read_lock
 from deepfreeze.store.writable_run import WritableRun
 from tests.hostile.seeds import NATIVE, PYTHON
@@ -271,6 +274,25 @@ def plan(data: bytes) -> bool:
     return _taken(read)
 
 
+def step(data: bytes) -> bool:
+    """A plan of a step, or its profile: which of them the bytes are is for the readers to say."""
+
+    def read() -> None:
+        made = StepPlanFile.from_bytes(data, "fuzz")
+        assert StepPlanFile.from_bytes(made.to_bytes(), "fuzz") == made
+        assert not violations(made.plan.question, made.plan.parts)
+        assert 0 <= made.plan.extra <= made.plan.peak and 0 <= made.plan.gap <= 1
+
+    def read_profile() -> None:
+        made = StepProfile.from_json(parse_object(data, "fuzz", "no todo"), "fuzz")
+        assert StepProfile.from_json(json.loads(json.dumps(made.to_json(), allow_nan=False)), "fuzz") == made
+        assert sum(tensor.nbytes for tensor in made.question(at_least=1 << 20).tensors) == made.nbytes
+
+    taken = [_taken(read), _taken(read_profile)]
+    assert not all(taken)
+    return any(taken)
+
+
 def extras(data: bytes) -> bool:
     """The states of what is no tensor."""
 
@@ -393,5 +415,6 @@ TARGETS = {
     "run": Target(run_file, repair_signed, (PYTHON / "run",)),
     "config": Target(config, repair_signed, (PYTHON / "config",)),
     "plan": Target(plan, repair_signed, (PYTHON / "plan",)),
+    "step": Target(step, repair_signed, (PYTHON / "step",)),
     "extras": Target(extras, repair_extras, (PYTHON / "extras",)),
 }
