@@ -10,10 +10,10 @@ import argparse
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import (
+    checkflow_goals,
     concurrency,
     concurrency_memory,
     concurrency_store,
@@ -27,31 +27,9 @@ from benchmarks import (
 )
 from benchmarks import interval as intervals
 from benchmarks.concurrency_rows import find
+from benchmarks.finding import UNKNOWN, Finding
 from benchmarks.report import RESULTS, Report, Row, interval, of_part, table
 from benchmarks.resumable import RESUMED
-
-UNKNOWN = "not measured yet"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One goal: in words, what was found in words, whether that reaches it, and which benchmark says so."""
-
-    what: str
-    goal: str
-    found: str
-    reached: bool
-    source: str
-    sure: bool = True  # another run would say the same
-    applies: bool = True  # False: what the goal asks for did not come about
-
-    @property
-    def verdict(self) -> str:
-        """For the table."""
-        if self.found == UNKNOWN or not self.applies:
-            return "-"
-        return ("yes" if self.reached else "**no**") + ("" if self.sure else ", within noise")
-
 
 Reports = Callable[[str], Report]
 
@@ -71,6 +49,7 @@ def findings(load: Reports) -> list[Finding]:
         *_concurrency(_measured(load, "concurrency")),
         *_io_paths(_measured(load, "io_paths")),
         *_goodput(_measured(load, "goodput")),
+        *checkflow_goals.findings(_measured(load, "checkflow")),
     ]
 
 

@@ -1,0 +1,279 @@
+"""The parts of ``benchmarks.checkflow`` that ask whether it would pay to follow such plans on this machine.
+
+marks: steps of both with all marks and without, in turns, and the time of one mark.
+
+forecast: the steps of NT3 and ResNet-50 are profiled while they train, with a checkpoint in every step. Their plans say how much memory
+copies would hold, and the simulator how long a step would take, beside what today's captures were seen to hold and to take.
+
+prototypes: a training really follows its plan, in two ways, in turns with the same training without checkpoints and with today's. "Late
+copies in parts" copies each part before the next update of its tensor. "Direct writes" writes parts straight from the training's tensors,
+and copies before an update what is not written yet.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from typing import Any
+
+from benchmarks import jobs
+from benchmarks.checkflow_plans import reachable
+from benchmarks.report import Row, interval, say, span, table
+from deepfreeze.errors import OptionError
+from deepfreeze.plan.step import planning
+from deepfreeze.plan.step.baselines import GREEDY, UPDATE, baselines
+from deepfreeze.plan.step.profile import StepProfile
+
+WORKLOADS = {"resnet50": "ResNet-50", "nt3": "NT3"}
+RANKS, EVERY = (1, 2), (1, 4)
+PLAN, TODAY, LATE = "plan", "today", "late copies in parts"
+PAIRS = 120  # of steps with marks and without
+# Of the prototypes: turns, steps of each, and steps in which every one is to be committed.
+ROUNDS, STEPS, LAST = 4, 30, 200
+SHARE, BLOCKS = (
+    0.25,
+    32e6,
+)  # of the checkpoint, and bytes of the writers' blocks: at most so much memory, or it does not pay
+_LIMIT = 1500.0  # seconds of a job
+
+
+def marks(quick: bool) -> list[Row]:
+    """A row for each workload."""
+    rows = []
+    with jobs.places(None) as (disk, _):
+        for workload in list(WORKLOADS)[:1] if quick else WORKLOADS:
+            say(f"{workload}: steps with marks and without ...")
+            params = {"workload": workload, "pairs": 5 if quick else PAIRS}
+            (found,) = jobs.gather("checkflow_marks_rank", params, 1, disk, _LIMIT)
+            row = Row({"workload": workload, "marks": found["marks"]}).add("mark", "s", [found["mark"]])
+            ratios = [one / other for one, other in zip(found["marked"], found["plain"], strict=True)]
+            rows.append(
+                row.add("plain", "s", found["plain"]).add("marked", "s", found["marked"]).add("over plain", "", ratios)
+            )
+    return rows
+
+
+def marks_table(rows: list[Row]) -> str:
+    """A line for each workload."""
+    lines = []
+    for row in rows:
+        ratios = row.samples("over plain")
+        low, high = interval(ratios)
+        over = f"{statistics.median(ratios):.4f} ({low:.4f}..{high:.4f})"
+        figures = [
+            len(ratios),
+            span(row, "plain", 1e3),
+            span(row, "marked", 1e3),
+            over,
+            f"{row.median('mark') * 1e6:.2f}",
+        ]
+        lines.append([WORKLOADS[row.labels["workload"]], row.labels["marks"], *figures])
+    return table(["workload", "marks", "pairs", "step, ms", "step with marks, ms", "ratio (95 %)", "a mark, us"], lines)
+
+
+def forecast(quick: bool) -> list[Row]:
+    """A row for each workload, number of ranks, store, interval and way."""
+    rows: list[Row] = []
+    with jobs.places(None) as places:
+        for workload in list(WORKLOADS)[:1] if quick else WORKLOADS:
+            for ranks in RANKS[:1] if quick else RANKS:
+                for store, folder in zip(("disk", "tmpfs"), places, strict=True):
+                    say(f"{workload}, {ranks} ranks, {store}: profile ...")
+                    params = {"workload": workload, "folder": str(jobs.empty(folder, "run")), "every": 1}
+                    first, *_ = jobs.gather("checkflow_rank", params, ranks, folder, _LIMIT)
+                    labels: dict[str, Any] = {"workload": workload, "ranks": ranks, "store": store}
+                    rows += _forecasts(labels, first, 5.0 if quick else 20.0)
+    return rows
+
+
+def _forecasts(labels: dict[str, Any], found: dict[str, Any], seconds: float) -> list[Row]:
+    profile = StepProfile.from_json(found["profile"])
+    rows = []
+    for every in EVERY:
+        asked = planning.question(profile, every=every)
+        step = sum(window.seconds for window in asked.windows)
+        rate = sum(window.capacity for window in asked.windows) / step
+
+        def row(
+            how: str,
+            extra: float | None,
+            each: float | None,
+            every: int = every,
+            step: float = step,
+            rate: float = rate,
+        ) -> Row:
+            made = Row({**labels, "every": every, "how": how, "windows": len(profile.windows)})
+            made.add("state", "B", [profile.nbytes]).add("profiled step", "s", [step]).add("rate", "B/s", [rate])
+            made.add("extra", "B", [] if extra is None else [extra])
+            return made.add("step", "s", [] if each is None else [each])
+
+        try:
+            found_plan = reachable(profile, every, seconds=seconds)
+        except OptionError as error:
+            rows.append(row(PLAN, None, None))
+            rows[-1].labels["impossible"] = error.todo
+        else:
+            plan, play = found_plan.plan, found_plan.played()
+            made = row(PLAN, plan.extra, play.seconds / every).add("gap", "", [plan.gap])
+            made.add("finest", "B", [max(0.0, plan.fine_bound - asked.base)]).add("faster", "", [found_plan.faster])
+            rows.append(made)
+        for one in baselines(asked, planning.parts(asked)):
+            if one.name in (UPDATE, GREEDY):
+                rows.append(row(one.name, one.extra, step + one.stall / every))
+        if every == 1:
+            seen = row("today, measured", found["held"], statistics.median(found["seconds"]))
+            seen.add("plain", "s", [statistics.median(found["plain"])])
+            rows.append(seen.add("committed", "", [found["committed"] / max(1, found["taken"])]))
+    return rows
+
+
+def prototypes(quick: bool) -> list[Row]:
+    """A row for each workload and way."""
+    rows = []
+    with jobs.places(None) as (disk, _):
+        for workload in list(WORKLOADS)[:1] if quick else WORKLOADS:
+            say(f"{workload}: prototypes ...")
+            params = {"workload": workload, "folder": str(jobs.empty(disk, "run"))}
+            params |= {"rounds": 1 if quick else ROUNDS, "steps": 10 if quick else STEPS, "last": 0 if quick else LAST}
+            (found,) = jobs.gather("checkflow_prototype_rank", params, 1, disk, _LIMIT)
+            rows += _ways(workload, found)
+    return rows
+
+
+def _ways(workload: str, found: dict[str, Any]) -> list[Row]:
+    plain = found["seconds"]["without checkpoints"]
+    rows = []
+    for name, rounds in found["seconds"].items():
+        row = Row({"workload": workload, "how": name}).add("state", "B", [found["nbytes"]])
+        row.add("step", "s", [statistics.median(one) for one in rounds])
+        over = [statistics.median(one) / statistics.median(other) for one, other in zip(rounds, plain, strict=True)]
+        row.add("over plain", "", over)
+        way = found["ways"].get(name)
+        if way is not None:
+            for figure, unit in (
+                ("extra", "B"),
+                ("held", "B"),
+                ("mapped", "B"),
+                ("waited", "s"),
+                ("gated", "B"),
+                ("forecast", "s"),
+                ("faster", ""),
+            ):
+                row.add(figure, unit, [way[figure]])
+            row.add("committed", "", [way["committed"] / way["due"]]).add("blocks", "B", [found["blocks"]])
+            row.labels["parts"] = way["parts"]
+        elif name == TODAY:
+            row.add("committed", "", [found["today"]["committed"] / found["today"]["steps"]])
+        rows.append(row)
+    for name, why in found["impossible"].items():
+        rows.append(Row({"workload": workload, "how": name, "impossible": why}))
+    if found["last"] is not None:
+        row = Row({"workload": workload, "how": f"direct writes, {LAST} steps"})
+        row.add("step", "s", found["last"]["seconds"])
+        rows.append(row.add("committed", "", [found["last"]["committed"] / len(found["last"]["seconds"])]))
+    return rows
+
+
+def forecast_table(rows: list[Row]) -> str:
+    """A line for each row of ``forecast``."""
+    lines = []
+    for row in rows:
+        labels, state = row.labels, row.median("state")
+        what = [labels[name] for name in ("ranks", "store", "every", "how")]
+        extra = f"{row.median('extra') / state:.2f}" if row.samples("extra") else "no plan"
+        figures = [span(row, "step", 1e3, 0), span(row, "profiled step", 1e3, 0), span(row, "rate", 1e-9, 2)]
+        why = labels.get("impossible", "")
+        lines.append([WORKLOADS[labels["workload"]], *what, span(row, "state", 1e-6, 0), extra, *figures, why])
+    head = [
+        "workload",
+        "ranks",
+        "store",
+        "every",
+        "way",
+        "checkpoint of a rank, MB",
+        "copies held, of the checkpoint",
+        "step, ms",
+    ]
+    return table([*head, "profiled step, ms", "store while training, GB/s", "without a plan"], lines)
+
+
+def prototype_table(rows: list[Row]) -> str:
+    """A line for each row of ``prototypes``, and the sentence that follows from them."""
+    lines = []
+    for row in rows:
+        labels = row.labels
+        state = row.median("state") if row.samples("state") else 0.0
+        share = lambda name, row=row, state=state: f"{row.median(name) / state:.2f}" if row.samples(name) else "-"  # noqa: E731
+        over = row.samples("over plain")
+        ratio = "-" if not over else "{:.3f} ({:.3f}..{:.3f})".format(statistics.median(over), *interval(over))
+        committed = f"{row.median('committed'):.0%}" if row.samples("committed") else "-"
+        lines.append([
+            WORKLOADS[labels["workload"]], labels["how"] if "impossible" not in labels else f"{labels['how']}: {labels['impossible']}",
+            share("extra"), share("held"), span(row, "forecast", 1e3, 0), span(row, "step", 1e3, 0), ratio, committed,
+        ])  # fmt: skip
+    head = [
+        "workload",
+        "way",
+        "copies held by the plan, of the checkpoint",
+        "copies held",
+        "step by the simulator, ms",
+        "step, ms",
+        "over plain",
+    ]
+    return (
+        table([*head, "committed"], lines) + "\n\n" + " ".join(_sentence(workload, rows) for workload in _known(rows))
+    )
+
+
+def _known(rows: list[Row]) -> list[str]:
+    return list(dict.fromkeys(row.labels["workload"] for row in rows))
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """``text``: what the best way to follow a plan holds and takes; ``pays``: that is little enough."""
+
+    text: str
+    pays: bool
+
+
+def verdict(rows: list[Row], workload: str) -> Verdict:
+    """Of the ways to follow a plan of a workload's step the one that pays, else the one with the shortest step. One pays if copies and
+    blocks hold at most ``SHARE`` of the checkpoint and ``BLOCKS``, with steps no longer than today's, all of which are committed."""
+    own = {row.labels["how"]: row for row in rows if row.labels["workload"] == workload}
+    ways = [_judged(row, own[TODAY]) for row in own.values() if row.samples("held")]
+    return min(ways, key=lambda one: (not one[0].pays, one[1]))[0] if ways else Verdict("there is no plan", False)
+
+
+def _judged(row: Row, today: Row) -> tuple[Verdict, float]:
+    """The verdict on one way, and by what part its steps are longer than today's."""
+    held, state = row.median("held") + row.median("blocks"), row.median("state")
+    # Round by round: both are over the plain steps of their round.
+    ratios = [one / other for one, other in zip(row.samples("over plain"), today.samples("over plain"), strict=True)]
+    low, high = interval(ratios)
+    longer, committed = statistics.median(ratios) - 1, row.median("committed")
+    text = (
+        f"{row.labels['how']}: {held / 1e6:.0f} of {(SHARE * state + BLOCKS) / 1e6:.0f} MB, a step {longer:+.1%} ({low - 1:+.1%}.."
+        f"{high - 1:+.1%}) over today's, {committed:.0%} of the steps committed"
+    )
+    return Verdict(text, held <= SHARE * state + BLOCKS and longer <= 0 and committed >= 1), longer
+
+
+def _sentence(workload: str, rows: list[Row]) -> str:
+    found = verdict(rows, workload)
+    return f"{WORKLOADS[workload]}: execution {'pays' if found.pays else 'does not pay'} here ({found.text})."
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of ``benchmarks.checkflow``."""
+
+    measure: Any
+    tables: Any
+
+
+MARKS, FORECAST, PROTOTYPES = (
+    Part(marks, marks_table),
+    Part(forecast, forecast_table),
+    Part(prototypes, prototype_table),
+)

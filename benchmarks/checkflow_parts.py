@@ -1,0 +1,244 @@
+"""Parts of checkpoints, as a plan of the step has them: the memory in which copies of them are held, and the threads that write them.
+For the prototypes of ``benchmarks.checkflow`` alone. Imports no TensorFlow.
+
+A checkpoint is one file. Each part has a place of its own in it and is written past the page cache, from a copy or straight from the
+training's tensors. A file with all parts is synced and renamed; the file before it is removed then.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+PAGE = 4096
+CHUNK = 4 << 20  # bytes that a writer writes at once, of a part without a copy
+PATIENCE = 0.25  # seconds; then a copy is made although there is no room, so that nothing waits for ever
+
+
+@dataclass(frozen=True)
+class Slice:
+    """``nbytes`` bytes of a tensor, from ``begin`` on. ``tensor``: its number."""
+
+    tensor: int
+    begin: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A part, with its place in the file. ``copy``, ``write``: windows, as of ``PlannedPart``."""
+
+    number: int
+    slices: tuple[Slice, ...]
+    nbytes: int
+    offset: int
+    copy: int | None
+    write: int
+
+
+@dataclass
+class _Piece:
+    """A part of a checkpoint on its way: the ``buffer`` with its copy, or the ``arrays`` of the training's tensors."""
+
+    buffer: mmap.mmap | None = None
+    arrays: Sequence[np.ndarray] | None = None
+    due: bool = False
+    done: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)  # held by the writer that reads from ``arrays``
+
+
+@dataclass
+class _File:
+    descriptor: int
+    left: int  # parts
+
+
+class Room:
+    """Memory for copies. ``held``, ``most``: bytes of copies now, and at most; ``waited``: seconds for which copies have waited for room;
+    ``exceeded``: how many were made without room; ``mapped``: bytes of the buffers, each of which has room for the largest part."""
+
+    def __init__(self, nbytes: int, largest: int) -> None:
+        self.held = self.most = self.exceeded = self.mapped = 0
+        self.waited = 0.0
+        self._nbytes, self._size = nbytes, -(-largest // PAGE) * PAGE
+        self._free: list[mmap.mmap] = []
+        self._changed = threading.Condition()
+
+    def take(self, nbytes: int) -> mmap.mmap:
+        """A buffer for a copy of so many bytes."""
+        with self._changed:
+            if self.held + nbytes > self._nbytes:
+                begun = time.perf_counter()
+                if not self._changed.wait_for(lambda: self.held + nbytes <= self._nbytes, PATIENCE):
+                    self.exceeded += 1
+                self.waited += time.perf_counter() - begun
+            self.held += nbytes
+            self.most = max(self.most, self.held)
+            if self._free:
+                return self._free.pop()
+            self.mapped += self._size
+            return mmap.mmap(-1, self._size)
+
+    def give(self, buffer: mmap.mmap, nbytes: int) -> None:
+        """The copy is written."""
+        with self._changed:
+            self.held -= nbytes
+            self._free.append(buffer)
+            self._changed.notify_all()
+
+
+class PartWriter:
+    """Writes checkpoints part by part. ``committed``: the steps whose files have all parts; ``gated``: bytes that had to be copied because
+    an update came before they were written."""
+
+    def __init__(self, folder: Path, parts: Sequence[FilePart], room: Room, writers: int) -> None:
+        self.committed: list[int] = []
+        self.gated = 0
+        self._folder, self._parts, self._room = folder, parts, room
+        self._files: dict[int, _File] = {}
+        self._pieces: dict[tuple[int, int], _Piece] = {}
+        self._lock, self._opening = threading.Lock(), threading.Lock()
+        self._nbytes = max(part.offset + -(-part.nbytes // PAGE) * PAGE for part in parts)
+        self._queue: queue.SimpleQueue[tuple[int, FilePart, _Piece] | None] = queue.SimpleQueue()
+        self._failure: BaseException | None = None
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(writers)]
+        for thread in self._threads:
+            thread.start()
+
+    def copied(self, step: int, part: FilePart, arrays: Sequence[np.ndarray]) -> None:
+        """Copies a part of the checkpoint of ``step``. ``arrays``: those of its slices, as bytes."""
+        buffer = self._room.take(part.nbytes)
+        _gather(arrays, np.frombuffer(buffer, np.uint8))
+        self._ready(step, part, lambda piece: setattr(piece, "buffer", buffer))
+
+    def due(self, step: int, part: FilePart) -> None:
+        """The window begins in which a part is to be written. Its copy may still be to come."""
+        self._ready(step, part, lambda piece: setattr(piece, "due", True))
+
+    def direct(self, step: int, part: FilePart, arrays: Sequence[np.ndarray]) -> None:
+        """Writes a part without a copy. ``arrays`` are referenced until it is written, or until the gate."""
+        piece = self._piece(step, part)
+        piece.arrays, piece.due = arrays, True
+        self._queue.put((step, part, piece))
+
+    def gate(self, step: int, parts: Sequence[FilePart]) -> None:
+        """To be called before the update of tensors that are written without a copy: copies what is not written yet."""
+        for part in parts:
+            piece = self._pieces.get((step, part.number))
+            if piece is None:
+                continue
+            with piece.lock:
+                if piece.arrays is not None and not piece.done.is_set():
+                    buffer = self._room.take(part.nbytes)
+                    _gather(piece.arrays, np.frombuffer(buffer, np.uint8))
+                    piece.buffer, piece.arrays = buffer, None
+                    self.gated += part.nbytes
+
+    def close(self) -> None:
+        """Waits for all that is to be written. Raises what has gone wrong in a thread."""
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+        for step, file in self._files.items():
+            os.close(file.descriptor)
+            self._path(step, ".part").unlink()
+        self._files.clear()
+        if self._failure is not None:
+            raise self._failure
+
+    def _ready(self, step: int, part: FilePart, note: Callable[[_Piece], None]) -> None:
+        with self._lock:
+            piece = self._pieces.setdefault((step, part.number), _Piece())
+            note(piece)
+            ready = piece.due and piece.buffer is not None
+        if ready:
+            self._queue.put((step, part, piece))
+
+    def _piece(self, step: int, part: FilePart) -> _Piece:
+        with self._lock:
+            return self._pieces.setdefault((step, part.number), _Piece())
+
+    def _work(self) -> None:
+        block = np.frombuffer(mmap.mmap(-1, CHUNK), np.uint8)
+        while (task := self._queue.get()) is not None:
+            try:
+                self._write(*task, block)
+            except BaseException as failure:
+                self._failure = failure
+
+    def _write(self, step: int, part: FilePart, piece: _Piece, block: np.ndarray) -> None:
+        descriptor = self._open(step)
+        with piece.lock:
+            arrays = piece.arrays
+            if arrays is not None:
+                at = 0
+                for begin in range(0, part.nbytes, CHUNK):
+                    nbytes = min(CHUNK, part.nbytes - begin)
+                    _gather(arrays, block, begin, nbytes)
+                    at += _put(descriptor, block, nbytes, part.offset + at)
+                piece.arrays = arrays = None
+                piece.done.set()
+        if piece.buffer is not None:
+            _put(descriptor, np.frombuffer(piece.buffer, np.uint8), part.nbytes, part.offset)
+            self._room.give(piece.buffer, part.nbytes)
+        self._written(step, part)
+
+    def _open(self, step: int) -> int:
+        # Not under the lock that training takes.
+        with self._opening:
+            file = self._files.get(step)
+            if file is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_DIRECT
+                descriptor = os.open(self._path(step, ".part"), flags, 0o600)
+                os.posix_fallocate(descriptor, 0, self._nbytes)
+                file = self._files[step] = _File(descriptor, len(self._parts))
+            return file.descriptor
+
+    def _written(self, step: int, part: FilePart) -> None:
+        with self._lock:
+            self._pieces.pop((step, part.number))
+            file = self._files[step]
+            file.left -= 1
+            if file.left:
+                return
+            del self._files[step]
+        os.fdatasync(file.descriptor)
+        os.close(file.descriptor)
+        self._path(step, ".part").rename(self._path(step))
+        with self._lock:
+            self.committed.append(step)
+            older = [one for one in self.committed if one < max(self.committed)]
+        for one in older:
+            self._path(one).unlink(missing_ok=True)
+
+    def _path(self, step: int, suffix: str = "") -> Path:
+        return self._folder / f"step-{step:010d}{suffix}"
+
+
+def _gather(arrays: Sequence[np.ndarray], into: np.ndarray, begin: int = 0, nbytes: int | None = None) -> None:
+    """Copies bytes of several arrays, as if they were one, from byte ``begin`` on."""
+    end = sum(len(array) for array in arrays) if nbytes is None else begin + nbytes
+    at = 0
+    for array in arrays:
+        low, high = max(begin, at), min(end, at + len(array))
+        if low < high:
+            np.copyto(into[low - begin : high - begin], array[low - at : high - at])
+        at += len(array)
+
+
+def _put(descriptor: int, data: np.ndarray, nbytes: int, offset: int) -> int:
+    """Writes the bytes, and what fills their last page up. Returns how many."""
+    whole = -(-nbytes // PAGE) * PAGE
+    done = 0
+    while done < whole:
+        done += os.pwrite(descriptor, memoryview(data)[done:whole], offset + done)
+    return whole

@@ -1,0 +1,214 @@
+"""A training whose checkpoints follow a plan of the step: the prototypes of ``benchmarks.checkflow``, for one rank. Imports TensorFlow.
+
+Python functions in the train function act when a window of the plan begins: they copy parts, hand copies to the writers, or hand the
+variables themselves to them. A function that copies, or holds, a variable takes its handle and does not write to it. TensorFlow takes such
+a call for a read: it runs behind the updates before it, and updates behind it wait for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.checkflow_parts import PAGE, FilePart, PartWriter, Slice
+from deepfreeze.frameworks.tensorflow.hooks import Hook, apply_of, make_anew
+from deepfreeze.frameworks.tensorflow.step_marks import MarkedStep
+from deepfreeze.plan.step import parts as joining
+from deepfreeze.plan.step import planning
+from deepfreeze.plan.step.marks import MarkPlace
+from deepfreeze.plan.step.profile import StepProfile
+from deepfreeze.plan.step.step_plan import StepPlan
+from deepfreeze.state.keras_objects import tf_variable
+
+
+class NamedStep(MarkedStep):
+    """A marked step that knows behind which ops each mark lies. ``behind``: by the name of the place the names of the ops."""
+
+    def __init__(self, model: Any, optimizer: Any, tensors: Sequence[Any]) -> None:
+        self.behind: dict[str, list[str]] = {}
+        super().__init__(model, optimizer, tensors)
+
+    def _add(self, place: MarkPlace, behind: Iterable[tf.Operation]) -> None:
+        ops = list(behind)
+        self.behind[place.name] = [op.name for op in ops]
+        super()._add(place, ops)
+
+
+def file_parts(profile: StepProfile, plan: StepPlan) -> list[FilePart]:
+    """The parts of a plan, with their places in a file. Tensors are numbered as those of the profile."""
+    members = joining.groups(profile.tensors, planning.part_size(profile.nbytes))
+    made, offset = [], 0
+    for number, part in enumerate(plan.parts):
+        slices, at, end = [], 0, part.begin + part.nbytes
+        for tensor in members[part.tensor]:
+            nbytes = profile.tensors[tensor].nbytes
+            low, high = max(part.begin, at), min(end, at + nbytes)
+            if low < high:
+                slices.append(Slice(tensor, low - at, high - low))
+            at += nbytes
+        made.append(FilePart(number, tuple(slices), part.nbytes, offset, part.copy, part.write))
+        offset += -(-part.nbytes // PAGE) * PAGE
+    return made
+
+
+@dataclass
+class _Acts:
+    """The parts with which something is done when a window begins."""
+
+    copies: list[FilePart] = field(default_factory=list)
+    directs: list[FilePart] = field(default_factory=list)
+    writes: list[FilePart] = field(default_factory=list)
+
+
+class PlannedStep:
+    """A model's train function that follows a plan, from construction to ``close``. ``step``: of the batch under way; the caller sets it
+    before each batch."""
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        variables: Sequence[Any],
+        profile: StepProfile,
+        plan: StepPlan,
+        parts: Sequence[FilePart],
+        behind: dict[str, list[str]],
+        writer: PartWriter,
+    ) -> None:
+        """``variables``: of the profile's tensors; ``behind``: of ``NamedStep``."""
+        self.step = 0
+        self._model, self._variables, self._profile, self._writer = (
+            model,
+            [tf_variable(one) for one in variables],
+            profile,
+            writer,
+        )
+        self._behind = behind
+        self._windows = len(profile.windows)
+        # (window, True for what belongs to the step under way, whose update is done) -> what is done then
+        self._acts: dict[tuple[int, bool], _Acts] = defaultdict(_Acts)
+        self._gates: dict[int, list[FilePart]] = defaultdict(
+            list
+        )  # tensor -> its parts that are written without a copy
+        for part in parts:
+            if part.copy is None:
+                self._acts[self._when(part.write)].directs.append(part)
+                for one in part.slices:
+                    self._gates[one.tensor].append(part)
+            else:
+                self._acts[self._when(part.copy)].copies.append(part)
+                if part.write > part.copy + 1:
+                    self._acts[part.write % self._windows, False].writes.append(part)
+        self._begun: dict[int, list[tf.Operation]] = defaultdict(
+            list
+        )  # tensor -> the calls that hand it to the writers
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._anchor = tf.Variable(False, trainable=False, name="checkflow")
+        self._unplanned = model.train_function
+        self._hooks = [
+            (Hook.on(optimizer, apply_of(optimizer)), self._around_update),
+            (Hook.on(model, "train_step"), self._around_step),
+        ]
+        for hook, around in self._hooks:
+            hook.calls.append(around)
+        make_anew(model)
+
+    def close(self) -> None:
+        """Gives the model its own function back."""
+        for hook, around in self._hooks:
+            hook.remove(around)
+        self._model.train_function = self._unplanned
+
+    def _when(self, window: int) -> tuple[int, bool]:
+        return window % self._windows, window < 0
+
+    def _around_update(self, *_: Any, **__: Any) -> Callable[[], None]:
+        graph = tf.compat.v1.get_default_graph()
+        self._begun.clear()
+        for window in range(self._windows):
+            self._add(graph, window, early=False)
+        for tensor, parts in self._gates.items():
+            self._add_gate(graph, tensor, parts)
+        return lambda: None
+
+    def _around_step(self, *_: Any, **__: Any) -> Callable[[], None]:
+        graph = tf.compat.v1.get_default_graph()
+
+        def after() -> None:
+            for window in range(self._windows):
+                self._add(graph, window, early=True)
+
+        return after
+
+    def _add(self, graph: Any, window: int, early: bool) -> None:
+        """Adds the function of a window. ``early``: it is for the step under way, whose updates are done."""
+        acts = self._acts.get((window, early))
+        if acts is None:
+            return
+        tensors = sorted({one.tensor for part in (*acts.copies, *acts.directs) for one in part.slices})
+
+        def act(*arrays: np.ndarray) -> None:
+            known = {tensor: array.reshape(-1).view(np.uint8) for tensor, array in zip(tensors, arrays, strict=True)}
+            # Copies may wait for room, which comes from writes.
+            for part in acts.writes:
+                self._writer.due(self._captured(part.write), part)
+            for part in acts.directs:
+                self._writer.direct(self._captured(part.write), part, _bytes(known, part))
+            for part in acts.copies:
+                assert part.copy is not None
+                self._writer.copied(self._captured(part.copy), part, _bytes(known, part))
+                if part.write == part.copy + 1:  # the store may begin in the window before
+                    self._writer.due(self._captured(part.copy), part)
+
+        names = self._behind[self._profile.windows[window].name]
+        with tf.control_dependencies(_there(graph, names)):
+            call = self._call(act, tensors)
+        for part in acts.directs:
+            for one in part.slices:
+                self._begun[one.tensor].append(call)
+
+    def _add_gate(self, graph: Any, tensor: int, parts: Sequence[FilePart]) -> None:
+        """Right before the update of a tensor: what is not written yet is copied. It is of the checkpoint of the step before."""
+        window = self._profile.windows[self._profile.tensors[tensor].update]
+        behind = [*self._begun[tensor], *_there(graph, self._behind[window.name])]
+        with tf.control_dependencies(behind):
+            self._call(lambda *_: self._writer.gate(self.step - 1, parts), [tensor])
+
+    def _captured(self, window: int) -> int:
+        """The captured step to which a window belongs that begins in the step under way."""
+        return self.step - 1 - window // self._windows
+
+    def _call(self, function: Callable[..., None], tensors: Sequence[int]) -> tf.Operation:
+        """A call of a Python function with the values of the tensors, as the arrays that TensorFlow has."""
+        variables = [self._variables[tensor] for tensor in tensors]
+
+        def called() -> None:
+            tf.compat.v1.get_default_graph().capture(self._anchor.handle)
+            values = [tf.raw_ops.ReadVariableOp(resource=one.handle, dtype=one.dtype) for one in variables]
+            tf.numpy_function(function, values, [])
+
+        concrete = tf.function(called, autograph=False).get_concrete_function()
+        graph = tf.compat.v1.get_default_graph()
+        before = len(graph.get_operations())
+        concrete()
+        return next(op for op in graph.get_operations()[before:] if "PartitionedCall" in op.type)
+
+
+def _bytes(known: dict[int, np.ndarray], part: FilePart) -> list[np.ndarray]:
+    return [known[one.tensor][one.begin : one.begin + one.nbytes] for one in part.slices]
+
+
+def _there(graph: Any, names: Sequence[str]) -> list[tf.Operation]:
+    """Those of the ops that the graph has by now."""
+    found = []
+    for name in names:
+        try:
+            found.append(graph.get_operation_by_name(name))
+        except KeyError:
+            continue
+    return found

@@ -1,0 +1,183 @@
+"""A training whose checkpoints follow a plan of its step, beside the same training without checkpoints and with today's, for
+``benchmarks.checkflow``. One rank. Imports TensorFlow."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+import deepfreeze
+from benchmarks import jobs, workloads
+from benchmarks.checkflow_parts import CHUNK, FilePart, PartWriter, Room
+from benchmarks.checkflow_planned_step import NamedStep, PlannedStep, file_parts
+from benchmarks.checkflow_plans import reachable
+from deepfreeze.errors import OptionError
+from deepfreeze.plan.step.profile import StepProfile
+from deepfreeze.plan.step.step_plan import StepPlan
+from deepfreeze.state.training_state import TrainingState
+from deepfreeze.store import step_plans
+from deepfreeze.store.run import Run
+
+PROFILED, WARM = 60, 5  # steps of a training that is profiled; of each other one before those that count
+PLAIN, TODAY, COPIES, DIRECT = "without checkpoints", "today", "late copies in parts", "direct writes"
+WRITERS = 4
+ROOM = 0.25  # of the checkpoint, for copies: as much as may be held if execution is to pay
+
+
+class Clock(keras.callbacks.Callback):
+    """``seconds`` of each step. Tells ``steps``, if given, which step begins."""
+
+    def __init__(self, steps: PlannedStep | None = None) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+        self._steps = steps
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Begins a step."""
+        if self._steps is not None:
+            self._steps.step += 1
+        self._begun = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Ends it."""
+        self.seconds.append(time.perf_counter() - self._begun)
+
+
+class Planned:
+    """One way to follow a plan: its train function, and what came of it."""
+
+    def __init__(
+        self, name: str, train: Any, profile: StepProfile, behind: dict[str, list[str]], folder: Path, direct: bool
+    ) -> None:
+        self.name, self.seconds = name, []  # type: ignore[var-annotated]
+        self._reachable = reachable(profile, 1, direct)
+        self.plan: StepPlan = self._reachable.plan
+        self.parts: list[FilePart] = file_parts(profile, self.plan)
+        # The store is late at times, and a gate then copies what it has not taken. The plan knows nothing of that.
+        held = max(self.plan.extra, round(ROOM * profile.nbytes))
+        self.room = Room(held, max(part.nbytes for part in self.parts))
+        folder.mkdir()
+        self.writer = PartWriter(folder, self.parts, self.room, WRITERS)
+        model = train.model
+        by_name = {tensor.spec.name: tensor.variable for tensor in TrainingState.of(model, "full").tensors}
+        variables = [by_name[tensor.name] for tensor in profile.tensors]
+        self.step = PlannedStep(model, model.optimizer, variables, profile, self.plan, self.parts, behind, self.writer)
+        train(2, Clock(self.step))
+        self.function = model.train_function
+        self.step.close()
+
+    def found(self, steps: int) -> dict[str, Any]:
+        """The figures of its first ``steps`` steps."""
+        self.writer.close()
+        return {
+            "faster": self._reachable.faster,
+            "extra": self.plan.extra,
+            "bound": max(0.0, self.plan.fine_bound - self.plan.question.base),
+            "forecast": self._reachable.played().seconds,
+            "held": self.room.most,
+            "mapped": self.room.mapped,
+            "waited": self.room.waited,
+            "exceeded": self.room.exceeded,
+            "gated": self.writer.gated,
+            "committed": sum(step < steps for step in self.writer.committed),
+            "due": steps - 1,  # what the last step has left is copied in the next one
+            "parts": len(self.parts),
+        }
+
+
+class Trainer:
+    """Trains a workload's model on one batch."""
+
+    def __init__(self, workload: str) -> None:
+        self.model, self._x, self._y = workloads.model(workload, distributed=False)
+
+    def __call__(self, steps: int, *callbacks: Any) -> None:
+        batches = tf.data.Dataset.from_tensors((self._x, self._y)).repeat(steps)
+        self.model.fit(batches, verbose=0, shuffle=False, callbacks=list(callbacks))
+
+
+def _checkpoint(run: Path, **options: Any) -> deepfreeze.Checkpoint:
+    engine = deepfreeze.Engine(io="direct")
+    return deepfreeze.Checkpoint(run, 1, local=None, final=False, resume="off", verbose=0, engine=engine, **options)
+
+
+def _named(train: Trainer) -> dict[str, list[str]]:
+    """Behind which ops each mark of the step lies."""
+    model = train.model
+    named = NamedStep(model, model.optimizer, TrainingState.of(model, "full").tensors)
+    try:
+        train(2)
+        return named.behind
+    finally:
+        named.close()
+
+
+def measure(params: dict[str, Any]) -> dict[str, Any]:
+    """The profile; the seconds of steps of each way, round by round; and the figures of each way. See ``jobs.serve``."""
+    folder, rounds, count = Path(params["folder"]), params["rounds"], params["steps"]
+    train = Trainer(params["workload"])
+    train(WARM)
+    jobs.progress("profile ...")
+    train(PROFILED, _checkpoint(folder / "profiled", capture=deepfreeze.Capture(profile=True)))
+    found = step_plans.read_profile(Run.open(folder / "profiled"))
+    assert found is not None, "the step was not profiled"
+    profile = StepProfile.from_json(found[0])
+    train.model.train_function = None
+    behind = _named(train)
+    ways: list[Planned] = []
+    impossible = {}
+    for name, direct in ((COPIES, False), (DIRECT, True)):
+        jobs.progress(f"plan: {name} ...")
+        try:
+            ways.append(Planned(name, train, profile, behind, folder / name.replace(" ", "-"), direct))
+        except OptionError as error:
+            impossible[name] = str(error)
+    train(2)
+    plain = train.model.train_function
+    seconds: dict[str, list[list[float]]] = {PLAIN: [], TODAY: [], **{way.name: [] for way in ways}}
+    committed = taken = 0
+    for number in range(rounds):
+        jobs.progress(f"round {number + 1} of {rounds} ...")
+        train.model.train_function = plain
+        train(WARM, clock := Clock())
+        clock.seconds.clear()
+        train(count, clock)
+        seconds[PLAIN].append(clock.seconds)
+        for way in ways:
+            train.model.train_function = way.function
+            train(WARM + count, clock := Clock(way.step))
+            seconds[way.name].append(clock.seconds[WARM:])
+        train.model.train_function = None
+        checkpoint = _checkpoint(folder / f"today-{number}")
+        train(WARM + count, clock := Clock(), checkpoint)
+        seconds[TODAY].append(clock.seconds[WARM:])
+        committed, taken = committed + len(checkpoint.stats.committed), taken + WARM + count
+    if params["last"] and ways:
+        jobs.progress(f"{params['last']} steps of {ways[-1].name} ...")
+        before = len(ways[-1].writer.committed)
+        train.model.train_function = ways[-1].function
+        train(params["last"], clock := Clock(ways[-1].step))
+        ways[-1].writer.close()
+        last = {"seconds": clock.seconds, "committed": len(ways[-1].writer.committed) - before}
+    else:
+        last = None
+    # Each way has had two steps for its trace.
+    steps = 2 + rounds * (WARM + count)
+    return {
+        "profile": profile.to_json(),
+        "seconds": seconds,
+        "ways": {way.name: way.found(steps) for way in ways},
+        "impossible": impossible,
+        "today": {"committed": committed, "steps": taken},
+        "last": last,
+        "nbytes": profile.nbytes,
+        "blocks": WRITERS * CHUNK,
+    }
+
+
+if __name__ == "__main__":
+    jobs.serve(measure)
