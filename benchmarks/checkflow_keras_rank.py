@@ -26,7 +26,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     model.fit(batches, verbose=0, shuffle=False, callbacks=[checkpoint])
     found = step_plans.read_profile(Run.open(run))
     assert found is not None, "the step was not profiled"
-    return {"profile": dict(found[0])}
+    return {"profile": dict(found.profile)}
 
 
 if __name__ == "__main__":

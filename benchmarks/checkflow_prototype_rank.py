@@ -125,7 +125,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     train(PROFILED, _checkpoint(folder / "profiled", capture=deepfreeze.Capture(profile=True)))
     found = step_plans.read_profile(Run.open(folder / "profiled"))
     assert found is not None, "the step was not profiled"
-    profile = StepProfile.from_json(found[0])
+    profile = StepProfile.from_json(found.profile)
     train.model.train_function = None
     behind = _named(train)
     ways: list[Planned] = []

@@ -73,7 +73,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
         train(max(10, 2 * every), deepfreeze.BroadcastState(), again)
     found = step_plans.read_profile(Run.open(run)) if hvd.rank() == 0 else None
     return {
-        "profile": None if found is None else dict(found[0]),
+        "profile": None if found is None else dict(found.profile),
         "plain": plain.seconds[BEFORE:],
         "seconds": clock.seconds[BEFORE:],
         "held": held.most,

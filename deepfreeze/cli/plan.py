@@ -18,6 +18,7 @@ from deepfreeze.plan import budget_section
 from deepfreeze.plan.auto_section import SECTION, AutoSection
 from deepfreeze.plan.budget_section import BudgetSection
 from deepfreeze.plan.checkfreq import Profile
+from deepfreeze.store import step_plans
 from deepfreeze.store.plan import read_section
 from deepfreeze.store.run import Run
 
@@ -108,6 +109,11 @@ def run(arguments: argparse.Namespace) -> int:
             line(
                 f'{opened_run.path}: this run has no plan: it was trained without every="auto" or a Budget, or ended before its steps '
                 'and two checkpoints were timed. Train it with deepfreeze.Checkpoint(..., every="auto")'
+                + (
+                    ""
+                    if step_plans.read_profile(opened_run) is None
+                    else ". It has a plan of its step: --schedule shows it"
+                )
             )
         return 1
     if arguments.plot is not None:

@@ -11,15 +11,16 @@ from deepfreeze import arguments as checks
 from deepfreeze import wording
 from deepfreeze.cli import step_plan_figure
 from deepfreeze.cli.output import facts, line, notify, table
-from deepfreeze.errors import InstallError, OptionError
+from deepfreeze.errors import OptionError
 from deepfreeze.plan.step import planning, usage
 from deepfreeze.plan.step.baselines import Baseline
 from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.plan.step.question import Question
-from deepfreeze.plan.step.step_plan import end_seconds
+from deepfreeze.plan.step.step_plan import StepPlan, end_seconds
 from deepfreeze.plan.step.step_plan_file import StepPlanFile
 from deepfreeze.store import step_plans
 from deepfreeze.store.run import Run
+from deepfreeze.store.step_plans import StepSection
 
 WHAT_IF = "memory=SIZE, every=STEPS, rate=FACTOR, direct=yes or cyclic=no"
 
@@ -44,34 +45,31 @@ def what_if(text: str) -> tuple[str, Any]:
 def show(arguments: argparse.Namespace) -> int:
     """Prints or draws the plan of a run's step, or of a profile's. Returns the exit code, 1 if there is neither."""
     if arguments.profile is not None:
-        run, profile, kept, title = None, StepProfile.load(arguments.profile), None, str(arguments.profile)
+        run, kept, title = None, StepSection({}), str(arguments.profile)
+        profile = StepProfile.load(arguments.profile)
     else:
         run = Run.open(arguments.run)
         found = step_plans.read_profile(run)
         if found is None:
             return _nothing(run, arguments)
-        where = run.store.where("plan.json")
-        profile, kept, title = StepProfile.from_json(found[0], where), found[1], str(run.path)
+        kept, title = found, str(run.path)
+        profile = StepProfile.from_json(kept.profile, run.store.where("plan.json"))
     if not profile.is_steady:
         notify("warning", planning.unsteady(profile))
-    if run is not None and kept is not None and not arguments.what_if:
-        shown = _read(run, kept, profile)
+    if run is not None and kept.plan is not None and not arguments.what_if:
+        shown = _read(run, kept.plan, profile)
         if shown is not None:
             return _print(shown, title, arguments)
-    return _print(_made(profile, dict(arguments.what_if)), title, arguments)
+    training = {"every": kept.every, "memory": kept.memory, "blocks": kept.blocks}
+    return _print(_made(profile, training | dict(arguments.what_if)), title, arguments)
 
 
 def _made(profile: StepProfile, given: dict[str, Any]) -> StepPlanFile:
     """A new plan; without HiGHS the greedy one, which is said."""
-    asked = planning.question(profile, **given)
-    try:
-        return planning.plan_file(profile, asked)
-    except InstallError as error:
-        made = planning.greedy_file(profile, asked)
-        if made is None:
-            raise
-        notify("warning", f"{error} The plan shown is the greedy one.")
-        return made
+    made, without = planning.plan_or_greedy(profile, planning.question(profile, **given))
+    if without is not None:
+        notify("warning", f"{without} The plan shown is the greedy one.")
+    return made
 
 
 def _read(run: Run, name: str, profile: StepProfile) -> StepPlanFile | None:
@@ -89,7 +87,8 @@ def _nothing(run: Run, arguments: argparse.Namespace) -> int:
         print("null")
     else:
         line(
-            f"{run.path}: the step of this run has no profile. Train it with "
+            f"{run.path}: the step of this run has no profile: it was trained without Capture(profile=True), its step can't be profiled, "
+            "or it ended before three checkpoints and 30 more steps. Train it with "
             "deepfreeze.Checkpoint(..., capture=deepfreeze.Capture(profile=True))"
         )
     return 1
@@ -110,11 +109,11 @@ def _print(shown: StepPlanFile, title: str, arguments: argparse.Namespace) -> in
         ("of", title),
         ("step", f"{_seconds(step)} in {wording.count(len(asked.windows), 'window')}, "
                  f"on {wording.count(shown.world_size, 'rank')}"),
+        ("conditions", _conditions(asked)),
         ("saved", f"{wording.size(asked.nbytes)} a rank, in {wording.count(len(plan.parts), 'part')}, every "
                   f"{wording.count(asked.every, 'step')}"),
         ("extra memory", _extra(plan.extra, asked.nbytes)),
-        ("at least", f"{wording.size(max(0, round(plan.bound) - asked.base))} with these parts (gap {plan.gap:.1%}), "
-                     f"{wording.size(max(0, round(plan.fine_bound) - asked.base))} with the finest"),
+        ("at least", _bounds(plan)),
         ("store", f"takes {wording.size(round(asked.nbytes / plan.share_of_rate))} in the time; "
                   f"{plan.share_of_rate:.0%} of it is used"),
         ("written", _end(end_seconds(asked, plan.parts))),
@@ -127,6 +126,24 @@ def _print(shown: StepPlanFile, title: str, arguments: argparse.Namespace) -> in
     line("")
     table((">window", "~phase", "~begins with", ">time", ">copied", ">written", ">held"), _windows(shown))
     return 0
+
+
+def _conditions(asked: Question) -> str:
+    bound = (
+        "as little memory as can be"
+        if asked.memory is None
+        else f"at most {wording.size(asked.memory - asked.base)} of copies"
+    )
+    direct = "parts may be written without a copy" if asked.direct else "every part is copied"
+    return f"{bound}; {direct}" + ("" if asked.cyclic else "; nothing is held when a period begins")
+
+
+def _bounds(plan: StepPlan) -> str:
+    base = plan.question.base
+    if plan.extra and plan.fine_bound <= base and plan.bound <= base and not plan.is_best:
+        return "not known without a solver, or without more time for it"
+    finest = f"{wording.size(max(0, round(plan.fine_bound) - base))} with the finest"
+    return f"{wording.size(max(0, round(plan.bound) - base))} with these parts (gap {plan.gap:.1%}), {finest}"
 
 
 def _extra(extra: int, whole: int) -> str:

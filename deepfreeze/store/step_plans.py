@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from deepfreeze.errors import CorruptError
@@ -15,29 +16,49 @@ from deepfreeze.store.run import Run
 
 SECTION = "step"
 MAX_FILE = 1 << 24  # bytes of a plan
+_MOST = 1 << 60  # bytes or steps
 
 
-def put_profile(run: Run, profile: Mapping[str, Any], plan: str | None = None, attempt: str | None = None) -> None:
-    """Keeps the profile in plan.json. ``plan``: the name of the plan's file, None as long as there is none. Errors as ``put_section``."""
-    key = {name: profile[name] for name in ("structure", "world_size")}
-    put_section(run, SECTION, {"key": key, "profile": dict(profile), "plan": plan}, attempt)
+@dataclass(frozen=True)
+class StepSection:
+    """What plan.json has of a training's step. ``profile``: as ``StepProfile.to_json`` makes it; ``plan``: the name of the plan's file,
+    None as long as there is none. ``every``, ``memory``, ``blocks``: of the training: steps from one checkpoint to the next; bytes that
+    captures may hold, None without a bound; bytes of them that the engine's writers take."""
+
+    profile: Mapping[str, Any]
+    plan: str | None = None
+    every: int = 1
+    memory: int | None = None
+    blocks: int = 0
 
 
-def read_profile(run: Run) -> tuple[Mapping[str, Any], str | None] | None:
-    """The profile and the name of its plan's file; None if the run has no profile. CorruptError if the section is none of these, and
-    errors as ``read_section``."""
-    section = read_section(run, SECTION)
-    if section is None:
+def put_profile(run: Run, section: StepSection, attempt: str | None = None) -> None:
+    """Keeps the profile in plan.json. Errors as ``put_section``."""
+    key = {name: section.profile[name] for name in ("structure", "world_size")}
+    content = {name: getattr(section, name) for name in ("plan", "every", "memory", "blocks")}
+    put_section(run, SECTION, {"key": key, "profile": dict(section.profile), **content}, attempt)
+
+
+def read_profile(run: Run) -> StepSection | None:
+    """The section; None if the run has no profile. CorruptError if the section is none, and errors as ``read_section``."""
+    found = read_section(run, SECTION)
+    if found is None:
         return None
-    profile, plan = section.get("profile"), section.get("plan")
-    if not isinstance(profile, Mapping) or not (plan is None or (isinstance(plan, str) and names.is_step_plan(plan))):
+    section = StepSection(*(found.get(name) for name in ("profile", "plan", "every", "memory", "blocks")))  # type: ignore[arg-type]
+    plan, numbers = section.plan, (section.every, section.blocks, 0 if section.memory is None else section.memory)
+    if (
+        not isinstance(section.profile, Mapping)
+        or not (plan is None or (isinstance(plan, str) and names.is_step_plan(plan)))
+        or not all(type(number) is int and 0 <= number < _MOST for number in numbers)
+        or section.every < 1
+    ):
         raise CorruptError(
             where=run.store.where(names.PLAN_FILE),
-            expected=f"a profile, and the name of a plan, in the section {SECTION}",
+            expected=f"a profile, the name of a plan, and the conditions of a training, in the section {SECTION}",
             found="something else",
             todo="profile the training again: Capture(profile=True)",
         )
-    return profile, plan
+    return section
 
 
 def put(run: Run, name: str, data: bytes, attempt: str | None = None) -> None:

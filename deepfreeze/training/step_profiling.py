@@ -29,6 +29,7 @@ from deepfreeze.state.keras_objects import tf_variable
 from deepfreeze.state.training_state import StateTensor
 from deepfreeze.store import step_plans
 from deepfreeze.store.run import Run
+from deepfreeze.store.step_plans import StepSection
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
@@ -206,17 +207,19 @@ class _Planner:
         show = f"deepfreeze plan {self._target.run} --schedule"
         try:
             run = Run.open(self._target.run)
-            profile = self._profile.to_json()
-            step_plans.put_profile(run, profile, None, self._target.attempt)
+            section = StepSection(self._profile.to_json(), None, self._every, self._memory, self._blocks)
+            step_plans.put_profile(run, section, self._target.attempt)
             asked = planning.question(self._profile, every=self._every, memory=self._memory, blocks=self._blocks)
-            made = planning.plan_file(self._profile, asked, self._closed.is_set)
+            made, without = planning.plan_or_greedy(self._profile, asked, self._closed.is_set)
             if not self._closed.is_set():
                 step_plans.put(run, made.file_name, made.to_bytes(), self._target.attempt)
-                step_plans.put_profile(run, profile, made.file_name, self._target.attempt)
+                step_plans.put_profile(run, replace(section, plan=made.file_name), self._target.attempt)
                 plan = made.plan
                 text = (
                     f"a planned step would hold {size(plan.extra)} of copies for a checkpoint every {self._every} steps"
                 )
+                if without is not None:
+                    text = f"{text}, by the greedy plan ({without})"
                 if not self._profile.is_steady:
                     text = f"{text}; {planning.unsteady(self._profile)}"
                 self._said = "info", f"{text}; {show} shows the plan"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from deepfreeze.plan.step.baselines import baselines
 from deepfreeze.plan.step.step_plan_file import StepPlanFile
 from deepfreeze.store import step_plans
 from deepfreeze.store.run import Run
+from deepfreeze.store.step_plans import StepSection
 from tests.support import files
 from tests.support.step_profiles import MEGABYTE, plan, profile
 
@@ -25,7 +27,7 @@ def run(tmp_path):
     opened, of = Run.open(path), plan(MADE)
     file = StepPlanFile.of(MADE, of, baselines(of.question, [10] * len(of.question.tensors)))
     step_plans.put(opened, file.file_name, file.to_bytes())
-    step_plans.put_profile(opened, MADE.to_json(), file.file_name)
+    step_plans.put_profile(opened, StepSection(MADE.to_json(), file.file_name))
     return path
 
 
@@ -57,6 +59,18 @@ def test_a_plan_is_made_anew_under_other_conditions(run, capsys):
     assert found["share_of_rate"] == pytest.approx(0.3)
     assert main(["plan", str(run), "--json", "--what-if", "every=2", "--what-if", "direct=yes"]) == 0
     assert json.loads(capsys.readouterr().out)["every"] == 2
+
+
+def test_a_plan_made_anew_keeps_the_training_s_other_conditions(run, capsys):
+    opened = Run.open(run)
+    kept = replace(step_plans.read_profile(opened), plan=None, every=2, memory=500 * MEGABYTE, blocks=8 * MEGABYTE)
+    step_plans.put_profile(opened, kept)
+    assert main(["plan", str(run), "--schedule", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["every"], found["memory"]) == (2, 492 * MEGABYTE)
+    assert main(["plan", str(run), "--what-if", "memory=400MB"]) == 0
+    out = capsys.readouterr().out
+    assert "every 2 steps" in out and "at most 392 MB of copies" in out
 
 
 def test_what_can_not_be_is_answered_with_numbers(run, capsys):
@@ -112,11 +126,10 @@ def test_a_run_without_a_profile_says_how_to_get_one(tmp_path, capsys):
 
 def test_a_plan_of_another_profile_is_refused(run, capsys):
     opened = Run.open(run)
-    _, name = step_plans.read_profile(opened)
-    step_plans.put_profile(
-        opened, profile(windows=10, seconds=0.1).to_json() | {"tensors": MADE.to_json()["tensors"][:0]}, name
-    )
+    kept = step_plans.read_profile(opened)
+    empty = profile(windows=10, seconds=0.1).to_json() | {"tensors": MADE.to_json()["tensors"][:0]}
+    step_plans.put_profile(opened, replace(kept, profile=empty))
     assert main(["plan", str(run), "--schedule"]) == 1
-    step_plans.put_profile(opened, profile(rate=2e9).to_json(), name)
+    step_plans.put_profile(opened, replace(kept, profile=profile(rate=2e9).to_json()))
     assert main(["plan", str(run), "--schedule"]) == 1
     assert "Plan anew" in capsys.readouterr().err

@@ -15,8 +15,8 @@ def test_the_profile_of_two_ranks_is_that_of_the_slower_one(two, tmp_path):
     first, second = two.run("profiled", folder=tmp_path, every=2, slower={"1": LATE})
     assert first["steps"] == second["steps"] and not second["messages"]
     run = Run.open(tmp_path / "run")
-    value, name = step_plans.read_profile(run)
-    profile = StepProfile.from_json(value)
+    found = step_plans.read_profile(run)
+    profile, name = StepProfile.from_json(found.profile), found.plan
     assert profile.world_size == 2
     # Of each tensor the larger half that a rank has; a rank's metrics and the optimizer's counters are whole.
     assert 0.5 <= profile.nbytes / first["nbytes"] < 0.55

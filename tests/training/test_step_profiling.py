@@ -53,7 +53,8 @@ def kept(folder):
     run = Run.open(folder / "run")
     found = step_plans.read_profile(run)
     assert found is not None
-    profile, name = StepProfile.from_json(found[0]), found[1]
+    profile, name = StepProfile.from_json(found.profile), found.plan
+    assert found.every == 2
     if name is None:
         return profile, None
     plan = StepPlanFile.from_bytes(*step_plans.read(run, name))

@@ -95,7 +95,8 @@ def impossible(question: Question, parts: Sequence[int], solver: Solver) -> Opti
     found = f"that the store takes {size(taken)} in {_steps(question.every)}, of the {size(question.nbytes)} of a checkpoint"
     if taken >= question.nbytes:
         found = (
-            f"no plan for {size(question.nbytes)}, of which the store takes {size(taken)} in {_steps(question.every)}"
+            f"none, although the store takes {size(taken)} in {_steps(question.every)}, and a checkpoint has {size(question.nbytes)}: "
+            "what is not written before its tensor's next update needs memory until then"
         )
     would = limits(question, parts, solver)
     ways = []

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from deepfreeze.errors import OptionError
+from deepfreeze.errors import InstallError, OptionError
 from deepfreeze.plan.step.baselines import baselines
 from deepfreeze.plan.step.checkflow import MOST_PARTS, SECONDS, planned
 from deepfreeze.plan.step.greedy import greedy
@@ -80,6 +80,20 @@ def greedy_file(profile: StepProfile, asked: Question) -> StepPlanFile | None:
     least, held = float(asked.base), peak(asked, made)
     plan = StepPlan(asked, tuple(made), bound=least, fine_bound=least, greedy=held, is_best=False)
     return StepPlanFile.of(profile, plan, baselines(asked, parts(asked)))
+
+
+def plan_or_greedy(
+    profile: StepProfile, asked: Question, stop: Callable[[], bool] = lambda: False
+) -> tuple[StepPlanFile, InstallError | None]:
+    """The plan as ``plan_file`` makes it, or without HiGHS the greedy one, with the error that says how to install HiGHS. Errors as
+    ``plan_file``; ``InstallError`` if there is no greedy plan either."""
+    try:
+        return plan_file(profile, asked, stop), None
+    except InstallError as error:
+        made = greedy_file(profile, asked)
+        if made is None:
+            raise
+        return made, error
 
 
 def plan_file(profile: StepProfile, asked: Question, stop: Callable[[], bool] = lambda: False) -> StepPlanFile:

@@ -42,7 +42,15 @@ class StepPlanFile:
 
     @classmethod
     def of(cls, profile: StepProfile, plan: StepPlan, baselines: list[Baseline]) -> StepPlanFile:
-        """The file of a plan that was made for a profile."""
+        """The file of a plan that was made for a profile. OptionError if the plan breaks a rule of its question: nobody is to use it."""
+        wrong = violations(plan.question, plan.parts)
+        if wrong:
+            raise OptionError(
+                where="plan",
+                expected="a plan that keeps the rules of its question",
+                found=wrong[0],
+                todo="report it with the profile; other conditions may have a plan (--what-if)",
+            )
         return cls(profile.name, profile.hash, profile.structure, profile.world_size, plan, tuple(baselines))
 
     @property
