@@ -41,11 +41,11 @@ The profile is that of one rank: the one whose wish decided last. The newest {_N
 have up to {AutoSection.MOST_DECISIONS} and {AutoSection.MOST_WINDOWS}. A job that is started again begins with this plan, which is in
 RUN/plan.json, and a running job may be watched.
 
---schedule shows another plan: in which parts of a step each tensor could be copied, and in which its copy could be written, so that
+--schedule shows another plan: in which windows of a step each tensor could be copied, and in which its copy could be written, so that
 training never waits and the copies hold as little memory as can be (Checkflow, 2025). It needs the profile of a training with
-Capture(profile=True), and nothing follows from it in the training. --what-if plans the step anew under other conditions, without a
-training: memory=SIZE that captures may hold, every=STEPS, a store that is rate=FACTOR times as fast, tensors that may be written without a
-copy (direct=yes), or nothing held between two checkpoints (cyclic=no). That needs HiGHS (pip install "deepfreeze[plan]").
+Capture(profile=True). Training does not act on it. --what-if plans the step anew under other conditions, without a training: memory=SIZE
+that captures may hold, every=STEPS, a store that is rate=FACTOR times as fast, tensors that may be written without a copy (direct=yes), or
+nothing held when a period begins (cyclic=no). The best plan needs HiGHS (pip install "deepfreeze[plan]"); without it the greedy one is shown.
 
 exit codes:
   0  the plan was shown
