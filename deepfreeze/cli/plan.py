@@ -45,7 +45,8 @@ RUN/plan.json, and a running job may be watched.
 training never waits and the copies hold as little memory as can be (Checkflow, 2025). It needs the profile of a training with
 Capture(profile=True). Training does not act on it. --what-if plans the step anew under other conditions, without a training: memory=SIZE
 that captures may hold, every=STEPS, a store that is rate=FACTOR times as fast, tensors that may be written without a copy (direct=yes), or
-nothing held when a period begins (cyclic=no). The best plan needs HiGHS (pip install "deepfreeze[plan]"); without it the greedy one is shown.
+nothing held when a period begins (cyclic=no). The best plan needs HiGHS (pip install "deepfreeze[plan]"); without it the greedy one is
+shown.
 
 exit codes:
   0  the plan was shown

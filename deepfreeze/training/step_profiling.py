@@ -25,6 +25,7 @@ from deepfreeze.plan.step.highs import Stopped
 from deepfreeze.plan.step.marks import MarkNotes, MarkPlace
 from deepfreeze.plan.step.parts import joined
 from deepfreeze.plan.step.profile import StepProfile
+from deepfreeze.ranks.world import each
 from deepfreeze.state.keras_objects import tf_variable
 from deepfreeze.state.training_state import StateTensor
 from deepfreeze.store import step_plans
@@ -38,6 +39,7 @@ from veloc_bindings import StepMark
 
 WARM = 5  # steps before the marks: the first ones are untypical
 STEPS, CHECKPOINTS = 30, 3
+_MOST_STEPS = 3000  # that are marked, for three checkpoints
 _MOST_TENSORS = 2000  # of a profile; of more the small ones are joined
 _AT_END = 5.0  # seconds that the end of a training waits for the solver to stop, or for the store to take the plan
 
@@ -82,6 +84,10 @@ class StepProfiling:
             return None
         if not against and steps_per_execution > 1:
             against = f"an execution has {steps_per_execution} steps (steps_per_execution)"
+        if not against and getattr(model, "run_eagerly", False):
+            against = "it runs eagerly"
+        if not against and open_run.steps.batches_per_step > 1:
+            against = f"an update takes {open_run.steps.batches_per_step} batches (gradient accumulation)"
         if not against and installation.capture.engine_memory is None:
             against = "captures are taken by TensorFlow's own ops"
         if not against and getattr(model, "train_function", None) is None and not hasattr(model, "make_train_function"):
@@ -104,8 +110,12 @@ class StepProfiling:
             self._warm += 1
             if self._warm >= WARM:
                 tensors = [tensor for tensor, _ in self._tensors()]
-                self._marked = MarkedStep(self._model, self._optimizer, tensors)
-                saver.watch(self._marked.area)
+
+                def mark() -> None:
+                    self._marked = MarkedStep(self._model, self._optimizer, tensors)
+                    saver.watch(self._marked.area)
+
+                each(self._open_run.attempt.world, mark)
             return
         noted = self._marked.take()
         if not noted:
@@ -113,8 +123,20 @@ class StepProfiling:
         self._steps.append(noted)
         if self._open_run.steps.now() in saved:
             self._captured.append(len(self._steps))
+        if len(self._steps) > _MOST_STEPS and len(self._captured) < CHECKPOINTS:
+            self._give_up(f"{_MOST_STEPS} steps have {len(self._captured)} checkpoints, where {CHECKPOINTS} are needed")
+            return
         if len(self._captured) >= CHECKPOINTS and len(self._steps) - self._captured[CHECKPOINTS - 1] >= STEPS:
             self._finish(saver)
+
+    def _give_up(self, why: str) -> None:
+        """Ends the profiling without a profile."""
+        assert self._marked is not None
+        self._over = True
+        self._marked.close()
+        self._steps = []
+        if self._open_run.attempt.world.rank == 0:
+            self._events.notify("info", f"Capture(profile=True): the step is not profiled, because {why}")
 
     def _tensors(self) -> list[tuple[StateTensor, int]]:
         """The saved tensors, with the bytes that this rank captures of each."""
@@ -132,6 +154,9 @@ class StepProfiling:
         places, notes = marked.places, _notes(self._steps[1:], saver.tier)  # the first one was traced
         marked.close()
         missing = {mark for one in world.gather(marks.absent(notes)) for mark in one}
+        if {0, len(places) - 1} & missing:
+            self._give_up("the model's train function was replaced meanwhile")
+            return
         there = [mark for mark in range(len(places)) if mark not in missing]
         arranged = world.broadcast(marks.arranged([places[mark] for mark in there], notes.of(there)))
         places = [place for _, place in arranged]
@@ -143,8 +168,8 @@ class StepProfiling:
         ranks = world.gather((windows, [nbytes for _, nbytes in own], marks.step_spread(notes)))
         if world.rank != 0:
             return
-        # Of each tensor the largest part that any rank captures.
-        sizes = [max(sizes) for sizes in zip(*(of_rank for _, of_rank, _ in ranks), strict=True)]
+        # Those of the rank that captures the most.
+        sizes = max((of_rank for _, of_rank, _ in ranks), key=sum)
         saved = [
             (tensor.spec.name, nbytes, tensor.spec.role != REPLICATED)
             for (tensor, _), nbytes in zip(own, sizes, strict=True)
@@ -163,7 +188,7 @@ class StepProfiling:
             if len(tensors) > _MOST_TENSORS
             else tuple(tensors),
         )
-        every = self._captured[1] - self._captured[0]
+        every = self._captured[-1] - self._captured[-2]
         engine, memory = self._options.engine, self._options.memory
         blocks = engine.writers * engine.chunk_bytes
         self._planner = _Planner(self._open_run.attempt.target, profile, every, memory, blocks)
@@ -207,6 +232,8 @@ class _Planner:
         show = f"deepfreeze plan {self._target.run} --schedule"
         try:
             run = Run.open(self._target.run)
+            if self._closed.is_set():
+                return
             section = StepSection(self._profile.to_json(), None, self._every, self._memory, self._blocks)
             step_plans.put_profile(run, section, self._target.attempt)
             asked = planning.question(self._profile, every=self._every, memory=self._memory, blocks=self._blocks)

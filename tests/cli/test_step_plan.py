@@ -61,7 +61,8 @@ def test_a_plan_is_made_anew_under_other_conditions(run, capsys):
     assert json.loads(capsys.readouterr().out)["every"] == 2
 
 
-def test_a_plan_made_anew_keeps_the_training_s_other_conditions(run, capsys):
+def test_a_plan_made_anew_keeps_the_training_s_other_conditions(run, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "highspy", None)  # the greedy plan does
     opened = Run.open(run)
     kept = replace(step_plans.read_profile(opened), plan=None, every=2, memory=500 * MEGABYTE, blocks=8 * MEGABYTE)
     step_plans.put_profile(opened, kept)
@@ -114,6 +115,15 @@ def test_a_profile_from_elsewhere_is_planned_without_a_run(tmp_path, capsys):
     assert "none.json" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["plan"])
+
+
+def test_a_store_that_takes_nothing_has_no_plan(tmp_path, capsys):
+    profile(rate=0.0).save(tmp_path / "gpu.json")
+    assert main(["plan", "--profile", str(tmp_path / "gpu.json")]) == 1
+    assert "the store takes 0 B in a step, of the 600 MB" in capsys.readouterr().err
+    MADE.save(tmp_path / "gpu.json")
+    assert main(["plan", "--profile", str(tmp_path / "gpu.json"), "--what-if", "every=10000"]) == 1
+    assert "counts of parts" in capsys.readouterr().err
 
 
 def test_a_run_without_a_profile_says_how_to_get_one(tmp_path, capsys):

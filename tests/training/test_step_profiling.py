@@ -116,6 +116,64 @@ def test_a_step_that_can_not_be_profiled_says_why(keras, tmp_path):
     )
 
 
+def trained(keras, folder, model, *callbacks, steps=STEPS):
+    """A training of a model. Returns the callback and what it said."""
+    events = []
+    checkpoint = deepfreeze.Checkpoint(
+        folder / "run", 2, capture=deepfreeze.Capture(profile=True), verbose=0, listeners=[events.append]
+    )
+    model.fit(trainings.data(steps), verbose=0, shuffle=False, callbacks=[*callbacks, checkpoint])
+    return checkpoint, said(events)
+
+
+@kerases.one_will_do
+def test_an_eager_step_is_not_profiled(keras, tmp_path):
+    model = trainings.dense(keras)
+    model.compile("adam", "mse", run_eagerly=True)
+    _, messages = trained(keras, tmp_path, model, steps=12)
+    assert any("is not profiled" in message for message in messages)
+
+
+@kerases.one_will_do
+def test_a_step_inside_another_function_is_profiled_as_far_as_it_is_seen(keras, tmp_path):
+    import tensorflow as tf
+
+    class Inner(keras.Sequential):
+        """Its step is a function of its own, whose ops are not those of the train function."""
+
+        @tf.function
+        def inner(self, data):
+            """The step of Keras."""
+            return super().train_step(data)
+
+        def train_step(self, data):
+            """Calls it."""
+            return self.inner(data)
+
+    checkpoint, messages = trained(keras, tmp_path, trainings.dense(keras, cls=Inner))
+    assert checkpoint.stats.steps and not any("could not" in message for message in messages)
+    found = step_plans.read_profile(Run.open(tmp_path / "run"))
+    assert found is not None or any("is not profiled" in message for message in messages)
+
+
+@kerases.one_will_do
+def test_a_train_function_that_somebody_else_makes_stays(keras, tmp_path):
+    model, made = trainings.dense(keras), []
+
+    def replaced(batch, logs):
+        if batch == 20:
+            model.train_function = model.make_train_function(force=True) or model.train_function
+            made.append(model.train_function)
+
+    look = keras.callbacks.LambdaCallback(on_train_batch_end=replaced)
+    checkpoint, messages = trained(keras, tmp_path, model, look)
+    assert len(checkpoint.stats.steps) == STEPS // 2 and model.train_function is made[0]
+    assert any(
+        "is not profiled" in message or "a planned step" in message or "has ended before" in message
+        for message in messages
+    )
+
+
 @kerases.one_will_do
 def test_a_training_that_is_too_short_leaves_nothing(keras, tmp_path):
     _, _, _, functions = fit(keras, tmp_path, steps_per_epoch=20)

@@ -59,6 +59,7 @@ class MarkedStep:
         self._applied = 0  # how many ops there were when the optimizer was called
         with tf.init_scope(), tf.device("CPU:0"):
             self._anchor = tf.Variable(False, trainable=False, name="deepfreeze_marks")
+        self._graph: Any = None  # of the step that is being traced
         self._unmarked = model.train_function
         self._hooks = [
             (Hook.on(optimizer, apply_of(optimizer)), self._around_update),
@@ -67,12 +68,13 @@ class MarkedStep:
         for hook, around in self._hooks:
             hook.calls.append(around)
         make_anew(model)
+        self._own = model.train_function
 
     def close(self) -> None:
-        """Ends the marks. Safe to call twice."""
+        """Ends the marks. Safe to call twice. A train function that somebody else has made meanwhile stays."""
         for hook, around in self._hooks:
             hook.remove(around)
-        if self._hooks:
+        if self._hooks and self._model.train_function is self._own:
             self._model.train_function = self._unmarked
         self._hooks = []
         self.area.close()
@@ -83,6 +85,9 @@ class MarkedStep:
 
     def _around_update(self, gradients: Any = (), variables: Any = None, *_: Any, **__: Any) -> Callable[[], None]:
         graph = tf.compat.v1.get_default_graph()
+        # In another function, which the step calls, there is nothing that could be marked.
+        if tf.executing_eagerly() or graph is not self._graph:
+            return _nothing
         self._applied = len(graph.get_operations())
         for gradient, variable in _pairs(gradients, variables):
             tensor = getattr(gradient, "values", gradient)  # of an IndexedSlices
@@ -93,7 +98,7 @@ class MarkedStep:
     def _around_step(self, *_: Any, **__: Any) -> Callable[[], None]:
         if tf.executing_eagerly():
             return _nothing
-        graph = tf.compat.v1.get_default_graph()
+        graph = self._graph = tf.compat.v1.get_default_graph()
         before = graph.get_operations()
         self._gradients, self._applied = {}, len(before)
         batch = [tensor.op for tensor in graph.inputs if tensor.dtype != tf.resource]

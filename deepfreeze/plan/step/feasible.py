@@ -11,7 +11,7 @@ from deepfreeze.plan.step import usage
 from deepfreeze.plan.step.compact_program import CompactProgram
 from deepfreeze.plan.step.greedy import at_once
 from deepfreeze.plan.step.highs import Solver
-from deepfreeze.plan.step.question import Question
+from deepfreeze.plan.step.question import MOST_COUNTS, Question
 from deepfreeze.wording import size
 
 _SECONDS = 5.0  # for each answer: somebody waits for it
@@ -49,8 +49,13 @@ def least_every(question: Question, parts: Sequence[int], solver: Solver) -> int
     largest = max(math.ceil(tensor.nbytes / k) for tensor, k in zip(question.tensors, parts, strict=True))
     if largest > max(window.capacity for window in question.windows) + question.carry:
         return None
-    first = max(1, math.ceil(question.nbytes / sum(window.capacity for window in question.windows)))
+    taken = sum(window.capacity for window in question.windows)
+    if not taken:
+        return None
+    first = max(1, math.ceil(question.nbytes / taken))
     for every in range(first, first * _MOST + 1):
+        if not solver.left or replace(question, every=every).counts > MOST_COUNTS:
+            return None
         program = CompactProgram(replace(question, every=every), parts)
         # Any plan does.
         found = solver.solve(program.least_peak(), gap=math.inf)

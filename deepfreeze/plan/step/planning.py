@@ -13,7 +13,7 @@ from deepfreeze.plan.step.greedy import greedy
 from deepfreeze.plan.step.highs import Solver
 from deepfreeze.plan.step.parts import cut
 from deepfreeze.plan.step.profile import StepProfile
-from deepfreeze.plan.step.question import Question
+from deepfreeze.plan.step.question import MOST_COUNTS, Question
 from deepfreeze.plan.step.step_plan import StepPlan
 from deepfreeze.plan.step.step_plan_file import StepPlanFile
 from deepfreeze.plan.step.usage import peak
@@ -40,6 +40,13 @@ def question(
     ``faster``: by so much the store is faster than measured. ``OptionError`` if memory leaves no room for a single part."""
     largest = part_size(profile.nbytes)
     asked = profile.question(every=every, cyclic=cyclic, direct=direct, faster=faster, at_least=largest, carry=largest)
+    if asked.counts > MOST_COUNTS:
+        raise OptionError(
+            where=f"every={every}",
+            expected=f"at most {MOST_COUNTS} counts of parts, one for each tensor in each window of a period",
+            found=f"{asked.counts}, of {len(asked.tensors)} tensors and {len(asked.windows)} windows",
+            todo="plan for a shorter interval: --what-if every=1, for example",
+        )
     if memory is None:
         return asked
     largest = max(math.ceil(tensor.nbytes / k) for tensor, k in zip(asked.tensors, parts(asked), strict=True))

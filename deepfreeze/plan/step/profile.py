@@ -25,6 +25,7 @@ MOST_WINDOWS, MOST_TENSORS = 1024, 100_000
 # the shortest tenth of each window.
 STEADY = 0.5
 _MAX_SECONDS, _MAX_RATE, _MAX_BYTES = 1e6, 1e15, 1 << 60
+_MAX_CAPACITY = 1 << 44  # bytes of a window: more is as good as no bound, and sums of it are exact
 _TODO = "correct the profile, or measure it again"
 # By how much a window may seem to begin before or behind the end of the one before it, in seconds.
 _JITTER = 1e-6
@@ -99,7 +100,9 @@ class StepProfile:
         that are updated in one window are treated as one, until they have as many."""
         counted = [one.seconds if self.is_steady else one.shortest for one in self.windows]
         windows = [
-            StepWindow(seconds, int(seconds * one.rate * faster), one.busy, one.base, one.name, one.phase)
+            StepWindow(
+                seconds, min(_MAX_CAPACITY, int(seconds * one.rate * faster)), one.busy, one.base, one.name, one.phase
+            )
             for one, seconds in zip(self.windows, counted, strict=True)
         ]
         return Question(tuple(windows), tuple(joined(self.tensors, at_least)), every, memory, cyclic, direct, carry)

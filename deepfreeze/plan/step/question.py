@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+MOST_COUNTS = 1_000_000  # of a question, so that it has room in memory
 PHASES = ("forward", "backward", "update", "between")
 
 
@@ -69,6 +70,11 @@ class Question:
     def horizon(self) -> int:
         """The number of windows of a period."""
         return self.every * len(self.windows)
+
+    @property
+    def counts(self) -> int:
+        """About how many numbers a plan is sought by: for each tensor one for each window of the period."""
+        return (self.every + 1) * len(self.windows) * len(self.tensors)
 
     @property
     def nbytes(self) -> int:

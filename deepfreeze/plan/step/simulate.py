@@ -161,7 +161,7 @@ class _Play:
 
     def _end(self, nbytes: float, begin: float, number: int) -> float:
         """When so many bytes are written from a moment on. ``number``: of the window under way."""
-        if not any(window.capacity for window in self._question.windows):
+        if not any(self._rate(window) for window in range(len(self._question.windows))):
             return float("inf")
         at, left, window, end = begin, nbytes, number - 1, self.now
         while True:

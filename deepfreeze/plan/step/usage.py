@@ -52,9 +52,12 @@ def left_over(question: Question, parts: Sequence[PlannedPart]) -> np.ndarray:
     where more is written than can be."""
     room = capacities(question) - written(question, parts)
     made, left = np.zeros(question.horizon, np.int64), 0
-    for _ in range(2 if question.cyclic else 1):  # the second time with what the last window leaves to the first one
+    for last in (
+        (False, True) if question.cyclic else (True,)
+    ):  # the last time with what the last window leaves to the first one
         for number, more in enumerate(room.tolist()):
             made[number] = left = min(question.carry, left + more)
+            left = left if last else max(0, left)
     return made
 
 
