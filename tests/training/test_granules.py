@@ -6,7 +6,7 @@ import pytest
 import deepfreeze
 from deepfreeze.inspect.verify import verify
 from deepfreeze.store.run import Run
-from deepfreeze.training import training
+from deepfreeze.training import installing
 from tests.support import trainings
 
 pytestmark = pytest.mark.tensorflow
@@ -17,7 +17,7 @@ GRANULE = 1 << 16
 @pytest.fixture
 def granule(monkeypatch):
     """A function that sets the granule of the trainings to come: a rank alone has pages."""
-    return lambda nbytes: monkeypatch.setattr(training, "choose_granule", lambda *_: nbytes)
+    return lambda nbytes: monkeypatch.setattr(installing, "choose_granule", lambda *_: nbytes)
 
 
 def first_large(run):
