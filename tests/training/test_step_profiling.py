@@ -106,6 +106,7 @@ def test_a_training_that_ends_first_stops_the_solver(keras, tmp_path, monkeypatc
     assert not any(thread.name == "deepfreeze-plan" for thread in threading.enumerate())
 
 
+@pytest.mark.full
 @kerases.one_will_do
 def test_a_step_that_can_not_be_profiled_says_why(keras, tmp_path):
     _, events, _, functions = fit(keras, tmp_path, steps_per_execution=2)
@@ -126,6 +127,7 @@ def trained(keras, folder, model, *callbacks, steps=STEPS):
     return checkpoint, said(events)
 
 
+@pytest.mark.full
 @kerases.one_will_do
 def test_an_eager_step_is_not_profiled(keras, tmp_path):
     model = trainings.dense(keras)
@@ -174,6 +176,7 @@ def test_a_train_function_that_somebody_else_makes_stays(keras, tmp_path):
     )
 
 
+@pytest.mark.full
 @kerases.one_will_do
 def test_a_training_that_is_too_short_leaves_nothing(keras, tmp_path):
     _, _, _, functions = fit(keras, tmp_path, steps_per_epoch=20)
