@@ -41,9 +41,7 @@ def measure(args: argparse.Namespace) -> Report:
     stays = before(args, report, list(PARTS))
     for name, part in PARTS.items():
         found = part.measure(args.quick) if name in args.parts else of_part(stays, name)
-        for row in found:
-            row.labels = {"part": name, **row.labels}
-        report.rows += found
+        report.add_part(name, found)
     return report
 
 

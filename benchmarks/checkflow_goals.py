@@ -1,4 +1,4 @@
-"""What ``benchmarks.checkflow`` found, against its goals."""
+"""The goals of ``benchmarks.checkflow``, and the figures that it found."""
 
 from __future__ import annotations
 

@@ -202,14 +202,12 @@ def prototype_table(rows: list[Row]) -> str:
     lines = []
     for row in rows:
         labels = row.labels
-        state = row.median("state") if row.samples("state") else 0.0
-        share = lambda name, row=row, state=state: f"{row.median(name) / state:.2f}" if row.samples(name) else "-"  # noqa: E731
         over = row.samples("over plain")
         ratio = "-" if not over else "{:.3f} ({:.3f}..{:.3f})".format(statistics.median(over), *interval(over))
         committed = f"{row.median('committed'):.0%}" if row.samples("committed") else "-"
         lines.append([
             WORKLOADS[labels["workload"]], labels["how"] if "impossible" not in labels else f"{labels['how']}: {labels['impossible']}",
-            share("extra"), share("held"), span(row, "forecast", 1e3, 0), span(row, "step", 1e3, 0), ratio, committed,
+            _share(row, "extra"), _share(row, "held"), span(row, "forecast", 1e3, 0), span(row, "step", 1e3, 0), ratio, committed,
         ])  # fmt: skip
     head = [
         "workload",
@@ -223,6 +221,11 @@ def prototype_table(rows: list[Row]) -> str:
     return (
         table([*head, "committed"], lines) + "\n\n" + " ".join(_sentence(workload, rows) for workload in _known(rows))
     )
+
+
+def _share(row: Row, name: str) -> str:
+    """A number of bytes as a part of the checkpoint; "-" if the row has none."""
+    return f"{row.median(name) / row.median('state'):.2f}" if row.samples(name) else "-"
 
 
 def _known(rows: list[Row]) -> list[str]:

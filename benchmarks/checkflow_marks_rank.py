@@ -6,10 +6,10 @@ import time
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 import veloc_bindings
 from benchmarks import jobs, workloads
+from benchmarks.checkflow_training import fit
 from deepfreeze.frameworks.tensorflow.step_marks import MarkedStep
 from deepfreeze.state.training_state import TrainingState
 
@@ -43,9 +43,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     model, x, y = workloads.model(params["workload"], distributed=False)
 
     def train(steps: int, *callbacks: Any) -> None:
-        model.fit(
-            tf.data.Dataset.from_tensors((x, y)).repeat(steps), verbose=0, shuffle=False, callbacks=list(callbacks)
-        )
+        fit(model, x, y, steps, *callbacks)
 
     train(2)
     plain = model.train_function

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.checkflow_parts import PAGE, FilePart, PartWriter, Slice
-from deepfreeze.frameworks.tensorflow.hooks import Hook, apply_of, make_anew
+from deepfreeze.frameworks.tensorflow.hooks import TracedAnew, apply_of
 from deepfreeze.frameworks.tensorflow.step_marks import MarkedStep
 from deepfreeze.plan.step import parts as joining
 from deepfreeze.plan.step import planning
@@ -82,19 +82,13 @@ class PlannedStep:
     ) -> None:
         """``variables``: of the profile's tensors; ``behind``: of ``NamedStep``."""
         self.step = 0
-        self._model, self._variables, self._profile, self._writer = (
-            model,
-            [tf_variable(one) for one in variables],
-            profile,
-            writer,
-        )
+        self._variables, self._profile, self._writer = [tf_variable(one) for one in variables], profile, writer
         self._behind = behind
         self._windows = len(profile.windows)
         # (window, True for what belongs to the step under way, whose update is done) -> what is done then
         self._acts: dict[tuple[int, bool], _Acts] = defaultdict(_Acts)
-        self._gates: dict[int, list[FilePart]] = defaultdict(
-            list
-        )  # tensor -> its parts that are written without a copy
+        # tensor -> its parts that are written without a copy
+        self._gates: dict[int, list[FilePart]] = defaultdict(list)
         for part in parts:
             if part.copy is None:
                 self._acts[self._when(part.write)].directs.append(part)
@@ -104,25 +98,16 @@ class PlannedStep:
                 self._acts[self._when(part.copy)].copies.append(part)
                 if part.write > part.copy + 1:
                     self._acts[part.write % self._windows, False].writes.append(part)
-        self._begun: dict[int, list[tf.Operation]] = defaultdict(
-            list
-        )  # tensor -> the calls that hand it to the writers
+        # tensor -> the calls that hand it to the writers
+        self._begun: dict[int, list[tf.Operation]] = defaultdict(list)
         with tf.init_scope(), tf.device("CPU:0"):
             self._anchor = tf.Variable(False, trainable=False, name="checkflow")
-        self._unplanned = model.train_function
-        self._hooks = [
-            (Hook.on(optimizer, apply_of(optimizer)), self._around_update),
-            (Hook.on(model, "train_step"), self._around_step),
-        ]
-        for hook, around in self._hooks:
-            hook.calls.append(around)
-        make_anew(model)
+        around = [(optimizer, apply_of(optimizer), self._around_update), (model, "train_step", self._around_step)]
+        self._traced = TracedAnew(model, around)
 
     def close(self) -> None:
         """Gives the model its own function back."""
-        for hook, around in self._hooks:
-            hook.remove(around)
-        self._model.train_function = self._unplanned
+        self._traced.close()
 
     def _when(self, window: int) -> tuple[int, bool]:
         return window % self._windows, window < 0
@@ -204,7 +189,7 @@ def _bytes(known: dict[int, np.ndarray], part: FilePart) -> list[np.ndarray]:
 
 
 def _there(graph: Any, names: Sequence[str]) -> list[tf.Operation]:
-    """Those of the ops that the graph has by now."""
+    """The ops with these names. A name that the graph does not have yet is left out."""
     found = []
     for name in names:
         try:

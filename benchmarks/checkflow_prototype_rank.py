@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
-import keras
-import tensorflow as tf
-
-import deepfreeze
 from benchmarks import jobs, workloads
 from benchmarks.checkflow_parts import CHUNK, FilePart, PartWriter, Room
 from benchmarks.checkflow_planned_step import NamedStep, PlannedStep, file_parts
 from benchmarks.checkflow_plans import reachable
+from benchmarks.checkflow_training import Clock, checkpoint, fit
 from deepfreeze.errors import OptionError
 from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.plan.step.step_plan import StepPlan
@@ -28,27 +24,21 @@ WRITERS = 4
 ROOM = 0.25  # of the checkpoint, for copies: as much as may be held if execution is to pay
 
 
-class Clock(keras.callbacks.Callback):
-    """``seconds`` of each step. Tells ``steps``, if given, which step begins."""
+class PlannedClock(Clock):
+    """Tells a planned step which step begins."""
 
-    def __init__(self, steps: PlannedStep | None = None) -> None:
+    def __init__(self, steps: PlannedStep) -> None:
         super().__init__()
-        self.seconds: list[float] = []
         self._steps = steps
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Begins a step."""
-        if self._steps is not None:
-            self._steps.step += 1
-        self._begun = time.perf_counter()
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Ends it."""
-        self.seconds.append(time.perf_counter() - self._begun)
+        self._steps.step += 1
+        super().on_train_batch_begin(batch, logs)
 
 
 class Planned:
-    """One way to follow a plan: its train function, and what came of it."""
+    """A way to follow a plan. ``function``: the train function that follows it; ``parts``, ``room``, ``writer``: of its checkpoints."""
 
     def __init__(
         self, name: str, train: Any, profile: StepProfile, behind: dict[str, list[str]], folder: Path, direct: bool
@@ -66,7 +56,7 @@ class Planned:
         by_name = {tensor.spec.name: tensor.variable for tensor in TrainingState.of(model, "full").tensors}
         variables = [by_name[tensor.name] for tensor in profile.tensors]
         self.step = PlannedStep(model, model.optimizer, variables, profile, self.plan, self.parts, behind, self.writer)
-        train(2, Clock(self.step))
+        train(2, PlannedClock(self.step))
         self.function = model.train_function
         self.step.close()
 
@@ -96,13 +86,7 @@ class Trainer:
         self.model, self._x, self._y = workloads.model(workload, distributed=False)
 
     def __call__(self, steps: int, *callbacks: Any) -> None:
-        batches = tf.data.Dataset.from_tensors((self._x, self._y)).repeat(steps)
-        self.model.fit(batches, verbose=0, shuffle=False, callbacks=list(callbacks))
-
-
-def _checkpoint(run: Path, **options: Any) -> deepfreeze.Checkpoint:
-    engine = deepfreeze.Engine(io="direct")
-    return deepfreeze.Checkpoint(run, 1, local=None, final=False, resume="off", verbose=0, engine=engine, **options)
+        fit(self.model, self._x, self._y, steps, *callbacks)
 
 
 def _named(train: Trainer) -> dict[str, list[str]]:
@@ -122,7 +106,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     train = Trainer(params["workload"])
     train(WARM)
     jobs.progress("profile ...")
-    train(PROFILED, _checkpoint(folder / "profiled", capture=deepfreeze.Capture(profile=True)))
+    train(PROFILED, checkpoint(folder / "profiled", 1, profile=True))
     found = step_plans.read_profile(Run.open(folder / "profiled"))
     assert found is not None, "the step was not profiled"
     profile = StepProfile.from_json(found.profile)
@@ -149,18 +133,18 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
         seconds[PLAIN].append(clock.seconds)
         for way in ways:
             train.model.train_function = way.function
-            train(WARM + count, clock := Clock(way.step))
+            train(WARM + count, clock := PlannedClock(way.step))
             seconds[way.name].append(clock.seconds[WARM:])
         train.model.train_function = None
-        checkpoint = _checkpoint(folder / f"today-{number}")
-        train(WARM + count, clock := Clock(), checkpoint)
+        today = checkpoint(folder / f"today-{number}", 1)
+        train(WARM + count, clock := Clock(), today)
         seconds[TODAY].append(clock.seconds[WARM:])
-        committed, taken = committed + len(checkpoint.stats.committed), taken + WARM + count
+        committed, taken = committed + len(today.stats.committed), taken + WARM + count
     if params["last"] and ways:
         jobs.progress(f"{params['last']} steps of {ways[-1].name} ...")
         before = len(ways[-1].writer.committed)
         train.model.train_function = ways[-1].function
-        train(params["last"], clock := Clock(ways[-1].step))
+        train(params["last"], clock := PlannedClock(ways[-1].step))
         ways[-1].writer.close()
         last = {"seconds": clock.seconds, "committed": len(ways[-1].writer.committed) - before}
     else:

@@ -49,9 +49,7 @@ def measure(args: argparse.Namespace) -> Report:
                 dates[name] = report.machine["date"]
             else:
                 found = of_part(stays, name)
-            for row in found:
-                row.labels = {"part": name, **row.labels}
-            report.rows += found
+            report.add_part(name, found)
     report.settings["dates"] = dates
     return report
 

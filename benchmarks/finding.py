@@ -1,4 +1,4 @@
-"""What was found about a goal, for the table of all goals: ``benchmarks.goals``."""
+"""A finding: a goal beside the figure that a benchmark found. ``benchmarks.goals`` makes a table of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ UNKNOWN = "not measured yet"
 
 @dataclass(frozen=True)
 class Finding:
-    """One goal: in words, what was found in words, whether that reaches it, and which benchmark says so."""
+    """A line of the table. ``what``: the thing that was measured; ``goal``, ``found``: in words; ``reached``: the figure reaches the goal;
+    ``source``: the benchmark."""
 
     what: str
     goal: str

@@ -53,9 +53,7 @@ def measure(args: argparse.Namespace) -> Report:
                 about[name] = _about(trace)
             else:
                 found = of_part(stays, name)
-            for row in found:
-                row.labels = {"part": name, **row.labels}
-            report.rows += found
+            report.add_part(name, found)
     report.settings |= {"dates": dates, "traces": about}
     return report
 

@@ -69,6 +69,16 @@ class Report:
         self.rows.append(Row(labels))
         return self.rows[-1]
 
+    def add_part(self, part: str, rows: Iterable[Row]) -> None:
+        """Adds the rows of a part, which have its name as the label "part". ValueError if a row has another one there."""
+        for row in rows:
+            if row.labels.get("part", part) != part:
+                raise ValueError(
+                    f"{self.benchmark}: a row of the part {part} has the label part={row.labels['part']!r} of its own"
+                )
+            row.labels = {"part": part, **row.labels}
+            self.rows.append(row)
+
     def find(self, **labels: Any) -> Row:
         """The one row that has these labels. KeyError if there is none."""
         for row in self.rows:

@@ -30,9 +30,9 @@ class GroupNote(NamedTuple):
 
 
 class StepMark(NamedTuple):
-    """What a mark in a step has noted when its op ran. ``at_us``: when that was, in microseconds by a clock that never jumps, 0 if it has
-    not run; ``cpu_us``: the microseconds of CPU time that all threads of the process had taken; ``external_bytes``, ``local_bytes``: the
-    bytes that the attached engine had written to the external store and to the local tier, 0 without an engine."""
+    """The note that a mark in a step takes when its op runs. ``at_us``: when that was, in microseconds by a clock that never jumps, 0 if it
+    has not run; ``cpu_us``: the microseconds of CPU time that all threads of the process had taken; ``external_bytes``, ``local_bytes``:
+    the bytes that the attached engine had written to the external store and to the local tier, 0 without an engine."""
 
     at_us: int
     cpu_us: int
@@ -94,7 +94,7 @@ class Area:
         check(self._library.df_area_mark(self.number, number))
 
     def marked(self, count: int) -> list[StepMark]:
-        """What the area's ``count`` marks have noted since the last call. ``EngineFault`` if there is another number of marks."""
+        """The notes of the area's ``count`` marks since the last call. ``EngineFault`` if there is another number of marks."""
         marks = (_table.CMark * count)()
         check(self._library.df_area_marked(self.number, marks, count))
         return [StepMark(mark.at_us, mark.cpu_us, mark.external_bytes, mark.local_bytes) for mark in marks]

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepfreeze.errors import InstallError
-from deepfreeze.exports.draft import Draft
+from deepfreeze.cli import picture
 from deepfreeze.plan.auto_section import AutoSection
 
 _COLOURS = ("#2b6ca3", "#c0392b")  # of the interval, of the overhead
 
 
 def draw(section: AutoSection, run: str, path: Path) -> None:
-    """Draws the plan into a PNG file, which is replaced if it exists. InstallError without matplotlib, RunError if the file can't be
-    written, OptionError if ``path`` is a directory."""
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
-    except ImportError:
-        todo = "install it (pip install matplotlib), or take --json and draw the picture yourself"
-        raise InstallError(where="--plot", expected="the Python package matplotlib", found="none", todo=todo) from None
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    """Draws the plan into a PNG file, which is replaced if it exists. Errors of ``picture.new_figure`` and ``picture.publish``."""
+    figure = picture.new_figure(8, 5)
+    from matplotlib.ticker import MaxNLocator
+
     upper, lower = figure.subplots(2, 1, sharex=True)
     begun = [(one.step, one.after) for one in section.decisions] or [(section.step, section.interval)]
     steps, intervals = zip(*begun, strict=True)
@@ -29,8 +23,7 @@ def draw(section: AutoSection, run: str, path: Path) -> None:
     upper.set_ylim(bottom=0)
     upper.yaxis.set_major_locator(MaxNLocator(integer=True))
     upper.set_ylabel("steps between checkpoints (k)")
-    # A path may have bytes that are not UTF-8, and "$", which matplotlib takes for a formula's.
-    upper.set_title(run.encode("utf-8", "backslashreplace").decode(), fontsize=9, parse_math=False)
+    picture.set_title(upper, run)
     ends = [one.step for one in section.windows]
     percents = [100 * one.overhead for one in section.windows]
     ranges = [
@@ -49,6 +42,4 @@ def draw(section: AutoSection, run: str, path: Path) -> None:
     for panel in (upper, lower):
         panel.grid(axis="y", alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
-    with Draft(path, overwrite=True) as draft:
-        figure.savefig(draft.file, format="png", dpi=150)
-        draft.publish()
+    picture.publish(figure, path)

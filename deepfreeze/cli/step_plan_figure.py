@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from deepfreeze import wording
-from deepfreeze.errors import InstallError
-from deepfreeze.exports.draft import Draft
+from deepfreeze.cli import picture
 from deepfreeze.plan.step import usage
 from deepfreeze.plan.step.parts import PlannedPart
 from deepfreeze.plan.step.question import Question
@@ -23,16 +22,11 @@ _OTHERS = "all others"
 
 
 def draw(plan: StepPlan, title: str, path: Path) -> None:
-    """Draws the plan into a PNG file, which is replaced if it exists. InstallError without matplotlib, RunError if the file can't be
-    written, OptionError if ``path`` is a directory."""
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.patches import Patch
-    except ImportError:
-        todo = "install it (pip install matplotlib), or take --json and draw the picture yourself"
-        raise InstallError(where="--plot", expected="the Python package matplotlib", found="none", todo=todo) from None
+    """Draws the plan into a PNG file, which is replaced if it exists. Errors of ``picture.new_figure`` and ``picture.publish``."""
     rows = _rows(plan.question)
-    figure = Figure(figsize=(10, 4 + 0.22 * len(rows)), layout="constrained")
+    figure = picture.new_figure(10, 4 + 0.22 * len(rows))
+    from matplotlib.patches import Patch
+
     upper, memory, rate = figure.subplots(3, 1, sharex=True, height_ratios=(2 + 0.22 * len(rows), 1.4, 1.4))
     axis = _Axis(plan)
     for panel in (upper, memory, rate):
@@ -45,14 +39,12 @@ def draw(plan: StepPlan, title: str, path: Path) -> None:
     upper.legend(
         handles=handles, frameon=False, fontsize=7, ncols=len(handles), loc="lower left", bbox_to_anchor=(0, 1)
     )
-    upper.set_title(title.encode("utf-8", "backslashreplace").decode(), fontsize=9, parse_math=False, pad=18)
+    picture.set_title(upper, title, pad=18)
     _memory(memory, axis, plan)
     _rate(rate, axis, plan.question, plan.parts)
     rate.set_xlim(axis.edges[0], axis.edges[-1])
     rate.set_xlabel("milliseconds from the end of the captured step")
-    with Draft(path, overwrite=True) as draft:
-        figure.savefig(draft.file, format="png", dpi=150)
-        draft.publish()
+    picture.publish(figure, path)
 
 
 def _rows(question: Question) -> list[tuple[str, list[int]]]:
@@ -77,14 +69,14 @@ class _Axis:
         self.seen = [name for name in _PHASES if any(window.phase == name for window in question.windows)]
 
     def begin(self, number: int) -> float:
-        """When a window begins."""
+        """The moment at which a window begins."""
         between = range(number) if number >= 0 else range(number, 0)
         seconds = sum(self.question.window(one).seconds for one in between)
         return 1e3 * (seconds if number >= 0 else -seconds)
 
     @property
     def edges(self) -> list[float]:
-        """When each window begins that is shown, and when the last one ends."""
+        """The moments at which the windows that are shown begin, and the one at which the last of them ends."""
         return [self.begin(number) for number in (*self.windows, self.windows.stop)]
 
     def phases(self, panel: Any) -> None:

@@ -66,7 +66,7 @@ def step_plan(digits: str) -> str:
 
 
 def is_step_plan(name: str) -> bool:
-    """Whether it is the name of a step's plan."""
+    """True if ``name`` is that of a step's plan."""
     return _STEP_PLAN.match(name) is not None
 
 

@@ -21,9 +21,11 @@ _MOST = 1 << 60  # bytes or steps
 
 @dataclass(frozen=True)
 class StepSection:
-    """What plan.json has of a training's step. ``profile``: as ``StepProfile.to_json`` makes it; ``plan``: the name of the plan's file,
-    None as long as there is none. ``every``, ``memory``, ``blocks``: of the training: steps from one checkpoint to the next; bytes that
-    captures may hold, None without a bound; bytes of them that the engine's writers take."""
+    """The section of plan.json about a training's step.
+
+    - ``profile``: as ``StepProfile.to_json`` makes it. ``plan``: the name of the plan's file, None as long as there is none.
+    - ``every``: steps from one checkpoint of the training to the next. ``memory``: bytes that its captures may hold, None without a bound.
+      ``blocks``: bytes of them that the engine's writers take."""
 
     profile: Mapping[str, Any]
     plan: str | None = None

@@ -1,13 +1,12 @@
 """The profile of a training's step, and the plan that follows from it (``Capture(profile=True)``). Imports TensorFlow.
 
 Marks are in the train function until three checkpoints were captured and 30 more steps are done. Then the ranks agree on one profile, which
-has every window and rate of the slowest rank. Rank 0 keeps it in the run's ``plan.json``, works the plan out in a thread of its own, and
-keeps the plan in ``RUN/plans``. Training goes on as before: nothing follows from the plan yet.
+has every window and rate of the slowest rank. Rank 0 has it planned (``step_planner``). Training goes on as before: it does not act on the
+plan.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import replace
@@ -15,33 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from deepfreeze.errors import Error
 from deepfreeze.events.events import Events
 from deepfreeze.format.tensors import REPLICATED
 from deepfreeze.frameworks.tensorflow.step_marks import MarkedStep
 from deepfreeze.freeze.saver import Saver
 from deepfreeze.plan.step import marks, planning
-from deepfreeze.plan.step.highs import Stopped
 from deepfreeze.plan.step.marks import MarkNotes, MarkPlace
 from deepfreeze.plan.step.parts import joined
 from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.ranks.world import each
 from deepfreeze.state.keras_objects import tf_variable
 from deepfreeze.state.training_state import StateTensor
-from deepfreeze.store import step_plans
-from deepfreeze.store.run import Run
-from deepfreeze.store.step_plans import StepSection
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
-from deepfreeze.wording import size
+from deepfreeze.training.step_planner import StepPlanner
 from veloc_bindings import StepMark
 
 WARM = 5  # steps before the marks: the first ones are untypical
 STEPS, CHECKPOINTS = 30, 3
 _MOST_STEPS = 3000  # that are marked, for three checkpoints
 _MOST_TENSORS = 2000  # of a profile; of more the small ones are joined
-_AT_END = 5.0  # seconds that the end of a training waits for the solver to stop, or for the store to take the plan
 
 
 class StepProfiling:
@@ -64,7 +57,7 @@ class StepProfiling:
         self._steps: list[list[StepMark]] = []
         self._captured: list[int] = []  # marked steps that were captured
         self._over = False
-        self._planner: _Planner | None = None
+        self._planner: StepPlanner | None = None
         open_run.closing.callback(self._close)
 
     @classmethod
@@ -82,16 +75,15 @@ class StepProfiling:
         the reason why captures are taken between two executions, "" if they are not."""
         if not options.capture.profile:
             return None
-        if not against and steps_per_execution > 1:
-            against = f"an execution has {steps_per_execution} steps (steps_per_execution)"
-        if not against and getattr(model, "run_eagerly", False):
-            against = "it runs eagerly"
-        if not against and open_run.steps.batches_per_step > 1:
-            against = f"an update takes {open_run.steps.batches_per_step} batches (gradient accumulation)"
-        if not against and installation.capture.engine_memory is None:
-            against = "captures are taken by TensorFlow's own ops"
-        if not against and getattr(model, "train_function", None) is None and not hasattr(model, "make_train_function"):
-            against = "it is no fit"
+        batches = open_run.steps.batches_per_step
+        reasons = (
+            (steps_per_execution > 1, f"an execution has {steps_per_execution} steps (steps_per_execution)"),
+            (getattr(model, "run_eagerly", False), "it runs eagerly"),
+            (batches > 1, f"an update takes {batches} batches (gradient accumulation)"),
+            (installation.capture.engine_memory is None, "captures are taken by TensorFlow's own ops"),
+            (not hasattr(model, "make_train_function"), "it is no fit"),
+        )
+        against = against or next((reason for holds, reason in reasons if holds), "")
         if not against:
             optimizer = options.optimizer or model.optimizer
             return cls(open_run, installation, model, optimizer, options, events)
@@ -147,12 +139,13 @@ class StepProfiling:
         return [(tensor, mine[id(tf_variable(tensor.variable))]) for tensor in capture.state.tensors]
 
     def _finish(self, saver: Saver) -> None:
-        """Collective. Makes the profile, and has rank 0 keep it and work the plan out."""
+        """Collective. Makes the profile, which rank 0 has planned."""
         assert self._marked is not None
         self._over = True
         marked, world = self._marked, self._open_run.attempt.world
         places, notes = marked.places, _notes(self._steps[1:], saver.tier)  # the first one was traced
         marked.close()
+        self._steps = []
         missing = {mark for one in world.gather(marks.absent(notes)) for mark in one}
         if {0, len(places) - 1} & missing:
             self._give_up("the model's train function was replaced meanwhile")
@@ -191,7 +184,7 @@ class StepProfiling:
         every = self._captured[-1] - self._captured[-2]
         engine, memory = self._options.engine, self._options.memory
         blocks = engine.writers * engine.chunk_bytes
-        self._planner = _Planner(self._open_run.attempt.target, profile, every, memory, blocks)
+        self._planner = StepPlanner(self._open_run.attempt.target, profile, every, memory, blocks)
         self._planner.start()
 
     def _close(self) -> None:
@@ -199,63 +192,6 @@ class StepProfiling:
             self._marked.close()
         if self._planner is not None:
             self._planner.end(self._events)
-
-
-class _Planner:
-    """Keeps a profile, and works a plan out, in a thread of its own. The training thread calls all methods."""
-
-    def __init__(self, target: Any, profile: StepProfile, every: int, memory: int | None, blocks: int) -> None:
-        self._target, self._profile = target, profile
-        self._every, self._memory, self._blocks = every, memory, blocks
-        self._said: tuple[str, str] | None = None  # level and text for the user
-        self._closed = threading.Event()
-        # A process that ends must not wait for a store that hangs.
-        self._thread = threading.Thread(target=self._work, name="deepfreeze-plan", daemon=True)
-
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
-
-    def tell(self, events: Events) -> None:
-        """Tells the user of the outcome, once."""
-        said, self._said = self._said, None
-        if said is not None:
-            events.notify(*said)
-
-    def end(self, events: Events) -> None:
-        """Stops the solver. Nothing is written any more: the run's lock is given back."""
-        self._closed.set()
-        self._thread.join(_AT_END)
-        self.tell(events)
-
-    def _work(self) -> None:
-        show = f"deepfreeze plan {self._target.run} --schedule"
-        try:
-            run = Run.open(self._target.run)
-            if self._closed.is_set():
-                return
-            section = StepSection(self._profile.to_json(), None, self._every, self._memory, self._blocks)
-            step_plans.put_profile(run, section, self._target.attempt)
-            asked = planning.question(self._profile, every=self._every, memory=self._memory, blocks=self._blocks)
-            made, without = planning.plan_or_greedy(self._profile, asked, self._closed.is_set)
-            if not self._closed.is_set():
-                step_plans.put(run, made.file_name, made.to_bytes(), self._target.attempt)
-                step_plans.put_profile(run, replace(section, plan=made.file_name), self._target.attempt)
-                plan = made.plan
-                text = (
-                    f"a planned step would hold {size(plan.extra)} of copies for a checkpoint every {self._every} steps"
-                )
-                if without is not None:
-                    text = f"{text}, by the greedy plan ({without})"
-                if not self._profile.is_steady:
-                    text = f"{text}; {planning.unsteady(self._profile)}"
-                self._said = "info", f"{text}; {show} shows the plan"
-        except Stopped:
-            self._said = "info", f"the training has ended before the step was planned; {show} plans it from the profile"
-        except Error as error:
-            self._said = "info", f"the step has no plan: {error}"
-        except Exception as error:
-            self._said = "warning", f"the step's plan could not be made: {type(error).__name__}: {error}"
 
 
 def _notes(steps: Sequence[Sequence[StepMark]], tier: str) -> MarkNotes:

@@ -101,7 +101,6 @@ def test_without_highs_the_greedy_plan_is_shown(run, capsys, monkeypatch):
 
 
 def test_a_picture_is_drawn(run, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     assert main(["plan", str(run), "--schedule", "--plot", str(tmp_path / "step.png")]) == 0
     assert (tmp_path / "step.png").read_bytes().startswith(b"\x89PNG")
     assert "the plan of a step" in capsys.readouterr().out

@@ -9,7 +9,7 @@ what the step before has left to this one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -139,6 +139,28 @@ def make_anew(model: Any) -> None:
     made = model.make_train_function(force=True)
     if made is not None:
         model.train_function = made
+
+
+class TracedAnew:
+    """A train function that is traced with calls around methods, from construction to ``close``. Then the model has the function again that
+    it had before, which is not traced once more. A train function that somebody else has made meanwhile stays."""
+
+    def __init__(self, model: Any, around: Sequence[tuple[Any, str, Around]]) -> None:
+        """``around``: the object, the name of its method, and the call around that method."""
+        self._model, self._before = model, model.train_function
+        self._hooks = [(Hook.on(owner, name), call) for owner, name, call in around]
+        for hook, call in self._hooks:
+            hook.calls.append(call)
+        make_anew(model)
+        self._own = model.train_function
+
+    def close(self) -> None:
+        """Ends the calls. Safe to call twice."""
+        for hook, call in self._hooks:
+            hook.remove(call)
+        if self._hooks and self._model.train_function is self._own:
+            self._model.train_function = self._before
+        self._hooks = []
 
 
 # Models, by id(), whose train function is being traced and has not come to train_step yet: it will be traced with all hooks.

@@ -22,7 +22,7 @@ import veloc_bindings
 from deepfreeze.format.tensors import REPLICATED
 from deepfreeze.frameworks.tensorflow.capture import READS
 from deepfreeze.frameworks.tensorflow.capture_groups import CAPTURE
-from deepfreeze.frameworks.tensorflow.hooks import Hook, apply_of, make_anew
+from deepfreeze.frameworks.tensorflow.hooks import TracedAnew, apply_of
 from deepfreeze.plan.step import marks
 from deepfreeze.plan.step.marks import MarkPlace
 from deepfreeze.state import private_api
@@ -54,33 +54,22 @@ class MarkedStep:
         self.places: list[MarkPlace] = []
         self.area = veloc_bindings.Area()
         self.area.marks(marks.MOST)
-        self._model, self._tensors = model, tensors
+        self._tensors = tensors
         self._gradients: dict[int, tf.Operation] = {}  # id() of a variable -> the op that makes its gradient
         self._applied = 0  # how many ops there were when the optimizer was called
         with tf.init_scope(), tf.device("CPU:0"):
             self._anchor = tf.Variable(False, trainable=False, name="deepfreeze_marks")
         self._graph: Any = None  # of the step that is being traced
-        self._unmarked = model.train_function
-        self._hooks = [
-            (Hook.on(optimizer, apply_of(optimizer)), self._around_update),
-            (Hook.on(model, "train_step"), self._around_step),
-        ]
-        for hook, around in self._hooks:
-            hook.calls.append(around)
-        make_anew(model)
-        self._own = model.train_function
+        around = [(optimizer, apply_of(optimizer), self._around_update), (model, "train_step", self._around_step)]
+        self._traced = TracedAnew(model, around)
 
     def close(self) -> None:
-        """Ends the marks. Safe to call twice. A train function that somebody else has made meanwhile stays."""
-        for hook, around in self._hooks:
-            hook.remove(around)
-        if self._hooks and self._model.train_function is self._own:
-            self._model.train_function = self._unmarked
-        self._hooks = []
+        """Ends the marks. Safe to call twice."""
+        self._traced.close()
         self.area.close()
 
     def take(self) -> list[veloc_bindings.StepMark]:
-        """What the marks have noted since the last call."""
+        """The notes of all marks since the last call."""
         return self.area.marked(marks.MOST)[: len(self.places)]
 
     def _around_update(self, gradients: Any = (), variables: Any = None, *_: Any, **__: Any) -> Callable[[], None]:

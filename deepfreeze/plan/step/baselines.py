@@ -1,4 +1,4 @@
-"""What a plan of a step is compared with: captures as they are today, a greedy plan, CheckFreq's and a synchronous checkpoint."""
+"""Baselines for a plan of a step: captures as they are today, a greedy plan, CheckFreq's and a synchronous checkpoint."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TOLERANCE = 1e-6
 
 
 def violations(question: Question, parts: Sequence[PlannedPart]) -> list[str]:
-    """What is wrong with the plan, a sentence each; an empty list if it keeps all rules."""
+    """The rules that the plan breaks, a sentence each; an empty list if it keeps all of them."""
     return [*_each_byte_once(question, parts), *_windows(question, parts), *_bounds(question, parts)]
 
 

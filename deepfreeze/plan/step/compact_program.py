@@ -209,7 +209,7 @@ class CompactProgram:
             self.program.row(-INFINITE, -window_of.base / self.unit, [*memory[number], (self.peak, -1.0)])
 
     def _left(self, window: int) -> _Terms:
-        """What a window leaves to the next one, without what it has from the one before."""
+        """Terms for the bytes that a window leaves to the next one, less those that it has from the one before."""
         if not self.left:
             return []
         before = [(self.left[window - 1], -1.0)] if window or self.question.cyclic else []

@@ -23,8 +23,8 @@ _INSTANT = 1e-9  # seconds
 
 @dataclass(frozen=True)
 class MarkPlace:
-    """Where a mark is. ``phase``: of the window that begins with it; ``first_writes``, ``last_writes``: the numbers of the tensors that are
-    written to for the first time, and for the last time, in a step soon behind it."""
+    """The place of a mark in the step. ``phase``: of the window that begins with it; ``first_writes``, ``last_writes``: the numbers of the
+    tensors that are written to for the first time, and for the last time, in a step soon behind it."""
 
     name: str
     phase: str
@@ -39,7 +39,7 @@ class MarkPlace:
 
 @dataclass(frozen=True)
 class MarkNotes:
-    """What the marks have noted in some steps: arrays of shape (steps, marks). ``at``: when, in seconds, 0 where a mark has not run;
+    """The notes of the marks in some steps: arrays of shape (steps, marks). ``at``: when, in seconds, 0 where a mark has not run;
     ``cpu``: seconds of CPU time that the process had taken; ``written``: bytes that the engine had written. Mark 0 is at the beginning of
     the step, the last one at its end."""
 

@@ -160,7 +160,7 @@ class _Play:
             copy.written = self._free
 
     def _end(self, nbytes: float, begin: float, number: int) -> float:
-        """When so many bytes are written from a moment on. ``number``: of the window under way."""
+        """The moment at which so many bytes are written, if the store begins at ``begin``. ``number``: of the window under way."""
         if not any(self._rate(window) for window in range(len(self._question.windows))):
             return float("inf")
         at, left, window, end = begin, nbytes, number - 1, self.now
