@@ -87,13 +87,13 @@ class PlannedStep:
         self._windows = len(profile.windows)
         # (window, True for what belongs to the step under way, whose update is done) -> what is done then
         self._acts: dict[tuple[int, bool], _Acts] = defaultdict(_Acts)
-        # tensor -> its parts that are written without a copy
-        self._gates: dict[int, list[FilePart]] = defaultdict(list)
+        # window -> the parts that are written without a copy, of tensors that are updated in it
+        self._gates: dict[int, dict[int, FilePart]] = defaultdict(dict)
         for part in parts:
             if part.copy is None:
                 self._acts[self._when(part.write)].directs.append(part)
                 for one in part.slices:
-                    self._gates[one.tensor].append(part)
+                    self._gates[profile.tensors[one.tensor].update][part.number] = part
             else:
                 self._acts[self._when(part.copy)].copies.append(part)
                 if part.write > part.copy + 1:
@@ -117,8 +117,8 @@ class PlannedStep:
         self._begun.clear()
         for window in range(self._windows):
             self._add(graph, window, early=False)
-        for tensor, parts in self._gates.items():
-            self._add_gate(graph, tensor, parts)
+        for window, parts in self._gates.items():
+            self._add_gate(graph, window, list(parts.values()))
         return lambda: None
 
     def _around_step(self, *_: Any, **__: Any) -> Callable[[], None]:
@@ -157,12 +157,12 @@ class PlannedStep:
             for one in part.slices:
                 self._begun[one.tensor].append(call)
 
-    def _add_gate(self, graph: Any, tensor: int, parts: Sequence[FilePart]) -> None:
-        """Right before the update of a tensor: what is not written yet is copied. It is of the checkpoint of the step before."""
-        window = self._profile.windows[self._profile.tensors[tensor].update]
-        behind = [*self._begun[tensor], *_there(graph, self._behind[window.name])]
-        with tf.control_dependencies(behind):
-            self._call(lambda *_: self._writer.gate(self.step - 1, parts), [tensor])
+    def _add_gate(self, graph: Any, window: int, parts: Sequence[FilePart]) -> None:
+        """Right before the updates of a window: what is not written yet is copied. It is of the checkpoint of the step before."""
+        tensors = sorted({one.tensor for part in parts for one in part.slices})
+        begun = [call for tensor in tensors for call in self._begun[tensor]]
+        with tf.control_dependencies([*begun, *_there(graph, self._behind[self._profile.windows[window].name])]):
+            self._call(lambda *_: self._writer.gate(self.step - 1, parts), tensors)
 
     def _captured(self, window: int) -> int:
         """The captured step to which a window belongs that begins in the step under way."""
