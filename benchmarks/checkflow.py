@@ -52,7 +52,8 @@ def tables(report: Report) -> str:
 
 
 def draw(report: Report, path: Path) -> None:
-    """The share of the state that is hidden and the reduction of the peak, model by model; the paper's ranges behind them."""
+    """The share of the state that is hidden and the reduction of the peak, model by model, with the paper's ranges behind them; and for
+    which links there is a plan."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -61,7 +62,7 @@ def draw(report: Report, path: Path) -> None:
     rows = of_part(report, "peaks")
     batches = sorted({row.labels["batch"] for row in rows}) or [1]
     figure, panels = pyplot.subplots(
-        2, len(batches), figsize=(5 * len(batches), 6), layout="constrained", squeeze=False
+        3, len(batches), figsize=(5 * len(batches), 7.5), layout="constrained", squeeze=False, height_ratios=(3, 3, 2)
     )
     for column, batch in enumerate(batches):
         those = [row for row in rows if row.labels["batch"] == batch]
@@ -78,17 +79,30 @@ def draw(report: Report, path: Path) -> None:
                     (panels[1][column], checkflow_peaks.hidden),
                 ):
                     panel.bar(at, 100 * value(row), 0.8 / len(rates), color=colour)
-        upper, lower = panels[0][column], panels[1][column]
+        upper, lower, links = panels[0][column], panels[1][column], panels[2][column]
+        for row in those:
+            there = "extra" in row.values
+            at = names.index(row.labels["model"]), rates.index(row.labels["rate"])
+            links.scatter(*at, s=60, color="#1f5fa8" if there else "none", edgecolor="#1f5fa8", linewidth=0.8)
+        links.set_yticks(range(len(rates)), [f"{rate:g}" for rate in rates])
+        links.set(ylim=(len(rates) - 0.4, -0.6))
         upper.axhspan(
             1, 42, color="#e0a030", alpha=0.15, linewidth=0, zorder=0, label="Checkflow, Figure 2: 1 to 42 %, over 90 %"
         )
         lower.axhspan(90, 100, color="#e0a030", alpha=0.15, linewidth=0, zorder=0)
-        for panel, what in ((upper, "peak below CheckFreq's, %"), (lower, "copies hidden, %")):
+        upper.set(title=f"batch {batch}")
+        for panel in (upper, lower):
             for number, rate in enumerate(rates):
                 colour = pyplot.get_cmap("Blues")(0.9 - 0.6 * number / max(1, len(rates) - 1))
                 panel.bar(0, 0, color=colour, label=f"{rate:g} GB/s")
+            panel.set(ylim=(0, None))
+        for panel, what in (
+            (upper, "peak below CheckFreq's, %"),
+            (lower, "copies hidden, %"),
+            (links, "a plan (filled) for\na link of, GB/s"),
+        ):
+            panel.set(ylabel=what, xlim=(-0.6, len(names) - 0.4))
             panel.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
-            panel.set(title=f"batch {batch}", ylabel=what, ylim=(0, None))
             panel.spines[["top", "right"]].set_visible(False)
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False, fontsize=8)

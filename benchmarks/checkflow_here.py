@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks import jobs
-from benchmarks.checkflow_plans import reachable
+from benchmarks.checkflow_plans import Reachable, reachable
 from benchmarks.report import Row, interval, say, span, table
 from deepfreeze.errors import OptionError
-from deepfreeze.plan.step import planning
-from deepfreeze.plan.step.baselines import GREEDY, UPDATE, baselines
+from deepfreeze.plan.step import planning, usage
+from deepfreeze.plan.step.baselines import GREEDY, UPDATE
+from deepfreeze.plan.step.greedy import at_update, greedy
+from deepfreeze.plan.step.parts import PlannedPart
 from deepfreeze.plan.step.profile import StepProfile
 
 WORKLOADS = {"resnet50": "ResNet-50", "nt3": "NT3"}
@@ -113,18 +116,30 @@ def _forecasts(labels: dict[str, Any], found: dict[str, Any], seconds: float) ->
             rows.append(row(PLAN, None, None))
             rows[-1].labels["impossible"] = error.todo
         else:
-            plan, play = found_plan.plan, found_plan.played()
-            made = row(PLAN, plan.extra, play.seconds / every).add("gap", "", [plan.gap])
-            made.add("finest", "B", [max(0.0, plan.fine_bound - asked.base)]).add("faster", "", [found_plan.faster])
-            rows.append(made)
-        for one in baselines(asked, planning.parts(asked)):
-            if one.name in (UPDATE, GREEDY):
-                rows.append(row(one.name, one.extra, step + one.stall / every))
+            for how, parts in _ways_of(found_plan):
+                if parts is None:
+                    rows.append(row(how, None, None))
+                    rows[-1].labels["impossible"] = "no plan"
+                else:
+                    extra = usage.peak(found_plan.plan.question, parts) - asked.base
+                    rows.append(row(how, extra, found_plan.played(parts).seconds / every))
+            plan = found_plan.plan
+            rows[-1].add("gap", "", [plan.gap]).add("faster", "", [found_plan.faster])
+            rows[-1].add("finest", "B", [max(0.0, plan.fine_bound - asked.base)])
         if every == 1:
             seen = row("today, measured", found["held"], statistics.median(found["seconds"]))
             seen.add("plain", "s", [statistics.median(found["plain"])])
             rows.append(seen.add("committed", "", [found["committed"] / max(1, found["taken"])]))
     return rows
+
+
+def _ways_of(found: Reachable) -> Iterator[tuple[str, Sequence[PlannedPart] | None]]:
+    """(way, its parts or None if it has no plan), all for one store and with parts of one size; the plan comes last."""
+    asked = found.plan.question
+    sizes = planning.parts(asked)
+    yield UPDATE, at_update(asked, sizes)
+    yield GREEDY, greedy(asked, sizes)
+    yield PLAN, found.plan.parts
 
 
 def prototypes(quick: bool) -> list[Row]:
@@ -156,7 +171,10 @@ def _ways(workload: str, found: dict[str, Any]) -> list[Row]:
                 ("mapped", "B"),
                 ("waited", "s"),
                 ("gated", "B"),
+                ("profiled", "s"),
                 ("forecast", "s"),
+                ("calibrated", "s"),
+                ("calibrated_extra", "B"),
                 ("faster", ""),
             ):
                 row.add(figure, unit, [way[figure]])
@@ -180,10 +198,15 @@ def forecast_table(rows: list[Row]) -> str:
     for row in rows:
         labels, state = row.labels, row.median("state")
         what = [labels[name] for name in ("ranks", "store", "every", "how")]
-        extra = f"{row.median('extra') / state:.2f}" if row.samples("extra") else "no plan"
-        figures = [span(row, "step", 1e3, 0), span(row, "profiled step", 1e3, 0), span(row, "rate", 1e-9, 2)]
-        why = labels.get("impossible", "")
-        lines.append([WORKLOADS[labels["workload"]], *what, span(row, "state", 1e-6, 0), extra, *figures, why])
+        extra = f"{row.median('extra') / state:.2f}" if row.samples("extra") else labels["impossible"]
+        commits = row.median("committed") if row.samples("committed") else 1.0
+        step = row.median("step") if row.samples("step") else 0.0
+        figures = [f"{commits / labels['every'] / step:.1f}" if step else "-"]
+        figures += [span(row, name, 1e3, 0) for name in ("step", "profiled step")]
+        figures += [span(row, "rate", 1e-9, 2), span(row, "faster", 1, 2)]
+        gap = f"{row.median('gap'):.1%}" if row.samples("gap") else "-"
+        held = [span(row, "state", 1e-6, 0), extra, _share(row, "finest"), gap]
+        lines.append([WORKLOADS[labels["workload"]], *what, *held, *figures])
     head = [
         "workload",
         "ranks",
@@ -192,9 +215,15 @@ def forecast_table(rows: list[Row]) -> str:
         "way",
         "checkpoint of a rank, MB",
         "copies held, of the checkpoint",
+        "bound",
+        "gap",
+        "commits a second",
         "step, ms",
+        "profiled step, ms",
+        "store while training, GB/s",
+        "planned for a store so many times as fast",
     ]
-    return table([*head, "profiled step, ms", "store while training, GB/s", "without a plan"], lines)
+    return table(head, lines)
 
 
 def prototype_table(rows: list[Row]) -> str:
@@ -207,14 +236,18 @@ def prototype_table(rows: list[Row]) -> str:
         committed = f"{row.median('committed'):.0%}" if row.samples("committed") else "-"
         lines.append([
             WORKLOADS[labels["workload"]], labels["how"] if "impossible" not in labels else f"{labels['how']}: {labels['impossible']}",
-            _share(row, "extra"), _share(row, "held"), span(row, "forecast", 1e3, 0), span(row, "step", 1e3, 0), ratio, committed,
+            _share(row, "extra"), _share(row, "calibrated_extra"), _share(row, "held"), span(row, "profiled", 1e3, 0),
+            span(row, "forecast", 1e3, 0), span(row, "calibrated", 1e3, 0), span(row, "step", 1e3, 0), ratio, committed,
         ])  # fmt: skip
     head = [
         "workload",
         "way",
         "copies held by the plan, of the checkpoint",
+        "by the simulator, rates of round 1",
         "copies held",
+        "profiled step, ms",
         "step by the simulator, ms",
+        "the same, rates of round 1",
         "step, ms",
         "over plain",
     ]

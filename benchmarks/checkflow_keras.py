@@ -29,7 +29,8 @@ def model(name: str, batch: int) -> tuple[Any, Any, Any]:
 
     def values(tensor: Any) -> np.ndarray:
         shape = (batch, *tensor.shape[1:])
-        return rng.integers(0, 1000, shape) if "int" in tensor.dtype else rng.random(shape, np.float32)
+        # Words have the range of positions, so that both embeddings have a row for each.
+        return rng.integers(0, _POSITIONS, shape) if "int" in tensor.dtype else rng.random(shape, np.float32)
 
     xs = [values(tensor) for tensor in network.inputs]
     y = np.zeros((batch, *network.outputs[0].shape[1:]), np.float32)

@@ -2,8 +2,8 @@
 For the prototypes of ``benchmarks.checkflow`` alone. Imports no TensorFlow.
 
 A checkpoint is one file. Each part has a place of its own in it and is written past the page cache, from a copy or straight from the
-training's tensors. A file with all parts is synced and renamed. The file before it is then written anew, for a later step: a disk takes bytes
-faster where a file has its blocks already (the engine's slots do the same).
+training's tensors. A file with all parts is synced and renamed. The file before it is then written anew, for a later step: a disk takes
+bytes faster where a file has its blocks already (the engine's slots do the same).
 """
 
 from __future__ import annotations
@@ -98,11 +98,13 @@ class Room:
 
 class PartWriter:
     """Writes checkpoints part by part. ``committed``: the steps whose files have all parts; ``gated``: bytes that had to be copied because
-    an update came before they were written."""
+    an update came before they were written; ``written``, ``busy``: bytes that were written, and the seconds in which any were."""
 
     def __init__(self, folder: Path, parts: Sequence[FilePart], room: Room, writers: int) -> None:
         self.committed: list[int] = []
-        self.gated = 0
+        self.gated = self.written = 0
+        self.busy = 0.0
+        self._writing, self._since = 0, 0.0  # threads that write now, and since when there are any
         self._folder, self._parts, self._room = folder, parts, room
         self._files: dict[int, _File] = {}
         self._kept: int | None = None  # the latest step that is committed
@@ -183,6 +185,7 @@ class PartWriter:
 
     def _write(self, step: int, part: FilePart, piece: _Piece, block: np.ndarray) -> None:
         descriptor = self._open(step)
+        self._counts(1, 0)
         with piece.lock:
             arrays = piece.arrays
             if arrays is not None:
@@ -196,7 +199,18 @@ class PartWriter:
         if piece.buffer is not None:
             _put(descriptor, np.frombuffer(piece.buffer, np.uint8), part.nbytes, part.offset)
             self._room.give(piece.buffer, part.nbytes)
-        self._written(step, part)
+        self._counts(-1, part.nbytes)
+        self._end(step, part)
+
+    def _counts(self, threads: int, nbytes: int) -> None:
+        """A thread begins to write (1), or has written so many bytes (-1)."""
+        with self._lock:
+            now = time.perf_counter()
+            if self._writing:
+                self.busy += now - self._since
+            self._since = now
+            self._writing += threads
+            self.written += nbytes
 
     def _open(self, step: int) -> int:
         # Not under the lock that training takes.
@@ -214,7 +228,7 @@ class PartWriter:
                 file = self._files[step] = _File(descriptor, len(self._parts))
             return file.descriptor
 
-    def _written(self, step: int, part: FilePart) -> None:
+    def _end(self, step: int, part: FilePart) -> None:
         with self._lock:
             self._pieces.pop((step, part.number))
             file = self._files[step]

@@ -7,6 +7,7 @@ a call for a read: it runs behind the updates before it, and updates behind it w
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -67,7 +68,7 @@ class _Acts:
 
 class PlannedStep:
     """A model's train function that follows a plan, from construction to ``close``. ``step``: of the batch under way; the caller sets it
-    before each batch."""
+    before each batch. ``acted``: the seconds that each call of a function has taken."""
 
     def __init__(
         self,
@@ -82,6 +83,7 @@ class PlannedStep:
     ) -> None:
         """``variables``: of the profile's tensors; ``behind``: of ``NamedStep``."""
         self.step = 0
+        self.acted: list[float] = []
         self._variables, self._profile, self._writer = [tf_variable(one) for one in variables], profile, writer
         self._behind = behind
         self._windows = len(profile.windows)
@@ -172,10 +174,15 @@ class PlannedStep:
         """A call of a Python function with the values of the tensors, as the arrays that TensorFlow has."""
         variables = [self._variables[tensor] for tensor in tensors]
 
+        def timed(*arrays: np.ndarray) -> None:
+            begun = time.perf_counter()
+            function(*arrays)
+            self.acted.append(time.perf_counter() - begun)
+
         def called() -> None:
             tf.compat.v1.get_default_graph().capture(self._anchor.handle)
             values = [tf.raw_ops.ReadVariableOp(resource=one.handle, dtype=one.dtype) for one in variables]
-            tf.numpy_function(function, values, [])
+            tf.numpy_function(timed, values, [])
 
         concrete = tf.function(called, autograph=False).get_concrete_function()
         graph = tf.compat.v1.get_default_graph()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deepfreeze.plan.step import feasible, planning
 from deepfreeze.plan.step.checkflow import SECONDS, planned
 from deepfreeze.plan.step.highs import Solver
+from deepfreeze.plan.step.parts import PlannedPart
 from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.plan.step.question import Question
 from deepfreeze.plan.step.simulate import Played, played
@@ -18,16 +21,21 @@ SHARE = 0.9  # of the store's bytes, that a plan uses at most
 @dataclass(frozen=True)
 class Reachable:
     """A plan for a store that is ``faster`` times as fast as measured, 1 where the measured one does. Training waits for the difference.
-    ``asked``: the question with the measured store."""
+    ``asked``: the question with the measured store; ``captures``: bytes that the profiled step has copied in a second."""
 
     plan: StepPlan
     faster: float
     asked: Question
-    copy_rate: float
+    captures: float
 
-    def played(self) -> Played:
-        """The plan on the store that was measured."""
-        return played(self.asked, self.plan.parts, copy_rate=self.copy_rate)
+    def played(self, parts: Sequence[PlannedPart] | None = None, rate: float = math.inf, slower: float = 1.0) -> Played:
+        """The plan, or other parts, on the store that was measured. The windows have the copies of the profiled step in them, so a slower
+        copy alone makes them longer. ``rate``: bytes that training copies, or hands over, in a second; ``slower``: than the measured store.
+        """
+        beyond = max(0.0, 1 / rate - 1 / self.captures)
+        each = 1 / beyond if beyond else math.inf
+        parts = self.plan.parts if parts is None else parts
+        return played(self.asked, parts, slower=slower, copy_rate=each, direct_rate=each)
 
 
 def reachable(profile: StepProfile, every: int, direct: bool = False, seconds: float = SECONDS) -> Reachable:

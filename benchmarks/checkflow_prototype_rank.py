@@ -13,6 +13,7 @@ from benchmarks.checkflow_plans import reachable
 from benchmarks.checkflow_training import Clock, checkpoint, fit
 from deepfreeze.errors import OptionError
 from deepfreeze.plan.step.profile import StepProfile
+from deepfreeze.plan.step.simulate import Played
 from deepfreeze.plan.step.step_plan import StepPlan
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store import step_plans
@@ -59,11 +60,30 @@ class Planned:
         train(2, PlannedClock(self.step))
         self.function = model.train_function
         self.step.close()
+        self._seen: Played | None = None
+
+    def calibrate(self, steps: int) -> None:
+        """Plays the plan with the rates that the last ``steps`` steps had: of training's copies, and of the store. ``start`` goes before
+        those steps."""
+        acting = (sum(self.step.acted) - (self.room.waited - self._waited)) / steps
+        store = (self.writer.written - self._written) / (self.writer.busy - self._busy)
+        asked = self._reachable.asked
+        profiled = sum(window.capacity for window in asked.windows) / sum(window.seconds for window in asked.windows)
+        self._seen = self._reachable.played(rate=asked.nbytes / acting, slower=profiled / store)
+
+    def start(self) -> None:
+        """Begins to measure the rates."""
+        self.step.acted.clear()
+        self._waited, self._written, self._busy = self.room.waited, self.writer.written, self.writer.busy
 
     def found(self, steps: int) -> dict[str, Any]:
         """The figures of its first ``steps`` steps."""
         self.writer.close()
+        assert self._seen is not None
         return {
+            "profiled": sum(window.seconds for window in self._reachable.asked.windows),
+            "calibrated": self._seen.seconds,
+            "calibrated_extra": self._seen.extra,
             "faster": self._reachable.faster,
             "extra": self.plan.extra,
             "bound": max(0.0, self.plan.fine_bound - self.plan.question.base),
@@ -133,7 +153,10 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
         seconds[PLAIN].append(clock.seconds)
         for way in ways:
             train.model.train_function = way.function
+            way.start()
             train(WARM + count, clock := PlannedClock(way.step))
+            if number == 0:
+                way.calibrate(WARM + count)
             seconds[way.name].append(clock.seconds[WARM:])
         train.model.train_function = None
         today = checkpoint(folder / f"today-{number}", 1)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from deepfreeze import wording
@@ -71,6 +71,19 @@ def bar(what: str, shown: bool = True) -> Iterator[Any]:
     with Progress(*parts, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def waiting(what: str, shown: bool = True) -> Iterator[None]:
+    """Shows on standard error for how long the ``with`` block has been under way, if standard error is a terminal and ``shown``. ``what``:
+    the text before the time."""
+    if not shown or not sys.stderr.isatty():
+        yield
+        return
+    parts = (TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*parts, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield
 
 
 class _Done(ProgressColumn):

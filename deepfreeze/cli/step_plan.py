@@ -10,10 +10,11 @@ from typing import Any
 from deepfreeze import arguments as checks
 from deepfreeze import wording
 from deepfreeze.cli import step_plan_figure
-from deepfreeze.cli.output import facts, line, notify, table
+from deepfreeze.cli.output import facts, line, notify, table, waiting
 from deepfreeze.errors import OptionError
 from deepfreeze.plan.step import planning, usage
 from deepfreeze.plan.step.baselines import Baseline
+from deepfreeze.plan.step.checkflow import SECONDS
 from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.plan.step.question import Question
 from deepfreeze.plan.step.step_plan import StepPlan, end_seconds
@@ -61,7 +62,9 @@ def show(arguments: argparse.Namespace) -> int:
         if shown is not None:
             return _print(shown, title, arguments)
     training = {"every": kept.every, "memory": kept.memory, "blocks": kept.blocks}
-    return _print(_made(profile, training | dict(arguments.what_if)), title, arguments)
+    with waiting(f"planning the step, for up to {SECONDS:.0f} s", shown=not arguments.json):
+        made = _made(profile, training | dict(arguments.what_if))
+    return _print(made, title, arguments)
 
 
 def _made(profile: StepProfile, given: dict[str, Any]) -> StepPlanFile:
@@ -124,6 +127,10 @@ def _print(shown: StepPlanFile, title: str, arguments: argparse.Namespace) -> in
         [_baseline(one, asked) for one in shown.baselines],
     )
     line("")
+    if asked.every > 1:
+        line(
+            f"Each window of the {asked.every} steps of a checkpoint: bytes copied and written in all of them, the most held in any."
+        )
     table((">window", "~phase", "~begins with", ">time", ">copied", ">written", ">held"), _windows(shown))
     return 0
 
@@ -160,8 +167,9 @@ def _end(seconds: float) -> str:
 
 
 def _baseline(one: Baseline, asked: Question) -> tuple[str, ...]:
-    extra = "no plan" if one.extra is None else _extra(one.extra, asked.nbytes)
-    return one.name, extra, _seconds(one.stall), "-" if one.end is None else _seconds(one.end)
+    if one.extra is None:
+        return one.name, "no plan", "-", "-"
+    return one.name, _extra(one.extra, asked.nbytes), _seconds(one.stall), "-" if one.end is None else _seconds(one.end)
 
 
 def _windows(shown: StepPlanFile) -> list[tuple[str, ...]]:

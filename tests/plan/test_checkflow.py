@@ -272,6 +272,10 @@ def test_a_solver_without_time_leaves_the_greedy_plan():
             assert not violations(one, made.parts)
             assert made.peak <= usage.peak(one, late) and one.base <= made.fine_bound <= made.bound <= made.peak
     assert any(greedys)
+    # No greedy plan either: nothing is known, and the message says so.
+    whole = Question((StepWindow(1.0, 0), StepWindow(1.0, 240)), (SavedTensor("a", 240, 0),), memory=10)
+    with pytest.raises(OptionError, match="none before the solver's time was over, and no proof that there is none"):
+        planned(whole, 40, Instant())
 
 
 class Instant(Solver):

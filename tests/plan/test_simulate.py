@@ -60,6 +60,14 @@ def test_an_update_waits_for_a_write_without_a_copy():
     assert found.waited == pytest.approx((0, 0, 2.0, 0)) and found.seconds == pytest.approx(6.0)
 
 
+def test_handing_a_part_over_makes_a_busy_window_longer():
+    windows = tuple(StepWindow(1.0, 100, busy) for busy in (0.0, 0.5, 1.0))
+    asked = Question(windows, (SavedTensor("kernel", 100, 2),), cyclic=False, direct=True)
+    for window, longer in ((0, 0.0), (1, 0.25)):
+        found = played(asked, [PlannedPart(0, 0, 100, None, window)], direct_rate=200.0)
+        assert found.longer == pytest.approx(longer) and found.seconds == pytest.approx(3 + longer)
+
+
 def test_copies_make_a_busy_window_longer():
     asked = Question(
         tuple(StepWindow(1.0, 100, busy) for busy in (0.0, 0.5, 1.0)), (SavedTensor("kernel", 100, 2),), cyclic=False

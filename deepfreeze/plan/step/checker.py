@@ -3,6 +3,7 @@ window, part by part."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from deepfreeze.plan.step.parts import PlannedPart
@@ -23,9 +24,12 @@ def _each_byte_once(question: Question, parts: Sequence[PlannedPart]) -> list[st
         for part in parts
         if not 0 <= part.tensor < len(question.tensors)
     ]
+    own: dict[int, list[PlannedPart]] = defaultdict(list)
+    for part in parts:
+        own[part.tensor].append(part)
     for index, tensor in enumerate(question.tensors):
         at = 0
-        for part in sorted((part for part in parts if part.tensor == index), key=lambda part: part.begin):
+        for part in sorted(own[index], key=lambda part: part.begin):
             if part.begin != at or part.nbytes < 0:
                 wrong.append(
                     f"{tensor.name}: a part has bytes {part.begin} to {part.begin + part.nbytes}, behind byte {at}"
@@ -69,11 +73,18 @@ def _windows(question: Question, parts: Sequence[PlannedPart]) -> list[str]:
 def _bounds(question: Question, parts: Sequence[PlannedPart]) -> list[str]:
     horizon = question.horizon
     rate, memory = [0] * horizon, [question.window(number).base for number in range(horizon)]
+    change: dict[int, int] = defaultdict(
+        int
+    )  # window -> bytes of copies that are made in it, less those that are gone by then
     for part in parts:
         rate[part.write % horizon] += part.nbytes
         if part.copy is not None:
-            for number in range(part.copy, part.write + 1):
-                memory[number % horizon] += part.nbytes
+            change[part.copy] += part.nbytes
+            change[part.write + 1] -= part.nbytes
+    copies = 0
+    for number in range(min(change, default=0), max(change, default=0)):
+        copies += change[number]
+        memory[number % horizon] += copies
     wrong = []
     # What the windows before have left over, in a cycle also those of the period before.
     left = 0

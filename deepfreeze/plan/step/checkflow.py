@@ -58,7 +58,7 @@ def planned(question: Question, per_part: int, solver: Solver | None = None, gap
         if alone is not None:
             return alone
         if is_too_much or finer == parts:
-            raise feasible.impossible(question, parts, solver)
+            raise feasible.impossible(question, parts, solver, is_proved=first.is_impossible)
         parts = finer
     made = _improved(program, first, solver, gap)
     # Parts differ by a byte, which the program rounds up; so its bound may lie a few bytes above the peak.

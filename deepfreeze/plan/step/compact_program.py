@@ -58,7 +58,7 @@ class CompactProgram:
         sizes = [tensor.nbytes / k for tensor, k in zip(question.tensors, parts, strict=True)]
         whole = [float(size if fine else math.ceil(size)) for size in sizes]
         self.unit = max(whole, default=0.0) or 1.0
-        self.sizes = [size / self.unit for size in whole]
+        self._bytes, self.sizes = whole, [size / self.unit for size in whole]
         self.program = LinearProgram()
         most = INFINITE if question.memory is None else question.memory / self.unit
         self.peak = self.program.column(question.base / self.unit, most)
@@ -243,10 +243,9 @@ class CompactProgram:
         program.costs = [costs.get(column, 0.0) for column in range(len(program.costs))]
         if rate_is_known and not self.fine:
             # Follows from (9) and from whole parts. Without it the program without integers promises much more than there is.
-            for size, *kinds in zip(self.sizes, self.written, self.direct, strict=True):
+            for nbytes, *kinds in zip(self._bytes, self.written, self.direct, strict=True):
                 for counts in kinds:
                     for window in counts.windows:
-                        most = self.question.window(window).capacity + self.question.carry
-                        if size * self.unit > most:
+                        if nbytes > self.question.window(window).capacity + self.question.carry:
                             program.row(0.0, 0.0, [(column, sign) for column, sign in self._change(counts, window)])
         return program

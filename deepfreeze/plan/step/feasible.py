@@ -94,14 +94,20 @@ def least_rate(question: Question, parts: Sequence[int], solver: Solver) -> floa
     return None if math.isinf(rate) else rate
 
 
-def impossible(question: Question, parts: Sequence[int], solver: Solver) -> OptionError:
-    """The error for a question without a plan. It names what would do."""
+def impossible(question: Question, parts: Sequence[int], solver: Solver, is_proved: bool = True) -> OptionError:
+    """The error for a question without a plan. It names what would do. ``is_proved``: there is no plan; otherwise none was found before the
+    solver's time was over."""
     taken = int(usage.capacities(question).sum())
     found = f"that the store takes {size(taken)} in {_steps(question.every)}, of the {size(question.nbytes)} of a checkpoint"
     if taken >= question.nbytes:
         found = (
             f"none, although the store takes {size(taken)} in {_steps(question.every)}, and a checkpoint has {size(question.nbytes)}: "
             "what is not written before its tensor's next update needs memory until then"
+        )
+    if not is_proved:
+        found = (
+            f"none before the solver's time was over, and no proof that there is none: the store takes {size(taken)} in "
+            f"{_steps(question.every)}, and a checkpoint has {size(question.nbytes)}"
         )
     would = limits(question, parts, solver)
     ways = []

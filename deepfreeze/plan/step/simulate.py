@@ -55,11 +55,14 @@ def played(
     *,
     slower: float = 1.0,
     copy_rate: float = float("inf"),
+    direct_rate: float = float("inf"),
     periods: int = _PERIODS,
 ) -> Played:
-    """The last one of so many periods. ``slower``: the store takes so many times as long as the question says; ``copy_rate``: bytes that
-    are copied in a second; a copy makes its window longer by its own time, as far as the cores are busy."""
-    play = _Play(question, parts, slower, copy_rate)
+    """The last one of so many periods. ``slower``: the store takes so many times as long as the question says.
+
+    ``copy_rate``: bytes that are copied in a second; ``direct_rate``: bytes that are handed over in a second to be written without a copy.
+    Either makes its window longer by its own time, as far as the cores are busy."""
+    play = _Play(question, parts, slower, copy_rate, direct_rate)
     horizon = question.horizon
     for number in range(min(play.numbers, default=0), (periods - 1) * horizon):
         play.window(number)
@@ -99,9 +102,12 @@ class _Play:
     """The state of the simulation. ``now``: where training is; ``used``: how long the store has been busy, both in seconds. ``numbers``:
     the windows of a period in which anything is done."""
 
-    def __init__(self, question: Question, parts: Sequence[PlannedPart], slower: float, copy_rate: float) -> None:
+    def __init__(
+        self, question: Question, parts: Sequence[PlannedPart], slower: float, copy_rate: float, direct_rate: float
+    ) -> None:
         self.now, self.used = 0.0, 0.0
-        self._question, self._slower, self._copy_rate = question, slower, copy_rate
+        self._question, self._slower = question, slower
+        self._copy_rate, self._direct_rate = copy_rate, direct_rate
         self._room = int(usage.held(question, parts).max())
         self._free = 0.0  # when the store is free
         self._before = 0.0  # when the window before this one began
@@ -134,6 +140,8 @@ class _Play:
         held = self._holds()
         for period, written in self._of(self._writes, number):
             for part in written:
+                if part.copy is None:
+                    longer += part.nbytes / self._direct_rate * window.busy
                 self._write(period, part, number)
         self._before = begin
         self.now += window.seconds + longer
