@@ -79,7 +79,8 @@ class Checkpoint(Hooks):
             "auto": what the variable DEEPFREEZE_ENDS_AT says, else SLURM (SLURM_JOB_END_TIME) or Flux (``flux job timeleft``); rank 0
             asks. None: no end is known.
         verbose: 1: rank 0 says in one line where training begins and in one what was saved, and shows a progress line while the end of
-            training waits for the last commit; all on standard error. 0: says nothing.
+            training waits for the last commit; all on standard error. ``Capture(profile=True)`` adds a line about the step's plan. 0: says
+            nothing.
         timeout: a wait ends when nothing has moved for so many seconds, on this rank and on each rank that it waits for.
         engine: how each rank's engine works: ``deepfreeze.Engine``.
         replicas: how the ranks' weights are compared: ``deepfreeze.Replicas``.

@@ -20,11 +20,22 @@ from deepfreeze.wording import size
 _AT_END = 5.0  # seconds that the end of a training waits for the solver to stop, or for the store to take the plan
 
 
-class StepPlanner:
-    """Plans one profile, on rank 0. The training thread calls all methods."""
+def tell(events: Events, level: str, text: str, speaks: bool) -> None:
+    """Tells the user of the outcome of what ``Capture(profile=True)`` has asked for."""
+    if speaks and level == "info":
+        events.say(text)
+    else:
+        events.notify(level, text)
 
-    def __init__(self, target: Any, profile: StepProfile, every: int, memory: int | None, blocks: int) -> None:
-        self._target, self._profile = target, profile
+
+class StepPlanner:
+    """Plans one profile, on rank 0. The training thread calls all methods. ``speaks``: the outcome is a line on standard error, and not in
+    Python's log alone."""
+
+    def __init__(
+        self, target: Any, profile: StepProfile, every: int, memory: int | None, blocks: int, speaks: bool
+    ) -> None:
+        self._target, self._profile, self._speaks = target, profile, speaks
         self._every, self._memory, self._blocks = every, memory, blocks
         self._said: tuple[str, str] | None = None  # level and text for the user
         self._closed = threading.Event()
@@ -39,7 +50,7 @@ class StepPlanner:
         """Tells the user of the outcome, once."""
         said, self._said = self._said, None
         if said is not None:
-            events.notify(*said)
+            tell(events, *said, speaks=self._speaks)
 
     def end(self, events: Events) -> None:
         """Stops the solver. Nothing is written any more: the run's lock is given back."""

@@ -28,7 +28,7 @@ from deepfreeze.state.training_state import StateTensor
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
-from deepfreeze.training.step_planner import StepPlanner
+from deepfreeze.training.step_planner import StepPlanner, tell
 from veloc_bindings import StepMark
 
 WARM = 5  # steps before the marks: the first ones are untypical
@@ -88,7 +88,8 @@ class StepProfiling:
             optimizer = options.optimizer or model.optimizer
             return cls(open_run, installation, model, optimizer, options, events)
         if open_run.attempt.world.rank == 0:
-            events.notify("info", f"Capture(profile=True): the step is not profiled, because {against}")
+            text = f"Capture(profile=True): the step is not profiled, because {against}"
+            tell(events, "info", text, speaks=bool(options.verbose))
         return None
 
     def executed(self, saver: Saver, saved: Container[int]) -> None:
@@ -128,7 +129,8 @@ class StepProfiling:
         self._marked.close()
         self._steps = []
         if self._open_run.attempt.world.rank == 0:
-            self._events.notify("info", f"Capture(profile=True): the step is not profiled, because {why}")
+            text = f"Capture(profile=True): the step is not profiled, because {why}"
+            tell(self._events, "info", text, speaks=bool(self._options.verbose))
 
     def _tensors(self) -> list[tuple[StateTensor, int]]:
         """The saved tensors, with the bytes that this rank captures of each."""
@@ -184,7 +186,8 @@ class StepProfiling:
         every = self._captured[-1] - self._captured[-2]
         engine, memory = self._options.engine, self._options.memory
         blocks = engine.writers * engine.chunk_bytes
-        self._planner = StepPlanner(self._open_run.attempt.target, profile, every, memory, blocks)
+        target, speaks = self._open_run.attempt.target, bool(self._options.verbose)
+        self._planner = StepPlanner(target, profile, every, memory, blocks, speaks)
         self._planner.start()
 
     def _close(self) -> None:
