@@ -18,6 +18,7 @@ _TOGETHER = 1 / 256
 _PAUSE = 0.5
 # A window that is shorter than this part of a step may change as it likes.
 _SHORTEST = 0.001
+_SHORT_STEPS = 0.2  # of all steps
 _INSTANT = 1e-9  # seconds
 
 
@@ -87,7 +88,8 @@ def windows(places: Sequence[MarkPlace], notes: MarkNotes, cores: float, copy_ra
     step = float(np.median(np.diff(at[:, 0])))
     seconds = np.diff([*begin, max(step, begin[-1])])
     each, used = _differences(at), _differences(cpu)
-    shortest, longest = np.percentile(each, [10, 90], axis=0)
+    low, high = np.percentile(each, [10, 90], axis=0)
+    shortest = _in_short_steps(each)
     rates = _rates(at, written)
     made, since = [], 0.0
     for number, place in enumerate(places):
@@ -99,7 +101,7 @@ def windows(places: Sequence[MarkPlace], notes: MarkNotes, cores: float, copy_ra
                 begin=since,
                 seconds=long,
                 shortest=min(long, max(0.0, float(shortest[number]))),
-                spread=max(0.0, float(longest[number] - shortest[number])) / max(long, _SHORTEST * step),
+                spread=max(0.0, float(high[number] - low[number])) / max(long, _SHORTEST * step),
                 busy=_share(float(used[:, number].sum()), cores * float(each[:, number].sum())),
                 base=0,
                 rate=float(rates[number]),
@@ -178,6 +180,13 @@ def grouped(sizes: Sequence[int], most: int) -> list[range]:
 def _differences(values: np.ndarray) -> np.ndarray:
     """(steps - 1, windows): by how much the value grows in each window."""
     return np.diff(np.concatenate([values[:-1], values[1:, :1]], axis=1), axis=1)
+
+
+def _in_short_steps(seconds: np.ndarray) -> np.ndarray:
+    """(windows,) the median of each window in the shortest fifth of the steps: together about the 10th percentile of a step. The 10th
+    percentiles of all windows would be much shorter together, because no step has all of them. ``seconds``: (steps, windows)."""
+    order = np.argsort(seconds.sum(axis=1), kind="stable")
+    return np.asarray(np.median(seconds[order[: max(1, round(_SHORT_STEPS * len(order)))]], axis=0))
 
 
 def _share(part: float, whole: float) -> float:

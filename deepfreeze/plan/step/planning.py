@@ -64,7 +64,7 @@ def unsteady(profile: StepProfile) -> str:
     """The warning for a profile that is not steady."""
     return (
         f"the step changes from batch to batch: its time has a spread of {profile.spread:.0%} (90th percentile minus 10th, over the "
-        "median). The plan counts on the 10th percentile of each window, so that short steps have a plan too"
+        "median). The plan counts on the shortest fifth of the steps, so that short steps have a plan too"
     )
 
 

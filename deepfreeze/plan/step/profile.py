@@ -22,7 +22,7 @@ from deepfreeze.plan.step.question import PHASES, Question, SavedTensor, StepWin
 FORMAT = 1
 MOST_WINDOWS, MOST_TENSORS = 1024, 100_000
 # A step whose longest tenth and shortest tenth differ by more than this part of the median changes from batch to batch. It is planned with
-# the shortest tenth of each window.
+# its windows in the shortest fifth of the steps.
 STEADY = 0.5
 _MAX_SECONDS, _MAX_RATE, _MAX_BYTES = 1e6, 1e15, 1 << 60
 _MAX_CAPACITY = 1 << 44  # bytes of a window: more is as good as no bound, and sums of it are exact
@@ -36,7 +36,7 @@ class ProfiledWindow:
     """A window of a step.
 
     - ``phase``: one of ``PHASES``; "between": between two steps. ``begin``: seconds from the beginning of the step.
-    - ``seconds``: the median; ``shortest``: the 10th percentile; ``spread``: 90th percentile minus 10th, over the median.
+    - ``seconds``: the median; ``shortest``: in the shortest fifth of the steps; ``spread``: 90th percentile minus 10th, over the median.
     - ``busy``: the share of the cores that training uses, from 0 to 1; ``base``: bytes in memory beside copies, 0 if it is not known.
     - ``rate``: bytes that the store takes in a second while training runs; ``copy_rate``: bytes that are copied in a second."""
 
