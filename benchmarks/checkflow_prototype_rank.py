@@ -10,7 +10,8 @@ from benchmarks import jobs, workloads
 from benchmarks.checkflow_parts import CHUNK, FilePart, PartWriter, Room
 from benchmarks.checkflow_planned_step import NamedStep, PlannedStep, file_parts
 from benchmarks.checkflow_plans import reachable
-from benchmarks.checkflow_training import Clock, checkpoint, fit
+from benchmarks.checkflow_training import checkpoint, fit
+from benchmarks.step_clock import StepClock
 from deepfreeze.errors import OptionError
 from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.plan.step.simulate import Played
@@ -25,7 +26,7 @@ WRITERS = 4
 ROOM = 0.25  # of the checkpoint, for copies: as much as may be held if execution is to pay
 
 
-class PlannedClock(Clock):
+class PlannedClock(StepClock):
     """Tells a planned step which step begins."""
 
     def __init__(self, steps: PlannedStep) -> None:
@@ -44,7 +45,7 @@ class Planned:
     def __init__(
         self, name: str, train: Any, profile: StepProfile, behind: dict[str, list[str]], folder: Path, direct: bool
     ) -> None:
-        self.name, self.seconds = name, []  # type: ignore[var-annotated]
+        self.name = name
         self._reachable = reachable(profile, 1, direct)
         self.plan: StepPlan = self._reachable.plan
         self.parts: list[FilePart] = file_parts(profile, self.plan)
@@ -147,7 +148,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     for number in range(rounds):
         jobs.progress(f"round {number + 1} of {rounds} ...")
         train.model.train_function = plain
-        train(WARM, clock := Clock())
+        train(WARM, clock := StepClock())
         clock.seconds.clear()
         train(count, clock)
         seconds[PLAIN].append(clock.seconds)
@@ -160,7 +161,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
             seconds[way.name].append(clock.seconds[WARM:])
         train.model.train_function = None
         today = checkpoint(folder / f"today-{number}", 1)
-        train(WARM + count, clock := Clock(), today)
+        train(WARM + count, clock := StepClock(), today)
         seconds[TODAY].append(clock.seconds[WARM:])
         committed, taken = committed + len(today.stats.committed), taken + WARM + count
     if params["last"] and ways:

@@ -10,7 +10,8 @@ import horovod.tensorflow as hvd
 import deepfreeze
 from benchmarks import jobs, workloads
 from benchmarks.capture_memory import sampled
-from benchmarks.checkflow_training import Clock, checkpoint, fit
+from benchmarks.checkflow_training import checkpoint, fit
+from benchmarks.step_clock import StepClock
 from deepfreeze.store import step_plans
 from deepfreeze.store.run import Run
 
@@ -23,7 +24,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     model, x, y = workloads.model(params["workload"], distributed=True)
     run, every = Path(params["folder"]) / "run", params["every"]
     steps = BEFORE + 3 * every + BEHIND
-    plain, clock = Clock(), Clock()
+    plain, clock = StepClock(), StepClock()
     fit(model, x, y, steps // 2, plain, deepfreeze.BroadcastState())
     profiled = checkpoint(run, every, profile=True)
     fit(model, x, y, steps, clock, deepfreeze.BroadcastState(), profiled)

@@ -1,31 +1,13 @@
-"""A training of ``benchmarks.checkflow`` in a rank's process: the time of its steps, and its checkpoints. Imports TensorFlow."""
+"""A training of ``benchmarks.checkflow`` in a rank's process, and its checkpoints. Imports TensorFlow."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 import deepfreeze
-
-
-class Clock(keras.callbacks.Callback):
-    """``seconds`` of each step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seconds: list[float] = []
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Begins a step."""
-        self._begun = time.perf_counter()
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Ends it."""
-        self.seconds.append(time.perf_counter() - self._begun)
 
 
 def fit(model: Any, x: Any, y: Any, steps: int, *callbacks: Any) -> None:

@@ -17,28 +17,13 @@ import tensorflow as tf
 
 import deepfreeze
 from benchmarks import jobs, workloads
+from benchmarks.step_clock import StepClock
 from deepfreeze.ranks import world as worlds
 
 QUIET = 0.3  # seconds that the disk and the engine are left alone before plain steps are timed
 _NEVER = 10**9
 _NO_BUDGET = 1e-6  # of Auto: after its first decision it takes no checkpoint
 _DECIDING = 60  # steps by which Auto has taken its first decision
-
-
-class Timer(keras.callbacks.Callback):
-    """Seconds of every step; comes first, so that a step is over before other callbacks begin."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.took: list[float] = []
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Starts the clock."""
-        self._begun = time.perf_counter()
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Reads it."""
-        self.took.append(time.perf_counter() - self._begun)
 
 
 class Between(keras.callbacks.Callback):
@@ -109,7 +94,7 @@ def measure_checkpoints(params: dict[str, Any], made: tuple[Any, Any, Any] | Non
     model, x, y = made or workloads.model(params["workload"], distributed=params["distributed"])
     if params.get("between"):
         model.autotune_steps_per_execution = True  # the callback then captures so; Keras 3 has no use for it
-    timer = Timer()
+    timer = StepClock()
     checkpoint = deepfreeze.Checkpoint(folder / "run", every=every, final=False, resume="off", **options)
     saves: list[float] = []
     copies: list[float] = []
@@ -139,7 +124,7 @@ def measure_checkpoints(params: dict[str, Any], made: tuple[Any, Any, Any] | Non
     batches = repeated(x, y, every * (samples + 2) + half + half // 2)
     model.fit(batches, verbose=0, shuffle=False, callbacks=callbacks)
     checkpoint.close()
-    took, stats = timer.took, checkpoint.stats
+    took, stats = timer.seconds, checkpoint.stats
     counted = stats.steps[2:]
     report = {
         "nbytes": stats.nbytes,

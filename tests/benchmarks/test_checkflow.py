@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -16,6 +14,7 @@ from deepfreeze.plan.step.parts import PlannedPart
 from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.plan.step.question import Question, SavedTensor, StepWindow
 from deepfreeze.plan.step.step_plan import StepPlan
+from tests.support.ranks import until
 
 # Of the eight models at batch 32: the most by which a peak can be below CheckFreq's, in percent.
 MOST = {
@@ -177,8 +176,7 @@ def test_a_later_step_is_written_into_the_file_of_an_older_one(tmp_path, tensors
         for part in parts:
             writer.copied(step, part, arrays(tensors, part))
             writer.due(step, part)
-        while step not in writer.committed:
-            time.sleep(0.001)
+        until(lambda step=step: step in writer.committed)
         files.add((tmp_path / f"step-{step:010d}").stat().st_ino)
         for tensor in tensors:
             tensor += 1

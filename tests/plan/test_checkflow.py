@@ -110,8 +110,8 @@ def test_every_plan_passes_the_independent_checker(cyclic, direct):
 
 
 def never_worse(changed, **options):
-    """Whatever has a plan has one with no more memory when it is ``changed``, and some questions have a better one. ``changed``: takes a
-    question and its parts, and returns both. ``options``: of the questions, by functions of the random numbers."""
+    """Questions that have a plan have one with no more memory when they are changed, and some have a better one. ``changed``: a function
+    that takes a question and its parts, and returns both. ``options``: of the questions, by functions of the random numbers."""
     rng, better = random.Random(SEED), 0
     for _ in range(25):
         asked = question(rng, **{name: choose(rng) for name, choose in options.items()})
