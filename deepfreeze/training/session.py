@@ -88,7 +88,7 @@ class Session:
         self._first_weights = FirstWeights(open_run, installation.capture, events)
         if installation.agreed is not None:
             self._saver = self._open_saver()
-        self._schedule = Schedule(policy, open_run.attempt.step, self._first_weights.equal, installation.in_graph)
+        self.schedule = Schedule(policy, open_run.attempt.step, self._first_weights.equal, installation.in_graph)
         # Whether the next execution may copy a part of the last capture. It captures nothing then: this follows from numbers that are the
         # same on all ranks, and so does not depend on whether this rank's ``saver`` has something pending.
         self._copying = False
@@ -125,7 +125,7 @@ class Session:
         self._finish()
         self._release(epoch_open=True)  # there is none if Keras has begun the epoch of this execution
         self._commits.take()
-        schedule = self._schedule
+        schedule = self.schedule
         done = schedule.ended(step, inside=not copied)
         captured = done.captured
         if captured is not None:
@@ -146,7 +146,7 @@ class Session:
     def _settle(self, step: int, done: Execution) -> int:
         """Settles with the other ranks what comes after the execution ``done``, which ended at ``step``, and prepares the next one. Returns
         the number of a signal after which training ends, ``JOB_ENDS`` or ``REHEARSAL_ENDS``; 0 if training goes on."""
-        saver, schedule = self.saver, self._schedule
+        saver, schedule = self.saver, self.schedule
         self._uncaptured.tell(done)
         self._first_weights.execution_ended(step)
         self._wishes.observe(schedule, done, saver, self._events)
@@ -184,7 +184,7 @@ class Session:
 
         With data of unknown size Keras begins one execution too many at the end of an epoch. It ends for want of a batch, without a call of
         ``executed``, and the optimizer may have counted steps in it."""
-        step, schedule = self._open_run.steps.now(), self._schedule
+        step, schedule = self._open_run.steps.now(), self.schedule
         if self._saver is None:
             return
         self._hand_over()
@@ -286,7 +286,7 @@ class Session:
 
     def _arm(self) -> None:
         """Sets the step that the train function is to capture next."""
-        target = NEVER if self._copying else self._schedule.target
+        target = NEVER if self._copying else self.schedule.target
         if target != self._armed:
             self._installation.capture.arm(target)
             self._armed = target
@@ -294,7 +294,7 @@ class Session:
     def _save_now(self, step: int, collect: Callable[[], CapturedState]) -> None:
         """Saves ``step``, the last one of an epoch or of a ``fit``, where training waits for nothing else."""
         begin = time.monotonic()
-        if not self._uncaptured.leaves_out(step, self._schedule):
+        if not self._uncaptured.leaves_out(step, self.schedule):
             self._save(step, collect, hold=True)
         self._note_blocked(begin)
 
@@ -312,13 +312,13 @@ class Session:
         ``late``: as for ``Saver.save``; ``hold``: other callbacks have still to act on the step, as they do at the end of an epoch. If
         their states are among the attachments, the step is held until they have."""
         self._release(epoch_open=True)  # there is none but in data of unknown size
-        if not self._uncaptured.may_hand_over(step, collect, self._schedule, self.saver):
+        if not self._uncaptured.may_hand_over(step, collect, self.schedule, self.saver):
             return
         if hold or 0 < self._wishes.soon <= step:
             self._when_full.keeps(step)
         part = self._checks.next(step)
         self._saved.append(step)
-        self._schedule.taken(step)
+        self.schedule.taken(step)
         if self._config is not None:
             self._config.store()
         try:
@@ -397,7 +397,7 @@ class Session:
         if self._ends_later and step in self._saved and not self._epochs.over:
             self._arm()
             return  # this batch was no update: gradients are accumulated, or the loss scale has skipped it
-        self._schedule.stop()
+        self.schedule.stop()
         inside = EPOCH in self._attachments.of_epochs and number != REHEARSAL_ENDS
         if inside and self._epochs.another and not self._ends_later:
             self._ends_later = number
@@ -405,7 +405,7 @@ class Session:
             self._end_by(number)
         self._hand_over()
         begin = time.monotonic()
-        if step not in self._saved and not self._uncaptured.leaves_out(step, self._schedule):
+        if step not in self._saved and not self._uncaptured.leaves_out(step, self.schedule):
             self._save(step, self.saver.take, hold=self._epochs.over)
             self._note_blocked(begin)
         self._release(epoch_open=True)

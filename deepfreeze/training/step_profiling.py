@@ -8,7 +8,7 @@ plan.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -92,9 +92,9 @@ class StepProfiling:
             tell(events, "info", text, speaks=bool(options.verbose))
         return None
 
-    def executed(self, saver: Saver, saved: Container[int]) -> None:
-        """To be called after each execution. ``saved``: the steps that were captured. Collective when the profile is complete: ranks
-        capture the same steps, so it is on all ranks after the same one."""
+    def executed(self, saver: Saver, captured: int) -> None:
+        """To be called after each execution. ``captured``: the last step that the ranks have captured, even if one of them could not hand
+        it over. Collective when the profile is complete, which is so on all ranks after the same step."""
         if self._planner is not None:
             self._planner.tell(self._events)
         if self._over:
@@ -114,7 +114,7 @@ class StepProfiling:
         if not noted:
             return
         self._steps.append(noted)
-        if self._open_run.steps.now() in saved:
+        if captured == self._open_run.steps.now():
             self._captured.append(len(self._steps))
         if len(self._steps) > _MOST_STEPS and len(self._captured) < CHECKPOINTS:
             self._give_up(f"{_MOST_STEPS} steps have {len(self._captured)} checkpoints, where {CHECKPOINTS} are needed")

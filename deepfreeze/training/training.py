@@ -236,7 +236,7 @@ class Training:
         with self._closing_on_error():
             goes_on = self._session is None or self._session.executed()
             if self._session is not None and self._profiling is not None:
-                self._profiling.executed(self._session.saver, self._saved)
+                self._profiling.executed(self._session.saver, self._session.schedule.captured)
             return goes_on
 
     def epoch_begins(self, epoch: int, first: bool) -> None:

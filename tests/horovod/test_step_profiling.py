@@ -25,3 +25,13 @@ def test_the_profile_of_two_ranks_is_that_of_the_slower_one(two, tmp_path):
     file.check(profile, name)
     assert file.plan.question.every == 2
     assert any("a planned step would hold" in message for message in first["messages"])
+
+
+@pytest.mark.full
+def test_ranks_profile_the_same_steps_though_one_of_them_fails_to_save(two, tmp_path):
+    """Rank 0 can't hand one of the first marked checkpoints over. It ends its profile after the same step as rank 1 all the same."""
+    first, second = two.run("profiled", folder=tmp_path, every=2, fails=10)
+    assert 10 not in first["steps"] and 12 in first["steps"] and first["steps"] == second["steps"]
+    assert step_plans.read_profile(Run.open(tmp_path / "run")) is not None
+    # So small a checkpoint may take the store longer than it takes the step.
+    assert any("the step has no plan" in message or "would hold" in message for message in first["messages"])

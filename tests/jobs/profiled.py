@@ -1,6 +1,6 @@
 """Case: a training whose step is profiled, in FOLDER/run, with a checkpoint every ``every`` steps. ``slower``: by rank, seconds by which
-its steps take longer in the model's own code. Returns the steps that were saved, the bytes of the model's weights, and the
-messages of events."""
+its steps take longer in the model's own code; ``fails``: a step that rank 0 can't hand over, because the run never has room. Returns the
+steps that were saved, the bytes of the model's weights, and the messages of events."""
 
 import threading
 import time
@@ -9,15 +9,26 @@ import models
 import tensorflow as tf
 
 import deepfreeze
+from deepfreeze.errors import WaitError
 from deepfreeze.events import Notice
+from deepfreeze.retention.storage import Storage
 
 
-def run(folder, every, slower=None, batches=80):
+def run(folder, every, slower=None, fails=None, batches=80):
     keras = models.framework("keras")
     import horovod.tensorflow as hvd
 
     hvd.init()
     late = (slower or {}).get(str(hvd.rank()), 0)
+
+    hands_over = Storage.hands_over
+
+    def refuse(storage, step):
+        if step == fails and hvd.rank() == 0:
+            raise WaitError(where="storage=", expected="room", found="none", todo="free some")
+        return hands_over(storage, step)
+
+    Storage.hands_over = refuse
 
     def wait(x):
         time.sleep(late)
@@ -45,6 +56,7 @@ def run(folder, every, slower=None, batches=80):
         keep=99,
         verbose=0,
         wait_for="external",
+        on_error="raise" if fails is None else "warn",
         capture=deepfreeze.Capture(profile=True),
         listeners=[events.append],
     )
