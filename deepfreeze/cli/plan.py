@@ -97,7 +97,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints or draws the plan. Returns the exit code, 1 if there is none."""
     if arguments.run is None and arguments.profile is None:
         arguments.parser.error("a RUN, or --profile FILE.json, is missing")
+    if arguments.run is not None and arguments.profile is not None:
+        arguments.parser.error("a RUN, or --profile FILE.json: not both, because either has a profile of its own")
     if arguments.schedule or arguments.what_if or arguments.profile is not None:
+        if arguments.explain:
+            arguments.parser.error("--explain is for a run's interval: a plan of the step has no sentences")
         return step_plan.show(arguments)
     opened_run = Run.open(arguments.run)
     found, budget, section = _sections(opened_run)

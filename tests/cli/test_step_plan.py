@@ -112,8 +112,15 @@ def test_a_profile_from_elsewhere_is_planned_without_a_run(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["nbytes"] == 600 * MEGABYTE
     assert main(["plan", "--profile", str(tmp_path / "none.json")]) == 1
     assert "none.json" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["plan"])
+    profile = ["--profile", str(tmp_path / "gpu.json")]
+    for wrong, found in (
+        ([], "is missing"),
+        ([str(tmp_path), *profile], "not both"),
+        ([*profile, "--explain"], "has no sentences"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["plan", *wrong])
+        assert found in capsys.readouterr().err
 
 
 def test_a_store_that_takes_nothing_has_no_plan(tmp_path, capsys):
