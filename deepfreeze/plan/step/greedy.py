@@ -3,8 +3,8 @@
 - ``at_once``: a part is copied as late as its write allows: in the window before it is written, or before its tensor's next update if it is
   not written by then. The store takes the parts first whose tensor is updated first, of these the largest, and always as many as it can.
   In a long window those may be many, which all have copies at once.
-- ``greedy``: the same with a bound of memory. The store takes a part later if a copy for it would exceed the bound. The smallest bound
-  that has a plan is sought by bisection.
+- ``greedy``: the same with a bound of memory. The store takes a part later if a copy for it would exceed the bound. A plan may exceed its
+  bound all the same, where a copy must be made. Several bounds are tried, and the plan with the smallest peak is taken.
 - ``at_update``: each tensor is copied as soon as the captured step has updated it, as captures are today; the store takes the oldest copies
   first.
 
@@ -21,7 +21,8 @@ from deepfreeze.plan.step.parts import PlannedPart, pieces
 from deepfreeze.plan.step.question import Question
 from deepfreeze.plan.step.usage import peak
 
-_TRIALS = 8  # of the bisection for the smallest bound
+_TRIALS = 8  # of the bisection for the smallest bound that is kept
+_STEPS = 8  # bounds that are tried below the plan that the bisection found
 _PERIODS = 40  # after as many periods a cycle that has not come to rest is given up
 
 
@@ -52,18 +53,31 @@ def at_once(question: Question, parts: Sequence[int]) -> list[PlannedPart] | Non
 
 
 def greedy(question: Question, parts: Sequence[int], least: float = 0.0) -> list[PlannedPart] | None:
-    """The plan with the smallest bound of memory for which this way finds one, with each tensor cut into so many parts; None if it finds
-    none. ``least``: bytes of copies and base with which no plan can do."""
+    """The plan with the smallest peak that this way finds, with each tensor cut into so many parts; None if it finds none. ``least``: bytes
+    of copies and base with which no plan can do."""
     best = at_once(question, parts)
-    low = max(least, float(question.base))
-    high = float(question.base + 2 * question.nbytes if best is None else peak(question, best))
+    held = float(question.base + 2 * question.nbytes) if best is None else float(peak(question, best))
+
+    def tried(bound: float) -> bool:
+        """True if there is a plan that keeps the bound."""
+        nonlocal best, held
+        made = _played(question, parts, late=True, most=int(bound))
+        found = float("inf") if made is None else float(peak(question, made))
+        if found < held:
+            best, held = made, found
+        return found <= bound
+
+    low, high = max(least, float(question.base)), held
     for _ in range(_TRIALS):
-        bound = int((low + high) / 2)
-        made = _played(question, parts, late=True, most=bound)
-        if made is None:
-            low = bound
+        bound = (low + high) / 2
+        if tried(bound):
+            high = min(bound, held)
         else:
-            best, high = made, float(peak(question, made))
+            low = bound
+    # A smaller bound than one that is not kept may have the better plan.
+    low = max(least, float(question.base))
+    for bound in [low + (held - low) * step / _STEPS for step in range(_STEPS)]:
+        tried(bound)
     return best
 
 
