@@ -9,6 +9,7 @@ from benchmarks import checkflow_grid, checkflow_here
 from benchmarks.checkflow_here import WORKLOADS
 from benchmarks.finding import UNKNOWN, Finding
 from benchmarks.report import Report, Row, interval, of_part
+from deepfreeze.wording import size
 
 SOURCE = "checkflow"
 # Of a mark in seconds, and of a step with all of them; of a plan; of what the simulator forecasts.
@@ -53,21 +54,24 @@ def _marks(rows: list[Row]) -> Iterable[Finding]:
 
 
 def _gap(rows: list[Row]) -> Iterable[Finding]:
-    plans = [row for row in rows if row.labels["how"] == checkflow_here.PLAN and row.samples("gap")]
-    if plans:
+    for every in checkflow_here.EVERY:
+        plans = [row for row in rows if row.labels["how"] == checkflow_here.PLAN and row.labels["every"] == every]
+        plans = [row for row in plans if row.samples("gap")]
+        if not plans:
+            continue
         worst = max(plans, key=lambda row: row.median("gap"))
-        text = f"{worst.median('gap'):.1%} at most, of {len(plans)} plans"
-        yield Finding(
-            "plans of the step, gap to the bound", "at most 1 % in a minute", text, worst.median("gap") <= GAP, SOURCE
-        )
+        gap = worst.median("gap")
+        text = f"{gap:.1%} at most ({size(round(gap * worst.median('extra')))}), of {len(plans)} plans"
+        what = f"plans of the step, every={every}, gap to the bound"
+        yield Finding(what, "at most 1 % in a minute", text, gap <= GAP, SOURCE)
 
 
 def _prototypes(rows: list[Row]) -> Iterable[Finding]:
     for workload, name in WORKLOADS.items():
         own = {row.labels["how"]: row for row in rows if row.labels["workload"] == workload}
         late = own.get(checkflow_here.LATE)
-        if late is not None and late.samples("held"):
-            off = late.median("calibrated_extra") / late.median("held") - 1
+        if late is not None and late.samples("held_by_step"):
+            off = late.median("calibrated_extra") / late.median("held_by_step") - 1
             what = f"copies held by the simulator, late copies in parts, {name}"
             yield Finding(what, "within 10 % of the prototype's", f"{off:+.1%}", abs(off) <= PEAK_OFF, SOURCE)
         for way in own.values():

@@ -168,6 +168,7 @@ def _ways(workload: str, found: dict[str, Any]) -> list[Row]:
             for figure, unit in (
                 ("extra", "B"),
                 ("held", "B"),
+                ("held_by_step", "B"),
                 ("mapped", "B"),
                 ("waited", "s"),
                 ("gated", "B"),
@@ -235,16 +236,17 @@ def prototype_table(rows: list[Row]) -> str:
         ratio = "-" if not over else "{:.3f} ({:.3f}..{:.3f})".format(statistics.median(over), *interval(over))
         committed = f"{row.median('committed'):.0%}" if row.samples("committed") else "-"
         lines.append([
-            WORKLOADS[labels["workload"]], labels["how"] if "impossible" not in labels else f"{labels['how']}: {labels['impossible']}",
-            _share(row, "extra"), _share(row, "calibrated_extra"), _share(row, "held"), span(row, "profiled", 1e3, 0),
-            span(row, "forecast", 1e3, 0), span(row, "calibrated", 1e3, 0), span(row, "step", 1e3, 0), ratio, committed,
+            WORKLOADS[labels["workload"]], _named(labels),
+            _share(row, "extra"), _share(row, "calibrated_extra"), _share(row, "held_by_step"), _share(row, "held"),
+            *(span(row, name, 1e3, 0) for name in ("profiled", "forecast", "calibrated", "step")), ratio, committed,
         ])  # fmt: skip
     head = [
         "workload",
         "way",
         "copies held by the plan, of the checkpoint",
         "by the simulator, rates of round 1",
-        "copies held",
+        "copies held in a median step",
+        "copies held at most",
         "profiled step, ms",
         "step by the simulator, ms",
         "the same, rates of round 1",
@@ -254,6 +256,11 @@ def prototype_table(rows: list[Row]) -> str:
     return (
         table([*head, "committed"], lines) + "\n\n" + " ".join(_sentence(workload, rows) for workload in _known(rows))
     )
+
+
+def _named(labels: dict[str, Any]) -> str:
+    """The name of a way, and why it is impossible if it is."""
+    return f"{labels['how']}: {labels['impossible']}" if "impossible" in labels else str(labels["how"])
 
 
 def _share(row: Row, name: str) -> str:

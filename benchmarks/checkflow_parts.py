@@ -63,15 +63,22 @@ class _File:
 
 
 class Room:
-    """Memory for copies. ``held``, ``most``: bytes of copies now, and at most; ``waited``: seconds for which copies have waited for room;
-    ``exceeded``: how many were made without room; ``mapped``: bytes of the buffers, each of which has room for the largest part."""
+    """Memory for copies. ``held``, ``most``: bytes of copies now, and at most; ``by_step``: the most of each step; ``waited``: seconds for
+    which copies have waited for room; ``exceeded``: how many were made without room; ``mapped``: bytes of the buffers, each of which has
+    room for the largest part."""
 
     def __init__(self, nbytes: int, largest: int) -> None:
         self.held = self.most = self.exceeded = self.mapped = 0
+        self.by_step: list[int] = []
         self.waited = 0.0
         self._nbytes, self._size = nbytes, -(-largest // PAGE) * PAGE
         self._free: list[mmap.mmap] = []
         self._changed = threading.Condition()
+
+    def step_begins(self) -> None:
+        """The next entry of ``by_step`` begins."""
+        with self._changed:
+            self.by_step.append(self.held)
 
     def take(self, nbytes: int) -> mmap.mmap:
         """A buffer for a copy of so many bytes."""
@@ -83,6 +90,8 @@ class Room:
                 self.waited += time.perf_counter() - begun
             self.held += nbytes
             self.most = max(self.most, self.held)
+            if self.by_step:
+                self.by_step[-1] = max(self.by_step[-1], self.held)
             if self._free:
                 return self._free.pop()
             self.mapped += self._size
@@ -98,12 +107,13 @@ class Room:
 
 class PartWriter:
     """Writes checkpoints part by part. ``committed``: the steps whose files have all parts; ``gated``: bytes that had to be copied because
-    an update came before they were written; ``written``, ``busy``: bytes that were written, and the seconds in which any were."""
+    an update came before they were written; ``written``, ``busy``: bytes that were written, and the seconds in which any were;
+    ``gathered``: seconds of a core that the threads have used to copy parts into their blocks."""
 
     def __init__(self, folder: Path, parts: Sequence[FilePart], room: Room, writers: int) -> None:
         self.committed: list[int] = []
         self.gated = self.written = 0
-        self.busy = 0.0
+        self.busy = self.gathered = 0.0
         self._writing, self._since = 0, 0.0  # threads that write now, and since when there are any
         self._folder, self._parts, self._room = folder, parts, room
         self._files: dict[int, _File] = {}
@@ -186,23 +196,26 @@ class PartWriter:
     def _write(self, step: int, part: FilePart, piece: _Piece, block: np.ndarray) -> None:
         descriptor = self._open(step)
         self._counts(1, 0)
+        gathered = 0.0
         with piece.lock:
             arrays = piece.arrays
             if arrays is not None:
                 at = 0
                 for begin in range(0, part.nbytes, CHUNK):
                     nbytes = min(CHUNK, part.nbytes - begin)
+                    begun = time.thread_time()
                     _gather(arrays, block, begin, nbytes)
+                    gathered += time.thread_time() - begun
                     at += _put(descriptor, block, nbytes, part.offset + at)
                 piece.arrays = arrays = None
                 piece.done.set()
         if piece.buffer is not None:
             _put(descriptor, np.frombuffer(piece.buffer, np.uint8), part.nbytes, part.offset)
             self._room.give(piece.buffer, part.nbytes)
-        self._counts(-1, part.nbytes)
+        self._counts(-1, part.nbytes, gathered)
         self._end(step, part)
 
-    def _counts(self, threads: int, nbytes: int) -> None:
+    def _counts(self, threads: int, nbytes: int, gathered: float = 0.0) -> None:
         """A thread begins to write (1), or has written so many bytes (-1)."""
         with self._lock:
             now = time.perf_counter()
@@ -211,6 +224,7 @@ class PartWriter:
             self._since = now
             self._writing += threads
             self.written += nbytes
+            self.gathered += gathered
 
     def _open(self, step: int) -> int:
         # Not under the lock that training takes.

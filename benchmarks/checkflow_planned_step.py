@@ -68,7 +68,7 @@ class _Acts:
 
 class PlannedStep:
     """A model's train function that follows a plan, from construction to ``close``. ``step``: of the batch under way; the caller sets it
-    before each batch. ``acted``: the seconds that each call of a function has taken."""
+    before each batch. ``acted``, ``used``: the seconds that each call of a function has taken, and those of a core that it has used."""
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class PlannedStep:
         """``variables``: of the profile's tensors; ``behind``: of ``NamedStep``."""
         self.step = 0
         self.acted: list[float] = []
+        self.used: list[float] = []
         self._variables, self._profile, self._writer = [tf_variable(one) for one in variables], profile, writer
         self._behind = behind
         self._windows = len(profile.windows)
@@ -175,8 +176,9 @@ class PlannedStep:
         variables = [self._variables[tensor] for tensor in tensors]
 
         def timed(*arrays: np.ndarray) -> None:
-            begun = time.perf_counter()
+            begun, used = time.perf_counter(), time.thread_time()
             function(*arrays)
+            self.used.append(time.thread_time() - used)
             self.acted.append(time.perf_counter() - begun)
 
         def called() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,16 @@ SHARE = 0.9  # of the store's bytes, that a plan uses at most
 
 
 @dataclass(frozen=True)
+class Seen:
+    """How a training was seen to follow a plan. ``store``: bytes that the store takes in a second; ``copy_rate``: bytes that training
+    copies, or hands over, in a second; ``cost``: seconds of a core in which each byte is copied, by training or by the store's threads."""
+
+    store: float
+    copy_rate: float
+    cost: float
+
+
+@dataclass(frozen=True)
 class Reachable:
     """A plan for a store that is ``faster`` times as fast as measured, 1 where the measured one does. Training waits for the difference.
     ``asked``: the question with the measured store; ``captures``: bytes that the profiled step has copied in a second."""
@@ -28,22 +37,33 @@ class Reachable:
     asked: Question
     captures: float
 
-    def played(self, parts: Sequence[PlannedPart] | None = None, rate: float = math.inf, slower: float = 1.0) -> Played:
-        """The plan, or other parts, on the store that was measured. The windows have the copies of the profiled step in them, so a slower
-        copy alone makes them longer. ``rate``: bytes that training copies, or hands over, in a second; ``slower``: than the measured store.
-        """
-        beyond = max(0.0, 1 / rate - 1 / self.captures)
-        each = 1 / beyond if beyond else math.inf
+    def played(self, parts: Sequence[PlannedPart] | None = None, seen: Seen | None = None) -> Played:
+        """The plan, or other parts, on the store that was measured, with copies as they were ``seen``. The windows have the copies of the
+        profiled step in them, so only what others cost beyond these makes them longer."""
         parts = self.plan.parts if parts is None else parts
-        return played(self.asked, parts, slower=slower, copy_rate=each, direct_rate=each)
+        if seen is None:
+            return played(self.asked, parts)
+        cost = max(0.0, seen.cost - 1 / self.captures)
+        rates = {"copy_rate": seen.copy_rate, "copy_cost": cost, "direct_cost": cost}
+        return played(self.asked, parts, slower=_rate(self.asked) / seen.store, **rates)
 
 
-def reachable(profile: StepProfile, every: int, direct: bool = False, seconds: float = SECONDS) -> Reachable:
+def reachable(
+    profile: StepProfile, every: int, direct: bool = False, seconds: float = SECONDS, store: float | None = None
+) -> Reachable:
     """The plan of a profile's step. If the store takes too few bytes for any plan, or for one that uses ``SHARE`` of them, it is made for
-    one that is faster. ``seconds``: of the solver. OptionError if there is no plan all the same."""
+    one that is faster. ``seconds``: of the solver; ``store``: bytes a second on which the plan counts, None for the profile's. OptionError
+    if there is no plan all the same."""
     asked = planning.question(profile, every=every, direct=direct)
+    if store is not None:
+        asked = asked.faster(store / _rate(asked))
     solver = Solver(seconds)
     needed = feasible.least_rate(asked, planning.parts(asked), solver.part(1 / 4))
     faster = 1.0 if needed is None else max(1.0, needed / SHARE)
     plan = planned(asked.faster(faster), planning.part_size(profile.nbytes), solver)
     return Reachable(plan, faster, asked, max(1.0, profile.windows[0].copy_rate))
+
+
+def _rate(asked: Question) -> float:
+    """Bytes that the store takes in a second of the step."""
+    return sum(window.capacity for window in asked.windows) / sum(window.seconds for window in asked.windows)

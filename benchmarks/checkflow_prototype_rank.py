@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Any
 
 from benchmarks import jobs, workloads
 from benchmarks.checkflow_parts import CHUNK, FilePart, PartWriter, Room
 from benchmarks.checkflow_planned_step import NamedStep, PlannedStep, file_parts
-from benchmarks.checkflow_plans import reachable
+from benchmarks.checkflow_plans import SHARE, Seen, reachable
 from benchmarks.checkflow_training import checkpoint, fit
 from benchmarks.step_clock import StepClock
 from deepfreeze.errors import OptionError
+from deepfreeze.plan.step.checkflow import SECONDS
 from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.plan.step.simulate import Played
 from deepfreeze.plan.step.step_plan import StepPlan
@@ -20,7 +22,8 @@ from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store import step_plans
 from deepfreeze.store.run import Run
 
-PROFILED, WARM = 60, 5  # steps of a training that is profiled; of each other one before those that count
+# Steps of a training that is profiled; of each other one before those that count; of a first plan, which shows the rate of the store.
+PROFILED, WARM, TRIED = 60, 5, 15
 PLAIN, TODAY, COPIES, DIRECT = "without checkpoints", "today", "late copies in parts", "direct writes"
 WRITERS = 4
 ROOM = 0.25  # of the checkpoint, for copies: as much as may be held if execution is to pay
@@ -29,13 +32,14 @@ ROOM = 0.25  # of the checkpoint, for copies: as much as may be held if executio
 class PlannedClock(StepClock):
     """Tells a planned step which step begins."""
 
-    def __init__(self, steps: PlannedStep) -> None:
+    def __init__(self, steps: PlannedStep, room: Room) -> None:
         super().__init__()
-        self._steps = steps
+        self._steps, self._room = steps, room
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Begins a step."""
         self._steps.step += 1
+        self._room.step_begins()
         super().on_train_batch_begin(batch, logs)
 
 
@@ -43,10 +47,19 @@ class Planned:
     """A way to follow a plan. ``function``: the train function that follows it; ``parts``, ``room``, ``writer``: of its checkpoints."""
 
     def __init__(
-        self, name: str, train: Any, profile: StepProfile, behind: dict[str, list[str]], folder: Path, direct: bool
+        self,
+        name: str,
+        train: Any,
+        profile: StepProfile,
+        behind: dict[str, list[str]],
+        folder: Path,
+        direct: bool,
+        seconds: float,
+        store: float | None = None,
     ) -> None:
+        """``seconds``: of the solver; ``store``: bytes a second on which the plan counts, None for what the engine was seen to write."""
         self.name = name
-        self._reachable = reachable(profile, 1, direct)
+        self._reachable = reachable(profile, 1, direct, seconds, store)
         self.plan: StepPlan = self._reachable.plan
         self.parts: list[FilePart] = file_parts(profile, self.plan)
         # The store is late at times, and a gate then copies what it has not taken. The plan knows nothing of that.
@@ -58,24 +71,29 @@ class Planned:
         by_name = {tensor.spec.name: tensor.variable for tensor in TrainingState.of(model, "full").tensors}
         variables = [by_name[tensor.name] for tensor in profile.tensors]
         self.step = PlannedStep(model, model.optimizer, variables, profile, self.plan, self.parts, behind, self.writer)
-        train(2, PlannedClock(self.step))
+        train(2, PlannedClock(self.step, self.room))
         self.function = model.train_function
         self.step.close()
         self._seen: Played | None = None
 
     def calibrate(self, steps: int) -> None:
-        """Plays the plan with the rates that the last ``steps`` steps had: of training's copies, and of the store. ``start`` goes before
-        those steps."""
-        acting = (sum(self.step.acted) - (self.room.waited - self._waited)) / steps
-        store = (self.writer.written - self._written) / (self.writer.busy - self._busy)
-        asked = self._reachable.asked
-        profiled = sum(window.capacity for window in asked.windows) / sum(window.seconds for window in asked.windows)
-        self._seen = self._reachable.played(rate=asked.nbytes / acting, slower=profiled / store)
+        """Plays the plan with copies and a store as the last ``steps`` steps had them. ``start`` goes before those steps."""
+        nbytes = self.plan.question.nbytes * steps
+        acted = sum(self.step.acted) - (self.room.waited - self._waited)
+        used = sum(self.step.used) + self.writer.gathered - self._gathered
+        self._seen = self._reachable.played(seen=Seen(self.store, nbytes / acted, used / nbytes))
+
+    @property
+    def store(self) -> float:
+        """Bytes that its writers have written in a second, since ``start``."""
+        return (self.writer.written - self._written) / (self.writer.busy - self._busy)
 
     def start(self) -> None:
         """Begins to measure the rates."""
         self.step.acted.clear()
-        self._waited, self._written, self._busy = self.room.waited, self.writer.written, self.writer.busy
+        self.step.used.clear()
+        self._waited, self._gathered = self.room.waited, self.writer.gathered
+        self._written, self._busy = self.writer.written, self.writer.busy
 
     def found(self, steps: int) -> dict[str, Any]:
         """The figures of its first ``steps`` steps."""
@@ -90,6 +108,7 @@ class Planned:
             "bound": max(0.0, self.plan.fine_bound - self.plan.question.base),
             "forecast": self._reachable.played().seconds,
             "held": self.room.most,
+            "held_by_step": statistics.median(self.room.by_step),
             "mapped": self.room.mapped,
             "waited": self.room.waited,
             "exceeded": self.room.exceeded,
@@ -121,6 +140,27 @@ def _named(train: Trainer) -> dict[str, list[str]]:
         named.close()
 
 
+def planned(
+    name: str,
+    train: Any,
+    profile: StepProfile,
+    behind: dict[str, list[str]],
+    folder: Path,
+    direct: bool,
+    seconds: float = SECONDS,
+) -> Planned:
+    """A way whose plan counts on the store as its own writers find it. They write into files that have their blocks already, and are faster
+    than the engine was in the profile. A first plan shows by how much. ``seconds``: of the solver."""
+    first = Planned(name, train, profile, behind, folder.with_name(f"{folder.name}-first"), direct, seconds / 3)
+    train.model.train_function = first.function
+    train(WARM, PlannedClock(first.step, first.room))
+    first.start()
+    train(TRIED, PlannedClock(first.step, first.room))
+    store = first.store
+    first.writer.close()
+    return Planned(name, train, profile, behind, folder, direct, seconds, SHARE * store)
+
+
 def measure(params: dict[str, Any]) -> dict[str, Any]:
     """The profile; the seconds of steps of each way, round by round; and the figures of each way. See ``jobs.serve``."""
     folder, rounds, count = Path(params["folder"]), params["rounds"], params["steps"]
@@ -138,7 +178,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     for name, direct in ((COPIES, False), (DIRECT, True)):
         jobs.progress(f"plan: {name} ...")
         try:
-            ways.append(Planned(name, train, profile, behind, folder / name.replace(" ", "-"), direct))
+            ways.append(planned(name, train, profile, behind, folder / name.replace(" ", "-"), direct))
         except OptionError as error:
             impossible[name] = str(error)
     train(2)
@@ -155,7 +195,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
         for way in ways:
             train.model.train_function = way.function
             way.start()
-            train(WARM + count, clock := PlannedClock(way.step))
+            train(WARM + count, clock := PlannedClock(way.step, way.room))
             if number == 0:
                 way.calibrate(WARM + count)
             seconds[way.name].append(clock.seconds[WARM:])
@@ -168,7 +208,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
         jobs.progress(f"{params['last']} steps of {ways[-1].name} ...")
         before = len(ways[-1].writer.committed)
         train.model.train_function = ways[-1].function
-        train(params["last"], clock := PlannedClock(ways[-1].step))
+        train(params["last"], clock := PlannedClock(ways[-1].step, ways[-1].room))
         ways[-1].writer.close()
         last = {"seconds": clock.seconds, "committed": len(ways[-1].writer.committed) - before}
     else:

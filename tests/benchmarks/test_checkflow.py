@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import checkflow_goals, checkflow_grid, checkflow_here, checkflow_models
 from benchmarks.checkflow_parts import FilePart, PartWriter, Room, Slice
-from benchmarks.checkflow_plans import Reachable
+from benchmarks.checkflow_plans import Reachable, Seen
 from benchmarks.checkflow_published import entries
 from benchmarks.report import Report, Row
 from deepfreeze.plan.step.parts import PlannedPart
@@ -126,7 +126,9 @@ def test_an_update_behind_a_gate_does_not_change_what_is_saved(tmp_path, tensors
 
 def prototype(how: str, held: float, over: float, committed: float = 1.0) -> Row:
     row = Row({"part": "prototypes", "workload": "nt3", "how": how, "parts": 10})
-    row.add("state", "B", [620e6]).add("held", "B", [held]).add("extra", "B", [held]).add("blocks", "B", [16e6])
+    row.add("state", "B", [620e6]).add("held", "B", [held]).add("held_by_step", "B", [held]).add(
+        "extra", "B", [held]
+    ).add("blocks", "B", [16e6])
     row.add("over plain", "", [over, over]).add("step", "s", [0.5 * over, 0.5 * over])
     row.add("calibrated", "s", [0.55 * over]).add("profiled", "s", [0.6]).add("calibrated_extra", "B", [held])
     return row.add("committed", "", [committed])
@@ -217,7 +219,7 @@ def test_a_prototype_saves_the_weights_of_its_step(tmp_path, direct):
     assert found is not None
     profile = StepProfile.from_json(found.profile)
     train.model.train_function = None
-    way = prototype_rank.Planned("way", train, profile, prototype_rank._named(train), tmp_path / "way", direct)
+    way = prototype_rank.planned("way", train, profile, prototype_rank._named(train), tmp_path / "way", direct, 6.0)
     by_name = {one.spec.name: one.variable for one in TrainingState.of(train.model, "full").tensors}
     seen: dict[int, list[bytes]] = {}
 
@@ -226,7 +228,7 @@ def test_a_prototype_saves_the_weights_of_its_step(tmp_path, direct):
             seen[way.step.step] = [np.asarray(by_name[one.name]).tobytes() for one in profile.tensors]
 
     train.model.train_function = way.function
-    train(12, Recorder(way.step))
+    train(12, Recorder(way.step, way.room))
     way.writer.close()
     newest = max(way.writer.committed)
     assert newest >= max(seen) - 2, "steps were not committed"
@@ -246,8 +248,9 @@ def test_the_steps_of_a_profile_have_the_captures_in_them():
     parts = (PlannedPart(0, 0, 1000, -1, 0),)
     plan = StepPlan(asked, parts, 0.0, 0.0, None, True)
     found = Reachable(plan, 1.0, asked, captures=1000.0)
-    assert found.played(rate=1000.0).seconds == found.played().seconds == pytest.approx(2.0)
-    assert found.played(rate=500.0).seconds == pytest.approx(3.0)
+    as_fast, slower = (Seen(1000.0, 1000.0, seconds / 1000) for seconds in (1.0, 2.0))
+    assert found.played(seen=as_fast).seconds == found.played().seconds == pytest.approx(2.0)
+    assert found.played(seen=slower).seconds == pytest.approx(3.0)
 
 
 def test_the_simulators_step_is_judged_over_todays():

@@ -64,7 +64,7 @@ def test_handing_a_part_over_makes_a_busy_window_longer():
     windows = tuple(StepWindow(1.0, 100, busy) for busy in (0.0, 0.5, 1.0))
     asked = Question(windows, (SavedTensor("kernel", 100, 2),), cyclic=False, direct=True)
     for window, longer in ((0, 0.0), (1, 0.25)):
-        found = played(asked, [PlannedPart(0, 0, 100, None, window)], direct_rate=200.0)
+        found = played(asked, [PlannedPart(0, 0, 100, None, window)], direct_cost=1 / 200)
         assert found.longer == pytest.approx(longer) and found.seconds == pytest.approx(3 + longer)
 
 
@@ -73,8 +73,19 @@ def test_copies_make_a_busy_window_longer():
         tuple(StepWindow(1.0, 100, busy) for busy in (0.0, 0.5, 1.0)), (SavedTensor("kernel", 100, 2),), cyclic=False
     )
     for window, longer in ((0, 0.0), (1, 0.25)):
-        found = played(asked, [PlannedPart(0, 0, 100, window, 2)], copy_rate=200.0)
+        found = played(asked, [PlannedPart(0, 0, 100, window, 2)], copy_cost=1 / 200)
         assert found.longer == pytest.approx(longer) and found.seconds == pytest.approx(3 + longer)
     assert played(
-        replace(asked, cyclic=True), [PlannedPart(0, 0, 100, -1, 1)], copy_rate=200.0
+        replace(asked, cyclic=True), [PlannedPart(0, 0, 100, -1, 1)], copy_cost=1 / 200
     ).longer == pytest.approx(0.5)
+
+
+def test_a_copy_that_takes_time_is_held_from_its_own_beginning_on():
+    """Three parts are copied in one window. The store takes each before the next one is copied, if the copies are slow enough."""
+    asked = Question((StepWindow(1.0, 300),) * 4, (SavedTensor("kernel", 300, 3),), cyclic=False, carry=300)
+    parts = [PlannedPart(0, begin, 100, 0, 1) for begin in (0, 100, 200)]
+    assert played(asked, parts).held == (300, 0, 0, 0)
+    found = played(asked, parts, copy_rate=300.0)
+    assert found.extra == 200, "a part is copied while the one before it is written"
+    assert found.held[1] == 100, "the last one is written in the window behind"
+    assert found.seconds == pytest.approx(4.0)

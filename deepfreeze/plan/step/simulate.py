@@ -1,17 +1,18 @@
 """Plays a plan of a step, period after period: memory over time, waiting, and the use of the store.
 
-Training runs through the windows. The copies of a window are made when it begins, as soon as the memory that the plan counts on has room
-for them. The store takes one part after the other, in the order of the plan: none before its copy is made, nor before its window begins. A
-part whose bytes the window before has left over (``Question.carry``) begins in that window. A tensor's next update waits until all of it is
-written that the plan writes without a copy.
+Training runs through the windows. The copies of a window are made one after the other from its beginning on, each as soon as the memory
+that the plan counts on has room for it. The store takes one part after the other, in the order of the plan: none before its copy is made,
+nor before its window begins. A part whose bytes the window before has left over (``Question.carry``) begins in that window. A tensor's
+next update waits until all of it is written that the plan writes without a copy.
 
 A plan that is played on the windows that it was made for never waits. A slower store, or slower copies, follow from the same rules.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from deepfreeze.plan.step import usage
@@ -54,38 +55,50 @@ def played(
     parts: Sequence[PlannedPart],
     *,
     slower: float = 1.0,
-    copy_rate: float = float("inf"),
-    direct_rate: float = float("inf"),
+    copy_rate: float = math.inf,
+    copy_cost: float = 0.0,
+    direct_cost: float = 0.0,
     periods: int = _PERIODS,
 ) -> Played:
-    """The last one of so many periods. ``slower``: the store takes so many times as long as the question says.
+    """The last one of so many periods. ``slower``: the store takes so many times as long as the question says; ``copy_rate``: bytes that
+    are copied in a second.
 
-    ``copy_rate``: bytes that are copied in a second; ``direct_rate``: bytes that are handed over in a second to be written without a copy.
-    Either makes its window longer by its own time, as far as the cores are busy."""
-    play = _Play(question, parts, slower, copy_rate, direct_rate)
-    horizon = question.horizon
-    for number in range(min(play.numbers, default=0), (periods - 1) * horizon):
-        play.window(number)
+    ``copy_cost``, ``direct_cost``: seconds of a core that each byte takes, copied or written without a copy, beyond those that the windows
+    have in them. They make the window longer as far as the cores are busy."""
+    play = _Play(question, parts, slower, copy_rate, copy_cost, direct_cost)
+    horizon, number = question.horizon, min(play.numbers, default=0)
+    last = (periods - 1) * horizon
+    for before in range(number, last):
+        play.window(before)
     begun, used = play.now, play.used
-    windows = [play.window((periods - 1) * horizon + number) for number in range(horizon)]
-    seconds = play.now - begun
+    windows = [play.window(last + one) for one in range(horizon)]
+    seconds, busy = play.now - begun, play.used - used
+    # Until all copies of the last period are written.
+    for behind in range(2 * horizon):
+        play.window(last + horizon + behind)
     return Played(
         begin=tuple(one.begin - begun for one in windows),
-        held=tuple(one.held for one in windows),
+        held=tuple(_most(play.copies, one.begin, one.end) for one in windows),
         waited=tuple(one.waited for one in windows),
         seconds=seconds,
         longer=sum(one.longer for one in windows),
-        used=(play.used - used) / seconds if seconds else 0.0,
+        used=busy / seconds if seconds else 0.0,
     )
 
 
 @dataclass
 class _Copy:
-    """A copy that is held; ``made``: when; ``written``: when it is written, None while that is not known."""
+    """A copy. ``begun``, ``made``: when it is begun, and when all of it is there; ``written``: when it is written, never while that is not
+    known."""
 
     nbytes: int
+    begun: float
     made: float
-    written: float | None = None
+    written: float = math.inf
+
+    def is_held(self, moment: float) -> bool:
+        """True if it is in memory."""
+        return self.begun <= moment + _INSTANT and self.written > moment + _INSTANT
 
 
 @dataclass(frozen=True)
@@ -93,25 +106,37 @@ class _Passed:
     """A window that training has gone through."""
 
     begin: float
-    held: int
+    end: float
     waited: float
     longer: float
 
 
 class _Play:
-    """The state of the simulation. ``now``: where training is; ``used``: how long the store has been busy, both in seconds. ``numbers``:
-    the windows of a period in which anything is done."""
+    """The state of the simulation. ``now``: where training is; ``used``: how long the store has been busy, both in seconds; ``copies``: all
+    that were made. ``numbers``: the windows of a period in which anything is done."""
 
     def __init__(
-        self, question: Question, parts: Sequence[PlannedPart], slower: float, copy_rate: float, direct_rate: float
+        self,
+        question: Question,
+        parts: Sequence[PlannedPart],
+        slower: float,
+        copy_rate: float,
+        copy_cost: float,
+        direct_cost: float,
     ) -> None:
         self.now, self.used = 0.0, 0.0
+        self.copies: list[_Copy] = []
         self._question, self._slower = question, slower
-        self._copy_rate, self._direct_rate = copy_rate, direct_rate
+        self._copy_rate, self._copy_cost, self._direct_cost = copy_rate, copy_cost, direct_cost
         self._room = int(usage.held(question, parts).max())
         self._free = 0.0  # when the store is free
-        self._before = 0.0  # when the window before this one began
-        self._held: dict[tuple[int, PlannedPart], _Copy] = {}
+        self._begin = self._before = 0.0  # when the window under way has begun, and the one before it
+        self._held: list[_Copy] = []
+        self._waiting: dict[
+            tuple[int, PlannedPart], _Copy
+        ] = {}  # (period, part) -> the copy that the store has not taken yet
+        self._queue: deque[tuple[int, int, PlannedPart]] = deque()  # (window, period, part), in the store's order
+        self._queued: int | None = None  # the last window whose parts are in the queue
         self._directs: dict[tuple[int, int], float] = {}  # (period, tensor) -> when all of it is written
         # By the number of the window, counted from the beginning of the part's own period.
         self._copies: dict[int, list[PlannedPart]] = defaultdict(list)
@@ -127,26 +152,26 @@ class _Play:
 
     def window(self, number: int) -> _Passed:
         """Goes through the window with this number of all periods, the first one of which is period 0."""
-        window, begin, waited = self._question.window(number), self.now, 0.0
+        window, waited, longer = self._question.window(number), 0.0, 0.0
+        self._before, self._begin = self._begin, self.now
         for period, updated in self._of(self._updates, number):
             for index in updated:
-                waited += self._wait_until(self._directs.pop((period, index), 0.0))
-        longer = 0.0
+                waited += self._wait(self._directs.pop((period, index), 0.0) - self.now)
+        longer += self._enqueue(number)
+        self._take(number)
+        at = self.now
         for period, copied in self._of(self._copies, number):
             for part in copied:
-                waited += self._wait_for_room(part.nbytes)
-                longer += part.nbytes / self._copy_rate * window.busy
-                self._held[period, part] = _Copy(part.nbytes, self.now)
-        held = self._holds()
-        for period, written in self._of(self._writes, number):
-            for part in written:
-                if part.copy is None:
-                    longer += part.nbytes / self._direct_rate * window.busy
-                self._write(period, part, number)
-        self._before = begin
+                at += (more := self._wait_for_room(part.nbytes, at))
+                copy = _Copy(part.nbytes, at, at + part.nbytes / self._copy_rate)
+                waited, longer, at = waited + more, longer + part.nbytes * self._copy_cost * window.busy, copy.made
+                for those in (self.copies, self._held):
+                    those.append(copy)
+                self._waiting[period, part] = copy
+                self._take(number)
         self.now += window.seconds + longer
-        self._held = {one: copy for one, copy in self._held.items() if self._is_held(copy)}
-        return _Passed(begin, held, waited, longer)
+        self._held = [copy for copy in self._held if copy.written > self.now]
+        return _Passed(self._begin, self.now, waited, longer)
 
     def _of(self, moves: dict[int, list], number: int) -> list[tuple[int, list]]:
         """(period, the moves) of all periods that have any in this window, the oldest period first."""
@@ -154,23 +179,45 @@ class _Play:
         found = [((number - own) // horizon, moves[own]) for own in moves if (number - own) % horizon == 0]
         return sorted((period, those) for period, those in found if period >= 0)
 
-    def _write(self, period: int, part: PlannedPart, number: int) -> None:
-        """Writes a part of the window under way. It may begin in the window before. It is written at the rates of the windows that it
-        meets, as long as they are without delays."""
-        copy = None if part.copy is None else self._held[period, part]
-        begin = max(self._free, self._before if self._question.carry else self.now, 0.0 if copy is None else copy.made)
-        self._free = self._end(part.nbytes, begin, number)
-        self.used += self._free - begin
-        if copy is None:
-            whole = (period, part.tensor)
-            self._directs[whole] = max(self._free, self._directs.get(whole, 0.0))
-        else:
-            copy.written = self._free
+    def _enqueue(self, number: int) -> float:
+        """Puts the parts of a window into the store's queue, and those of the next one, which may begin early. Seconds by which those that
+        are handed over make the windows longer."""
+        longer = 0.0
+        begin = number if self._queued is None else self._queued + 1
+        self._queued = number + (1 if self._question.carry else 0)
+        for window in range(begin, self._queued + 1):
+            for period, written in self._of(self._writes, window):
+                for part in written:
+                    self._queue.append((window, period, part))
+                    if part.copy is None:
+                        longer += part.nbytes * self._direct_cost * self._question.window(window).busy
+        return longer
+
+    def _take(self, number: int) -> None:
+        """The store takes parts of the queue, up to the first one that it can't take in the window under way, which has this number."""
+        while self._queue:
+            window, period, part = self._queue[0]
+            copy = self._waiting.pop((period, part), None)
+            if copy is None and (window > number or part.copy is not None):
+                return
+            self._queue.popleft()
+            earliest = self.now
+            if self._question.carry:
+                earliest = self._begin if window > number else self._before
+            begin = max(self._free, earliest, 0.0 if copy is None else copy.made)
+            self._free = self._end(part.nbytes, begin, number)
+            self.used += self._free - begin
+            if copy is not None:
+                copy.written = self._free
+            else:
+                whole = (period, part.tensor)
+                self._directs[whole] = max(self._free, self._directs.get(whole, 0.0))
 
     def _end(self, nbytes: float, begin: float, number: int) -> float:
-        """The moment at which so many bytes are written, if the store begins at ``begin``. ``number``: of the window under way."""
+        """The moment at which so many bytes are written, if the store begins at ``begin``. They are written at the rates of the windows
+        that they meet, as long as those are without delays. ``number``: of the window under way."""
         if not any(self._rate(window) for window in range(len(self._question.windows))):
-            return float("inf")
+            return math.inf
         at, left, window, end = begin, nbytes, number - 1, self.now
         while True:
             rate = self._rate(window)
@@ -185,23 +232,30 @@ class _Play:
         window = self._question.window(number)
         return window.capacity / window.seconds / self._slower if window.seconds else 0.0
 
-    def _wait_until(self, moment: float) -> float:
-        """Training goes on at the moment, if that is later than now. Seconds that it waited."""
-        waited = max(0.0, moment - self.now)
+    def _wait(self, seconds: float) -> float:
+        """Training waits for so many seconds, if there are any. Those that it waited."""
+        waited = max(0.0, seconds)
         self.now += waited
         return waited
 
-    def _wait_for_room(self, nbytes: int) -> float:
-        """Waits until so many bytes fit into the memory. Seconds that it took."""
-        waited = 0.0
-        for end in sorted(copy.written for copy in self._held.values() if copy.written is not None):
-            if self._holds() + nbytes <= self._room:
+    def _wait_for_room(self, nbytes: int, moment: float) -> float:
+        """Waits from ``moment`` on until so many bytes fit into the memory. Seconds that it took."""
+        at = moment
+        for end in sorted(copy.written for copy in self._held if copy.written != math.inf):
+            if sum(copy.nbytes for copy in self._held if copy.is_held(at)) + nbytes <= self._room:
                 break
-            waited += self._wait_until(end)
-        return waited
+            at = max(at, end)
+        return self._wait(at - moment)
 
-    def _holds(self) -> int:
-        return sum(copy.nbytes for copy in self._held.values() if self._is_held(copy))
 
-    def _is_held(self, copy: _Copy) -> bool:
-        return copy.written is None or copy.written > self.now + _INSTANT
+def _most(copies: Iterable[_Copy], begin: float, end: float) -> int:
+    """The most bytes of copies that are held at once in a window, which lasts from ``begin`` to ``end``."""
+    changes: list[tuple[float, int]] = []
+    for copy in copies:
+        if copy.written > begin + _INSTANT and (copy.begun < end - _INSTANT or copy.is_held(begin)):
+            changes += [(max(copy.begun, begin), copy.nbytes), (max(copy.written - _INSTANT, begin), -copy.nbytes)]
+    held = most = 0
+    for _, nbytes in sorted(changes):
+        held += nbytes
+        most = max(most, held)
+    return most
