@@ -48,15 +48,10 @@ class Reachable:
         return played(self.asked, parts, slower=_rate(self.asked) / seen.store, **rates)
 
 
-def reachable(
-    profile: StepProfile, every: int, direct: bool = False, seconds: float = SECONDS, store: float | None = None
-) -> Reachable:
+def reachable(profile: StepProfile, every: int, direct: bool = False, seconds: float = SECONDS) -> Reachable:
     """The plan of a profile's step. If the store takes too few bytes for any plan, or for one that uses ``SHARE`` of them, it is made for
-    one that is faster. ``seconds``: of the solver; ``store``: bytes a second on which the plan counts, None for the profile's. OptionError
-    if there is no plan all the same."""
+    one that is faster. ``seconds``: of the solver. OptionError if there is no plan all the same."""
     asked = planning.question(profile, every=every, direct=direct)
-    if store is not None:
-        asked = asked.faster(store / _rate(asked))
     solver = Solver(seconds)
     needed = feasible.least_rate(asked, planning.parts(asked), solver.part(1 / 4))
     faster = 1.0 if needed is None else max(1.0, needed / SHARE)

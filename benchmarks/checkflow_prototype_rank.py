@@ -10,11 +10,10 @@ from typing import Any
 from benchmarks import jobs, workloads
 from benchmarks.checkflow_parts import CHUNK, FilePart, PartWriter, Room
 from benchmarks.checkflow_planned_step import NamedStep, PlannedStep, file_parts
-from benchmarks.checkflow_plans import SHARE, Seen, reachable
+from benchmarks.checkflow_plans import Seen, reachable
 from benchmarks.checkflow_training import checkpoint, fit
 from benchmarks.step_clock import StepClock
 from deepfreeze.errors import OptionError
-from deepfreeze.plan.step.checkflow import SECONDS
 from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.plan.step.simulate import Played
 from deepfreeze.plan.step.step_plan import StepPlan
@@ -22,8 +21,7 @@ from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store import step_plans
 from deepfreeze.store.run import Run
 
-# Steps of a training that is profiled; of each other one before those that count; of a first plan, which shows the rate of the store.
-PROFILED, WARM, TRIED = 60, 5, 15
+PROFILED, WARM = 60, 5  # steps of a training that is profiled; of each other one before those that count
 PLAIN, TODAY, COPIES, DIRECT = "without checkpoints", "today", "late copies in parts", "direct writes"
 WRITERS = 4
 ROOM = 0.25  # of the checkpoint, for copies: as much as may be held if execution is to pay
@@ -47,19 +45,10 @@ class Planned:
     """A way to follow a plan. ``function``: the train function that follows it; ``parts``, ``room``, ``writer``: of its checkpoints."""
 
     def __init__(
-        self,
-        name: str,
-        train: Any,
-        profile: StepProfile,
-        behind: dict[str, list[str]],
-        folder: Path,
-        direct: bool,
-        seconds: float,
-        store: float | None = None,
+        self, name: str, train: Any, profile: StepProfile, behind: dict[str, list[str]], folder: Path, direct: bool
     ) -> None:
-        """``seconds``: of the solver; ``store``: bytes a second on which the plan counts, None for what the engine was seen to write."""
         self.name = name
-        self._reachable = reachable(profile, 1, direct, seconds, store)
+        self._reachable = reachable(profile, 1, direct)
         self.plan: StepPlan = self._reachable.plan
         self.parts: list[FilePart] = file_parts(profile, self.plan)
         # The store is late at times, and a gate then copies what it has not taken. The plan knows nothing of that.
@@ -140,27 +129,6 @@ def _named(train: Trainer) -> dict[str, list[str]]:
         named.close()
 
 
-def planned(
-    name: str,
-    train: Any,
-    profile: StepProfile,
-    behind: dict[str, list[str]],
-    folder: Path,
-    direct: bool,
-    seconds: float = SECONDS,
-) -> Planned:
-    """A way whose plan counts on the store as its own writers find it. They write into files that have their blocks already, and are faster
-    than the engine was in the profile. A first plan shows by how much. ``seconds``: of the solver."""
-    first = Planned(name, train, profile, behind, folder.with_name(f"{folder.name}-first"), direct, seconds / 3)
-    train.model.train_function = first.function
-    train(WARM, PlannedClock(first.step, first.room))
-    first.start()
-    train(TRIED, PlannedClock(first.step, first.room))
-    store = first.store
-    first.writer.close()
-    return Planned(name, train, profile, behind, folder, direct, seconds, SHARE * store)
-
-
 def measure(params: dict[str, Any]) -> dict[str, Any]:
     """The profile; the seconds of steps of each way, round by round; and the figures of each way. See ``jobs.serve``."""
     folder, rounds, count = Path(params["folder"]), params["rounds"], params["steps"]
@@ -178,7 +146,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     for name, direct in ((COPIES, False), (DIRECT, True)):
         jobs.progress(f"plan: {name} ...")
         try:
-            ways.append(planned(name, train, profile, behind, folder / name.replace(" ", "-"), direct))
+            ways.append(Planned(name, train, profile, behind, folder / name.replace(" ", "-"), direct))
         except OptionError as error:
             impossible[name] = str(error)
     train(2)

@@ -219,7 +219,7 @@ def test_a_prototype_saves_the_weights_of_its_step(tmp_path, direct):
     assert found is not None
     profile = StepProfile.from_json(found.profile)
     train.model.train_function = None
-    way = prototype_rank.planned("way", train, profile, prototype_rank._named(train), tmp_path / "way", direct, 6.0)
+    way = prototype_rank.Planned("way", train, profile, prototype_rank._named(train), tmp_path / "way", direct)
     by_name = {one.spec.name: one.variable for one in TrainingState.of(train.model, "full").tensors}
     seen: dict[int, list[bytes]] = {}
 

@@ -134,44 +134,49 @@ class _Play:
         self._held: list[_Copy] = []
         self._waiting: dict[
             tuple[int, PlannedPart], _Copy
-        ] = {}  # (period, part) -> the copy that the store has not taken yet
+        ] = {}  # (period, part) -> its copy, not yet taken by the store
         self._queue: deque[tuple[int, int, PlannedPart]] = deque()  # (window, period, part), in the store's order
         self._queued: int | None = None  # the last window whose parts are in the queue
         self._directs: dict[tuple[int, int], float] = {}  # (period, tensor) -> when all of it is written
         # By the number of the window, counted from the beginning of the part's own period.
-        self._copies: dict[int, list[PlannedPart]] = defaultdict(list)
-        self._writes: dict[int, list[PlannedPart]] = defaultdict(list)
-        self._updates: dict[int, list[int]] = defaultdict(list)
+        self._to_copy: dict[int, list[PlannedPart]] = defaultdict(list)
+        self._to_write: dict[int, list[PlannedPart]] = defaultdict(list)
+        self._to_update: dict[int, list[int]] = defaultdict(list)
         for part in parts:
-            self._writes[part.write].append(part)
+            self._to_write[part.write].append(part)
             if part.copy is not None:
-                self._copies[part.copy].append(part)
+                self._to_copy[part.copy].append(part)
         for index, tensor in enumerate(question.tensors):
-            self._updates[tensor.update].append(index)
-        self.numbers = sorted({*self._copies, *self._writes})
+            self._to_update[tensor.update].append(index)
+        self.numbers = sorted({*self._to_copy, *self._to_write})
 
     def window(self, number: int) -> _Passed:
         """Goes through the window with this number of all periods, the first one of which is period 0."""
         window, waited, longer = self._question.window(number), 0.0, 0.0
         self._before, self._begin = self._begin, self.now
-        for period, updated in self._of(self._updates, number):
+        for period, updated in self._of(self._to_update, number):
             for index in updated:
                 waited += self._wait(self._directs.pop((period, index), 0.0) - self.now)
         longer += self._enqueue(number)
         self._take(number)
         at = self.now
-        for period, copied in self._of(self._copies, number):
+        for period, copied in self._of(self._to_copy, number):
             for part in copied:
-                at += (more := self._wait_for_room(part.nbytes, at))
-                copy = _Copy(part.nbytes, at, at + part.nbytes / self._copy_rate)
-                waited, longer, at = waited + more, longer + part.nbytes * self._copy_cost * window.busy, copy.made
-                for those in (self.copies, self._held):
-                    those.append(copy)
-                self._waiting[period, part] = copy
+                more = self._wait_for_room(part.nbytes, at)
+                waited, longer = waited + more, longer + part.nbytes * self._copy_cost * window.busy
+                at = self._copy(period, part, at + more)
                 self._take(number)
         self.now += window.seconds + longer
         self._held = [copy for copy in self._held if copy.written > self.now]
         return _Passed(self._begin, self.now, waited, longer)
+
+    def _copy(self, period: int, part: PlannedPart, at: float) -> float:
+        """Copies a part from a moment on. The moment at which the copy is made."""
+        copy = _Copy(part.nbytes, at, at + part.nbytes / self._copy_rate)
+        self.copies.append(copy)
+        self._held.append(copy)
+        self._waiting[period, part] = copy
+        return copy.made
 
     def _of(self, moves: dict[int, list], number: int) -> list[tuple[int, list]]:
         """(period, the moves) of all periods that have any in this window, the oldest period first."""
@@ -186,7 +191,7 @@ class _Play:
         begin = number if self._queued is None else self._queued + 1
         self._queued = number + (1 if self._question.carry else 0)
         for window in range(begin, self._queued + 1):
-            for period, written in self._of(self._writes, window):
+            for period, written in self._of(self._to_write, window):
                 for part in written:
                     self._queue.append((window, period, part))
                     if part.copy is None:
