@@ -44,8 +44,10 @@ class Reachable:
         if seen is None:
             return played(self.asked, parts)
         cost = max(0.0, seen.cost - 1 / self.captures)
-        rates = {"copy_rate": seen.copy_rate, "copy_cost": cost, "direct_cost": cost}
-        return played(self.asked, parts, slower=_rate(self.asked) / seen.store, **rates)
+        windows = self.asked.windows
+        measured = sum(window.capacity for window in windows) / sum(window.seconds for window in windows)
+        slower = measured / seen.store
+        return played(self.asked, parts, slower=slower, copy_rate=seen.copy_rate, copy_cost=cost, direct_cost=cost)
 
 
 def reachable(profile: StepProfile, every: int, direct: bool = False, seconds: float = SECONDS) -> Reachable:
@@ -57,8 +59,3 @@ def reachable(profile: StepProfile, every: int, direct: bool = False, seconds: f
     faster = 1.0 if needed is None else max(1.0, needed / SHARE)
     plan = planned(asked.faster(faster), planning.part_size(profile.nbytes), solver)
     return Reachable(plan, faster, asked, max(1.0, profile.windows[0].copy_rate))
-
-
-def _rate(asked: Question) -> float:
-    """Bytes that the store takes in a second of the step."""
-    return sum(window.capacity for window in asked.windows) / sum(window.seconds for window in asked.windows)

@@ -66,16 +66,12 @@ class Planned:
         self._seen: Played | None = None
 
     def calibrate(self, steps: int) -> None:
-        """Plays the plan with copies and a store as the last ``steps`` steps had them. ``start`` goes before those steps."""
+        """Plays the plan with the speed that copies and the store had in the last ``steps`` steps. ``start`` goes before those steps."""
         nbytes = self.plan.question.nbytes * steps
         acted = sum(self.step.acted) - (self.room.waited - self._waited)
         used = sum(self.step.used) + self.writer.gathered - self._gathered
-        self._seen = self._reachable.played(seen=Seen(self.store, nbytes / acted, used / nbytes))
-
-    @property
-    def store(self) -> float:
-        """Bytes that its writers have written in a second, since ``start``."""
-        return (self.writer.written - self._written) / (self.writer.busy - self._busy)
+        store = (self.writer.written - self._written) / (self.writer.busy - self._busy)
+        self._seen = self._reachable.played(seen=Seen(store, nbytes / acted, used / nbytes))
 
     def start(self) -> None:
         """Begins to measure the rates."""

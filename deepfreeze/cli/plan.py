@@ -98,10 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.run is None and arguments.profile is None:
         arguments.parser.error("a RUN, or --profile FILE.json, is missing")
     if arguments.run is not None and arguments.profile is not None:
-        arguments.parser.error("a RUN, or --profile FILE.json: not both, because either has a profile of its own")
+        arguments.parser.error("give a RUN or --profile FILE.json, not both: each of them has a profile")
     if arguments.schedule or arguments.what_if or arguments.profile is not None:
         if arguments.explain:
-            arguments.parser.error("--explain is for a run's interval: a plan of the step has no sentences")
+            arguments.parser.error("--explain explains the interval of a run: a plan of the step has no sentences")
         return step_plan.show(arguments)
     opened_run = Run.open(arguments.run)
     found, budget, section = _sections(opened_run)

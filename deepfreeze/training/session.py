@@ -46,7 +46,7 @@ _captured, _blocked = Captured.noted, Blocked.noted
 class Session:
     """One ``fit`` or one loop, from construction to ``end``. The training thread of every rank calls ``executed`` after every execution of
     the train function. An execution runs one step, or several (``steps_per_execution``). A session that has raised can't go on: the
-    caller closes its run."""
+    caller closes its run. ``schedule``: which steps are captured."""
 
     def __init__(
         self,

@@ -96,7 +96,7 @@ def test_it_is_no_longer_than_needed(store):
     longest = max(run.ranks[0].policy.interval, 8)
     run.run(int(400 * longest))
     step, interval = run.step, run.ranks[0].policy.interval
-    # A checkpoint costs more than the copy and the write of weights: it also slows the steps until its commit.
+    # The steps until the commit are slower, too. So a checkpoint costs more than its copy and the wait for the write of weights.
     budget = overhead_of(run, 60 * interval) * interval / store["overhead"]
     commit = 0.1 * store["persist"] * (store["factor"] if store["change"] == "store" else 1) / iteration(step)
     assert interval <= 2 * max(budget, commit) + 3

@@ -156,7 +156,7 @@ def test_the_optimum_is_not_below_the_bound_nor_above_greedy():
 
 
 def test_a_greedy_plan_of_several_steps_is_about_a_part_above_the_bound():
-    """It tries bounds that it can't keep, too: a smaller one may have the better plan. Bisection alone held up to four times as much."""
+    """The greedy plan of four steps exceeds the bound by a part at most, on average. Bisection alone held up to four times the bound."""
     rng, per_part, above = random.Random(SEED), 25, []
     for _ in range(10):
         windows = tuple(StepWindow(rng.uniform(0.1, 1), rng.randint(100, 400)) for _ in range(12))

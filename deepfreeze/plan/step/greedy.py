@@ -74,7 +74,7 @@ def greedy(question: Question, parts: Sequence[int], least: float = 0.0) -> list
             high = min(bound, held)
         else:
             low = bound
-    # A smaller bound than one that is not kept may have the better plan.
+    # The bisection has given these bounds up, because no plan keeps them. The plan for one of them may be the better one all the same.
     low = max(least, float(question.base))
     for bound in [low + (held - low) * step / _STEPS for step in range(_STEPS)]:
         tried(bound)

@@ -88,8 +88,8 @@ def played(
 
 @dataclass
 class _Copy:
-    """A copy. ``begun``, ``made``: when it is begun, and when all of it is there; ``written``: when it is written, never while that is not
-    known."""
+    """A copy of a part. ``begun``: when training begins to copy; ``made``: when all bytes are copied; ``written``: when the store has taken
+    them, infinite while that is not known. All are seconds since the simulation began."""
 
     nbytes: int
     begun: float
@@ -132,9 +132,8 @@ class _Play:
         self._free = 0.0  # when the store is free
         self._begin = self._before = 0.0  # when the window under way has begun, and the one before it
         self._held: list[_Copy] = []
-        self._waiting: dict[
-            tuple[int, PlannedPart], _Copy
-        ] = {}  # (period, part) -> its copy, not yet taken by the store
+        # (period, part) -> its copy, until the store takes it
+        self._waiting: dict[tuple[int, PlannedPart], _Copy] = {}
         self._queue: deque[tuple[int, int, PlannedPart]] = deque()  # (window, period, part), in the store's order
         self._queued: int | None = None  # the last window whose parts are in the queue
         self._directs: dict[tuple[int, int], float] = {}  # (period, tensor) -> when all of it is written
@@ -171,7 +170,7 @@ class _Play:
         return _Passed(self._begin, self.now, waited, longer)
 
     def _copy(self, period: int, part: PlannedPart, at: float) -> float:
-        """Copies a part from a moment on. The moment at which the copy is made."""
+        """Copies a part from the moment ``at`` on. Returns the moment at which all of it is copied."""
         copy = _Copy(part.nbytes, at, at + part.nbytes / self._copy_rate)
         self.copies.append(copy)
         self._held.append(copy)
@@ -185,8 +184,8 @@ class _Play:
         return sorted((period, those) for period, those in found if period >= 0)
 
     def _enqueue(self, number: int) -> float:
-        """Puts the parts of a window into the store's queue, and those of the next one, which may begin early. Seconds by which those that
-        are handed over make the windows longer."""
+        """Puts the parts of a window into the store's queue, and those of the next window, whose writes may begin early. Returns the
+        seconds by which parts that are written without a copy make the windows longer."""
         longer = 0.0
         begin = number if self._queued is None else self._queued + 1
         self._queued = number + (1 if self._question.carry else 0)
@@ -199,7 +198,7 @@ class _Play:
         return longer
 
     def _take(self, number: int) -> None:
-        """The store takes parts of the queue, up to the first one that it can't take in the window under way, which has this number."""
+        """The store takes parts of the queue, up to the first one that can't be written yet. ``number``: of the window under way."""
         while self._queue:
             window, period, part = self._queue[0]
             copy = self._waiting.pop((period, part), None)
