@@ -136,6 +136,8 @@ class CMark(c.Structure):
         ("cpu_us", c.c_uint64),
         ("external_bytes", c.c_uint64),
         ("local_bytes", c.c_uint64),
+        ("external_us", c.c_uint64),
+        ("local_us", c.c_uint64),
     ]
 
 

@@ -32,12 +32,15 @@ class GroupNote(NamedTuple):
 class StepMark(NamedTuple):
     """The note that a mark in a step takes when its op runs. ``at_us``: when that was, in microseconds by a clock that never jumps, 0 if it
     has not run; ``cpu_us``: the microseconds of CPU time that all threads of the process had taken; ``external_bytes``, ``local_bytes``:
-    the bytes that the attached engine had written to the external store and to the local tier, 0 without an engine."""
+    the bytes that the attached engine had written to the external store and to the local tier, ``external_us``, ``local_us``: the
+    microseconds in which it had been writing or syncing there; all 0 without an engine."""
 
     at_us: int
     cpu_us: int
     external_bytes: int
     local_bytes: int
+    external_us: int
+    local_us: int
 
 
 class Area:
@@ -97,7 +100,7 @@ class Area:
         """The notes of the area's ``count`` marks since the last call. ``EngineFault`` if there is another number of marks."""
         marks = (_table.CMark * count)()
         check(self._library.df_area_marked(self.number, marks, count))
-        return [StepMark(mark.at_us, mark.cpu_us, mark.external_bytes, mark.local_bytes) for mark in marks]
+        return [StepMark(*(getattr(mark, name) for name in StepMark._fields)) for mark in marks]
 
     def discard(self) -> None:
         """Forgets a capture that will not be collected, and releases the tensors that are held."""

@@ -1,12 +1,14 @@
 // An engine's counters: df_stats in C++, whose comments say what each number means.
 //
 // Each number is an atomic of its own, which is added to and nothing more: counting orders no memory and takes no lock.
+// Clocks take one for a few instructions.
 #ifndef DEEPFREEZE_BASE_COUNTERS_H_
 #define DEEPFREEZE_BASE_COUNTERS_H_
 
 #include <atomic>
 #include <cstdint>
 
+#include "base/busy_clock.h"
 #include "base/env.h"
 #include "base/thread_clocks.h"
 
@@ -30,6 +32,7 @@ struct PlaceCounters {
   Counter metadata;
   Counter lists;
   Counter names;
+  BusyClock writing;  // while a file is written or synced
 };
 
 struct Counters {

@@ -133,7 +133,8 @@ int df_area_marked(uint64_t area, df_mark* marks, size_t n) {
       const std::vector<deepfreeze::StepMarks::Mark> noted = found->marks()->Take();
       if (noted.size() != n) return Invalid("marked: the area has " + std::to_string(noted.size()) + " marks");
       for (size_t i = 0; i < n; ++i) {
-        marks[i] = {noted[i].at_us, noted[i].cpu_us, noted[i].external_bytes, noted[i].local_bytes};
+        marks[i] = {noted[i].at_us,       noted[i].cpu_us,      noted[i].external_bytes,
+                    noted[i].local_bytes, noted[i].external_us, noted[i].local_us};
       }
       return Status();
     });

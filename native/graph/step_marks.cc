@@ -27,6 +27,8 @@ void StepMarks::Note(uint64_t number) {
   if (const std::shared_ptr<Engine> engine = engine_.lock()) {
     slot.external_bytes.store(Written(engine->counters().external), std::memory_order_relaxed);
     slot.local_bytes.store(Written(engine->counters().local), std::memory_order_relaxed);
+    slot.external_us.store(engine->counters().external.writing.Micros(), std::memory_order_relaxed);
+    slot.local_us.store(engine->counters().local.writing.Micros(), std::memory_order_relaxed);
   }
 }
 
@@ -36,7 +38,9 @@ std::vector<StepMarks::Mark> StepMarks::Take() {
     marks[i] = {slots_[i].at_us.exchange(0, std::memory_order_relaxed),
                 slots_[i].cpu_us.exchange(0, std::memory_order_relaxed),
                 slots_[i].external_bytes.exchange(0, std::memory_order_relaxed),
-                slots_[i].local_bytes.exchange(0, std::memory_order_relaxed)};
+                slots_[i].local_bytes.exchange(0, std::memory_order_relaxed),
+                slots_[i].external_us.exchange(0, std::memory_order_relaxed),
+                slots_[i].local_us.exchange(0, std::memory_order_relaxed)};
   }
   return marks;
 }

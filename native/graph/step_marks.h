@@ -1,5 +1,5 @@
 // The marks of a training's step: each has a number, and notes when its op runs. The times between them say how long
-// each part of the step takes, how busy the cores are in it, and how much the engine writes meanwhile.
+// each part of the step takes, how busy the cores are in it, and how much the engine writes meanwhile, in how much time.
 #ifndef DEEPFREEZE_GRAPH_STEP_MARKS_H_
 #define DEEPFREEZE_GRAPH_STEP_MARKS_H_
 
@@ -22,6 +22,8 @@ class StepMarks {
     uint64_t cpu_us = 0;          // CPU time of all threads of the process until then
     uint64_t external_bytes = 0;  // that the engine had written to the external store
     uint64_t local_bytes = 0;     // and to the local tier
+    uint64_t external_us = 0;     // for how long it had been writing to the external store
+    uint64_t local_us = 0;        // and to the local tier
   };
 
   // REQUIRES: env outlives this.
@@ -46,6 +48,8 @@ class StepMarks {
     std::atomic<uint64_t> cpu_us{0};
     std::atomic<uint64_t> external_bytes{0};
     std::atomic<uint64_t> local_bytes{0};
+    std::atomic<uint64_t> external_us{0};
+    std::atomic<uint64_t> local_us{0};
   };
 
   Env* const env_;

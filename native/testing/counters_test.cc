@@ -147,6 +147,38 @@ void AnEngineCountsWhatACheckpointTakes() {
   }
 }
 
+void TimeInWhichSeveralCallsAreUnderWayCountsOnce() {
+  BusyClock clock;
+  CHECK_EQ(clock.Micros(), 0U);
+  const uint64_t begun_us = Env::Posix()->NowMicros();
+  {
+    const BusyClock::Call one(&clock);
+    const BusyClock::Call another(&clock);
+    Env::Posix()->SleepMillis(20);
+    CHECK(clock.Micros() >= 19000);
+  }
+  const uint64_t busy_us = clock.Micros();
+  CHECK(busy_us >= 20000 && busy_us <= Env::Posix()->NowMicros() - begun_us + 1);
+  Env::Posix()->SleepMillis(5);
+  CHECK_EQ(clock.Micros(), busy_us);
+}
+
+void WritesAndSyncsAreTimedAtTheirPlace() {
+  TemporaryDir run;
+  Counters counters;
+  CountingEnv env(Env::Posix(), std::string(), &counters);
+  std::unique_ptr<File> file;
+  CHECK_OK(env.Open(Join(run.path(), "file"), OpenMode::kUpdate, &file));
+  CHECK_EQ(counters.external.writing.Micros(), 0U);
+  const std::string text(size_t{1} << 24, 'x');
+  CHECK_OK(WriteFull(file.get(), 0, text.data(), text.size()));
+  const uint64_t written_us = counters.external.writing.Micros();
+  CHECK(written_us > 0);
+  CHECK_OK(file->DataSync());
+  CHECK(counters.external.writing.Micros() > written_us);
+  CHECK_EQ(counters.local.writing.Micros(), 0U);
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
@@ -156,5 +188,7 @@ int main() {
   deepfreeze::ACallCountsIfItLastsLongEnough();
   deepfreeze::TheTimeOfAThreadStaysWhenTheThreadHasEnded();
   deepfreeze::AnEngineCountsWhatACheckpointTakes();
+  deepfreeze::TimeInWhichSeveralCallsAreUnderWayCountsOnce();
+  deepfreeze::WritesAndSyncsAreTimedAtTheirPlace();
   return 0;
 }

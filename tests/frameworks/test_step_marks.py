@@ -156,7 +156,7 @@ def test_an_area_has_the_marks_that_it_was_given():
     area.mark(1)
     area.mark(7)
     none, one = area.marked(2)
-    assert none.at_us == 0 < one.at_us and one.external_bytes == one.local_bytes == 0
+    assert none.at_us == 0 < one.at_us and one.external_bytes == one.local_bytes == one.external_us == one.local_us == 0
     with pytest.raises(veloc_bindings.EngineFault, match="has 2 marks"):
         area.marked(3)
     with pytest.raises(veloc_bindings.EngineFault, match="at most 4096"):

@@ -21,11 +21,11 @@ PLACES = (
 
 
 def notes(steps: int = 12, step: float = 1.0, rate: float = 0.0, busy: float = 0.5, late: float = 0.0) -> MarkNotes:
-    """Steps in succession. ``rate``: bytes that are written in a second; ``busy``: of two cores; ``late``: by how much each second step is
-    longer from mark 1 on."""
+    """Steps in succession. ``rate``: bytes that are written in a second, always; ``busy``: of two cores; ``late``: by how much each second
+    step is longer from mark 1 on."""
     at = np.array([[n * step + one for one in AT] for n in range(steps)]) + 100.0
     at[1::2, [1, 3]] += late
-    return MarkNotes(at, (at - 100.0) * 2 * busy + 5.0, (at - 100.0) * rate)
+    return MarkNotes(at, (at - 100.0) * 2 * busy + 5.0, (at - 100.0) * rate, at - 100.0)
 
 
 def found(noted: MarkNotes) -> tuple[list[ProfiledWindow], list[MarkPlace]]:
@@ -74,23 +74,32 @@ def test_the_shortest_windows_make_up_a_step_that_there_is():
 def test_the_rate_of_a_window_is_that_of_the_transfers_that_meet_it():
     """Transfers of 0.4 s each, from 0.1 s of a step on: 1 GB/s in the second window, half of it in the third."""
     noted = notes()
-    written = np.zeros_like(noted.at)
+    written, writing = np.zeros_like(noted.at), np.zeros_like(noted.at)
     for step in (102, 105, 108):
-        written += np.interp(noted.at, [step + 0.1, step + 0.3, step + 0.8], [0.0, 200e6, 450e6])
-    windows, _ = found(MarkNotes(noted.at, noted.cpu, written))
+        moments = [step + 0.1, step + 0.3, step + 0.8]
+        written += np.interp(noted.at, moments, [0.0, 200e6, 450e6])
+        writing += np.interp(noted.at, moments, [0.0, 0.2, 0.7])
+    windows, _ = found(MarkNotes(noted.at, noted.cpu, written, writing))
     assert [one.rate for one in windows[1:3]] == pytest.approx([1e9, 0.5e9])
     # No transfer has met these two: the rate of all transfers together.
     assert [windows[0].rate, windows[3].rate] == pytest.approx([450e6 / 0.7] * 2)
+
+
+def test_a_store_that_has_nothing_to_write_is_not_taken_for_a_slow_one():
+    """A checkpoint in every step, each written in the first 0.55 of it."""
+    noted = notes()
+    into = noted.at % 1.0
+    written = np.minimum(into, 0.55) * 1e9 + noted.at // 1.0 * 0.55e9
+    windows, _ = found(MarkNotes(noted.at, noted.cpu, written, written / 1e9))
+    assert [one.rate for one in windows] == pytest.approx([1e9] * 4)
 
 
 def test_a_block_that_is_counted_at_its_end_was_written_since_the_one_before():
     """Blocks of 150 MB, each counted when it is done: every other window notes one."""
     at = 100.0 + np.arange(48).reshape(12, 4) / 4
     written = np.floor((at - 99.75) * 2) * 150e6
-    windows, _ = found(MarkNotes(at, at, written))
-    assert [one.rate for one in windows] == pytest.approx([300e6] * 4, rel=0.1), (
-        "the beginning of the first one is not known"
-    )
+    windows, _ = found(MarkNotes(at, at, written, at))
+    assert [one.rate for one in windows] == pytest.approx([300e6] * 4, rel=0.1), "the last one is not counted yet"
 
 
 def test_marks_that_do_not_run_in_every_step_are_found():

@@ -14,12 +14,10 @@ from deepfreeze.plan.step.question import SavedTensor
 MOST = 64  # marks of a step, and so windows
 # Marks that are nearer than this part of a step begin one window. Often many updates run side by side.
 _TOGETHER = 1 / 256
-# A pause of the store's writes that is longer than this part of a step is no part of a transfer.
-_PAUSE = 0.5
 # A window that is shorter than this part of a step may change as it likes.
 _SHORTEST = 0.001
 _SHORT_STEPS = 0.2  # of all steps
-_INSTANT = 1e-9  # seconds
+_SHORTEST_TRANSFER = 1e-3  # seconds of all steps together, for a rate of a window's own
 
 
 @dataclass(frozen=True)
@@ -41,17 +39,18 @@ class MarkPlace:
 @dataclass(frozen=True)
 class MarkNotes:
     """The notes of the marks in some steps: arrays of shape (steps, marks). ``at``: when, in seconds, 0 where a mark has not run;
-    ``cpu``: seconds of CPU time that the process had taken; ``written``: bytes that the engine had written. Mark 0 is at the beginning of
-    the step, the last one at its end."""
+    ``cpu``: seconds of CPU time that the process had taken; ``written``: bytes that the engine had written; ``writing``: seconds in which
+    it had been writing. Mark 0 is at the beginning of the step, the last one at its end."""
 
     at: np.ndarray
     cpu: np.ndarray
     written: np.ndarray
+    writing: np.ndarray
 
     def of(self, marks: Sequence[int]) -> MarkNotes:
         """The notes of these marks, in their order."""
         kept = list(marks)
-        return MarkNotes(self.at[:, kept], self.cpu[:, kept], self.written[:, kept])
+        return MarkNotes(self.at[:, kept], self.cpu[:, kept], self.written[:, kept], self.writing[:, kept])
 
 
 def absent(notes: MarkNotes) -> list[int]:
@@ -83,14 +82,15 @@ def windows(places: Sequence[MarkPlace], notes: MarkNotes, cores: float, copy_ra
     these marks, in the order of the windows; notes of at least two steps in succession. ``cores``: that training has; ``copy_rate``: bytes
     that are copied in a second."""
     # In a single step, and on another rank, marks that are near to each other may come in another order.
-    at, cpu, written = (np.maximum.accumulate(values, axis=1) for values in (notes.at, notes.cpu, notes.written))
+    noted = (notes.at, notes.cpu, notes.written, notes.writing)
+    at, cpu, written, writing = (np.maximum.accumulate(values, axis=1) for values in noted)
     begin = np.maximum.accumulate(np.median(at - at[:, :1], axis=0))
     step = float(np.median(np.diff(at[:, 0])))
     seconds = np.diff([*begin, max(step, begin[-1])])
     each, used = _differences(at), _differences(cpu)
     low, high = np.percentile(each, [10, 90], axis=0)
     shortest = _in_short_steps(each)
-    rates = _rates(at, written)
+    rates = _rates(written, writing)
     made, since = [], 0.0
     for number, place in enumerate(places):
         long = max(0.0, float(seconds[number]))
@@ -193,42 +193,18 @@ def _share(part: float, whole: float) -> float:
     return min(1.0, max(0.0, part / whole)) if whole > 0 else 1.0
 
 
-def _rates(at: np.ndarray, written: np.ndarray) -> np.ndarray:
-    """(windows,) bytes that the engine writes in a second of each window while a transfer is under way. In a window that no transfer has
-    met it is the rate of all windows together; 0 if nothing was written at all.
+def _rates(written: np.ndarray, writing: np.ndarray) -> np.ndarray:
+    """(windows,) bytes that the engine writes in a second of each window while it is writing. In a window in which it has not written it is
+    the rate of all windows together; 0 if nothing was written at all.
 
-    The engine counts a block when it is written. So each increase is spread over the time since the increase before it."""
-    seconds = _differences(at)
-    ends, moved, active = _transfers(at, written, _PAUSE * float(np.median(seconds.sum(axis=1))))
-    begin = at[:-1].ravel()
-    end = begin + seconds.ravel()
-
-    def of_windows(values: np.ndarray) -> np.ndarray:
-        """By how much a value that is known at ``ends`` grows in each window, over all steps."""
-        grown = np.interp(end, ends, values) - np.interp(begin, ends, values)
-        return np.asarray(grown.reshape(seconds.shape).sum(axis=0))
-
-    nbytes, under_way = of_windows(moved), of_windows(active)
+    The engine counts a block when it is written. So each increase is spread over the time of writing since the increase before it."""
+    order = np.argsort(writing, axis=None, kind="stable")
+    busy, nbytes = writing.ravel()[order], np.maximum.accumulate(written.ravel()[order])
+    known = np.flatnonzero(np.diff(nbytes, prepend=-1.0) > 0)
+    moved = np.interp(writing, busy[known], nbytes[known])
+    of_windows = _differences(moved).sum(axis=0)
+    under_way = _differences(writing).sum(axis=0)
     whole = float(under_way.sum())
-    rate = float(nbytes.sum()) / whole if whole > 0 else 0.0
-    met = under_way > _INSTANT
-    return np.where(met, nbytes / np.where(met, under_way, 1.0), rate)
-
-
-def _transfers(at: np.ndarray, written: np.ndarray, pause: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(moments, bytes written until then, seconds of transfers until then), between which both grow evenly. ``pause``: seconds without an
-    increase after which a transfer has ended."""
-    order = np.argsort(at, axis=None, kind="stable")
-    moments, nbytes = at.ravel()[order], np.maximum.accumulate(written.ravel()[order]).astype(np.float64)
-    known = [(float(moments[0]), float(nbytes[0]), 0.0)]
-    for number in np.flatnonzero(np.diff(nbytes) > 0) + 1:
-        before, moved, active = known[-1]
-        moment = float(moments[number])
-        if (
-            len(known) == 1 or moment - before > pause
-        ):  # a transfer begins: not before the mark that has noted nothing yet
-            before = float(moments[number - 1])
-            known.append((before, moved, active))
-        known.append((moment, float(nbytes[number]), active + moment - before))
-    ends, moved_until, active_until = (np.array(column) for column in zip(*known, strict=True))
-    return ends, moved_until, active_until
+    rate = float(of_windows.sum()) / whole if whole > 0 else 0.0
+    met = under_way > _SHORTEST_TRANSFER
+    return np.where(met, of_windows / np.where(met, under_way, 1.0), rate)
