@@ -301,3 +301,15 @@ class Instant(Solver):
 
     def solve(self, program, **options):
         return Solution(None, math.inf, 0.0, is_impossible=False, is_best=False)
+
+
+def test_copies_are_not_heaped_into_a_window_that_is_too_short_for_them():
+    """Ten windows keep the cores busy. One does so by half, but has time for a tenth of the copies alone."""
+    windows = [StepWindow(1.0, 100, busy=1.0, copy_capacity=400)] * 10
+    windows[4] = StepWindow(0.1, 100, busy=0.5, copy_capacity=80)
+    asked = Question(tuple(windows), (SavedTensor("kernel", 800, 9),))
+    copied = [part.copy for part in planned(replace(asked, memory=1600), 40).parts]
+    assert 0 < copied.count(4) <= 2
+    windows[4] = replace(windows[4], copy_capacity=None)
+    unbound = replace(asked, windows=tuple(windows), memory=1600)
+    assert [part.copy for part in planned(unbound, 40).parts].count(4) > 2, "the same in a window that has time for all"

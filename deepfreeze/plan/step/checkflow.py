@@ -6,7 +6,7 @@
 3. If there is none, and finer parts could help, each part is halved. Halves nest in the parts, so whatever had a plan still has one. Where
 the parts are too many for the solver, the greedy plan is taken.
 4. Of all plans with that peak (and half a percent more) the least disturbing one is taken, that is the one that moves the fewest bytes
-while the cores are busy; of these the one that ends first."""
+while the cores are busy, and copies few in windows that are too short for them; of these the one that ends first."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _improved(program: CompactProgram, first: Solution, solver: Solver, gap: flo
     if program.question.memory is not None:
         most = program.question.memory
     calmest = program.least_disturbance(most)
-    second = solver.part(_SHARES[1]).solve(calmest, gap=gap, start=first.values)
+    second = solver.part(_SHARES[1]).solve(calmest, gap=gap, start=program.calmly(first.values))
     if second.values is None:
         return made
     made = program.plan(second.values)

@@ -21,6 +21,7 @@ from deepfreeze.plan.step.parts import PlannedPart, pieces
 from deepfreeze.plan.step.question import Question
 
 _Terms = list[tuple[int, float]]
+_HURRY = 2.0  # the cost of a byte that is copied in a window which is too short for it; 1: of one that is copied while all cores are busy
 
 
 @dataclass
@@ -74,6 +75,8 @@ class CompactProgram:
         self.direct = [
             self._counts(question.directs(tensor), k) for tensor, k in zip(question.tensors, parts, strict=True)
         ]
+        # window of a period -> (column of the bytes that are copied in it beyond its room for copies, that room, the copies)
+        self._hurried: list[tuple[int, float, _Terms]] = []
         self._each_part_once()
         self._bounds()
 
@@ -90,7 +93,8 @@ class CompactProgram:
         return program
 
     def least_disturbance(self, most: float) -> LinearProgram:
-        """As few bytes as possible that are moved while cores are busy, with at most ``most`` bytes of memory."""
+        """As few bytes as possible that are moved while cores are busy, with at most ``most`` bytes of memory. Bytes that are copied in a
+        window which is too short for them keep training waiting, so they count as twice as many bytes with all cores busy."""
         costs: dict[int, float] = {}
         for size, *kinds in zip(self.sizes, self.copied, self.written, self.direct, strict=True):
             for counts in kinds:
@@ -100,12 +104,20 @@ class CompactProgram:
                         costs[column] = costs.get(column, 0.0) + sign * busy
         program = self._asked(costs)
         program.upper[self.peak] = min(program.upper[self.peak], most / self.unit)
+        self._hurry(program)
         return program
+
+    def calmly(self, values: np.ndarray) -> list[float]:
+        """The values of the columns of ``least_disturbance`` for those of an earlier question."""
+        excess = [sum(weight * values[one] for one, weight in terms) - room for _, room, terms in self._hurried]
+        return [*values, *(max(0.0, float(one)) for one in excess)]
 
     def earliest_end(self, most: float, disturbance: LinearProgram, limit: float) -> LinearProgram:
         """As early an end as possible, with at most ``most`` bytes of memory and at most ``limit`` of the costs of ``disturbance``."""
         program = self._asked({})
         program.upper[self.peak] = min(program.upper[self.peak], most / self.unit)
+        self._hurry(program)
+        program.costs = [0.0] * len(program.costs)
         program.row(-INFINITE, limit, list(enumerate(disturbance.costs)))
         before: int | None = None
         for window in range(self.first, self.last + 1):
@@ -119,9 +131,9 @@ class CompactProgram:
         return program
 
     def ending(self, asked: LinearProgram, values: np.ndarray) -> list[float]:
-        """The values of the columns of ``earliest_end`` for those of an earlier question."""
+        """The values of the columns of ``earliest_end`` for those of ``least_disturbance``."""
         last = max((part.write for part in self.plan(values)), default=self.first - 1)
-        added = len(asked.costs) - len(self.program.costs)
+        added = len(asked.costs) - len(values)
         return [*values, *(float(self.first + n <= last) for n in range(added))]
 
     @property
@@ -207,6 +219,21 @@ class CompactProgram:
             capacity = (self.scale, -window_of.capacity / self.unit)
             self.program.row(-INFINITE, 0.0, [*rate[number], capacity, *self._left(number)])
             self.program.row(-INFINITE, -window_of.base / self.unit, [*memory[number], (self.peak, -1.0)])
+
+    def _hurry(self, program: LinearProgram) -> None:
+        """Adds the bytes that are copied in each window beyond those for which it has time. Their columns are the same ones each time."""
+        copies: dict[int, _Terms] = {}
+        for size, counts in zip(self.sizes, self.copied, strict=True):
+            for window in counts.windows:
+                terms = [(column, sign * size) for column, sign in self._change(counts, window)]
+                copies.setdefault(window % self.question.horizon, []).extend(terms)
+        self._hurried = []
+        for window, terms in sorted(copies.items()):
+            room = self.question.window(window).copy_capacity
+            if room is not None:
+                excess = program.column(0.0, INFINITE, _HURRY)
+                program.row(-INFINITE, room / self.unit, [*terms, (excess, -1.0)])
+                self._hurried.append((excess, room / self.unit, terms))
 
     def _left(self, window: int) -> _Terms:
         """Terms for the bytes that a window leaves to the next one, less those that it has from the one before."""

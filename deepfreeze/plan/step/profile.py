@@ -38,7 +38,8 @@ class ProfiledWindow:
     - ``phase``: one of ``PHASES``; "between": between two steps. ``begin``: seconds from the beginning of the step.
     - ``seconds``: the median; ``shortest``: in the shortest fifth of the steps; ``spread``: 90th percentile minus 10th, over the median.
     - ``busy``: the share of the cores that training uses, from 0 to 1; ``base``: bytes in memory beside copies, 0 if it is not known.
-    - ``rate``: bytes that the store takes in a second while training runs; ``copy_rate``: bytes that are copied in a second."""
+    - ``rate``: bytes that the store takes in a second while training runs; ``copy_rate``: bytes that training copies in a
+      second, 0 if copies take it no time."""
 
     name: str
     phase: str
@@ -101,7 +102,13 @@ class StepProfile:
         counted = [one.seconds if self.is_steady else one.shortest for one in self.windows]
         windows = [
             StepWindow(
-                seconds, min(_MAX_CAPACITY, int(seconds * one.rate * faster)), one.busy, one.base, one.name, one.phase
+                seconds=seconds,
+                capacity=_nbytes(seconds * one.rate * faster),
+                busy=one.busy,
+                base=one.base,
+                copy_capacity=_nbytes(seconds * one.copy_rate) if one.copy_rate else None,
+                name=one.name,
+                phase=one.phase,
             )
             for one, seconds in zip(self.windows, counted, strict=True)
         ]
@@ -164,6 +171,11 @@ class StepProfile:
             windows,
             tensors,
         )
+
+
+def _nbytes(nbytes: float) -> int:
+    """So many bytes of a window, or as many as are as good as no bound."""
+    return min(_MAX_CAPACITY, int(nbytes))
 
 
 def _window(given: Fields) -> ProfiledWindow:

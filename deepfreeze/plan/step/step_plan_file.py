@@ -171,6 +171,7 @@ def _window(given: Fields) -> StepWindow:
         capacity=given.integer("capacity", 0, _MAX_BYTES),
         busy=given.number("busy", 0.0, 1.0),
         base=given.integer("base", 0, _MAX_BYTES),
+        copy_capacity=_or_none(given, "copy_capacity", lambda: given.integer("copy_capacity", 0, _MAX_BYTES)),
         name=given.text("name"),
         phase=given.one_of("phase", PHASES),
     )
