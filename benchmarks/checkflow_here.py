@@ -162,7 +162,7 @@ def _ways(workload: str, found: dict[str, Any]) -> list[Row]:
         row = Row({"workload": workload, "how": name}).add("state", "B", [found["nbytes"]])
         row.add("step", "s", [statistics.median(one) for one in rounds])
         over = [statistics.median(one) / statistics.median(other) for one, other in zip(rounds, plain, strict=True)]
-        row.add("over plain", "", over)
+        row.add("over plain", "", over).add("used", "s", found["used"][name])
         way = found["ways"].get(name)
         if way is not None:
             for figure, unit in (
@@ -238,7 +238,8 @@ def prototype_table(rows: list[Row]) -> str:
         lines.append([
             WORKLOADS[labels["workload"]], _named(labels),
             _share(row, "extra"), _share(row, "calibrated_extra"), _share(row, "held_by_step"), _share(row, "held"),
-            *(span(row, name, 1e3, 0) for name in ("profiled", "forecast", "calibrated", "step")), ratio, committed,
+            *(span(row, name, 1e3, 0) for name in ("profiled", "forecast", "calibrated", "step")), ratio,
+            span(row, "used", 1e3, 0), committed,
         ])  # fmt: skip
     head = [
         "workload",
@@ -252,6 +253,7 @@ def prototype_table(rows: list[Row]) -> str:
         "the same, rates of round 1",
         "step, ms",
         "over plain",
+        "of a core, ms",
     ]
     return (
         table([*head, "committed"], lines) + "\n\n" + " ".join(_sentence(workload, rows) for workload in _known(rows))

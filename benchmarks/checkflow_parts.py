@@ -107,13 +107,12 @@ class Room:
 
 class PartWriter:
     """Writes checkpoints part by part. ``committed``: the steps whose files have all parts; ``gated``: bytes that had to be copied because
-    an update came before they were written; ``written``, ``busy``: bytes that were written, and the seconds in which any were;
-    ``gathered``: seconds of a core that the threads have used to copy parts into their blocks."""
+    an update came before they were written; ``written``, ``busy``: bytes that were written, and the seconds in which any were."""
 
     def __init__(self, folder: Path, parts: Sequence[FilePart], room: Room, writers: int) -> None:
         self.committed: list[int] = []
         self.gated = self.written = 0
-        self.busy = self.gathered = 0.0
+        self.busy = 0.0
         self._writing, self._since = 0, 0.0  # threads that write now, and since when there are any
         self._folder, self._parts, self._room = folder, parts, room
         self._files: dict[int, _File] = {}
@@ -196,26 +195,23 @@ class PartWriter:
     def _write(self, step: int, part: FilePart, piece: _Piece, block: np.ndarray) -> None:
         descriptor = self._open(step)
         self._counts(1, 0)
-        gathered = 0.0
         with piece.lock:
             arrays = piece.arrays
             if arrays is not None:
                 at = 0
                 for begin in range(0, part.nbytes, CHUNK):
                     nbytes = min(CHUNK, part.nbytes - begin)
-                    begun = time.thread_time()
                     _gather(arrays, block, begin, nbytes)
-                    gathered += time.thread_time() - begun
                     at += _put(descriptor, block, nbytes, part.offset + at)
                 piece.arrays = arrays = None
                 piece.done.set()
         if piece.buffer is not None:
             _put(descriptor, np.frombuffer(piece.buffer, np.uint8), part.nbytes, part.offset)
             self._room.give(piece.buffer, part.nbytes)
-        self._counts(-1, part.nbytes, gathered)
+        self._counts(-1, part.nbytes)
         self._end(step, part)
 
-    def _counts(self, threads: int, nbytes: int, gathered: float = 0.0) -> None:
+    def _counts(self, threads: int, nbytes: int) -> None:
         """A thread begins to write (1), or has written so many bytes (-1)."""
         with self._lock:
             now = time.perf_counter()
@@ -224,7 +220,6 @@ class PartWriter:
             self._since = now
             self._writing += threads
             self.written += nbytes
-            self.gathered += gathered
 
     def _open(self, step: int) -> int:
         # Not under the lock that training takes.

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.checkflow_parts import PAGE, FilePart, PartWriter, Slice
+from deepfreeze.frameworks.tensorflow.capture import READS
 from deepfreeze.frameworks.tensorflow.hooks import TracedAnew, apply_of
 from deepfreeze.frameworks.tensorflow.step_marks import MarkedStep
 from deepfreeze.plan.step import parts as joining
@@ -28,16 +29,45 @@ from deepfreeze.state.keras_objects import tf_variable
 
 
 class NamedStep(MarkedStep):
-    """A marked step that knows behind which ops each mark lies. ``behind``: by the name of the place the names of the ops."""
+    """A marked step that knows behind which ops each mark lies. ``behind``: by the name of the place the names of the ops; ``ahead``: the
+    same for functions that are added before the optimizer has made its ops. They lie behind all that those ops need, so behind the gradient
+    where a mark is behind what the optimizer makes of it."""
 
     def __init__(self, model: Any, optimizer: Any, tensors: Sequence[Any]) -> None:
         self.behind: dict[str, list[str]] = {}
+        self.ahead: dict[str, list[str]] = {}
         super().__init__(model, optimizer, tensors)
 
     def _add(self, place: MarkPlace, behind: Iterable[tf.Operation]) -> None:
         ops = list(behind)
         self.behind[place.name] = [op.name for op in ops]
+        self.ahead[place.name] = [op.name for op in self._before_update(ops)]
         super()._add(place, ops)
+
+    def _before_update(self, ops: Sequence[tf.Operation]) -> list[tf.Operation]:
+        """The ops that were there when the optimizer was called, and that these wait for: their inputs, and what has written to a variable
+        before they read it."""
+        number = {op.name: at for at, op in enumerate(self._graph.get_operations())}
+        found: dict[str, tf.Operation] = {}
+        left = [(op, None) for op in ops]  # an op, and which of its outputs is meant
+        known = set()
+        while left:
+            op, output = left.pop()
+            # This op hands all gradients on together, and TensorFlow takes it out of the graph.
+            passed = op.type == "IdentityN" and output is not None
+            if (name := (op.name, output if passed else None)) in known:
+                continue
+            known.add(name)
+            if number[op.name] < self._applied:
+                found[op.name] = op
+                continue
+            for tensor in [op.inputs[output]] if passed else op.inputs:
+                if tensor.dtype != tf.resource:
+                    left.append((tensor.op, tensor.value_index))
+                else:
+                    users = [one for one in tensor.consumers() if self._applied <= number[one.name] < number[op.name]]
+                    left += [(one, None) for one in users if one.type not in READS]
+        return list(found.values())
 
 
 def file_parts(profile: StepProfile, plan: StepPlan) -> list[FilePart]:
@@ -68,7 +98,7 @@ class _Acts:
 
 class PlannedStep:
     """A model's train function that follows a plan, from construction to ``close``. ``step``: of the batch under way; the caller sets it
-    before each batch. ``acted``, ``used``: the seconds that each call of a function has taken, and those of a core that it has used."""
+    before each batch. ``acted``: the seconds that each call of a function has taken."""
 
     def __init__(
         self,
@@ -78,15 +108,14 @@ class PlannedStep:
         profile: StepProfile,
         plan: StepPlan,
         parts: Sequence[FilePart],
-        behind: dict[str, list[str]],
+        named: NamedStep,
         writer: PartWriter,
     ) -> None:
-        """``variables``: of the profile's tensors; ``behind``: of ``NamedStep``."""
+        """``variables``: of the profile's tensors; ``named``: the same step, traced with marks."""
         self.step = 0
         self.acted: list[float] = []
-        self.used: list[float] = []
         self._variables, self._profile, self._writer = [tf_variable(one) for one in variables], profile, writer
-        self._behind = behind
+        self._named = named
         self._windows = len(profile.windows)
         # (window, True for what belongs to the step under way, whose update is done) -> what is done then
         self._acts: dict[tuple[int, bool], _Acts] = defaultdict(_Acts)
@@ -153,8 +182,7 @@ class PlannedStep:
                 if part.write == part.copy + 1:  # the store may begin in the window before
                     self._writer.due(self._captured(part.copy), part)
 
-        names = self._behind[self._profile.windows[window].name]
-        with tf.control_dependencies(_there(graph, names)):
+        with tf.control_dependencies(self._begin(graph, window, early)):
             call = self._call(act, tensors)
         for part in acts.directs:
             for one in part.slices:
@@ -164,8 +192,13 @@ class PlannedStep:
         """Right before the updates of a window: what is not written yet is copied. It is of the checkpoint of the step before."""
         tensors = sorted({one.tensor for part in parts for one in part.slices})
         begun = [call for tensor in tensors for call in self._begun[tensor]]
-        with tf.control_dependencies([*begun, *_there(graph, self._behind[self._profile.windows[window].name])]):
+        with tf.control_dependencies([*begun, *self._begin(graph, window, early=False)]):
             self._call(lambda *_: self._writer.gate(self.step - 1, parts), tensors)
+
+    def _begin(self, graph: Any, window: int, early: bool) -> list[tf.Operation]:
+        """The ops that have run when a window begins. ``early``: the optimizer has made its ops."""
+        names = (self._named.behind if early else self._named.ahead)[self._profile.windows[window].name]
+        return [graph.get_operation_by_name(name) for name in names]
 
     def _captured(self, window: int) -> int:
         """The captured step to which a window belongs that begins in the step under way."""
@@ -176,9 +209,8 @@ class PlannedStep:
         variables = [self._variables[tensor] for tensor in tensors]
 
         def timed(*arrays: np.ndarray) -> None:
-            begun, used = time.perf_counter(), time.thread_time()
+            begun = time.perf_counter()
             function(*arrays)
-            self.used.append(time.thread_time() - used)
             self.acted.append(time.perf_counter() - begun)
 
         def called() -> None:
@@ -195,14 +227,3 @@ class PlannedStep:
 
 def _bytes(known: dict[int, np.ndarray], part: FilePart) -> list[np.ndarray]:
     return [known[one.tensor][one.begin : one.begin + one.nbytes] for one in part.slices]
-
-
-def _there(graph: Any, names: Sequence[str]) -> list[tf.Operation]:
-    """The ops with these names. A name that the graph does not have yet is left out."""
-    found = []
-    for name in names:
-        try:
-            found.append(graph.get_operation_by_name(name))
-        except KeyError:
-            continue
-    return found

@@ -20,7 +20,7 @@ SHARE = 0.9  # of the store's bytes, that a plan uses at most
 @dataclass(frozen=True)
 class Seen:
     """How a training was seen to follow a plan. ``store``: bytes that the store takes in a second; ``copy_rate``: bytes that training
-    copies, or hands over, in a second; ``cost``: seconds of a core in which each byte is copied, by training or by the store's threads."""
+    copies, or hands over, in a second; ``cost``: seconds of a core that a byte takes beyond those of the training that was profiled."""
 
     store: float
     copy_rate: float
@@ -30,12 +30,11 @@ class Seen:
 @dataclass(frozen=True)
 class Reachable:
     """A plan for a store that is ``faster`` times as fast as measured, 1 where the measured one does. Training waits for the difference.
-    ``asked``: the question with the measured store; ``captures``: bytes that the profiled step has copied in a second."""
+    ``asked``: the question with the measured store."""
 
     plan: StepPlan
     faster: float
     asked: Question
-    captures: float
 
     def played(self, parts: Sequence[PlannedPart] | None = None, seen: Seen | None = None) -> Played:
         """The plan, or other parts, on the store that was measured, with copies as they were ``seen``. The windows have the copies of the
@@ -43,11 +42,10 @@ class Reachable:
         parts = self.plan.parts if parts is None else parts
         if seen is None:
             return played(self.asked, parts)
-        cost = max(0.0, seen.cost - 1 / self.captures)
         windows = self.asked.windows
         measured = sum(window.capacity for window in windows) / sum(window.seconds for window in windows)
         slower = measured / seen.store
-        return played(self.asked, parts, slower=slower, copy_rate=seen.copy_rate, copy_cost=cost, direct_cost=cost)
+        return played(self.asked, parts, slower=slower, copy_rate=seen.copy_rate, cost=seen.cost)
 
 
 def reachable(profile: StepProfile, every: int, direct: bool = False, seconds: float = SECONDS) -> Reachable:
@@ -58,4 +56,4 @@ def reachable(profile: StepProfile, every: int, direct: bool = False, seconds: f
     needed = feasible.least_rate(asked, planning.parts(asked), solver.part(1 / 4))
     faster = 1.0 if needed is None else max(1.0, needed / SHARE)
     plan = planned(asked.faster(faster), planning.part_size(profile.nbytes), solver)
-    return Reachable(plan, faster, asked, max(1.0, profile.windows[0].copy_rate))
+    return Reachable(plan, faster, asked)

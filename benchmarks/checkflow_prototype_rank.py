@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class Planned:
     """A way to follow a plan. ``function``: the train function that follows it; ``parts``, ``room``, ``writer``: of its checkpoints."""
 
     def __init__(
-        self, name: str, train: Any, profile: StepProfile, behind: dict[str, list[str]], folder: Path, direct: bool
+        self, name: str, train: Any, profile: StepProfile, named: NamedStep, folder: Path, direct: bool
     ) -> None:
         self.name = name
         self._reachable = reachable(profile, 1, direct)
@@ -59,26 +60,27 @@ class Planned:
         model = train.model
         by_name = {tensor.spec.name: tensor.variable for tensor in TrainingState.of(model, "full").tensors}
         variables = [by_name[tensor.name] for tensor in profile.tensors]
-        self.step = PlannedStep(model, model.optimizer, variables, profile, self.plan, self.parts, behind, self.writer)
+        self.step = PlannedStep(model, model.optimizer, variables, profile, self.plan, self.parts, named, self.writer)
         train(2, PlannedClock(self.step, self.room))
         self.function = model.train_function
         self.step.close()
         self._seen: Played | None = None
 
-    def calibrate(self, steps: int) -> None:
-        """Plays the plan with the speed that copies and the store had in the last ``steps`` steps. ``start`` goes before those steps."""
-        nbytes = self.plan.question.nbytes * steps
-        acted = sum(self.step.acted) - (self.room.waited - self._waited)
-        used = sum(self.step.used) + self.writer.gathered - self._gathered
-        store = (self.writer.written - self._written) / (self.writer.busy - self._busy)
-        self._seen = self._reachable.played(seen=Seen(store, nbytes / acted, used / nbytes))
-
-    def start(self) -> None:
+    def begins(self) -> None:
         """Begins to measure the rates."""
         self.step.acted.clear()
-        self.step.used.clear()
-        self._waited, self._gathered = self.room.waited, self.writer.gathered
-        self._written, self._busy = self.writer.written, self.writer.busy
+        self._waited, self._written, self._busy = self.room.waited, self.writer.written, self.writer.busy
+
+    def ends(self, steps: int) -> None:
+        """Takes the rates that copies and the store had in ``steps`` steps, since ``begins``."""
+        acted = sum(self.step.acted) - (self.room.waited - self._waited)
+        self._store = (self.writer.written - self._written) / (self.writer.busy - self._busy)
+        self._copy_rate = self.plan.question.nbytes * steps / acted
+
+    def play(self, more: float) -> None:
+        """Plays the plan with these rates. ``more``: seconds of a core that a step has used beyond those of today's."""
+        cost = max(0.0, more) / self.plan.question.nbytes
+        self._seen = self._reachable.played(seen=Seen(self._store, self._copy_rate, cost))
 
     def found(self, steps: int) -> dict[str, Any]:
         """The figures of its first ``steps`` steps."""
@@ -114,19 +116,37 @@ class Trainer:
         fit(self.model, self._x, self._y, steps, *callbacks)
 
 
-def _named(train: Trainer) -> dict[str, list[str]]:
-    """Behind which ops each mark of the step lies."""
+@dataclass(frozen=True)
+class _Turn:
+    """A turn of one way: ``WARM`` steps and ``count`` that count. ``seconds``, ``used``: by the name of the way, of each turn the seconds
+    of each step, and the seconds of a core that a step has used on average."""
+
+    train: Trainer
+    count: int
+    seconds: dict[str, list[list[float]]]
+    used: dict[str, list[float]]
+
+    def __call__(self, name: str, clock: StepClock, *callbacks: Any) -> None:
+        """Trains. The model has the train function of the way."""
+        self.train(WARM + self.count, clock, *callbacks)
+        self.used[name].append(statistics.mean(clock.used[WARM:]))
+        self.seconds[name].append(clock.seconds[WARM:])
+
+
+def _named(train: Trainer) -> NamedStep:
+    """The step with the places of its marks."""
     model = train.model
     named = NamedStep(model, model.optimizer, TrainingState.of(model, "full").tensors)
     try:
         train(2)
-        return named.behind
+        return named
     finally:
         named.close()
 
 
 def measure(params: dict[str, Any]) -> dict[str, Any]:
-    """The profile; the seconds of steps of each way, round by round; and the figures of each way. See ``jobs.serve``."""
+    """The profile; the seconds of steps of each way, round by round, and those of a core; and the figures of each way. See
+    ``jobs.serve``."""
     folder, rounds, count = Path(params["folder"]), params["rounds"], params["steps"]
     train = Trainer(params["workload"])
     train(WARM)
@@ -136,38 +156,38 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     assert found is not None, "the step was not profiled"
     profile = StepProfile.from_json(found.profile)
     train.model.train_function = None
-    behind = _named(train)
+    named = _named(train)
     ways: list[Planned] = []
     impossible = {}
     for name, direct in ((COPIES, False), (DIRECT, True)):
         jobs.progress(f"plan: {name} ...")
         try:
-            ways.append(Planned(name, train, profile, behind, folder / name.replace(" ", "-"), direct))
+            ways.append(Planned(name, train, profile, named, folder / name.replace(" ", "-"), direct))
         except OptionError as error:
             impossible[name] = str(error)
     train(2)
     plain = train.model.train_function
     seconds: dict[str, list[list[float]]] = {PLAIN: [], TODAY: [], **{way.name: [] for way in ways}}
+    used: dict[str, list[float]] = {name: [] for name in seconds}
     committed = taken = 0
     for number in range(rounds):
         jobs.progress(f"round {number + 1} of {rounds} ...")
         train.model.train_function = plain
-        train(WARM, clock := StepClock())
-        clock.seconds.clear()
-        train(count, clock)
-        seconds[PLAIN].append(clock.seconds)
+        turn = _Turn(train, count, seconds, used)
+        turn(PLAIN, StepClock())
         for way in ways:
             train.model.train_function = way.function
-            way.start()
-            train(WARM + count, clock := PlannedClock(way.step, way.room))
+            way.begins()
+            turn(way.name, PlannedClock(way.step, way.room))
             if number == 0:
-                way.calibrate(WARM + count)
-            seconds[way.name].append(clock.seconds[WARM:])
+                way.ends(WARM + count)
         train.model.train_function = None
         today = checkpoint(folder / f"today-{number}", 1)
-        train(WARM + count, clock := StepClock(), today)
-        seconds[TODAY].append(clock.seconds[WARM:])
+        turn(TODAY, StepClock(), today)
         committed, taken = committed + len(today.stats.committed), taken + WARM + count
+        if number == 0:
+            for way in ways:
+                way.play(used[way.name][0] - used[TODAY][0])
     if params["last"] and ways:
         jobs.progress(f"{params['last']} steps of {ways[-1].name} ...")
         before = len(ways[-1].writer.committed)
@@ -182,6 +202,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     return {
         "profile": profile.to_json(),
         "seconds": seconds,
+        "used": used,
         "ways": {way.name: way.found(steps) for way in ways},
         "impossible": impossible,
         "today": {"committed": committed, "steps": taken},

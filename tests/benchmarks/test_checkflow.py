@@ -241,16 +241,15 @@ def test_a_prototype_saves_the_weights_of_its_step(tmp_path, direct):
     assert any(part.copy is None for part in way.parts) == direct
 
 
-def test_the_steps_of_a_profile_have_the_captures_in_them():
-    """Copies as fast as those of the profiled step cost nothing more; slower ones cost the difference."""
+def test_copies_that_use_no_more_of_a_core_than_the_profiled_ones_cost_nothing():
     windows = (StepWindow(1.0, 1000, busy=1.0), StepWindow(1.0, 1000, busy=1.0))
     asked = Question(windows, (SavedTensor("kernel", 1000, 0),), carry=1000)
     parts = (PlannedPart(0, 0, 1000, -1, 0),)
-    plan = StepPlan(asked, parts, 0.0, 0.0, None, True)
-    found = Reachable(plan, 1.0, asked, captures=1000.0)
-    as_fast, slower = (Seen(1000.0, 1000.0, seconds / 1000) for seconds in (1.0, 2.0))
-    assert found.played(seen=as_fast).seconds == found.played().seconds == pytest.approx(2.0)
-    assert found.played(seen=slower).seconds == pytest.approx(3.0)
+    found = Reachable(StepPlan(asked, parts, 0.0, 0.0, None, True), 1.0, asked)
+    assert found.played(seen=Seen(1000.0, 1000.0, cost=0.0)).seconds == found.played().seconds == pytest.approx(2.0)
+    assert found.played(seen=Seen(1000.0, 1000.0, cost=1 / 1000)).seconds == pytest.approx(3.0)
+    # Half a second of the copy is behind the end of the step, which waits for it.
+    assert found.played(seen=Seen(1000.0, 1000.0 / 1.5, cost=0.0)).seconds == pytest.approx(2.5)
 
 
 def test_the_simulators_step_is_judged_over_todays():

@@ -64,7 +64,7 @@ def test_handing_a_part_over_makes_a_busy_window_longer():
     windows = tuple(StepWindow(1.0, 100, busy) for busy in (0.0, 0.5, 1.0))
     asked = Question(windows, (SavedTensor("kernel", 100, 2),), cyclic=False, direct=True)
     for window, longer in ((0, 0.0), (1, 0.25)):
-        found = played(asked, [PlannedPart(0, 0, 100, None, window)], direct_cost=1 / 200)
+        found = played(asked, [PlannedPart(0, 0, 100, None, window)], cost=1 / 200)
         assert found.longer == pytest.approx(longer) and found.seconds == pytest.approx(3 + longer)
 
 
@@ -73,11 +73,11 @@ def test_copies_make_a_busy_window_longer():
         tuple(StepWindow(1.0, 100, busy) for busy in (0.0, 0.5, 1.0)), (SavedTensor("kernel", 100, 2),), cyclic=False
     )
     for window, longer in ((0, 0.0), (1, 0.25)):
-        found = played(asked, [PlannedPart(0, 0, 100, window, 2)], copy_cost=1 / 200)
+        found = played(asked, [PlannedPart(0, 0, 100, window, 2)], cost=1 / 200)
         assert found.longer == pytest.approx(longer) and found.seconds == pytest.approx(3 + longer)
-    assert played(
-        replace(asked, cyclic=True), [PlannedPart(0, 0, 100, -1, 1)], copy_cost=1 / 200
-    ).longer == pytest.approx(0.5)
+    assert played(replace(asked, cyclic=True), [PlannedPart(0, 0, 100, -1, 1)], cost=1 / 200).longer == pytest.approx(
+        0.5
+    )
 
 
 def test_a_copy_that_takes_time_is_held_from_its_own_beginning_on():
@@ -89,3 +89,15 @@ def test_a_copy_that_takes_time_is_held_from_its_own_beginning_on():
     assert found.extra == 200, "a part is copied while the one before it is written"
     assert found.held[1] == 100, "the last one is written in the window behind"
     assert found.seconds == pytest.approx(4.0)
+
+
+def test_an_update_waits_until_all_of_its_tensor_is_copied():
+    asked = Question((StepWindow(1.0, 100),) * 4, (SavedTensor("kernel", 100, 2),), cyclic=False)
+    found = played(asked, [PlannedPart(0, 0, 100, 1, 2)], copy_rate=50.0)
+    assert found.waited == pytest.approx((0, 0, 1.0, 0)) and found.seconds == pytest.approx(5.0)
+
+
+def test_the_end_of_a_step_waits_for_copies():
+    asked = Question((StepWindow(1.0, 100),) * 4, (SavedTensor("kernel", 100, 2),))
+    found = played(asked, [PlannedPart(0, 0, 100, -1, 0)], copy_rate=40.0)
+    assert found.waited == pytest.approx((0, 0, 0, 1.5)) and found.seconds == pytest.approx(5.5)

@@ -1,9 +1,10 @@
 """Plays a plan of a step, period after period: memory over time, waiting, and the use of the store.
 
-Training runs through the windows. The copies of a window are made one after the other from its beginning on, each as soon as the memory
-that the plan counts on has room for it. The store takes one part after the other, in the order of the plan: none before its copy is made,
-nor before its window begins. A part whose bytes the window before has left over (``Question.carry``) begins in that window. A tensor's
-next update waits until all of it is written that the plan writes without a copy.
+Training runs through the windows. Copies are made one after the other, beside training, from the beginning of their window on and each as
+soon as the memory that the plan counts on has room for it. The store takes one part after the other, in the order of the plan: none before
+its copy is made, nor before its window begins. A part whose bytes the window before has left over (``Question.carry``) begins in that
+window. A tensor's next update waits until all of it is copied, or written where the plan writes it without a copy. The end of a step waits
+for all copies under way.
 
 A plan that is played on the windows that it was made for never waits. A slower store, or slower copies, follow from the same rules.
 """
@@ -56,16 +57,15 @@ def played(
     *,
     slower: float = 1.0,
     copy_rate: float = math.inf,
-    copy_cost: float = 0.0,
-    direct_cost: float = 0.0,
+    cost: float = 0.0,
     periods: int = _PERIODS,
 ) -> Played:
     """The last one of so many periods. ``slower``: the store takes so many times as long as the question says; ``copy_rate``: bytes that
     are copied in a second.
 
-    ``copy_cost``, ``direct_cost``: seconds of a core that each byte takes, copied or written without a copy, beyond those that the windows
-    have in them. They make the window longer as far as the cores are busy."""
-    play = _Play(question, parts, slower, copy_rate, copy_cost, direct_cost)
+    ``cost``: seconds of a core that each byte takes, beyond those that the windows have in them. They make the window in which it is
+    copied, or written without a copy, longer as far as the cores are busy: work that is split over all cores waits for the slowest one."""
+    play = _Play(question, parts, slower, copy_rate, cost)
     horizon, number = question.horizon, min(play.numbers, default=0)
     last = (periods - 1) * horizon
     for before in range(number, last):
@@ -121,13 +121,12 @@ class _Play:
         parts: Sequence[PlannedPart],
         slower: float,
         copy_rate: float,
-        copy_cost: float,
-        direct_cost: float,
+        cost: float,
     ) -> None:
         self.now, self.used = 0.0, 0.0
         self.copies: list[_Copy] = []
         self._question, self._slower = question, slower
-        self._copy_rate, self._copy_cost, self._direct_cost = copy_rate, copy_cost, direct_cost
+        self._copy_rate, self._cost = copy_rate, cost
         self._room = int(usage.held(question, parts).max())
         self._free = 0.0  # when the store is free
         self._begin = self._before = 0.0  # when the window under way has begun, and the one before it
@@ -136,7 +135,9 @@ class _Play:
         self._waiting: dict[tuple[int, PlannedPart], _Copy] = {}
         self._queue: deque[tuple[int, int, PlannedPart]] = deque()  # (window, period, part), in the store's order
         self._queued: int | None = None  # the last window whose parts are in the queue
-        self._directs: dict[tuple[int, int], float] = {}  # (period, tensor) -> when all of it is written
+        # (period, tensor) -> when all of it is copied, or written without a copy
+        self._saved: dict[tuple[int, int], float] = {}
+        self._copied = 0.0  # when the last copy so far is made
         # By the number of the window, counted from the beginning of the part's own period.
         self._to_copy: dict[int, list[PlannedPart]] = defaultdict(list)
         self._to_write: dict[int, list[PlannedPart]] = defaultdict(list)
@@ -155,27 +156,35 @@ class _Play:
         self._before, self._begin = self._begin, self.now
         for period, updated in self._of(self._to_update, number):
             for index in updated:
-                waited += self._wait(self._directs.pop((period, index), 0.0) - self.now)
+                waited += self._wait(self._saved.pop((period, index), 0.0) - self.now)
         longer += self._enqueue(number)
         self._take(number)
-        at = self.now
         for period, copied in self._of(self._to_copy, number):
             for part in copied:
+                at = max(self.now, self._copied)
                 more = self._wait_for_room(part.nbytes, at)
-                waited, longer = waited + more, longer + part.nbytes * self._copy_cost * window.busy
-                at = self._copy(period, part, at + more)
+                waited, longer = waited + more, longer + part.nbytes * self._cost * window.busy
+                self._copy(period, part, at + more)
                 self._take(number)
         self.now += window.seconds + longer
+        if (number + 1) % len(self._question.windows) == 0:
+            waited += self._wait(self._copied - self.now)
         self._held = [copy for copy in self._held if copy.written > self.now]
         return _Passed(self._begin, self.now, waited, longer)
 
-    def _copy(self, period: int, part: PlannedPart, at: float) -> float:
-        """Copies a part from the moment ``at`` on. Returns the moment at which all of it is copied."""
+    def _copy(self, period: int, part: PlannedPart, at: float) -> None:
+        """Copies a part from the moment ``at`` on."""
         copy = _Copy(part.nbytes, at, at + part.nbytes / self._copy_rate)
         self.copies.append(copy)
         self._held.append(copy)
         self._waiting[period, part] = copy
-        return copy.made
+        self._copied = copy.made
+        self._save(period, part, copy.made)
+
+    def _save(self, period: int, part: PlannedPart, moment: float) -> None:
+        """From this moment on the part's tensor may be updated, as far as the part is concerned."""
+        whole = (period, part.tensor)
+        self._saved[whole] = max(moment, self._saved.get(whole, 0.0))
 
     def _of(self, moves: dict[int, list], number: int) -> list[tuple[int, list]]:
         """(period, the moves) of all periods that have any in this window, the oldest period first."""
@@ -194,7 +203,7 @@ class _Play:
                 for part in written:
                     self._queue.append((window, period, part))
                     if part.copy is None:
-                        longer += part.nbytes * self._direct_cost * self._question.window(window).busy
+                        longer += part.nbytes * self._cost * self._question.window(window).busy
         return longer
 
     def _take(self, number: int) -> None:
@@ -214,8 +223,7 @@ class _Play:
             if copy is not None:
                 copy.written = self._free
             else:
-                whole = (period, part.tensor)
-                self._directs[whole] = max(self._free, self._directs.get(whole, 0.0))
+                self._save(period, part, self._free)
 
     def _end(self, nbytes: float, begin: float, number: int) -> float:
         """The moment at which so many bytes are written, if the store begins at ``begin``. They are written at the rates of the windows
