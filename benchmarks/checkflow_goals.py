@@ -86,10 +86,10 @@ def _prototypes(rows: list[Row]) -> Iterable[Finding]:
 
 def _simulated(way: Row, today: Row, name: str) -> Finding:
     """How far the simulator's step is from the prototype's. Both are over today's step, which is the one that was profiled: the machine's
-    speed changes between the profile and a round. The first round has shown the rates."""
+    speed changes between the profile and a round. The first rounds have shown the rates."""
     forecast = way.median("calibrated") / way.median("profiled")
     rounds = list(zip(way.samples("step"), today.samples("step"), strict=True))
-    ratios = [forecast * now / step - 1 for step, now in rounds[1:] or rounds]
+    ratios = [forecast * now / step - 1 for step, now in rounds[checkflow_here.CALIBRATED :] or rounds]
     low, high = interval(ratios)
     off = statistics.median(ratios)
     sure = not (low <= -STEP_OFF <= high or low <= STEP_OFF <= high)

@@ -32,7 +32,8 @@ RANKS, EVERY = (1, 2), (1, 4)
 PLAN, TODAY, LATE = "plan", "today", "late copies in parts"
 PAIRS = 120  # of steps with marks and without
 # Of the prototypes: turns, steps of each, and steps in which every one is to be committed.
-ROUNDS, STEPS, LAST = 4, 30, 200
+ROUNDS, STEPS, LAST = 5, 30, 200
+CALIBRATED = 2  # rounds whose rates the simulator is given, to be judged by the others
 SHARE, BLOCKS = (
     0.25,
     32e6,
@@ -149,7 +150,12 @@ def prototypes(quick: bool) -> list[Row]:
         for workload in list(WORKLOADS)[:1] if quick else WORKLOADS:
             say(f"{workload}: prototypes ...")
             params = {"workload": workload, "folder": str(jobs.empty(disk, "run"))}
-            params |= {"rounds": 1 if quick else ROUNDS, "steps": 10 if quick else STEPS, "last": 0 if quick else LAST}
+            params |= {
+                "calibrated": CALIBRATED,
+                "rounds": 1 if quick else ROUNDS,
+                "steps": 10 if quick else STEPS,
+                "last": 0 if quick else LAST,
+            }
             (found,) = jobs.gather("checkflow_prototype_rank", params, 1, disk, _LIMIT)
             rows += _ways(workload, found)
     return rows
@@ -245,12 +251,12 @@ def prototype_table(rows: list[Row]) -> str:
         "workload",
         "way",
         "copies held by the plan, of the checkpoint",
-        "by the simulator, rates of round 1",
+        "by the simulator, rates of two rounds",
         "copies held in a median step",
         "copies held at most",
         "profiled step, ms",
         "step by the simulator, ms",
-        "the same, rates of round 1",
+        "the same, rates of two rounds",
         "step, ms",
         "over plain",
         "of a core, ms",

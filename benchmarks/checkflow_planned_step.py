@@ -128,8 +128,9 @@ class PlannedStep:
                     self._gates[profile.tensors[one.tensor].update][part.number] = part
             else:
                 self._acts[self._when(part.copy)].copies.append(part)
+                # The store may begin in the window before. A copy that is made in that one is handed on with it.
                 if part.write > part.copy + 1:
-                    self._acts[part.write % self._windows, False].writes.append(part)
+                    self._acts[(part.write - 1) % self._windows, False].writes.append(part)
         # tensor -> the calls that hand it to the writers
         self._begun: dict[int, list[tf.Operation]] = defaultdict(list)
         with tf.init_scope(), tf.device("CPU:0"):
@@ -173,13 +174,13 @@ class PlannedStep:
             known = {tensor: array.reshape(-1).view(np.uint8) for tensor, array in zip(tensors, arrays, strict=True)}
             # Copies may wait for room, which comes from writes.
             for part in acts.writes:
-                self._writer.due(self._captured(part.write), part)
+                self._writer.due(self._captured(part.write - 1), part)
             for part in acts.directs:
                 self._writer.direct(self._captured(part.write), part, _bytes(known, part))
             for part in acts.copies:
                 assert part.copy is not None
                 self._writer.copied(self._captured(part.copy), part, _bytes(known, part))
-                if part.write == part.copy + 1:  # the store may begin in the window before
+                if part.write == part.copy + 1:
                     self._writer.due(self._captured(part.copy), part)
 
         with tf.control_dependencies(self._begin(graph, window, early)):

@@ -148,6 +148,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     """The profile; the seconds of steps of each way, round by round, and those of a core; and the figures of each way. See
     ``jobs.serve``."""
     folder, rounds, count = Path(params["folder"]), params["rounds"], params["steps"]
+    known = min(params["calibrated"], rounds)
     train = Trainer(params["workload"])
     train(WARM)
     jobs.progress("profile ...")
@@ -177,17 +178,18 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
         turn(PLAIN, StepClock())
         for way in ways:
             train.model.train_function = way.function
-            way.begins()
-            turn(way.name, PlannedClock(way.step, way.room))
             if number == 0:
-                way.ends(WARM + count)
+                way.begins()
+            turn(way.name, PlannedClock(way.step, way.room))
+            if number == known - 1:
+                way.ends(known * (WARM + count))
         train.model.train_function = None
         today = checkpoint(folder / f"today-{number}", 1)
         turn(TODAY, StepClock(), today)
         committed, taken = committed + len(today.stats.committed), taken + WARM + count
-        if number == 0:
+        if number == known - 1:
             for way in ways:
-                way.play(used[way.name][0] - used[TODAY][0])
+                way.play(statistics.median(used[way.name]) - statistics.median(used[TODAY]))
     if params["last"] and ways:
         jobs.progress(f"{params['last']} steps of {ways[-1].name} ...")
         before = len(ways[-1].writer.committed)

@@ -1,5 +1,6 @@
 // The marks of a training's step: each has a number, and notes when its op runs. The times between them say how long
-// each part of the step takes, how busy the cores are in it, and how much the engine writes meanwhile, in how much time.
+// each part of the step takes, how busy the cores are in it, and how much the engine writes meanwhile, in how much
+// time.
 #ifndef DEEPFREEZE_GRAPH_STEP_MARKS_H_
 #define DEEPFREEZE_GRAPH_STEP_MARKS_H_
 
