@@ -86,7 +86,9 @@ def question(model: str, batch: int, rate: float, least: float, **options: objec
     """The question that a plan of the model's step answers, with a link of ``rate`` bytes a second. ``options``: of ``Question``."""
     windows, tensors = [], []
     for number, (operator, updated) in enumerate(operators(models()[model], batch, least)):
-        windows.append(StepWindow(operator.seconds, int(operator.seconds * rate), 1.0, operator.base, operator.name))
+        windows.append(
+            StepWindow(operator.seconds, int(operator.seconds * rate), 1.0, operator.base, name=operator.name)
+        )
         if updated is not None:
             tensors.append(SavedTensor(updated.name, updated.weight_bytes, number))
     return Question(tuple(windows), tuple(tensors), **options)  # type: ignore[arg-type]

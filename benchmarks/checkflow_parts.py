@@ -107,12 +107,14 @@ class Room:
 
 class PartWriter:
     """Writes checkpoints part by part. ``committed``: the steps whose files have all parts; ``gated``: bytes that had to be copied because
-    an update came before they were written; ``written``, ``busy``: bytes that were written, and the seconds in which any were."""
+    an update came before they were written; ``written``, ``busy``: bytes that were written, and the seconds in which any were;
+    ``copied_bytes``, ``copying``: bytes that training has copied, and the seconds that this took, without waits for room."""
 
     def __init__(self, folder: Path, parts: Sequence[FilePart], room: Room, writers: int) -> None:
         self.committed: list[int] = []
         self.gated = self.written = 0
-        self.busy = 0.0
+        self.copied_bytes = 0
+        self.busy = self.copying = 0.0
         self._writing, self._since = 0, 0.0  # threads that write now, and since when there are any
         self._folder, self._parts, self._room = folder, parts, room
         self._files: dict[int, _File] = {}
@@ -129,8 +131,7 @@ class PartWriter:
 
     def copied(self, step: int, part: FilePart, arrays: Sequence[np.ndarray]) -> None:
         """Copies a part of the checkpoint of ``step``. ``arrays``: those of its slices, as bytes."""
-        buffer = self._room.take(part.nbytes)
-        _gather(arrays, np.frombuffer(buffer, np.uint8))
+        buffer = self._copy(part, arrays)
         self._ready(step, part, lambda piece: setattr(piece, "buffer", buffer))
 
     def due(self, step: int, part: FilePart) -> None:
@@ -151,9 +152,7 @@ class PartWriter:
                 continue
             with piece.lock:
                 if piece.arrays is not None and not piece.done.is_set():
-                    buffer = self._room.take(part.nbytes)
-                    _gather(piece.arrays, np.frombuffer(buffer, np.uint8))
-                    piece.buffer, piece.arrays = buffer, None
+                    piece.buffer, piece.arrays = self._copy(part, piece.arrays), None
                     self.gated += part.nbytes
 
     def close(self) -> None:
@@ -171,6 +170,17 @@ class PartWriter:
         self._spare.clear()
         if self._failure is not None:
             raise self._failure
+
+    def _copy(self, part: FilePart, arrays: Sequence[np.ndarray]) -> mmap.mmap:
+        """A buffer with a copy of the part."""
+        buffer = self._room.take(part.nbytes)
+        begun = time.perf_counter()
+        _gather(arrays, np.frombuffer(buffer, np.uint8))
+        seconds = time.perf_counter() - begun
+        with self._lock:
+            self.copied_bytes += part.nbytes
+            self.copying += seconds
+        return buffer
 
     def _ready(self, step: int, part: FilePart, note: Callable[[_Piece], None]) -> None:
         with self._lock:

@@ -7,7 +7,6 @@ a call for a read: it runs behind the updates before it, and updates behind it w
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -98,7 +97,7 @@ class _Acts:
 
 class PlannedStep:
     """A model's train function that follows a plan, from construction to ``close``. ``step``: of the batch under way; the caller sets it
-    before each batch. ``acted``: the seconds that each call of a function has taken."""
+    before each batch."""
 
     def __init__(
         self,
@@ -113,7 +112,6 @@ class PlannedStep:
     ) -> None:
         """``variables``: of the profile's tensors; ``named``: the same step, traced with marks."""
         self.step = 0
-        self.acted: list[float] = []
         self._variables, self._profile, self._writer = [tf_variable(one) for one in variables], profile, writer
         self._named = named
         self._windows = len(profile.windows)
@@ -130,7 +128,8 @@ class PlannedStep:
                 self._acts[self._when(part.copy)].copies.append(part)
                 # The store may begin in the window before. A copy that is made in that one is handed on with it.
                 if part.write > part.copy + 1:
-                    self._acts[(part.write - 1) % self._windows, False].writes.append(part)
+                    window = (part.write - 1) % self._windows
+                    self._acts[window, window == self._windows - 1].writes.append(part)
         # tensor -> the calls that hand it to the writers
         self._begun: dict[int, list[tf.Operation]] = defaultdict(list)
         with tf.init_scope(), tf.device("CPU:0"):
@@ -209,15 +208,10 @@ class PlannedStep:
         """A call of a Python function with the values of the tensors, as the arrays that TensorFlow has."""
         variables = [self._variables[tensor] for tensor in tensors]
 
-        def timed(*arrays: np.ndarray) -> None:
-            begun = time.perf_counter()
-            function(*arrays)
-            self.acted.append(time.perf_counter() - begun)
-
         def called() -> None:
             tf.compat.v1.get_default_graph().capture(self._anchor.handle)
             values = [tf.raw_ops.ReadVariableOp(resource=one.handle, dtype=one.dtype) for one in variables]
-            tf.numpy_function(timed, values, [])
+            tf.numpy_function(function, values, [])
 
         concrete = tf.function(called, autograph=False).get_concrete_function()
         graph = tf.compat.v1.get_default_graph()

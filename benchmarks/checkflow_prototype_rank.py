@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from benchmarks import jobs, workloads
 from benchmarks.checkflow_parts import CHUNK, FilePart, PartWriter, Room
@@ -68,14 +71,18 @@ class Planned:
 
     def begins(self) -> None:
         """Begins to measure the rates."""
-        self.step.acted.clear()
-        self._waited, self._written, self._busy = self.room.waited, self.writer.written, self.writer.busy
+        self._begun = self._done
 
-    def ends(self, steps: int) -> None:
-        """Takes the rates that copies and the store had in ``steps`` steps, since ``begins``."""
-        acted = sum(self.step.acted) - (self.room.waited - self._waited)
-        self._store = (self.writer.written - self._written) / (self.writer.busy - self._busy)
-        self._copy_rate = self.plan.question.nbytes * steps / acted
+    @property
+    def _done(self) -> np.ndarray:
+        """Bytes that were written, and the seconds; bytes that were copied, and the seconds."""
+        done = self.writer
+        return np.array([done.written, done.busy, done.copied_bytes, done.copying])
+
+    def ends(self) -> None:
+        """Takes the rates that copies and the store have had since ``begins``."""
+        written, busy, copied, copying = (self._done - self._begun).tolist()
+        self._store, self._copy_rate = written / busy, copied / copying if copied else math.inf
 
     def play(self, more: float) -> None:
         """Plays the plan with these rates. ``more``: seconds of a core that a step has used beyond those of today's."""
@@ -182,7 +189,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
                 way.begins()
             turn(way.name, PlannedClock(way.step, way.room))
             if number == known - 1:
-                way.ends(known * (WARM + count))
+                way.ends()
         train.model.train_function = None
         today = checkpoint(folder / f"today-{number}", 1)
         turn(TODAY, StepClock(), today)

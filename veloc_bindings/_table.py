@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes as c
 from typing import Any
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 
 # df_code
 OK, INVALID, IO, NO_SPACE, TIMEOUT, CORRUPT, INCOMPLETE, CLOSED, DIVERGED, TAKEN, SUPERSEDED = range(11)

@@ -33,7 +33,7 @@ class StepMark(NamedTuple):
     """The note that a mark in a step takes when its op runs. ``at_us``: when that was, in microseconds by a clock that never jumps, 0 if it
     has not run; ``cpu_us``: the microseconds of CPU time that all threads of the process had taken; ``external_bytes``, ``local_bytes``:
     the bytes that the attached engine had written to the external store and to the local tier, ``external_us``, ``local_us``: the
-    microseconds in which it had been writing or syncing there; all 0 without an engine."""
+    microseconds in which it had been writing checkpoints there; all 0 without an engine."""
 
     at_us: int
     cpu_us: int

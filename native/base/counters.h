@@ -32,7 +32,7 @@ struct PlaceCounters {
   Counter metadata;
   Counter lists;
   Counter names;
-  BusyClock writing;  // while a file is written or synced
+  BusyClock writing;  // while the bytes of a checkpoint are on their way there
 };
 
 struct Counters {

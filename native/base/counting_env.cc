@@ -16,7 +16,6 @@ class CountingFile final : public File {
     return status;
   }
   Status PWrite(uint64_t offset, const void* data, size_t n, size_t* done) override {
-    const BusyClock::Call writing(&place_->writing);
     const bool direct = base_->Direct();
     Status status = base_->PWrite(offset, data, n, done);
     // The file system may refuse the first direct write: then these bytes have gone through the cache.
@@ -35,12 +34,10 @@ class CountingFile final : public File {
     return base_->Allocate(size);
   }
   Status DataSync() override {
-    const BusyClock::Call writing(&place_->writing);
     place_->syncs.Add();
     return base_->DataSync();
   }
   Status Sync() override {
-    const BusyClock::Call writing(&place_->writing);
     place_->syncs.Add();
     return base_->Sync();
   }

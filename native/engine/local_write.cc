@@ -48,6 +48,7 @@ Status LocalWriter::Write(const JobRef& job, uint32_t slot) {
       DF_RETURN_IF_ERROR(write(0, i));
     }
   } else {
+    const BusyClock::Running writing(&context_.counters->local.writing);
     // Half of the threads are left to the transfer, which works on the job at the same time.
     const size_t width = direct != nullptr ? (context_.pool->limit() + 1) / 2 : Copiers(*context_.pool);
     DF_RETURN_IF_ERROR(ForEachExtent(context_, job->order.size(), width, true, [&](size_t worker, size_t number) {

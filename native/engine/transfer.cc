@@ -87,15 +87,18 @@ Status Transfer::Move(const JobRef& job) {
   // The local level works on the job at the same time, and computes the checksums. Without it they are computed here,
   // together with the writes.
   const bool known = job->checksummed || context_.table->AwaitSettled(job, kLocal, Deadline(0)) != LevelState::kFailed;
-  for (size_t first = 0; first < job->runs.size() - 1;) {
-    uint64_t bytes = 0;
-    const size_t n = Turn(*job, first, &bytes);
-    DF_RETURN_IF_ERROR(AwaitTurn(job, bytes));
-    DF_RETURN_IF_ERROR(ForEachExtent(context_, n, width, false, [&](size_t worker, size_t i) {
-      DF_RETURN_IF_ERROR(GivenUp(job));
-      return MoveRun(job, job->order[first + i], known, kept, Sink{nullptr, nullptr, shard, &blocks_[worker]});
-    }));
-    first += n;
+  {
+    const BusyClock::Running writing(&context_.counters->external.writing);
+    for (size_t first = 0; first < job->runs.size() - 1;) {
+      uint64_t bytes = 0;
+      const size_t n = Turn(*job, first, &bytes);
+      DF_RETURN_IF_ERROR(AwaitTurn(job, bytes));
+      DF_RETURN_IF_ERROR(ForEachExtent(context_, n, width, false, [&](size_t worker, size_t i) {
+        DF_RETURN_IF_ERROR(GivenUp(job));
+        return MoveRun(job, job->order[first + i], known, kept, Sink{nullptr, nullptr, shard, &blocks_[worker]});
+      }));
+      first += n;
+    }
   }
   // An earlier try, of which parts are kept, may have left the checksums to a local level that has failed since.
   if ((known || in_parts) && !job->checksummed) DF_RETURN_IF_ERROR(TakeChecksums(job));

@@ -258,8 +258,8 @@ def test_copies_that_use_no_more_of_a_core_than_today_cost_nothing():
 
 def test_the_simulators_step_is_judged_over_todays():
     """The machine was half as fast in the rounds as in the profile: that says nothing of the simulator."""
-    today = Row({"how": checkflow_here.TODAY}).add("step", "s", [9.0, 1.0, 1.0])
-    way = Row({"how": checkflow_here.LATE}).add("step", "s", [9.0, 1.2, 1.2])
+    today = Row({"how": checkflow_here.TODAY}).add("step", "s", [9.0, 9.0, 1.0])
+    way = Row({"how": checkflow_here.LATE}).add("step", "s", [9.0, 9.0, 1.2])
     way.add("calibrated", "s", [0.6]).add("profiled", "s", [0.5])
     found = checkflow_goals._simulated(way, today, "NT3")
     assert found.reached and found.found.startswith("+0.0%")

@@ -30,7 +30,11 @@ def question(rng: random.Random, windows: int = 5, tensors: int = 3, **options: 
     def nbytes(least: int, most: int) -> int:
         return GRAIN * rng.randint(least, most)
 
-    made = tuple(StepWindow(rng.randint(1, 4), nbytes(0, 6), rng.random(), nbytes(0, 3)) for _ in range(windows))
+    def window() -> StepWindow:
+        capacity = rng.choice([None, nbytes(0, 3)])
+        return StepWindow(rng.randint(1, 4), nbytes(0, 6), rng.random(), nbytes(0, 3), copy_capacity=capacity)
+
+    made = tuple(window() for _ in range(windows))
     saved = tuple(SavedTensor(f"t{n}", nbytes(1, 6), rng.randint(1, windows - 1)) for n in range(tensors))
     return Question(made, saved, **{"cyclic": False, **options})  # type: ignore[arg-type]
 

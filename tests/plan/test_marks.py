@@ -125,7 +125,8 @@ def test_of_several_ranks_the_slowest_counts():
             ProfiledWindow(f"{n}", "forward", n * seconds, seconds, seconds, 0.0, busy, 0, rate, 5e9) for n in range(3)
         ]
 
-    slowest = marks.slowest([windows(0.1, 0.9, 1e9), windows(0.2, 0.5, 2e9)])
+    # The third rank has nothing to write, so it has no rate.
+    slowest = marks.slowest([windows(0.1, 0.9, 1e9), windows(0.2, 0.5, 2e9), windows(0.1, 0.1, 0.0)])
     assert [(one.seconds, one.busy, one.rate) for one in slowest] == [(0.2, 0.9, 1e9)] * 3
     assert [one.begin for one in slowest] == pytest.approx([0.0, 0.2, 0.4])
 
@@ -157,6 +158,7 @@ def test_marks_that_change_places_in_some_steps_make_no_negative_rates():
         [np.interp(at % 1.0, [0.0, 0.05, 0.2, 1.0], [0, 5e6, 155e6, 235e6]) + at // 1.0 * 235e6 for at in step]
         for step in noted.at
     ]
+    noted.writing[:] = noted.at - 100.0
     windows, _ = found(noted)
     assert [one.name for one in windows] == ["the batch", "update of a", "update of b", "the end"]
     assert all(one.rate > 0 and one.shortest >= 0 for one in windows)

@@ -13,7 +13,9 @@ from deepfreeze.plan.step.profile import StepProfile
 from deepfreeze.plan.step.step_plan_file import StepPlanFile
 from deepfreeze.store import step_plans
 from deepfreeze.store.run import Run
+from deepfreeze.training.step_profiling import _notes
 from tests.support import kerases, trainings
+from veloc_bindings import StepMark
 
 pytestmark = pytest.mark.tensorflow
 STEPS = 60  # the profile is complete at the 43rd of them, with a checkpoint every 2
@@ -182,3 +184,13 @@ def test_a_training_that_is_too_short_leaves_nothing(keras, tmp_path):
     _, _, _, functions = fit(keras, tmp_path, steps_per_epoch=20)
     assert step_plans.read_profile(Run.open(tmp_path / "run")) is None
     assert functions[0] is not functions[-1]
+
+
+def test_bytes_and_time_of_the_place_that_is_written_to_first_are_taken():
+    mark = StepMark(
+        at_us=1_000_000, cpu_us=2_000_000, external_bytes=3, local_bytes=4, external_us=5_000_000, local_us=6_000_000
+    )
+    for tier, bytes_and_seconds in (("disk", (4, 6)), ("memory", (3, 5)), ("none", (3, 5))):
+        notes = _notes([[mark], [mark]], tier)
+        assert notes.at.tolist() == [[1], [1]] and notes.cpu.tolist() == [[2], [2]]
+        assert (notes.written[0, 0], notes.writing[1, 0]) == bytes_and_seconds

@@ -21,7 +21,7 @@ from deepfreeze.plan.step.parts import PlannedPart, pieces
 from deepfreeze.plan.step.question import Question
 
 _Terms = list[tuple[int, float]]
-_HURRY = 2.0  # the cost of a byte that is copied in a window which is too short for it; 1: of one that is copied while all cores are busy
+_HURRY = 2.0  # is added to the cost of a byte that is copied in a window which is too short for it
 
 
 @dataclass
@@ -93,8 +93,8 @@ class CompactProgram:
         return program
 
     def least_disturbance(self, most: float) -> LinearProgram:
-        """As few bytes as possible that are moved while cores are busy, with at most ``most`` bytes of memory. Bytes that are copied in a
-        window which is too short for them keep training waiting, so they count as twice as many bytes with all cores busy."""
+        """As few bytes as possible that are moved while cores are busy, with at most ``most`` bytes of memory. A byte that is
+        copied in a window which is too short for it keeps training waiting, so it costs as much as two bytes more with all cores busy."""
         costs: dict[int, float] = {}
         for size, *kinds in zip(self.sizes, self.copied, self.written, self.direct, strict=True):
             for counts in kinds:

@@ -3,7 +3,7 @@ that is. ``windows`` and ``tensors`` make of such notes, over some steps, what a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,8 +137,8 @@ def tensors(places: Sequence[MarkPlace], saved: Sequence[tuple[str, int, bool]])
 
 
 def slowest(ranks: Sequence[Sequence[ProfiledWindow]]) -> list[ProfiledWindow]:
-    """The windows of all ranks: of each window the longest time, the busiest cores and the lowest rates of any rank. ``ranks``: of each
-    rank the windows of the same marks, in the same order."""
+    """The windows of all ranks: of each window the longest time, the busiest cores and the lowest rates of any rank that has one: a
+    rank may have nothing to copy. ``ranks``: of each rank the windows of the same marks, in the same order."""
     made: list[ProfiledWindow] = []
     since = 0.0
     for those in zip(*ranks, strict=True):
@@ -153,8 +153,8 @@ def slowest(ranks: Sequence[Sequence[ProfiledWindow]]) -> list[ProfiledWindow]:
                 spread=max(one.spread for one in those),
                 busy=max(one.busy for one in those),
                 base=max(one.base for one in those),
-                rate=min(one.rate for one in those),
-                copy_rate=min(one.copy_rate for one in those),
+                rate=_lowest(one.rate for one in those),
+                copy_rate=_lowest(one.copy_rate for one in those),
             )
         )
         since += longest.seconds
@@ -191,6 +191,11 @@ def _in_short_steps(seconds: np.ndarray) -> np.ndarray:
 
 def _share(part: float, whole: float) -> float:
     return min(1.0, max(0.0, part / whole)) if whole > 0 else 1.0
+
+
+def _lowest(rates: Iterable[float]) -> float:
+    """The lowest rate above 0; 0 if there is none."""
+    return min((rate for rate in rates if rate > 0), default=0.0)
 
 
 def _rates(written: np.ndarray, writing: np.ndarray) -> np.ndarray:

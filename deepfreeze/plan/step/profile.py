@@ -39,7 +39,7 @@ class ProfiledWindow:
     - ``seconds``: the median; ``shortest``: in the shortest fifth of the steps; ``spread``: 90th percentile minus 10th, over the median.
     - ``busy``: the share of the cores that training uses, from 0 to 1; ``base``: bytes in memory beside copies, 0 if it is not known.
     - ``rate``: bytes that the store takes in a second while training runs; ``copy_rate``: bytes that training copies in a
-      second, 0 if copies take it no time."""
+      second of a core, 0 if copies take it no time."""
 
     name: str
     phase: str

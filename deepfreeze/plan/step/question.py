@@ -30,16 +30,16 @@ PHASES = ("forward", "backward", "update", "between")
 class StepWindow:
     """A window of a step. ``seconds``: how long it takes (the paper's tau). ``capacity``: bytes that can be written in it, at the rate that
     the store takes while training runs (B tau). ``busy``: the share of the cores that training uses, from 0 to 1. ``base``: bytes that are
-    in memory beside copies (the sum of l eta). ``copy_capacity``: bytes that training can copy in it; None if that takes no time, as in the
-    paper."""
+    in memory beside copies (the sum of l eta). ``copy_capacity``: bytes that one core can copy in it; None if copies take no time, as
+    in the paper."""
 
     seconds: float
     capacity: int
     busy: float = 1.0
     base: int = 0
-    copy_capacity: int | None = None
     name: str = ""
     phase: str = "forward"
+    copy_capacity: int | None = None
 
 
 @dataclass(frozen=True)

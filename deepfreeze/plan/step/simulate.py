@@ -161,10 +161,8 @@ class _Play:
         self._take(number)
         for period, copied in self._of(self._to_copy, number):
             for part in copied:
-                at = max(self.now, self._copied)
-                more = self._wait_for_room(part.nbytes, at)
-                waited, longer = waited + more, longer + part.nbytes * self._cost * window.busy
-                self._copy(period, part, at + more)
+                longer += part.nbytes * self._cost * window.busy
+                self._copy(period, part, self._room_at(part.nbytes, max(self.now, self._copied)))
                 self._take(number)
         self.now += window.seconds + longer
         if (number + 1) % len(self._question.windows) == 0:
@@ -250,14 +248,15 @@ class _Play:
         self.now += waited
         return waited
 
-    def _wait_for_room(self, nbytes: int, moment: float) -> float:
-        """Waits from ``moment`` on until so many bytes fit into the memory. Seconds that it took."""
+    def _room_at(self, nbytes: int, moment: float) -> float:
+        """The first moment, from ``moment`` on, at which so many bytes fit into the memory. What the store has not begun to write is not
+        waited for."""
         at = moment
         for end in sorted(copy.written for copy in self._held if copy.written != math.inf):
             if sum(copy.nbytes for copy in self._held if copy.is_held(at)) + nbytes <= self._room:
                 break
             at = max(at, end)
-        return self._wait(at - moment)
+        return at
 
 
 def _most(copies: Iterable[_Copy], begin: float, end: float) -> int:

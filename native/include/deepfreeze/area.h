@@ -34,7 +34,7 @@ typedef struct df_mark {
   uint64_t cpu_us;         /* CPU time that all threads of the process had taken */
   uint64_t external_bytes; /* that the attached engine had written to the external store; 0 without an engine */
   uint64_t local_bytes;    /* and to the local tier */
-  uint64_t external_us;    /* for how long it had been writing to the external store, or syncing there */
+  uint64_t external_us;    /* for how long it had been writing checkpoints to the external store */
   uint64_t local_us;       /* and to the local tier */
 } df_mark;
 

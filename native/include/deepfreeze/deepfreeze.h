@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Grows by one with every incompatible change of this header. */
-#define DF_ABI_VERSION 6
+#define DF_ABI_VERSION 7
 
 /* The result of a call. */
 typedef enum df_code {
