@@ -13,7 +13,7 @@ from deepfreeze.events import Decision, Failed, Notice, Superseded
 from deepfreeze.events.event_files import EventFiles
 from deepfreeze.plan import Budget, FirstOf, OnSignal, budget
 from deepfreeze.plan.budget_section import BudgetSection
-from deepfreeze.plan.pccheck import Setting
+from deepfreeze.plan.pccheck import Setting, best_of
 from deepfreeze.store.plan import read_section
 from deepfreeze.store.run import Run
 from tests.support import faults, trainings
@@ -92,12 +92,15 @@ def section(run):
 
 @in_a_life
 def test_a_budget_finds_a_setting_which_the_engine_follows(run):
-    """On a store that is far away several are written at once. No more than 40 checkpoints are taken before, each of them committed."""
+    """On a store that is far away several are tried at once. No more than 40 checkpoints are taken before, each of them committed."""
     far()
     followed = Followed()
     policy, checkpoint, events = fit(run, followed=followed, keep=99)
     found, stats = section(run), checkpoint.stats
-    assert found.chosen == policy.setting and found.chosen.transfers > 1 and found.chosen.uncommitted > 1
+    # Several at once win here, unless the machine is busy with something else; which setting wins is a matter of tests of the search.
+    best = best_of(found.tried)
+    assert best is not None and any(one.setting.transfers > 1 for one in found.tried)
+    assert found.chosen == policy.setting and found.chosen.transfers == best.setting.transfers
     settings = [setting for _, setting in followed.settings]
     assert settings[0] == Setting(2, 1, 2) and settings[-1] == found.chosen, "as before, and as found"
     assert list(dict.fromkeys(settings[1:])) == list(dict.fromkeys(one.setting for one in found.tried))
