@@ -29,8 +29,8 @@ from deepfreeze.state.keras_objects import tf_variable
 
 class NamedStep(MarkedStep):
     """A marked step that knows behind which ops each mark lies. ``behind``: by the name of the place the names of the ops; ``ahead``: the
-    same for functions that are added before the optimizer has made its ops. They lie behind all that those ops need, so behind the gradient
-    where a mark is behind what the optimizer makes of it."""
+    ops behind which a function lies that is added before the optimizer has made its own ops. Where a mark is behind an op of the optimizer,
+    such a function is behind the gradient that this op needs."""
 
     def __init__(self, model: Any, optimizer: Any, tensors: Sequence[Any]) -> None:
         self.behind: dict[str, list[str]] = {}
@@ -44,8 +44,8 @@ class NamedStep(MarkedStep):
         super()._add(place, ops)
 
     def _before_update(self, ops: Sequence[tf.Operation]) -> list[tf.Operation]:
-        """The ops that were there when the optimizer was called, and that these wait for: their inputs, and what has written to a variable
-        before they read it."""
+        """The ops that were there when the optimizer was called, and for which ``ops`` wait. An op waits for its inputs, and for the ops
+        that have written to a variable before it reads the variable."""
         number = {op.name: at for at, op in enumerate(self._graph.get_operations())}
         found: dict[str, tf.Operation] = {}
         left = [(op, None) for op in ops]  # an op, and which of its outputs is meant

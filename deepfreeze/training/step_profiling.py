@@ -200,9 +200,8 @@ class StepProfiling:
 def _notes(steps: Sequence[Sequence[StepMark]], tier: str) -> MarkNotes:
     """The notes as arrays. ``tier``: the kind of the local tier: what is copied leaves the engine's memory for a tier on a disk, and for
     the external store otherwise."""
-    at, cpu, *places = np.moveaxis(
-        np.array(steps, np.float64), 2, 0
-    )  # fields of StepMark, each of shape (steps, marks)
+    # The fields of StepMark, each of shape (steps, marks).
+    at, cpu, *places = np.moveaxis(np.array(steps, np.float64), 2, 0)
     written, busy = places[1::2] if tier == "disk" else places[0::2]
     return MarkNotes(at / 1e6, cpu / 1e6, written, busy / 1e6)
 

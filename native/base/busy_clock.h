@@ -37,7 +37,7 @@ class BusyClock {
 
   void Change(int more) {
     const MutexLock lock(&mutex_);
-    // Read under the lock: of two threads the later one then has the later time.
+    // The time is read under the lock, so that of two threads the later one has the later time.
     const Time now = std::chrono::steady_clock::now();
     if (running_ > 0) busy_ += now - since_;
     since_ = now;

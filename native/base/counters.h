@@ -1,7 +1,7 @@
 // An engine's counters: df_stats in C++, whose comments say what each number means.
 //
 // Each number is an atomic of its own, which is added to and nothing more: counting orders no memory and takes no lock.
-// Clocks take one for a few instructions.
+// A clock takes a lock for a few instructions.
 #ifndef DEEPFREEZE_BASE_COUNTERS_H_
 #define DEEPFREEZE_BASE_COUNTERS_H_
 

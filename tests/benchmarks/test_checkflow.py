@@ -220,7 +220,7 @@ def test_a_prototype_saves_the_weights_of_its_step(tmp_path, direct):
     profile = StepProfile.from_json(found.profile)
     train.model.train_function = None
     named = prototype_rank._named(train)
-    # What is done before the optimizer makes its ops can wait for the gradient alone, and without it would be done at once.
+    # A function that is added before the optimizer makes its ops can wait for gradients alone. Without them it would run at once.
     updates = [one.name for one in profile.windows if one.phase == "update" and "iteration" not in one.name]
     assert updates and all(any("gradient" in op for op in named.ahead[name]) for name in updates)
     way = prototype_rank.Planned("way", train, profile, named, tmp_path / "way", direct)

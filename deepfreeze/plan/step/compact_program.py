@@ -21,7 +21,7 @@ from deepfreeze.plan.step.parts import PlannedPart, pieces
 from deepfreeze.plan.step.question import Question
 
 _Terms = list[tuple[int, float]]
-_HURRY = 2.0  # is added to the cost of a byte that is copied in a window which is too short for it
+_HURRY = 2.0  # the cost that is added for a byte which is copied in a window that is too short for it
 
 
 @dataclass

@@ -180,7 +180,7 @@ class _Play:
         self._save(period, part, copy.made)
 
     def _save(self, period: int, part: PlannedPart, moment: float) -> None:
-        """From this moment on the part's tensor may be updated, as far as the part is concerned."""
+        """Notes that the part's tensor may be updated from ``moment`` on, as far as this part is concerned."""
         whole = (period, part.tensor)
         self._saved[whole] = max(moment, self._saved.get(whole, 0.0))
 
@@ -249,8 +249,8 @@ class _Play:
         return waited
 
     def _room_at(self, nbytes: int, moment: float) -> float:
-        """The first moment, from ``moment`` on, at which so many bytes fit into the memory. What the store has not begun to write is not
-        waited for."""
+        """The first moment, from ``moment`` on, at which so many bytes fit into the memory. A copy whose write is not yet in
+        sight is not waited for."""
         at = moment
         for end in sorted(copy.written for copy in self._held if copy.written != math.inf):
             if sum(copy.nbytes for copy in self._held if copy.is_held(at)) + nbytes <= self._room:
