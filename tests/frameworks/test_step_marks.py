@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -100,6 +103,30 @@ def test_marks_are_where_the_step_uses_and_updates_weights(keras, step):
     functions = seen["functions"]
     assert functions[-1] is seen["own"], "the model has its own function back, which is not traced again"
     assert functions[BEGIN] is not seen["own"]
+
+
+@kerases.one_will_do
+def test_a_group_of_updates_is_marked_where_the_first_may_run(keras):
+    """The last layer's gradient is there first, so its weights and their momentum are the first ones that may be written to."""
+    seen, layers = {}, keras.layers
+
+    def make():
+        own = [layers.Dense(4, name=f"layer{number}") for number in range(20)]
+        model = keras.Sequential([keras.Input((6,)), *own, layers.Dense(3)])
+        optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
+        model.compile(optimizer, "sparse_categorical_crossentropy", jit_compile=False)
+        return model
+
+    fit(keras, make, marking(keras, seen))
+    groups = [place for place in seen["places"] if place.phase == "update"]
+    assert len(groups) < 40, "there are groups of several tensors"
+    marked, members = [], []
+    for place in groups:
+        names = [seen["tensors"][number].spec.name for number in place.first_writes]
+        members.append([int(found[1]) for name in names if (found := re.search(r"layer(\d+)", name))])
+        marked += [int(found[1])] if (found := re.search(r"layer(\d+)", place.name)) else []
+        assert not members[-1] or not found or int(found[1]) == max(members[-1]), place.name
+    assert marked == sorted(marked, reverse=True) and sorted(itertools.chain(*members)) == sorted(4 * [*range(20)])
 
 
 @kerases.one_will_do

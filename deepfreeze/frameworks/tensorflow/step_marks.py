@@ -36,11 +36,11 @@ _UPDATE = marks.MOST - 2 - _FORWARD - _BACKWARD
 
 @dataclass(frozen=True)
 class _Point:
-    """Something of the step that concerns a tensor. ``at``: the place of its op among all ops of the graph; ``ops``: a mark runs when they
-    have."""
+    """Something of the step that concerns a tensor. ``at``: where it is in the step, in numbers of ops of the graph; ``ops``: a mark runs
+    when they have."""
 
     tensor: int
-    at: int
+    at: tuple[int, ...]
     ops: tuple[tf.Operation, ...]
 
 
@@ -98,6 +98,7 @@ class MarkedStep:
         """At the end of ``train_step``: adds the marks."""
         ops = graph.get_operations()
         at = {op.name: number for number, op in enumerate(ops)}
+        ready = _ready(ops, self._applied)
         uses, gradients, first_writes, last_writes, again = [], [], [], {}, []
         for number, tensor in enumerate(self._tensors):
             if tensor.spec.role != REPLICATED:
@@ -112,14 +113,17 @@ class MarkedStep:
                 needed = [
                     tensor.op for tensor in used.inputs if tensor.dtype != tf.resource and tensor.op not in readers
                 ]
-                uses.append(_Point(number, at[used.name], tuple(needed or batch)))
+                uses.append(_Point(number, (at[used.name],), tuple(needed or batch)))
             gradient = self._gradients.get(id(variable))
             if gradient is not None:
-                gradients.append(_Point(number, at[gradient.name], (gradient,)))
+                gradients.append(_Point(number, (at[gradient.name],), (gradient,)))
             if writers:
-                needed = [tensor.op for tensor in writers[0].inputs if tensor.dtype != tf.resource]
-                # A count needs nothing of the step, so its update may run before the batch is there.
-                first_writes.append(_Point(number, at[writers[0].name], (*needed, *batch)))
+                first = writers[0]
+                needed = [tensor.op for tensor in first.inputs if tensor.dtype != tf.resource]
+                # A count needs nothing of the step, so its update may run before the batch is there. Its bytes do not matter: it comes
+                # last, so that no mark of others is where it is.
+                behind = ready.get(first.name, 0) or len(ops)
+                first_writes.append(_Point(number, (behind, at[first.name]), (*needed, *batch)))
                 last_writes[number] = writers[-1]
                 if len(writers) > 1:
                     again.append(number)
@@ -172,6 +176,29 @@ def _writes(op: tf.Operation, handle: tf.Tensor) -> bool:
         return False
     only_read = private_api.read_only_inputs(op)
     return only_read is None or all(one is not handle for one in only_read)
+
+
+def _ready(ops: Sequence[tf.Operation], applied: int) -> dict[str, int]:
+    """Of each op that the optimizer has made: the number of the last op before ``applied`` for which it waits, 0 if there is none. That is
+    mostly the op of a gradient. Gradients are made from the last layer to the first one, and updates in the order of the layers: the first
+    update in the graph is the last one that may run. An op waits for its inputs, and for the last op that has written to a variable which
+    it takes."""
+    found = {op.name: number for number, op in enumerate(ops[:applied])}
+    written: dict[str, int] = {}  # by the handle of a variable
+    for op in ops[applied:]:
+        handles = [tensor.name for tensor in op.inputs if tensor.dtype == tf.resource]
+        values = [_ready_of(tensor, found) for tensor in op.inputs if tensor.dtype != tf.resource]
+        found[op.name] = max([*values, *(written.get(handle, 0) for handle in handles)], default=0)
+        if op.type not in READS:
+            written |= dict.fromkeys(handles, found[op.name])
+    return found
+
+
+def _ready_of(tensor: tf.Tensor, found: dict[str, int]) -> int:
+    """When a tensor is there. An ``IdentityN`` hands all gradients on together, and TensorFlow takes it out of the graph."""
+    while tensor.op.type == "IdentityN":
+        tensor = tensor.op.inputs[tensor.value_index]
+    return found[tensor.op.name]
 
 
 def _users(reader: tf.Operation) -> list[tf.Operation]:
