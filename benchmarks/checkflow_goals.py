@@ -72,24 +72,24 @@ def _prototypes(rows: list[Row]) -> Iterable[Finding]:
         own = {row.labels["how"]: row for row in rows if row.labels["workload"] == workload}
         late = own.get(checkflow_here.LATE)
         if late is not None and late.samples("held_by_step"):
-            off = late.median("calibrated_extra") / late.median("held_by_step") - 1
+            off = late.median("played_extra") / late.median("held_by_step") - 1
             what = f"copies held by the simulator, late copies in parts, {name}"
             yield Finding(what, "within 10 % of the prototype's", f"{off:+.1%}", abs(off) <= PEAK_OFF, SOURCE)
         for way in own.values():
-            if way.samples("calibrated"):
+            if way.samples("played"):
                 yield _simulated(way, own[checkflow_here.TODAY], name)
         if own:
             verdict = checkflow_here.verdict(rows, workload)
             goal = "copies and blocks at most 0.25 of the checkpoint and 32 MB, no longer than today's steps"
-            yield Finding(f"a step that follows a plan, {name}", goal, verdict.text, verdict.pays, SOURCE)
+            yield Finding(f"a step that follows a plan, {name}", goal, verdict.text, verdict.pays, SOURCE, verdict.sure)
 
 
 def _simulated(way: Row, today: Row, name: str) -> Finding:
     """How far the simulator's step is from the prototype's. Both are over today's step, which is the one that was profiled: the machine's
-    speed changes between the profile and a round. The first rounds have shown the rates."""
-    forecast = way.median("calibrated") / way.median("profiled")
-    rounds = list(zip(way.samples("step"), today.samples("step"), strict=True))
-    ratios = [forecast * now / step - 1 for step, now in rounds[checkflow_here.CALIBRATED :] or rounds]
+    speed changes between the profile and a round."""
+    forecast = way.median("played") / way.median("profiled")
+    rounds = zip(way.samples("step"), today.samples("step"), strict=True)
+    ratios = [forecast * now / step - 1 for step, now in rounds]
     low, high = interval(ratios)
     off = statistics.median(ratios)
     sure = not (low <= -STEP_OFF <= high or low <= STEP_OFF <= high)

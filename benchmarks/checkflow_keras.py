@@ -19,23 +19,28 @@ _STACKS = ((16, 3, 2, 3, 3), (24, 5, 2, 3, 3), (40, 5, 2, 6, 3), (48, 3, 1, 6, 2
 _VGG = (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0)  # filters; 0: pooling
 
 
-def model(name: str, batch: int) -> tuple[Any, Any, Any]:
-    """(compiled model, x, y): one batch, whose values don't matter to the cost. ``name``: as in the table."""
+def model(name: str) -> Any:
+    """The compiled model. ``name``: as in the table."""
     import keras
 
     keras.utils.set_random_seed(0)
     network = NETWORKS[name](keras)
+    network.compile(keras.optimizers.SGD(1e-3), "mse", jit_compile=False)
+    return network
+
+
+def batch(network: Any, size: int) -> tuple[Any, np.ndarray]:
+    """(x, y): a batch of so many samples, whose values don't matter to the cost."""
     rng = np.random.default_rng(0)
 
     def values(tensor: Any) -> np.ndarray:
-        shape = (batch, *tensor.shape[1:])
+        shape = (size, *tensor.shape[1:])
         # Words have the range of positions, so that both embeddings have a row for each.
         return rng.integers(0, _POSITIONS, shape) if "int" in tensor.dtype else rng.random(shape, np.float32)
 
     xs = [values(tensor) for tensor in network.inputs]
-    y = np.zeros((batch, *network.outputs[0].shape[1:]), np.float32)
-    network.compile(keras.optimizers.SGD(1e-3), "mse", jit_compile=False)
-    return network, xs[0] if len(xs) == 1 else tuple(xs), y
+    y = np.zeros((size, *network.outputs[0].shape[1:]), np.float32)
+    return xs[0] if len(xs) == 1 else tuple(xs), y
 
 
 def _alexnet(keras: Any) -> Any:

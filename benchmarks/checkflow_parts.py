@@ -13,7 +13,8 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -105,17 +106,41 @@ class Room:
             self._changed.notify_all()
 
 
+class Moved:
+    """``nbytes`` that threads have moved, and the ``seconds`` in which any of them did."""
+
+    def __init__(self) -> None:
+        self.nbytes, self.seconds = 0, 0.0
+        self._threads, self._since = 0, 0.0  # threads that move bytes now, and when their number changed
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def moving(self, nbytes: int) -> Iterator[None]:
+        """A thread moves so many bytes in the body."""
+        self._change(1)
+        try:
+            yield
+        finally:
+            self._change(-1, nbytes)
+
+    def _change(self, threads: int, nbytes: int = 0) -> None:
+        with self._lock:
+            now = time.perf_counter()
+            if self._threads:
+                self.seconds += now - self._since
+            self._since = now
+            self._threads += threads
+            self.nbytes += nbytes
+
+
 class PartWriter:
     """Writes checkpoints part by part. ``committed``: the steps whose files have all parts; ``gated``: bytes that had to be copied because
-    an update came before they were written; ``written``, ``busy``: bytes that were written, and the seconds in which any were;
-    ``copied_bytes``, ``copying``: bytes that training has copied, and the seconds that this took, without waits for room."""
+    an update came before they were written; ``written``: by the writers; ``copies``: by training, without waits for room."""
 
     def __init__(self, folder: Path, parts: Sequence[FilePart], room: Room, writers: int) -> None:
         self.committed: list[int] = []
-        self.gated = self.written = 0
-        self.copied_bytes = 0
-        self.busy = self.copying = 0.0
-        self._writing, self._since = 0, 0.0  # threads that write now, and since when there are any
+        self.gated = 0
+        self.written, self.copies = Moved(), Moved()
         self._folder, self._parts, self._room = folder, parts, room
         self._files: dict[int, _File] = {}
         self._kept: int | None = None  # the latest step that is committed
@@ -174,12 +199,8 @@ class PartWriter:
     def _copy(self, part: FilePart, arrays: Sequence[np.ndarray]) -> mmap.mmap:
         """A buffer with a copy of the part."""
         buffer = self._room.take(part.nbytes)
-        begun = time.perf_counter()
-        _gather(arrays, np.frombuffer(buffer, np.uint8))
-        seconds = time.perf_counter() - begun
-        with self._lock:
-            self.copied_bytes += part.nbytes
-            self.copying += seconds
+        with self.copies.moving(part.nbytes):
+            _gather(arrays, np.frombuffer(buffer, np.uint8))
         return buffer
 
     def _ready(self, step: int, part: FilePart, note: Callable[[_Piece], None]) -> None:
@@ -204,32 +225,21 @@ class PartWriter:
 
     def _write(self, step: int, part: FilePart, piece: _Piece, block: np.ndarray) -> None:
         descriptor = self._open(step)
-        self._counts(1, 0)
-        with piece.lock:
-            arrays = piece.arrays
-            if arrays is not None:
-                at = 0
-                for begin in range(0, part.nbytes, CHUNK):
-                    nbytes = min(CHUNK, part.nbytes - begin)
-                    _gather(arrays, block, begin, nbytes)
-                    at += _put(descriptor, block, nbytes, part.offset + at)
-                piece.arrays = arrays = None
-                piece.done.set()
-        if piece.buffer is not None:
-            _put(descriptor, np.frombuffer(piece.buffer, np.uint8), part.nbytes, part.offset)
-            self._room.give(piece.buffer, part.nbytes)
-        self._counts(-1, part.nbytes)
+        with self.written.moving(part.nbytes):
+            with piece.lock:
+                arrays = piece.arrays
+                if arrays is not None:
+                    at = 0
+                    for begin in range(0, part.nbytes, CHUNK):
+                        nbytes = min(CHUNK, part.nbytes - begin)
+                        _gather(arrays, block, begin, nbytes)
+                        at += _put(descriptor, block, nbytes, part.offset + at)
+                    piece.arrays = arrays = None
+                    piece.done.set()
+            if piece.buffer is not None:
+                _put(descriptor, np.frombuffer(piece.buffer, np.uint8), part.nbytes, part.offset)
+                self._room.give(piece.buffer, part.nbytes)
         self._end(step, part)
-
-    def _counts(self, threads: int, nbytes: int) -> None:
-        """A thread begins to write (1), or has written so many bytes (-1)."""
-        with self._lock:
-            now = time.perf_counter()
-            if self._writing:
-                self.busy += now - self._since
-            self._since = now
-            self._writing += threads
-            self.written += nbytes
 
     def _open(self, step: int) -> int:
         # Not under the lock that training takes.

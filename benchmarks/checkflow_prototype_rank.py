@@ -70,24 +70,22 @@ class Planned:
         self._seen: Played | None = None
 
     def begins(self) -> None:
-        """Begins to measure the rates."""
+        """The rounds begin."""
         self._begun = self._done
 
     @property
     def _done(self) -> np.ndarray:
         """Bytes that were written, and the seconds; bytes that were copied, and the seconds."""
-        done = self.writer
-        return np.array([done.written, done.busy, done.copied_bytes, done.copying])
+        written, copied = self.writer.written, self.writer.copies
+        return np.array([written.nbytes, written.seconds, copied.nbytes, copied.seconds])
 
-    def ends(self) -> None:
-        """Takes the rates that copies and the store have had since ``begins``."""
-        written, busy, copied, copying = (self._done - self._begun).tolist()
-        self._store, self._copy_rate = written / busy, copied / copying if copied else math.inf
-
-    def play(self, more: float) -> None:
-        """Plays the plan with these rates. ``more``: seconds of a core that a step has used beyond those of today's."""
+    def ends(self, more: float) -> None:
+        """The rounds are over: plays the plan with the rates that copies and the store have had in them. ``more``: seconds of a core that
+        a step has used beyond those of today's."""
+        written, writing, copied, copying = (self._done - self._begun).tolist()
         cost = max(0.0, more) / self.plan.question.nbytes
-        self._seen = self._reachable.played(seen=Seen(self._store, self._copy_rate, cost))
+        seen = Seen(written / writing, copied / copying if copied else math.inf, cost)
+        self._seen = self._reachable.played(seen=seen)
 
     def found(self, steps: int) -> dict[str, Any]:
         """The figures of its first ``steps`` steps."""
@@ -95,8 +93,8 @@ class Planned:
         assert self._seen is not None
         return {
             "profiled": sum(window.seconds for window in self._reachable.asked.windows),
-            "calibrated": self._seen.seconds,
-            "calibrated_extra": self._seen.extra,
+            "played": self._seen.seconds,
+            "played_extra": self._seen.extra,
             "faster": self._reachable.faster,
             "extra": self.plan.extra,
             "bound": max(0.0, self.plan.fine_bound - self.plan.question.base),
@@ -155,7 +153,6 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     """The profile; the seconds of steps of each way, round by round, and those of a core; and the figures of each way. See
     ``jobs.serve``."""
     folder, rounds, count = Path(params["folder"]), params["rounds"], params["steps"]
-    known = min(params["calibrated"], rounds)
     train = Trainer(params["workload"])
     train(WARM)
     jobs.progress("profile ...")
@@ -178,6 +175,8 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     seconds: dict[str, list[list[float]]] = {PLAIN: [], TODAY: [], **{way.name: [] for way in ways}}
     used: dict[str, list[float]] = {name: [] for name in seconds}
     committed = taken = 0
+    for way in ways:
+        way.begins()
     for number in range(rounds):
         jobs.progress(f"round {number + 1} of {rounds} ...")
         train.model.train_function = plain
@@ -185,18 +184,14 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
         turn(PLAIN, StepClock())
         for way in ways:
             train.model.train_function = way.function
-            if number == 0:
-                way.begins()
             turn(way.name, PlannedClock(way.step, way.room))
-            if number == known - 1:
-                way.ends()
         train.model.train_function = None
         today = checkpoint(folder / f"today-{number}", 1)
         turn(TODAY, StepClock(), today)
         committed, taken = committed + len(today.stats.committed), taken + WARM + count
-        if number == known - 1:
-            for way in ways:
-                way.play(statistics.median(used[way.name]) - statistics.median(used[TODAY]))
+    for way in ways:
+        more = [one - other for one, other in zip(used[way.name], used[TODAY], strict=True)]
+        way.ends(statistics.median(more))
     if params["last"] and ways:
         jobs.progress(f"{params['last']} steps of {ways[-1].name} ...")
         before = len(ways[-1].writer.committed)

@@ -105,6 +105,7 @@ def test_marks_are_where_the_step_uses_and_updates_weights(keras, step):
     assert functions[BEGIN] is not seen["own"]
 
 
+@pytest.mark.full
 @kerases.one_will_do
 def test_a_group_of_updates_is_marked_where_the_first_may_run(keras):
     """The last layer's gradient is there first, so its weights and their momentum are the first ones that may be written to."""
