@@ -14,7 +14,7 @@ from deepfreeze.store.run import Run
 from deepfreeze.training import step_profiling
 
 STEPS = 44  # the profile is complete at the 40th, with a checkpoint in every step
-# A step of the largest batch takes up to a minute, and changes little from one to the next.
+# A step of the largest batch takes a minute and more, and its time changes little from one step to the next.
 LARGE_STEPS, LARGE_WARM, LARGE_PROFILED = 6, 1, 1
 MEMORY, COPIES = 0.75, 3  # of the machine's memory, for the training and so many copies of its state
 
@@ -35,7 +35,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _largest(model: Any) -> int:
-    """The largest power of two that memory has room for, as a batch. Each doubling takes twice as much more as the one before."""
+    """The largest power of two that memory has room for, as a batch. A doubling adds twice the bytes that the doubling before it added."""
     state = sum(weight.numpy().nbytes for weight in model.weights)
     limit = MEMORY * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") - COPIES * state
     size, before = 1, 0
@@ -43,7 +43,7 @@ def _largest(model: Any) -> int:
         fit(model, *checkflow_keras.batch(model, size), 1)
         now = _used()
         jobs.progress(f"batch {size}: {now / 1e9:.1f} GB ...")
-        # The first step also loads what every size needs.
+        # The first step also loads libraries and allocates the state, whatever the batch.
         if size > 1 and now + 2 * (now - before) > limit:
             return size
         size, before = 2 * size, now

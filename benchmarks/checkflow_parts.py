@@ -107,7 +107,7 @@ class Room:
 
 
 class Moved:
-    """``nbytes`` that threads have moved, and the ``seconds`` in which any of them did."""
+    """Bytes that threads have moved (``nbytes``), and the seconds in which any thread did so (``seconds``)."""
 
     def __init__(self) -> None:
         self.nbytes, self.seconds = 0, 0.0
@@ -135,7 +135,8 @@ class Moved:
 
 class PartWriter:
     """Writes checkpoints part by part. ``committed``: the steps whose files have all parts; ``gated``: bytes that had to be copied because
-    an update came before they were written; ``written``: by the writers; ``copies``: by training, without waits for room."""
+    an update came before they were written; ``written``: bytes of the writers; ``copies``: bytes that training has copied, without its
+    waits for room."""
 
     def __init__(self, folder: Path, parts: Sequence[FilePart], room: Room, writers: int) -> None:
         self.committed: list[int] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import numpy as np
@@ -121,13 +120,17 @@ def test_a_group_of_updates_is_marked_where_the_first_may_run(keras):
     fit(keras, make, marking(keras, seen))
     groups = [place for place in seen["places"] if place.phase == "update"]
     assert len(groups) < 40, "there are groups of several tensors"
+
+    def layers_of(*names):
+        return [int(found[1]) for name in names if (found := re.search(r"layer(\d+)", name))]
+
     marked, members = [], []
     for place in groups:
-        names = [seen["tensors"][number].spec.name for number in place.first_writes]
-        members.append([int(found[1]) for name in names if (found := re.search(r"layer(\d+)", name))])
-        marked += [int(found[1])] if (found := re.search(r"layer(\d+)", place.name)) else []
-        assert not members[-1] or not found or int(found[1]) == max(members[-1]), place.name
-    assert marked == sorted(marked, reverse=True) and sorted(itertools.chain(*members)) == sorted(4 * [*range(20)])
+        own = layers_of(*(seen["tensors"][number].spec.name for number in place.first_writes))
+        first = layers_of(place.name)  # a mark is named after the tensor that it is put at
+        assert not own or not first or first == [max(own)], place.name
+        members, marked = members + own, marked + first
+    assert marked == sorted(marked, reverse=True) and sorted(members) == sorted(4 * [*range(20)])
 
 
 @kerases.one_will_do

@@ -36,8 +36,8 @@ _UPDATE = marks.MOST - 2 - _FORWARD - _BACKWARD
 
 @dataclass(frozen=True)
 class _Point:
-    """Something of the step that concerns a tensor. ``at``: where it is in the step, in numbers of ops of the graph; ``ops``: a mark runs
-    when they have."""
+    """Something of the step that concerns a tensor. ``at``: its place in the order of the step, as numbers of ops of the graph; ``ops``:
+    its mark runs when these ops have run."""
 
     tensor: int
     at: tuple[int, ...]
@@ -120,9 +120,9 @@ class MarkedStep:
             if writers:
                 first = writers[0]
                 needed = [tensor.op for tensor in first.inputs if tensor.dtype != tf.resource]
-                # A count needs nothing of the step, so its update may run before the batch is there. Its bytes do not matter: it comes
-                # last, so that no mark of others is where it is.
-                behind = ready.get(first.name, 0) or len(ops)
+                # A count needs nothing of the step, so its update may run before the batch is there. Its few bytes do not matter. So a
+                # count comes last, where it does not move the mark of a group's other tensors.
+                behind = ready[first.name] or len(ops)
                 first_writes.append(_Point(number, (behind, at[first.name]), (*needed, *batch)))
                 last_writes[number] = writers[-1]
                 if len(writers) > 1:
@@ -179,10 +179,12 @@ def _writes(op: tf.Operation, handle: tf.Tensor) -> bool:
 
 
 def _ready(ops: Sequence[tf.Operation], applied: int) -> dict[str, int]:
-    """Of each op that the optimizer has made: the number of the last op before ``applied`` for which it waits, 0 if there is none. That is
-    mostly the op of a gradient. Gradients are made from the last layer to the first one, and updates in the order of the layers: the first
-    update in the graph is the last one that may run. An op waits for its inputs, and for the last op that has written to a variable which
-    it takes."""
+    """The name of each op -> a number in ``ops``. For an op before ``applied``, where the optimizer was called, it is the op's own number.
+    For an op of the optimizer it is the number of the last op before ``applied`` for which that op waits, mostly that of a gradient; 0 if
+    there is none. An op waits for its inputs, and for the last op that has written to a variable which it takes.
+
+    Gradients are made from the last layer to the first one, and updates in the order of the layers. So the first update in the graph is the
+    last one that may run."""
     found = {op.name: number for number, op in enumerate(ops[:applied])}
     written: dict[str, int] = {}  # by the handle of a variable
     for op in ops[applied:]:
@@ -195,10 +197,11 @@ def _ready(ops: Sequence[tf.Operation], applied: int) -> dict[str, int]:
 
 
 def _ready_of(tensor: tf.Tensor, found: dict[str, int]) -> int:
-    """When a tensor is there. An ``IdentityN`` hands all gradients on together, and TensorFlow takes it out of the graph."""
+    """The number for the op that makes a tensor, see ``_ready``. An ``IdentityN`` hands all gradients on together, and TensorFlow takes it
+    out of the graph, so the op behind it counts. The loops of TensorFlow 1 may have an input that is made later: 0."""
     while tensor.op.type == "IdentityN":
         tensor = tensor.op.inputs[tensor.value_index]
-    return found[tensor.op.name]
+    return found.get(tensor.op.name, 0)
 
 
 def _users(reader: tf.Operation) -> list[tf.Operation]:
