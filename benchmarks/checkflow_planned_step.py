@@ -196,8 +196,10 @@ class PlannedStep:
             self._call(lambda *_: self._writer.gate(self.step - 1, parts), tensors)
 
     def _begin(self, graph: Any, window: int, early: bool) -> list[tf.Operation]:
-        """The ops that have run when a window begins. ``early``: the optimizer has made its ops."""
-        names = (self._named.behind if early else self._named.ahead)[self._profile.windows[window].name]
+        """The ops that have run when a window begins: those of its own mark and of all marks before it, as in the profile. TensorFlow may
+        run these ops in another order. ``early``: the optimizer has made its ops."""
+        of = self._named.behind if early else self._named.ahead
+        names = dict.fromkeys(name for one in self._profile.windows[: window + 1] for name in of[one.name])
         return [graph.get_operation_by_name(name) for name in names]
 
     def _captured(self, window: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -224,6 +226,11 @@ def test_a_prototype_saves_the_weights_of_its_step(tmp_path, direct):
     updates = [one.name for one in profile.windows if one.phase == "update" and "iteration" not in one.name]
     assert updates and all(any("gradient" in op for op in named.ahead[name]) for name in updates)
     way = prototype_rank.Planned("way", train, profile, named, tmp_path / "way", direct)
+    # A window of the profile begins behind all marks before it, also where TensorFlow runs their ops later.
+    graph = SimpleNamespace(get_operation_by_name=lambda name: name)
+    for window in range(len(profile.windows)):
+        begun = set(way.step._begin(graph, window, early=True))
+        assert all(begun >= set(named.behind[one.name]) for one in profile.windows[: window + 1])
     by_name = {one.spec.name: one.variable for one in TrainingState.of(train.model, "full").tensors}
     seen: dict[int, list[bytes]] = {}
 
