@@ -84,6 +84,11 @@ def test_marks_are_where_the_step_uses_and_updates_weights(keras, step):
     }
     assert trained <= set(written)
     assert set(written) == {number for place in places for number in place.last_writes}
+    begun, ended = (
+        {number: mark for mark, place in enumerate(places) for number in of(place)}
+        for of in (lambda place: place.first_writes, lambda place: place.last_writes)
+    )
+    assert all(ended[number] > begun[number] for number in written), "an update has two marks"
     notes = seen["notes"][1:]
     for step_notes in notes:
         at = [mark.at_us for mark in step_notes]
@@ -118,7 +123,7 @@ def test_a_group_of_updates_is_marked_where_the_first_may_run(keras):
         return model
 
     fit(keras, make, marking(keras, seen))
-    groups = [place for place in seen["places"] if place.phase == "update"]
+    groups = [place for place in seen["places"] if place.first_writes]
     assert len(groups) < 40, "there are groups of several tensors"
 
     def layers_of(*names):

@@ -1,9 +1,9 @@
 """Marks in the traced step: ops, ``DeepfreezeMark``, that note when they run. Imports TensorFlow.
 
 The traced graph shows where marks belong: at the beginning of ``train_step``, before the first op that uses a weight, behind each gradient
-as the optimizer gets it, before each update, and at the end. A mark *behind* the op that uses a weight would keep TensorFlow from making
-one op of it and of those that follow, an addition of a bias and an activation. Vectors have no marks of their own in the forward pass for
-the same reason.
+as the optimizer gets it, before each update and behind it, and at the end. A mark *behind* the op that uses a weight would keep TensorFlow
+from making one op of it and of those that follow, an addition of a bias and an activation. Vectors have no marks of their own in the
+forward pass for the same reason.
 
 A mark must not change the step. So nothing waits for it, and it waits for the ops that it marks alone. Automatic control dependencies would
 put ops that have effects and touch no variable in the order in which they were made. So a mark is a call of a function that takes the
@@ -29,9 +29,9 @@ from deepfreeze.state import private_api
 from deepfreeze.state.keras_objects import tf_variable
 from deepfreeze.state.training_state import StateTensor
 
-# Of the marks between the first one and the last one: how many are for each phase.
-_FORWARD, _BACKWARD = 16, 16
-_UPDATE = marks.MOST - 2 - _FORWARD - _BACKWARD
+# Of the marks between the first one and the last one: how many are for each phase. An update has two.
+_FORWARD, _BACKWARD = 12, 12
+_UPDATES = (marks.MOST - 2 - _FORWARD - _BACKWARD) // 2
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,13 @@ class MarkedStep:
             self._add(MarkPlace(f"use of {self._name(group)}", "forward"), group[0].ops)
         for group in self._groups(gradients, _BACKWARD):
             self._add(MarkPlace(f"gradient of {self._name(group)}", "backward"), group[-1].ops)
-        for group in self._groups(first_writes, _UPDATE):
+        for group in self._groups(first_writes, _UPDATES):
             written = tuple(point.tensor for point in group)
             once = tuple(tensor for tensor in written if tensor not in again)
-            self._add(MarkPlace(f"update of {self._name(group)}", "update", written, once), group[0].ops)
+            self._add(MarkPlace(f"update of {self._name(group)}", "update", written), group[0].ops)
+            if once:
+                place = MarkPlace(f"{self._name(group)} updated", "update", (), once)
+                self._add(place, [last_writes[tensor] for tensor in once])
         # When a tensor is written to again is known of the end alone.
         self._add(MarkPlace("the end", "between", (), tuple(again)), [*last_writes.values()] or ops[-1:])
 

@@ -56,7 +56,8 @@ def _windows(question: Question, parts: Sequence[PlannedPart]) -> list[str]:
         if part.copy is None:
             if not question.direct:
                 wrong.append(f"{name}: written without a copy")
-            if not earliest < part.write + (not question.cyclic) or not part.write < changes:
+            changing = question.cyclic and tensor.ready is None  # in the earliest window
+            if not earliest + changing <= part.write < changes:
                 wrong.append(f"{name}: written without a copy in window {part.write}, updated in {tensor.update}")
             continue
         if not earliest <= part.copy:

@@ -22,8 +22,8 @@ _SHORTEST_TRANSFER = 1e-3  # seconds of all steps together, for a rate of a wind
 
 @dataclass(frozen=True)
 class MarkPlace:
-    """The place of a mark in the step. ``phase``: of the window that begins with it; ``first_writes``, ``last_writes``: the numbers of the
-    tensors that are written to for the first time, and for the last time, in a step soon behind it."""
+    """The place of a mark in the step. ``phase``: of the window that begins with it; ``first_writes``: the numbers of the tensors that are
+    written to for the first time in a step behind it; ``last_writes``: of those that have, by then, the value with which the step ends."""
 
     name: str
     phase: str

@@ -56,8 +56,7 @@ class ProfiledWindow:
 @dataclass(frozen=True)
 class StepProfile:
     """``name``: what was measured, in words. ``structure``: the hash of the training state's structure, 64 digits, all 0 if it was made
-    elsewhere. ``spread``: of the whole step, as of a window. ``tensors``: those that are saved; those with ``ready`` are taken at the end
-    of the step."""
+    elsewhere. ``spread``: of the whole step, as of a window. ``tensors``: those that are saved."""
 
     name: str
     structure: str

@@ -45,8 +45,9 @@ class StepWindow:
 @dataclass(frozen=True)
 class SavedTensor:
     """A tensor of a checkpoint, or neighbours that are updated in one window and treated as one. ``update``: the window of a step that
-    writes to it. ``ready``: the window of the captured step from which on it has the value that is saved, if that is not its update: for
-    all that is taken at the end of a step, such as metrics. Without a cycle, such a tensor may always be copied in window 0."""
+    writes to it. ``ready``: the window of the captured step at whose beginning it has the value that is saved, if that is known: a mark
+    says when an update has ended, and metrics are taken at the end of a step. None if the update ends in its own window. Without a
+    cycle, a tensor with ``ready`` may always be copied in window 0."""
 
     name: str
     nbytes: int
@@ -109,6 +110,8 @@ class Question:
         return range(self.copies(tensor).start + 1, self.horizon + (tensor.update if self.cyclic else 0))
 
     def directs(self, tensor: SavedTensor) -> range:
-        """The windows in which the tensor may be written without a copy."""
+        """The windows in which the tensor may be written without a copy: those of ``copies``, but not the one whose update gives it its
+        value. Where ``ready`` says that the value is there from the beginning of a window on, that window counts."""
         own = self.copies(tensor)
-        return range(own.start + self.cyclic, own.stop) if self.direct else range(0)
+        is_changing = self.cyclic and tensor.ready is None
+        return range(own.start + is_changing, own.stop) if self.direct else range(0)
