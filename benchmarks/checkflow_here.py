@@ -23,6 +23,7 @@ from benchmarks.report import Row, interval, say, span, table
 from deepfreeze.errors import OptionError
 from deepfreeze.plan.step import planning, usage
 from deepfreeze.plan.step.baselines import GREEDY, UPDATE
+from deepfreeze.plan.step.checkflow import SECONDS
 from deepfreeze.plan.step.greedy import at_update, greedy
 from deepfreeze.plan.step.parts import PlannedPart
 from deepfreeze.plan.step.profile import StepProfile
@@ -85,7 +86,7 @@ def forecast(quick: bool) -> list[Row]:
                     params = {"workload": workload, "folder": str(jobs.empty(folder, "run")), "every": 1}
                     first, *_ = jobs.gather("checkflow_rank", params, ranks, folder, _LIMIT)
                     labels: dict[str, Any] = {"workload": workload, "ranks": ranks, "store": store}
-                    rows += _forecasts(labels, first, 5.0 if quick else 20.0)
+                    rows += _forecasts(labels, first, 5.0 if quick else SECONDS)
     return rows
 
 

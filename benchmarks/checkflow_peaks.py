@@ -13,7 +13,7 @@ from benchmarks import checkflow_models as models
 from benchmarks.report import Row, say, span, table
 from deepfreeze.errors import OptionError
 from deepfreeze.plan.step import usage
-from deepfreeze.plan.step.checkflow import planned
+from deepfreeze.plan.step.equal_parts import in_equal_parts
 from deepfreeze.plan.step.highs import Solver
 
 BATCHES = (1, 32)
@@ -51,7 +51,7 @@ def _planned(model: str, batch: int, rate: float, seconds: float) -> Row:
     row.add("disk", "B/s", [asked.nbytes / step])
     begun = time.monotonic()
     try:
-        plan = planned(asked, PER_PART, Solver(seconds))
+        plan = in_equal_parts(asked, PER_PART, Solver(seconds))
     except OptionError as problem:
         row.labels["impossible"] = problem.todo
     else:

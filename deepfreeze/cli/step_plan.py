@@ -149,8 +149,10 @@ def _bounds(plan: StepPlan) -> str:
     base = plan.question.base
     if plan.extra and plan.fine_bound <= base and plan.bound <= base and not plan.is_best:
         return "not known without a solver, or without more time for it"
-    finest = f"{wording.size(max(0, round(plan.fine_bound) - base))} with the finest"
-    return f"{wording.size(max(0, round(plan.bound) - base))} with these parts (gap {plan.gap:.1%}), {finest}"
+    bound, finest = (max(0, round(one) - base) for one in (plan.bound, plan.fine_bound))
+    if bound <= finest:
+        return f"{wording.size(finest)}, however parts are cut (gap {plan.gap:.1%})"
+    return f"{wording.size(bound)} with equal parts (gap {plan.gap:.1%}), {wording.size(finest)} with any others"
 
 
 def _extra(extra: int, whole: int) -> str:

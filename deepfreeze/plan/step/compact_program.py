@@ -11,16 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from deepfreeze.plan.step import usage
 from deepfreeze.plan.step.highs import INFINITE, LinearProgram
-from deepfreeze.plan.step.parts import PlannedPart, pieces
+from deepfreeze.plan.step.parts import PlannedPart, in_order, pieces
 from deepfreeze.plan.step.question import Question
 
 _Terms = list[tuple[int, float]]
+# Added before a number is rounded down. What is copied must not fall behind what is written.
+_UP, _DOWN = 0.51, 0.49
+ROUNDED = 2  # bytes of a tensor: by so many a window may exceed a bound because parts have whole bytes
 _HURRY = 2.0  # the cost that is added for a byte which is copied in a window that is too short for it
 
 
@@ -51,8 +54,8 @@ class CompactProgram:
     is 1 unless ``least_rate`` makes it the unknown; ``left``: what each window leaves to the next one of the bytes that can be written;
     ``unit``: bytes.
 
-    ``fine=True`` is for the program without integers, whose parts may be as small as they like. Else the bytes of a part are rounded up,
-    because parts of a tensor may differ by a byte."""
+    ``fine=True``: the program without integers. Its counts are fractions, so parts may end anywhere, and be as small as they like. Else the
+    bytes of a part are rounded up, because parts of a tensor may differ by a byte."""
 
     def __init__(self, question: Question, parts: Sequence[int], fine: bool = False) -> None:
         self.question, self.parts, self.fine = question, list(parts), fine
@@ -149,18 +152,23 @@ class CompactProgram:
     # Between values of the unknowns and parts.
 
     def plan(self, values: np.ndarray) -> list[PlannedPart]:
-        """The parts of a solution. Those of a tensor are copied and written in their order; those without a copy come last."""
+        """The parts of a solution. Those of a tensor are copied and written in their order; those without a copy come last.
+        Without integers a part ends where another window copies the next bytes of the tensor, or writes them. None has more bytes than an
+        equal part."""
         made: list[PlannedPart] = []
         for index, tensor in enumerate(self.question.tensors):
-            copies = self._windows_of(self.copied[index], values)
-            writes = self._windows_of(self.written[index], values)
-            direct = self._windows_of(self.direct[index], values)
-            whens: list[tuple[int | None, int]] = [
-                *zip(copies, writes, strict=True),
-                *((None, write) for write in direct),
-            ]
-            for (begin, nbytes), (copy, write) in zip(pieces(tensor.nbytes, self.parts[index]), whens, strict=True):
-                made.append(PlannedPart(index, begin, nbytes, copy, write))
+            k = self.parts[index]
+            whole, largest = (tensor.nbytes, math.ceil(tensor.nbytes / k)) if self.fine else (k, 1)
+            copied = self._moved(self.copied[index], values, whole / k, _UP)
+            written = self._moved(self.written[index], values, whole / k, _DOWN)
+            direct = self._moved(self.direct[index], values, whole / k, _DOWN)
+            at = 0  # bytes, or equal parts, that come before
+            for copy, write, number in in_order(copied, written, direct, whole):
+                own = pieces(tensor.nbytes, k)[at : at + number]
+                if self.fine:
+                    own = [(at + begin, size) for begin, size in pieces(number, math.ceil(number / largest))]
+                made += [PlannedPart(index, begin, nbytes, copy, write) for begin, nbytes in own]
+                at += number
         return made
 
     def values(self, parts: Sequence[PlannedPart], peak: int) -> list[float]:
@@ -182,7 +190,7 @@ class CompactProgram:
     # How it is built.
 
     def _counts(self, windows: range, most: int) -> Counts:
-        counts = Counts(windows, [self.program.column(0.0, most, integer=True) for _ in windows])
+        counts = Counts(windows, [self.program.column(0.0, most, integer=not self.fine) for _ in windows])
         for earlier, later in zip(counts.columns, counts.columns[1:], strict=False):
             self.program.row(0.0, INFINITE, [(later, 1.0), (earlier, -1.0)])
         return counts
@@ -257,12 +265,12 @@ class CompactProgram:
         return [(counts.columns[at], 1.0)] + ([(counts.columns[at - 1], -1.0)] if at else [])
 
     @staticmethod
-    def _windows_of(counts: Counts, values: np.ndarray) -> list[int]:
-        """The window of each part that is counted."""
-        made: list[int] = []
-        for window, column in zip(counts.windows, counts.columns, strict=True):
-            made += [window] * (round(float(values[column])) - len(made))
-        return made
+    def _moved(counts: Counts, values: np.ndarray, unit: float, rounded: float) -> list[tuple[int, int]]:
+        """(window, what is moved by its end), for each window of the counts. ``unit``: bytes of a count, or 1 for parts."""
+        return [
+            (window, math.floor(float(values[column]) * unit + rounded))
+            for window, column in zip(counts.windows, counts.columns, strict=True)
+        ]
 
     def _asked(self, costs: dict[int, float], rate_is_known: bool = True) -> LinearProgram:
         """A copy of the program with these costs."""
@@ -276,3 +284,12 @@ class CompactProgram:
                         if nbytes > self.question.window(window).capacity + self.question.carry:
                             program.row(0.0, 0.0, [(column, sign) for column, sign in self._change(counts, window)])
         return program
+
+
+def in_any_parts(question: Question, parts: Sequence[int]) -> CompactProgram:
+    """The program without integers, for a question with a few bytes less room than there is: so that the plan of a solution keeps the
+    bounds of ``question`` although its parts have whole bytes."""
+    few = ROUNDED * len(question.tensors)
+    windows = tuple(replace(window, capacity=max(0, window.capacity - few)) for window in question.windows)
+    memory = None if question.memory is None else max(0, question.memory - few)
+    return CompactProgram(replace(question, windows=windows, memory=memory), parts, fine=True)

@@ -8,26 +8,22 @@ from dataclasses import dataclass, replace
 
 from deepfreeze.errors import OptionError
 from deepfreeze.plan.step import usage
-from deepfreeze.plan.step.compact_program import CompactProgram
-from deepfreeze.plan.step.greedy import at_once
+from deepfreeze.plan.step.compact_program import ROUNDED, in_any_parts
 from deepfreeze.plan.step.highs import Solver
 from deepfreeze.plan.step.question import MOST_COUNTS, Question
 from deepfreeze.wording import size
 
 _SECONDS = 5.0  # for each answer: somebody waits for it
 _MOST = 8  # intervals are tried up to so many times the first one that could do
-# Greedy plans are tried with so many times the rate that parts of any size would need.
-_RATES = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)
-_GAP = 0.01  # of the memory and of the rate: the last percent would take a minute, and says nothing more to anybody
 
 
 @dataclass(frozen=True)
 class Feasible:
-    """Each is for the tensors cut as they are, and None if it was not found in the time.
+    """Each is for parts that may end anywhere, and None if it was not found in the time.
 
     - ``every``: the smallest interval, with this memory and this rate.
-    - ``memory``: the fewest bytes, with this interval and this rate; at most a percent more.
-    - ``rate``: the smallest multiple of the store's rate, with this interval and this memory; at most a percent more."""
+    - ``memory``: the fewest bytes, with this interval and this rate.
+    - ``rate``: the smallest multiple of the store's rate, with this interval and this memory."""
 
     every: int | None
     memory: int | None
@@ -46,19 +42,15 @@ def limits(question: Question, parts: Sequence[int], solver: Solver) -> Feasible
 def least_every(question: Question, parts: Sequence[int], solver: Solver) -> int | None:
     """The smallest interval that has a plan. Intervals are tried one by one, from the first one in which the store takes all bytes, up to
     ``_MOST`` times as long ones."""
-    largest = max(math.ceil(tensor.nbytes / k) for tensor, k in zip(question.tensors, parts, strict=True))
-    if largest > max(window.capacity for window in question.windows) + question.carry:
-        return None
     taken = sum(window.capacity for window in question.windows)
     if not taken:
         return None
     first = max(1, math.ceil(question.nbytes / taken))
     for every in range(first, first * _MOST + 1):
-        if not solver.left or replace(question, every=every).counts > MOST_COUNTS:
+        tried = replace(question, every=every)
+        if not solver.left or tried.counts > MOST_COUNTS:
             return None
-        program = CompactProgram(replace(question, every=every), parts)
-        # Any plan does.
-        found = solver.solve(program.least_peak(), gap=math.inf)
+        found = solver.solve(in_any_parts(tried, parts).least_peak())
         if found.values is not None:
             return every
         if not found.is_impossible:
@@ -67,31 +59,18 @@ def least_every(question: Question, parts: Sequence[int], solver: Solver) -> int
 
 
 def least_memory(question: Question, parts: Sequence[int], solver: Solver) -> int | None:
-    """The fewest bytes of memory that have a plan, or a percent more."""
-    program = CompactProgram(replace(question, memory=None), parts)
-    found = solver.solve(program.least_peak(), gap=_GAP)
-    return None if found.values is None else usage.peak(question, program.plan(found.values))
+    """The fewest bytes of memory that have a plan."""
+    program = in_any_parts(replace(question, memory=None), parts)
+    found = solver.solve(program.least_peak())
+    if found.values is None:
+        return None
+    return math.ceil(found.cost * program.unit) + (ROUNDED + 1) * len(question.tensors)
 
 
 def least_rate(question: Question, parts: Sequence[int], solver: Solver) -> float | None:
-    """The smallest multiple of the store's rate that has a plan, or a percent more."""
-    program = CompactProgram(question, parts)
-    fine = solver.solve(CompactProgram(question, parts, fine=True).least_rate(), relaxed=True)
-    if fine.values is None:
-        return None
-    start, rate = None, math.inf
-    for slower in _RATES:  # the solver alone may find no good plan in its time
-        tried = question.faster(fine.cost * slower)
-        plan = at_once(tried, parts)
-        if plan is not None:
-            rate = fine.cost * slower
-            start = CompactProgram(tried, parts).values(plan, usage.peak(tried, plan))
-            start[program.scale] = rate
-            break
-    found = solver.solve(program.least_rate(), gap=_GAP, start=start)
-    if found.values is not None:
-        rate = min(rate, float(found.values[program.scale]))
-    return None if math.isinf(rate) else rate
+    """The smallest multiple of the store's rate that has a plan."""
+    found = solver.solve(in_any_parts(question, parts).least_rate())
+    return None if found.values is None else found.cost
 
 
 def impossible(question: Question, parts: Sequence[int], solver: Solver, is_proved: bool = True) -> OptionError:

@@ -114,7 +114,8 @@ class Solver:
         options: dict[str, Any] = {"output_flag": False, "random_seed": _SEED, "threads": 1, "parallel": "off"}
         options |= {"mip_rel_gap": gap, "mip_abs_gap": 0.0, "primal_feasibility_tolerance": 1e-9}
         options |= {"mip_feasibility_tolerance": 1e-9, "time_limit": max(_LEAST, self.left)}
-        if relaxed:
+        is_integer = any(program.integer) and not relaxed
+        if not is_integer:
             # The interior point method takes a third of the simplex method's time for these programs.
             options["solver"] = "ipm"
         for name, value in options.items():
@@ -128,7 +129,7 @@ class Solver:
         solver.run()
         if self._stop():
             raise Stopped
-        return _solution(solver, any(program.integer) and not relaxed, highspy)
+        return _solution(solver, is_integer, highspy)
 
 
 def _highspy() -> Any:

@@ -32,12 +32,45 @@ def pieces(nbytes: int, parts: int) -> list[tuple[int, int]]:
     return [(begin, end - begin) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
+def in_order(
+    copied: Sequence[tuple[int, int]], written: Sequence[tuple[int, int]], direct: Sequence[tuple[int, int]], whole: int
+) -> list[tuple[int | None, int, int]]:
+    """(window of the copy, window of the write, number): runs of a tensor's bytes, or of its equal parts, that are moved in the same
+    windows. What is copied first is written first. Those without a copy, None, come last.
+
+    ``copied``, ``written``, ``direct``: (window, number by its end) in the order of windows, the last with a copy or without; ``whole``: of
+    all together."""
+    with_copy = whole if not direct else copied[-1][1] if copied else 0
+    runs: list[tuple[int | None, int, int]] = []
+    writes = iter(_changes(written, with_copy))
+    write, room = next(writes, (0, 0))
+    for copy, number in _changes(copied, with_copy):
+        while number:
+            if not room:
+                write, room = next(writes)
+            moved = min(number, room)
+            runs.append((copy, write, moved))
+            number, room = number - moved, room - moved
+    return [*runs, *((None, window, number) for window, number in _changes(direct, whole - with_copy))]
+
+
+def _changes(ends: Sequence[tuple[int, int]], whole: int) -> list[tuple[int, int]]:
+    """(window, number that is moved in it), of numbers by the end of windows. The last window has what is left of ``whole``."""
+    made, before = [], 0
+    for at, (window, end) in enumerate(ends):
+        end = whole if at == len(ends) - 1 else min(whole, end)
+        if end > before:
+            made.append((window, end - before))
+            before = end
+    return made
+
+
 def groups(tensors: Sequence[SavedTensor], at_least: int) -> list[list[int]]:
     """The indices of tensors that are treated as one: those that are updated in one window, each time that they have fewer than
     ``at_least`` bytes together; larger tensors stay alone. The order is that of the updates."""
     made: list[list[int]] = []
     nbytes = 0  # of the last group
-    for index in sorted(range(len(tensors)), key=lambda one: (tensors[one].update, tensors[one].ready is not None)):
+    for index in sorted(range(len(tensors)), key=lambda one: (tensors[one].update, tensors[one].ready or 0)):
         tensor, before = tensors[index], tensors[made[-1][0]] if made else None
         if (
             before is not None

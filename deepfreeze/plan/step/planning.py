@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from deepfreeze.errors import InstallError, OptionError
 from deepfreeze.plan.step.baselines import baselines
-from deepfreeze.plan.step.checkflow import MOST_PARTS, SECONDS, planned
+from deepfreeze.plan.step.checkflow import SECONDS, planned
+from deepfreeze.plan.step.equal_parts import MOST_PARTS
 from deepfreeze.plan.step.greedy import greedy
 from deepfreeze.plan.step.highs import Solver
 from deepfreeze.plan.step.parts import cut

@@ -15,9 +15,9 @@ class StepPlan:
     """A plan that keeps all rules of its question.
 
     - ``parts``: of all tensors, in order.
-    - ``bound``: no plan with these parts holds fewer bytes, as far as the solver has proved.
-    - ``fine_bound``: no plan holds fewer bytes, however small the parts are.
-    - ``greedy``: bytes that the greedy plan with these parts holds, None if it finds none.
+    - ``bound``: no plan holds fewer bytes, as far as the solver has proved; of a plan with equal parts, none with such parts.
+    - ``fine_bound``: no plan holds fewer bytes, however its parts are cut.
+    - ``greedy``: bytes that the greedy plan with equal parts holds, None if it finds none.
     - ``is_best``: False if the solver's time was over before it was as near to the bound as it was asked to be.
 
     ``bound``, ``fine_bound`` and ``greedy`` count base and copies together, as ``peak`` does."""
@@ -41,7 +41,7 @@ class StepPlan:
 
     @property
     def gap(self) -> float:
-        """By what part of it the peak may be above the least one of these parts."""
+        """By what part of it the peak may be above the least one (``bound``)."""
         return max(0.0, 1 - self.bound / self.peak) if self.peak else 0.0
 
     @property
