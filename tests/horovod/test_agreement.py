@@ -77,7 +77,7 @@ def test_replace_never_starves_a_slow_store(two, tmp_path, slow):
     """The store of one rank takes as long as many steps. Whatever waits gives way to newer steps, on both ranks alike; the oldest never
     does, so one checkpoint after the other is committed."""
     options = {**ALL, "in_flight": 3, "uncommitted": 3, "when_full": "replace", "pause": 0.03}
-    slower = SLOW.replace("400", "1000")
+    slower = SLOW.replace("400", "2000")  # longer than three steps, also on a busy machine
     first, second = two.run("agreement", {slow: slower}, folder=tmp_path, steps=40, every=1, **options)
     assert first["error"] is second["error"] is None and first["warnings"] == second["warnings"] == []
     for name in ("steps", "skipped", "superseded", "committed"):
