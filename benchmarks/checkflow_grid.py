@@ -35,7 +35,7 @@ def feasible(question: Question, per_part: float, seconds: float = SECONDS) -> t
     if at_once(question, parts) is not None:
         return YES, "greedy"
     solver = Solver(seconds)
-    if solver.solve(CompactProgram(question, parts, fine=True).least_peak(), relaxed=True).is_impossible:
+    if solver.solve(CompactProgram(question, parts, fine=True).least_peak()).is_impossible:
         return NO, "relaxation"
     program = CompactProgram(question, parts).least_peak()
     if solver.solve(program, relaxed=True).is_impossible:

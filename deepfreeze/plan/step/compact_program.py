@@ -266,7 +266,7 @@ class CompactProgram:
 
     @staticmethod
     def _moved(counts: Counts, values: np.ndarray, unit: float, rounded: float) -> list[tuple[int, int]]:
-        """(window, what is moved by its end), for each window of the counts. ``unit``: bytes of a count, or 1 for parts."""
+        """(window, bytes or parts that are moved by its end), for each window of the counts. ``unit``: bytes of a count, or 1 for parts."""
         return [
             (window, math.floor(float(values[column]) * unit + rounded))
             for window, column in zip(counts.windows, counts.columns, strict=True)

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from deepfreeze.plan.step import feasible, usage
-from deepfreeze.plan.step.calmest import SLACK, calmest
+from deepfreeze.plan.step.calmest import GAP, SLACK, calmest
 from deepfreeze.plan.step.compact_program import CompactProgram
 from deepfreeze.plan.step.greedy import greedy
 from deepfreeze.plan.step.highs import LinearProgram, Solution, Solver
@@ -22,7 +22,6 @@ from deepfreeze.plan.step.parts import PlannedPart, cut
 from deepfreeze.plan.step.question import Question
 from deepfreeze.plan.step.step_plan import StepPlan
 
-GAP = 0.005
 MOST_PARTS = 500
 _FINEST = 8 * MOST_PARTS  # parts for the greedy plan alone
 _SHARE = 0.7  # of the time, for the smallest peak
@@ -38,10 +37,8 @@ def least_peak(question: Question, parts: Sequence[int], solver: Solver) -> floa
     return float(question.base) if found.values is None else found.cost * program.unit
 
 
-def in_equal_parts(
-    question: Question, per_part: int, solver: Solver, gap: float = GAP, least: float | None = None
-) -> StepPlan:
-    """The plan of a question. ``per_part``, ``solver``, ``gap``, errors: as for ``checkflow.planned``; ``least``: its ``least_peak``, if
+def in_equal_parts(question: Question, per_part: int, solver: Solver, least: float | None = None) -> StepPlan:
+    """The plan of a question. ``per_part``, ``solver``, errors: as for ``checkflow.planned``; ``least``: its ``least_peak``, if
     that is known."""
     parts = cut(question.tensors, per_part)
     if least is None:
@@ -49,7 +46,7 @@ def in_equal_parts(
     while True:
         program = CompactProgram(question, parts)
         start = greedy(question, parts, least)
-        first = _solved(program, program.least_peak(), start, solver.part(_SHARE), gap)
+        first = _solved(program, program.least_peak(), start, solver.part(_SHARE))
         if first.values is not None:
             break
         finer = _halved(question, parts)
@@ -63,7 +60,7 @@ def in_equal_parts(
     most: float | None = question.memory
     if most is None:
         most = usage.peak(question, program.plan(first.values)) * (1 + SLACK)
-    calm = calmest(program, most, solver, gap, first.values)
+    calm = calmest(program, most, solver, first.values)
     made = program.plan(first.values if calm is None else calm)
     # Parts differ by a byte, which the program rounds up; so its bound may lie a few bytes above the peak.
     bound = max(first.bound * program.unit, least)
@@ -95,11 +92,11 @@ def _by_greedy(question: Question, parts: Sequence[int], least: float) -> StepPl
 
 
 def _solved(
-    program: CompactProgram, asked: LinearProgram, start: Sequence[PlannedPart] | None, solver: Solver, gap: float
+    program: CompactProgram, asked: LinearProgram, start: Sequence[PlannedPart] | None, solver: Solver
 ) -> Solution:
     """The solution of one question, or ``start`` if the time is over first."""
     values = None if start is None else program.values(start, usage.peak(program.question, start))
-    found = solver.solve(asked, gap=gap, start=values)
+    found = solver.solve(asked, gap=GAP, start=values)
     if found.values is None and values is not None and not found.is_impossible:
         return replace(found, values=np.array(values))
     return found

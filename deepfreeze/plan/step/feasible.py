@@ -64,6 +64,7 @@ def least_memory(question: Question, parts: Sequence[int], solver: Solver) -> in
     found = solver.solve(program.least_peak())
     if found.values is None:
         return None
+    # The bytes by which the program has less room than the question, and some for the fractions of the solver's arithmetic.
     return math.ceil(found.cost * program.unit) + (ROUNDED + 1) * len(question.tensors)
 
 

@@ -36,10 +36,10 @@ def in_order(
     copied: Sequence[tuple[int, int]], written: Sequence[tuple[int, int]], direct: Sequence[tuple[int, int]], whole: int
 ) -> list[tuple[int | None, int, int]]:
     """(window of the copy, window of the write, number): runs of a tensor's bytes, or of its equal parts, that are moved in the same
-    windows. What is copied first is written first. Those without a copy, None, come last.
+    windows. What is copied first is written first. Runs without a copy (None) come last.
 
-    ``copied``, ``written``, ``direct``: (window, number by its end) in the order of windows, the last with a copy or without; ``whole``: of
-    all together."""
+    ``copied``, ``written``: (window, number by its end) of copies, in the order of windows; ``direct``: the same of what is written without
+    a copy; ``whole``: the number of all together."""
     with_copy = whole if not direct else copied[-1][1] if copied else 0
     runs: list[tuple[int | None, int, int]] = []
     writes = iter(_changes(written, with_copy))

@@ -41,7 +41,7 @@ class StepPlan:
 
     @property
     def gap(self) -> float:
-        """By what part of it the peak may be above the least one (``bound``)."""
+        """The part of the peak by which it may be above the least one there is (``bound``)."""
         return max(0.0, 1 - self.bound / self.peak) if self.peak else 0.0
 
     @property
