@@ -176,14 +176,14 @@ def test_a_greedy_plan_of_several_steps_is_about_a_part_above_the_bound():
         made = greedy(asked, cut(tensors, per_part))
         assert made is not None and not violations(asked, made)
         fine = CompactProgram(asked, cut(tensors, per_part), fine=True)
-        bound = Solver().solve(fine.least_peak(), relaxed=True).cost * fine.unit
+        bound = Solver().solve(fine.least_peak()).cost * fine.unit
         above.append(usage.peak(asked, made) - bound)
     assert min(above) >= -1e-6 and sum(above) <= len(above) * per_part, above
 
 
 def test_what_is_said_to_be_feasible_is_and_less_is_not():
     rng, said = random.Random(SEED), 0
-    for _ in range(20):
+    for _ in range(25):
         asked = question(rng, cyclic=rng.random() < 0.5)
         free = least(asked, parts_of(asked))
         # Less than there must be, or a store without enough room in a step.
@@ -200,7 +200,7 @@ def test_what_is_said_to_be_feasible_is_and_less_is_not():
             assert found(faster(asked, limits.rate * 1.0001)) is not None
             assert found(faster(asked, limits.rate * 0.98)) is None
         said += limits.every is not None or limits.rate is not None
-    assert said > 3
+    assert said, "there are such questions"
 
 
 def faster(asked: Question, rate: float) -> Question:
