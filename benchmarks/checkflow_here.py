@@ -250,7 +250,7 @@ def prototype_table(rows: list[Row]) -> str:
         "workload",
         "way",
         "copies held by the plan, of the checkpoint",
-        "by the simulator, with the rates seen",
+        "by the simulator in a median step",
         "copies held in a median step",
         "copies held at most",
         "profiled step, ms",

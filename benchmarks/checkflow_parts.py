@@ -8,12 +8,13 @@ bytes faster where a file has its blocks already (the engine's slots do the same
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,31 +107,56 @@ class Room:
             self._changed.notify_all()
 
 
-class Moved:
-    """Bytes that threads have moved (``nbytes``), and the seconds in which any thread did so (``seconds``)."""
-
-    def __init__(self) -> None:
-        self.nbytes, self.seconds = 0, 0.0
-        self._threads, self._since = 0, 0.0  # threads that move bytes now, and when their number changed
-        self._lock = threading.Lock()
+class Moved(list[tuple[float, float, int]]):
+    """Bytes that threads have moved: (begin, end, bytes), times in seconds, in the order of the ends."""
 
     @contextmanager
     def moving(self, nbytes: int) -> Iterator[None]:
         """A thread moves so many bytes in the body."""
-        self._change(1)
-        try:
-            yield
-        finally:
-            self._change(-1, nbytes)
+        begin = time.perf_counter()
+        yield
+        self.append((begin, time.perf_counter(), nbytes))
 
-    def _change(self, threads: int, nbytes: int = 0) -> None:
-        with self._lock:
-            now = time.perf_counter()
-            if self._threads:
-                self.seconds += now - self._since
-            self._since = now
-            self._threads += threads
-            self.nbytes += nbytes
+
+def rate(moved: Sequence[tuple[float, float, int]]) -> float:
+    """Bytes in a second in which any thread moves some, infinite if none has."""
+    edges, moving = _moving(moved, [edge for begin, end, _ in moved for edge in (begin, end)])
+    seconds = float(np.diff(edges)[moving > 0].sum())
+    return sum(nbytes for *_, nbytes in moved) / seconds if seconds else math.inf
+
+
+def rates(
+    written: Sequence[tuple[float, float, int]], copied: Sequence[tuple[float, float, int]]
+) -> tuple[float, float]:
+    """Bytes that writers write in a second while training does not copy, and while it does. Parts that are written at once have equal
+    shares of the store. At these rates, as many bytes as were written come out of all parts, each counted by its share of the time without
+    copies, and so for the time beside them. (Least squares would give too little: the time of a part varies more than its bytes.) The rate
+    of all together stands for rates that can't be told apart."""
+    edges, writers = _moving(written, [edge for begin, end, _ in (*written, *copied) for edge in (begin, end)])
+    _, copies = _moving(copied, edges)
+    share = np.diff(edges) / np.maximum(1, writers)
+    own = np.array(written)
+    had = []
+    for one in (copies == 0, copies > 0):
+        until = np.concatenate([[0.0], np.cumsum(share * one)])
+        had.append(np.interp(own[:, 1], edges, until) - np.interp(own[:, 0], edges, until))
+    seconds = np.stack(had)  # (2, parts) of the whole store, that each part has had without copies and beside them
+    shares = seconds / seconds.sum(axis=0)
+    try:
+        alone, beside = np.linalg.solve(shares @ seconds.T, shares @ own[:, 2]).tolist()
+    except np.linalg.LinAlgError:
+        alone = beside = 0.0
+    return (alone, beside) if min(alone, beside) > 0 else (rate(written), rate(written))
+
+
+def _moving(moved: Sequence[tuple[float, float, int]], edges: Iterable[float]) -> tuple[np.ndarray, np.ndarray]:
+    """The times in order, and how many threads move bytes between each and the next one."""
+    times = np.unique(np.array(list(edges)))
+    change = np.zeros(len(times))
+    for column, by in ((0, 1), (1, -1)):
+        at = np.searchsorted(times, [one[column] for one in moved])
+        np.add.at(change, at, by)
+    return times, np.cumsum(change)[:-1]
 
 
 class PartWriter:

@@ -7,6 +7,7 @@ a call for a read: it runs behind the updates before it, and updates behind it w
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -97,7 +98,8 @@ class _Acts:
 
 class PlannedStep:
     """A model's train function that follows a plan, from construction to ``close``. ``step``: of the batch under way; the caller sets it
-    before each batch."""
+    before each batch. ``begun``: (step, window of the step) -> when the function of that window began, in seconds; windows without one are
+    not in it."""
 
     def __init__(
         self,
@@ -112,6 +114,7 @@ class PlannedStep:
     ) -> None:
         """``variables``: of the profile's tensors; ``named``: the same step, traced with marks."""
         self.step = 0
+        self.begun: dict[tuple[int, int], float] = {}
         self._variables, self._profile, self._writer = [tf_variable(one) for one in variables], profile, writer
         self._named = named
         self._windows = len(profile.windows)
@@ -170,6 +173,8 @@ class PlannedStep:
         tensors = sorted({one.tensor for part in (*acts.copies, *acts.directs) for one in part.slices})
 
         def act(*arrays: np.ndarray) -> None:
+            # Two functions may have one window: of the step before, and of the step under way.
+            self.begun.setdefault((self.step, window), time.perf_counter())
             known = {tensor: array.reshape(-1).view(np.uint8) for tensor, array in zip(tensors, arrays, strict=True)}
             # Copies may wait for room, which comes from writes.
             for part in acts.writes:

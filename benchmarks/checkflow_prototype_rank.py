@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-import math
+import functools
 import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks import jobs, workloads
-from benchmarks.checkflow_parts import CHUNK, FilePart, PartWriter, Room
+from benchmarks.checkflow_parts import CHUNK, FilePart, PartWriter, Room, rate, rates
 from benchmarks.checkflow_planned_step import NamedStep, PlannedStep, file_parts
-from benchmarks.checkflow_plans import Seen, reachable
+from benchmarks.checkflow_plans import Seen, reachable, seconds_seen
 from benchmarks.checkflow_training import checkpoint, fit
 from benchmarks.step_clock import StepClock
 from deepfreeze.errors import OptionError
@@ -41,6 +42,7 @@ class PlannedClock(StepClock):
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Begins a step."""
         self._steps.step += 1
+        self._steps.begun[self._steps.step, 0] = time.perf_counter()
         self._room.step_begins()
         super().on_train_batch_begin(batch, logs)
 
@@ -56,8 +58,8 @@ class Planned:
         self.plan: StepPlan = self._reachable.plan
         self.parts: list[FilePart] = file_parts(profile, self.plan)
         # The store is late at times, and a gate then copies what it has not taken. The plan knows nothing of that.
-        held = max(self.plan.extra, round(ROOM * profile.nbytes))
-        self.room = Room(held, max(part.nbytes for part in self.parts))
+        self._bytes = max(self.plan.extra, round(ROOM * profile.nbytes))
+        self.room = Room(self._bytes, max(part.nbytes for part in self.parts))
         folder.mkdir()
         self.writer = PartWriter(folder, self.parts, self.room, WRITERS)
         model = train.model
@@ -67,34 +69,42 @@ class Planned:
         train(2, PlannedClock(self.step, self.room))
         self.function = model.train_function
         self.step.close()
-        self._seen: Played | None = None
+        self._played: Played | None = None
+        self._held: list[int] = []
+        self._turns: list[range] = []  # steps
 
-    def begins(self) -> None:
-        """The rounds begin."""
-        self._begun = self._done
-
-    @property
-    def _done(self) -> np.ndarray:
-        """Bytes that were written, and the seconds; bytes that were copied, and the seconds."""
-        written, copied = self.writer.written, self.writer.copies
-        return np.array([written.nbytes, written.seconds, copied.nbytes, copied.seconds])
+    def turn(self, train: Callable[[StepClock], None]) -> None:
+        """Trains for a turn with a clock that it makes."""
+        first = self.step.step + 1
+        train(PlannedClock(self.step, self.room))
+        self._turns.append(range(first, self.step.step + 1))
 
     def ends(self, more: float) -> None:
         """The rounds are over: plays the plan with the rates that copies and the store have had in them. ``more``: seconds of a core that
         a step has used beyond those of today's."""
-        written, writing, copied, copying = (self._done - self._begun).tolist()
         cost = max(0.0, more) / self.plan.question.nbytes
-        seen = Seen(written / writing, copied / copying if copied else math.inf, cost)
-        self._seen = self._reachable.played(seen=seen)
+        copies = self.writer.copies
+        seen = Seen(*rates(self.writer.written, copies), WRITERS, rate(copies), cost)
+        self._played = self._reachable.played(seen=seen, room=self._bytes)
+        self._held = self._reachable.held_by_step(self._steps(), seen, self._bytes)
+
+    def _steps(self) -> list[list[float]]:
+        """(windows,) seconds of each step of the turns. The end of the last step of a turn is not known."""
+        begun: dict[int, dict[int, float]] = defaultdict(dict)
+        for (step, window), at in self.step.begun.items():
+            begun[step][window] = at
+        windows = self._reachable.asked.windows
+        counted = [step for turn in self._turns for step in turn[WARM:-1]]
+        return [seconds_seen(windows, {**begun[step], len(windows): begun[step + 1][0]}).tolist() for step in counted]
 
     def found(self, steps: int) -> dict[str, Any]:
         """The figures of its first ``steps`` steps."""
         self.writer.close()
-        assert self._seen is not None
+        assert self._played is not None
         return {
             "profiled": sum(window.seconds for window in self._reachable.asked.windows),
-            "played": self._seen.seconds,
-            "played_extra": self._seen.extra,
+            "played": self._played.seconds,
+            "played_extra": statistics.median(self._held),
             "faster": self._reachable.faster,
             "extra": self.plan.extra,
             "bound": max(0.0, self.plan.fine_bound - self.plan.question.base),
@@ -175,8 +185,6 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
     seconds: dict[str, list[list[float]]] = {PLAIN: [], TODAY: [], **{way.name: [] for way in ways}}
     used: dict[str, list[float]] = {name: [] for name in seconds}
     committed = taken = 0
-    for way in ways:
-        way.begins()
     for number in range(rounds):
         jobs.progress(f"round {number + 1} of {rounds} ...")
         train.model.train_function = plain
@@ -184,7 +192,7 @@ def measure(params: dict[str, Any]) -> dict[str, Any]:
         turn(PLAIN, StepClock())
         for way in ways:
             train.model.train_function = way.function
-            turn(way.name, PlannedClock(way.step, way.room))
+            way.turn(functools.partial(turn, way.name))
         train.model.train_function = None
         today = checkpoint(folder / f"today-{number}", 1)
         turn(TODAY, StepClock(), today)

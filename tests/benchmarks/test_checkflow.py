@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from benchmarks import checkflow_goals, checkflow_grid, checkflow_here, checkflow_models
-from benchmarks.checkflow_parts import FilePart, PartWriter, Room, Slice
-from benchmarks.checkflow_plans import Reachable, Seen
+from benchmarks.checkflow_parts import FilePart, PartWriter, Room, Slice, rate, rates
+from benchmarks.checkflow_plans import Reachable, Seen, seconds_seen
 from benchmarks.checkflow_published import entries
 from benchmarks.report import Report, Row
 from deepfreeze.plan.step.parts import PlannedPart
@@ -257,10 +258,26 @@ def test_copies_that_use_no_more_of_a_core_than_today_cost_nothing():
     asked = Question(windows, (SavedTensor("kernel", 1000, 0),), carry=1000)
     parts = (PlannedPart(0, 0, 1000, -1, 0),)
     found = Reachable(StepPlan(asked, parts, 0.0, 0.0, None, True), 1.0, asked)
-    assert found.played(seen=Seen(1000.0, 1000.0, cost=0.0)).seconds == found.played().seconds == pytest.approx(2.0)
-    assert found.played(seen=Seen(1000.0, 1000.0, cost=1 / 1000)).seconds == pytest.approx(3.0)
+    assert found.played(seen=Seen(1000.0, 1000.0, 1, 1000.0)).seconds == found.played().seconds == pytest.approx(2.0)
+    assert found.played(seen=Seen(1000.0, 1000.0, 1, 1000.0, cost=1 / 1000)).seconds == pytest.approx(3.0)
     # Half a second of the copy is behind the end of the step, which waits for it.
-    assert found.played(seen=Seen(1000.0, 1000.0 / 1.5, cost=0.0)).seconds == pytest.approx(2.5)
+    assert found.played(seen=Seen(1000.0, 1000.0, 1, 1000.0 / 1.5)).seconds == pytest.approx(2.5)
+
+
+def test_the_rates_of_a_store_beside_copies_and_without_come_out():
+    alone, beside = 100.0, 40.0
+    copies = [(1.0, 2.0, 7), (1.5, 3.0, 7), (8.0, 9.0, 7)]
+    # Two parts at once from 0 to 2, one that begins without copies and ends beside them, and one without any.
+    written = [(0.0, 2.0, 70), (0.0, 2.0, 70), (2.5, 4.0, 120), (5.0, 6.0, 100)]
+    assert rates(written, copies) == pytest.approx((alone, beside))
+    assert rate(written) == pytest.approx(80.0) and rate(copies) == pytest.approx(7.0) and rate([]) == math.inf
+    assert rates(written, []) == pytest.approx((80.0, 80.0)), "there are no copies that tell them apart"
+
+
+def test_windows_that_were_not_seen_share_the_time_between_those_that_were():
+    windows = [StepWindow(seconds, 0) for seconds in (1.0, 1.0, 2.0)]
+    assert seconds_seen(windows, {0: 10.0, 2: 13.0, 3: 14.0}).tolist() == [1.5, 1.5, 1.0]
+    assert seconds_seen(windows, {0: 10.0, 1: 13.0, 2: 12.0, 3: 14.0}).tolist() == [3.0, 0.0, 1.0]
 
 
 def test_the_simulators_step_is_judged_over_todays():

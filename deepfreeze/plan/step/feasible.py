@@ -94,16 +94,21 @@ def impossible(question: Question, parts: Sequence[int], solver: Solver, is_prov
     if would.every is not None:
         ways.append(f"every={would.every}" + ("" if question.memory is None else " with this memory"))
     if would.memory is not None and question.memory is not None:
-        ways.append(f"memory={size(would.memory)} with this interval")
+        ways.append(f"memory={_given(question, would.memory)} with this interval")
     if would.rate is not None:
         ways.append(f"a store that is {math.ceil(would.rate * 100) / 100:.2f} times as fast")
-    asked = "" if question.memory is None else f"memory={size(question.memory)}, "
+    asked = "" if question.memory is None else f"memory={_given(question, question.memory)}, "
     return OptionError(
         where=f"{asked}every={question.every}",
         expected="room for a plan of the step",
         found=found,
         todo=f"feasible: {', or '.join(ways)}" if ways else "take a longer interval, more memory or a faster store",
     )
+
+
+def _given(question: Question, memory: int) -> str:
+    """The ``memory=`` by which such a question is asked."""
+    return size(memory - question.base + question.blocks)
 
 
 def _steps(number: int) -> str:

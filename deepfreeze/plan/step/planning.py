@@ -58,7 +58,7 @@ def question(
             found=size(memory),
             todo=f"give at least {size(blocks + largest)}, or an engine with fewer writers or smaller chunk_bytes",
         )
-    return replace(asked, memory=asked.base + memory - blocks)
+    return replace(asked, memory=asked.base + memory - blocks, blocks=blocks)
 
 
 def unsteady(profile: StepProfile) -> str:

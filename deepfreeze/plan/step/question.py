@@ -59,7 +59,7 @@ class SavedTensor:
 class Question:
     """``windows`` of one step, in order; ``tensors`` that are saved; ``every``: steps from one checkpoint to the next; ``memory``: the most
     bytes that copies and base may hold together, None for as few as possible; ``cyclic``, ``carry``: see above; ``direct``: tensors may be
-    written without a copy."""
+    written without a copy; ``blocks``: bytes of the engine's writers, which were taken off ``memory`` and which messages add again."""
 
     windows: tuple[StepWindow, ...]
     tensors: tuple[SavedTensor, ...]
@@ -68,6 +68,7 @@ class Question:
     cyclic: bool = True
     direct: bool = False
     carry: int = 0
+    blocks: int = 0
 
     @property
     def horizon(self) -> int:

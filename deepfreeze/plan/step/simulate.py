@@ -1,10 +1,10 @@
 """Plays a plan of a step, period after period: memory over time, waiting, and the use of the store.
 
 Training runs through the windows. Copies are made one after the other, beside training, from the beginning of their window on and each as
-soon as the memory that the plan counts on has room for it. The store takes one part after the other, in the order of the plan: none before
-its copy is made, nor before its window begins. A part whose bytes the window before has left over (``Question.carry``) begins in that
-window. A tensor's next update waits until all of it is copied, or written where the plan writes it without a copy. The end of a step waits
-for all copies under way.
+soon as the memory that the plan counts on has room for it. The store takes parts in the order of the plan, as many at once as it has
+writers: none before its copy is made, nor before its window begins. A part whose bytes the window before has left over
+(``Question.carry``) begins in that window. A tensor's next update waits until all of it is copied, or written where the plan writes it
+without a copy. The end of a step waits for all copies under way.
 
 A plan that is played on the windows that it was made for never waits. A slower store, or slower copies, follow from the same rules.
 """
@@ -12,8 +12,8 @@ A plan that is played on the windows that it was made for never waits. A slower 
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deepfreeze.plan.step import usage
@@ -22,6 +22,27 @@ from deepfreeze.plan.step.question import Question
 
 _PERIODS = 8
 _INSTANT = 1e-9  # seconds: moments that are nearer to each other are one
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The speed of copies and of the store, where it is another one than the question says.
+
+    - ``slower``: the store takes so many times as long; ``beside``: the part of its rate that it has while training copies;
+      ``writers``: how many parts it takes at once, each at an equal share of its rate.
+    - ``copy_rate``: bytes that training copies in a second.
+    - ``cost``: seconds of a core that each byte takes, beyond those that the windows have in them. They make the window in which it is
+      copied, or written without a copy, longer as far as the cores are busy: work that is split over all cores waits for the slowest one.
+    """
+
+    slower: float = 1.0
+    beside: float = 1.0
+    writers: int = 1
+    copy_rate: float = math.inf
+    cost: float = 0.0
+
+
+_AS_ASKED = Pace()
 
 
 @dataclass(frozen=True)
@@ -54,51 +75,59 @@ class Played:
 def played(
     question: Question,
     parts: Sequence[PlannedPart],
+    pace: Pace = _AS_ASKED,
     *,
-    slower: float = 1.0,
-    copy_rate: float = math.inf,
-    cost: float = 0.0,
+    room: int | None = None,
     periods: int = _PERIODS,
 ) -> Played:
-    """The last one of so many periods. ``slower``: the store takes so many times as long as the question says; ``copy_rate``: bytes that
-    are copied in a second.
-
-    ``cost``: seconds of a core that each byte takes, beyond those that the windows have in them. They make the window in which it is
-    copied, or written without a copy, longer as far as the cores are busy: work that is split over all cores waits for the slowest one."""
-    play = _Play(question, parts, slower, copy_rate, cost)
-    horizon, number = question.horizon, min(play.numbers, default=0)
-    last = (periods - 1) * horizon
-    for before in range(number, last):
+    """The last one of so many periods. ``room``: bytes of memory for copies, None for those that the plan counts on."""
+    play = _Play(question, parts, pace, room)
+    last = (periods - 1) * question.horizon
+    for before in range(play.first, last):
         play.window(before)
     begun, used = play.now, play.used
-    windows = [play.window(last + one) for one in range(horizon)]
-    seconds, busy = play.now - begun, play.used - used
-    # Until all copies of the last period are written.
-    for behind in range(2 * horizon):
-        play.window(last + horizon + behind)
+    windows = [play.window(last + one) for one in range(question.horizon)]
+    seconds = play.now - begun
     return Played(
         begin=tuple(one.begin - begun for one in windows),
-        held=tuple(_most(play.copies, one.begin, one.end) for one in windows),
+        held=tuple(one.held for one in windows),
         waited=tuple(one.waited for one in windows),
         seconds=seconds,
         longer=sum(one.longer for one in windows),
-        used=busy / seconds if seconds else 0.0,
+        used=(play.used - used) / seconds if seconds else 0.0,
     )
 
 
-@dataclass
-class _Copy:
-    """A copy of a part. ``begun``: when training begins to copy; ``made``: when all bytes are copied; ``written``: when the store has taken
-    them, infinite while that is not known. All are seconds since the simulation began."""
+def held_by_step(
+    question: Question,
+    parts: Sequence[PlannedPart],
+    steps: Sequence[Sequence[float]],
+    pace: Pace = _AS_ASKED,
+    *,
+    room: int | None = None,
+) -> list[int]:
+    """The most bytes of copies in each of ``steps``, which are given by the seconds of their windows: where these change from step to
+    step, copies of windows that are far from each other in the plan may have to be held together. The steps before the first one are as
+    the question has them. ``room``: as for ``played``."""
+    play, count = _Play(question, parts, pace, room), len(question.windows)
+    begun = _PERIODS * question.horizon
+    for before in range(play.first, begun):
+        play.window(before)
+    found = []
+    for step, seconds in enumerate(steps):
+        first = begun + step * count
+        found.append(max(play.window(first + one, seconds[one]).held for one in range(count)))
+    return found
 
-    nbytes: int
-    begun: float
-    made: float
-    written: float = math.inf
 
-    def is_held(self, moment: float) -> bool:
-        """True if it is in memory."""
-        return self.begun <= moment + _INSTANT and self.written > moment + _INSTANT
+@dataclass(eq=False)
+class _Move:
+    """A part of a period on its way. ``left``: bytes that are still to be copied, or to be written."""
+
+    period: int
+    part: PlannedPart
+    left: float
+    is_copied: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,38 +135,30 @@ class _Passed:
     """A window that training has gone through."""
 
     begin: float
-    end: float
     waited: float
     longer: float
+    held: int
 
 
 class _Play:
-    """The state of the simulation. ``now``: where training is; ``used``: how long the store has been busy, both in seconds; ``copies``: all
-    that were made. ``numbers``: the windows of a period in which anything is done."""
+    """The state of the simulation. ``now``: where training is; ``used``: how long the store has been busy, both in seconds; ``first``: the
+    first window of a period in which anything is done."""
 
-    def __init__(
-        self,
-        question: Question,
-        parts: Sequence[PlannedPart],
-        slower: float,
-        copy_rate: float,
-        cost: float,
-    ) -> None:
+    def __init__(self, question: Question, parts: Sequence[PlannedPart], pace: Pace, room: int | None) -> None:
         self.now, self.used = 0.0, 0.0
-        self.copies: list[_Copy] = []
-        self._question, self._slower = question, slower
-        self._copy_rate, self._cost = copy_rate, cost
-        self._room = int(usage.held(question, parts).max())
-        self._free = 0.0  # when the store is free
-        self._begin = self._before = 0.0  # when the window under way has begun, and the one before it
-        self._held: list[_Copy] = []
-        # (period, part) -> its copy, until the store takes it
-        self._waiting: dict[tuple[int, PlannedPart], _Copy] = {}
-        self._queue: deque[tuple[int, int, PlannedPart]] = deque()  # (window, period, part), in the store's order
+        self._question, self._pace = question, pace
+        self._room = int(usage.held(question, parts).max()) if room is None else room
+        self._held = self._most = 0  # bytes of copies now, and the most since the window began
+        self._copies: deque[_Move] = deque()  # to be made; the first one is under way if there is room for it
+        self._is_copying = False
+        self._queue: deque[_Move] = deque()  # in the store's order
+        self._writing: list[_Move] = []
         self._queued: int | None = None  # the last window whose parts are in the queue
-        # (period, tensor) -> when all of it is copied, or written without a copy
-        self._saved: dict[tuple[int, int], float] = {}
-        self._copied = 0.0  # when the last copy so far is made
+        self._moves: dict[tuple[int, PlannedPart], _Move] = {}  # (period, part) -> that part, until the store takes it
+        self._saved: Counter[tuple[int, int]] = (
+            Counter()
+        )  # (period, tensor) -> its parts that are copied, or written without
+        self._parts = Counter(part.tensor for part in parts)
         # By the number of the window, counted from the beginning of the part's own period.
         self._to_copy: dict[int, list[PlannedPart]] = defaultdict(list)
         self._to_write: dict[int, list[PlannedPart]] = defaultdict(list)
@@ -148,41 +169,34 @@ class _Play:
                 self._to_copy[part.copy].append(part)
         for index, tensor in enumerate(question.tensors):
             self._to_update[tensor.update].append(index)
-        self.numbers = sorted({*self._to_copy, *self._to_write})
+        self.first = min([0, *self._to_copy, *self._to_write])
+        windows = question.windows
+        whole = sum(window.seconds for window in windows)
+        self._mean = sum(window.capacity for window in windows) / whole if whole else 0.0
 
-    def window(self, number: int) -> _Passed:
-        """Goes through the window with this number of all periods, the first one of which is period 0."""
+    def window(self, number: int, seconds: float | None = None) -> _Passed:
+        """Goes through the window with this number of all periods, the first one of which is period 0. ``seconds``: how long it takes,
+        None if that is as the question says."""
         window, waited, longer = self._question.window(number), 0.0, 0.0
-        self._before, self._begin = self._begin, self.now
+        begin, self._most = self.now, self._held
         for period, updated in self._of(self._to_update, number):
             for index in updated:
-                waited += self._wait(self._saved.pop((period, index), 0.0) - self.now)
+                waited += self._wait(lambda key=(period, index): self._saved[key] >= self._parts[key[1]])  # type: ignore[misc]
+                del self._saved[period, index]
         longer += self._enqueue(number)
-        self._take(number)
         for period, copied in self._of(self._to_copy, number):
             for part in copied:
-                longer += part.nbytes * self._cost * window.busy
-                self._copy(period, part, self._room_at(part.nbytes, max(self.now, self._copied)))
-                self._take(number)
-        self.now += window.seconds + longer
+                longer += part.nbytes * self._pace.cost * window.busy
+                self._copies.append(self._move(period, part))
+        rate = window.capacity / window.seconds if window.seconds else self._mean
+        self._run(rate, self.now + (window.seconds if seconds is None else seconds) + longer)
         if (number + 1) % len(self._question.windows) == 0:
-            waited += self._wait(self._copied - self.now)
-        self._held = [copy for copy in self._held if copy.written > self.now]
-        return _Passed(self._begin, self.now, waited, longer)
+            waited += self._wait(lambda: not self._copies)
+        return _Passed(begin, waited, longer, self._most)
 
-    def _copy(self, period: int, part: PlannedPart, at: float) -> None:
-        """Copies a part from the moment ``at`` on."""
-        copy = _Copy(part.nbytes, at, at + part.nbytes / self._copy_rate)
-        self.copies.append(copy)
-        self._held.append(copy)
-        self._waiting[period, part] = copy
-        self._copied = copy.made
-        self._save(period, part, copy.made)
-
-    def _save(self, period: int, part: PlannedPart, moment: float) -> None:
-        """Notes that the part's tensor may be updated from ``moment`` on, as far as this part is concerned."""
-        whole = (period, part.tensor)
-        self._saved[whole] = max(moment, self._saved.get(whole, 0.0))
+    def _move(self, period: int, part: PlannedPart) -> _Move:
+        """The part of a period, which is known by its copy or by its write, whichever comes first."""
+        return self._moves.setdefault((period, part), _Move(period, part, part.nbytes))
 
     def _of(self, moves: dict[int, list], number: int) -> list[tuple[int, list]]:
         """(period, the moves) of all periods that have any in this window, the oldest period first."""
@@ -199,74 +213,67 @@ class _Play:
         for window in range(begin, self._queued + 1):
             for period, written in self._of(self._to_write, window):
                 for part in written:
-                    self._queue.append((window, period, part))
+                    self._queue.append(self._move(period, part))
                     if part.copy is None:
-                        longer += part.nbytes * self._cost * self._question.window(window).busy
+                        longer += part.nbytes * self._pace.cost * self._question.window(window).busy
         return longer
 
-    def _take(self, number: int) -> None:
-        """The store takes parts of the queue, up to the first one that can't be written yet. ``number``: of the window under way."""
-        while self._queue:
-            window, period, part = self._queue[0]
-            copy = self._waiting.pop((period, part), None)
-            if copy is None and (window > number or part.copy is not None):
-                return
-            self._queue.popleft()
-            earliest = self.now
-            if self._question.carry:
-                earliest = self._begin if window > number else self._before
-            begin = max(self._free, earliest, 0.0 if copy is None else copy.made)
-            self._free = self._end(part.nbytes, begin, number)
-            self.used += self._free - begin
-            if copy is not None:
-                copy.written = self._free
-            else:
-                self._save(period, part, self._free)
+    def _wait(self, is_over: Callable[[], bool]) -> float:
+        """Training waits. The store takes as many bytes in a second as on average in a step. Returns the seconds."""
+        begun = self.now
+        self._run(self._mean, math.inf, is_over)
+        return self.now - begun
 
-    def _end(self, nbytes: float, begin: float, number: int) -> float:
-        """The moment at which so many bytes are written, if the store begins at ``begin``. They are written at the rates of the windows
-        that they meet, as long as those are without delays. ``number``: of the window under way."""
-        if not any(self._rate(window) for window in range(len(self._question.windows))):
-            return math.inf
-        at, left, window, end = begin, nbytes, number - 1, self.now
+    def _run(self, rate: float, until: float, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Lets copies and the store go on, up to a moment, or until it is over. ``rate``: bytes that the store takes in a second."""
         while True:
-            rate = self._rate(window)
-            taken = max(0.0, end - at) * rate
-            if rate and taken >= left:
-                return at + left / rate
-            at, left, window = max(at, end), left - taken, window + 1
-            end += self._question.window(window).seconds
+            self._begin()
+            if is_over():
+                return
+            each = rate / self._pace.slower / max(1, len(self._writing))
+            if self._is_copying:
+                each *= self._pace.beside
+            copied = self._copies[0].left / self._pace.copy_rate if self._is_copying else math.inf
+            written = min((one.left for one in self._writing), default=math.inf) / each if each else math.inf
+            seconds = max(0.0, min(copied, written, until - self.now))
+            assert seconds < math.inf, "training waits for a store that takes nothing"
+            self.now += seconds
+            self.used += seconds if self._writing else 0.0
+            for one in self._writing:
+                one.left -= seconds * each
+            if self._is_copying and self._pace.copy_rate != math.inf:
+                self._copies[0].left -= seconds * self._pace.copy_rate
+            self._end(copied <= seconds + _INSTANT, each * _INSTANT)
+            if self.now >= until:
+                return
 
-    def _rate(self, number: int) -> float:
-        """Bytes that the store takes in a second of a window."""
-        window = self._question.window(number)
-        return window.capacity / window.seconds / self._slower if window.seconds else 0.0
+    def _begin(self) -> None:
+        """Begins the copy, and the writes, that can begin now."""
+        if self._copies and not self._is_copying:
+            nbytes = self._copies[0].part.nbytes
+            # No copy waits for a write that is not under way.
+            if self._held + nbytes <= self._room or all(one.part.copy is None for one in self._writing):
+                self._is_copying = True
+                self._held += nbytes
+                self._most = max(self._most, self._held)
+        while self._queue and len(self._writing) < self._pace.writers:
+            move = self._queue[0]
+            if move.part.copy is not None and not move.is_copied:
+                return
+            self._writing.append(self._queue.popleft())
+            del self._moves[move.period, move.part]
 
-    def _wait(self, seconds: float) -> float:
-        """Training waits for so many seconds, if there are any. Those that it waited."""
-        waited = max(0.0, seconds)
-        self.now += waited
-        return waited
-
-    def _room_at(self, nbytes: int, moment: float) -> float:
-        """The first moment, from ``moment`` on, at which so many bytes fit into the memory. A copy whose write is not yet in
-        sight is not waited for."""
-        at = moment
-        for end in sorted(copy.written for copy in self._held if copy.written != math.inf):
-            if sum(copy.nbytes for copy in self._held if copy.is_held(at)) + nbytes <= self._room:
-                break
-            at = max(at, end)
-        return at
-
-
-def _most(copies: Iterable[_Copy], begin: float, end: float) -> int:
-    """The most bytes of copies that are held at once in a window, which lasts from ``begin`` to ``end``."""
-    changes: list[tuple[float, int]] = []
-    for copy in copies:
-        if copy.written > begin + _INSTANT and (copy.begun < end - _INSTANT or copy.is_held(begin)):
-            changes += [(max(copy.begun, begin), copy.nbytes), (max(copy.written - _INSTANT, begin), -copy.nbytes)]
-    held = most = 0
-    for _, nbytes in sorted(changes):
-        held += nbytes
-        most = max(most, held)
-    return most
+    def _end(self, is_copied: bool, least: float) -> None:
+        """Ends the copy under way if it ``is_copied``, and the writes of which at most ``least`` bytes are left."""
+        if is_copied:
+            move = self._copies.popleft()
+            self._is_copying = False
+            move.is_copied, move.left = True, move.part.nbytes
+            self._saved[move.period, move.part.tensor] += 1
+        written = [one for one in self._writing if one.left <= least]
+        for one in written:
+            self._writing.remove(one)
+            if one.part.copy is None:
+                self._saved[one.period, one.part.tensor] += 1
+            else:
+                self._held -= one.part.nbytes
