@@ -288,7 +288,7 @@ def test_an_impossible_question_is_answered_with_numbers():
     asked = Question((StepWindow(0.1, 30 * megabytes),) * 30, saved, memory=1500 * megabytes)
     # The same memory for copies, beside that of training, where the writers' blocks are taken off.
     windows = tuple(replace(window, base=700 * megabytes) for window in asked.windows)
-    beside = replace(asked, windows=windows, memory=2200 * megabytes - 300, blocks=300)
+    beside = replace(asked, windows=windows, memory=2100 * megabytes, blocks=100 * megabytes)
     for one in (asked, beside):
         with pytest.raises(OptionError) as raised:
             planned(one, 30 * megabytes)
