@@ -155,9 +155,8 @@ class _Play:
         self._writing: list[_Move] = []
         self._queued: int | None = None  # the last window whose parts are in the queue
         self._moves: dict[tuple[int, PlannedPart], _Move] = {}  # (period, part) -> that part, until the store takes it
-        self._saved: Counter[tuple[int, int]] = (
-            Counter()
-        )  # (period, tensor) -> its parts that are copied, or written without
+        # (period, tensor) -> its parts that are copied, or written without a copy
+        self._saved: Counter[tuple[int, int]] = Counter()
         self._parts = Counter(part.tensor for part in parts)
         # By the number of the window, counted from the beginning of the part's own period.
         self._to_copy: dict[int, list[PlannedPart]] = defaultdict(list)
