@@ -22,7 +22,7 @@ check: setup  ## check formats, style and types; run the tests that need no Tens
 test: setup  ## run the tests, with real Horovod ranks and real kills (10 minutes on 2 cores)
 	@$(PYTHON) tools/test.py --tier test $(ARGS)
 
-test-all: setup  ## run everything that can be tested (hours); ARGS="--part 3/11": a share of it, without make test
+test-all: setup  ## run everything that can be tested (hours); ARGS="--part 3/16": a share of it, without make test
 	@$(PYTHON) tools/test_all.py $(ARGS)
 
 test-tf215: setup  ## run the tests on TensorFlow 2.15 with its own Keras 2.15, in .venv-tf215

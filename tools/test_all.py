@@ -1,5 +1,5 @@
 """`make test-all`: runs `make test`, then everything that `make test` leaves out. With `--part K/N` only a part of the latter runs, for a
-bounded time: either one of the stages that can't be divided, or an equal share of those that can. CI runs one of 11 parts for each
+bounded time: either one of the stages that can't be divided, or an equal share of those that can. CI runs one of 16 parts for each
 commit."""
 
 import argparse
@@ -97,7 +97,7 @@ def stages(part):
 
 def test_all():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", metavar="K/N", type=part_of, help="that share alone, for instance 3/11")
+    parser.add_argument("--part", metavar="K/N", type=part_of, help="that share alone, for instance 3/16")
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"of {', '.join([*DIVIDED, *WHOLE])}")
     given = parser.parse_args()
     todo = stages(given.part)
