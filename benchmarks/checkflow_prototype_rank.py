@@ -58,8 +58,8 @@ class Planned:
         self.plan: StepPlan = self._reachable.plan
         self.parts: list[FilePart] = file_parts(profile, self.plan)
         # The store is late at times, and a gate then copies what it has not taken. The plan knows nothing of that.
-        self._bytes = max(self.plan.extra, round(ROOM * profile.nbytes))
-        self.room = Room(self._bytes, max(part.nbytes for part in self.parts))
+        self._memory = max(self.plan.extra, round(ROOM * profile.nbytes))
+        self.room = Room(self._memory, max(part.nbytes for part in self.parts))
         folder.mkdir()
         self.writer = PartWriter(folder, self.parts, self.room, WRITERS)
         model = train.model
@@ -74,7 +74,7 @@ class Planned:
         self._turns: list[range] = []  # steps
 
     def turn(self, train: Callable[[StepClock], None]) -> None:
-        """Trains for a turn with a clock that it makes."""
+        """A turn of this way: calls ``train`` with the clock that tells the planned step when a step begins."""
         first = self.step.step + 1
         train(PlannedClock(self.step, self.room))
         self._turns.append(range(first, self.step.step + 1))
@@ -85,8 +85,8 @@ class Planned:
         cost = max(0.0, more) / self.plan.question.nbytes
         copies = self.writer.copies
         seen = Seen(*rates(self.writer.written, copies), WRITERS, rate(copies), cost)
-        self._played = self._reachable.played(seen=seen, room=self._bytes)
-        self._held = self._reachable.held_by_step(self._steps(), seen, self._bytes)
+        self._played = self._reachable.played(seen=seen, room=self._memory)
+        self._held = self._reachable.held_by_step(self._steps(), seen, self._memory)
 
     def _steps(self) -> list[list[float]]:
         """(windows,) seconds of each step of the turns. The end of the last step of a turn is not known."""

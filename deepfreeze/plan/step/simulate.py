@@ -11,6 +11,7 @@ A plan that is played on the windows that it was made for never waits. A slower 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -106,9 +107,9 @@ def held_by_step(
     *,
     room: int | None = None,
 ) -> list[int]:
-    """The most bytes of copies in each of ``steps``, which are given by the seconds of their windows: where these change from step to
-    step, copies of windows that are far from each other in the plan may have to be held together. The steps before the first one are as
-    the question has them. ``room``: as for ``played``."""
+    """The most bytes of copies in each of ``steps``, which are given by the seconds of their windows. Where windows change from step to
+    step, copies that the plan makes far from each other may have to be held together. The steps before the first one are as the question
+    has them. ``room``: as for ``played``."""
     play, count = _Play(question, parts, pace, room), len(question.windows)
     begun = _PERIODS * question.horizon
     for before in range(play.first, begun):
@@ -180,7 +181,7 @@ class _Play:
         begin, self._most = self.now, self._held
         for period, updated in self._of(self._to_update, number):
             for index in updated:
-                waited += self._wait(lambda key=(period, index): self._saved[key] >= self._parts[key[1]])  # type: ignore[misc]
+                waited += self._wait(functools.partial(self._is_saved, period, index))
                 del self._saved[period, index]
         longer += self._enqueue(number)
         for period, copied in self._of(self._to_copy, number):
@@ -192,6 +193,10 @@ class _Play:
         if (number + 1) % len(self._question.windows) == 0:
             waited += self._wait(lambda: not self._copies)
         return _Passed(begin, waited, longer, self._most)
+
+    def _is_saved(self, period: int, tensor: int) -> bool:
+        """True if all of a tensor is copied, or written without a copy, so that it may be updated."""
+        return self._saved[period, tensor] >= self._parts[tensor]
 
     def _move(self, period: int, part: PlannedPart) -> _Move:
         """The part of a period, which is known by its copy or by its write, whichever comes first."""
@@ -218,7 +223,7 @@ class _Play:
         return longer
 
     def _wait(self, is_over: Callable[[], bool]) -> float:
-        """Training waits. The store takes as many bytes in a second as on average in a step. Returns the seconds."""
+        """Training waits until it is over. The store has its mean rate meanwhile. Returns the seconds."""
         begun = self.now
         self._run(self._mean, math.inf, is_over)
         return self.now - begun
