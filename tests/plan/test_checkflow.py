@@ -15,6 +15,7 @@ from deepfreeze.plan.step import equal_parts, feasible, paper_program, usage
 from deepfreeze.plan.step.checker import violations
 from deepfreeze.plan.step.checkflow import planned
 from deepfreeze.plan.step.compact_program import ROUNDED, CompactProgram
+from deepfreeze.plan.step.earliest_end import disturbance, ended_early
 from deepfreeze.plan.step.greedy import at_update, greedy
 from deepfreeze.plan.step.highs import Solution, Solver
 from deepfreeze.plan.step.parts import PlannedPart, cut, joined, pieces
@@ -118,6 +119,56 @@ def test_every_plan_passes_the_independent_checker(cyclic, direct):
         early = at_update(today, parts_of(asked))
         assert early is None or not violations(today, early)
     assert plans > 2
+
+
+def put_off(asked: Question, parts: list[PlannedPart]) -> list[PlannedPart]:
+    """The plan with each part written as late as the rules allow, one after the other."""
+    for at in range(len(parts)):
+        for window in reversed(range(parts[at].write + 1, asked.writes(asked.tensors[parts[at].tensor]).stop)):
+            trial = [*parts[:at], replace(parts[at], write=window), *parts[at + 1 :]]
+            if not violations(asked, trial):
+                parts = trial
+                break
+    return parts
+
+
+def test_a_plan_that_ends_earlier_keeps_all_bounds():
+    rng, earlier = random.Random(SEED), 0
+    for _ in range(30):
+        options = {"cyclic": sometimes(rng), "direct": sometimes(rng), "every": rng.choice([1, 2])}
+        asked = faster(question(rng, **options), 2)
+        late = greedy(asked, parts_of(asked))
+        if late is None:
+            continue
+        late = put_off(asked, late)
+        made = ended_early(asked, late, slack=0.2)
+        assert not violations(asked, made), asked
+        assert usage.peak(asked, made) <= usage.peak(asked, late), asked
+        assert disturbance(asked, made) <= 1.2 * disturbance(asked, late), asked
+        ends = [max(part.write for part in parts) for parts in (made, late)]
+        assert ends[0] <= ends[1], asked
+        earlier += ends[0] < ends[1]
+    assert earlier > 5
+
+
+@pytest.mark.parametrize(
+    "capacities, busy, writes",
+    [
+        ([1, 1, 1, 1, 1, 1], [0.5] * 6, [1, 2, 3]),
+        ([1, 1, 0, 1, 1, 1], [0.5] * 6, [1, 3, 4]),
+        ([1, 3, 1, 1, 1, 1], [0.5] * 6, [1, 1, 1]),
+        ([1, 1, 1, 1, 1, 1], [0.5, 0.5, 1, 0.5, 0.5, 0.5], [1, 3, 4]),
+    ],
+    ids=["room", "full", "wide", "busy"],
+)
+def test_the_last_parts_are_written_where_there_is_room(capacities, busy, writes):
+    """All is copied in the first of six windows, and written in the last three."""
+    windows = tuple(StepWindow(1, GRAIN * room, share) for room, share in zip(capacities, busy, strict=True))
+    asked = Question(windows, (SavedTensor("weights", 3 * GRAIN, 5),), cyclic=False)
+    late = [PlannedPart(0, n * GRAIN, GRAIN, 0, 3 + n) for n in range(3)]
+    made = ended_early(asked, late, slack=0.0)
+    assert sorted(part.write for part in made) == writes
+    assert not violations(asked, made)
 
 
 def never_worse(changed, **options):

@@ -55,8 +55,5 @@ def _in_any_parts(question: Question, parts: Sequence[int], least: float, solver
     most = program.question.memory
     if most is None:
         most = int(least + max(0.0, least * SLACK - ROUNDED * len(question.tensors)))
-    values = calmest(program, most, solver)
-    if values is None:
-        return None
-    made = program.plan(values)
-    return None if violations(question, made) else made
+    made = calmest(question, program, most, solver)
+    return None if made is None or violations(question, made) else made

@@ -60,8 +60,7 @@ def in_equal_parts(question: Question, per_part: int, solver: Solver, least: flo
     most: float | None = question.memory
     if most is None:
         most = usage.peak(question, program.plan(first.values)) * (1 + SLACK)
-    calm = calmest(program, most, solver, first.values)
-    made = program.plan(first.values if calm is None else calm)
+    made = calmest(question, program, most, solver, first.values) or program.plan(first.values)
     # Parts differ by a byte, which the program rounds up; so its bound may lie a few bytes above the peak.
     bound = max(first.bound * program.unit, least)
     return StepPlan(
