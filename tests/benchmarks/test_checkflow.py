@@ -287,3 +287,21 @@ def test_the_simulators_step_is_judged_over_todays():
     way.add("played", "s", [0.6]).add("profiled", "s", [0.5])
     found = checkflow_goals._simulated(way, today, "NT3")
     assert found.reached and found.found.startswith("+0.0%")
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("each, size", [(1.0, 8), (0.51, 8), (0.5, 16)])
+def test_the_largest_batch_is_the_one_that_memory_has_room_for(monkeypatch, each, size):
+    """A training takes 4 GB, and each sample of its batch so many more. Of 20 GB it may take three quarters, less three copies of the 1 GB
+    that the weights have: 12 GB."""
+    from benchmarks import checkflow_keras_rank as rank
+
+    tried = []
+    memory = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": 20_000_000_000}
+    monkeypatch.setattr(rank, "os", SimpleNamespace(sysconf=memory.get))
+    monkeypatch.setattr(rank.checkflow_keras, "batch", lambda model, samples: (samples, None))
+    monkeypatch.setattr(rank, "fit", lambda model, x, y, steps: tried.append(x))
+    monkeypatch.setattr(rank, "_used", lambda: int((4 + each * tried[-1]) * 1e9))
+    weight = SimpleNamespace(numpy=lambda: SimpleNamespace(nbytes=1_000_000_000))
+    assert rank._largest(SimpleNamespace(weights=[weight])) == size
+    assert tried == [2**n for n in range(size.bit_length())]
