@@ -8,10 +8,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from deepfreeze.errors import OptionError
-from deepfreeze.plan.step import equal_parts, feasible, paper_program, usage
+from deepfreeze.plan.step import calmest, equal_parts, feasible, paper_program, usage
 from deepfreeze.plan.step.checker import violations
 from deepfreeze.plan.step.checkflow import planned
 from deepfreeze.plan.step.compact_program import ROUNDED, CompactProgram
@@ -136,12 +137,12 @@ def test_a_plan_that_ends_earlier_keeps_all_bounds():
     rng, earlier = random.Random(SEED), 0
     for _ in range(30):
         options = {"cyclic": sometimes(rng), "direct": sometimes(rng), "every": rng.choice([1, 2])}
-        asked = faster(question(rng, **options), 2)
+        asked = faster(question(rng, **options, carry=rng.choice([0, 1, 3]) * GRAIN), 2)
         late = greedy(asked, parts_of(asked))
         if late is None:
             continue
         late = put_off(asked, late)
-        made = ended_early(asked, late, slack=0.2)
+        made = ended_early(asked, late, 0.2, Solver())
         assert not violations(asked, made), asked
         assert usage.peak(asked, made) <= usage.peak(asked, late), asked
         assert disturbance(asked, made) <= 1.2 * disturbance(asked, late), asked
@@ -152,21 +153,22 @@ def test_a_plan_that_ends_earlier_keeps_all_bounds():
 
 
 @pytest.mark.parametrize(
-    "capacities, busy, writes",
+    "capacities, busy, carry, writes",
     [
-        ([1, 1, 1, 1, 1, 1], [0.5] * 6, [1, 2, 3]),
-        ([1, 1, 0, 1, 1, 1], [0.5] * 6, [1, 3, 4]),
-        ([1, 3, 1, 1, 1, 1], [0.5] * 6, [1, 1, 1]),
-        ([1, 1, 1, 1, 1, 1], [0.5, 0.5, 1, 0.5, 0.5, 0.5], [1, 3, 4]),
+        ([1, 1, 1, 1, 1, 1], [0.5] * 6, 0, [1, 2, 3]),
+        ([1, 1, 0, 1, 1, 1], [0.5] * 6, 0, [1, 3, 4]),
+        ([1, 3, 1, 1, 1, 1], [0.5] * 6, 0, [1, 1, 1]),
+        ([1, 1, 1, 1, 1, 1], [0.5, 0.5, 1, 0.5, 0.5, 0.5], 0, [1, 3, 4]),
+        ([1, 1, 0, 1, 1, 1], [0.5] * 6, 1, [1, 1, 3]),
     ],
-    ids=["room", "full", "wide", "busy"],
+    ids=["room", "full", "wide", "busy", "carry"],
 )
-def test_the_last_parts_are_written_where_there_is_room(capacities, busy, writes):
+def test_the_last_parts_are_written_where_there_is_room(capacities, busy, carry, writes):
     """All is copied in the first of six windows, and written in the last three."""
     windows = tuple(StepWindow(1, GRAIN * room, share) for room, share in zip(capacities, busy, strict=True))
-    asked = Question(windows, (SavedTensor("weights", 3 * GRAIN, 5),), cyclic=False)
+    asked = Question(windows, (SavedTensor("weights", 3 * GRAIN, 5),), cyclic=False, carry=carry * GRAIN)
     late = [PlannedPart(0, n * GRAIN, GRAIN, 0, 3 + n) for n in range(3)]
-    made = ended_early(asked, late, slack=0.0)
+    made = ended_early(asked, late, 0.0, Solver())
     assert sorted(part.write for part in made) == writes
     assert not violations(asked, made)
 
@@ -384,6 +386,38 @@ class Instant(Solver):
 
     def solve(self, program, **options):
         return Solution(None, math.inf, 0.0, is_impossible=False, is_best=False)
+
+
+class Hurried(Solver):
+    """A solver that has no time for the earliest end: it gives some values, which are no plan."""
+
+    def part(self, share, most=math.inf):
+        return super().part(share) if most == math.inf else Found()
+
+
+class Found(Solver):
+    """A solver whose time is over when it has found some values."""
+
+    def solve(self, program, **options):
+        return Solution(np.zeros(len(program.costs)), 0.0, 0.0, is_impossible=False, is_best=False)
+
+
+def test_without_time_for_the_earliest_end_the_calmest_plan_is_ended_early(monkeypatch):
+    calls = []
+
+    def recorded(asked, parts, *others):
+        calls.append((parts, ended_early(asked, parts, *others)))
+        return calls[-1][1]
+
+    monkeypatch.setattr(calmest, "ended_early", recorded)
+    rng = random.Random(SEED)
+    for _ in range(20):
+        asked = faster(question(rng, cyclic=sometimes(rng), direct=sometimes(rng)), 3)
+        made = planned(asked, PER_PART, Hurried())
+        assert made.parts == tuple(calls[-1][1]), asked
+        assert not violations(asked, made.parts), asked
+    ends = [[max(part.write for part in parts) for parts in call] for call in calls]
+    assert len(calls) == 20 and any(after < before for before, after in ends)
 
 
 def test_copies_are_not_heaped_into_a_window_that_is_too_short_for_them():

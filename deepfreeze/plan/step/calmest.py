@@ -20,11 +20,12 @@ def calmest(
     question: Question, program: CompactProgram, most: float, solver: Solver, start: np.ndarray | None = None
 ) -> list[PlannedPart] | None:
     """The parts of a plan with at most ``most`` bytes of memory. The plan disturbs training the least: it moves the fewest bytes while the
-    cores are busy, and copies few in windows that are too short for them. Of plans that do so about as well, it is the one that ends first;
-    where the solver has no time to find that one, its parts are written earlier where there is room.
+    cores are busy, and copies few in windows that are too short for them. Of plans that do so about as well, it is the one that ends first.
+    If the solver does not find the earliest end in its time, the least disturbing plan is taken, and its last parts are written earlier
+    where there is room.
 
     ``program``: of ``question``, or of one with less room. ``start``: values of its columns for a plan that keeps the bound. None if there
-    is no plan, or if none was found in the time."""
+    is no plan, or if none was found in the time. ``Stopped``."""
     calm = program.least_disturbance(most)
     first = solver.part(_SHARE).solve(calm, gap=GAP, start=None if start is None else program.calmly(start))
     if first.values is None:
@@ -32,7 +33,7 @@ def calmest(
     earliest = program.earliest_end(most, calm, first.cost + abs(first.cost) * SLACK)
     begun = program.ending(earliest, first.values)
     second = solver.part(1.0, _SECONDS).solve(earliest, gap=GAP, start=begun)
-    # The best plan that the solver has found so far depends on the machine's speed; the first one does not.
+    # A plan that was found by then, and is not the best, depends on the machine's speed; so it is not used.
     if second.is_best and second.values is not None:
         return program.plan(second.values)
-    return ended_early(question, program.plan(first.values), SLACK)
+    return ended_early(question, program.plan(first.values), SLACK, solver)

@@ -27,8 +27,8 @@ SECONDS = 60.0
 def planned(question: Question, per_part: int, solver: Solver | None = None) -> StepPlan:
     """The plan of a question, with the smallest peak and half a percent more; of such plans the calmest one.
 
-    ``per_part``: the most bytes of a part; ``solver``: when its time is over, the best plan so far is taken (None: a solver with
-    ``SECONDS``). The same question gives the same plan, unless the time is over first.
+    ``per_part``: the most bytes of a part; ``solver``: when its time is over, the plan so far is taken (None: a solver with ``SECONDS``).
+    The same question gives the same plan where no program reaches its limit of time: that of the solver, and 15 s for the earliest end.
 
     ``OptionError`` if no plan keeps the bounds; its message says which interval, memory or rate would do. Errors of ``Solver.solve``."""
     solver = solver or Solver(SECONDS)

@@ -93,6 +93,11 @@ class Solver:
         """Seconds that are left."""
         return max(0.0, self._end - time.monotonic())
 
+    def raise_if_stopped(self) -> None:
+        """``Stopped`` if nobody wants the solution any more."""
+        if self._stop():
+            raise Stopped
+
     def part(self, share: float, most: float = INFINITE) -> Solver:
         """A solver with such a share of the time that is left, and with at most so many seconds."""
         return Solver(min(most, self.left * share), self._stop)
@@ -116,8 +121,8 @@ class Solver:
         options |= {"mip_feasibility_tolerance": 1e-9, "time_limit": max(_LEAST, self.left)}
         is_integer = any(program.integer) and not relaxed
         if not any(program.integer):
-            # The interior point method takes a third of the simplex method's time for these programs. Of programs with integers that may be
-            # fractions most have no solution, which the simplex method finds out sooner.
+            # The interior point method takes a third of the simplex method's time for these programs. Relaxed ones are asked for by
+            # benchmarks alone. Most of those have no solution, which the simplex method proves sooner.
             options["solver"] = "ipm"
         for name, value in options.items():
             solver.setOptionValue(name, value)
@@ -128,8 +133,7 @@ class Solver:
         for event in (solver.cbSimplexInterrupt, solver.cbIpmInterrupt, solver.cbMipInterrupt):
             event.subscribe(lambda asked: asked.interrupt(self._stop()))
         solver.run()
-        if self._stop():
-            raise Stopped
+        self.raise_if_stopped()
         return _solution(solver, is_integer, highspy)
 
 
