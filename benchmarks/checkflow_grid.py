@@ -26,13 +26,15 @@ LEAST = (10, 30, 60, 80, 100)  # microseconds that an operator takes at least
 PARTS = (0.5, 1, 2, 4, 8, 16, 24, 32, 64)  # MB of a part at most
 RATES = (63, 40, 20)  # GB/s
 MODELS = {"AlexNet": "alexnet", "BERT": "bert_roberta_base"}
-SECONDS = 6.0  # for the solver, for each entry that neither the greedy plan nor the relaxation decides
+SECONDS = 6.0  # for the solver, for each entry that neither the rate nor the greedy plan decides
 YES, NO, UNKNOWN = "yes", "no", "unknown"
 
 
 def feasible(question: Question, per_part: float, seconds: float = SECONDS) -> tuple[str, str]:
-    """(whether there is a plan, what has decided it). It is unknown if the solver's time was over first."""
-    # Nothing is written in the first window, nor by one that would go on with the first one's part.
+    """(whether there is a plan, what has decided it), for the paper's form of a question. It is unknown if the solver's time was over
+    first."""
+    assert not (question.cyclic or question.carry or question.direct)
+    # A copy is made in window 0 at the earliest, so nothing is written before window 1.
     if question.nbytes > sum(usage.capacities(question)[1:]):
         return NO, "rate"
     parts = cut(question.tensors, int(per_part))

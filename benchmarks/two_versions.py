@@ -1,7 +1,8 @@
 """An older version of the project and this one, measured in turns on one machine. python -m benchmarks.two_versions --help
 
 Each benchmark is run by the older version and then by this one; in every second round, by this one first. Each version runs its own code of
-the benchmark, with its own engine. The results are kept in a folder, so that a run which was ended goes on where it was.
+the benchmark, with its own engine, so the older one must know the same options and rows. The result of each run is kept in a folder for the
+two commits. A measurement that was ended goes on from there.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def compared() -> Iterator[Quantity]:
 
 
 def measure(trees: dict[str, Path], rounds: int, into: Path) -> None:
-    """Runs each benchmark in the tree of each side, so many times; a JSON file for each run. ``CalledProcessError`` if one fails."""
+    """Runs each benchmark in the tree of each side, so many times; a JSON file for each run. SystemExit if one fails, or lacks a row."""
     into.mkdir(parents=True, exist_ok=True)
     busy = into / "noise.json"
     if not busy.exists():
@@ -39,21 +40,32 @@ def measure(trees: dict[str, Path], rounds: int, into: Path) -> None:
                 if path.exists():
                     continue
                 say(f"round {number + 1} of {rounds}: {benchmark}, {side} ...")
+                half = path.with_suffix(".half")  # a run that was killed has no result
                 program = [".venv/bin/python", "-m", f"benchmarks.{benchmark}", "--noise", str(busy), "--anyway"]
-                files = ["--json", str(path), "--png", str(path.with_suffix(".png"))]
-                subprocess.run([*program, *options, *files], cwd=trees[side], check=True, stdout=subprocess.DEVNULL)
+                files = ["--json", str(half), "--png", str(path.with_suffix(".png"))]
+                done = subprocess.run([*program, *options, *files], cwd=trees[side], stdout=subprocess.DEVNULL)
+                if done.returncode:
+                    raise SystemExit(f"{benchmark} of {trees[side]} has failed, with exit code {done.returncode}")
+                found = Report.load(half)
+                for one in compared():
+                    if one.benchmark == benchmark and not _samples(one, found):
+                        raise SystemExit(
+                            f"{benchmark} of {trees[side]} has no row for {one.what!r}: too old a version?"
+                        )
+                half.rename(path)
 
 
-def gathered(into: Path, rounds: int, commit: str) -> Report:
-    """The samples of all rounds: a row for each line of the table. ``commit``: the older version."""
-    found = Report("two_versions", "What has changed?", {"commit": commit, "rounds": rounds})
-    found.noise = Report.load(_path(into, "stall", 0, "now")).noise
+def gathered(into: Path, rounds: int, commits: dict[str, str]) -> Report:
+    """The samples of all rounds: a row for each line of the table. ``commits``: of each side."""
+    found = Report("two_versions", "What has changed?", {**commits, "rounds": rounds})
+    first = Report.load(_path(into, "stall", 0, "now"))
+    found.machine, found.noise = first.machine, first.noise
     for one in compared():
         row = found.row(**one.key)
         for side in _SIDES:
             reports = [Report.load(_path(into, one.benchmark, number, side)) for number in range(rounds)]
-            values = [report.find(**one.labels).values[one.value] for report in reports]
-            row.add(side, values[0]["unit"], [sample for value in values for sample in value["samples"]])
+            unit = one.of(reports[0])["unit"]
+            row.add(side, unit, [sample for report in reports for sample in _samples(one, report)])
     return found
 
 
@@ -66,11 +78,39 @@ def tables(found: Report) -> str:
         # A slowdown and a stall may be negative, where noise is larger than they are.
         ratio = "-" if one.zero or min(medians) <= 0 else f"{medians[1] / medians[0]:.2f}"
         lines.append([one.benchmark, one.what, one.unit, *(one.cell(row.values[side]) for side in _SIDES), ratio])
-    return table(["benchmark", "what", "unit", f"before, {found.settings['commit']}", "now", "now / before"], lines)
+    heads = [f"{side}, {found.settings[side]}" for side in _SIDES]
+    return table(["benchmark", "what", "unit", *heads, "now / before"], lines)
+
+
+def _samples(one: Quantity, found: Report) -> list[float]:
+    """The samples of a line; none if the report has no such row."""
+    try:
+        return found.find(**one.labels).samples(one.value)
+    except KeyError:
+        return []
 
 
 def _path(into: Path, benchmark: str, number: int, side: str) -> Path:
     return into / f"{benchmark}-{number}-{side}.json"
+
+
+def _commit(tree: Path) -> str:
+    """The commit of a clone that is set up; "-changed" is added if files of it differ. ValueError if it is no such clone."""
+    if not (tree / ".venv" / "bin" / "python").exists():
+        raise ValueError(f"{tree}: expected a clone in which `make setup` was run; found no .venv/bin/python")
+    if not (tree / ".git").exists():
+        raise ValueError(f"{tree}: expected a clone; found no .git")
+    asked = ["git", "-C", str(tree), "describe", "--always", "--exclude=*", "--abbrev=7", "--dirty=-changed"]
+    done = subprocess.run(asked, capture_output=True, text=True)
+    if done.returncode:
+        raise ValueError(f"{tree}: git does not tell its commit: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def _at_least_one(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1; found {text}")
+    return int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -81,20 +121,20 @@ def main(argv: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("tree", type=Path, help="a clone with the older version, in which `make setup` was run")
-    parser.add_argument("--rounds", type=int, default=2, help="(%(default)s)")
+    parser.add_argument("--rounds", type=_at_least_one, default=2, help="(%(default)s)")
     parser.add_argument(
-        "--into", type=Path, default=QUICK / "two_versions", help="where each run's result is kept (%(default)s)"
+        "--into", type=Path, default=QUICK / "two_versions", help="folder for each run's result (%(default)s)"
     )
     parser.add_argument("--json", type=Path, default=_FILE, help="where the samples go (%(default)s)")
     args = parser.parse_args(argv)
-    tree = args.tree.resolve()
-    if not (tree / ".venv" / "bin" / "python").exists():
-        parser.error(f"{tree}: expected a clone in which `make setup` was run; found no .venv/bin/python")
-    asked = ["git", "-C", str(tree), "rev-parse", "--short=7", "HEAD"]
-    commit = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
-    into = args.into.resolve()
-    measure({"before": tree, "now": ROOT}, args.rounds, into)
-    found = gathered(into, args.rounds, commit)
+    trees = {"before": args.tree.resolve(), "now": ROOT}
+    try:
+        commits = {side: _commit(tree) for side, tree in trees.items()}
+    except ValueError as error:
+        parser.error(str(error))
+    into = args.into.resolve() / "-".join(commits.values())
+    measure(trees, args.rounds, into)
+    found = gathered(into, args.rounds, commits)
     found.save(args.json)
     print(tables(found))
 
