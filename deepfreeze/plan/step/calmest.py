@@ -25,7 +25,7 @@ def calmest(
     where there is room.
 
     ``program``: of ``question``, or of one with less room. ``start``: values of its columns for a plan that keeps the bound. None if there
-    is no plan, or if none was found in the time. ``Stopped``."""
+    is no plan, or if none was found in the time. Errors of ``Solver.solve``."""
     calm = program.least_disturbance(most)
     first = solver.part(_SHARE).solve(calm, gap=GAP, start=None if start is None else program.calmly(start))
     if first.values is None:
@@ -33,7 +33,7 @@ def calmest(
     earliest = program.earliest_end(most, calm, first.cost + abs(first.cost) * SLACK)
     begun = program.ending(earliest, first.values)
     second = solver.part(1.0, _SECONDS).solve(earliest, gap=GAP, start=begun)
-    # A plan that was found by then, and is not the best, depends on the machine's speed; so it is not used.
+    # A plan that the solver has found, and not proved to be the best, depends on the machine's speed. So it is not used.
     if second.is_best and second.values is not None:
         return program.plan(second.values)
     return ended_early(question, program.plan(first.values), SLACK, solver)

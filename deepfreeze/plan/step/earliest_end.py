@@ -22,7 +22,9 @@ def disturbance(question: Question, parts: Sequence[PlannedPart]) -> float:
 
 def ended_early(question: Question, parts: Sequence[PlannedPart], slack: float, solver: Solver) -> list[PlannedPart]:
     """The plan with an earlier end, if this way finds one. Its disturbance is at most (1 + ``slack``) times that of ``parts``. Copies don't
-    move, so no window has more of them than before. ``solver``: when its time is over, the plan so far is taken; ``Stopped``."""
+    move, so no window has more of them than before.
+
+    ``solver``: when its time is over, the plan so far is taken. ``Stopped`` if nobody wants the plan any more."""
     made = list(parts)
     most = disturbance(question, made) * (1 + slack)
     while made and solver.left:
