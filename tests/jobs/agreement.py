@@ -1,8 +1,9 @@
 """Case: a training, in FOLDER/run, in which one rank knows something alone, by its engine's faults or a signal.
 
 ``flip``: the step at whose end one bit of one weight of the last rank changes; ``silent``: the step at which an object of the last rank
-raises instead of giving its state; ``pause``: seconds per step; ``tagged``: keeps two checkpoints and those with tags; the
-rest are Checkpoint's options. Returns what this rank did, and leaves it in FOLDER/agreement-R.json.
+raises instead of giving its state; ``pause``: seconds per step; ``enough``: the training ends early, after the same step on all ranks,
+when each rank's stats list at least so many steps (``{"skipped": 1}``); ``tagged``: keeps two checkpoints and those with tags; the rest
+are Checkpoint's options. Returns what this rank did, and leaves it in FOLDER/agreement-R.json.
 """
 
 import json
@@ -17,7 +18,9 @@ from deepfreeze.store import Latest, Tagged
 from tests.support.options import grouped
 
 
-def run(folder, steps, every, pause=0, flip=None, silent=None, steps_per_execution=1, tagged=False, **options):
+def run(
+    folder, steps, every, pause=0, flip=None, silent=None, steps_per_execution=1, enough=None, tagged=False, **options
+):
     keras = models.framework("keras")
     import horovod.tensorflow as hvd
 
@@ -52,6 +55,9 @@ def run(folder, steps, every, pause=0, flip=None, silent=None, steps_per_executi
                 array.view(np.uint32)[0, 0] ^= 1 << 20
                 kernel.assign(array)
             time.sleep(pause)
+            if enough:
+                reached = all(len(getattr(checkpoint.stats, name)) >= least for name, least in enough.items())
+                self.model.stop_training = bool(hvd.allreduce(np.int32(reached), op=hvd.Min, name="reached"))
 
     warnings.simplefilter("always")
     error = None
