@@ -1,4 +1,4 @@
-"""The solver is stopped, or its time is over, and says so."""
+"""The solver is stopped, or its time is over, or a method of it fails, and says so or does without."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import threading
 
 import pytest
 
+from deepfreeze.plan.step.compact_program import CompactProgram
 from deepfreeze.plan.step.highs import LinearProgram, Solver, Stopped
+from deepfreeze.plan.step.question import Question, SavedTensor, StepWindow
 from tests.support.seed import SEED
 
 
@@ -55,3 +57,15 @@ def test_all_programs_of_a_solver_share_its_time():
     assert solver.part(0.5).left <= 0.1
     solver.solve(long_one())
     assert solver.left == 0.0
+
+
+def test_a_program_at_which_the_interior_point_method_fails_is_solved():
+    """The store takes a fifth of the tensors in a step. HiGHS 1.15's interior point method ends with an error at this program, where
+    the simplex method proves that it has no solution."""
+    seconds, capacities, bases = (4, 2, 4, 3, 2), (0, 0, 192_197, 0, 192_197), (384_000, 192_000, 0, 192_000, 384_000)
+    windows = tuple(StepWindow(*one) for one in zip(seconds, capacities, (0.5,) * 5, bases, strict=True))
+    sizes = (960_000, 3, 3), (576_000, 2, 2), (384_000, 3, None)
+    tensors = tuple(SavedTensor(f"t{number}", *one) for number, one in enumerate(sizes))
+    asked = Question(windows, tensors, carry=192_000)
+    found = Solver().solve(CompactProgram(asked, [3, 2, 1], fine=True).least_peak())
+    assert found.is_impossible and found.values is None

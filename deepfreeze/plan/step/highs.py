@@ -110,7 +110,8 @@ class Solver:
         start: Sequence[float] | np.ndarray | None = None,
         relaxed: bool = False,
     ) -> Solution:
-        """Solves a program. The same program and start give the same solution, unless the time is over first.
+        """Solves a program. The same program and start give the same solution, unless the time is over first. Where the interior point
+        method fails, the simplex method solves the program.
 
         ``gap``: how far from the best a solution may be, as a part of its cost; ``start``: values of all columns from which HiGHS begins,
         if they satisfy the rows; ``relaxed``: integers may be fractions. ``InstallError`` without HiGHS; ``Stopped``."""
@@ -133,6 +134,11 @@ class Solver:
         for event in (solver.cbSimplexInterrupt, solver.cbIpmInterrupt, solver.cbMipInterrupt):
             event.subscribe(lambda asked: asked.interrupt(self._stop()))
         solver.run()
+        if solver.getModelStatus() == highspy.HighsModelStatus.kSolveError:
+            # The interior point method has failed. It does so at some programs that have no solution, or that lie at the edge of that.
+            solver.clearSolver()
+            solver.setOptionValue("solver", "simplex")
+            solver.run()
         self.raise_if_stopped()
         return _solution(solver, is_integer, highspy)
 
