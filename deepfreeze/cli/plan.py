@@ -60,7 +60,7 @@ examples:
   deepfreeze plan runs/nt3 --json            all of it, for a program
   deepfreeze plan runs/nt3 --schedule        the plan of its step
   deepfreeze plan runs/nt3 --schedule --plot step.png
-  deepfreeze plan runs/nt3 --what-if memory=300MB --what-if every=2
+  deepfreeze plan runs/nt3 --what-if memory=300MB every=2
 """
 
 
@@ -78,9 +78,15 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--plot", metavar="FILE.png", type=_picture, help=text)
     text = "show the step's plan instead: when each part of a checkpoint would be copied and written"
     parser.add_argument("--schedule", action="store_true", help=text)
-    text = f"plan the step anew: {step_plan.WHAT_IF}; may be given several times"
+    text = f"plan the step anew: {step_plan.WHAT_IF}"
     parser.add_argument(
-        "--what-if", metavar="NAME=VALUE", action="append", default=[], type=step_plan.what_if, help=text
+        "--what-if",
+        metavar="NAME=VALUE",
+        nargs="+",
+        action="extend",
+        default=[],
+        type=step_plan.what_if,
+        help=text,
     )
     text = "plan the step of a profile that was made elsewhere, instead of a run's"
     parser.add_argument("--profile", metavar="FILE.json", type=Path, help=text)
@@ -95,6 +101,7 @@ def _picture(text: str) -> Path:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints or draws the plan. Returns the exit code, 1 if there is none."""
+    step_plan.take_run(arguments)
     if arguments.run is None and arguments.profile is None:
         arguments.parser.error("a RUN, or --profile FILE.json, is missing")
     if arguments.run is not None and arguments.profile is not None:

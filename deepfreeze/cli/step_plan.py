@@ -27,20 +27,32 @@ WHAT_IF = "memory=SIZE, every=STEPS, rate=FACTOR, direct=yes or cyclic=no"
 
 
 def what_if(text: str) -> tuple[str, Any]:
-    """The type of the argument of --what-if."""
+    """The type of an argument of --what-if. A RUN may follow the conditions, as ("run", RUN)."""
     name, equals, value = text.partition("=")
+    if not equals:
+        return "run", text
     try:
-        if equals and name == "memory":
+        if name == "memory":
             return name, checks.size("--what-if memory=", value)
-        if equals and name == "every":
+        if name == "every":
             return name, checks.whole_number("--what-if every=", int(value), 1, 10_000)
-        if equals and name == "rate" and 0 < float(value) < 1e6:
+        if name == "rate" and 0 < float(value) < 1e6:
             return "faster", float(value)
-        if equals and name in ("direct", "cyclic") and value in ("yes", "no"):
+        if name in ("direct", "cyclic") and value in ("yes", "no"):
             return name, value == "yes"
     except (OptionError, ValueError):
         pass
     raise argparse.ArgumentTypeError(f"{text!r} is none of {WHAT_IF}")
+
+
+def take_run(arguments: argparse.Namespace) -> None:
+    """Takes the RUN that follows the conditions of --what-if out of them. An error of the command line if one of them is neither."""
+    others = [text for name, text in arguments.what_if if name == "run"]
+    arguments.what_if = [condition for condition in arguments.what_if if condition[0] != "run"]
+    if others and not (arguments.what_if and arguments.run is None and len(others) == 1):
+        arguments.parser.error(f"argument --what-if: {others[0]!r} is none of {WHAT_IF}")
+    if others:
+        arguments.run = others[0]
 
 
 def show(arguments: argparse.Namespace) -> int:

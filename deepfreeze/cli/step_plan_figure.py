@@ -130,7 +130,12 @@ def _memory(panel: Any, axis: _Axis, plan: StepPlan) -> None:
     panel.axhline(limit / 1e6, color=_LIMIT, linewidth=0.8, linestyle="--", label=label)
     panel.set_ylim(bottom=0)
     panel.set_ylabel("memory, MB", fontsize=8)
-    panel.legend(framealpha=0.85, edgecolor="none", fontsize=7, loc="upper right")
+    _legend_above(panel)
+
+
+def _legend_above(panel: Any) -> None:
+    """A legend that covers nothing: any part of a panel may be full of bytes."""
+    panel.legend(frameon=False, fontsize=7, ncols=2, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0)
 
 
 def _rate(panel: Any, axis: _Axis, question: Question, parts: Sequence[PlannedPart]) -> None:
@@ -141,4 +146,4 @@ def _rate(panel: Any, axis: _Axis, question: Question, parts: Sequence[PlannedPa
     panel.stairs(there / seconds / 1e9, axis.edges, color=_LIMIT, linewidth=0.8, label="the store takes")
     panel.set_ylim(bottom=0)
     panel.set_ylabel("rate, GB/s", fontsize=8)
-    panel.legend(framealpha=0.85, edgecolor="none", fontsize=7, loc="upper right")
+    _legend_above(panel)

@@ -53,7 +53,7 @@ def test_json_has_the_whole_plan(run, capsys):
 
 
 def test_a_plan_is_made_anew_under_other_conditions(run, capsys):
-    assert main(["plan", str(run), "--json", "--what-if", "memory=400MB", "--what-if", "rate=2"]) == 0
+    assert main(["plan", str(run), "--json", "--what-if", "memory=400MB", "rate=2"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["memory"] == 400 * MEGABYTE and found["peak"] <= 400 * MEGABYTE
     assert found["share_of_rate"] == pytest.approx(0.3)
@@ -80,6 +80,17 @@ def test_what_can_not_be_is_answered_with_numbers(run, capsys):
     assert "the store takes 500 MB in a step, of the 600 MB" in said and "every=2" in said and "times as fast" in said
     assert main(["plan", str(run), "--what-if", "memory=1kB"]) == 1
     assert "the largest part" in capsys.readouterr().err
+
+
+def test_a_run_may_come_behind_the_conditions(run, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "highspy", None)  # the greedy plan does
+    conditions = ["--what-if", "every=2", "rate=2"]
+    assert main(["plan", "--json", *conditions, str(run)]) == 0
+    assert json.loads(capsys.readouterr().out)["every"] == 2
+    for wrong in ([str(run), *conditions, "once"], [*conditions, "once", str(run)], ["--what-if", str(run)]):
+        with pytest.raises(SystemExit) as ended:
+            main(["plan", *wrong])
+        assert ended.value.code == 2 and "is none of memory=SIZE, every=STEPS" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["memory", "memory=much", "every=0", "every=x", "rate=-1", "direct=maybe", "size=3"])
