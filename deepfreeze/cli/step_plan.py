@@ -27,9 +27,9 @@ WHAT_IF = "memory=SIZE, every=STEPS, rate=FACTOR, direct=yes or cyclic=no"
 
 
 def what_if(text: str) -> tuple[str, Any]:
-    """The type of an argument of --what-if. A RUN may follow the conditions, as ("run", RUN)."""
-    name, equals, value = text.partition("=")
-    if not equals:
+    """The type of an argument of --what-if: (name, value) of a condition. All else may be the RUN that follows: ("run", text)."""
+    name, _, value = text.partition("=")
+    if name not in ("memory", "every", "rate", "direct", "cyclic"):
         return "run", text
     try:
         if name == "memory":
@@ -46,7 +46,7 @@ def what_if(text: str) -> tuple[str, Any]:
 
 
 def take_run(arguments: argparse.Namespace) -> None:
-    """Takes the RUN that follows the conditions of --what-if out of them. An error of the command line if one of them is neither."""
+    """Makes the RUN that follows the conditions of --what-if the argument RUN. A text that is neither ends the program with exit code 2."""
     others = [text for name, text in arguments.what_if if name == "run"]
     arguments.what_if = [condition for condition in arguments.what_if if condition[0] != "run"]
     if others and not (arguments.what_if and arguments.run is None and len(others) == 1):

@@ -82,10 +82,12 @@ def test_what_can_not_be_is_answered_with_numbers(run, capsys):
     assert "the largest part" in capsys.readouterr().err
 
 
-def test_a_run_may_come_behind_the_conditions(run, capsys, monkeypatch):
+def test_a_run_may_come_behind_the_conditions(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "highspy", None)  # the greedy plan does
     conditions = ["--what-if", "every=2", "rate=2"]
-    assert main(["plan", "--json", *conditions, str(run)]) == 0
+    named = tmp_path / "lr=0.1"
+    named.symlink_to(run)
+    assert main(["plan", "--json", *conditions, str(named)]) == 0
     assert json.loads(capsys.readouterr().out)["every"] == 2
     for wrong in ([str(run), *conditions, "once"], [*conditions, "once", str(run)], ["--what-if", str(run)]):
         with pytest.raises(SystemExit) as ended:
