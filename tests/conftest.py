@@ -32,8 +32,8 @@ def pytest_collection_finish():
 @pytest.fixture(scope="module", autouse=True)
 def forgotten():
     """Keras forgets a module's models at the module's end, and what is left is exempt from garbage collection. TensorFlow keeps the graph
-    of each function that it has traced until the process ends. To go through all of them once more after each module took a third of the
-    tests' time."""
+    of each function that it has traced until the process ends. A search of all graphs after each module took a third of the tests'
+    time."""
     yield
     for keras in [sys.modules[name] for name in ("keras", "tf_keras") if hasattr(sys.modules.get(name), "backend")]:
         keras.backend.clear_session()

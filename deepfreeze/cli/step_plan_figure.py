@@ -134,7 +134,7 @@ def _memory(panel: Any, axis: _Axis, plan: StepPlan) -> None:
 
 
 def _legend_above(panel: Any) -> None:
-    """A legend that covers nothing: any part of a panel may be full of bytes."""
+    """Draws the panel's legend above the panel, where no bar is covered."""
     panel.legend(frameon=False, fontsize=7, ncols=2, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0)
 
 

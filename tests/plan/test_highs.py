@@ -1,4 +1,4 @@
-"""The solver is stopped, or its time is over, or a method of it fails, and says so or does without."""
+"""The solver says so when it is stopped or its time is over. Where one of its methods fails, the solver takes another one."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class Solver:
             event.subscribe(lambda asked: asked.interrupt(self._stop()))
         solver.run()
         if solver.getModelStatus() == highspy.HighsModelStatus.kSolveError:
-            # The interior point method has failed. It does so at some programs that have no solution, or that lie at the edge of that.
+            # The interior point method has failed, as it does at some programs that have no solution.
             solver.clearSolver()
             solver.setOptionValue("solver", "simplex")
             solver.run()
