@@ -49,6 +49,12 @@ def repeated(part):
     return test.run("-m", "timing", "-q", "--count", 1 if part else 20)
 
 
+def jittered(part):
+    """Runs the tests with the tests' engine while its system calls come late by chance: no test may rely on an order that the engine does
+    not promise."""
+    return test.run("--tier", "test", "--jitter", 50, "-q", *share(part))
+
+
 def hostile(part):
     """Fuzzes every reader for a minute; a part fuzzes its share of the readers."""
     number, of = part or (1, 1)
@@ -61,7 +67,13 @@ def mutants(part):
     return program("mutants", *share(part))
 
 
-DIVIDED = {"tests": tests, "repeated tests": repeated, "fuzzing": hostile, "mutants": mutants}
+DIVIDED = {
+    "tests": tests,
+    "repeated tests": repeated,
+    "tests with jitter": jittered,
+    "fuzzing": hostile,
+    "mutants": mutants,
+}
 
 
 def coverage(part):

@@ -21,9 +21,16 @@ std::string Variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
+// A plan, and behind it the jitter that DEEPFREEZE_JITTER asks for.
+Status ParsePlan(const std::string& plan, std::vector<Fault>* faults) {
+  const std::string most_ms = Variable("DEEPFREEZE_JITTER");
+  const std::string jitter = most_ms.empty() ? "" : "jitter=" + most_ms + ":*::1+";
+  return ParseFaults(plan.empty() || jitter.empty() ? plan + jitter : plan + "," + jitter, faults);
+}
+
 Env* MakeFaultEnv(Env* base) {
   std::vector<Fault> faults;
-  const Status status = ParseFaults(Variable("DEEPFREEZE_FAULT"), &faults);
+  const Status status = ParsePlan(Variable("DEEPFREEZE_FAULT"), &faults);
   if (!status.ok()) {  // a test with a wrong plan must not pass
     std::fprintf(stderr, "DEEPFREEZE_FAULT: %s\n", status.message().c_str());
     std::abort();
@@ -64,7 +71,7 @@ extern "C" __attribute__((visibility("default"))) int df_testing_faults(const ch
   using namespace deepfreeze;
   std::vector<Fault> faults;
   if (!Variable("DEEPFREEZE_RECORD").empty() || !Variable("DEEPFREEZE_NETWORK").empty()) return -1;
-  if (!ParseFaults(plan, &faults).ok()) return -1;
+  if (!ParsePlan(plan, &faults).ok()) return -1;
   Env* env = new FaultEnv(Env::Posix(), faults, log);
   std::lock_guard<std::mutex> lock(chosen_mutex);
   chosen = env;

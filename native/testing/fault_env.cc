@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <random>
 
 namespace deepfreeze {
 namespace {
@@ -90,8 +91,8 @@ bool ParseAction(const std::string& text, Fault* fault) {
     }
     return fault->argument != 0;
   }
-  if (word == "delay" || word == "late") {
-    fault->action = word == "delay" ? Action::kDelay : Action::kLate;
+  if (word == "delay" || word == "jitter" || word == "late") {
+    fault->action = word == "delay" ? Action::kDelay : word == "jitter" ? Action::kJitter : Action::kLate;
     fault->argument = std::strtoull(argument.c_str(), nullptr, 10);
     return !argument.empty();
   }
@@ -123,6 +124,12 @@ bool ParseFault(const std::string& entry, Fault* fault) {
   fault->nth = std::strtoull(entry.c_str() + third + 1, &end, 10);
   fault->onwards = *end == '+';
   return fault->nth > 0 && ParseAction(entry.substr(0, first), fault);
+}
+
+// Up to so many milliseconds at one call of eight, else 0. Each thread of each process draws anew.
+uint64_t Jitter(uint64_t most_ms) {
+  static thread_local std::mt19937_64 draw{std::random_device()()};
+  return draw() % 8 == 0 ? draw() % (most_ms + 1) : 0;
 }
 
 }  // namespace
@@ -171,6 +178,9 @@ FaultEnv::Verdict FaultEnv::Before(const char* op, const std::string& path) {
       case Action::kDelay:
         Log(line);
         base_->SleepMillis(fault.argument);
+        break;
+      case Action::kJitter:
+        if (const uint64_t ms = Jitter(fault.argument); ms > 0) base_->SleepMillis(ms);
         break;
       case Action::kLate:
         late_us_ += fault.argument * 1000000;

@@ -13,6 +13,7 @@
 //              jump=SECONDS: sets the wall clock (the op `clock`) forwards or backwards.
 //              late=SECONDS: sets the monotonic clock forwards, so that every bound of at most so many seconds is over
 //              and no test has to wait for it.
+//              jitter=MS: one call of eight, by chance, is made after up to so many milliseconds.
 //              sigstop: SIGSTOP of this process.
 //              no-memory: throws std::bad_alloc.
 //   OP         * (any), or one of
@@ -45,6 +46,7 @@ struct Fault {
     kLose,
     kShort,
     kDelay,
+    kJitter,
     kJump,
     kLate,
     kStop,

@@ -226,28 +226,61 @@ def test_rank_that_looks_late_learns_of_every_step_that_failed_meanwhile(tmp_pat
         assert [path.name for path in (tmp_path / "run").iterdir()] == [f"step-00000000{following + 10}"]
 
 
-@pytest.mark.parametrize(
-    ("unmarked", "late", "why"),
-    [
-        ("", "", r"step-0000000010: rank 0 failed: the reason could not be written"),
-        (
-            ",fail=ENOSPC:open:step-0000000010.failed:1+",
-            "late=60:mkdir:step-0000000030.partial:1",  # with step 30 rank 1's bound is over
-            r"step-0000000010: rank 0's record is missing .* after 60 s",
-        ),
-    ],
-    ids=["name-alone", "nothing"],
-)
-def test_a_step_failed_on_a_full_store_counts_as_committed_for_no_rank(tmp_path, library, unmarked, late, why):
-    """A step that failed counts as committed for no rank, though the store had no room to say that it failed."""
-    with ranks(library, "fail=ENOSPC:pwrite:step-0000000010.:1+" + unmarked, late) as group:
+# Step 10 fails on rank 0, and its store has no room for the reason; later steps have room again.
+NO_ROOM_FOR_THE_REASON = "fail=ENOSPC:pwrite:step-0000000010.:1+"
+BACKLOG = {"keep": 1, "in_flight": 3, "slots": 3}
+
+
+def test_a_step_failed_on_a_full_store_is_known_by_a_name_alone(tmp_path, library):
+    """The other rank learns that a step has failed, though the store had no room to say why."""
+    with ranks(library, NO_ROOM_FOR_THE_REASON, "") as group:
         for number, rank in enumerate(group):
-            rank.ask("open", **options(tmp_path, number, 2, keep=1, commit_timeout=60.0, in_flight=3, slots=3))
+            rank.ask("open", **options(tmp_path, number, 2, **BACKLOG))
+            rank.ask("submit", step=10)
+        with pytest.raises(
+            vb.EngineFault, match=r"step-0000000010: rank 0 failed: the reason could not be written"
+        ) as caught:
+            group[1].ask("wait", step=10, level=vb.EXTERNAL)
+        assert caught.value.code == vb.INCOMPLETE
+        for rank in group:
+            rank.ask("submit", step=20)
+        for rank in group:
+            rank.ask("wait", step=20, level=vb.EXTERNAL)
+
+
+def test_a_rank_that_looks_late_at_a_name_alone_takes_the_step_for_replaced(tmp_path, library):
+    """A step failed without a reason, seen after a newer commit, is superseded and not committed."""
+    with ranks(library, NO_ROOM_FOR_THE_REASON, "") as group:
+        for number, rank in enumerate(group):
+            rank.ask("open", **options(tmp_path, number, 2, **BACKLOG))
+        for step in (10, 20):
+            group[1].ask("submit", step=step)
+        until(lambda: list((tmp_path / "run").glob("step-0000000020.partial-*/rank-00001.record")))
+        group[1].process.send_signal(signal.SIGSTOP)  # its next look comes after the commit of step 20
+        for step in (10, 20):
+            group[0].ask("submit", step=step)
+        group[0].ask("wait", step=20, level=vb.EXTERNAL)
+        group[1].process.send_signal(signal.SIGCONT)
+        with pytest.raises(vb.EngineFault, match=r"superseded by step 20") as caught:
+            group[1].ask("wait", step=10, level=vb.EXTERNAL)
+        assert caught.value.code == vb.SUPERSEDED
+        group[1].ask("wait", step=20, level=vb.EXTERNAL)
+
+
+def test_a_step_failed_on_a_full_store_counts_as_committed_for_no_rank(tmp_path, library):
+    """A step that failed counts as committed for no rank, though the store had no room for the name of the failure either."""
+    nothing = NO_ROOM_FOR_THE_REASON + ",fail=ENOSPC:open:step-0000000010.failed:1+"
+    over = "late=60:mkdir:step-0000000030.partial:1"  # with step 30 rank 1's bound is over
+    with ranks(library, nothing, over) as group:
+        for number, rank in enumerate(group):
+            rank.ask("open", **options(tmp_path, number, 2, commit_timeout=60.0, **BACKLOG))
             for step in (10, 20):
                 rank.ask("submit", step=step)
         group[0].ask("wait", step=20, level=vb.EXTERNAL)
         group[1].ask("submit", step=30)
-        with pytest.raises(vb.EngineFault, match=why) as caught:
+        with pytest.raises(
+            vb.EngineFault, match=r"step-0000000010: rank 0's record is missing .* after 60 s"
+        ) as caught:
             group[1].ask("wait", step=10, level=vb.EXTERNAL)
         assert caught.value.code == vb.INCOMPLETE
         group[1].ask("wait", step=20, level=vb.EXTERNAL)

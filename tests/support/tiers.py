@@ -40,10 +40,11 @@ class Points:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options ``--tier`` and ``--part``."""
+    """The options ``--tier``, ``--part`` and ``--jitter``."""
     group = parser.getgroup("tiers")
     group.addoption("--tier", choices=["check", "test", "full"], help="full: what `make test` leaves out")
-    group.addoption("--part", metavar="K/N", type=_part, help="with --tier full: the K-th of N parts of it, from 1 on")
+    group.addoption("--part", metavar="K/N", type=_part, help="the K-th of N parts of the tests, from 1 on")
+    group.addoption("--jitter", metavar="MS", type=int, help="only tests with the tests' engine, whose calls come late")
 
 
 def _part(text: str) -> tuple[int, int]:
@@ -54,7 +55,10 @@ def _part(text: str) -> tuple[int, int]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In `make check` makes TensorFlow and Keras impossible to import, also in child processes: a test that needs them lacks a marker."""
+    """In `make check` makes TensorFlow and Keras impossible to import, also in child processes: a test that needs them lacks a marker.
+    With ``--jitter`` one system call of eight of the tests' engine comes up to so many milliseconds late, in child processes too."""
+    if config.getoption("--jitter"):
+        os.environ["DEEPFREEZE_JITTER"] = str(config.getoption("--jitter"))
     if config.getoption("--tier") == "check":
         sys.path.insert(0, WITHOUT_TENSORFLOW)
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [WITHOUT_TENSORFLOW, os.environ.get("PYTHONPATH", "")]))
@@ -105,10 +109,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> No
         raise pytest.UsageError(
             f"names of {LONGEST_NAME} characters at most, and ids without spaces, are wanted:\n{listed}"
         )
-    wanted, part = config.getoption("--tier"), config.getoption("--part")
     kept, left = [], []
     for item in items:
-        (kept if wanted is None or _is_due(item, wanted, part) else left).append(item)
+        (kept if _is_due(item, config) else left).append(item)
     if left:
         items[:] = kept
         config.hook.pytest_deselected(items=left)
@@ -122,12 +125,16 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return re.sub(r"[^\w.]+", "-", text, flags=re.ASCII).strip("-")[:LONGEST_ID].rstrip("-") or "empty"
 
 
-def _is_due(item: pytest.Item, wanted: str, part: tuple[int, int] | None) -> bool:
-    if wanted != "full":
-        return tier(item) in ("check", wanted)
-    if "points" in getattr(item, "fixturenames", ()):
-        return True  # and of its points those that are of the part
+def _is_due(item: pytest.Item, config: pytest.Config) -> bool:
+    wanted, part = config.getoption("--tier"), config.getoption("--part")
+    fixtures = getattr(item, "fixturenames", ())
+    if config.getoption("--jitter") and "testing_library" not in fixtures:
+        return False
     of_part = part is None or zlib.crc32(item.nodeid.encode()) % part[1] == part[0]
+    if wanted != "full":
+        return of_part and (wanted is None or tier(item) in ("check", wanted))
+    if "points" in fixtures:
+        return True  # and of its points those that are of the part
     return of_part and (tier(item) == "full" or hasattr(getattr(item, "function", None), "hypothesis"))
 
 
