@@ -169,18 +169,23 @@ def run_ranked(folder: Path) -> None:
         exec(compile(body, page, "exec"), space)
 
 
+BUSY_S = 600  # seconds that all pages may take on a busy machine
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """All pages in one process: TensorFlow is loaded once."""
     from tests.support import jobs
 
     folder = tmp_path_factory.mktemp("guide")
-    jobs.run(__file__, folder)
+    with jobs.job(__file__, folder) as guide:
+        assert guide.wait(BUSY_S) == 0, guide.tails()
     return json.loads((folder / "results.json").read_text())
 
 
 @pytest.mark.tensorflow
 @pytest.mark.slow
+@pytest.mark.timeout(BUSY_S + 60)
 @pytest.mark.parametrize("page", [page for page in GUIDE if runnable(page)])
 def test_the_code_runs_and_prints_what_the_page_says(page, results):
     assert results[page] is None, results[page]
