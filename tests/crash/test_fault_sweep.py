@@ -37,7 +37,6 @@ def at_least(all_points: int, ways: int, points: Any) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # every point of all ways, on a busy machine
 def test_each_call_that_fails_costs_at_most_one_checkpoint(testing_library, record_property, points):
     done = sweep(Path(testing_library).with_name("fault_sweep_test"), points)
     print(done.stdout)

@@ -185,7 +185,6 @@ def results(tmp_path_factory):
 
 @pytest.mark.tensorflow
 @pytest.mark.slow
-@pytest.mark.timeout(BUSY_S + 60)
 @pytest.mark.parametrize("page", [page for page in GUIDE if runnable(page)])
 def test_the_code_runs_and_prints_what_the_page_says(page, results):
     assert results[page] is None, results[page]

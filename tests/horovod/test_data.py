@@ -40,7 +40,6 @@ def ended(folder, rank):
 
 @pytest.mark.parametrize("api", kerases.NAMES)
 @pytest.mark.full
-@pytest.mark.timeout(600)
 def test_every_item_exactly_once_per_epoch_through_twenty_kills(api, tmp_path):
     items, batch, epochs = 103, 10, 3  # 11 batches in each epoch, the last of 3 samples
     stops = [1, 2, 4, 5, 7, 8, 10, 11, 12, 14, 15, 17, 19, 21, 22, 23, 25, 27, 30, 32]
@@ -54,7 +53,6 @@ def test_every_item_exactly_once_per_epoch_through_twenty_kills(api, tmp_path):
 
 
 @pytest.mark.parametrize("api", [pytest.param(name, marks=pytest.mark.full) for name in kerases.NAMES])
-@pytest.mark.timeout(600)
 def test_every_item_exactly_once_through_4_3_2_ranks_within_one_epoch(api, tmp_path):
     items, batch = 125, 12  # 11 steps in each epoch, the last of 5 samples, which no number of ranks divides
     for ranks, stop in [(4, 3), (3, 7), (2, 0)]:
@@ -87,7 +85,6 @@ def api_name(request):
 
 
 @pytest.mark.full
-@pytest.mark.timeout(600)
 def test_each_ranks_logs_of_a_resumed_epoch_equal_the_uninterrupted_ones(killed, api_name, tmp_path):
     """Each rank's running means are of its own samples."""
     run, whole = shutil.copytree(killed, tmp_path / "run"), tmp_path / "whole"
@@ -103,7 +100,6 @@ def test_each_ranks_logs_of_a_resumed_epoch_equal_the_uninterrupted_ones(killed,
 
 
 @pytest.mark.full
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_another_number_of_ranks_goes_on_with_rank_0s_running_means(killed, api_name, ranks, tmp_path):
     run = shutil.copytree(killed, tmp_path / "run")
@@ -123,7 +119,6 @@ def test_another_number_of_ranks_goes_on_with_rank_0s_running_means(killed, api_
 
 
 @pytest.mark.full
-@pytest.mark.timeout(600)
 def test_ranks_that_accumulate_gradients_go_on_with_the_right_batch(api_name, tmp_path):
     """Three batches for an update: the newest checkpoints are those after batches 3, 6 and 12."""
     for stop in (4, 8, 14, 0):

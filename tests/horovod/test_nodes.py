@@ -20,7 +20,6 @@ def mounts():
     return Path("/proc/self/mounts").read_text()
 
 
-@pytest.mark.timeout(900)
 def test_a_job_goes_on_with_three_nodes_and_with_two_when_one_is_lost(tmp_path):
     """A node's processes are killed and its memory is emptied; the job goes on with all nodes and then without that one. Every checkpoint
     on GlusterFS is sound, and nothing of the cluster is left on the machine."""
