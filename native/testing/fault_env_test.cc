@@ -10,8 +10,10 @@ namespace {
 
 void PlansAreParsedOrRefused() {
   std::vector<Fault> faults;
-  CHECK_OK(ParseFaults("kill-half:pwrite:.slot:3,fail=ENOSPC:fallocate::1+,delay=20:fdatasync:model:1", &faults));
-  CHECK(faults.size() == 3 && faults[0].nth == 3 && faults[1].onwards && faults[2].argument == 20);
+  const char* plan = "kill-half:pwrite:.slot:3,fail=ENOSPC:fallocate::1+,delay=20:fdatasync:model:1,jitter=50:*::1+";
+  CHECK_OK(ParseFaults(plan, &faults));
+  CHECK(faults.size() == 4 && faults[0].nth == 3 && faults[1].onwards && faults[2].argument == 20);
+  CHECK(faults[3].argument == 50 && faults[3].action == Fault::Action::kJitter);
   for (const char* bad : {"x", "kill:pwrite::1", "fail=EFOO:pwrite::1", "short:pwrite:1", "short:pwrite::0"}) {
     CHECK(ParseFaults(bad, &faults).code() == Code::kInvalid);
   }

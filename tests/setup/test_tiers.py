@@ -34,6 +34,16 @@ def test_some(n):
 def test_sweep(points):
     print("POINTS", points(range(10)))
 """
+ENGINES = """
+import os
+
+def test_of_no_engine():
+    pass
+
+def test_of_the_tests_engine(testing_library):
+    assert os.environ["DEEPFREEZE_JITTER"] == "20"
+"""
+FIXTURE = "import pytest\n\n@pytest.fixture\ndef testing_library():\n    pass\n"
 HEAVY = """
 import pytest
 
@@ -73,6 +83,15 @@ def test_a_tier_takes_the_tests_that_their_markers_say(tmp_path, options, wanted
     (tmp_path / "test_kinds.py").write_text(KINDS)
     output, code = run(tmp_path, *options)
     assert code == 0 and ran(output) == wanted, output
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_jitter_reaches_the_tests_with_the_tests_engine_and_leaves_out_others(tmp_path):
+    (tmp_path / "conftest.py").write_text(FIXTURE)
+    (tmp_path / "test_engines.py").write_text(ENGINES)
+    output, code = run(tmp_path, "--tier", "test", "--jitter", "20")
+    assert code == 0 and ran(output) == ["test_of_the_tests_engine"], output
 
 
 @pytest.mark.slow
