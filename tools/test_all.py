@@ -50,8 +50,8 @@ def repeated(part):
 
 
 def jittered(part):
-    """Runs the tests with the tests' engine while its system calls come late by chance: no test may rely on an order that the engine does
-    not promise."""
+    """Runs the tests with the tests' engine, whose system calls come late at random: no test may rely on an order that the engine does not
+    promise."""
     return test.run("--tier", "test", "--jitter", 50, "-q", *share(part))
 
 

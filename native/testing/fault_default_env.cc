@@ -3,6 +3,8 @@
 // directory, that one is on a network file system, and each call that asks for an Env gets a client of its own: so each
 // engine is one. Recorded is then what reaches the server.
 //
+// DEEPFREEZE_JITTER is the most milliseconds by which calls come late at random, whatever the plan (`pytest --jitter`).
+//
 // df_testing_faults replaces the plan while the process runs, for the engines that are opened from then on.
 #include <cstdio>
 #include <cstdlib>
@@ -21,18 +23,18 @@ std::string Variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// A plan, and behind it the jitter that DEEPFREEZE_JITTER asks for.
+// The faults of a plan, and behind them the jitter that DEEPFREEZE_JITTER asks for.
 Status ParsePlan(const std::string& plan, std::vector<Fault>* faults) {
   const std::string most_ms = Variable("DEEPFREEZE_JITTER");
-  const std::string jitter = most_ms.empty() ? "" : "jitter=" + most_ms + ":*::1+";
-  return ParseFaults(plan.empty() || jitter.empty() ? plan + jitter : plan + "," + jitter, faults);
+  DF_RETURN_IF_ERROR(ParseFaults(plan, faults));
+  return most_ms.empty() ? Status() : ParseFaults("jitter=" + most_ms + ":*::1+", faults);
 }
 
 Env* MakeFaultEnv(Env* base) {
   std::vector<Fault> faults;
   const Status status = ParsePlan(Variable("DEEPFREEZE_FAULT"), &faults);
   if (!status.ok()) {  // a test with a wrong plan must not pass
-    std::fprintf(stderr, "DEEPFREEZE_FAULT: %s\n", status.message().c_str());
+    std::fprintf(stderr, "DEEPFREEZE_FAULT, DEEPFREEZE_JITTER: %s\n", status.message().c_str());
     std::abort();
   }
   return new FaultEnv(base, faults, Variable("DEEPFREEZE_FAULT_LOG"));

@@ -91,13 +91,11 @@ bool ParseAction(const std::string& text, Fault* fault) {
     }
     return fault->argument != 0;
   }
-  if (word == "delay" || word == "jitter" || word == "late") {
-    fault->action = word == "delay" ? Action::kDelay : word == "jitter" ? Action::kJitter : Action::kLate;
-    fault->argument = std::strtoull(argument.c_str(), nullptr, 10);
-    return !argument.empty();
-  }
-  if (word == "jump") {
-    fault->action = Action::kJump;
+  constexpr std::pair<const char*, Action> kOfANumber[] = {
+      {"delay", Action::kDelay}, {"jitter", Action::kJitter}, {"jump", Action::kJump}, {"late", Action::kLate}};
+  for (const auto& [name, action] : kOfANumber) {
+    if (word != name) continue;
+    fault->action = action;
     fault->argument = static_cast<uint64_t>(std::strtoll(argument.c_str(), nullptr, 10));
     return !argument.empty();
   }
@@ -126,7 +124,8 @@ bool ParseFault(const std::string& entry, Fault* fault) {
   return fault->nth > 0 && ParseAction(entry.substr(0, first), fault);
 }
 
-// Up to so many milliseconds at one call of eight, else 0. Each thread of each process draws anew.
+// Milliseconds by which a call comes late: a random number up to the most for one call of eight, 0 for the others. Each
+// thread has a generator of its own.
 uint64_t Jitter(uint64_t most_ms) {
   static thread_local std::mt19937_64 draw{std::random_device()()};
   return draw() % 8 == 0 ? draw() % (most_ms + 1) : 0;
@@ -180,7 +179,7 @@ FaultEnv::Verdict FaultEnv::Before(const char* op, const std::string& path) {
         base_->SleepMillis(fault.argument);
         break;
       case Action::kJitter:
-        if (const uint64_t ms = Jitter(fault.argument); ms > 0) base_->SleepMillis(ms);
+        base_->SleepMillis(Jitter(fault.argument));
         break;
       case Action::kLate:
         late_us_ += fault.argument * 1000000;

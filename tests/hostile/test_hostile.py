@@ -366,7 +366,9 @@ def test_bytes_that_are_too_many_are_not_parsed():
         before = tracemalloc.get_traced_memory()[0]
         with pytest.raises(deepfreeze.CorruptError, match=f"at most {most} bytes"):
             reader.from_bytes(data, "x")
-        assert tracemalloc.get_traced_memory()[1] - before < most // 2, "a text of them takes as much memory as they"
+        assert tracemalloc.get_traced_memory()[1] - before < most // 2, (
+            "the bytes were decoded: a text takes as much memory as its bytes"
+        )
         del data
         tracemalloc.clear_traces()
 

@@ -226,7 +226,7 @@ def test_rank_that_looks_late_learns_of_every_step_that_failed_meanwhile(tmp_pat
         assert [path.name for path in (tmp_path / "run").iterdir()] == [f"step-00000000{following + 10}"]
 
 
-# Step 10 fails on rank 0, and its store has no room for the reason; later steps have room again.
+# Rank 0 fails to write step 10, and the store has no room for the reason. Later steps have room again.
 NO_ROOM_FOR_THE_REASON = "fail=ENOSPC:pwrite:step-0000000010.:1+"
 BACKLOG = {"keep": 1, "in_flight": 3, "slots": 3}
 
@@ -256,7 +256,7 @@ def test_a_rank_that_looks_late_at_a_name_alone_takes_the_step_for_replaced(tmp_
         for step in (10, 20):
             group[1].ask("submit", step=step)
         until(lambda: list((tmp_path / "run").glob("step-0000000020.partial-*/rank-00001.record")))
-        group[1].process.send_signal(signal.SIGSTOP)  # its next look comes after the commit of step 20
+        group[1].process.send_signal(signal.SIGSTOP)  # rank 1 looks at step 10 only after the commit of step 20
         for step in (10, 20):
             group[0].ask("submit", step=step)
         group[0].ask("wait", step=20, level=vb.EXTERNAL)

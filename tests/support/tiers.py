@@ -44,7 +44,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers")
     group.addoption("--tier", choices=["check", "test", "full"], help="full: what `make test` leaves out")
     group.addoption("--part", metavar="K/N", type=_part, help="the K-th of N parts of the tests, from 1 on")
-    group.addoption("--jitter", metavar="MS", type=int, help="only tests with the tests' engine, whose calls come late")
+    group.addoption(
+        "--jitter",
+        metavar="MS",
+        type=int,
+        help="runs the tests with the tests' engine; its system calls come up to MS late",
+    )
 
 
 def _part(text: str) -> tuple[int, int]:
@@ -56,7 +61,8 @@ def _part(text: str) -> tuple[int, int]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """In `make check` makes TensorFlow and Keras impossible to import, also in child processes: a test that needs them lacks a marker.
-    With ``--jitter`` one system call of eight of the tests' engine comes up to so many milliseconds late, in child processes too."""
+    ``--jitter`` makes one of eight system calls of the tests' engine come late, in child processes too: a test that relies on an order
+    which the engine does not promise fails then."""
     if config.getoption("--jitter"):
         os.environ["DEEPFREEZE_JITTER"] = str(config.getoption("--jitter"))
     if config.getoption("--tier") == "check":

@@ -30,7 +30,7 @@ def test_a_real_end_comes_after_the_last_commit(keras, tmp_path, monkeypatch):
         def on_train_batch_end(self, batch, logs=None):
             time.sleep(0.05)
 
-    # A busy machine may take longer than that to trace the first step, or stand still for longer than the second that is kept free.
+    # A busy machine may take longer than 9 s to trace the first step, or stand still for longer than the second that DeepFreeze keeps free.
     for seconds in (9, 30, 90):
         run, ends_at = tmp_path / str(seconds), time.time() + seconds
         monkeypatch.setenv("DEEPFREEZE_ENDS_AT", str(ends_at))
