@@ -10,10 +10,12 @@
 //              succeeds without them.
 //              short: does half of a pread or pwrite.
 //              delay=MS: the call is made after so many milliseconds.
-//              jitter=MS: one call of eight, chosen at random, is made after a random time of at most so many
-//              milliseconds. jump=SECONDS: sets the wall clock (the op `clock`) forwards or backwards. late=SECONDS:
-//              sets the monotonic clock forwards, so that every bound of at most so many seconds is over and no test
-//              has to wait for it. sigstop: SIGSTOP of this process. no-memory: throws std::bad_alloc.
+//              jitter=MS: one call of eight, at random, is made after a random time of at most MS milliseconds.
+//              jump=SECONDS: sets the wall clock (the op `clock`) forwards or backwards.
+//              late=SECONDS: sets the monotonic clock forwards, so that every bound of at most so many seconds is over
+//              and no test has to wait for it.
+//              sigstop: SIGSTOP of this process.
+//              no-memory: throws std::bad_alloc.
 //   OP         * (any), or one of
 //              open pread pwrite fdatasync fsync ftruncate fallocate mmap close rename mkdir unlink rmdir list stat
 //              fsync_dir refresh clock
