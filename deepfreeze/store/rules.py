@@ -7,6 +7,7 @@ A checkpoint stays if any of the rules wants it.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -204,7 +205,7 @@ def as_rule(keep: Any, where: str = "keep=") -> Any:
     expected = (
         "a whole number from 1 to 2147483647, or a rule such as Latest(2) | Tagged(), an object with wants(history)"
     )
-    _require(where, keep, good, expected)
+    _require(where, keep, good, expected, _instead_of(keep))
     asked = getattr(keep, "metrics", ())
     good = isinstance(asked, (tuple, list)) and all(isinstance(name, str) and name for name in asked)
     _require(f"{where}{type(keep).__name__}.metrics", asked, good, "a tuple or list of the names of metrics")
@@ -222,6 +223,30 @@ def _count(where: str, value: Any) -> int:
     return int(value)
 
 
-def _require(where: str, value: Any, good: bool, expected: str) -> None:
+# By the name in small letters: the rules as a line of a program has them.
+_WRITTEN = {
+    "best": 'Latest(2) | Best("val_loss", "min")',
+    "latest": "Latest(2)",
+    "epochs": "Latest(2) | Epochs(1)",
+    "spaced": "Latest(2) | Spaced(steps=1000)",
+    "tagged": "Latest(2) | Tagged()",
+}
+
+
+def _instead_of(keep: Any) -> str | None:
+    """What to do for a ``keep`` that is a rule's name or class, or another text; None for other values."""
+    if not isinstance(keep, (str, type)):
+        return None
+    name = keep if isinstance(keep, str) else keep.__name__
+    if name.isdecimal():
+        return f"pass the number itself: {int(name)}"
+    near = difflib.get_close_matches(name.strip().lower(), _WRITTEN, 1) or ["best"]
+    written = _WRITTEN[near[0]]
+    names = ", ".join(sorted(part.partition("(")[0] for part in written.split(" | ")))
+    return f"pass {written}, for example: from deepfreeze.store import {names}"
+
+
+def _require(where: str, value: Any, good: bool, expected: str, todo: str | None = None) -> None:
     if not good:
-        raise OptionError(where=where, expected=expected, found=repr(value)[:200], todo=f"pass {where} as described")
+        todo = todo or f"pass {where} as described"
+        raise OptionError(where=where, expected=expected, found=repr(value)[:200], todo=todo)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 
 import pytest
@@ -159,6 +160,26 @@ def test_a_rule_is_the_same_text_on_every_rank():
 def test_what_is_no_rule_is_refused(wrong):
     with pytest.raises(OptionError, match=r"keep=: expected a whole number.*or a rule"):
         as_rule(wrong)
+
+
+@pytest.mark.parametrize("named", ["best", "Best", Best], ids=["best", "Best", "class"])
+def test_the_name_of_a_rule_is_answered_with_the_rule_and_its_import(named):
+    with pytest.raises(OptionError) as caught:
+        as_rule(named)
+    written, line = caught.value.todo.removeprefix("pass ").split(", for example: ")
+    scope = {}
+    exec(line, scope)
+    assert eval(written, scope) == Latest(2) | Best("val_loss", "min")
+    with pytest.raises(OptionError, match=r"found 'best'.*from deepfreeze.store import Best, Latest"):
+        Latest(2) | "best"
+
+
+def test_the_other_rules_and_numbers_in_quotes_are_answered_alike():
+    for named, rule in (("epoch", "Epochs(1)"), ("latest", "Latest(2)"), ("tagged", "Tagged()"), ("spaced", "Spaced")):
+        with pytest.raises(OptionError, match=re.escape(rule)):
+            as_rule(named)
+    with pytest.raises(OptionError, match="Pass the number itself: 3"):
+        as_rule("3")
 
 
 @pytest.mark.parametrize(
