@@ -8,7 +8,7 @@ from pathlib import Path
 from deepfreeze.notices import Notify
 from deepfreeze.ranks.nodes import Nodes
 from deepfreeze.ranks.world import World, each
-from deepfreeze.tiers import tiers
+from deepfreeze.tiers import node_memory, tiers
 from deepfreeze.tiers.tier import Tier
 
 
@@ -40,7 +40,7 @@ def choose(
 
 
 def kind(base: Path | None) -> str:
-    """What the slots below ``base`` lie on: "memory", "disk", or "none" without a directory."""
+    """What the slots below ``base`` lie on, by the file system that is mounted there: "memory", "disk", or "none" without a directory."""
     if base is None:
         return "none"
-    return "memory" if base.is_relative_to("/dev/shm") else "disk"
+    return "memory" if node_memory.is_memory(base) else "disk"

@@ -32,7 +32,6 @@ from deepfreeze.ranks.world import World, each, on_rank_0
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.store.target import Target
 from deepfreeze.store.writable_run import WritableRun
-from deepfreeze.tiers import node_memory
 from veloc_bindings import Area, Report, UnderWay
 
 # How many seconds ``last_reports`` waits for checkpoints in flight. There are some only if an exception has ended training.
@@ -57,7 +56,8 @@ class _Save:
 
 class Saver:
     """Saves captured steps, from construction to ``close``. The training thread calls all methods, between two executions of the train
-    function; each rank calls them by itself. ``nbytes``: bytes of this rank's regions in each checkpoint."""
+    function; each rank calls them by itself. ``nbytes``: bytes of this rank's regions in each checkpoint; ``tier``: the kind of this
+    rank's local tier, "memory", "disk" or "none"."""
 
     def __init__(
         self,
@@ -101,7 +101,8 @@ class Saver:
         self._local = node_tier.choose(
             settings.local, self.nbytes * slots, self.nbytes * in_memory, target.run, world, nodes, notify
         )
-        if self._local is not None and node_memory.is_memory(self._local[1]):
+        self.tier = node_tier.kind(None if self._local is None else self._local[1])
+        if self.tier == "memory":
             slots = in_memory
         io = on_rank_0(world, lambda: store_path.choose(counted, target.run, structure.file_size, notify))
         self._engine_options = replace(counted, slots=slots, io=io)
@@ -320,11 +321,6 @@ class Saver:
         section = named_values.encode(values)
         self._record_nbytes = len(private) + len(section)
         self._backend.submit(saved.step, rows, private, owners, section)
-
-    @property
-    def tier(self) -> str:
-        """The kind of this rank's local tier: "memory", "disk", or "none"."""
-        return node_tier.kind(None if self._local is None else self._local[1])
 
     @property
     def engine_options(self) -> Engine:

@@ -1,5 +1,8 @@
 """Which tier a training's slots are on, and who says that there is none."""
 
+import tempfile
+from pathlib import Path
+
 from deepfreeze.freeze import node_tier
 from deepfreeze.ranks.nodes import Node, Nodes
 from tests.support import threads
@@ -23,3 +26,16 @@ def test_one_rank_of_each_node_says_that_no_tier_has_room(monkeypatch):
     assert said[2:] == [
         (0, "warning", "memory= holds one capture, so no checkpoint waits in memory of node0: writing to /run directly")
     ]
+
+
+def test_what_is_mounted_and_not_the_path_says_what_the_tier_is(tmp_path, monkeypatch):
+    """A directory elsewhere that is memory, as another tmpfs is; and a name below /dev/shm of a directory on a disk."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        (tmp_path / "job").symlink_to(memory)
+        assert node_tier.kind(tmp_path / "job") == node_tier.kind(Path(memory)) == "memory"
+    monkeypatch.setattr(node_tier.node_memory, "is_memory", lambda base: base == tmp_path)
+    assert (node_tier.kind(tmp_path), node_tier.kind(Path("/dev/shm")), node_tier.kind(None)) == (
+        "memory",
+        "disk",
+        "none",
+    )
