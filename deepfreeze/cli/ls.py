@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from deepfreeze import wording
@@ -17,7 +16,7 @@ from deepfreeze.errors import Error, NotFoundError
 from deepfreeze.format import names
 from deepfreeze.format.manifest_values import facts_of, text_of_logs
 from deepfreeze.format.marks import Mark
-from deepfreeze.store.catalog import CheckpointInfo, checkpoints, choose, describe
+from deepfreeze.store.catalog import CheckpointInfo, choose, describe, listed
 from deepfreeze.store.run import Run
 from deepfreeze.store.runs import RunInfo, runs
 from deepfreeze.store.tags import by_checkpoint, read_marks, tags
@@ -71,8 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not found:
             raise
         return _list(found, arguments.json)
-    infos = checkpoints(path) if step is None else [describe(opened_run, choose(opened_run, step))]
     marks, tagged = _marks(opened_run), _tags(opened_run)
+    infos = listed(opened_run, marks) if step is None else [_one(opened_run, step, marks)]
     notes = [_Notes.of(info, marks, tagged) for info in infos]
     if arguments.json:
         both = zip(infos, notes, strict=True)
@@ -101,42 +100,35 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if infos else 1
 
 
+def _one(run: Run, step: int, marks: dict[int, Mark]) -> CheckpointInfo:
+    return describe(run, choose(run, step), marks=marks)
+
+
 @dataclass(frozen=True)
 class _Notes:
     """What the run knows of a checkpoint beside its manifest; the fields are those of ``--json``."""
 
     tags: tuple[str, ...] = ()
     reason: str = ""
-    epoch: int | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    steps_between: int | None = None  # from the checkpoint to the metrics
+    steps_between: int | None = None  # from the checkpoint to its metrics
 
     @classmethod
     def of(cls, info: CheckpointInfo, marks: dict[int, Mark], tagged: dict[tuple[int, str], tuple[str, ...]]) -> _Notes:
         own, mark = tagged.get((info.step, info.attempt), ()), marks.get(info.step)
-        if mark is None or mark.attempt != info.attempt:
-            return cls(own)
-        between = None if mark.measured is None else mark.measured - info.step
-        return cls(own, mark.reason, mark.epoch, mark.metrics, between)
+        reason = "" if mark is None or mark.attempt != info.attempt else mark.reason
+        return cls(own, reason, None if info.measured is None else info.measured - info.step)
 
     @property
     def because(self) -> str:
         said = self.reason.split("; ") if self.reason else []
         return "; ".join([*said, *(f"tag {name}" for name in self.tags if f"tag {name}" not in self.reason)])
 
-    @property
-    def measures(self) -> str:
-        parts = [f"epoch {self.epoch}"] if self.epoch is not None else []
-        parts += [f"{wording.count(self.steps_between, 'step')} later"] if self.steps_between else []
-        values = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
-        return ": ".join(filter(None, [", ".join(parts), values]))
-
 
 def _metrics(infos: list[CheckpointInfo], notes: list[_Notes]) -> dict[str, list[str]]:
     """The column of metrics: those that retention was told; without any, those of the last epoch. It is left out where there is no room,
     unless a checkpoint stays for a metric."""
-    judged = [own.measures for own in notes]
-    if any(name in own.reason for own in notes for name in own.metrics):
+    judged = [text_of_metrics(info) for info in infos]
+    if any(name in own.reason for info, own in zip(infos, notes, strict=True) for name in info.metrics):
         return {"~metrics": judged}
     return {"?~metrics": judged if any(judged) else [text_of_logs(info.values) for info in infos]}
 
@@ -156,6 +148,15 @@ def _tags(run: Run) -> dict[tuple[int, str], tuple[str, ...]]:
     except Error as error:
         complain(error)
         return {}
+
+
+def text_of_metrics(info: CheckpointInfo) -> str:
+    """A checkpoint's own metrics, such as "epoch 3, 5 steps later: loss 0.5, mae 0.25"; "" if there are none."""
+    between = 0 if info.measured is None else info.measured - info.step
+    parts = [f"epoch {info.epoch}"] if info.epoch is not None else []
+    parts += [f"{wording.count(between, 'step')} later"] if between else []
+    values = ", ".join(f"{name} {value:.4g}" for name, value in info.metrics.items())
+    return ": ".join(filter(None, [", ".join(parts), values]))
 
 
 def as_json(info: CheckpointInfo) -> dict[str, Any]:

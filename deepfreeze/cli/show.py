@@ -12,7 +12,7 @@ from typing import Any
 
 from deepfreeze import wording
 from deepfreeze.cli import command, show_engine
-from deepfreeze.cli.ls import as_json
+from deepfreeze.cli.ls import as_json, text_of_metrics
 from deepfreeze.cli.output import facts, line, table
 from deepfreeze.cli.target import target
 from deepfreeze.format import dataset_groups
@@ -151,8 +151,10 @@ def _load(info: CheckpointInfo) -> list[tuple[str, str]]:
 
 def _said(info: CheckpointInfo) -> list[tuple[str, str]]:
     """The rows with metrics, position and metadata that the training stored with the checkpoint."""
-    position, logs = Position.of(info.values), text_of_logs(info.values)
-    found = [("metrics", logs)] if logs else []
+    position = Position.of(info.values)
+    # Until the epoch of the checkpoint has ended, the logs of the one before are the newest that there are.
+    metrics = text_of_metrics(info) or text_of_logs(info.values)
+    found = [("metrics", metrics)] if metrics else []
     if position is not None:
         batch = f"batch {position.batch}" + (f" of {position.batches}" if position.batches else "")
         found.append(("position", f"epoch {position.epoch + 1} of {position.epochs}, {batch}"))

@@ -169,7 +169,7 @@ class _Plan:
         """StructureError if a weight has another shape or dtype than its variable."""
         if self._mismatched:
             raise StructureError(
-                where=self._reader.info.path,
+                where=self._reader.described.path,
                 expected="weights of the same shape and kind as the model's",
                 found=listed([str(one) for one in self._mismatched]),
                 todo='nothing was changed: leave these out with exclude=, or pass on_mismatch="skip"',
@@ -180,7 +180,7 @@ class _Plan:
         if not self._copies:
             theirs = listed([*(one.name for one in self._mismatched), *(one.name for one in self._skipped)], 3)
             raise StructureError(
-                where=self._reader.info.path,
+                where=self._reader.described.path,
                 expected=f"a weight for model {self._name!r}",
                 found=f"none that fits and is asked for: the checkpoint has {theirs}; the model {listed(self._model_names, 3)}",
                 todo="nothing was changed: pass rename= where names differ, and dry_run=True to see what becomes of each",
@@ -209,7 +209,7 @@ class _Plan:
         self._mismatched += [one.matched for one in too_large]
         if too_large and on_mismatch == "error":
             raise StructureError(
-                where=self._reader.info.path,
+                where=self._reader.described.path,
                 expected="values that the model's variables can hold",
                 found=listed(
                     [f"values of {one.matched.name} too large for {one.matched.target_dtype}" for one in too_large]
@@ -219,7 +219,7 @@ class _Plan:
 
     def assign(self) -> None:
         """Assigns the values to the model's variables, and notes the checkpoint as their origin."""
-        info = self._reader.info
+        info = self._reader.described
         for one in self._copies:
             one.variable.assign(one.value)
             one.value = None
@@ -246,7 +246,7 @@ class _Plan:
             if any(weight.spec.name in chosen for weight in weights):
                 text = f"{listed(theirs, 4)} in the checkpoint and {listed(ours, 4)} in the model, which Keras numbered"
                 expected = "layers that can be told apart by name"
-                raise StructureError(where=self._reader.info.path, expected=expected, found=text, todo=_UNCLEAR)
+                raise StructureError(where=self._reader.described.path, expected=expected, found=text, todo=_UNCLEAR)
 
 
 def _all_names(weight: NamedWeight, rename: Rename) -> tuple[str, ...]:

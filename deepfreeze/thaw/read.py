@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from deepfreeze.format.strict_json import DAMAGED
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import numpy_dtype
 from deepfreeze.frameworks.memory import Room, numpy_room
-from deepfreeze.store.catalog import CheckpointInfo, choose, describe, use
+from deepfreeze.store.catalog import CheckpointInfo, choose, describe, marks_of, use
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.extents import Extents, Landing, Reading
@@ -34,7 +35,8 @@ class TensorReader(Mapping[str, np.ndarray]):
         """``table``: this checkpoint's, if the caller has read it already. NotFoundError if there is no checkpoint of ``step``,
         CorruptError, naming the file, if a file of it is damaged, missing or of another size."""
         table = ExtentTable.read(run, step) if table is None else table
-        self.info: CheckpointInfo = describe(run, step, {table.manifest.structure: table.structure})
+        #: The checkpoint without its metrics, which are in a file of the run and not of the checkpoint.
+        self.described: CheckpointInfo = describe(run, step, {table.manifest.structure: table.structure}, marks={})
         self.run = run
         self._file = ModelFile(run, step, table)
         self.manifest: Manifest = self._file.table.manifest
@@ -43,6 +45,11 @@ class TensorReader(Mapping[str, np.ndarray]):
         own = self._file.table.private
         self._private = split_private(self.structure, own, self.path.parent / file_of(self.manifest, 0))
         self._extents = Extents(self._file.table.extents, self._file.ranges)
+
+    @functools.cached_property
+    def info(self) -> CheckpointInfo:
+        """The checkpoint. Its metrics are those that the run had of it at the first call."""
+        return self.described.with_metrics(marks_of(self.run))
 
     def __getitem__(self, name: str) -> np.ndarray:
         placed = self.structure.by_name[name]

@@ -26,7 +26,7 @@ from deepfreeze.state.keras_objects import build_optimizer, framework_of, optimi
 from deepfreeze.state.supported import require_supported
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.state.unbuilt import unbuilt_layers
-from deepfreeze.store.catalog import CheckpointInfo, parent_of
+from deepfreeze.store.catalog import CheckpointInfo, marks_of, parent_of
 from deepfreeze.store.quarantine import Fallback
 from deepfreeze.store.run import Run
 from deepfreeze.store.tags import tagged_step
@@ -96,12 +96,17 @@ def restore(
     require_built(model)
     if step is not None:
         number = tagged_step(Run.open(run), step) if isinstance(step, str) else step
-        return prepare(model, run, number, rank, world_size).assign()
+        return _assign(prepare(model, run, number, rank, world_size), run)
     search = Fallback(run, to_logger)
     ready = _newest(search, model, rank, world_size)
     search.report(_LEFT)
     if search.damages:
         to_logger("warning", f"restored step {ready.info.step} of {run}, the newest that is whole")
+    return _assign(ready, run)
+
+
+def _assign(ready: Ready, run: str | os.PathLike[str]) -> CheckpointInfo:
+    ready.info = ready.info.with_metrics(marks_of(Run.open(run)))  # first: an error would leave the model as it is
     return ready.assign()
 
 
@@ -148,7 +153,7 @@ def prepare(
             if one.path in private:
                 rooms[one.path] = make_room(one.spec)
                 rooms[one.path].data[:] = private[one.path].reshape(-1).view(np.uint8)
-        info = reader.info
+        info = reader.described  # a job's start asks for no metrics: each rank would read one file more
     own = {path: room for path, room in rooms.items() if path in variables}
     return Ready(info, variables, own, saved)
 
@@ -236,7 +241,7 @@ def _check_same(reader: TensorReader, model: Any, specs: dict[str, Any], compile
         if between:
             todo = "Keras 2 and 3 keep a model's state differently; deepfreeze.transfer takes its weights, by name"
         raise StructureError(
-            where=reader.info.path,
+            where=reader.described.path,
             expected="a checkpoint of this model, with the same optimizer",
             found=between + "; ".join(differences[:_LISTED]) + more,
             todo=f"nothing was changed: {todo}",

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import deepfreeze
 from deepfreeze.cli.main import main
 from deepfreeze.format.marks import Mark, MarksFile
 from tests.support import files
@@ -84,6 +85,44 @@ def test_ls_says_why_each_stays_and_how_far_its_metrics_are(run, capsys):
     first, second, third = json.loads(capsys.readouterr().out)
     assert (first["tags"], second["reason"], third["metrics"]) == (["first"], "best val_loss 0.03125", {})
     assert (second["epoch"], second["steps_between"], second["metrics"]["acc"]) == (2, 2, 0.5)
+
+
+def test_show_ls_and_the_library_have_the_same_metrics(run, capsys):
+    """Also of a checkpoint whose manifest has the logs of the epoch before."""
+    files.write_checkpoint(
+        run, 50, files.sample(version=2), said={"logs": {"epoch": 2, "step": 40, "values": {"loss": 9.0}}}
+    )
+    ended = Mark(50, files.ATTEMPT, 1, False, 3, 50, {"loss": 0.25}, "newest 2")
+    stranger = Mark(40, "f" * 32, 1, False, 7, 40, {"loss": 7.0})
+    (run / "marks.json").write_bytes(MarksFile(files.RUN_ID, "Latest(2)", marks=(stranger, ended)).to_bytes())
+    with deepfreeze.read(run) as tensors:
+        infos = [deepfreeze.latest(run), deepfreeze.checkpoints(run)[-1], tensors.info]
+    assert [(one.step, one.epoch, one.metrics, one.measured) for one in infos] == [(50, 3, {"loss": 0.25}, 50)] * 3
+    for command in ("ls", "show"):
+        assert main([command, f"{run}@50", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        found = found[0] if command == "ls" else found["checkpoint"]
+        assert (found["epoch"], found["metrics"], found["measured"]) == (3, {"loss": 0.25}, 50)
+        assert main([command, f"{run}@50"]) == 0
+        assert "epoch 3: loss 0.25" in capsys.readouterr().out
+    other = deepfreeze.checkpoints(run)[-2]
+    assert (other.step, other.epoch, other.metrics, other.measured) == (40, None, {}, None), "another attempt's mark"
+
+
+@pytest.mark.parametrize("state", ["lost", "damaged"])
+def test_without_marks_a_checkpoint_has_the_metrics_of_its_manifest(run, capsys, state):
+    """They are there if the checkpoint was taken after its epoch's end; the logs of the epoch before are not the checkpoint's."""
+    own = {"loss": 0.5, "odd": "nan"}
+    files.write_checkpoint(run, 50, files.sample(version=2), said={"logs": {"epoch": 3, "step": 50, "values": own}})
+    files.write_checkpoint(run, 60, files.sample(version=2), said={"logs": {"epoch": 3, "step": 50, "values": own}})
+    data = MarksFile(files.RUN_ID, marks=(Mark(50, files.ATTEMPT, 1, epoch=9, metrics={"loss": 9.0}),)).to_bytes()
+    if state == "damaged":
+        (run / "marks.json").write_bytes(data[:-9])
+    *_, ended, newest = deepfreeze.checkpoints(run)
+    assert (ended.epoch, ended.metrics, ended.measured) == (3, {"loss": 0.5}, 50)
+    assert (newest.epoch, newest.metrics, newest.measured) == (None, {}, None)
+    assert main(["show", str(run)]) == 0
+    assert "epoch 3: loss 0.5" in capsys.readouterr().out, "the newest logs that there are, with the epoch's number"
 
 
 def test_a_narrow_ls_has_metrics_only_if_something_stays_for_them(run, capsys, monkeypatch):

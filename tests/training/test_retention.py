@@ -43,6 +43,25 @@ def test_fit_leaves_what_its_rules_want(keras, tmp_path, capsys):
     assert set(found[40]["metrics"]) >= {"loss"}
 
 
+def test_a_checkpoint_of_an_epochs_end_has_that_epochs_metrics(keras, tmp_path, capsys):
+    """Show, ls and the library say the same of it, and what they say is Keras's history."""
+    run, model = tmp_path / "run", trainings.dense(keras)
+    checkpoint = deepfreeze.Checkpoint(run, every="epoch", keep=9, verbose=0)
+    history = model.fit(trainings.data(5), epochs=3, verbose=0, shuffle=False, callbacks=[checkpoint])
+    loss = dict(enumerate(history.history["loss"], 1))
+    infos = deepfreeze.checkpoints(run)
+    assert [(one.step, one.epoch, one.metrics["loss"]) for one in infos] == [(5 * n, n, loss[n]) for n in (1, 2, 3)]
+    assert deepfreeze.restore(model, run) == deepfreeze.latest(run) == infos[-1]
+    assert (infos[-1].metrics, infos[-1].measured) == (deepfreeze.restore(model, run).metrics, 15)
+    capsys.readouterr()
+    assert main(["ls", str(run), "--json"]) == 0
+    assert [one["metrics"] for one in json.loads(capsys.readouterr().out)] == [one.metrics for one in infos]
+    assert main(["show", f"{run}@10", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["checkpoint"]["metrics"] == infos[1].metrics
+    assert main(["show", f"{run}@10"]) == 0
+    assert f"epoch 2: loss {loss[2]:.4g}" in capsys.readouterr().out
+
+
 def test_a_metric_that_is_not_there_is_a_warning_then_an_error(keras, tmp_path):
     """The error comes when all is committed and what goes is removed."""
     with (
