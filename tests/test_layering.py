@@ -113,7 +113,7 @@ ALLOWED = {
 FILE_SYSTEM = {
     *(
         f"deepfreeze/store/{module}.py"
-        for module in ("durable", "file_system", "files", "granules", "lock", "posix_ranges", "posix_store")
+        for module in ("durable", "file_system", "files", "granules", "lock", "parents", "posix_ranges", "posix_store")
     ),
     *(f"deepfreeze/tiers/{module}.py" for module in ("leftovers", "local_tier", "node_memory", "tiers")),
     "deepfreeze/exports/draft.py",

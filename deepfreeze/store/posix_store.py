@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from deepfreeze.errors import CorruptError, EngineError, RunError
 from deepfreeze.format import names
-from deepfreeze.store import durable, files, granules
+from deepfreeze.store import durable, files, granules, parents
 from deepfreeze.store.durable import DIRECTORY_MODE, FILE_MODE
 from deepfreeze.store.failures import refused
 from deepfreeze.store.granules import Granules
@@ -160,6 +161,16 @@ class PosixStore(Store):
 
     # --- the run's location
 
+    def make_above(self) -> Sequence[Path]:
+        self._refuse_too_long()
+        return parents.make(self.path)
+
+    def unmake_above(self, made: Sequence[Path]) -> None:
+        parents.unmake(made)
+
+    def refresh(self) -> None:
+        parents.look_anew(self.path)
+
     def make(self) -> bool:
         root, made = self.path, False
         self._refuse_too_long()
@@ -168,14 +179,7 @@ class PosixStore(Store):
             made = True
         except FileExistsError:
             if not root.is_dir():
-                todo = "choose another path, or move that file away"
-                raise RunError(where=root, expected="a directory or nothing", found="a file", todo=todo) from None
-        except FileNotFoundError as error:
-            parent = root.absolute().parent
-            if parent.is_dir():  # a file system may refuse a name by the same error
-                raise refused(root, error) from error
-            todo = f"make it first (mkdir -p {parent}), or correct the path"
-            raise RunError(where=root, expected="an existing parent directory", found="none", todo=todo) from None
+                raise parents.in_the_way(root, root) from None
         except OSError as error:
             raise refused(root, error) from error
         try:

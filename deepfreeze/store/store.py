@@ -7,6 +7,7 @@ engine writes the files of a checkpoint; its half of the interface is native (na
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -148,6 +149,19 @@ class Store(ABC):
         """Removes what earlier calls of ``discard`` have left. What can't be removed stays until the next call."""
 
     # The run's location.
+
+    def make_above(self) -> Sequence[Path]:
+        """Makes the directories above the run's location that are missing. Returns them, the uppermost first. RunError, and none of them is
+        left, if the place can't be one for a run. A store without directories has nothing to make."""
+        return ()
+
+    def unmake_above(self, made: Sequence[Path]) -> None:
+        """Removes what ``make_above`` has ``made``, as far as it is empty. Raises nothing."""
+        return
+
+    def refresh(self) -> None:
+        """Looks for the run's location anew, where a store's client may remember for a while that there is none. Raises nothing."""
+        return
 
     @abstractmethod
     def make(self) -> bool:

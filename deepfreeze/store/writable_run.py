@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,19 +25,29 @@ class WritableRun(Run):
     """A run that may be changed. The caller of a method holds the run's lock, unless the method says otherwise."""
 
     @classmethod
-    def open_or_make(cls, path: str | os.PathLike[str] | Store) -> WritableRun:
-        """Opens a run, and makes its directory and run.json if they are missing. The caller holds no lock yet: the lock's file lies in
-        the run. Raises OptionError if ``path`` is no path; RunError if the parent directory is missing, ``path`` is a file or too long,
-        or the system refuses; CorruptError if run.json is damaged, or is missing although there are checkpoints. If a directory that
-        this call has made can't be used, the call removes it again."""
+    def open_or_make(
+        cls, path: str | os.PathLike[str] | Store, tell: Callable[[Sequence[Path]], object] = lambda above: None
+    ) -> WritableRun:
+        """Opens a run, and makes its directory and run.json if they are missing, and the directories above it. ``tell`` is called with
+        those above it that were made, the uppermost first, if there are any. The caller holds no lock yet: the lock's file lies in the run.
+        Raises OptionError if ``path`` is no path; RunError if it seems that the file system of ``path`` is not mounted, ``path`` is a file
+        or too long, or the system refuses; CorruptError if run.json is damaged, or is missing although there are checkpoints. If a
+        directory that this call has made can't be used, the call removes it again."""
         store = at(path)
-        made = store.make()
+        above = store.make_above()
         try:
-            _give_identity(store)
-        except OSError as error:
-            if made:
-                store.unmake()
-            raise refused(store.path, error) from error
+            made = store.make()
+            try:
+                _give_identity(store)
+            except OSError as error:
+                if made:
+                    store.unmake()
+                raise refused(store.path, error) from error
+        except BaseException:
+            store.unmake_above(above)
+            raise
+        if above:
+            tell(above)
         return cls.open(store)
 
     def set_parent(self, parent: Parent | None) -> WritableRun:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deepfreeze import wording
@@ -77,11 +78,15 @@ def left_out(plan: GoingOn, begun: int) -> str:
     )
 
 
-def fresh(run: str, resume: str) -> str:
-    """The first line, if no checkpoint was restored. ``resume``: the option of this name."""
-    return (
-        f"{wording.near(run)} is new" if resume != "off" else f'{wording.near(run)}: nothing is restored (resume="off")'
-    )
+def fresh(run: str, resume: str, made: Sequence[str] = ()) -> str:
+    """The first line, if no checkpoint was restored. ``resume``: the option of this name; ``made``: the paths of the directories above the
+    run that were missing."""
+    near = wording.near(run)
+    line = f"{near} is new" if resume != "off" else f'{near}: nothing is restored (resume="off")'
+    if not made:
+        return line
+    above = "the directory above it was" if len(made) == 1 else "the directories above it were"
+    return f"{line}; {above} made: {', '.join(map(wording.near, made))}"
 
 
 @dataclass(frozen=True)

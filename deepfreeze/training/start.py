@@ -65,7 +65,8 @@ class Start:
     - ``finished``: the checkpoints of dead attempts that were committed or cleared.
     - ``history``: the ids of the attempts that the values come from: this attempt, those of an earlier start whose ``history`` was
       given, and the attempt that committed the newest checkpoint.
-    - ``lock``: the run's lock on rank 0, None on the other ranks."""
+    - ``lock``: the run's lock on rank 0, None on the other ranks. ``made``: on rank 0, the directories above a new run that the start has
+      made, the uppermost first."""
 
     target: Target
     world: World
@@ -75,6 +76,7 @@ class Start:
     finished: rescue.Finished
     history: frozenset[str]
     lock: RunLock | None
+    made: tuple[Path, ...] = ()
 
     @classmethod
     def begin(
@@ -88,7 +90,7 @@ class Start:
         history: frozenset[str] | None = None,
         node: Node | None = None,
     ) -> S:
-        """Collective. Starts a job in the run at ``path``, which is made if it does not exist.
+        """Collective. Starts a job in the run at ``path``, which is made if it does not exist, with the directories above it.
 
         ``notify``: is told what the start finds and decides. ``resume``, ``local``: the options of these names. ``history``: of an earlier
         start of the same values in this run; nothing is restored then, and the values stay as they are. ``node``: this rank's node, None
@@ -99,6 +101,7 @@ class Start:
         since the ``history``; and the errors of ``values``. A rank without an error of its own raises ``WorldError``. The lock is free
         again then."""
         locks: list[RunLock] = []
+        made: list[Path] = []
         told: list[frozenset[tuple[int, str]]] = []
         search = Fallback(path, notify)  # only rank 0 searches with it
 
@@ -107,7 +110,7 @@ class Start:
                 raise _nothing_to_resume(path, "no run")  # before a run is made at a path that may be mistyped
             # An earlier start of these values has tried whether the store can do what commits need, which costs several syncs.
             tried = history is not None and not _is_no_run(path)
-            run = WritableRun.open(path) if tried else WritableRun.open_or_make(path)
+            run = WritableRun.open(path) if tried else WritableRun.open_or_make(path, made.extend)
             locks.append(run.store.lock(world.size))
             attempt = run.claim(names.new_id())
             told.append(run.told())
@@ -129,7 +132,7 @@ class Start:
                 lock.release()
             raise
         attempts = (history or frozenset()) | {target.attempt, *newest}
-        return cls(target, world, nodes, step, resumed, finished, attempts, locks[0] if locks else None)
+        return cls(target, world, nodes, step, resumed, finished, attempts, locks[0] if locks else None, tuple(made))
 
     def close(self) -> None:
         """Gives the run's lock back. Safe to call twice."""
@@ -139,7 +142,11 @@ class Start:
 
 def _require_same_run(path: str, run_id: str) -> None:
     """Called by every rank. ``RunError`` if the run at ``path`` is another one than rank 0's: the nodes do not share this directory."""
-    found = Run.open(path).run_id
+    try:
+        found = Run.open(path).run_id
+    except NotFoundError:
+        at(path).refresh()  # rank 0 may have made the run's directory, and those above it, in this moment
+        found = Run.open(path).run_id
     if found != run_id:
         raise RunError(
             where=path,

@@ -26,11 +26,12 @@ def test_one_rank_jobs_under_one_mpirun_in_one_run_are_refused(tmp_path):
 
 @pytest.mark.full
 def test_an_error_at_the_start_ends_every_rank_and_the_job_with_it(tmp_path):
-    launch = case("ranks", api="keras", folder=tmp_path / "missing", steps=4, every=2)
+    (tmp_path / "file").write_text("in the way")
+    launch = case("ranks", api="keras", folder=tmp_path / "file", steps=4, every=2)
     with jobs.job(*launch, ranks=2) as job:
         assert job.wait() != 0
         output = job.output()
-    assert "RunError" in output and "expected an existing parent directory" in output
+    assert "RunError" in output and "expected directories or nothing above it" in output
     assert "WorldError" in output and "rank 0 failed" in output
 
 

@@ -37,14 +37,6 @@ def assert_four_parts(error, where):
     assert all(part in str(error) for part in (error.where, error.expected, error.found))
 
 
-def test_a_run_without_a_parent_is_refused(tmp_path):
-    with pytest.raises(RunError) as caught:
-        WritableRun.open_or_make(tmp_path / "missing" / "run")
-    assert_four_parts(caught.value, tmp_path / "missing" / "run")
-    assert "mkdir" in caught.value.todo
-    assert not (tmp_path / "missing").exists()
-
-
 def test_a_file_is_refused(tmp_path):
     (tmp_path / "run").write_text("precious")
     with pytest.raises(RunError) as caught:
