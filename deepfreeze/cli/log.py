@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
@@ -13,6 +14,7 @@ from deepfreeze.cli import command
 from deepfreeze.cli.output import line
 from deepfreeze.cli.target import step_of, target
 from deepfreeze.events.event_files import EventFiles
+from deepfreeze.events.newest_end import newest_end
 from deepfreeze.format.strict_json import is_printable
 from deepfreeze.store.run import Run
 
@@ -21,9 +23,15 @@ _MORE = """
 Each line has the time (UTC), the seconds since the attempt began, the step, the kind of the event,
 and the event's own figures. docs/format.md, "Events", describes them.
 
+With --ended it prints one line instead: whether the training of the newest attempt has come to its own
+end. A launcher's exit code of 0 is no proof of that: some mpirun end so when a node was lost. A job's script
+takes a job as ended if both codes are 0. An attempt that only opened the run, because nothing was left to
+train, leaves the answer to the one before.
+
 exit codes:
-  0  there are events
-  1  there are none, or no such run
+  0  there are events; with --ended: the newest attempt has ended its training
+  1  there are none, or no such run; with --ended: it was killed, stopped by a signal or an error, or is still
+     running
   2  the command line is wrong
 
 examples:
@@ -31,6 +39,7 @@ examples:
   deepfreeze log runs/nt3@40           what has happened to step 40?
   deepfreeze log runs/nt3 --follow     also what happens now, until Ctrl-C
   deepfreeze log runs/nt3 --json       one JSON object a line
+  deepfreeze log runs/nt3 --ended      is the training over?
 """
 
 
@@ -41,12 +50,19 @@ def add_parser(commands: Any) -> None:
     parser = command.add(commands, "log", run, short="print what has happened in a run", text=text, more=_MORE)
     parser.add_argument("target", metavar="RUN[@STEP]", type=target, help="a run, or one of its checkpoints")
     parser.add_argument("--follow", action="store_true", help="go on until Ctrl-C, and print new events")
+    text = "print whether the newest attempt has ended its training, and return 0 if it has, else 1"
+    parser.add_argument("--ended", action="store_true", help=text)
+    parser.set_defaults(parser=parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the events. Returns the exit code, 1 if there is no event."""
+    """Prints the events, or how the newest attempt has ended. Returns the exit code, 1 if there is no event."""
+    if arguments.ended and (arguments.follow or arguments.target[1] is not None):
+        arguments.parser.error("--ended is asked of a whole RUN, and takes neither @STEP nor --follow")
     path, step = arguments.target[0], step_of(arguments.target)
-    Run.open(path)  # an error names what is wrong with the path
+    opened_run = Run.open(path)  # an error names what is wrong with the path
+    if arguments.ended:
+        return _ended(opened_run, arguments.json)
     files, any_event = EventFiles(path), False
     while True:
         for event in files.new():
@@ -60,6 +76,17 @@ def run(arguments: argparse.Namespace) -> int:
     if not any_event and not arguments.json:
         line(f"{path}: no events")
     return 0 if any_event else 1
+
+
+def _ended(run: Run, as_json: bool) -> int:
+    """Prints how the newest attempt has ended. Returns the exit code, 1 unless its training has come to its end."""
+    found = newest_end(run)
+    if as_json:
+        print(json.dumps({"run": str(run.path), **asdict(found)}))
+    else:
+        attempt = "" if found.attempt is None else f"the newest attempt, {found.attempt[:8]}: "
+        line(f"{run.path}: {'ended' if found.ended else 'not ended'}; {attempt}{found.why}")
+    return 0 if found.ended else 1
 
 
 def _print(event: dict[str, Any], as_json: bool) -> None:

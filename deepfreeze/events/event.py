@@ -243,7 +243,9 @@ class Counted(Event):
 @dataclass(frozen=True, kw_only=True)
 class End(Event):
     """The attempt has ended. ``finished``: training came to its end and every checkpoint was committed or has failed; else an exception
-    or a call of ``close`` ended it. ``error``: the exception, if DeepFreeze has raised it."""
+    or a call of ``close`` ended it. ``error``: the exception, if DeepFreeze has raised it. ``trained``: False if no training has begun: the
+    run was opened alone; else None."""
 
     finished: bool
     error: str | None = None
+    trained: bool | None = None

@@ -20,6 +20,7 @@ from deepfreeze.training import attempt_lines
 from deepfreeze.training.first_step import FirstStep
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
+from deepfreeze.training.start import Start
 
 # How many seconds the end of an attempt waits for all listeners. The file of events may be on a store that hangs.
 _LISTENERS_SECONDS = 5.0
@@ -79,21 +80,23 @@ def begin(
             line = attempt_lines.end(before, stats, open_run.file_size) if speaks and open_run.finished else None
             if line is not None:
                 events.say(line)
-            events.emit(End(finished=open_run.finished, error=open_run.error))
+            trained = None if open_run.begun else False
+            events.emit(End(finished=open_run.finished, error=open_run.error, trained=trained))
         finally:
             events.stop(_LISTENERS_SECONDS)
 
     open_run.closing.callback(end)
     events.start(Queue(journal, at_end=journal.close), begun)
     if speaks and not again:
-        events.say(_first_line(target.run, start.resumed, options.resume, epochs))
+        events.say(_first_line(start, options.resume, epochs))
     elif speaks and epochs:
         events.say(f"{wording.near(target.run)}: {epochs}")
 
 
-def _first_line(run: str, step: int | None, resume: str, epochs: str) -> str:
+def _first_line(start: Start, resume: str, epochs: str) -> str:
+    run, step = start.target.run, start.resumed
     if step is None:
-        return attempt_lines.fresh(run, resume)
+        return attempt_lines.fresh(run, resume, [str(path) for path in start.made])
     manifest = Run.open(run).manifest(step)
     return attempt_lines.resumed(run, step, manifest.created, time.time(), Position.of(manifest.values), epochs)
 

@@ -14,7 +14,8 @@ from deepfreeze.training.model_start import ModelStart
 class OpenRun:
     """A run that is open for the training of one model, from the start of an attempt until ``close``.
 
-    ``file_size``: bytes of a checkpoint's model file, 0 until it is known; ``finished``: whether the training has come to its end;
+    ``file_size``: bytes of a checkpoint's model file, 0 until it is known; ``begun``: whether a ``fit`` or a loop has begun;
+    ``finished``: whether the training has come to its end;
     ``error``: the error that ended it, as text; ``closing``: to which each part that is opened later adds the function that closes it;
     ``first_step``: is told of the first new step, None on other ranks than rank 0.
 
@@ -27,7 +28,7 @@ class OpenRun:
         self.closing = contextlib.ExitStack()
         self.closing.callback(attempt.close)
         self.file_size = 0
-        self.finished = False
+        self.begun = self.finished = False
         self.error: str | None = None
         self.first_step: FirstStep | None = None
 

@@ -28,6 +28,11 @@ echo "$(basename "$0") $* RUN=$RUN LOCAL_TIER=$LOCAL_TIER in $PWD" >>"$LOG"
 for _ in $(seq "${TENTHS:-0}"); do sleep 0.1; done
 exit "${CODE:-0}"
 """
+# Whether the newest attempt has ended its training, for `deepfreeze log RUN --ended`.
+DEEPFREEZE = """#!/bin/bash
+[ "$*" = "log $RUN --ended" ] || exit 2
+exit "${NOT_ENDED:-0}"
+"""
 NOTES = '#!/bin/bash\necho "$(basename "$0") $*" >>"$LOG"\n'
 
 
@@ -38,7 +43,7 @@ def submit(tmp_path):
     (home / "venv" / "bin").mkdir(parents=True)
     programs.mkdir()
     (home / "venv" / "bin" / "activate").write_text('echo activated >>"$LOG"\n')
-    stubs = {"srun": LAUNCHER, "mpirun": LAUNCHER, "scontrol": NOTES, "qsub": NOTES}
+    stubs = {"srun": LAUNCHER, "mpirun": LAUNCHER, "scontrol": NOTES, "qsub": NOTES, "deepfreeze": DEEPFREEZE}
     for name, text in stubs.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
@@ -66,7 +71,14 @@ def test_a_job_that_was_stopped_goes_back_into_the_queue_and_no_other(script, co
     assert first == "activated" and launched.startswith(LAUNCHERS[script]) and "python train.py" in launched
     assert launched.endswith(f"RUN={tmp_path}/runs/train LOCAL_TIER=auto in {tmp_path}")
     assert rest == ([REQUEUE[script].format(here=tmp_path)] if code == 75 else [])
-    assert (tmp_path / "runs").is_dir()
+
+
+@pytest.mark.parametrize("script", NAMES)
+def test_a_launcher_that_hides_a_kill_does_not_end_the_job(script, submit, tmp_path):
+    """Its code is 0, and the newest attempt has not ended its training: the job has failed, and does not go back into the queue."""
+    assert submit(script, CODE=0, NOT_ENDED=1).wait(60) == 1
+    assert len(log(tmp_path)) == 2
+    assert submit(script, CODE=75, NOT_ENDED=1).wait(60) == 75, "what a signal has stopped is no failure"
 
 
 @pytest.mark.parametrize(("script", "variable"), [("train.sbatch", "SLURM_TMPDIR"), ("train.pbs", "TMPDIR")])

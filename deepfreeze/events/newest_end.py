@@ -1,0 +1,90 @@
+"""How the newest attempt of a run has ended, as its file of events says: for a job's script, which has no other sign where a launcher hides
+that ranks were killed."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+from deepfreeze.events.event import Attempt, End, Stop
+from deepfreeze.events.event_files import parse
+from deepfreeze.format import names
+from deepfreeze.store.failures import refused
+from deepfreeze.store.owner import owner_of
+from deepfreeze.store.run import Run
+
+_ATTEMPT, _STOP, _END = (kind.__name__.lower() for kind in (Attempt, Stop, End))
+
+
+@dataclass(frozen=True)
+class NewestEnd:
+    """``ended``: whether the training of the newest attempt has come to its own end; ``why``: what its events say, as text; ``attempt``:
+    its id, None if the run has none."""
+
+    ended: bool
+    why: str
+    attempt: str | None = None
+
+
+def newest_end(run: Run) -> NewestEnd:
+    """How the newest attempt of ``run`` has ended. An attempt that has opened the run and trained nothing, because nothing was left to
+    train, leaves the answer to the one before. ``RunError`` if the events can't be read."""
+    files = _files(run)
+    # Clocks of two nodes may differ: the run itself says which attempt is the newest.
+    owner = _owner(run)
+    if owner is not None and owner not in files:
+        return NewestEnd(False, "it has left no events", owner)
+    order = sorted(files, key=lambda attempt: (attempt == owner, _begun(files[attempt])), reverse=True)
+    for attempt in order:
+        found = _of(files[attempt])
+        if found is not None:
+            return NewestEnd(*found, attempt)
+    return NewestEnd(False, "no attempt has trained so far", order[0] if order else None)
+
+
+def _of(events: list[dict[str, Any]]) -> tuple[bool, str] | None:
+    """Whether an attempt's training has come to its end, and why; None if it has trained nothing, and ended as it should."""
+    stops, ends = ([event for event in events if event["kind"] == kind] for kind in (_STOP, _END))
+    if not ends:
+        return False, "it was killed, or it is still running"
+    last = ends[-1]
+    if last.get("trained") is False and last.get("error") is None:
+        return None
+    if stops:
+        return (
+            False,
+            f"{stops[-1].get('signal') or 'the end of the job'} has stopped it at step {stops[-1].get('step')}",
+        )
+    if last.get("finished") is True:
+        return True, "its training has ended"
+    return False, f"an error has ended it: {last['error']}" if last.get("error") else "an exception has ended it"
+
+
+def _begun(events: list[dict[str, Any]]) -> int:
+    return next((event["t"] for event in events if event["kind"] == _ATTEMPT), 0)
+
+
+def _files(run: Run) -> dict[str, list[dict[str, Any]]]:
+    """The events of each attempt, as its rank 0 has written them."""
+    try:
+        listed = map(names.parse_events_file, run.store.list(names.EVENTS_DIR))
+        return {attempt: _read(run, attempt) for attempt, rank in filter(None, listed) if rank == 0}
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise refused(run.store.where(names.EVENTS_DIR), error) from error
+
+
+def _read(run: Run, attempt: str) -> list[dict[str, Any]]:
+    with contextlib.closing(run.store.open(f"{names.EVENTS_DIR}/{names.events_file(attempt)}")) as file:
+        lines = file.get(0, file.size).split(b"\n")[:-1]  # what is behind the last newline is no line yet
+    return [event for event in map(parse, lines) if event is not None]
+
+
+def _owner(run: Run) -> str | None:
+    try:
+        owner = owner_of(run)
+    except OSError as error:
+        raise refused(run.store.where(names.OWNER_FILE), error) from error
+    return owner if owner is not None and names.is_id(owner) else None
