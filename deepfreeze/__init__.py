@@ -9,6 +9,7 @@ faster with google-crc32c, and the command line draws its tables with rich.)
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from deepfreeze.errors import (
@@ -16,6 +17,7 @@ from deepfreeze.errors import (
     EngineError,
     Error,
     LockedError,
+    MissingError,
     NotFoundError,
     OptionError,
     RunError,
@@ -57,6 +59,9 @@ _LAZY = {
     "DistributedOptimizer": "deepfreeze.frameworks.tensorflow.distributed",
 }
 
+# The packages that may be missing, and what pip is told.
+_INSTALLED_BY = {"tensorflow": '"tensorflow>=2.15"', "keras": "keras", "tf_keras": "tf-keras"}
+
 __all__ = [
     "AverageMetrics",
     "BroadcastState",
@@ -70,6 +75,7 @@ __all__ = [
     "EngineError",
     "Error",
     "LockedError",
+    "MissingError",
     "NotFoundError",
     "OptionError",
     "Parent",
@@ -93,7 +99,18 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+        try:
+            return getattr(importlib.import_module(_LAZY[name]), name)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if missing not in _INSTALLED_BY:
+                raise
+            raise MissingError(
+                where=f"deepfreeze.{name}",
+                expected="TensorFlow with its Keras, to train with",
+                found=f"no package {missing} in {sys.prefix}",
+                todo=f"install it: pip install {_INSTALLED_BY[missing]}. Reading checkpoints needs neither",
+            ) from None
     if name in ("data", "events"):
         return importlib.import_module(f"deepfreeze.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -40,7 +40,7 @@ class OptionError(Error, ValueError):
 
 
 class RunError(Error, OSError):
-    """A run directory can't be used: missing parent, read-only, a file, or written by an unknown version."""
+    """A run directory can't be used: its file system is not mounted, it is read-only, a file, or written by an unknown version."""
 
 
 class LockedError(RunError):
@@ -63,6 +63,11 @@ class NewerError(CorruptError):
 class InstallError(Error, RuntimeError):
     """A package is missing that only this call needs; or Horovod can't be built or installed here: a package, a compiler or an MPI is
     missing, or a step failed. Where a step failed, ``where`` is its log."""
+
+
+class MissingError(InstallError, ImportError):
+    """A package is missing that a name of DeepFreeze needs, such as TensorFlow for ``deepfreeze.Checkpoint``. Programs that do without the
+    name catch ``ImportError``."""
 
 
 class StructureError(Error, ValueError):

@@ -89,6 +89,31 @@ def test_the_command_line_says_which_package_it_lacks():
     assert "expected the Python package rich" in done.stderr and "pip install rich" in done.stderr
 
 
+def test_what_trains_says_in_a_sentence_that_tensorflow_is_to_be_installed():
+    """For programs that do without, the error is an ImportError too. Options that need no TensorFlow are there."""
+    code = """
+import deepfreeze
+deepfreeze.Capture(), deepfreeze.Engine()
+found = []
+for name in ("Checkpoint", "capture", "DistributedOptimizer"):
+    try:
+        getattr(deepfreeze, name)
+    except ImportError as error:
+        found.append(f"{type(error).__name__}, {isinstance(error, deepfreeze.Error)}, {error}")
+print(*found, sep="\\n")
+from deepfreeze import Checkpoint
+"""
+    done = alone(code)
+    assert done.returncode == 1 and len(done.stdout.splitlines()) == 3
+    for name, line in zip(("Checkpoint", "capture", "DistributedOptimizer"), done.stdout.splitlines(), strict=True):
+        assert (
+            line.startswith(f"MissingError, True, deepfreeze.{name}: expected TensorFlow")
+            and "found no package" in line
+        )
+        assert 'pip install "tensorflow>=2.15"' in line
+    assert "During handling" not in done.stderr and "MissingError: deepfreeze.Checkpoint: expected" in done.stderr
+
+
 def test_a_bfloat16_tensor_comes_as_its_bits(tmp_path):
     """As numpy itself has no such type."""
     run = files.write_run(tmp_path / "run")
