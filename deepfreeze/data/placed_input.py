@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -37,6 +38,17 @@ class PlacedInput(KerasInput):
         self.notify: Notify = to_logger
         self._standing = Standing()
         self._training: Pass | None = None  # the last pass that trains
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PlacedInput:
+        """An input of the same items, which are not copied, at the place of this one. What is handed out and trained of it is its own."""
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        with self._lock:
+            vars(made).update(vars(self))
+            made._standing = copy.deepcopy(self._standing, memo)
+        KerasInput.__init__(made)
+        made._training = None
+        return made
 
     def _dealing(self) -> Dealing:
         """How the items of an epoch are dealt now."""

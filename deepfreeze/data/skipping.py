@@ -64,6 +64,12 @@ class Skipping(PlacedInput):
         self._crcs: OrderedDict[tuple[int, int], int] = OrderedDict()
         self._ready: tuple[int, Iterator[Any]] | None = None  # an epoch, and its iterator behind what was trained
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Skipping:
+        made = super().__deepcopy__(memo)
+        assert isinstance(made, Skipping)
+        made._crcs, made._ready = self._crcs.copy(), None
+        return made
+
     # The state of a training.
 
     def go_to(self, epoch: int, items: int, counted: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Figures of checkpoints in Keras's ``logs``, beside the loss and the metrics of each epoch. A listener."""
+"""Figures of checkpoints in Keras's ``logs``, beside the loss and the metrics of each epoch (``logs=True``). A listener."""
 
 from __future__ import annotations
 

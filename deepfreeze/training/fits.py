@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,15 +52,16 @@ class Fits:
         """The program has called ``open``: it chooses the epochs from now on, unless the data know their place."""
         self._wanted = self._wanted and self._input.data is not None
 
-    def foresee(self, run: str, fit: Fit, world: World) -> int:
+    def foresee(self, run: Callable[[], str], fit: Fit, world: World) -> int:
         """Collective. The epoch with which ``fit`` will probably go on, looked up before the run is open: the model that is to be restored
         is built by its first batch, and then its first epoch has begun. If ``fit`` is finished, its last epoch: without an epoch there is
         no batch, and the model would never be restored. The start may find another checkpoint. If it commits an unfinished one of a later
-        epoch, this epoch is trained again and the last one cut short; if the newest is damaged, epochs are left out."""
+        epoch, this epoch is trained again and the last one cut short; if the newest is damaged, epochs are left out. ``run``: returns the
+        run's path; is called on rank 0 alone."""
 
         def look() -> int:
             try:
-                found = Run.open(run)
+                found = Run.open(run())
                 newest = found.newest()
                 position = None if newest is None else Position.of(found.manifest(newest).values)
                 plan = going_on(position, _ended.get(found.run_id, 0), fit)

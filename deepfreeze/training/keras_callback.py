@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
 from deepfreeze.candle import translated
+from deepfreeze.errors import OptionError
 from deepfreeze.events.keras_logs import KerasLogs
 from deepfreeze.events.stats import Stats
 from deepfreeze.frameworks.keras_hooks import Hooks
@@ -20,9 +22,9 @@ from deepfreeze.plan.fit_position import FitPosition
 from deepfreeze.plan.policy import PlannedPolicy, Policy, parts
 from deepfreeze.state.private_api import fits_initial_epoch, steps_per_execution, variables_of_fit
 from deepfreeze.store.retention import Wants
-from deepfreeze.store.stores import directory
 from deepfreeze.training.fit_beginning import FitBeginning
 from deepfreeze.training.options import Capture, Options
+from deepfreeze.training.run_path import RunPath
 from deepfreeze.training.training import Training
 
 
@@ -30,7 +32,10 @@ class Checkpoint(Hooks):
     """Saves the training state every ``every`` steps into ``run``, and resumes from the newest checkpoint there.
 
     Args:
-        run: directory of this training job on storage that all ranks share; made if its parent exists.
+        run: directory of this training job on storage that all ranks share. It is made if it is missing, with the directories above it,
+            unless the nearest that exists is ``/`` or an empty mount point: its file system is probably not mounted then. Or a function of
+            no arguments that returns it, for a callback of which a tool makes copies (``copy.deepcopy``), one for each trial: rank 0
+            calls it when a copy's first training begins.
         every: steps between checkpoints; "auto" for as many as make training 3.5 % longer, by measurement (``deepfreeze.plan.Auto``);
             "epoch" for a checkpoint at the end of each epoch; or another policy from ``deepfreeze.plan``.
         resume: "auto" restores the newest checkpoint if there is one, "required" raises ``NotFoundError`` if there is none, "off" starts
@@ -81,6 +86,10 @@ class Checkpoint(Hooks):
         verbose: 1: rank 0 says in one line where training begins and in one what was saved, and shows a progress line while the end of
             training waits for the last commit; all on standard error. ``Capture(profile=True)`` adds a line about the step's plan. 0: says
             nothing.
+        logs: True: each epoch's ``logs``, and so Keras's progress bar and ``history``, have three more figures:
+            ``deepfreeze_checkpoints`` (captured in the epoch), ``deepfreeze_blocking`` (seconds that they held up training in the
+            callback) and ``deepfreeze_committed`` (the newest committed step, 0 if there is none); and ``deepfreeze_interval`` with a
+            policy that learns an interval. False: ``logs`` stay as Keras makes them.
         timeout: a wait ends when nothing has moved for so many seconds, on this rank and on each rank that it waits for.
         engine: how each rank's engine works: ``deepfreeze.Engine``.
         replicas: how the ranks' weights are compared: ``deepfreeze.Replicas``.
@@ -89,9 +98,6 @@ class Checkpoint(Hooks):
             ``on(event)``. Each has a thread of its own, which is not training's; an exception of theirs is one warning.
         world: an mpi4py communicator in place of Horovod's ranks; "alone": this process trains a model of its own, whatever launched it.
 
-    ``fit`` has three more figures in each epoch's ``logs``: ``deepfreeze_checkpoints`` (captured in the epoch), ``deepfreeze_blocking``
-    (seconds that they held up training in the callback) and ``deepfreeze_committed`` (the newest committed step, 0 if there is none).
-
     Raises ``OptionError`` here. ``RunError``, ``LockedError``, ``NotFoundError``, ``UnsupportedError``, ``StructureError``,
     ``CorruptError`` or ``WorldError`` when training begins; ``EngineError`` or ``WaitError`` while it goes on. After any of them every
     committed checkpoint is still there.
@@ -99,7 +105,7 @@ class Checkpoint(Hooks):
 
     def __init__(
         self,
-        run: str | os.PathLike,
+        run: str | os.PathLike | Callable[[], str | os.PathLike],
         every: int | str | Policy = 15,
         *,
         resume: str = "auto",
@@ -122,6 +128,7 @@ class Checkpoint(Hooks):
         signals: Sequence[Any] = ("SIGTERM",),
         ends_at: float | str | None = "auto",
         verbose: int = 1,
+        logs: bool = False,
         timeout: float = 600.0,
         engine: Engine = Engine(),
         replicas: Replicas = Replicas(),
@@ -130,7 +137,6 @@ class Checkpoint(Hooks):
         world: Any = None,
         **unknown: NoReturn,
     ) -> None:
-        super().__init__()
         options = Options.of(
             resume=resume,
             keep=keep,
@@ -152,6 +158,7 @@ class Checkpoint(Hooks):
             signals=signals,
             ends_at=ends_at,
             verbose=verbose,
+            logs=logs,
             timeout=timeout,
             engine=engine,
             replicas=replicas,
@@ -160,19 +167,50 @@ class Checkpoint(Hooks):
             world=world,
             **unknown,
         )
+        self._make(RunPath(run), every, options)
+
+    def _make(self, run: RunPath, every: int | str | Policy, options: Options) -> None:
+        super().__init__()
+        self._run, self._every, self._options = run, every, options
+        self._used = False  # a ``fit``, or ``open``, has begun
         self._first_trace: FirstTrace | None = None
         policy = chosen_policy(every, options.signals)
-        self._logs = KerasLogs(learns=any(isinstance(part, PlannedPolicy) for part in parts(policy)))
+        self._logs: KerasLogs | None = None
+        if options.logs:
+            self._logs = KerasLogs(learns=any(isinstance(part, PlannedPolicy) for part in parts(policy)))
         self._position: FitPosition | None = None
         self._epoch: int | None = None  # which has begun in this ``fit``
         self._beginning: FitBeginning | None = None
-        self._training = Training(directory(run), policy, options, listener=self._logs)
+        self._training = Training(run, policy, options, listener=self._logs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Checkpoint:
+        """A callback with the same options, for a training of its own, as tools make one for each of their trials. ``every``, ``extra`` and
+        ``data`` are copied, each object once in all that is copied together; the other options are the same objects. A function as ``run``
+        is asked anew when the copy begins. ``OptionError`` at the second copy of a callback whose ``run`` is a path, and after ``open``
+        or ``fit``."""
+        if self._used:
+            raise OptionError(
+                where="copy.deepcopy(Checkpoint)",
+                expected="a Checkpoint that has trained nothing yet",
+                found="one that has opened its run",
+                todo="copy it before fit() and open(), or make a new deepfreeze.Checkpoint(...) for the other training",
+            )
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        every, extra, data = (
+            copy.deepcopy(one, memo) for one in (self._every, self._options.extra, self._options.data)
+        )
+        made._make(self._run.copy(), every, replace(self._options, extra=extra, data=data))
+        made._training.warn_at_begin(self._training.warning)
+        for name in vars(self).keys() - vars(made).keys():  # a subclass's own
+            vars(made)[name] = copy.deepcopy(vars(self)[name], memo)
+        return made
 
     @classmethod
     def from_candle(
         cls,
         params: Mapping[str, Any],
-        run: str | os.PathLike | None = None,
+        run: str | os.PathLike | Callable[[], str | os.PathLike] | None = None,
         steps_per_epoch: int | None = None,
         **more: Any,
     ) -> Checkpoint:
@@ -211,6 +249,7 @@ class Checkpoint(Hooks):
 
         A model that this callback has trained before keeps its values. ``RunError`` if another job has committed a newer checkpoint
         meanwhile. Raises what the class raises when training begins."""
+        self._used = True
         return self._training.open(model)
 
     def set_model(self, model: Any) -> None:
@@ -218,6 +257,7 @@ class Checkpoint(Hooks):
         too, which need nothing."""
         super().set_model(model)
         if variables_of_fit(model):
+            self._used = True
             self._training.fit_is_prepared()
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -315,7 +355,7 @@ class Checkpoint(Hooks):
             return
         self._training.epoch_ended()
         self._training.measured(logs or {}, epoch=epoch + 1)
-        if isinstance(logs, dict):
+        if self._logs is not None and isinstance(logs, dict):
             self._training.flush_events()
             self._logs.enter(logs)
         if epoch + 1 == self.params.get("epochs") or self.model.stop_training:

@@ -16,8 +16,8 @@ from deepfreeze.plan.chosen_policy import chosen_policy
 from deepfreeze.plan.policy import Policy
 from deepfreeze.state.keras_objects import is_optimizer, optimizers
 from deepfreeze.store.retention import Wants
-from deepfreeze.store.stores import directory
 from deepfreeze.training.options import Capture, Options
+from deepfreeze.training.run_path import RunPath
 from deepfreeze.training.training import Training
 
 
@@ -116,7 +116,7 @@ class Loop:
         if optimizer is not optimizers(model).get("optimizer"):
             options = options.with_optimizer(optimizer)
         self._training = Training(
-            directory(run),
+            RunPath(run),
             chosen_policy(every, options.signals, loop=True),
             options,
             who="deepfreeze.capture",

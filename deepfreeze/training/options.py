@@ -86,6 +86,7 @@ class Options:
     signals: Sequence[Any] = ("SIGTERM",)
     ends_at: Any = "auto"
     verbose: int = 1
+    logs: bool = False
     timeout: float = 600.0
     engine: Engine = Engine()
     replicas: Replicas = Replicas()
@@ -170,7 +171,9 @@ class Options:
 
 
 # Options that may differ between ranks, or are objects without a text to compare.
-_PER_RANK = frozenset({"ends_at", "local", "world", "optimizer", "extra", "data", "verbose", "listeners", "metadata"})
+_PER_RANK = frozenset(
+    {"ends_at", "local", "world", "optimizer", "extra", "data", "verbose", "logs", "listeners", "metadata"}
+)
 _OF_PARTS: dict[str, Any] = {"engine": Engine, "replicas": Replicas, "capture": Capture}
 _CHOICES: dict[str, tuple] = {
     "resume": ("auto", "required", "off"),
@@ -181,6 +184,7 @@ _CHOICES: dict[str, tuple] = {
     "rng": (None, "all"),
     "save_config": (True, False),
     "resume_epochs": (True, False),
+    "logs": (True, False),
 }
 _NOT_HERE = 'not here (see "Coming from Keras\'s ModelCheckpoint" in the guide): '
 # Advice for a user who passes an option of a part by itself, or an option of another library.

@@ -34,7 +34,7 @@ from deepfreeze.retention.keeper import Keeper
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.rules import Latest
-from deepfreeze.training import advice, attempt_events
+from deepfreeze.training import advice, attempt_events, other_models
 from deepfreeze.training.engine_limits import EngineLimits
 from deepfreeze.training.epoch_callbacks import EpochCallbacks
 from deepfreeze.training.fits import Fits
@@ -48,6 +48,7 @@ from deepfreeze.training.options import Options
 from deepfreeze.training.plan_keeper import PlanKeeper
 from deepfreeze.training.prepared import prepared
 from deepfreeze.training.replica_checks import ReplicaChecks
+from deepfreeze.training.run_path import RunPath
 from deepfreeze.training.session import Session
 from deepfreeze.training.step_profiling import StepProfiling
 from deepfreeze.training.when_full import WhenFull
@@ -62,25 +63,25 @@ class Training:
     train function, and ``end``. ``close`` may be called at any time; a later ``open`` or ``begin`` opens the run again.
 
     ``end`` gives back the run's lock, the engine and its memory. The captures stay in the model's train function until ``close``, so that
-    another ``fit`` of the model is not traced again. If a method raises, the training is closed. ``stats``: what was done so far.
+    another ``fit`` of the model is not traced again. If a method raises, the training is closed. ``stats``: what was done so far;
+    ``warning``: see ``warn_at_begin``.
     """
 
     def __init__(
         self,
-        run: str,
+        run: RunPath,
         policy: Policy,
         options: Options,
         who: str = "deepfreeze.Checkpoint",
         listener: Listener | None = None,
         loop: bool = False,
     ) -> None:
-        """``run``: an absolute path; ``who``: the name of the function that the user has called, for messages; ``listener``: is told of
+        """``run``: where the run is; ``who``: the name of the function that the user has called, for messages; ``listener``: is told of
         every event at once, on the training thread; ``loop``: the training is a hand-written loop, which has no epochs."""
         self._who = who
         rehearsal = self._rehearsal = Rehearsal.of(os.environ) or ProgramRun.of(os.environ)
-        self._own_run = run
         if rehearsal is not None:
-            run, policy = rehearsal.place(run), rehearsal.policy(policy)
+            run.place, policy = rehearsal.place, rehearsal.policy(policy)
             keep = options.keep | Latest(rehearsal.keeps) if rehearsal.keeps else options.keep
             options = replace(options, keep=keep, resume=rehearsal.resume or options.resume)
         self._run, self._policy, self._options = run, policy, options
@@ -104,13 +105,13 @@ class Training:
         )
         self._callbacks = EpochCallbacks(self._attachments.callbacks, self._fits, options.keep)
         self._stats, self._keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
-        self._warning = ""  # for the user, when the run is opened
+        self.warning = ""
         at_once: list[Listener] = [self._stats, Messages(), self._keeper, *([listener] if listener is not None else [])]
         self._events = Events(at_once, options.listeners)
 
     def warn_at_begin(self, message: str) -> None:
         """Has rank 0 warn of ``message``, once, when the run is opened."""
-        self._warning = message
+        self.warning = message
 
     def open(self, model: Any) -> int:
         """Takes the run's lock, commits or clears the checkpoints that a dead job left unfinished, and restores ``model``. Returns the
@@ -125,7 +126,9 @@ class Training:
         probably go on. ``UnsupportedError`` if the training can't be captured when the model is built."""
         world = worlds.current(self._options.world)
         worlds.each(world, lambda: refuse(model, self._optimizer(model), world.in_graph, self._who, built=False))
-        return self._fits.foresee(self._run, fit, world) if self._options.resume != "off" else 0
+        # Rank 0 alone looks: the other ranks do not know the run yet if a function names it.
+        run = self._run
+        return self._fits.foresee(lambda: run.place(run.own()), fit, world) if self._options.resume != "off" else 0
 
     def fit_is_prepared(self) -> None:
         """To be called when a ``fit`` has been given its callbacks, before ``on_train_begin`` of any of them, which sets back what the
@@ -151,6 +154,7 @@ class Training:
         in_graph = not against
         self._end_interrupted()
         open_run, state = self._open(model, fit)
+        open_run.begun = True
         world = open_run.attempt.world
         with self._closing_on_error():
             position = self._begin_input(open_run, model, fit)
@@ -287,6 +291,7 @@ class Training:
                 self._open_run.finished = True
                 if not self._session.stopped:
                     self._fits.end()
+                    other_models.ended(self._open_run.attempt.target.run_id, self._trained())
             self._give_back()
 
     def close(self) -> None:
@@ -341,8 +346,9 @@ class Training:
         advice.warn_of_one_rank(world, self._options.world, self._events.notify)
         data = "None" if self._options.data is None else worlds.each(world, self._input.same_on_all_ranks)
         require_same_options(
-            world, {"run": self._run, "every": str(self._policy), "data": data, **self._options.shared()}
+            world, {"run": self._run.text, "every": str(self._policy), "data": data, **self._options.shared()}
         )
+        run = self._run.agree(world)
         installation = self._installation()
         trained = installation.capture.state if again and installation is not None else None
         steps, state = worlds.each(
@@ -353,9 +359,9 @@ class Training:
         history = self._history if again else None
         beginning = attempt_events.Beginning.now(self._events)
         if (rehearsal := self._rehearsal) is not None:
-            worlds.on_rank_0(world, lambda: rehearsal.opens(self._own_run, self._options.local))
+            worlds.on_rank_0(world, lambda: rehearsal.opens(self._run.own(), self._options.local))
         attempt = ModelStart.start(
-            self._run, model, steps, self._attachments, self._options, world, self._events.notify, history
+            run, model, steps, self._attachments, self._options, world, self._events.notify, history
         )
         self._history = attempt.history
         # Training goes on from an older step if the user has restored it, or has given the model a new optimizer. The steps after it are
@@ -370,8 +376,12 @@ class Training:
                 "" if fit is None else self._fits.choose(fit, attempt, self._events.notify, self._callbacks.has_stopped)
             )
             attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats, epochs)
-            if self._warning and world.rank == 0:
-                self._events.warn(self._warning, once=self._warning)
+            if self.warning and world.rank == 0:
+                self._events.warn(self.warning, once=self.warning)
+            if attempt.resumed is not None and not again and world.rank == 0:
+                message = other_models.taken_up(run, attempt.target.run_id, attempt.step, model)
+                if message is not None:
+                    self._events.warn(message)
         return self._open_run, state
 
     def _complete(self, open_run: OpenRun, model: Any) -> TrainingState:

@@ -317,8 +317,8 @@ def test_every_message_is_one_that_the_sources_can_say():
 @pytest.mark.parametrize(
     "message",
     [
-        "<runs/nt3>: expected an existing parent directory; found several. Make it first (mkdir -p <runs>), or correct the path.",
-        "<runs/nt3>: expected a parent directory existing; found none. Make it first (mkdir -p <runs>), or correct the path.",
+        "<runs/nt3>: expected directories or nothing above it; found <runs>, a fire. Choose another path, or move that fire away.",
+        "<runs/nt3>: expected nothing above it or directories; found <runs>, a file. Choose another path, or move that file away.",
         "<...>: expected Keras on TensorFlow; found step <15>. Make the variables attributes of a tf.Module.",
         "step <...>: saved",
         "That step",

@@ -23,7 +23,7 @@ def fit(keras, folder, steps=60, every=None, **options):
     events = []
     keras.backend.clear_session()  # as a new process: the layers have the names of the last training's
     model = trainings.dense(keras)
-    options = {"verbose": 0, "keep": 99, "wait_for": "external", "listeners": [events.append], **options}
+    options = {"verbose": 0, "keep": 99, "wait_for": "external", "logs": True, "listeners": [events.append], **options}
     checkpoint = deepfreeze.Checkpoint(folder / "run", every or Auto(overhead=0.5), **options)
     history = model.fit(trainings.data(steps), epochs=2, verbose=0, shuffle=False, callbacks=[slow(keras), checkpoint])
     return checkpoint, events, history.history

@@ -2,8 +2,10 @@
 
 import contextlib
 import itertools
+import sys
 import threading
 import types
+from pathlib import Path
 
 import keras
 import pytest
@@ -13,14 +15,17 @@ from deepfreeze.cli.main import main
 from deepfreeze.events import Blocked, Captured, End, External, Notice, Progress
 from deepfreeze.events.event_files import EventFiles
 from deepfreeze.events.events import MOST_NOTES, Events, as_listener
+from deepfreeze.events.newest_end import newest_end
+from deepfreeze.store.run import Run
 from deepfreeze.store.target import Target
 from deepfreeze.training import first_step
 from deepfreeze.training.commits import Commits
 from deepfreeze.training.engine_reports import EngineReports
-from tests.support import trainings
+from tests.support import processes, trainings
 from veloc_bindings import EXTERNAL, INFORMS, OK, Report
 
 pytestmark = pytest.mark.tensorflow
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def fit(run, steps=6, epochs=1, **options):
@@ -49,6 +54,47 @@ def test_the_file_tells_what_happened_to_each_checkpoint(tmp_path):
     seconds = [event["seconds"] for event in events if event["kind"] == "blocked"]
     assert seconds == checkpoint.stats.blocking and len(seconds) == 3, "once for each checkpoint"
     assert sorted(events, key=lambda event: event["m"]) == events
+
+
+def test_a_training_has_ended_also_where_a_later_job_finds_nothing_to_do(tmp_path):
+    """As the guide's program does: it opens the run, and trains only if steps are left. An exception and an open run are no end."""
+    run = tmp_path / "run"
+    fit(run)
+    assert newest_end(Run.open(run)).ended
+    checkpoint = deepfreeze.Checkpoint(run)
+    assert checkpoint.open(trainings.dense(keras)) == 6
+    assert not newest_end(Run.open(run)).ended
+    checkpoint.close()
+    assert [one["trained"] for one in EventFiles(run).new() if one["kind"] == "end" and "trained" in one] == [False]
+    assert newest_end(Run.open(run)).ended
+
+    def fail(batch, logs):
+        raise RuntimeError("user's own")
+
+    callbacks = [
+        deepfreeze.Checkpoint(run, resume_epochs=False),
+        keras.callbacks.LambdaCallback(on_train_batch_end=fail),
+    ]
+    with pytest.raises(RuntimeError, match="user's own"):
+        trainings.dense(keras).fit(trainings.data(6), verbose=0, callbacks=callbacks)
+    callbacks[0].close()
+    assert newest_end(Run.open(run)).why == "an exception has ended it"
+
+
+@pytest.mark.full
+def test_a_process_that_only_opens_a_run_says_so_at_its_exit(tmp_path):
+    """Nobody closes the callback: the program has just nothing left to train."""
+    run = tmp_path / "run"
+    fit(run)
+    lines = [
+        "import deepfreeze, keras",
+        "from tests.support import trainings",
+        f"checkpoint = deepfreeze.Checkpoint({str(run)!r})",
+        "checkpoint.open(trainings.dense(keras))",
+    ]
+    processes.run([sys.executable, "-c", "\n".join(lines)], check=True, cwd=ROOT)
+    assert [one["kind"] for one in EventFiles(run).new()].count("attempt") == 2
+    assert newest_end(Run.open(run)).ended
 
 
 @pytest.mark.full
@@ -146,7 +192,13 @@ def test_events_that_can_not_be_written_are_one_warning(tmp_path):
 
 
 def test_keras_s_logs_have_three_figures_in_every_epoch(tmp_path):
-    _, history = fit(tmp_path / "run", steps=4, epochs=3, wait_for="external")
+    """The figures stand in the logs with ``logs=True``, and the logs are Keras's own without."""
+    _, plain = fit(tmp_path / "plain", steps=4, epochs=1)
+    _, history = fit(tmp_path / "run", steps=4, epochs=3, wait_for="external", logs=True)
+    assert (
+        set(plain) == {name for name in history if not name.startswith("deepfreeze_")}
+        and len(history) == len(plain) + 3
+    )
     assert history["deepfreeze_checkpoints"] == [2.0, 2.0, 2.0]
     assert history["deepfreeze_committed"][-1] >= 10.0 and len(history["deepfreeze_committed"]) == 3
     assert all(seconds > 0 for seconds in history["deepfreeze_blocking"])

@@ -282,9 +282,27 @@ def refused(run, kind, model=None, **options):
     return parts(caught.value)
 
 
-def test_a_missing_parent_is_refused(tmp_path):
-    where, expected, _found, todo = refused(tmp_path / "no" / "run", deepfreeze.RunError)
-    assert where == str(tmp_path / "no" / "run") and "parent" in expected and "mkdir -p" in todo.lower()
+def test_missing_parents_are_made_and_said_in_the_first_line(tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for run, verbose in (("sweep/a/run", 1), ("sweep/b/run", 1), ("quiet/run", 0)):
+        with contextlib.closing(deepfreeze.Checkpoint(run, verbose=verbose)) as checkpoint:
+            assert checkpoint.open(make()) == 0
+    assert [line for line in capfd.readouterr().err.splitlines() if line.startswith("deepfreeze:")] == [
+        "deepfreeze: sweep/a/run is new; the directories above it were made: sweep, sweep/a",
+        "deepfreeze: sweep/b/run is new; the directory above it was made: sweep/b",
+    ]
+
+
+def test_resume_required_makes_nothing_where_parents_are_missing(tmp_path):
+    where, expected, found, _ = refused(tmp_path / "no" / "run", deepfreeze.NotFoundError, resume="required")
+    assert where == str(tmp_path / "no" / "run") and 'resume="required"' in expected and found == "no run"
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_place_that_no_file_system_is_mounted_at_is_asked_about():
+    where, expected, found, todo = refused("/no such directory/run", deepfreeze.RunError)
+    assert where == "/no such directory/run" and expected == "a directory to make it in" and found == "none but /"
+    assert "mounted on this machine?" in todo and not os.path.exists("/no such directory")
 
 
 def test_a_file_in_place_of_the_run_is_refused_and_kept(tmp_path):

@@ -58,6 +58,7 @@ def one_model():
         *[("verbose", value, "a whole number from 0 to 1") for value in (-1, 2, "1", None)],
         *[("final", value, "one of True, False") for value in (1, 0, "no", None)],
         *[("save_config", value, "one of True, False") for value in (1, "yes")],
+        ("logs", 1, "one of True, False"),
         *[("resume", value, "one of 'auto', 'required', 'off'") for value in ("yes", True, None)],
         ("wait_for", "disk", "one of 'captured', 'local', 'external'"),
         ("on_error", "ignore", "one of 'raise', 'warn'"),
@@ -134,7 +135,7 @@ def test_every_option_is_in_the_signatures():
     options = {field.name: field.default for field in dataclasses.fields(Options)}
     for taker, own, lacks in (
         (deepfreeze.Checkpoint, {"run", "every"}, set()),
-        (deepfreeze.capture, {"optimizer", "model", "run", "every"}, {"optimizer", "resume_epochs"}),
+        (deepfreeze.capture, {"optimizer", "model", "run", "every"}, {"optimizer", "resume_epochs", "logs"}),
     ):
         shown = {
             name: one.default
