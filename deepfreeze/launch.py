@@ -38,6 +38,11 @@ def horovod() -> Any:
     return hvd if hvd is not None and hvd.is_initialized() and hvd.size() > 1 else None
 
 
+def tensorflow() -> Any:
+    """The module ``tensorflow``, which ``horovod.tensorflow`` has imported. To be called where that is in use."""
+    return sys.modules["tensorflow"]
+
+
 def horovod_ranks() -> tuple[int, int]:
     """This process's rank and the number of ranks: Horovod's, else 0 of 1."""
     hvd = horovod()

@@ -50,6 +50,7 @@ ALLOWED = {
     "frameworks": {"errors", "format", "veloc_bindings"},
     "frameworks.tensorflow": {
         "errors",
+        "events",
         "format",
         "frameworks",
         "plan",

@@ -7,13 +7,15 @@ independent jobs that train a model each. An mpi4py communicator is used only if
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
 from deepfreeze import launch
 from deepfreeze.errors import Error, OptionError, WorldError
+from deepfreeze.ranks.horovod_world import HorovodWorld
+from deepfreeze.ranks.mpi_world import MpiWorld
+from deepfreeze.ranks.wait import PATIENT, Patience
 
 T = TypeVar("T")
 
@@ -22,8 +24,9 @@ class World(Protocol):
     """The ranks that train one model together. ``rank``: this process's, from 0; ``size``: their number; ``in_graph``: whether
     ``maximum`` takes a tensor in TensorFlow's graph, instead of an array.
 
-    The three methods are collective: every rank calls them, in the same order, and each call returns when all ranks have made it. One
-    thread of a rank calls at a time."""
+    ``broadcast``, ``gather`` and ``maximum`` are collective: every rank calls them, in the same order, and each call returns when all ranks
+    have made it. One thread of a rank calls at a time. Outside of a graph the wait for the others is bounded: ``WaitError`` after the
+    ``timeout`` of the world's ``Patience``, and in each later call at once."""
 
     rank: int
     size: int
@@ -37,7 +40,12 @@ class World(Protocol):
 
     def maximum(self, values: Any) -> Any:
         """Returns the maximum over all ranks of each element. ``values``: int64, shape ``(fields,)``, the same shape on every rank; a
-        tensor of the graph that is being traced if ``in_graph``, else a numpy array."""
+        tensor of the graph that is being traced if ``in_graph``, or a numpy array."""
+
+    def working(self) -> contextlib.AbstractContextManager[None]:
+        """A block in which this rank works on what it sends in the call that follows. Not collective. The other ranks, which may be waiting
+        for that call, hear now and then that this rank is at work, and go on waiting. Where the transport can't tell them the work counts
+        as waiting."""
 
 
 class OneRank:
@@ -59,64 +67,23 @@ class OneRank:
         """Returns the values themselves."""
         return values
 
-
-class HorovodWorld:
-    """The ranks of ``hvd.init()``."""
-
-    in_graph = True
-
-    def __init__(self, hvd: Any) -> None:
-        self._hvd = hvd
-        self.rank = hvd.rank()
-        self.size = hvd.size()
-
-    def broadcast(self, value: Any) -> Any:
-        """Uses Horovod's own transport, so it works under MPI and gloo."""
-        return self._hvd.broadcast_object(value, root_rank=0)
-
-    def gather(self, value: Any) -> list[Any]:
-        """Uses Horovod's own transport, so it works under MPI and gloo."""
-        return self._hvd.allgather_object(value)
-
-    def maximum(self, values: Any) -> Any:
-        """Adds an allreduce to the graph. Horovod matches the ranks' allreduces by the op's name in the graph."""
-        return self._hvd.allreduce(values, op=self._hvd.Max)
-
-
-class MpiWorld:
-    """The ranks of an mpi4py communicator."""
-
-    in_graph = False
-
-    def __init__(self, comm: Any) -> None:
-        self._comm = comm
-        self.rank = comm.Get_rank()
-        self.size = comm.Get_size()
-
-    def broadcast(self, value: Any) -> Any:
-        """``comm.bcast``."""
-        return self._comm.bcast(value, root=0)
-
-    def gather(self, value: Any) -> list[Any]:
-        """``comm.allgather``."""
-        return self._comm.allgather(value)
-
-    def maximum(self, values: Any) -> Any:
-        """Uses ``comm.allgather``, because ``comm.allreduce`` would need mpi4py's ``MPI.MAX``, and so an import of mpi4py."""
-        return np.max(self._comm.allgather(values), axis=0)
+    def working(self) -> contextlib.AbstractContextManager[None]:
+        """Does nothing: nobody waits."""
+        return contextlib.nullcontext()
 
 
 #: A value of ``world=``: this process trains a model of its own, whatever launched it.
 ALONE = "alone"
 
 
-def current(comm: Any = None) -> World:
+def current(comm: Any = None, patience: Patience = PATIENT) -> World:
     """One rank if ``comm`` is ``ALONE``; the world of the communicator ``comm``, if one is given; else Horovod's, if ``hvd.init()`` was
-    called and it has several ranks; else one rank. ``OptionError`` if ``comm`` is neither, or has another size than Horovod's world."""
+    called and it has several ranks; else one rank. ``patience``: for how long the ranks wait for each other. ``OptionError`` if ``comm`` is
+    neither, or has another size than Horovod's world."""
     if isinstance(comm, str) and comm == ALONE:
         return OneRank()
     hvd = launch.horovod()
-    horovod = HorovodWorld(hvd) if hvd is not None else None
+    horovod = HorovodWorld(hvd, patience) if hvd is not None else None
     if comm is not None:
         missing = [name for name in _CALLS if not callable(getattr(comm, name, None))]
         if missing:
@@ -128,7 +95,7 @@ def current(comm: Any = None) -> World:
                 "leave world= out: Horovod's ranks are those that train one model",
             )
             raise _no_world(f"a communicator of Horovod's {horovod.size} ranks", found, todo)
-        return MpiWorld(comm)
+        return MpiWorld(comm, patience)
     return horovod or OneRank()
 
 
@@ -158,10 +125,11 @@ def together(world: World, action: Callable[[], T]) -> list[T]:
     """As ``each``, but returns the results of all ranks, by rank. The results can be pickled."""
     result: T | None = None
     failure: BaseException | None = None
-    try:
-        result = action()
-    except Exception as error:
-        failure = error
+    with world.working():
+        try:
+            result = action()
+        except Exception as error:
+            failure = error
     results = world.gather((result, None if failure is None else _portable(failure)))
     if failure is not None:
         raise failure

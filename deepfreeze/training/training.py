@@ -29,6 +29,7 @@ from deepfreeze.plan.rehearsal import Rehearsal
 from deepfreeze.ranks import world as worlds
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.ranks.same_model import require_same_model, require_same_options
+from deepfreeze.ranks.wait import Patience
 from deepfreeze.ranks.world import World
 from deepfreeze.retention.keeper import Keeper
 from deepfreeze.state.attachments import Attachments
@@ -124,7 +125,7 @@ class Training:
     def prepare(self, model: Any, fit: Fit) -> int:
         """Collective. To be called before ``begin`` for a ``model`` that is not built yet. Returns the epoch with which ``fit`` will
         probably go on. ``UnsupportedError`` if the training can't be captured when the model is built."""
-        world = worlds.current(self._options.world)
+        world = self._world()
         worlds.each(world, lambda: refuse(model, self._optimizer(model), world.in_graph, self._who, built=False))
         # Rank 0 alone looks: the other ranks do not know the run yet if a function names it.
         run = self._run
@@ -139,7 +140,7 @@ class Training:
     def prepare_input(self, model: Any, batches: int | None) -> None:
         """Collective. See ``InputPosition.prepare``. To be called before ``prepare`` and ``begin``."""
         if self._options.data is not None:
-            self._input.prepare(model, batches, worlds.current(self._options.world))
+            self._input.prepare(model, batches, self._world())
 
     def begin(
         self, model: Any, against: str = "", steps_per_execution: int = 1, fit: Fit | None = None
@@ -342,7 +343,7 @@ class Training:
                 return before, TrainingState.of(model, "weights" if before.waits else "full")
         again = same_model or self._trained() is model
         self._give_back()
-        world = worlds.current(self._options.world)
+        world = self._world()
         advice.warn_of_one_rank(world, self._options.world, self._events.notify)
         data = "None" if self._options.data is None else worlds.each(world, self._input.same_on_all_ranks)
         require_same_options(
@@ -383,6 +384,9 @@ class Training:
                 if message is not None:
                     self._events.warn(message)
         return self._open_run, state
+
+    def _world(self) -> World:
+        return worlds.current(self._options.world, Patience(self._who, self._options.timeout, self._events.notify))
 
     def _complete(self, open_run: OpenRun, model: Any) -> TrainingState:
         """Collective. The model was opened before it was compiled. Returns its full training state."""

@@ -3,6 +3,7 @@ So a program does the same things in the same order in each run."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -62,6 +63,10 @@ class Threads:
     def maximum(self, values: np.ndarray) -> np.ndarray:
         """The greatest value of all ranks, for each element."""
         return np.max(self.gather(values.copy()), axis=0)
+
+    def working(self) -> contextlib.AbstractContextManager[None]:
+        """Does nothing: no test waits for long."""
+        return contextlib.nullcontext()
 
 
 def run(size: int, action: Callable[[Threads], Any]) -> list[Any]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from deepfreeze.errors import UnsupportedError
+from deepfreeze.events.messages import to_logger
 from deepfreeze.frameworks.keras_hooks import Hooks
 from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, in_own_thread, lines_to_build
 from deepfreeze.ranks.same_model import require_same_model
+from deepfreeze.ranks.wait import Patience
 from deepfreeze.ranks.world import HorovodWorld
 from deepfreeze.state.keras_objects import build_optimizer, optimizers, tf_variable
 from deepfreeze.state.supported import require_supported
@@ -64,16 +66,19 @@ class BroadcastState(Hooks):
 
     The state is the model's weights and the optimizers' variables, without metrics, and without random seeds, which should differ between
     ranks. Works with Keras 3 and tf_keras. It may come before or after ``Checkpoint`` in the list of callbacks, because a state that
-    ``Checkpoint`` has restored is the same on all ranks.
+    ``Checkpoint`` has restored is the same on all ranks. ``timeout``: seconds for which a rank waits for the others to come to
+    ``on_train_begin``.
     """
 
-    def __init__(self, root_rank: int = 0) -> None:
+    def __init__(self, root_rank: int = 0, timeout: float = 600.0) -> None:
         super().__init__()
         self._root = root_rank
+        self._patience = Patience("deepfreeze.BroadcastState", timeout, to_logger)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Broadcasts the state, or has it broadcast while Keras traces the first batch, if that builds the model. Collective.
-        ``StructureError`` on every rank if the ranks have different models, ``UnsupportedError`` if Horovod is not installed."""
+        ``StructureError`` on every rank if the ranks have different models, ``WaitError`` if other ranks don't come, ``WorldError`` if they
+        come with another callback, ``UnsupportedError`` if Horovod is not installed."""
         require_supported("deepfreeze.BroadcastState", self.model)
         hvd = _horovod("deepfreeze.BroadcastState")
         if hvd.size() == 1:
@@ -90,7 +95,7 @@ class BroadcastState(Hooks):
             # Of several optimizers the compiled one may be a default that train_step never applies (a GAN's): it stays without slots.
             build_optimizer(self.model)
         state = TrainingState.of(self.model)
-        require_same_model(HorovodWorld(hvd), state.description(), named=True)
+        require_same_model(HorovodWorld(hvd, self._patience), state.description(), named=True)
         # Without metrics: they begin anew, and their variables may exist on one rank and not yet on another.
         tensors = state.of_kind(WEIGHT, SLOT, COUNT, STATISTIC)
         hvd.broadcast_variables([tf_variable(tensor.variable) for tensor in tensors], self._root)
@@ -103,15 +108,21 @@ class AverageMetrics(Hooks):
 
     A number that one rank alone has, such as the metrics of a validation on rank 0, stays as it is; so do values that are no numbers,
     and ``Checkpoint``'s own figures. Works with Keras 3 and tf_keras, and does nothing on one rank.
+
+    ``timeout``: seconds for which a rank waits for the others at the end of an epoch, longer than a validation on one rank alone takes.
     """
+
+    def __init__(self, timeout: float = 600.0) -> None:
+        super().__init__()
+        self._patience = Patience("deepfreeze.AverageMetrics", timeout, to_logger)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """``UnsupportedError`` if Horovod is not installed."""
         _horovod("deepfreeze.AverageMetrics")
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Averages the ``logs`` in place. Collective."""
-        world = HorovodWorld(_horovod("deepfreeze.AverageMetrics"))
+        """Averages the ``logs`` in place. Collective. ``WaitError`` or ``WorldError`` as ``BroadcastState`` raises them."""
+        world = HorovodWorld(_horovod("deepfreeze.AverageMetrics"), self._patience)
         if world.size == 1 or not isinstance(logs, dict):
             return
         # The values themselves are gathered, not averaged one by one: a rank that has more of them than another would wait for ever.
