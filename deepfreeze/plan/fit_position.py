@@ -33,6 +33,15 @@ class FitPosition:
         self._batch = done
         self._trained += self._last
 
+    def missed(self, batches: int) -> None:
+        """An execution of so many ``batches`` has ended of which Keras has not told, because an exception came in between."""
+        self.train_batch_end(self._batch + batches - 1)
+
+    @property
+    def trained(self) -> int:
+        """How many batches of the ``fit`` are trained."""
+        return self._trained
+
     @property
     def epoch(self) -> int:
         """The number of the epoch under way, 1 for the first one."""

@@ -59,6 +59,13 @@ TABLE = (
         "fits_initial_epoch",
         "a fit that goes on trains all its epochs",
     ),
+    PrivateName(
+        "callbacks, a variable of Model.fit",
+        "Keras 2 and 3",
+        "2.0",
+        "in_fit",
+        "a fit that was interrupted keeps its run until close()",
+    ),
     PrivateName("Model._initial_epoch", "Keras 3", "3.3", "first_epoch", "a message says: pass initial_epoch"),
     PrivateName("Model._training_state", "Keras 2", "2.15", "training_state", "a message says: pass initial_epoch"),
     PrivateName(
@@ -224,6 +231,19 @@ def variables_of_fit(model: Any) -> list[Mapping[str, Any]]:
             found.append(frame.f_locals)
         frame = frame.f_back
     return found
+
+
+def in_fit(callback: Any) -> bool:
+    """Whether this thread is in a ``model.fit`` that has ``callback`` among its callbacks, or callbacks that can't be told."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "fit" and "epochs" in frame.f_code.co_varnames:
+            callbacks: Any = frame.f_locals.get("callbacks")
+            found = getattr(callbacks, "callbacks", callbacks)
+            if not isinstance(found, (list, tuple)) or any(one is callback for one in found):
+                return True
+        frame = frame.f_back
+    return False
 
 
 def first_epoch(model: Any) -> Callable[[int | None], None] | None:

@@ -95,6 +95,11 @@ class Fits:
             notify("warning", attempt_lines.no_input(step))
         self._restored = _Restored(step, position, epochs)
 
+    def restored(self, step: int, position: Position) -> None:
+        """To be called after ``opened``: the values that the model has kept are those at this ``position`` of the interrupted ``fit``."""
+        if self._wanted:
+            self._restored = _Restored(step, position, self._input.epochs_further())
+
     def choose(self, fit: Fit, attempt: Start, notify: Notify, stopped: bool) -> str:
         """Collective. Decides which epochs of ``fit`` are trained. ``stopped``: a callback had ended the checkpoint's ``fit``. Returns how
         the line goes on that says where training begins.

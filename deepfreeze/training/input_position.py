@@ -8,6 +8,7 @@ from typing import Any
 
 from deepfreeze.errors import OptionError, UnsupportedError
 from deepfreeze.format.attachment_tree import DATA, EPOCH
+from deepfreeze.format.position import Position
 from deepfreeze.frameworks.tensorflow.first_trace import build_by, lines_to_build
 from deepfreeze.notices import Notify
 from deepfreeze.plan.epochs import Fit, GoingOn
@@ -73,6 +74,20 @@ class InputPosition:
         assert self.data is not None
         self.data.set_state(state, counted=self._counted)
         self._loaded = state, (self.data.next_epoch, self.data.batches_done)
+
+    def states(self) -> dict[str, Any]:
+        """The states of ``attachments``, by name."""
+        return {name: thing.state_dict() for name, thing in self.attachments.items()}
+
+    def load_states(self, states: Mapping[str, Any]) -> None:
+        """Has the data, and the epoch, go on from what ``states`` has returned."""
+        for name, thing in self.attachments.items():
+            thing.load_state_dict(states[name])
+
+    def lacks_epoch(self, position: Position) -> bool:
+        """Whether ``position`` is at the end of an epoch that the history of the loaded state lacks."""
+        loaded = self._epoch_under_way.loaded
+        return position.batch == position.batches and loaded is not None and position.epoch not in loaded["epochs"]
 
     def epochs_further(self) -> int | None:
         """How many epochs the data are further than the epoch in which the checkpoint was saved that has just been restored: 1 if it was

@@ -152,6 +152,7 @@ class Loop:
 
     def _require_underway(self, call: str) -> None:
         if not self._training.underway:
+            self._training.hold.require()
             raise RunError(
                 where=call,
                 expected="a training that was neither finished nor closed",

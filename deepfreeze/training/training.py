@@ -39,9 +39,11 @@ from deepfreeze.training import advice, attempt_events, other_models
 from deepfreeze.training.engine_limits import EngineLimits
 from deepfreeze.training.epoch_callbacks import EpochCallbacks
 from deepfreeze.training.fits import Fits
+from deepfreeze.training.hold import Hold
 from deepfreeze.training.input_position import InputPosition
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.installing import install
+from deepfreeze.training.interrupted import InterruptedFit
 from deepfreeze.training.job_ends import JobEnds
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
@@ -104,9 +106,11 @@ class Training:
             Fits(options.resume_epochs, self._input),
             Described(options.metadata, options.data),
         )
+        self._interrupted = InterruptedFit(self._input, self._attachments.callbacks)
         self._callbacks = EpochCallbacks(self._attachments.callbacks, self._fits, options.keep)
         self._stats, self._keeper = Stats(), Keeper(options.keep, options.keep_pending, loop)
         self.warning = ""
+        self.hold = Hold(who, self._give_way)
         at_once: list[Listener] = [self._stats, Messages(), self._keeper, *([listener] if listener is not None else [])]
         self._events = Events(at_once, options.listeners)
 
@@ -156,6 +160,7 @@ class Training:
         self._end_interrupted()
         open_run, state = self._open(model, fit)
         open_run.begun = True
+        self.hold.begin(open_run.attempt.target.run)
         world = open_run.attempt.world
         with self._closing_on_error():
             position = self._begin_input(open_run, model, fit)
@@ -194,6 +199,7 @@ class Training:
                 open_run, installation, model, self._options, self._events, against, steps_per_execution
             )
             self._callbacks.begin(open_run, model, position, self._events.notify)
+            self._interrupted.begin(open_run, position, steps_per_execution)
         return position
 
     def _begin_input(self, open_run: OpenRun, model: Any, fit: Fit | None) -> FitPosition | None:
@@ -239,8 +245,12 @@ class Training:
         signal came, or the job's end is near, and the step is committed. Returns True and does nothing if no training is open, after
         ``close`` for example."""
         with self._closing_on_error():
-            goes_on = self._session is None or self._session.executed()
-            if self._session is not None and self._profiling is not None:
+            if self._session is None:
+                self.hold.require()
+                return True
+            goes_on = self._session.executed()
+            self._interrupted.executed(self._session.schedule.step)
+            if self._profiling is not None:
                 self._profiling.executed(self._session.saver, self._session.schedule.captured)
             return goes_on
 
@@ -321,13 +331,22 @@ class Training:
         if self._session is not None:
             self._give_back()
 
+    def _give_way(self) -> None:
+        """Closes the run, because another training of this process begins there. The captures stay in the model, as after ``end``."""
+        try:
+            self._give_back()
+        finally:
+            self._callbacks.closed()
+
     def _give_back(self) -> None:
         """Closes the open run: gives back the engine, its memory and the run's lock."""
         if self._finalizer is not None:
             self._finalizer.detach()
+            self.hold.end()
         open_run, self._open_run, self._session, self._finalizer = self._open_run, None, None, None
         if open_run is not None:
-            open_run.close()
+            with contextlib.closing(open_run):
+                self._interrupted.closes(open_run)
 
     def _open(self, model: Any, fit: Fit | None = None) -> tuple[OpenRun, TrainingState]:
         """Collective. The run as it is open, if it was opened for ``model`` and the model has made no step since on any rank. Else a new
@@ -359,6 +378,7 @@ class Training:
             require_same_model(world, state.description())
         history = self._history if again else None
         beginning = attempt_events.Beginning.now(self._events)
+        self.hold.take_over(run, world, self._events, said=self._options.verbose > 0)
         if (rehearsal := self._rehearsal) is not None:
             worlds.on_rank_0(world, lambda: rehearsal.opens(self._run.own(), self._options.local))
         attempt = ModelStart.start(
@@ -369,10 +389,12 @@ class Training:
         # then trained, and saved, again.
         self._saved = Newest(step for step in self._saved if again and step <= attempt.step)
         self._open_run = OpenRun(attempt, model, steps)
+        self.hold.begin(run)
         # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
         self._finalizer = weakref.finalize(self, self._open_run.close)
         with self._closing_on_error():
             self._fits.opened(attempt, again, self._events.notify)
+            self._interrupted.opened(attempt, self._fits, again and self._options.resume != "off", self._events.notify)
             epochs = (
                 "" if fit is None else self._fits.choose(fit, attempt, self._events.notify, self._callbacks.has_stopped)
             )

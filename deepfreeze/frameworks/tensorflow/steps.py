@@ -49,6 +49,11 @@ class Steps:
         """The number of updates so far. To be called outside of any graph."""
         return int(self._batches.numpy()) // self.batches_per_step
 
+    def batches_now(self) -> int:
+        """The number of batches so far, also of those whose gradients are still accumulated. To be called outside of any graph."""
+        pending = 0 if self._horovod is None else int(self._horovod.counter.numpy())
+        return int(self._batches.numpy()) * (1 if self._horovod is None else self.batches_per_step) + pending
+
     def set(self, step: int) -> None:
         """Sets the number of updates so far. To be called outside of any graph."""
         self._batches.assign(step * self.batches_per_step)

@@ -31,6 +31,14 @@ class CallbackState:
         """Takes a state that ``state_at`` has returned."""
         self.loaded = state if isinstance(state, Mapping) else {}
 
+    @property
+    def weights(self) -> list[np.ndarray] | None:
+        """The best weights that the callback has, None if it has none."""
+        return None
+
+    def take_weights(self, weights: list[np.ndarray] | None) -> None:
+        """Takes the best weights that belong to the state that was loaded."""
+
     def forget(self) -> None:
         """Forgets the state that was loaded."""
         self.loaded = {}

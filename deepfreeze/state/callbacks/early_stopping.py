@@ -60,7 +60,12 @@ class EarlyStopping(CallbackState):
         super().forget()
         self.weights_of = self._weights = None
 
-    def take_weights(self, weights: list[np.ndarray]) -> None:
+    @property
+    def weights(self) -> list[np.ndarray] | None:
+        """In the order of ``model.get_weights``."""
+        return getattr(self.callback, "best_weights", None)
+
+    def take_weights(self, weights: list[np.ndarray] | None) -> None:
         """Takes the best weights, in the order of ``model.get_weights``."""
         self._weights, self.weights_of = weights, None
 

@@ -39,6 +39,17 @@ class CallbackStates:
     def __init__(self, adapters: Mapping[str, CallbackState]) -> None:
         self._adapters = dict(adapters)
 
+    def states(self, step: int) -> dict[str, Any]:
+        """The states of the callbacks at ``step``, by the callback's name."""
+        return {name: (one.state_at(step), one.weights) for name, one in self._adapters.items()}
+
+    def load_states(self, states: Mapping[str, Any]) -> None:
+        """Takes what ``states`` has returned, with the best weights, which no checkpoint may have."""
+        for name, one in self._adapters.items():
+            state, weights = states[name]
+            one.load_state_dict(state)
+            one.take_weights(weights)
+
     @property
     def stopping(self) -> dict[str, EarlyStopping]:
         """The adapters of ``EarlyStopping``, by name."""

@@ -1,0 +1,84 @@
+"""Which training of this process has which run, and what becomes of a training that was left behind: a notebook's cell that was interrupted
+leaves one, because the traceback keeps its objects, and with them the run."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from deepfreeze import wording
+from deepfreeze.errors import RunError
+from deepfreeze.events.events import Events
+from deepfreeze.ranks.world import World, each
+from deepfreeze.state.private_api import in_fit
+
+# By the real path of a run's directory, on every rank: the training that has the run.
+_holds: dict[str, weakref.ref[Hold]] = {}
+
+
+class Hold:
+    """The hold that one training has of its run, from ``begin`` until ``end``. The training thread calls all methods. ``begin`` may be
+    called again, by the thread that trains from then on."""
+
+    def __init__(self, who: str, give_way: Callable[[], None]) -> None:
+        """``who``: the function that the user has called, for messages; ``give_way``: a method of the training, which closes its run."""
+        self._run, self._who, self._lost = "", who, False
+        self._give_way = weakref.WeakMethod(give_way)  # no cycle: the run is closed when the user drops the training
+        self._callback: Callable[[], Any] = lambda: None
+        self._thread = threading.current_thread()
+
+    def by(self, callback: Any) -> None:
+        """``callback``: the object that Keras's ``fit`` has in the place of the training."""
+        self._callback = weakref.ref(callback)
+
+    def begin(self, run: str) -> None:
+        """The training has ``run``, a path."""
+        self._run, self._lost, self._thread = os.path.realpath(run), False, threading.current_thread()
+        _holds[self._run] = weakref.ref(self)
+
+    def end(self) -> None:
+        """The training has given the run back."""
+        if self._run in _holds and _holds[self._run]() in (self, None):
+            del _holds[self._run]
+
+    def require(self) -> None:
+        """``RunError`` if another training of this process has taken the run."""
+        if self._lost:
+            raise RunError(
+                where=self._run,
+                expected=f"this {self._who} to have the run until it ends",
+                found="another one of this process there, which has begun since",
+                todo="end or close() one training before another one of the same run begins, or give each a run of its own",
+            )
+
+    def take_over(self, run: str, world: World, events: Events, said: bool) -> None:
+        """Collective. Closes the training that has ``run``, if every rank has one that was left behind. Otherwise the lock decides, which
+        refuses this training. ``events``: of this training, which hear of it on rank 0; ``said``: as a line for the user."""
+        before = _holds.get(os.path.realpath(run), lambda: None)()
+        left = before is not None and before is not self and before._left_behind
+        if not all(world.gather(left)):
+            return
+        assert before is not None
+        each(world, before._lose)
+        line = f"{wording.near(run)}: the {before._who} that an interrupted training has left here is closed"
+        if world.rank == 0 and said:
+            events.say(line)
+        elif world.rank == 0:
+            events.notify("info", line)
+
+    @property
+    def _left_behind(self) -> bool:
+        """Whether the training's ``fit`` runs neither in another thread nor further up in this one."""
+        if self._thread is not threading.current_thread() and self._thread.is_alive():
+            return False
+        callback = self._callback()
+        return callback is None or not in_fit(callback)
+
+    def _lose(self) -> None:
+        self._lost = True
+        give_way = self._give_way()
+        if give_way is not None:
+            give_way()
