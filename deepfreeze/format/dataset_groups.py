@@ -19,6 +19,9 @@ WEIGHT, OPTIMIZER, METRIC, SEED, ATTACHMENT = "weight", "optimizer", "metric", "
 LOSS_SCALE = "loss_scale"
 _OF_LOSS_SCALE = re.compile(rf"[^/]+/{LOSS_SCALE}/vars/[0-9]+\Z")
 
+# The group, in the layout ``plain-h5``, of the weights of Keras 3's lookups.
+LOOKUPS = "lookups"
+
 _STEP_COUNT = re.compile(r"(^|/)iterations?$")
 
 
@@ -60,6 +63,11 @@ def is_metric(path: str) -> bool:
 def is_loss_scale(path: str) -> bool:
     """Whether the dataset at ``path`` is one that DeepFreeze has added for the loss scale of a Keras 2 optimizer."""
     return _OF_LOSS_SCALE.match(path) is not None
+
+
+def is_lookup(path: str) -> bool:
+    """Whether the dataset at ``path`` is one of the layout ``plain-h5`` that holds the weights of a lookup."""
+    return group(path) == LOOKUPS
 
 
 def group(path: str) -> str:

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from deepfreeze.errors import StructureError
 from deepfreeze.format.structure import Structure
+from deepfreeze.format.vocabularies import Vocabulary, to_values
 from deepfreeze.freeze import skeleton
 from deepfreeze.notices import Notify
-from deepfreeze.ranks.world import World, each, on_rank_0
+from deepfreeze.ranks.world import World, each, on_rank_0, together
 from deepfreeze.state.dataset_paths import LocatedState, LocatedTensor, locate
+from deepfreeze.state.derived_state import objects_of
 from deepfreeze.state.keras_objects import framework_of
 from deepfreeze.state.training_state import TrainingState
+from deepfreeze.state.vocabularies import vocabularies_of, warning_of_ranks
 
 
 @dataclass(frozen=True)
@@ -33,23 +36,32 @@ class AgreedStructure:
 
 def agree(state: TrainingState, world: World, notify: Notify, granule: int) -> AgreedStructure:
     """Collective. Lays out the model file on rank 0, sends the structure to every rank, and checks that each rank has its tensors.
-    ``notify``: is told, on rank 0, if stock Keras can't load the file; ``granule``: of the placement, in bytes.
+    ``notify``: is told, on rank 0, if stock Keras can't load the file, and if lookups of the ranks have different vocabularies;
+    ``granule``: of the placement, in bytes.
 
     ``StructureError`` if the tensors of a rank differ from rank 0's; the errors of ``dataset_paths.locate`` and ``skeleton.build``. A rank
     without an error of its own raises ``WorldError`` then."""
-    located = each(world, lambda: locate(state))
+    located, vocabularies = each(world, lambda: (locate(state), vocabularies_of(objects_of(state.model))))
     if located.warning is not None and world.rank == 0:
         notify("warning", located.warning)
     heads: list[bytes] = []
 
     def lay_out() -> tuple[bytes, tuple[int, int]]:
-        built = skeleton.build(state, located, framework_of(state.model), granule)
+        values = to_values(vocabularies)
+        built = skeleton.build(state, located, framework_of(state.model), granule, values)
         heads.append(built.head)
         return built.structure.to_bytes(), built.gap
 
     laid_out, gap = on_rank_0(world, lay_out)
     structure = Structure.from_bytes(laid_out, "rank 0's structure")
-    each(world, lambda: _require_same_tensors(located, structure, world.rank))
+
+    def compare() -> list[Vocabulary]:
+        _require_same_tensors(located, structure, world.rank)
+        return vocabularies
+
+    warning = warning_of_ranks(together(world, compare))
+    if warning is not None and world.rank == 0:
+        notify("warning", warning)
     return AgreedStructure(structure, located, b"".join(heads), gap)
 
 

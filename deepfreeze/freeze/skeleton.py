@@ -14,6 +14,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import h5py
 import numpy as np
@@ -36,11 +37,17 @@ class Skeleton:
     gap: tuple[int, int]
 
 
-def build(state: TrainingState, located: LocatedState, framework: dict[str, str], granule: int = UNIT) -> Skeleton:
+def build(
+    state: TrainingState,
+    located: LocatedState,
+    framework: dict[str, str],
+    granule: int = UNIT,
+    values: Mapping[str, Any] | None = None,
+) -> Skeleton:
     """The skeleton of the model file.
 
     ``located``: the dataset of each variable, and the template; ``framework``: the result of ``framework_of(model)``; ``granule``: bytes,
-    at a multiple of which the first large tensor begins.
+    at a multiple of which the first large tensor begins; ``values``: the structure's named values.
     ``StructureError`` if HDF5 has given a dataset another place than the one that the placement counts on."""
     order = {id(tensor.variable): n for n, tensor in enumerate(state.tensors)}
     in_file = [tensor for tensor in located.tensors if tensor.spec.role != PER_RANK]
@@ -63,7 +70,7 @@ def build(state: TrainingState, located: LocatedState, framework: dict[str, str]
         placed += [Placed(one.spec, one.path, 0) for one in located.tensors if one.spec.role == PER_RANK]
         size = os.path.getsize(file)
         with open(file, "rb") as f:
-            structure = Structure(tuple(placed), size, framework, state.what, located.layout)
+            structure = Structure(tuple(placed), size, framework, state.what, located.layout, values or {})
             return Skeleton(structure, f.read(min(head, size)), gap)
 
 

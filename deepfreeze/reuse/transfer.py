@@ -18,6 +18,7 @@ from deepfreeze.events.messages import to_logger
 from deepfreeze.format.strict_json import short
 from deepfreeze.format.structure import Placed
 from deepfreeze.format.tensors import numpy_dtype
+from deepfreeze.format.vocabularies import of_values
 from deepfreeze.frameworks import memory
 from deepfreeze.matching.match import Matches
 from deepfreeze.matching.weights import NamedWeight, of_checkpoint, pair
@@ -26,7 +27,9 @@ from deepfreeze.reuse.model_weights import numbered, of_model
 from deepfreeze.reuse.names import Names, Patterns, Rename, Renaming
 from deepfreeze.reuse.report import Matched, NotCopied, TransferReport, listed
 from deepfreeze.state import lineage
+from deepfreeze.state.derived_state import PREDICT, TEST, TRAIN, DerivedState, objects_of
 from deepfreeze.state.supported import require_working_optimizers
+from deepfreeze.state.vocabularies import vocabularies_of, warning_of_others
 from deepfreeze.store.catalog import parent_of
 from deepfreeze.thaw.read import TensorReader, read
 from deepfreeze.thaw.restore import require_built
@@ -131,6 +134,10 @@ class _Plan:
     def __init__(self, model: Any, reader: TensorReader, patterns: Patterns, rename: Rename) -> None:
         self._reader = reader
         self._name = getattr(model, "name", type(model).__name__)
+        objects = objects_of(model)
+        self._derived = DerivedState(objects)
+        words = of_values(reader.structure.values)
+        self._warning = warning_of_others(words, vocabularies_of(objects), reader.info.step) if words else None
         saved = of_checkpoint(reader.structure)
         own, variables = of_model(model)
         saved_names = [name for weight in saved for name in weight.names]
@@ -218,12 +225,18 @@ class _Plan:
             )
 
     def assign(self) -> None:
-        """Assigns the values to the model's variables, and notes the checkpoint as their origin."""
+        """Assigns the values to the model's variables, and notes the checkpoint as their origin. An object all of whose variables are
+        given values derives from them what it derives."""
         info = self._reader.described
         for one in self._copies:
             one.variable.assign(one.value)
             one.value = None
-        lineage.remember([one.variable for one in self._copies], parent_of(info))
+        given = [one.variable for one in self._copies]
+        lineage.remember(given, parent_of(info))
+        if self._derived.load(given, False, info.path):
+            self._derived.make_functions_anew(TRAIN, TEST, PREDICT)
+        if self._warning is not None and current().rank == 0:
+            to_logger("warning", self._warning)
         to_logger("info", f"{len(self._copies)} weights of {info.run}, step {info.step}, given to {self._name}")
 
     def report(self, dry_run: bool) -> TransferReport:

@@ -25,12 +25,12 @@ from deepfreeze.format.dataset_groups import LOSS_SCALE
 from deepfreeze.format.structure import KERAS_H5, PLAIN_H5
 from deepfreeze.format.tensors import RANK_LOCAL, TensorSpec
 from deepfreeze.state import plain_datasets, private_api
-from deepfreeze.state.keras_objects import optimizers, saveables, tf_variable, variable_name
+from deepfreeze.state.keras_objects import listed_variables, optimizers, saveables, tf_variable, variable_name
 from deepfreeze.state.shadow import shadowed
 from deepfreeze.state.training_state import SEED, TrainingState, unique_name
 
 
-class _Transformed(UnsupportedError):
+class Transformed(UnsupportedError):
     """An object of the model stores other values than those of its variables."""
 
 
@@ -75,8 +75,9 @@ class LocatedState:
         )
 
 
-def locate(state: TrainingState) -> LocatedState:
-    """Finds the dataset of every variable that ``model.save_weights()`` saves. Takes 0.1 to 1.3 s.
+def locate(state: TrainingState, layout: str = KERAS_H5) -> LocatedState:
+    """Finds the dataset of every variable that ``model.save_weights()`` saves. Takes 0.1 to 1.3 s. ``layout``: of the file, if there is one
+    already; with ``PLAIN_H5`` Keras is not asked.
 
     If an object of the model stores other values than those of its variables (LoRA), or the model is a ``tf.Module``, every variable gets
     a dataset under DeepFreeze's own path (``plain_datasets``). ``UnsupportedError`` for a model that is neither a Keras model nor a
@@ -84,16 +85,19 @@ def locate(state: TrainingState) -> LocatedState:
     """
     reason = None
     if hasattr(state.model, "save_weights"):
-        try:
-            variables, template = _ask_keras(state)
-            layout = KERAS_H5
-        except _Transformed as error:
-            variables, layout, reason = plain_datasets.of_model(state), PLAIN_H5, error
+        if layout == PLAIN_H5:
+            variables = plain_datasets.of_model(state)
+        else:
+            try:
+                variables, template = _ask_keras(state)
+            except Transformed as error:
+                variables, layout, reason = plain_datasets.of_model(state), PLAIN_H5, error
     else:
         variables, layout = plain_datasets.of_module(state), PLAIN_H5
     if layout == PLAIN_H5:
         template = plain_datasets.template(list(variables), _FIRST_TOKEN)
     located: list[LocatedTensor] = []
+    lookups = {id(variable): name for name, variable in private_api.lookup_weights(state.model)}
     names: set[str] = set()
     for path, variable in sorted(variables.items()):
         tensor = state.find(variable)
@@ -101,7 +105,7 @@ def locate(state: TrainingState) -> LocatedState:
             raise _unlisted(variable, path)
         # A seed that Keras saves is in the model file, which has rank 0's value.
         role = RANK_LOCAL if tensor.kind == SEED else tensor.spec.role
-        name = unique_name(variable_name(variable), names)
+        name = unique_name(lookups.get(id(variable)) or variable_name(variable), names)
         located.append(LocatedTensor(path, tensor.variable, replace(tensor.spec, name=name, role=role)))
     saved = {id(tensor.variable) for tensor in located}
     seeds = [tensor for tensor in state.of_kind(SEED) if id(tensor.variable) not in saved and state.what == "full"]
@@ -128,14 +132,22 @@ def _ask_keras(state: TrainingState) -> tuple[dict[str, Any], bytes]:
         optimizer_objects |= saveables(optimizer)
     objects = saveables(model) | optimizer_objects
     variables: list[Any] = []  # token number n stands for variable n
+    recording: list[Any] = []  # the object that stores its values now
 
     def recorder(owner: Any, original: Callable) -> Callable:
         def save_own_variables(store: Any) -> None:
             if state.what == "weights" and id(owner) in optimizer_objects:
                 return
+            if recording:  # another object stores this one's values among its own, as TextVectorization does
+                original(store)
+                return
             recorded: dict[str, Any] = {}
-            original(recorded)
-            for key, variable in _identify(owner, recorded).items():
+            recording.append(owner)
+            try:
+                original(recorded)
+            finally:
+                recording.pop()
+            for key, variable in identify(owner, recorded).items():
                 store[key] = np.asarray(_FIRST_TOKEN + len(variables), np.int64)
                 variables.append(variable)
 
@@ -166,8 +178,8 @@ def _add_loss_scales(file: str, model: Any, variables: list[Any]) -> None:
                 variables.append(variable)
 
 
-def _identify(owner: Any, recorded: dict[str, Any]) -> dict[str, Any]:
-    """The variable of each value that ``owner`` has stored, by the key under which it was stored. ``_Transformed`` if the values are not
+def identify(owner: Any, recorded: dict[str, Any]) -> dict[str, Any]:
+    """The variable of each value that ``owner`` has stored, by the key under which it was stored. ``Transformed`` if the values are not
     those of the owner's variables."""
     if all(hasattr(value, "path") and hasattr(value, "assign") for value in recorded.values()):
         return recorded  # Keras 3's layers store the variables themselves
@@ -178,17 +190,20 @@ def _identify(owner: Any, recorded: dict[str, Any]) -> dict[str, Any]:
     for candidates in (own, listed):
         if len(candidates) == len(recorded) and all(map(_has_value, candidates, recorded.values())):
             return dict(zip(recorded, candidates, strict=True))
-    raise _Transformed(
+    package = type(owner).save_own_variables.__module__.partition(".")[0]
+    of_keras = package in ("keras", "tf_keras")
+    raise Transformed(
         where=f"{type(owner).__name__} {getattr(owner, 'name', '')!r}".replace(" ''", ""),
         expected="an object that saves the values of its variables as they are, in order",
         found=f"{len(recorded)} stored values that are not its {len(own)} variables",
-        todo="save the variables unchanged in its save_own_variables",
+        todo="so Keras's own class saves them, and nothing in the program is to be changed"
+        if of_keras
+        else "save the variables unchanged in its save_own_variables",
     )
 
 
 def _variables(owner: Any) -> list[Any]:
-    variables = getattr(owner, "variables", ())
-    return list(variables() if callable(variables) else variables)
+    return [*listed_variables(owner), *(variable for _, variable in private_api.lookup_weights(owner))]
 
 
 def _without_nested(owner: Any, variables: list[Any]) -> list[Any]:
@@ -218,7 +233,7 @@ def _value(variable: Any) -> np.ndarray:
 
 
 def _read_tokens(file: str) -> dict[str, int]:
-    """The number of the token in each dataset, by path. ``_Transformed`` for a dataset with another value."""
+    """The number of the token in each dataset, by path. ``Transformed`` for a dataset with another value."""
     tokens: dict[str, int] = {}
 
     def visit(path: str, item: Any) -> None:
@@ -226,7 +241,7 @@ def _read_tokens(file: str) -> dict[str, int]:
             return
         value = int(item[()]) - _FIRST_TOKEN if item.shape == () and item.dtype == np.int64 else -1
         if value < 0:
-            raise _Transformed(
+            raise Transformed(
                 where=f"dataset {path} of the model's weights file",
                 expected="the value of a variable",
                 found="a value that no layer, metric or optimizer has stored as one of its variables",

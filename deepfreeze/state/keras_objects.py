@@ -18,6 +18,12 @@ def variable_name(variable: Any) -> str:
     return getattr(variable, "path", None) or variable.name.removesuffix(":0")
 
 
+def listed_variables(owner: Any) -> list[Any]:
+    """The variables that an object lists. A lookup of Keras 2 that is adapted lists its table too, which is none: it is left out."""
+    variables = getattr(owner, "variables", ())
+    return [one for one in (variables() if callable(variables) else variables) if hasattr(one, "assign")]
+
+
 def is_seed(variable: Any) -> bool:
     """Whether a variable is the state of a random layer's SeedGenerator. Keras 3 leaves these states out of its weights files."""
     return variable_name(variable).endswith("seed_generator_state")
@@ -26,7 +32,7 @@ def is_seed(variable: Any) -> bool:
 def seeds(model: Any) -> list[tuple[str, Any]]:
     """(name, variable) of the states of the model's random layers. In tf_keras only a program that has called
     ``enable_tf_random_generator()`` has them as variables; otherwise they are inside of TensorFlow's kernels, and can't be saved."""
-    states = [(variable_name(v), v) for v in model.variables if is_seed(v)]
+    states = [(variable_name(v), v) for v in listed_variables(model) if is_seed(v)]
     for layer in getattr(model, "submodules", ()):
         generator = private_api.layer_generator(layer)
         if generator is not None:
@@ -38,22 +44,39 @@ def saveables(root: Any) -> dict[int, Any]:
     """Every object that Keras saves with ``root``, by its ``id()``: ``root`` and the objects among its attributes, and theirs, that have a
     method ``save_own_variables``."""
     found: dict[int, Any] = {}
+    kinds: dict[type, str] = {}  # objects of one class are alike, and a large model has thousands of them
     pending, seen = [root], set()
     while pending:
         thing = pending.pop()
-        if id(thing) in seen:
+        kind = kinds.get(type(thing))
+        if kind is None:
+            kind = kinds[type(thing)] = _kind(thing)
+        if kind == _OTHER or id(thing) in seen:
             continue
         seen.add(id(thing))
-        if isinstance(thing, dict):
+        if kind == _MAPPING:
             pending.extend(thing.values())
-        elif isinstance(thing, (list, tuple, set, frozenset)):
+        elif kind == _ITEMS:
             pending.extend(thing)
-        elif callable(getattr(thing, "save_own_variables", None)) and not isinstance(thing, type):
-            found[id(thing)] = thing
-            pending.extend(vars(thing).values())
-        elif type(thing).__name__ in _CONTAINERS:
+        else:
+            if kind == _SAVEABLE:
+                found[id(thing)] = thing
             pending.extend(vars(thing).values())
     return found
+
+
+_SAVEABLE, _MAPPING, _ITEMS, _CONTAINER, _OTHER = "saveable", "mapping", "items", "container", "other"
+
+
+def _kind(thing: Any) -> str:
+    """What ``saveables`` does with objects of this one's class."""
+    if isinstance(thing, dict):
+        return _MAPPING
+    if isinstance(thing, (list, tuple, set, frozenset)):
+        return _ITEMS
+    if callable(getattr(thing, "save_own_variables", None)) and not isinstance(thing, type):
+        return _SAVEABLE
+    return _CONTAINER if type(thing).__name__ in _CONTAINERS else _OTHER
 
 
 # Keras 2's classes for compiled metrics and losses. They have no save_own_variables, but hold objects that do.

@@ -1,8 +1,9 @@
 """The layout ``plain-h5`` of the model file: one dataset for each variable, for models whose variables Keras can't save as they are.
 
 The path of a variable of a ``tf.Module`` has the names of the attributes that lead to the variable (``module/encoder/kernel``). The
-variables of a Keras model whose layers transform what they save (LoRA) are numbered: ``variables/0``, ``metrics/vars/0``. The
-optimizer's variables are numbered as in Keras's own files: ``optimizer/vars/0``.
+variables of a Keras model whose layers transform what they save (LoRA) are numbered: ``variables/0``, ``metrics/vars/0``, and
+``lookups/0`` for weights of Keras 3's lookups, which no model lists. The optimizer's variables are numbered as in Keras's own files:
+``optimizer/vars/0``.
 
 Uses the objects' own methods, imports no TensorFlow.
 """
@@ -16,6 +17,7 @@ import h5py
 import numpy as np
 
 from deepfreeze.errors import UnsupportedError
+from deepfreeze.format.dataset_groups import LOOKUPS
 from deepfreeze.state import private_api
 from deepfreeze.state.keras_objects import optimizer_variables, optimizers
 from deepfreeze.state.training_state import METRIC, STATISTIC, WEIGHT, TrainingState
@@ -48,6 +50,7 @@ def of_model(state: TrainingState) -> dict[str, Any]:
     # Numbers and not names: Keras counts the layers of a process, so the names of a second model of the process differ.
     variables = {f"variables/{n}": variable for n, variable in enumerate(own.values())}
     variables |= {f"metrics/vars/{n}": variable for n, variable in enumerate(metrics)}
+    variables |= {f"{LOOKUPS}/{n}": one for n, (_, one) in enumerate(private_api.lookup_weights(state.model))}
     return variables | _of_optimizers(state)
 
 

@@ -121,6 +121,20 @@ TABLE = (
         "autograph.impl.api: ag_pass_through", "TensorFlow", "2.2", "passed_through", "Keras 2 raises a StagingError"
     ),
     PrivateName(
+        "classes whose load_own_variables assigns and does no more: Layer, BaseConv, Dense, EinsumDense, Embedding, _BaseOptimizer",
+        "Keras 2 and 3",
+        "2.12",
+        "assigns_alone",
+        "a restore takes longer: each such object loads the values that it has already",
+    ),
+    PrivateName(
+        "Layer._flatten_layers, IndexLookup.idf_weights",
+        "Keras 3",
+        "3.0",
+        "lookup_weights",
+        "the weights of a lookup with tf_idf are in no checkpoint, and stock Keras can't load the file",
+    ),
+    PrivateName(
         "Callback._supports_tf_logs",
         "Keras 2",
         "2.3",
@@ -175,6 +189,37 @@ def layer_generator(layer: Any) -> Any:
     """The TensorFlow generator of a Keras 2 random layer, whose ``state`` is a variable; None if the layer has none. Layers have one only
     if the program has called ``enable_tf_random_generator()``."""
     return getattr(getattr(layer, "_random_generator", None), "_generator", None)
+
+
+# By the name of the method: the same in each version, whatever the module is called. ``tests/state/test_private_api`` compares them with
+# the classes of the installed Kerases.
+ASSIGNING = frozenset(
+    f"{name}.load_own_variables"
+    for name in ("Layer", "BaseConv", "Dense", "EinsumDense", "Embedding", "BaseOptimizer", "_BaseOptimizer")
+)
+
+
+def assigns_alone(thing: Any) -> bool:
+    """Whether the ``load_own_variables`` of an object of Keras is one of Keras's own that assigns the values to the object's variables and
+    does no more; also true if the object has no such method. A quantised layer also notes that it is calibrated: false. A layer with low
+    ranks (LoRA) sets its factors to zero, because its file has them within the kernel, and derives nothing: true."""
+    method = getattr(thing, "load_own_variables", None)
+    function = getattr(method, "__func__", None)
+    if function is None or function.__module__.partition(".")[0] not in ("keras", "tf_keras"):
+        return method is None
+    if function.__qualname__ == "Layer.load_own_variables" or function.__qualname__ not in ASSIGNING:
+        return function.__qualname__ in ASSIGNING
+    return bool(getattr(thing, "lora_enabled", False)) or getattr(thing, "quantization_mode", None) is None
+
+
+def lookup_weights(layer: Any) -> list[tuple[str, Any]]:
+    """(name, ``tf.Variable``) of the inverse document frequencies of each lookup (``output_mode="tf_idf"``) that a Keras 3 layer is, or
+    has inside. Keras 3 saves these variables and lists them nowhere. ``[]`` on Keras 2, which lists them."""
+    flatten = getattr(layer, "_flatten_layers", None)
+    if flatten is None or not hasattr(layer, "stateless_call"):
+        return []
+    found = ((one.name, vars(one).get("idf_weights")) for one in flatten())
+    return [(f"{name}/idf_weights", weights) for name, weights in found if hasattr(weights, "assign")]
 
 
 def read_only_inputs(op: Any) -> list[Any] | None:

@@ -11,9 +11,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.format.tensors import DTYPES, PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
-from deepfreeze.state.keras_objects import is_seed, optimizer_variables, optimizers, seeds, tf_variable, variable_name
+from deepfreeze.state import private_api
+from deepfreeze.state.keras_objects import (
+    is_seed,
+    listed_variables,
+    optimizer_variables,
+    optimizers,
+    seeds,
+    tf_variable,
+    variable_name,
+)
 
 # The kinds of a variable.
 WEIGHT = "weight"  # trained by gradients
@@ -148,9 +159,11 @@ def _variables(model: Any, what: str) -> Iterator[tuple[Any, str, str, str]]:
     metrics = [variable for metric in getattr(model, "metrics", ()) for variable in metric.variables]
     own_seeds = seeds(model)
     others = of_optimizers | {id(variable) for variable in metrics} | {id(variable) for _, variable in own_seeds}
-    for variable in model.variables:
+    for variable in listed_variables(model):
         if id(variable) not in others and not is_seed(variable):
             yield variable, STATISTIC, "", variable_name(variable)
+    for name, variable in private_api.lookup_weights(model):
+        yield variable, STATISTIC, "", name
     for variable in metrics:
         yield variable, METRIC, "", variable_name(variable)
     for name, variable in own_seeds:
@@ -167,7 +180,10 @@ def _spec(variable: Any, role: str, name: str) -> TensorSpec:
             found=dtype,
             todo="keep this variable out of the model's saved state, or store it in one of these dtypes",
         )
-    return TensorSpec(name, dtype, tuple(int(n) for n in tensor.shape), role)
+    shape = tensor.shape
+    if None in tuple(shape):  # of a lookup of Keras 2, whose vocabulary may grow: the shape is that of the value
+        shape = np.asarray(tensor).shape
+    return TensorSpec(name, dtype, tuple(int(n) for n in shape), role)
 
 
 def unique_name(name: str, taken: set[str]) -> str:

@@ -6,6 +6,7 @@ Uses Keras objects, imports neither Keras nor TensorFlow.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,19 +14,22 @@ import numpy as np
 
 from deepfreeze.errors import CorruptError, Error, NotFoundError, OptionError, StructureError
 from deepfreeze.events.messages import to_logger
-from deepfreeze.format.dataset_groups import group, is_loss_scale, is_metric, optimizer_groups
+from deepfreeze.format.dataset_groups import group, is_lookup, is_loss_scale, is_metric, optimizer_groups
 from deepfreeze.format.named_values import ATTACHMENTS
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK
+from deepfreeze.format.vocabularies import of_values
 from deepfreeze.frameworks import memory
 from deepfreeze.frameworks.memory import Room
 from deepfreeze.ranks.world import current
 from deepfreeze.state import lineage
 from deepfreeze.state.attachments import PATH_1, Attachments, SavedAttachments
+from deepfreeze.state.derived_state import PREDICT, TEST, TRAIN, DerivedState, objects_of
 from deepfreeze.state.keras_objects import build_optimizer, framework_of, optimizer_variables, optimizers
 from deepfreeze.state.supported import require_supported
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.state.unbuilt import unbuilt_layers
+from deepfreeze.state.vocabularies import vocabularies_of, warning_of_others
 from deepfreeze.store.catalog import CheckpointInfo, marks_of, parent_of
 from deepfreeze.store.quarantine import Fallback
 from deepfreeze.store.run import Run
@@ -41,19 +45,30 @@ _LEFT = "left in place: a job's start, or deepfreeze verify --quarantine, moves 
 
 @dataclass
 class Ready:
-    """A checkpoint's values in memory, read and checked, for the variables of a model, which is not changed before ``assign``."""
+    """A checkpoint's values in memory, read and checked, for the variables of a model, which is not changed before ``assign``.
+    ``warning``: for the user of a model whose lookups have other vocabularies than the checkpoint's, else None."""
 
     info: CheckpointInfo
     _variables: dict[str, Any]  # by path, as the rooms
     _rooms: dict[str, Room]
     attachments: SavedAttachments | None  # None: nobody asked for them, or the checkpoint has none
+    _derived: DerivedState
+    _whole: bool  # all weights of the model are among the variables
+    warning: str | None = None
+    derived: bool = False  # whether ``assign`` has had an object derive its state
 
-    def assign(self) -> CheckpointInfo:
-        """Assigns all values, and frees each variable's old value as it does. To be called once."""
+    def assign(self, functions: Collection[str] = (TRAIN, TEST, PREDICT)) -> CheckpointInfo:
+        """Assigns all values, and frees each variable's old value as it does; then the model's objects derive from them what they derive.
+        If there are such objects, the model makes those of these ``functions`` anew that it has traced. To be called once, outside of any
+        graph. ``StructureError`` if an object raises."""
         paths = list(self._rooms)
         for path in paths:
             self._rooms.pop(path).assign(self._variables[path])
-        lineage.remember([self._variables[path] for path in paths], parent_of(self.info))
+        given = [self._variables[path] for path in paths]
+        lineage.remember(given, parent_of(self.info))
+        self.derived = self._derived.load(given, self._whole, self.info.path)
+        if self.derived:
+            self._derived.make_functions_anew(*functions)
         return self.info
 
 
@@ -96,18 +111,21 @@ def restore(
     require_built(model)
     if step is not None:
         number = tagged_step(Run.open(run), step) if isinstance(step, str) else step
-        return _assign(prepare(model, run, number, rank, world_size), run)
+        return _assign(prepare(model, run, number, rank, world_size), run, rank)
     search = Fallback(run, to_logger)
     ready = _newest(search, model, rank, world_size)
     search.report(_LEFT)
     if search.damages:
         to_logger("warning", f"restored step {ready.info.step} of {run}, the newest that is whole")
-    return _assign(ready, run)
+    return _assign(ready, run, rank)
 
 
-def _assign(ready: Ready, run: str | os.PathLike[str]) -> CheckpointInfo:
+def _assign(ready: Ready, run: str | os.PathLike[str], rank: int) -> CheckpointInfo:
     ready.info = ready.info.with_metrics(marks_of(Run.open(run)))  # first: an error would leave the model as it is
-    return ready.assign()
+    info = ready.assign()
+    if ready.warning is not None and rank == 0:
+        to_logger("warning", ready.warning)
+    return info
 
 
 def require_built(model: Any) -> None:
@@ -147,6 +165,11 @@ def prepare(
             if _has_slots(structure, model):
                 build_optimizer(model)
             variables = variables_of(reader, model)
+            objects = objects_of(model)
+            derived = DerivedState(objects)
+            saved_words = of_values(structure.values) if weights else []
+            own_words = vocabularies_of(objects) if saved_words else []
+            warning = warning_of_others(saved_words, own_words, step)
             private, saved = _of_records(reader, rank, attachments)
             reading.finish()
         for one in structure.per_rank:
@@ -155,7 +178,7 @@ def prepare(
                 rooms[one.path].data[:] = private[one.path].reshape(-1).view(np.uint8)
         info = reader.described  # a job's start asks for no metrics: each rank would read one file more
     own = {path: room for path, room in rooms.items() if path in variables}
-    return Ready(info, variables, own, saved)
+    return Ready(info, variables, own, saved, derived, weights, warning)
 
 
 def variables_of(reader: TensorReader, model: Any) -> dict[str, Any]:
@@ -171,7 +194,7 @@ def _asked_of_keras(reader: TensorReader, state: TrainingState, compiled: bool) 
     of the checkpoint."""
     from deepfreeze.state.dataset_paths import locate  # imports h5py, which most do without
 
-    tensors = {tensor.path: tensor for tensor in locate(state).tensors}
+    tensors = {tensor.path: tensor for tensor in locate(state, reader.structure.layout).tensors}
     _check_same(reader, state.model, {path: tensor.spec for path, tensor in tensors.items()}, compiled)
     return {path: tensor.variable for path, tensor in tensors.items()}
 
@@ -224,8 +247,9 @@ def _check_same(reader: TensorReader, model: Any, specs: dict[str, Any], compile
     for path in sorted(saved.keys() | specs.keys()):
         if path not in specs or path not in saved:
             # Keras makes metric states when it first trains and resets them every epoch: a new model has none yet. And older
-            # checkpoints lack the loss scales of Keras 2.
-            optional = is_metric(path) or (is_loss_scale(path) and path not in saved) or path == PATH_1
+            # checkpoints lack the loss scales of Keras 2, and the weights of Keras 3's lookups.
+            later = is_loss_scale(path) or is_lookup(path)
+            optional = is_metric(path) or (later and path not in saved) or path == PATH_1
             if not optional:
                 side = "only the checkpoint has" if path in saved else "only the model has"
                 spec = saved[path].spec if path in saved else specs[path]

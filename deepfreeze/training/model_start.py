@@ -8,12 +8,15 @@ from typing import Any
 from deepfreeze.format.attachment_tree import EPOCH
 from deepfreeze.format.position import Position
 from deepfreeze.format.run_file import Parent
+from deepfreeze.frameworks.tensorflow.hooks import make_anew
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.notices import Notify
 from deepfreeze.ranks.world import World, each
 from deepfreeze.state import lineage
 from deepfreeze.state.attachments import Attachments
+from deepfreeze.state.derived_state import PREDICT, TEST
 from deepfreeze.state.training_state import TrainingState
+from deepfreeze.store.catalog import CheckpointInfo
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.restore import Ready, prepare
@@ -54,10 +57,19 @@ class ModelStart(Start):
                 return prepare(model, path, step, world.rank, world.size, weights=False)
 
             ready = each(world, read)
-            info = each(world, ready.assign)
+            info = each(world, lambda: _assign(ready, model))
             if info.state == "weights":
                 steps.set(step)
         self.step = steps.now()
+
+
+def _assign(ready: Ready, model: Any) -> CheckpointInfo:
+    """Gives ``model`` the values of ``ready``. A train function that was traced with what the model derived before is made anew, unless it
+    is being traced now."""
+    info = ready.assign((TEST, PREDICT))
+    if ready.derived and getattr(model, "train_function", None) is not None:
+        make_anew(model)
+    return info
 
 
 _NAMED = {EPOCH: "Keras's History"}
@@ -86,8 +98,10 @@ class _ModelValues:
         assert ready is not None
         if self._attachments:
             self._load_attachments(ready)
-        info = ready.assign()
+        info = _assign(ready, self._model)
         self._notify("info", f"restored step {step} of {info.run}")
+        if ready.warning is not None and self._world.rank == 0:
+            self._notify("warning", ready.warning)
         if info.state == "weights" and self._steps is not None:
             # The checkpoint has no optimizer. Its count of updates is set all the same, because checkpoints are named by it.
             self._steps.set(step)

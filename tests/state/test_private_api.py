@@ -14,7 +14,7 @@ import deepfreeze
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.matching import weights
 from deepfreeze.state import private_api
-from tests.support import kerases
+from tests.support import kerases, overriding
 
 ROOT = Path(__file__).resolve().parents[2] / "deepfreeze"
 HERE = "state/private_api"
@@ -49,6 +49,17 @@ def test_the_table_and_the_functions_are_the_same():
     for row in private_api.TABLE:
         assert row.missing and row.since[0].isdigit() and row.package.split()[0] in ("Keras", "Horovod", "TensorFlow")
         assert hasattr(importlib.import_module("deepfreeze." + row.module.replace("/", ".")), row.function)
+
+
+@pytest.mark.parametrize("package", kerases.NAMES)
+def test_every_class_of_keras_that_overrides_loading_is_known(package):
+    """Either its method assigns and does no more, or a model with it is restored as stock Keras loads it (``tests/thaw``)."""
+    found = overriding.classes(package)
+    known = {name.removesuffix(f".{overriding.METHOD}") for name in private_api.ASSIGNING}
+    assert found - overriding.NOT_TENSORFLOW <= known | overriding.DERIVING
+    assert overriding.DERIVING - {"Discretization"} <= found
+    tried = {name.partition(",")[0].partition(" ")[0] for name in overriding.recipes(package)}
+    assert found - overriding.NOT_TENSORFLOW - overriding.IN_ALL <= tried
 
 
 def private_names(path):
@@ -133,6 +144,8 @@ def test_what_is_missing_is_none_or_a_default(row, monkeypatch):
         "saving_counts": {},
         "plotting_counts": {},
         "variables_of_fit": [],
+        "assigns_alone": True,
+        "lookup_weights": [],
     }
     if row.function in ("seeded_context", "tensorflow_generator", "keras_generator", "thread_states"):
         monkeypatch.setattr(private_api.sys, "modules", {})

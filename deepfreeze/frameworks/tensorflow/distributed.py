@@ -10,9 +10,11 @@ from deepfreeze.errors import UnsupportedError
 from deepfreeze.events.messages import to_logger
 from deepfreeze.frameworks.keras_hooks import Hooks
 from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, in_own_thread, lines_to_build
+from deepfreeze.frameworks.tensorflow.hooks import make_anew
 from deepfreeze.ranks.same_model import require_same_model
 from deepfreeze.ranks.wait import Patience
-from deepfreeze.ranks.world import HorovodWorld
+from deepfreeze.ranks.world import HorovodWorld, each
+from deepfreeze.state.derived_state import PREDICT, TEST, DerivedState, objects_of
 from deepfreeze.state.keras_objects import build_optimizer, optimizers, tf_variable
 from deepfreeze.state.supported import require_supported
 from deepfreeze.state.training_state import COUNT, SLOT, STATISTIC, WEIGHT, TrainingState
@@ -65,9 +67,9 @@ class BroadcastState(Hooks):
     """Keras callback: when training begins, every rank takes the state of rank ``root_rank``.
 
     The state is the model's weights and the optimizers' variables, without metrics, and without random seeds, which should differ between
-    ranks. Works with Keras 3 and tf_keras. It may come before or after ``Checkpoint`` in the list of callbacks, because a state that
-    ``Checkpoint`` has restored is the same on all ranks. ``timeout``: seconds for which a rank waits for the others to come to
-    ``on_train_begin``.
+    ranks. Objects that derive state from their weights (an adapted ``Normalization``) derive it anew. Works with Keras 3 and tf_keras. The
+    callback may come before or after ``Checkpoint`` in the list, because a state that ``Checkpoint`` has restored is the same on all
+    ranks. ``timeout``: seconds for which a rank waits for the others to come to ``on_train_begin``.
     """
 
     def __init__(self, root_rank: int = 0, timeout: float = 600.0) -> None:
@@ -95,10 +97,16 @@ class BroadcastState(Hooks):
             # Of several optimizers the compiled one may be a default that train_step never applies (a GAN's): it stays without slots.
             build_optimizer(self.model)
         state = TrainingState.of(self.model)
-        require_same_model(HorovodWorld(hvd, self._patience), state.description(), named=True)
+        world = HorovodWorld(hvd, self._patience)
+        require_same_model(world, state.description(), named=True)
         # Without metrics: they begin anew, and their variables may exist on one rank and not yet on another.
-        tensors = state.of_kind(WEIGHT, SLOT, COUNT, STATISTIC)
-        hvd.broadcast_variables([tf_variable(tensor.variable) for tensor in tensors], self._root)
+        variables = [tensor.variable for tensor in state.of_kind(WEIGHT, SLOT, COUNT, STATISTIC)]
+        derived = each(world, lambda: DerivedState(objects_of(self.model)))
+        before = derived.values()
+        hvd.broadcast_variables([tf_variable(variable) for variable in variables], self._root)
+        if derived.values() != before and derived.load(variables, True, f"the state of rank {self._root}"):
+            derived.make_functions_anew(TEST, PREDICT)
+            make_anew(self.model)
 
 
 class AverageMetrics(Hooks):
