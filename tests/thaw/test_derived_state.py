@@ -191,7 +191,7 @@ def test_an_override_that_raises_ends_the_restore_with_its_name(keras, way, tmp_
             deepfreeze.restore(make(), run)
         else:
             train(make(), recipe, deepfreeze.Checkpoint(run, every=2))
-    assert isinstance(caught.value.__cause__, KeyError)
+    assert way == "fitted" or isinstance(caught.value.__cause__, KeyError)  # Keras raises it anew in a fit
 
 
 @kerases.one_will_do
@@ -277,9 +277,7 @@ def test_the_layers_of_a_module_derive_too(tmp_path):
         def __init__(self, first):
             super().__init__()
             self.front = keras.layers.Normalization()
-            self.front.build((None, 3))
-            if first:
-                self.front.adapt(X)
+            self.front.adapt(X if first else 3 * X)
             self.weight = tf.Variable(2.0 if first else 1.0)
             self.optimizer = keras.optimizers.SGD()
             self.optimizer.build([self.weight])
