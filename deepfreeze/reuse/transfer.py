@@ -81,11 +81,15 @@ def transfer(
     Reads only the extents of the model file that have bytes of the chosen weights, and checks each extent as a whole. The model is not
     changed before all values are read and checked. Under Horovod each rank calls ``transfer`` for itself.
 
+    An object all of whose variables were copied then derives from them what it derives when stock Keras loads its weights, and a lookup
+    with another vocabulary than the checkpoint's is named in a warning (see ``deepfreeze.restore``).
+
     If the model is trained in a new run directory afterwards, that run records the checkpoint as its parent (``CheckpointInfo.parent``).
 
     Raises ``OptionError`` for a wrong argument, such as a pattern that matches no weight; ``StructureError`` for mismatches, for ambiguous
     names, and if no weight at all can be copied; ``UnsupportedError`` for a model with Horovod's own optimizer on Keras 3;
-    ``CorruptError`` for damaged bytes; ``NotFoundError`` if there is no such checkpoint. After any of them the model is as it was.
+    ``CorruptError`` for damaged bytes; ``NotFoundError`` if there is no such checkpoint. After any of them the model is as it was, but for a
+    ``StructureError`` that names an object which can't load its values.
     """
     if on_mismatch not in ("error", "skip"):
         todo = "pass one of these"

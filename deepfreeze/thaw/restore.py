@@ -94,6 +94,11 @@ def restore(
     the model takes from the checkpoint, and at most 64 MB more while they are read; until each variable is assigned,
     these stand beside its old value. Nothing is copied: Keras's variables take the buffers over.
 
+    When all variables have their values, objects whose ``load_own_variables`` derives state from them (an adapted ``Normalization``) are
+    asked to load them, once each, as stock Keras's ``load_weights`` asks them; ``StructureError`` if one raises: the model is restored in
+    part then. Functions that such a model has traced are made anew. A warning names each lookup with another vocabulary than the
+    checkpoint's, on rank 0.
+
     With ``step=None`` an older checkpoint takes the place of one that is damaged; warnings in the log (``deepfreeze``) say
     which and how. Nothing in the run is moved or locked: a job's start moves the damaged one below ``RUN/damaged``, or
     ``deepfreeze verify --quarantine``. If none is whole, CorruptError is raised.
