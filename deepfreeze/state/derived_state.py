@@ -94,6 +94,8 @@ class DerivedState:
         """Asks each object all of whose variables are among the ``given`` ones, which have just been assigned. ``whole``: these are all
         weights of the model, so that an object is asked too which stores nothing itself. ``where``: the checkpoint, for errors. Returns
         whether an object was asked. To be called outside of any graph. ``StructureError`` for what an object raises."""
+        if not self._loading:
+            return False
         known = {id(tf_variable(variable)) for variable in given}
         asked = False
         for one in self._loading:

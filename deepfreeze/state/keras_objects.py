@@ -44,24 +44,24 @@ def saveables(root: Any) -> dict[int, Any]:
     """Every object that Keras saves with ``root``, by its ``id()``: ``root`` and the objects among its attributes, and theirs, that have a
     method ``save_own_variables``."""
     found: dict[int, Any] = {}
-    kinds: dict[type, str] = {}  # objects of one class are alike, and a large model has thousands of them
+    # Objects of one class are alike, and a large model has thousands of them: most are of classes that are known to hold none.
+    kinds: dict[type, str] = {}
+    others: set[type] = set()
     pending, seen = [root], set()
     while pending:
         thing = pending.pop()
         kind = kinds.get(type(thing))
         if kind is None:
             kind = kinds[type(thing)] = _kind(thing)
+            if kind == _OTHER:
+                others.add(type(thing))
         if kind == _OTHER or id(thing) in seen:
             continue
         seen.add(id(thing))
-        if kind == _MAPPING:
-            pending.extend(thing.values())
-        elif kind == _ITEMS:
-            pending.extend(thing)
-        else:
-            if kind == _SAVEABLE:
-                found[id(thing)] = thing
-            pending.extend(vars(thing).values())
+        if kind == _SAVEABLE:
+            found[id(thing)] = thing
+        parts = thing if kind == _ITEMS else thing.values() if kind == _MAPPING else vars(thing).values()
+        pending += [one for one in parts if type(one) not in others]
     return found
 
 
