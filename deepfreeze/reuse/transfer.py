@@ -88,8 +88,8 @@ def transfer(
 
     Raises ``OptionError`` for a wrong argument, such as a pattern that matches no weight; ``StructureError`` for mismatches, for ambiguous
     names, and if no weight at all can be copied; ``UnsupportedError`` for a model with Horovod's own optimizer on Keras 3;
-    ``CorruptError`` for damaged bytes; ``NotFoundError`` if there is no such checkpoint. After any of them the model is as it was, but for a
-    ``StructureError`` that names an object which can't load its values.
+    ``CorruptError`` for damaged bytes; ``NotFoundError`` if there is no such checkpoint. After any of them the model is as it was; but a
+    ``StructureError`` that names an object which can't load its values comes after the copy.
     """
     if on_mismatch not in ("error", "skip"):
         todo = "pass one of these"

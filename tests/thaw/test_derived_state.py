@@ -134,6 +134,7 @@ def recording(keras, calls):
     return model, inner
 
 
+@pytest.mark.full
 @kerases.one_will_do
 def test_an_override_is_called_once_when_all_variables_are_assigned(keras, tmp_path):
     """Outside of any graph, with the values under the names that Keras gives them; functions of models inside are made anew too."""
@@ -158,6 +159,7 @@ def test_an_override_is_called_once_when_all_variables_are_assigned(keras, tmp_p
     assert (model.predict_function, model.test_function) == functions
 
 
+@pytest.mark.full
 @kerases.one_will_do
 def test_a_transfer_asks_objects_all_of_whose_variables_it_loads(keras, tmp_path):
     recipe, calls = overriding.Recipe(None, X), []
@@ -194,6 +196,7 @@ def test_an_override_that_raises_ends_the_restore_with_its_name(keras, way, tmp_
     assert way == "fitted" or isinstance(caught.value.__cause__, KeyError)  # Keras raises it anew in a fit
 
 
+@pytest.mark.full
 @kerases.one_will_do
 def test_what_an_object_computes_from_its_variables_is_loaded_too(keras, tmp_path):
     """An object that stores other values than its variables' gets them back; then its variables are the checkpoint's again."""
@@ -253,6 +256,7 @@ def test_low_ranks_are_restored_beside_an_object_that_derives(tmp_path):
         assert [v.tobytes() for v in other.get_weights()] == [v.tobytes() for v in model.get_weights()]
 
 
+@pytest.mark.full
 @kerases.needs_keras_3
 def test_a_layer_of_keras_s_own_is_plain_but_for_quantisation():
     import keras

@@ -76,11 +76,11 @@ def test_each_way_warns_once_of_a_layer_with_another_vocabulary(keras, tmp_path,
     # The checkpoint of the last way has the other vocabulary: a run may have structures of both.
     assert saved_in(tmp_path / "run")[-1] != Vocabulary.of("text", ["", "[UNK]", *WORDS])
     caplog.clear()
-    for way in WAYS.values():
-        way(make(keras, OTHERS), tmp_path / "run")
+    deepfreeze.restore(make(keras, OTHERS), tmp_path / "run")
     assert "vocabulary" not in caplog.text
 
 
+@pytest.mark.full
 @kerases.one_will_do
 def test_a_checkpoint_that_has_no_vocabularies_is_no_reason_to_warn(keras, tmp_path, caplog, monkeypatch):
     """Older versions noted none."""
