@@ -58,7 +58,7 @@ class _Loading:
             return
         # What the owner stores is computed from its variables. Loading that may give them other values: LoRA has both factors in the sum.
         values = [(variable, _value(variable)) for variable in self.needs]
-        self._call({key: np.array(value) for key, value in _recorded(self.owner).items()}, where)
+        self._call({key: np.array(np.asarray(value)) for key, value in _recorded(self.owner).items()}, where)
         for variable, value in values:
             if _value(variable).tobytes() != value.tobytes():
                 variable.assign(value)
@@ -100,10 +100,8 @@ class DerivedState:
         asked = False
         for one in self._loading:
             complete = all(id(tf_variable(variable)) in known for variable in one.needs)
-            stores_nothing = (
-                one.stored == {}
-            )  # then ``needs`` are the weights of its parts, which may include seeds and metrics
-            if (one.needs and complete) or (whole and (complete or stores_nothing)):
+            # The parts of an object that stores nothing itself may have weights which are in no checkpoint.
+            if (one.needs and complete) or (whole and (complete or one.stored == {})):
                 one.load(where)
                 asked = True
         return asked
@@ -129,7 +127,7 @@ def _recorded(owner: Any) -> dict[str, Any]:
             where=_called(owner),
             expected="names for its values, by its save_own_variables",
             found=f"{type(error).__name__}: {error}",
-            todo="nothing was changed: make it complete first, a lookup by its vocabulary for example",
+            todo="make it complete before, a lookup by its vocabulary for example",
         ) from error
     return recorded
 
