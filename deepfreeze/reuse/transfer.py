@@ -141,7 +141,7 @@ class _Plan:
         objects = objects_of(model)
         self._derived = DerivedState(objects)
         words = of_values(reader.structure.values)
-        self._warning = warning_of_others(words, vocabularies_of(objects), reader.info.step) if words else None
+        self._warning = warning_of_others(words, vocabularies_of(objects), reader.described.step) if words else None
         saved = of_checkpoint(reader.structure)
         own, variables = of_model(model)
         saved_names = [name for weight in saved for name in weight.names]
