@@ -282,7 +282,8 @@ def in_fit(callback: Any) -> bool:
     """Whether this thread is in a ``model.fit`` that has ``callback`` among its callbacks, or callbacks that can't be told."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name == "fit" and "epochs" in frame.f_code.co_varnames:
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if frame.f_code.co_name == "fit" and package in ("keras", "tf_keras"):
             callbacks: Any = frame.f_locals.get("callbacks")
             found = getattr(callbacks, "callbacks", callbacks)
             if not isinstance(found, (list, tuple)) or any(one is callback for one in found):

@@ -25,10 +25,10 @@ class Hold:
 
     def __init__(self, who: str, give_way: Callable[[], None]) -> None:
         """``who``: the function that the user has called, for messages; ``give_way``: a method of the training, which closes its run."""
-        self._run, self._who, self._lost = "", who, False
+        self._run, self.who, self._lost = "", who, False
         self._give_way = weakref.WeakMethod(give_way)  # no cycle: the run is closed when the user drops the training
         self._callback: Callable[[], Any] = lambda: None
-        self._thread = threading.current_thread()
+        self._thread, self._pid = threading.current_thread(), os.getpid()
 
     def by(self, callback: Any) -> None:
         """``callback``: the object that Keras's ``fit`` has in the place of the training."""
@@ -36,7 +36,8 @@ class Hold:
 
     def begin(self, run: str) -> None:
         """The training has ``run``, a path."""
-        self._run, self._lost, self._thread = os.path.realpath(run), False, threading.current_thread()
+        self._run, self._lost = os.path.realpath(run), False
+        self._thread, self._pid = threading.current_thread(), os.getpid()
         _holds[self._run] = weakref.ref(self)
 
     def end(self) -> None:
@@ -49,7 +50,7 @@ class Hold:
         if self._lost:
             raise RunError(
                 where=self._run,
-                expected=f"this {self._who} to have the run until it ends",
+                expected=f"this {self.who} to have the run until it ends",
                 found="another one of this process there, which has begun since",
                 todo="end or close() one training before another one of the same run begins, or give each a run of its own",
             )
@@ -58,26 +59,29 @@ class Hold:
         """Collective. Closes the training that has ``run``, if every rank has one that was left behind. Otherwise the lock decides, which
         refuses this training. ``events``: of this training, which hear of it on rank 0; ``said``: as a line for the user."""
         before = _holds.get(os.path.realpath(run), lambda: None)()
-        left = before is not None and before is not self and before._left_behind
+        left = before is not None and before is not self and before.left_behind
         if not all(world.gather(left)):
             return
         assert before is not None
-        each(world, before._lose)
-        line = f"{wording.near(run)}: the {before._who} that an interrupted training has left here is closed"
+        each(world, before.lose)
+        line = f"{wording.near(run)}: the {before.who} that an interrupted training has left here is closed"
         if world.rank == 0 and said:
             events.say(line)
         elif world.rank == 0:
             events.notify("info", line)
 
     @property
-    def _left_behind(self) -> bool:
-        """Whether the training's ``fit`` runs neither in another thread nor further up in this one."""
-        if self._thread is not threading.current_thread() and self._thread.is_alive():
+    def left_behind(self) -> bool:
+        """Whether the training's ``fit`` runs neither in another thread nor further up in this one. A forked child has a copy of the
+        training, which is its parent's."""
+        elsewhere = self._thread is not threading.current_thread() and self._thread.is_alive()
+        if elsewhere or self._pid != os.getpid():
             return False
         callback = self._callback()
         return callback is None or not in_fit(callback)
 
-    def _lose(self) -> None:
+    def lose(self) -> None:
+        """Closes the training."""
         self._lost = True
         give_way = self._give_way()
         if give_way is not None:

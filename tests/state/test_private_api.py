@@ -138,6 +138,7 @@ def test_keras_2_s_containers_of_layers_are_known():
 def test_what_is_missing_is_none_or_a_default(row, monkeypatch):
     defaults = {
         "says_built": False,
+        "in_fit": False,
         "loss_scale": [],
         "steps_per_execution": 1,
         "thread_states": [],

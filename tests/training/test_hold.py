@@ -51,8 +51,12 @@ def taken(run, world=None):
     return said
 
 
-def fit(callbacks, action, epochs=1):
-    """As Keras's: it has a list, or a ``CallbackList`` which has one."""
+# As Keras's own: it has a list, or a ``CallbackList`` which has one. A program may have a function of the same name.
+KERAS = {"__name__": "keras.src.trainers"}
+exec("def fit(callbacks, action): return action()", KERAS)
+
+
+def fit(epochs, action):
     return action()
 
 
@@ -98,12 +102,13 @@ def test_a_training_that_nobody_has_any_more_is_no_predecessor(tmp_path):
     "listed", [lambda found: found, lambda found: type("CallbackList", (), {"callbacks": found})()]
 )
 def test_a_training_whose_fit_this_thread_is_in_keeps_its_run(tmp_path, listed):
-    before, another = Training(tmp_path / "run").begin(), object()
-    assert not fit(listed([another, before]), lambda: taken(tmp_path / "run"))
-    assert not fit(listed([before]), lambda: fit(listed([another]), lambda: taken(tmp_path / "run")))
-    assert not fit(5, lambda: taken(tmp_path / "run")), "nobody can tell whose fit this is"
+    before, another, fit_of_keras = Training(tmp_path / "run").begin(), object(), KERAS["fit"]
+    assert not fit_of_keras(listed([another, before]), lambda: taken(tmp_path / "run"))
+    assert not fit_of_keras(listed([before]), lambda: fit_of_keras(listed([another]), lambda: taken(tmp_path / "run")))
+    assert not fit_of_keras(5, lambda: taken(tmp_path / "run")), "nobody can tell whose fit this is"
     assert not before.closed
-    assert fit(listed([another]), lambda: taken(tmp_path / "run")) and before.closed
+    taking = fit(3, lambda: fit_of_keras(listed([another]), lambda: taken(tmp_path / "run")))
+    assert taking and before.closed
 
 
 def test_a_training_of_a_thread_that_runs_keeps_its_run(tmp_path):
@@ -112,6 +117,12 @@ def test_a_training_of_a_thread_that_runs_keeps_its_run(tmp_path):
     assert not before.closed
     in_thread(before.begin)
     assert taken(tmp_path / "run") and before.closed, "that thread has ended"
+
+
+def test_a_forked_child_leaves_its_parents_training_alone(tmp_path, monkeypatch):
+    before = Training(tmp_path / "run").begin()
+    monkeypatch.setattr(hold.os, "getpid", lambda: -1)
+    assert not taken(tmp_path / "run") and not before.closed
 
 
 @pytest.mark.parametrize("other", [True, False])
