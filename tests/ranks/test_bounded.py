@@ -2,7 +2,9 @@
 
 import os
 import pickle
+import signal
 import threading
+import time
 import types
 
 import numpy as np
@@ -180,6 +182,17 @@ def test_calls_of_a_thread_come_in_the_order_in_which_they_were_given():
     threading.Timer(0.05, first.set).start()
     assert caller.call(lambda: order.append("next") or 5, wait_of(30)) == 5
     assert order == ["slow", "next"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ctrl_c_ends_a_wait_at_once(kind):
+    world = current(pair(kind)[0], Patience("deepfreeze.Checkpoint", 60.0))
+    main = threading.main_thread().ident
+    threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        world.gather(1)
+    assert time.monotonic() - begin < 30
 
 
 def test_a_call_that_is_given_up_may_end_later_and_nobody_hears_of_it():
