@@ -30,17 +30,20 @@ class NewestEnd:
 def newest_end(run: Run) -> NewestEnd:
     """How the newest attempt of ``run`` has ended. An attempt that has opened the run and trained nothing, because nothing was left to
     train, leaves the answer to the one before. ``RunError`` if the events can't be read."""
-    files = _files(run)
-    # Clocks of two nodes may differ: the run itself says which attempt is the newest.
-    owner = _owner(run)
-    if owner is not None and owner not in files:
-        return NewestEnd(False, "it has left no events", owner)
-    order = sorted(files, key=lambda attempt: (attempt == owner, _begun(files[attempt])), reverse=True)
-    for attempt in order:
-        found = _of(files[attempt])
+    attempts, owner = _attempts(run), _owner(run)
+    # The run itself says which attempt is the newest: the clocks of two nodes may differ.
+    if owner is not None:
+        if owner not in attempts:
+            return NewestEnd(False, "it has left no events", owner)
+        found = _of(_read(run, owner))
+        if found is not None:
+            return NewestEnd(*found, owner)
+    others = {attempt: _read(run, attempt) for attempt in attempts if attempt != owner}
+    for attempt in sorted(others, key=lambda attempt: _begun(others[attempt]), reverse=True):
+        found = _of(others[attempt])
         if found is not None:
             return NewestEnd(*found, attempt)
-    return NewestEnd(False, "no attempt has trained so far", order[0] if order else None)
+    return NewestEnd(False, "no attempt has trained so far", owner)
 
 
 def _of(events: list[dict[str, Any]]) -> tuple[bool, str] | None:
@@ -65,20 +68,24 @@ def _begun(events: list[dict[str, Any]]) -> int:
     return next((event["t"] for event in events if event["kind"] == _ATTEMPT), 0)
 
 
-def _files(run: Run) -> dict[str, list[dict[str, Any]]]:
-    """The events of each attempt, as its rank 0 has written them."""
+def _attempts(run: Run) -> list[str]:
+    """The attempts whose rank 0 has written events."""
     try:
         listed = map(names.parse_events_file, run.store.list(names.EVENTS_DIR))
-        return {attempt: _read(run, attempt) for attempt, rank in filter(None, listed) if rank == 0}
+        return [attempt for attempt, rank in filter(None, listed) if rank == 0]
     except FileNotFoundError:
-        return {}
+        return []
     except OSError as error:
         raise refused(run.store.where(names.EVENTS_DIR), error) from error
 
 
 def _read(run: Run, attempt: str) -> list[dict[str, Any]]:
-    with contextlib.closing(run.store.open(f"{names.EVENTS_DIR}/{names.events_file(attempt)}")) as file:
-        lines = file.get(0, file.size).split(b"\n")[:-1]  # what is behind the last newline is no line yet
+    name = f"{names.EVENTS_DIR}/{names.events_file(attempt)}"
+    try:
+        with contextlib.closing(run.store.open(name)) as file:
+            lines = file.get(0, file.size).split(b"\n")[:-1]  # what is behind the last newline is no line yet
+    except OSError as error:
+        raise refused(run.store.where(name), error) from error
     return [event for event in map(parse, lines) if event is not None]
 
 

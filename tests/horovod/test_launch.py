@@ -42,6 +42,15 @@ def test_one_rank_that_is_refused_ends_every_rank_with_the_reason(two, tmp_path)
 
 
 @pytest.mark.full
+def test_rank_0_is_asked_for_the_run_and_makes_what_is_missing_above_it(two, tmp_path):
+    folder = tmp_path / "trials" / "1"
+    two.run("ranks", api="keras", folder=folder, out=tmp_path, steps=4, every=2, keep=9, asked=[0, 1])
+    assert steps(folder) == [2, 4]
+    for error in two.errors("ranks", api="keras", folder=folder, out=tmp_path, steps=6, every=2, asked=[0]):
+        assert "run=a function, as on rank 0; found run=" in error
+
+
+@pytest.mark.full
 def test_ranks_that_horovods_callback_makes_alike_are_saved_from_then_on(two, tmp_path):
     """That callback broadcasts after the first step: the second one is the first to be saved."""
     two.run("ranks", api="tf_keras", folder=tmp_path, steps=3, every=1, keep=9)

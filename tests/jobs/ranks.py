@@ -1,8 +1,8 @@
 """Case: trains to step STEPS, in FOLDER/run, and leaves what each rank R holds then, by dataset path, in OUT/rank-R.npz.
 
 ``pause``: seconds per step; ``bad_rank``: of a model whose optimizer Keras can't save; ``stripe``: bytes of the store's stripes, which
-rank 0 alone finds; ``passes``: batches for each update; the rest are Checkpoint's options. Returns its stats, the warnings, also those in
-the log, and the steps that were left to the next one and copied by it.
+rank 0 alone finds; ``passes``: batches for each update; ``asked``: the ranks whose ``run`` is a function; the rest are Checkpoint's options. Returns its
+stats, the warnings, also those in the log, and the steps that were left to the next one and copied by it.
 """
 
 import logging
@@ -41,12 +41,20 @@ def prepared(api, kind, passes=1):
     return keras, hvd, models.build(keras, kind, optimizer=optimizer, seed=1 + hvd.rank()), broadcast
 
 
-def run(api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None, stripe=None, passes=1, **options):
+def run(
+    api, folder, steps, every, kind="conv", pause=0, out=None, bad_rank=None, stripe=None, passes=1, asked=(), **options
+):
     keras, hvd, model, broadcast = prepared(api, kind, passes)
     rank = hvd.rank()
     if rank == bad_rank:
         model.optimizer = types.SimpleNamespace(iterations=0, apply_gradients=None)  # refused: without ``build``
-    checkpoint = deepfreeze.Checkpoint(f"{folder}/run", every=every, **grouped(options))
+
+    def ask():
+        assert rank == 0, "another rank than rank 0 was asked"
+        return f"{folder}/run"
+
+    path = ask if rank in asked else f"{folder}/run"
+    checkpoint = deepfreeze.Checkpoint(path, every=every, **grouped(options))
 
     class Pause(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):

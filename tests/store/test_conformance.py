@@ -402,7 +402,9 @@ def test_a_run_is_made_once_and_opened(pair):
         Run.open(store)
     run = WritableRun.open_or_make(store)
     assert WritableRun.open_or_make(store) == Run.open(store) == run or run.run_id == Run.open(store).run_id
-    assert not store.make()
+    assert not store.make_above() and not store.make()
+    store.refresh()
+    assert Run.open(store) == Run.open(store)
     store.remove(names.RUN_FILE)
     store.unmake()
     assert not store.has("")

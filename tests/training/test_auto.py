@@ -2,6 +2,7 @@
 
 import json
 import math
+import tempfile
 import time
 
 import pytest
@@ -40,8 +41,11 @@ def section(folder):
 
 @kerases.one_will_do
 def test_auto_profiles_decides_saves_and_keeps_its_plan(keras, tmp_path):
-    """The first steps have no checkpoint, the next two are probes; then comes one at each interval, and plan.json has the reason."""
-    checkpoint, events, logs = fit(keras, tmp_path)
+    """The first steps have no checkpoint, the next two are probes; then comes one at each interval, and plan.json has the reason, and
+    that the local tier is memory, wherever its file system is mounted."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        (tmp_path / "job").symlink_to(memory)
+        checkpoint, events, logs = fit(keras, tmp_path, local=tmp_path / "job")
     stats = checkpoint.stats
     first, second, *later = stats.steps
     assert first >= 10 and second > first and later, "eight plain steps after two that are untypical"
@@ -51,7 +55,8 @@ def test_auto_profiles_decides_saves_and_keeps_its_plan(keras, tmp_path):
     assert decision.terms["profile"]["iteration"] > 0 and decision.terms["profile"]["persist"] > 0
     assert decision.terms["profile"]["nbytes"] == stats.nbytes
     kept = section(tmp_path)
-    assert kept["interval"] == stats.intervals[-1].interval and kept["key"]["world_size"] == 1
+    assert kept["interval"] == stats.intervals[-1].interval
+    assert (kept["key"]["world_size"], kept["key"]["tier"]) == (1, "memory")
     assert [one["reason"] for one in kept["decisions"]] == [one.reason for one in stats.intervals]
     due = {decision.step + n * decision.after for n in range(1, 3)}
     assert due & set(stats.steps) or decision.step + decision.after > 120
