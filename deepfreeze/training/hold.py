@@ -3,10 +3,13 @@ leaves one, because the traceback keeps its objects, and with them the run."""
 
 from __future__ import annotations
 
+import inspect
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from deepfreeze import wording
@@ -27,12 +30,20 @@ class Hold:
         """``who``: the function that the user has called, for messages; ``give_way``: a method of the training, which closes its run."""
         self._run, self.who, self._lost = "", who, False
         self._give_way = weakref.WeakMethod(give_way)  # no cycle: the run is closed when the user drops the training
-        self._callback: Callable[[], Any] = lambda: None
+        self._goes_on: Callable[[], bool] = lambda: False
         self._thread, self._pid = threading.current_thread(), os.getpid()
 
-    def by(self, callback: Any) -> None:
-        """``callback``: the object that Keras's ``fit`` has in the place of the training."""
-        self._callback = weakref.ref(callback)
+    def by_callback(self, callback: Any) -> None:
+        """``callback``: the object that Keras's ``fit`` has in the place of the training, which trains while this thread is in such a
+        ``fit``."""
+        found = weakref.ref(callback)
+        self._goes_on = lambda: in_fit(found())
+
+    def by_loop(self, loop: Any) -> None:
+        """``loop``: the object that the program has in the place of the training. It trains while a function of this thread has it: a cell
+        of a notebook is none, whose names stay when it has ended."""
+        found = weakref.ref(loop)
+        self._goes_on = lambda: _in_function(found())
 
     def begin(self, run: str) -> None:
         """The training has ``run``, a path."""
@@ -72,13 +83,10 @@ class Hold:
 
     @property
     def left_behind(self) -> bool:
-        """Whether the training's ``fit`` runs neither in another thread nor further up in this one. A forked child has a copy of the
-        training, which is its parent's."""
+        """Whether the training runs neither in another thread nor further up in this one. A forked child has a copy of the training, which
+        is its parent's."""
         elsewhere = self._thread is not threading.current_thread() and self._thread.is_alive()
-        if elsewhere or self._pid != os.getpid():
-            return False
-        callback = self._callback()
-        return callback is None or not in_fit(callback)
+        return not elsewhere and self._pid == os.getpid() and not self._goes_on()
 
     def lose(self) -> None:
         """Closes the training."""
@@ -86,3 +94,13 @@ class Hold:
         give_way = self._give_way()
         if give_way is not None:
             give_way()
+
+
+def _in_function(thing: Any) -> bool:
+    """Whether a function that this thread is in has ``thing`` in a variable."""
+    frame: FrameType | None = None if thing is None else sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_flags & inspect.CO_NEWLOCALS and any(value is thing for value in frame.f_locals.values()):
+            return True
+        frame = frame.f_back
+    return False

@@ -182,7 +182,7 @@ class Checkpoint(Hooks):
         self._epoch: int | None = None  # which has begun in this ``fit``
         self._beginning: FitBeginning | None = None
         self._training = Training(run, policy, options, listener=self._logs)
-        self._training.hold.by(self)
+        self._training.hold.by_callback(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Checkpoint:
         """A callback with the same options, for a training of its own, as tools make one for each of their trials. ``every``, ``extra`` and

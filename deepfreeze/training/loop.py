@@ -122,6 +122,7 @@ class Loop:
             who="deepfreeze.capture",
             loop=True,
         )
+        self._training.hold.by_loop(self)
         self._model = model
         self.start = self._training.open(model)
         self._training.begin(model, "its loop is written by hand")

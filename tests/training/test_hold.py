@@ -22,7 +22,7 @@ class Training:
 
     def __init__(self, run, who="deepfreeze.Checkpoint"):
         self.closed, self.run, self.hold = False, str(run), Hold(who, self.give_way)
-        self.hold.by(self)
+        self.hold.by_callback(self)
 
     def give_way(self):
         self.closed = True
@@ -31,6 +31,10 @@ class Training:
     def begin(self):
         self.hold.begin(self.run)
         return self
+
+
+class Loop:
+    """What a program has of a loop."""
 
 
 class OfTwo(OneRank):
@@ -117,6 +121,25 @@ def test_a_training_of_a_thread_that_runs_keeps_its_run(tmp_path):
     assert not before.closed
     in_thread(before.begin)
     assert taken(tmp_path / "run") and before.closed, "that thread has ended"
+
+
+def test_a_loop_goes_on_while_a_function_has_it(tmp_path):
+    def loop(mine):
+        return taken(tmp_path / "run")
+
+    training = Training(tmp_path / "run").begin()
+    held = [Loop()]
+    training.hold.by_loop(held[0])
+    assert not loop(held[0]) and not training.closed
+    cell = {"mine": held[0], "taken": lambda: taken(tmp_path / "run")}
+    exec("found = taken()", cell)
+    assert cell["found"] and training.closed, "a cell keeps its names"
+
+
+def test_a_loop_that_is_gone_has_left_its_run(tmp_path):
+    training = Training(tmp_path / "run").begin()
+    training.hold.by_loop(Loop())
+    assert taken(tmp_path / "run") and training.closed
 
 
 def test_a_forked_child_leaves_its_parents_training_alone(tmp_path, monkeypatch):

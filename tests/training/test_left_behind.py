@@ -115,14 +115,17 @@ def test_the_objects_that_were_left_behind_move_nothing_newer_away(notebook, ker
 
 @pytest.mark.full
 def test_a_loop_whose_run_was_taken_hears_of_it_at_its_next_step(keras, tmp_path):
-    """A GAN with two captures into one run, for example."""
-    first, second = trainings.dense(keras), trainings.dense(keras)
-    one = deepfreeze.capture(first.optimizer, first, tmp_path / "run", verbose=0)
-    two = deepfreeze.capture(second.optimizer, second, tmp_path / "run", verbose=0)
+    """A GAN with two captures into one run, for example: in a cell the first one may have been left behind."""
+    first, second, cell = trainings.dense(keras), trainings.dense(keras), {}
+    cell["one"] = deepfreeze.capture(first.optimizer, first, tmp_path / "run", verbose=0)
+    cell["two"] = deepfreeze.capture(second.optimizer, second, tmp_path / "run", verbose=0)
     with pytest.raises(RunError, match="another one of this process there, which has begun since"):
-        one.step()
-    assert two.step()
-    two.close()
+        cell["one"].step()
+    assert cell["two"].step()
+    loop = cell["two"]
+    with pytest.raises(LockedError, match="this process itself"):
+        deepfreeze.capture(first.optimizer, first, tmp_path / "run", verbose=0)
+    loop.close()
 
 
 @kerases.one_will_do
