@@ -54,7 +54,7 @@ def model(monkeypatch):
     """A stand-in for a model of the sample's structure."""
     slots = [types.SimpleNamespace(path=t.path, spec=t.spec, variable=Variable())
              for t in Structure.from_bytes(files.sample().structure, "x").tensors]  # fmt: skip
-    monkeypatch.setattr(dataset_paths, "locate", lambda state: types.SimpleNamespace(tensors=slots))
+    monkeypatch.setattr(dataset_paths, "locate", lambda state, layout: types.SimpleNamespace(tensors=slots))
     optimizer = types.SimpleNamespace(built=True, build=lambda variables: None)
     return types.SimpleNamespace(
         built=True, name="m", optimizer=optimizer, variables=[], trainable_variables=[], slots=slots

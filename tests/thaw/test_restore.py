@@ -49,7 +49,7 @@ def model(monkeypatch):
         monkeypatch.setattr(
             dataset_paths,
             "locate",
-            lambda state: states.append(state.what) or types.SimpleNamespace(tensors=slots),
+            lambda state, layout: states.append(state.what) or types.SimpleNamespace(tensors=slots),
         )
         optimizer = types.SimpleNamespace(built=False, build=lambda variables: states.append("built"))
         return types.SimpleNamespace(
