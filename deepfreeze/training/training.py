@@ -401,7 +401,7 @@ class Training:
             attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats, epochs)
             if self.warning and world.rank == 0:
                 self._events.warn(self.warning, once=self.warning)
-            if attempt.resumed is not None and not again and world.rank == 0:
+            if attempt.resumed is not None and self._fits.ended and not again and world.rank == 0:
                 message = other_models.taken_up(run, attempt.target.run_id, attempt.step, model)
                 if message is not None:
                     self._events.warn(message)

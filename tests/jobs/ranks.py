@@ -1,8 +1,8 @@
 """Case: trains to step STEPS, in FOLDER/run, and leaves what each rank R holds then, by dataset path, in OUT/rank-R.npz.
 
 ``pause``: seconds per step; ``bad_rank``: of a model whose optimizer Keras can't save; ``stripe``: bytes of the store's stripes, which
-rank 0 alone finds; ``passes``: batches for each update; ``asked``: the ranks whose ``run`` is a function; the rest are Checkpoint's options. Returns its
-stats, the warnings, also those in the log, and the steps that were left to the next one and copied by it.
+rank 0 alone finds; ``passes``: batches for each update; ``asked``: the ranks whose ``run`` is a function; the rest are Checkpoint's
+options. Returns its stats, the warnings, also those in the log, and the steps that were left to the next one and copied by it.
 """
 
 import logging

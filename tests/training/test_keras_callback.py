@@ -374,7 +374,7 @@ def test_a_truncated_file_is_refused_and_the_older_checkpoint_taken(run, caplog)
     assert checkpoint.open(make()) == 3
     checkpoint.close()
     assert f"step 6 is damaged: {file}: expected" in caplog.text and "Moved to" in caplog.text
-    attempt, damaged, going_on, restored, _said, end = heard
+    attempt, damaged, going_on, restored, *_said, end = heard
     assert isinstance(attempt, deepfreeze.events.Attempt) and isinstance(end, deepfreeze.events.End)
     # Keras has a logger of its own, which may say that this machine is slow.
     logged = [record.getMessage() for record in caplog.records if record.name == "deepfreeze"]
