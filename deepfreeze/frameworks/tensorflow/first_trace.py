@@ -18,8 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 from deepfreeze.errors import UnsupportedError
-from deepfreeze.frameworks.tensorflow.hooks import being_traced, make_anew
-from deepfreeze.state import private_api
+from deepfreeze.frameworks.tensorflow.hooks import Hook, apply_of, being_traced, make_anew, noting
+from deepfreeze.state import applied, private_api
 from deepfreeze.state.keras_objects import is_built, optimizer_variables, optimizers, tf_variable
 from deepfreeze.state.shadow import shadowed
 from deepfreeze.state.unbuilt import INPUT_SHAPE, placeholders, unbuilt_layers, unbuilt_optimizers
@@ -195,7 +195,7 @@ def _trace(model: Any, step: Callable[..., Any], args: Any, kwargs: Any) -> Exce
         _copy(states, mine)
         try:
             # Keras 2 has autograph convert train_step, Keras 3 has not.
-            with _optimizers_built_outside(model):
+            with _optimizers_noted(model):
                 tf.function(once, autograph=not hasattr(model, "stateless_call")).get_concrete_function(
                     *specifications[0], **specifications[1]
                 )
@@ -208,6 +208,8 @@ def _trace(model: Any, step: Callable[..., Any], args: Any, kwargs: Any) -> Exce
     states_after: list[dict[str, Any]] = [{} for _ in states]
     in_own_thread(trace)
     _copy(states_after, states)
+    if not failures:
+        applied.seen(model, optimizers(model).values())
     return failures[0] if failures else None
 
 
@@ -246,9 +248,10 @@ def _scalars(model: Any) -> list[tuple[Any, np.ndarray]]:
 
 
 @contextlib.contextmanager
-def _optimizers_built_outside(model: Any) -> Iterator[None]:
-    """Has optimizers set the first values of their variables outside of the graph, as they do where ``build`` is called before ``fit``. In
-    the graph an optimizer that begins with copies of the weights would set them in each step."""
+def _optimizers_noted(model: Any) -> Iterator[None]:
+    """Notes for which variables optimizers are called. Has them set the first values of their own variables outside of the graph, as they
+    do where ``build`` is called before ``fit``: in the graph an optimizer that begins with copies of the weights would set them in each
+    step."""
 
     def outside(build: Callable[..., Any]) -> Callable[..., Any]:
         def build_outside(*args: Any, **kwargs: Any) -> Any:
@@ -259,6 +262,9 @@ def _optimizers_built_outside(model: Any) -> Iterator[None]:
 
     with contextlib.ExitStack() as shadows:
         for one in optimizers(model).values():
+            hook, note = Hook.on(one, apply_of(one)), noting(model, one)
+            hook.calls.append(note)
+            shadows.callback(hook.remove, note)
             if not is_built(one) and hasattr(one, "build"):
                 shadows.enter_context(shadowed(one, "build", outside(one.build)))
         yield

@@ -1,20 +1,23 @@
 """Hooks on one optimizer and one model, through which captures get into the train function. Nothing global is patched. Imports TensorFlow.
 
-There are two hooks. The first is called after ``apply`` (Keras 3) or ``apply_gradients`` (tf_keras), to capture the variables that the
+Captures have two hooks. The first is called after ``apply`` (Keras 3) or ``apply_gradients`` (tf_keras), to capture the variables that the
 optimizer writes: so upper layers are captured while back-propagation of lower layers goes on. The second is called at the end of
 ``train_step``, to capture the variables that may change until then (BatchNorm statistics, metrics, seeds); and at its beginning, to copy
-what the step before has left to this one.
+what the step before has left to this one. Beside these, a hook on each of the model's optimizers notes for which variables it is called
+(``state.applied``).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from deepfreeze.frameworks.tensorflow.steps import Steps
+from deepfreeze.state import applied
+from deepfreeze.state.keras_objects import optimizers
 from deepfreeze.state.shadow import shadowed
 
 # To be called before a method is called, with its arguments; returns the function to be called after it.
@@ -56,7 +59,8 @@ class Patch:
             (Hook.on(optimizer, apply_of(optimizer)), self._unless_resting(around_update)),
             (Hook.on(model, "train_step"), self._unless_resting(around_step)),
         ]
-        for hook, around in self._hooks:
+        self._notes = [(Hook.on(one, apply_of(one)), noting(model, one)) for one in optimizers(model).values()]
+        for hook, around in [*self._hooks, *self._notes]:
             hook.calls.append(around)
         make_anew(model)
 
@@ -68,7 +72,7 @@ class Patch:
 
     def close(self) -> None:
         """Ends the calls, and lets the model build its train function anew. Safe to call twice."""
-        for hook, around in self._hooks:
+        for hook, around in [*self._hooks, *self._notes]:
             hook.remove(around)
         make_anew(self._model)
 
@@ -92,6 +96,8 @@ class Hook:
         method = getattr(owner, name)
 
         def function(*args: Any, **kwargs: Any) -> Any:
+            if name in _APPLY:
+                args, kwargs = _readable_twice(args), dict(zip(kwargs, _readable_twice(kwargs.values()), strict=True))
             behind = [around(*args, **kwargs) for around in self.calls]
             result = method(*args, **kwargs)
             for call in behind:
@@ -122,13 +128,39 @@ class Hook:
             self._shadow.close()
 
 
+@tf.autograph.experimental.do_not_convert
 def _nothing() -> None:
     """Behind a method that is called while a patch rests."""
 
 
+_APPLY = ("apply", "apply_gradients")
+
+
 def apply_of(optimizer: Any) -> str:
     """The name of the method that updates the variables: ``apply`` in Keras 3, ``apply_gradients`` in tf_keras."""
-    return "apply" if hasattr(optimizer, "apply") else "apply_gradients"
+    return _APPLY[0] if hasattr(optimizer, _APPLY[0]) else _APPLY[1]
+
+
+def noting(model: Any, optimizer: Any) -> Around:
+    """The call around ``apply_of(optimizer)`` that notes for which variables ``train_step`` calls it (``state.applied``)."""
+
+    @tf.autograph.experimental.do_not_convert
+    def note(pairs: Any = (), variables: Any = None, *_: Any, **named: Any) -> Callable[[], None]:
+        if tf.executing_eagerly() and applied.applied(model, optimizer):
+            return _nothing  # run_eagerly=True: the first step is enough, and all others are faster
+        if apply_of(optimizer) == _APPLY[1]:
+            variables = [variable for _, variable in named.get("grads_and_vars", pairs)]
+        else:
+            variables = named.get("trainable_variables", variables)
+        applied.note(model, optimizer, variables or ())
+        return _nothing
+
+    return note
+
+
+def _readable_twice(values: Iterable[Any]) -> tuple[Any, ...]:
+    """The values, with a list in the place of what ``zip`` and the like give, which can be read only once."""
+    return tuple(list(value) if isinstance(value, Iterator) else value for value in values)
 
 
 def make_anew(model: Any) -> None:
