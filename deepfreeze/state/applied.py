@@ -25,7 +25,8 @@ def applied(model: Any, optimizer: Any) -> tuple[Any, ...]:
     """The variables (of Keras 3, or ``tf.Variable``) that ``optimizer`` was given in the ``train_step`` of ``model``, each once, in the
     order in which they were given first. An empty tuple if no trace has shown any: the optimizer was built before ``fit`` and the train
     function is not traced yet, or ``train_step`` does not call it."""
-    return tuple(_notes(model).of(optimizer).values())
+    _, variables = _notes(model).rows.get(id(optimizer), (None, {}))
+    return tuple(variables.values())
 
 
 def all_applied(model: Any) -> list[tuple[Any, tuple[Any, ...]]]:

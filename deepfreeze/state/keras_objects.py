@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from deepfreeze.state import private_api
@@ -84,16 +85,57 @@ _CONTAINERS = frozenset({"MetricsContainer", "LossesContainer", "CompileMetrics"
 
 
 def optimizers(model: Any) -> dict[str, Any]:
-    """All optimizers that Keras saves with the model, by the model's attribute that holds each: first ``optimizer``, which ``compile`` was
-    given, then others, such as a GAN's second one."""
+    """All optimizers that Keras saves with the model, by the code that leads from the model to each: first ``optimizer``, which ``compile``
+    was given, then those in other public attributes, such as a GAN's ``g_optimizer``; then those in private attributes, in lists, tuples
+    and dicts (``_opts[0]``, ``opts['critic']``), and those that models inside of this model were compiled with (``teacher.optimizer``)."""
     found = {"optimizer": getattr(model, "optimizer", None)}
     found |= {name: value for name, value in vars(model).items() if not name.startswith("_")}
-    return {name: value for name, value in found.items() if is_optimizer(value)}
+    found = {name: value for name, value in found.items() if is_optimizer(value)}
+    known = {id(one) for one in found.values()}
+    for name, optimizer in _further_optimizers(model):
+        if id(optimizer) not in known:
+            known.add(id(optimizer))
+            found[name] = optimizer
+    return found
+
+
+def _further_optimizers(model: Any) -> Iterator[tuple[str, Any]]:
+    """The optimizers behind the attributes of ``model``, each with the code that leads to it. One may come more than once."""
+    # Of large models, which have thousands of objects and few classes: those to look into, and those that are no optimizers.
+    leads: dict[type, bool] = {}
+    others: set[type] = set()
+    pending: list[tuple[str, Any]] = [("", model)]
+    seen: set[int] = set()
+    while pending:
+        place, thing = pending.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, dict):
+            code, items = "{}[{!r}]", thing.items()
+        elif isinstance(thing, (list, tuple)):
+            code, items = "{}[{!r}]", enumerate(thing)
+        else:
+            code, items = "{}.{}" if place else "{}{}", vars(thing).items()
+        behind = []
+        for key, value in items:
+            kind = type(value)
+            if kind not in leads:
+                leads[kind] = isinstance(value, (dict, list, tuple)) or hasattr(kind, "train_step")
+                if not leads[kind] and not (hasattr(kind, "apply_gradients") and is_optimizer(value)):
+                    others.add(kind)
+            if kind in others:
+                continue
+            if leads[kind]:
+                behind.append((code.format(place, key), value))
+            elif is_optimizer(value):
+                yield code.format(place, key), value
+        pending += reversed(behind)
 
 
 def is_optimizer(thing: Any) -> bool:
     """Whether ``thing`` is an optimizer of Keras 3 or tf_keras."""
-    return not isinstance(thing, type) and hasattr(thing, "iterations") and hasattr(thing, "apply_gradients")
+    return not isinstance(thing, type) and hasattr(thing, "apply_gradients") and hasattr(thing, "iterations")
 
 
 def optimizer_variables(optimizer: Any) -> list[Any]:

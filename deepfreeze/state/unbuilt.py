@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from deepfreeze.state import applied
 from deepfreeze.state.keras_objects import is_built, optimizers
 
 _KERAS = ("keras", "tf_keras")
@@ -29,12 +30,43 @@ def unbuilt_layers(model: Any, shape: str = INPUT_SHAPE) -> list[str]:
     return [f"model.build({shape})"]
 
 
-def unbuilt_optimizers(model: Any) -> list[str]:
+def unbuilt_optimizers(model: Any, everywhere: bool = False) -> list[str]:
     """The lines that build those optimizers of ``model`` that ``compile`` was not given:
     ``["model.d_optimizer.build(model.discriminator.trainable_variables)"]``. An empty list if all are built. The compiled optimizer needs
-    no line: it is built from the model's trainable variables."""
+    no line: it is built from the model's trainable variables, or by the first trace.
+
+    Of the optimizers that are not public attributes only a trace tells whether the training has a part for them (those that models inside
+    of this model were compiled with have none): they are among the lines with ``everywhere``, for a training that nobody can trace."""
     unbuilt = [name for name, one in optimizers(model).items() if name != "optimizer" and not is_built(one)]
-    return [f"model.{name}.build({_trained_by(name, model)})" for name in unbuilt]
+    wanted = [name for name in unbuilt if name in vars(model) and not name.startswith("_")]
+    if everywhere:
+        wanted = [name for name in unbuilt if not name.endswith(".optimizer")]
+    return [f"model.{name}.build({_trained_by(name, model)})" for name in wanted]
+
+
+def trains_itself(model: Any) -> bool:
+    """Whether ``train_step`` is not Keras's own: then only a trace of it tells which optimizers it applies, and to which variables."""
+    own = vars(model).get("train_step")
+    if own is not None and getattr(own, "__module__", "").split(".")[0] != __name__.split(".")[0]:
+        return True
+    definer = next((one for one in type(model).__mro__ if "train_step" in vars(one)), None)
+    return definer is not None and not _of_keras(definer)
+
+
+def unseen_optimizers(model: Any) -> list[str]:
+    """The optimizers of ``model`` (see ``optimizers``) that are not built, and of which no trace of a ``train_step`` of the user's has shown
+    yet whether the training has a part for them. An empty list for a model that Keras's own step trains: the compiled optimizer trains
+    the model's list there."""
+    if not trains_itself(model):
+        return []
+    return [
+        name for name, one in optimizers(model).items() if not is_built(one) and not applied.is_seen(model, one)
+    ]
+
+
+def line_for_compiled() -> str:
+    """The line that builds the optimizer that ``compile`` was given, where nothing tells for which variables."""
+    return f"model.optimizer.build({_VARIABLES})"
 
 
 def placeholders(lines: list[str]) -> str:

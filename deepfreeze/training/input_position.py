@@ -9,7 +9,7 @@ from typing import Any
 from deepfreeze.errors import OptionError, UnsupportedError
 from deepfreeze.format.attachment_tree import DATA, EPOCH
 from deepfreeze.format.position import Position
-from deepfreeze.frameworks.tensorflow.first_trace import build_by, lines_to_build
+from deepfreeze.frameworks.tensorflow.first_trace import begins_with_trace, build_by
 from deepfreeze.notices import Notify
 from deepfreeze.plan.epochs import Fit, GoingOn
 from deepfreeze.plan.fit_position import FitPosition
@@ -47,7 +47,7 @@ class InputPosition:
 
     def prepare(self, model: Any, batches: int | None, world: World) -> None:
         """Collective. To be called when a ``fit`` of ``model`` begins whose epochs have so many ``batches`` (None: Keras does not know).
-        Builds the model, if its first batch would do so. ``OptionError`` unless the ``fit`` is one of the data on these ranks."""
+        Builds the model and its optimizers, if the first batch would do so. ``OptionError`` unless the ``fit`` is one of the data on these ranks."""
         if self.data is None:
             return
         data = self.data
@@ -55,7 +55,7 @@ class InputPosition:
         def check() -> None:
             _require_fit_of(data, model, batches)
             _require_ranks(data, world)
-            if lines_to_build(model):
+            if begins_with_trace(model):
                 build_by(model, data.shapes())
 
         each(world, check)

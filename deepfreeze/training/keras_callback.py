@@ -13,7 +13,7 @@ from deepfreeze.errors import OptionError
 from deepfreeze.events.keras_logs import KerasLogs
 from deepfreeze.events.stats import Stats
 from deepfreeze.frameworks.keras_hooks import Hooks
-from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, lines_to_build
+from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, begins_with_trace
 from deepfreeze.frameworks.tensorflow.refusals import is_compiled_by_xla
 from deepfreeze.freeze.settings import Engine, Replicas
 from deepfreeze.plan.chosen_policy import chosen_policy
@@ -263,7 +263,8 @@ class Checkpoint(Hooks):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Opens the run, and puts the captures into the train function before Keras traces it. For a model that is not built yet both are
-        done while Keras traces its first batch, before the first step."""
+        done while Keras traces its first batch, before the first step. So they are for a model whose own ``train_step`` builds its
+        optimizers."""
         model = self.model
         against = ""
         if is_compiled_by_xla(model):
@@ -274,7 +275,7 @@ class Checkpoint(Hooks):
         self._first_trace = self._position = self._epoch = None
         fit = self._fit()
         self._training.prepare_input(model, fit.batches)
-        if lines_to_build(model):
+        if begins_with_trace(model):
             first = self._training.prepare(model, fit)
             if fit.begun is None:
                 if first > 0:

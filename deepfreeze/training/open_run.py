@@ -44,18 +44,18 @@ class OpenRun:
 
     @property
     def waits(self) -> bool:
-        """Whether the model was not compiled when the run was opened, and ``complete`` was not called since."""
+        """Whether the optimizers were not there, or not built, when the run was opened, and ``complete`` was not called since."""
         return self._steps is None
 
     def complete(self, model: Any, steps: Steps) -> None:
-        """Collective. The model is compiled now. Raises the errors of ``ModelStart.complete``."""
+        """Collective. The optimizers are there now. Raises the errors of ``ModelStart.complete``."""
         self.attempt.complete(model, steps)
         self._steps = steps
 
     def is_as_opened(self, optimizer: Any) -> bool:
         """Whether ``optimizer`` is the one whose updates were counted when the run was opened, and has made no update since."""
         if self._steps is None:
-            return optimizer is None
+            return True  # nobody has counted
         return self._steps.counts(optimizer) and self._steps.now() == self.attempt.step
 
     def close(self) -> None:

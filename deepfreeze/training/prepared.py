@@ -7,6 +7,7 @@ from typing import Any
 from deepfreeze.frameworks.tensorflow.refusals import refuse, refuse_devices
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.freeze import backends
+from deepfreeze.state.applied import is_seen
 from deepfreeze.state.keras_objects import build_optimizer
 from deepfreeze.state.supported import require_supported
 from deepfreeze.state.training_state import TrainingState
@@ -19,23 +20,28 @@ def prepared(
     who: str,
     averages_in_graph: bool,
     before: TrainingState | None = None,
-    may_wait: bool = False,
+    waits: bool = False,
+    loop: bool = False,
 ) -> tuple[Steps | None, TrainingState]:
     """Refuses a model whose training can't be captured, loads the engine, and builds the optimizer, whose variables are restored.
     Returns the count of the model's steps, and its training state. ``optimizer``: the one whose updates are the steps; ``who``: the name
     of the function that the user has called; ``averages_in_graph``: Horovod's ops are part of the train function; ``before``: the
     state that the model had when it was trained before.
 
-    ``may_wait``: the model may be compiled later. It has no count of steps then, and its weights alone are its state.
+    ``waits``: the model is compiled later, or its own ``train_step`` builds its optimizers when ``fit`` begins. It has no count of steps
+    then, and its weights alone are its state. ``loop``: the training is a loop written by hand.
 
     Raises ``UnsupportedError``, ``EngineError``, and ``StructureError`` for a model without weights."""
-    if may_wait and optimizer is None:
+    if optimizer is None and waits:
         require_supported(who, model)
         require_built(model)
         return None, TrainingState.of(model, "weights")
-    refuse(model, optimizer, averages_in_graph, who)
+    refuse(model, optimizer, averages_in_graph, who, loop=loop)
     backends.chosen().load()
-    if optimizer is getattr(model, "optimizer", None):
+    if waits:
+        return None, TrainingState.of(model, "weights")
+    if optimizer is getattr(model, "optimizer", None) and not is_seen(model, optimizer):
+        # One that a trace has shown is built from the variables that it is applied to, or is not applied.
         build_optimizer(model)
     state = TrainingState.of(model, before=before)
     if before is None:

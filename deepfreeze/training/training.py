@@ -34,6 +34,7 @@ from deepfreeze.ranks.world import World
 from deepfreeze.retention.keeper import Keeper
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
+from deepfreeze.state.unbuilt import unseen_optimizers
 from deepfreeze.store.rules import Latest
 from deepfreeze.training import advice, attempt_events, other_models
 from deepfreeze.training.engine_limits import EngineLimits
@@ -87,7 +88,7 @@ class Training:
             run.place, policy = rehearsal.place, rehearsal.policy(policy)
             keep = options.keep | Latest(rehearsal.keeps) if rehearsal.keeps else options.keep
             options = replace(options, keep=keep, resume=rehearsal.resume or options.resume)
-        self._run, self._policy, self._options = run, policy, options
+        self._run, self._policy, self._options, self._loop = run, policy, options, loop
         self._job_ends = JobEnds(options.ends_at)
         self._last_signals = [getattr(signal.Signals, name) for name in options.signals]
         self._input = InputPosition(options.data, loop)
@@ -353,7 +354,8 @@ class Training:
         attempt, for ``fit``. And the model's full training state."""
         before, optimizer = self._open_run, self._optimizer(model)
         same_model = before is not None and before.is_of(model)
-        if before is not None and before.waits and (fit is not None or optimizer is not None):
+        waits = self._waits(model, fit)
+        if before is not None and before.waits and not waits:
             if all(before.attempt.world.gather(same_model)):
                 return before, self._complete(before, model)
         elif before is not None:
@@ -372,7 +374,7 @@ class Training:
         installation = self._installation()
         trained = installation.capture.state if again and installation is not None else None
         steps, state = worlds.each(
-            world, lambda: prepared(model, optimizer, self._who, world.in_graph, trained, fit is None)
+            world, lambda: prepared(model, optimizer, self._who, world.in_graph, trained, waits, self._loop)
         )
         if world.size > 1:
             require_same_model(world, state.description())
@@ -410,8 +412,12 @@ class Training:
     def _world(self) -> World:
         return worlds.current(self._options.world, Patience(self._who, self._options.timeout, self._events.notify))
 
+    def _waits(self, model: Any, fit: Fit | None) -> bool:
+        """Whether the variables of the model's optimizers are made, or known, only when its ``fit`` begins."""
+        return fit is None and not self._loop and (self._optimizer(model) is None or bool(unseen_optimizers(model)))
+
     def _complete(self, open_run: OpenRun, model: Any) -> TrainingState:
-        """Collective. The model was opened before it was compiled. Returns its full training state."""
+        """Collective. The model was opened before it was compiled, or before its optimizers were built. Returns its full training state."""
         world = open_run.attempt.world
         with self._closing_on_error():
             steps, state = worlds.each(

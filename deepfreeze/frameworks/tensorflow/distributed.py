@@ -9,11 +9,12 @@ from typing import Any
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.events.messages import to_logger
 from deepfreeze.frameworks.keras_hooks import Hooks
-from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, in_own_thread, lines_to_build
+from deepfreeze.frameworks.tensorflow.first_trace import FirstTrace, begins_with_trace, in_own_thread
 from deepfreeze.frameworks.tensorflow.hooks import make_anew
 from deepfreeze.ranks.same_model import require_same_model
 from deepfreeze.ranks.wait import Patience
 from deepfreeze.ranks.world import HorovodWorld, each
+from deepfreeze.state.applied import is_seen
 from deepfreeze.state.derived_state import PREDICT, TEST, DerivedState, objects_of
 from deepfreeze.state.keras_objects import build_optimizer, optimizers, tf_variable
 from deepfreeze.state.supported import require_supported
@@ -78,14 +79,14 @@ class BroadcastState(Hooks):
         self._patience = Patience("deepfreeze.BroadcastState", timeout, to_logger)
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Broadcasts the state, or has it broadcast while Keras traces the first batch, if that builds the model. Collective.
-        ``StructureError`` on every rank if the ranks have different models, ``WaitError`` if other ranks don't come, ``WorldError`` if they
-        come with another callback, ``UnsupportedError`` if Horovod is not installed."""
+        """Broadcasts the state, or has it broadcast while Keras traces the first batch, if that builds the model or its optimizers.
+        Collective. ``StructureError`` on every rank if the ranks have different models, ``WaitError`` if other ranks don't come,
+        ``WorldError`` if they come with another callback, ``UnsupportedError`` if Horovod is not installed."""
         require_supported("deepfreeze.BroadcastState", self.model)
         hvd = _horovod("deepfreeze.BroadcastState")
         if hvd.size() == 1:
             return
-        if lines_to_build(self.model):
+        if begins_with_trace(self.model):
             # Horovod broadcasts by a tf.function that it keeps, which can't be called again below tf.init_scope.
             FirstTrace.of(self.model).then(self, lambda: in_own_thread(self._broadcast))
         else:
@@ -93,8 +94,10 @@ class BroadcastState(Hooks):
 
     def _broadcast(self) -> None:
         hvd = _horovod("deepfreeze.BroadcastState")
-        if len(optimizers(self.model)) == 1:
-            # Of several optimizers the compiled one may be a default that train_step never applies (a GAN's): it stays without slots.
+        known = optimizers(self.model)
+        if len(known) == 1 and not is_seen(self.model, *known.values()):
+            # Of several optimizers the compiled one may be a default that train_step never applies (a GAN's): it stays without slots. So
+            # does one that a trace has shown not to be applied.
             build_optimizer(self.model)
         state = TrainingState.of(self.model)
         world = HorovodWorld(hvd, self._patience)

@@ -1,4 +1,5 @@
-"""The first trace of a model's train function, in which Keras builds a model that is not built when ``fit`` begins. Imports TensorFlow.
+"""The first trace of a model's train function, in which Keras builds a model that is not built when ``fit`` begins, and a ``train_step`` of
+the user's its optimizers. Imports TensorFlow.
 
 A callback never sees the data, but ``train_step`` does. So ``train_step`` is replaced on the instance when ``fit`` begins. When Keras
 traces the replacement, the user's own ``train_step`` is traced once and not run: this makes all variables, of optimizers and metrics too.
@@ -22,17 +23,30 @@ from deepfreeze.frameworks.tensorflow.hooks import Hook, apply_of, being_traced,
 from deepfreeze.state import applied, private_api
 from deepfreeze.state.keras_objects import is_built, optimizer_variables, optimizers, tf_variable
 from deepfreeze.state.shadow import shadowed
-from deepfreeze.state.unbuilt import INPUT_SHAPE, placeholders, unbuilt_layers, unbuilt_optimizers
+from deepfreeze.state.unbuilt import (
+    INPUT_SHAPE,
+    line_for_compiled,
+    placeholders,
+    unbuilt_layers,
+    unbuilt_optimizers,
+    unseen_optimizers,
+)
 
 # Models whose train_step was traced here. A layer of theirs that is still not built has no part in the training.
 _traced: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def lines_to_build(model: Any, shape: str = INPUT_SHAPE) -> list[str]:
+def lines_to_build(model: Any, shape: str = INPUT_SHAPE, everywhere: bool = False) -> list[str]:
     """The lines that would build what is not built of ``model``; an empty list if its training can begin. ``shape``: see
-    ``unbuilt_layers``."""
+    ``unbuilt_layers``; ``everywhere``: see ``unbuilt_optimizers``."""
     layers = [] if model in _traced else unbuilt_layers(model, shape)
-    return layers + unbuilt_optimizers(model)
+    return layers + unbuilt_optimizers(model, everywhere)
+
+
+def begins_with_trace(model: Any) -> bool:
+    """Whether the training of ``model`` begins in the first trace: because the model is not built, or because its own ``train_step`` builds
+    an optimizer there, with the variables that it trains."""
+    return bool(lines_to_build(model) or unseen_optimizers(model))
 
 
 def build_by(model: Any, shapes: Any) -> None:
@@ -40,13 +54,21 @@ def build_by(model: Any, shapes: Any) -> None:
     structure of what ``train_step`` gets, with objects in the place of arrays that have their ``shape`` (None where the size is unknown)
     and ``dtype``. Raises ``UnsupportedError``."""
     specifications = tf.nest.map_structure(lambda one: tf.TensorSpec(one.shape, one.dtype), shapes)
-    lines = lines_to_build(model, _shape_of(specifications))
+    lines = _needed(model, _shape_of(specifications))
     failure = _trace(model, model.train_step, (specifications,), {})
-    if failure is not None:
+    if failure is not None and lines:
         raise _impossible(
             f"a train_step that can't be traced before: {type(failure).__name__}: {failure}", lines
         ) from failure
-    _traced.add(model)
+    if failure is None:
+        _traced.add(model)
+
+
+def _needed(model: Any, shape: str = INPUT_SHAPE) -> list[str]:
+    """The lines without which ``model`` can't be trained if its ``train_step`` can't be traced before. An empty list if nothing but the
+    compiled optimizer is not built: then it is built from the model's trainable variables, and the captures' hooks refuse a step that
+    trains others."""
+    return lines_to_build(model, shape, everywhere=bool(unseen_optimizers(model)))
 
 
 class FirstTrace:
@@ -62,10 +84,12 @@ class FirstTrace:
         self._shadow = contextlib.ExitStack()
         self._before = _scalars(model)
 
+        self._covered: Callable[..., Any] | None = None  # the step with the captures, below a function of a callback's
+
         def train_step(*args: Any, **kwargs: Any) -> Any:
             # Keras 3 keeps this function in its train function. So it is called when a batch of another shape is traced, too.
             self._begin(args, kwargs)
-            return self._model.train_step(*args, **kwargs)
+            return (self._covered or self._model.train_step)(*args, **kwargs)
 
         train_step.first_trace = self  # type: ignore[attr-defined]
         self._function = train_step
@@ -98,7 +122,8 @@ class FirstTrace:
     def executed(self) -> None:
         """To be called after an execution. ``UnsupportedError`` if it has not called ``train_step``."""
         if not self.done:
-            raise _impossible("a train function that does not call model.train_step", lines_to_build(self._model))
+            lines = _needed(self._model) or [line_for_compiled()]
+            raise _impossible("a train function that does not call model.train_step", lines)
         self._shadow.close()
 
     def close(self) -> None:
@@ -112,14 +137,16 @@ class FirstTrace:
         if self.done:
             return
         actions = list(self._actions.values())
-        covered = vars(self._model).get("train_step") is not self._function
+        cover = vars(self._model).get("train_step")
+        lines = _needed(self._model, _shape_of(args))
         self.close()
         try:
-            if covered:
-                lines = lines_to_build(self._model, _shape_of(args))
+            if cover is not self._function and lines:
                 raise _impossible("a callback that has replaced model.train_step", lines)
-            self._build(args, kwargs)
-            with tf.init_scope():
+            self._build(args, kwargs, lines)
+            with tf.init_scope(), contextlib.ExitStack() as uncovered:
+                if cover is not self._function:
+                    uncovered.enter_context(self._below(cover))
                 with being_traced(self._model):
                     self._run(actions)
                 if self._over:
@@ -127,6 +154,17 @@ class FirstTrace:
         except Exception as error:
             private_api.passed_through(error)
             raise
+
+    @contextlib.contextmanager
+    def _below(self, cover: Any) -> Iterator[None]:
+        """Within the ``with`` block hooks are put on the step that was there before, not on ``cover``, the function in which a callback has
+        wrapped the replacement of ``train_step``, and which is running."""
+        vars(self._model)["train_step"] = self._step
+        try:
+            yield
+        finally:
+            self._covered = self._model.train_step
+            vars(self._model)["train_step"] = cover
 
     def _run(self, actions: list[Callable[[], None]]) -> None:
         set_before = {id(variable): value for variable, value in _scalars(self._model)}
@@ -158,12 +196,12 @@ class FirstTrace:
             model
         )  # for the next ``fit``: Keras keeps the function that is being traced only until it has returned
 
-    def _build(self, args: Any, kwargs: Any) -> None:
-        """Makes all variables, by tracing the user's step without running it."""
-        lines = lines_to_build(self._model, _shape_of(args))
+    def _build(self, args: Any, kwargs: Any, lines: list[str]) -> None:
+        """Makes all variables, by tracing the user's step without running it. ``lines``: see ``_needed``."""
         failure = _trace(self._model, self._step, args, kwargs)
         if failure is None:
             _traced.add(self._model)
+        if failure is None or not lines:
             return
         if not tf.executing_eagerly():
             try:

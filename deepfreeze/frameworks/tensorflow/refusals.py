@@ -21,10 +21,12 @@ def refuse(
     averages_in_graph: bool = False,
     where: str = "deepfreeze.Checkpoint",
     built: bool = True,
+    loop: bool = False,
 ) -> None:
     """``UnsupportedError``, with the reason, if the training of ``model`` can't be captured. ``optimizer``: the optimizer whose updates are
     the steps, None for the one given to ``compile``; ``averages_in_graph``: Horovod's ops are part of the train function; ``where``: the
-    name of what the user has called, for the message; ``built``: False for a model that its first trace will build."""
+    name of what the user has called, for the message; ``built``: False for a model that its first trace will build;
+    ``loop``: the training is a loop written by hand, which nobody can trace."""
     require_supported(where, model, optimizer)
     require_fixed_world(where)
     refused = partial(_unsupported, where=where)
@@ -34,7 +36,7 @@ def refuse(
         raise refused("a compiled model", "one without an optimizer", "call model.compile(optimizer, ...) first")
     if not any(optimizer is one for one in known.values()):
         found = f"another {type(optimizer).__name__} (the model has {', '.join(known) or 'none'})"
-        raise refused("one of the model's own optimizers", found, "make it an attribute of the model")
+        raise refused("one of the model's own optimizers", found, "make it an attribute of the model, or an item of one")
     if not hasattr(optimizer, "build"):
         raise refused("an optimizer that Keras saves", f"the legacy {type(optimizer).__name__}", "use the current one")
     inner = getattr(optimizer, "inner_optimizer", None)
@@ -55,7 +57,7 @@ def refuse(
         )
         todo = "say jit_compile=False in model.compile"
         raise refused("a train function that Horovod's ops can be in", found, todo)
-    lines = lines_to_build(model) if built else []
+    lines = lines_to_build(model, everywhere=loop) if built else []
     if lines:
         todo = f"call {' and '.join(lines)} first{placeholders(lines)}"
         raise refused("a built model", "one without all of its variables", todo)
