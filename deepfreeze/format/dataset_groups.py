@@ -22,19 +22,25 @@ _OF_LOSS_SCALE = re.compile(rf"[^/]+/{LOSS_SCALE}/vars/[0-9]+\Z")
 # The group, in the layout ``plain-h5``, of the weights of Keras 3's lookups.
 LOOKUPS = "lookups"
 
-_STEP_COUNT = re.compile(r"(^|/)iterations?$")
+# A structure's named values. The first: the groups of optimizers that are no root groups, ["_opts/adam", "teacher/optimizer"]. The second:
+# the datasets of the variables for which the compiled optimizer was built, in the order of its slots, where these are not the model's
+# trainable variables (a distiller's are the student's).
+OPTIMIZERS, TRAINED = "optimizers", "trained"
+
+# Keras 2 gives the counts of all optimizers one name: the second one's is "iteration#2".
+_STEP_COUNT = re.compile(r"(^|/)iterations?(#[0-9]+)?$")
 
 
 def kinds(structure: Structure) -> dict[str, str]:
     """The kind of each tensor, ``WEIGHT`` for example, by the tensor's name, in the structure's order."""
-    of_optimizers = optimizer_groups(structure)
+    of_optimizers = optimizer_paths(structure)
 
     def kind(placed: Placed) -> str:
         if placed.spec.role == PER_RANK:
             return SEED if group(placed.path) == "seeds" else ATTACHMENT
         if is_metric(placed.path):
             return METRIC
-        return OPTIMIZER if group(placed.path) in of_optimizers else WEIGHT
+        return OPTIMIZER if placed.path in of_optimizers else WEIGHT
 
     return {placed.spec.name: kind(placed) for placed in structure.tensors}
 
@@ -44,7 +50,25 @@ def weights(structure: Structure) -> list[Placed]:
     return [structure.by_name[name] for name, kind in kinds(structure).items() if kind == WEIGHT]
 
 
-def optimizer_groups(structure: Structure) -> set[str]:
+def optimizer_paths(structure: Structure) -> set[str]:
+    """The paths of all tensors that belong to optimizers."""
+    roots, inner = _optimizer_roots(structure), tuple(f"{path}/" for path in _texts(structure, OPTIMIZERS) or ())
+    return {one.path for one in structure.tensors if group(one.path) in roots or one.path.startswith(inner)}
+
+
+def trained(structure: Structure) -> list[str] | None:
+    """The paths of the variables for which the compiled optimizer was built, in the order of its slots; None for the model's trainable
+    variables, and where it is not known."""
+    return _texts(structure, TRAINED)
+
+
+def _texts(structure: Structure, name: str) -> list[str] | None:
+    """The named value ``name``; None unless it is a list of texts."""
+    value = structure.values.get(name)
+    return value if isinstance(value, list) and all(isinstance(one, str) for one in value) else None
+
+
+def _optimizer_roots(structure: Structure) -> set[str]:
     """The root groups of the file that belong to optimizers: ``optimizer``, and every other root group that has a count of steps
     (an int64 scalar named ``iterations``) among its own variables. A GAN's second optimizer has one."""
     found = {"optimizer"}

@@ -13,6 +13,7 @@ from deepfreeze.ranks.world import World, each, on_rank_0, together
 from deepfreeze.state.dataset_paths import LocatedState, LocatedTensor, locate
 from deepfreeze.state.derived_state import objects_of
 from deepfreeze.state.keras_objects import framework_of
+from deepfreeze.state.optimizer_places import optimizer_values
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.state.vocabularies import vocabularies_of, warning_of_ranks
 
@@ -47,7 +48,7 @@ def agree(state: TrainingState, world: World, notify: Notify, granule: int) -> A
     heads: list[bytes] = []
 
     def lay_out() -> tuple[bytes, tuple[int, int]]:
-        values = to_values(vocabularies)
+        values = {**to_values(vocabularies), **optimizer_values(state, located)}
         built = skeleton.build(state, located, framework_of(state.model), granule, values)
         heads.append(built.head)
         return built.structure.to_bytes(), built.gap

@@ -35,6 +35,18 @@ def all_applied(model: Any) -> list[tuple[Any, tuple[Any, ...]]]:
     return [(optimizer, tuple(variables.values())) for optimizer, variables in _notes(model).rows.values() if variables]
 
 
+def note_built(model: Any, optimizer: Any, variables: Iterable[Any]) -> None:
+    """``optimizer`` was built for these ``variables``, in this order: in a trace of ``train_step``, or as a checkpoint has it."""
+    _notes(model).of(optimizer)
+    _notes(model).built[id(optimizer)] = tuple(variables)
+
+
+def built_for(model: Any, optimizer: Any) -> tuple[Any, ...] | None:
+    """The variables for which ``optimizer`` was built, in the order of its slots. None where that was not seen: the program has built it,
+    or it was built from the model's trainable variables."""
+    return _notes(model).built.get(id(optimizer))
+
+
 def seen(model: Any, optimizers: Iterable[Any]) -> None:
     """A trace of the whole ``train_step`` is over in which calls of these ``optimizers`` were noted."""
     for optimizer in optimizers:
@@ -48,9 +60,10 @@ def is_seen(model: Any, optimizer: Any) -> bool:
 
 class _Notes:
     """The notes of one model, an attribute of it. A copy of the model, or the model read back from a pickle, has no notes. ``rows``: by the
-    optimizer's ``id()``, the optimizer and its variables by ``id()``."""
+    optimizer's ``id()``, the optimizer and its variables by ``id()``; ``built``: by the same, the variables for which it was built."""
 
     def __init__(self) -> None:
+        self.built: dict[int, tuple[Any, ...]] = {}
         self.rows: dict[int, tuple[Any, dict[int, Any]]] = {}
 
     def of(self, optimizer: Any) -> dict[int, Any]:

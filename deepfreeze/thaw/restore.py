@@ -14,7 +14,7 @@ import numpy as np
 
 from deepfreeze.errors import CorruptError, Error, NotFoundError, OptionError, StructureError
 from deepfreeze.events.messages import to_logger
-from deepfreeze.format.dataset_groups import group, is_lookup, is_loss_scale, is_metric, optimizer_groups
+from deepfreeze.format.dataset_groups import group, is_lookup, is_loss_scale, is_metric, optimizer_paths
 from deepfreeze.format.named_values import ATTACHMENTS
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK
@@ -25,7 +25,7 @@ from deepfreeze.ranks.world import current
 from deepfreeze.state import lineage
 from deepfreeze.state.attachments import PATH_1, Attachments, SavedAttachments
 from deepfreeze.state.derived_state import PREDICT, TEST, TRAIN, DerivedState, objects_of
-from deepfreeze.state.keras_objects import build_optimizer, framework_of, optimizer_variables, optimizers
+from deepfreeze.state.keras_objects import framework_of, optimizer_variables, optimizers
 from deepfreeze.state.supported import require_supported
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.state.unbuilt import unbuilt_layers
@@ -36,6 +36,7 @@ from deepfreeze.store.run import Run
 from deepfreeze.store.tags import tagged_step
 from deepfreeze.thaw import by_name
 from deepfreeze.thaw.extent_table import ExtentTable
+from deepfreeze.thaw.optimizer_building import build_as_saved, line_for_all
 from deepfreeze.thaw.rank_records import file_of, read_records
 from deepfreeze.thaw.read import TensorReader, split_private
 
@@ -150,26 +151,27 @@ def prepare(
     table: ExtentTable | None = None,
     attachments: Attachments | None = None,
     weights: bool = True,
+    optimizers: bool = True,
 ) -> Ready:
     """The first half of ``restore``: reads and checks all values, builds the model's optimizer if need be, and pairs the values with
     the model's variables; ``Ready.assign`` is the second half. Between the two, ranks agree that all of them have read the same
     checkpoint. ``table``: the checkpoint's, if the caller has read it already; ``attachments``: those for which the saved ones are
-    read; ``weights``: False for a model that was not compiled when it was restored, and is now: the optimizers, the seeds and the metrics
-    alone are read. Raises what ``restore`` does with ``step=``."""
+    read; ``optimizers``: False for a model whose optimizers are restored later, as if it were not compiled; ``weights``: False when that
+    has come: the optimizers, the seeds and the metrics alone are read. Raises what ``restore`` does with ``step=``."""
     with TensorReader(Run.open(run), step, table) as reader:
         structure = reader.structure
-        compiled = getattr(model, "optimizer", None) is not None
+        compiled = optimizers and getattr(model, "optimizer", None) is not None
         make_room = memory.for_model(model)
         wanted = _wanted(structure, compiled)
         later = _unknown_without_compile(structure)
-        placed = [one for one in wanted if one.spec.role != PER_RANK and (weights or group(one.path) in later)]
+        placed = [one for one in wanted if one.spec.role != PER_RANK and (weights or one.path in later)]
         rooms = {one.path: make_room(one.spec) for one in placed}
         # Threads read while this one builds the optimizer and, where names don't tell, asks Keras for its layout.
         landings = zip(placed, rooms.values(), strict=True)
         with reader.start(landings, past_cache=world_size == 1, between=True) as reading:
-            if _has_slots(structure, model):
-                build_optimizer(model)
-            variables = variables_of(reader, model)
+            if compiled and _has_slots(structure, model):
+                build_as_saved(structure, model)
+            variables = _variables_of(reader, model, compiled)
             objects = objects_of(model)
             derived = DerivedState(objects)
             saved_words = of_values(structure.values) if weights else []
@@ -188,7 +190,10 @@ def prepare(
 
 def variables_of(reader: TensorReader, model: Any) -> dict[str, Any]:
     """The model's variables by the paths of the checkpoint's tensors. StructureError unless the model has these tensors."""
-    compiled = getattr(model, "optimizer", None) is not None
+    return _variables_of(reader, model, getattr(model, "optimizer", None) is not None)
+
+
+def _variables_of(reader: TensorReader, model: Any, compiled: bool) -> dict[str, Any]:
     state = TrainingState.of(model, reader.structure.state if compiled else "weights")
     wanted = _wanted(reader.structure, compiled)
     return by_name.variables(reader.structure, wanted, state) or _asked_of_keras(reader, state, compiled)
@@ -234,12 +239,12 @@ def _wanted(structure: Structure, compiled: bool) -> list[Placed]:
     if compiled:
         return list(structure.tensors)
     others = _unknown_without_compile(structure)
-    return [placed for placed in structure.tensors if group(placed.path) not in others]
+    return [placed for placed in structure.tensors if placed.path not in others]
 
 
 def _unknown_without_compile(structure: Structure) -> set[str]:
-    """The groups of tensors that a model does not take before it is compiled."""
-    return optimizer_groups(structure) | {"seeds"}
+    """The paths of the tensors that a model does not take before it is compiled."""
+    return optimizer_paths(structure) | {one.path for one in structure.tensors if group(one.path) == "seeds"}
 
 
 def _check_same(reader: TensorReader, model: Any, specs: dict[str, Any], compiled: bool) -> None:
@@ -267,6 +272,7 @@ def _check_same(reader: TensorReader, model: Any, specs: dict[str, Any], compile
         more = f"; and {len(differences) - _LISTED} more" if len(differences) > _LISTED else ""
         between = _between_kerases(reader.structure, model)
         todo = "build and compile the model as the job that wrote the checkpoint did, or give this model another run directory"
+        todo = line_for_all(reader.structure, model) or todo
         if between:
             todo = "Keras 2 and 3 keep a model's state differently; deepfreeze.transfer takes its weights, by name"
         raise StructureError(

@@ -47,7 +47,8 @@ class InputPosition:
 
     def prepare(self, model: Any, batches: int | None, world: World) -> None:
         """Collective. To be called when a ``fit`` of ``model`` begins whose epochs have so many ``batches`` (None: Keras does not know).
-        Builds the model and its optimizers, if the first batch would do so. ``OptionError`` unless the ``fit`` is one of the data on these ranks."""
+        Builds the model and its optimizers, if the first batch would do so. ``OptionError`` unless the ``fit`` is one of the data on
+        these ranks."""
         if self.data is None:
             return
         data = self.data

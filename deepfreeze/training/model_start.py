@@ -40,14 +40,15 @@ class ModelStart(Start):
         history: frozenset[str] | None = None,
     ) -> ModelStart:
         """Collective. Begins an attempt in the run at ``path`` and restores ``model``, or keeps the model's values if there is no
-        checkpoint or a ``history`` is given. ``steps``: None if the model is not compiled yet: ``complete`` is called when it is;
-        ``notify``: see ``Start.begin``; ``history``: ``ModelStart.history`` of this model's earlier start in the run. Raises the errors of
-        ``Start.begin``, and ``StructureError`` if the checkpoint is of another model; the run's lock is free again then."""
+        checkpoint or a ``history`` is given. ``steps``: None if the model is not compiled yet, or its optimizers are not built:
+        ``complete`` is called when they are; ``notify``: see ``Start.begin``; ``history``: ``ModelStart.history`` of this model's earlier
+        start in the run. Raises the errors of ``Start.begin``, and ``StructureError`` if the checkpoint is of another model; the run's
+        lock is free again then."""
         values = _ModelValues(path, model, steps, attachments, world, notify)
         return cls.begin(path, values, world, notify, options.resume, options.local, history)
 
     def complete(self, model: Any, steps: Steps) -> None:
-        """Collective. To be called when a model that was not compiled at the start is compiled: restores the optimizers and the seeds from
+        """Collective. To be called when a model has its optimizers that did not have them at the start: restores them and the seeds from
         the checkpoint that its weights come from. The weights stay as they are. No rank changes anything before all ranks have read
         their part. ``CorruptError`` if the checkpoint is damaged, ``StructureError`` if it is of another optimizer."""
         path, world, step = self.target.run, self.world, self.resumed
@@ -91,7 +92,10 @@ class _ModelValues:
     def read(self, step: int, table: ExtentTable) -> None:
         self._ready = None  # frees the checkpoint that was read before, so that two are never in memory at once
         world = self._world
-        self._ready = prepare(self._model, self._path, step, world.rank, world.size, table, self._attachments)
+        rank, size, optimizers = world.rank, world.size, self._steps is not None
+        self._ready = prepare(
+            self._model, self._path, step, rank, size, table, self._attachments, optimizers=optimizers
+        )
 
     def assign(self, step: int) -> None:
         ready, self._ready = self._ready, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from deepfreeze.frameworks.tensorflow.first_trace import layers_to_build
 from deepfreeze.frameworks.tensorflow.refusals import refuse, refuse_devices
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.freeze import backends
@@ -36,7 +37,7 @@ def prepared(
         require_supported(who, model)
         require_built(model)
         return None, TrainingState.of(model, "weights")
-    refuse(model, optimizer, averages_in_graph, who, loop=loop)
+    refuse(model, optimizer, averages_in_graph, who, built=not waits or bool(layers_to_build(model)), loop=loop)
     backends.chosen().load()
     if waits:
         return None, TrainingState.of(model, "weights")

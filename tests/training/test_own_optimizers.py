@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import deepfreeze
-from deepfreeze.state.keras_objects import optimizer_variables
 from deepfreeze.state.training_state import METRIC, TrainingState
-from tests.support import h5, kerases, own_steps, trainings
+from tests.support import kerases, own_steps, trainings
 
 pytestmark = pytest.mark.tensorflow
 
@@ -39,7 +38,12 @@ def values(model):
 def test_a_model_that_trains_itself_is_saved_as_keras_saves_it(keras, kind, tmp_path):
     """Each checkpoint has the datasets of stock ``save_weights``, no slot more: those for the variables that the step trains."""
     model, stock = made(keras, kind), made(keras, kind)
-    fit(stock, trainings.data(4), None, trainings.save_weights(keras, tmp_path, own_steps.counting(stock).get("optimizer")))
+    fit(
+        stock,
+        trainings.data(4),
+        None,
+        trainings.save_weights(keras, tmp_path, own_steps.counting(stock).get("optimizer")),
+    )
     fit(model, trainings.data(4), tmp_path / "run", every=1, keep=9)
     trainings.assert_run_is(tmp_path / "run", tmp_path, trainings.stock_steps(tmp_path))
 
@@ -52,3 +56,37 @@ def test_a_model_that_trains_itself_resumes_bit_for_bit(keras, kind, tmp_path):
     fit(first, data.take(4), run)
     fit(second, data.skip(4), run)
     assert values(second) == values(whole) and len(deepfreeze.checkpoints(run)) == 2
+
+
+@kerases.cases(["distiller", "frozen", "scaled"], often=["distiller"], name="kind")
+def test_stock_keras_loads_the_weights_and_the_optimizer(keras, kind, tmp_path):
+    """The optimizer that stock Keras would have built takes all that the file has, without a warning."""
+    trained, stock = made(keras, kind), made(keras, kind)
+    fit(trained, trainings.data(4), tmp_path / "run")
+    stock.optimizer.build(stock.student.trainable_variables)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stock.load_weights(deepfreeze.latest(tmp_path / "run").path / "model.weights.h5")
+    for name in ("weights", "optimizer"):
+        mine, theirs = (getattr(model, name) for model in (trained, stock))
+        if name == "optimizer":
+            mine, theirs = mine.variables, theirs.variables
+        assert [np.asarray(v).tobytes() for v in mine] == [np.asarray(v).tobytes() for v in theirs]
+
+
+@kerases.cases(PROGRAMS, both=["distiller"], often=[], name="kind")
+def test_open_and_restore_give_such_a_model_all_that_was_saved(keras, kind, tmp_path):
+    """``open`` gives it the weights, and ``fit`` the optimizers, which ``train_step`` builds; ``restore`` builds the compiled one as it was."""
+    data, run = trainings.data(8), tmp_path / "run"
+    whole, first, second, third = (made(keras, kind) for _ in range(4))
+    fit(whole, data)
+    fit(first, data.take(4), run)
+    checkpoint = deepfreeze.Checkpoint(run, verbose=0, **own_steps.counting(second))
+    done = deepfreeze.latest(run).step
+    assert checkpoint.open(second) == done and checkpoint.open(second) == done
+    assert np.array_equal(second.weights[0], first.weights[0])
+    second.fit(data.skip(4), verbose=0, callbacks=[checkpoint])
+    assert values(second) == values(whole)
+    if kind in own_steps.DISTILLERS:
+        assert deepfreeze.restore(third, run).step == 2 * done
+        assert values(third) == values(whole)

@@ -39,8 +39,12 @@ _traced: weakref.WeakSet[Any] = weakref.WeakSet()
 def lines_to_build(model: Any, shape: str = INPUT_SHAPE, everywhere: bool = False) -> list[str]:
     """The lines that would build what is not built of ``model``; an empty list if its training can begin. ``shape``: see
     ``unbuilt_layers``; ``everywhere``: see ``unbuilt_optimizers``."""
-    layers = [] if model in _traced else unbuilt_layers(model, shape)
-    return layers + unbuilt_optimizers(model, everywhere)
+    return layers_to_build(model, shape) + unbuilt_optimizers(model, everywhere)
+
+
+def layers_to_build(model: Any, shape: str = INPUT_SHAPE) -> list[str]:
+    """As ``lines_to_build``, without the optimizers."""
+    return [] if model in _traced else unbuilt_layers(model, shape)
 
 
 def begins_with_trace(model: Any) -> bool:
@@ -291,10 +295,12 @@ def _optimizers_noted(model: Any) -> Iterator[None]:
     do where ``build`` is called before ``fit``: in the graph an optimizer that begins with copies of the weights would set them in each
     step."""
 
-    def outside(build: Callable[..., Any]) -> Callable[..., Any]:
-        def build_outside(*args: Any, **kwargs: Any) -> Any:
+    def outside(optimizer: Any, build: Callable[..., Any]) -> Callable[..., Any]:
+        def build_outside(variables: Any) -> Any:
+            if not is_built(optimizer):  # Keras 2 calls it in each update
+                applied.note_built(model, optimizer, variables)
             with tf.init_scope():
-                return build(*args, **kwargs)
+                return build(variables)
 
         return build_outside
 
@@ -304,7 +310,7 @@ def _optimizers_noted(model: Any) -> Iterator[None]:
             hook.calls.append(note)
             shadows.callback(hook.remove, note)
             if not is_built(one) and hasattr(one, "build"):
-                shadows.enter_context(shadowed(one, "build", outside(one.build)))
+                shadows.enter_context(shadowed(one, "build", outside(one, one.build)))
         yield
 
 

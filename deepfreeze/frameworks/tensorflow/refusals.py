@@ -36,7 +36,9 @@ def refuse(
         raise refused("a compiled model", "one without an optimizer", "call model.compile(optimizer, ...) first")
     if not any(optimizer is one for one in known.values()):
         found = f"another {type(optimizer).__name__} (the model has {', '.join(known) or 'none'})"
-        raise refused("one of the model's own optimizers", found, "make it an attribute of the model, or an item of one")
+        raise refused(
+            "one of the model's own optimizers", found, "make it an attribute of the model, or an item of one"
+        )
     if not hasattr(optimizer, "build"):
         raise refused("an optimizer that Keras saves", f"the legacy {type(optimizer).__name__}", "use the current one")
     inner = getattr(optimizer, "inner_optimizer", None)
