@@ -47,6 +47,17 @@ def built_for(model: Any, optimizer: Any) -> tuple[Any, ...] | None:
     return _notes(model).built.get(id(optimizer))
 
 
+def assume(model: Any, optimizer: Any) -> None:
+    """``optimizer`` was built for the trainable variables of ``model``, although its own ``train_step`` may train others: no trace has
+    shown it."""
+    _notes(model).assumed.add(id(optimizer))
+
+
+def is_assumed(model: Any, optimizer: Any) -> bool:
+    """Whether ``assume`` was called."""
+    return id(optimizer) in _notes(model).assumed
+
+
 def seen(model: Any, optimizers: Iterable[Any]) -> None:
     """A trace of the whole ``train_step`` is over in which calls of these ``optimizers`` were noted."""
     for optimizer in optimizers:
@@ -60,9 +71,11 @@ def is_seen(model: Any, optimizer: Any) -> bool:
 
 class _Notes:
     """The notes of one model, an attribute of it. A copy of the model, or the model read back from a pickle, has no notes. ``rows``: by the
-    optimizer's ``id()``, the optimizer and its variables by ``id()``; ``built``: by the same, the variables for which it was built."""
+    optimizer's ``id()``, the optimizer and its variables by ``id()``; ``built``: by the same, the variables for which it was built;
+    ``assumed``: see ``assume``."""
 
     def __init__(self) -> None:
+        self.assumed: set[int] = set()
         self.built: dict[int, tuple[Any, ...]] = {}
         self.rows: dict[int, tuple[Any, dict[int, Any]]] = {}
 

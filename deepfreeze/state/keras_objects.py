@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -100,24 +101,25 @@ def optimizers(model: Any) -> dict[str, Any]:
 
 
 def _further_optimizers(model: Any) -> Iterator[tuple[str, Any]]:
-    """The optimizers behind the attributes of ``model``, each with the code that leads to it. One may come more than once."""
+    """The optimizers behind the attributes of ``model``, each with the code that leads to it. One may come more than once: first with the
+    code of the fewest parts, of a public attribute if there is one. Keras and TensorFlow have lists of their own of what a model has."""
     # Of large models, which have thousands of objects and few classes: those to look into, and those that are no optimizers.
     leads: dict[type, bool] = {}
     others: set[type] = set()
-    pending: list[tuple[str, Any]] = [("", model)]
+    pending: deque[tuple[str, Any]] = deque([("", model)])
     seen: set[int] = set()
     while pending:
-        place, thing = pending.pop()
+        place, thing = pending.popleft()
         if id(thing) in seen:
             continue
         seen.add(id(thing))
+        code, items = "{}[{!r}]", thing
         if isinstance(thing, dict):
-            code, items = "{}[{!r}]", thing.items()
+            items = thing.items()
         elif isinstance(thing, (list, tuple)):
-            code, items = "{}[{!r}]", enumerate(thing)
+            items = enumerate(thing)
         else:
-            code, items = "{}.{}" if place else "{}{}", vars(thing).items()
-        behind = []
+            code, items = "{}.{}" if place else "{}{}", sorted(vars(thing).items(), key=_is_private)
         for key, value in items:
             kind = type(value)
             if kind not in leads:
@@ -127,10 +129,13 @@ def _further_optimizers(model: Any) -> Iterator[tuple[str, Any]]:
             if kind in others:
                 continue
             if leads[kind]:
-                behind.append((code.format(place, key), value))
+                pending.append((code.format(place, key), value))
             elif is_optimizer(value):
                 yield code.format(place, key), value
-        pending += reversed(behind)
+
+
+def _is_private(item: tuple[str, Any]) -> bool:
+    return item[0].startswith("_")
 
 
 def is_optimizer(thing: Any) -> bool:

@@ -14,7 +14,8 @@ def optimizer_values(state: TrainingState, located: LocatedState) -> dict[str, A
     """The structure's named values (``format.dataset_groups``) of a training's optimizers. Empty for a model whose only optimizer trains
     its trainable variables, as that of most models does."""
     values: dict[str, Any] = {}
-    inner, paths = set(), {}
+    inner: set[str] = set()
+    paths: dict[int, str] = {}
     for one in located.tensors:
         tensor = state.find(one.variable)
         paths.setdefault(id(one.variable), one.path)

@@ -8,10 +8,11 @@ from deepfreeze.frameworks.tensorflow.first_trace import layers_to_build
 from deepfreeze.frameworks.tensorflow.refusals import refuse, refuse_devices
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.freeze import backends
-from deepfreeze.state.applied import is_seen
+from deepfreeze.state.applied import assume, is_seen
 from deepfreeze.state.keras_objects import build_optimizer
 from deepfreeze.state.supported import require_supported
 from deepfreeze.state.training_state import TrainingState
+from deepfreeze.state.unbuilt import unseen_optimizers
 from deepfreeze.thaw.restore import require_built
 
 
@@ -43,6 +44,8 @@ def prepared(
         return None, TrainingState.of(model, "weights")
     if optimizer is getattr(model, "optimizer", None) and not is_seen(model, optimizer):
         # One that a trace has shown is built from the variables that it is applied to, or is not applied.
+        if unseen_optimizers(model):
+            assume(model, optimizer)
         build_optimizer(model)
     state = TrainingState.of(model, before=before)
     if before is None:

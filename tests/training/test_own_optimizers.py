@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import deepfreeze
+from deepfreeze.frameworks.tensorflow.first_trace import begins_with_trace
+from deepfreeze.state.keras_objects import is_built
 from deepfreeze.state.training_state import METRIC, TrainingState
 from tests.support import kerases, own_steps, trainings
 
@@ -76,7 +78,7 @@ def test_stock_keras_loads_the_weights_and_the_optimizer(keras, kind, tmp_path):
 
 @kerases.cases(PROGRAMS, both=["distiller"], often=[], name="kind")
 def test_open_and_restore_give_such_a_model_all_that_was_saved(keras, kind, tmp_path):
-    """``open`` gives it the weights, and ``fit`` the optimizers, which ``train_step`` builds; ``restore`` builds the compiled one as it was."""
+    """``open`` gives it the weights, and ``fit`` the optimizers, which ``train_step`` builds; ``restore`` builds the compiled one."""
     data, run = trainings.data(8), tmp_path / "run"
     whole, first, second, third = (made(keras, kind) for _ in range(4))
     fit(whole, data)
@@ -90,3 +92,73 @@ def test_open_and_restore_give_such_a_model_all_that_was_saved(keras, kind, tmp_
     if kind in own_steps.DISTILLERS:
         assert deepfreeze.restore(third, run).step == 2 * done
         assert values(third) == values(whole)
+
+
+@kerases.cases(["here", "eager"], often=["here"], name="why")
+def test_a_step_that_can_t_be_traced_before_trains_the_model_s_list(keras, why, tmp_path):
+    """The optimizer is built for the model's list, as always; a step that then trains more is refused, with the line to write."""
+    with pytest.raises(deepfreeze.UnsupportedError) as raised:
+        fit(own_steps.wider(keras, **{why: True}), trainings.data(2), tmp_path / "run")
+    assert "scale" in raised.value.found and "model.optimizer.build(the_variables_that_it_trains)" in raised.value.todo
+    assert not deepfreeze.checkpoints(tmp_path / "run")
+    model = own_steps.wider(keras, **{why: True})
+    model.optimizer.build([*model.net.trainable_variables, *model.others()])
+    fit(model, trainings.data(2), tmp_path / "other")
+    assert deepfreeze.latest(tmp_path / "other").step == 2
+
+
+@kerases.one_will_do
+def test_a_callback_may_wrap_the_step_of_a_model_that_trains_itself(keras, tmp_path):
+    """It comes behind ``Checkpoint``, whose captures lie below its function then."""
+    calls = []
+
+    class Wraps(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            step = self.model.train_step
+
+            def wrapped(data):
+                calls.append(1)
+                return step(data)
+
+            self.model.train_step = wrapped
+            self.model.make_train_function(force=True)
+
+    whole, first, second = (made(keras, "distiller") for _ in range(3))
+    fit(whole, trainings.data(8))
+    fit(first, trainings.data(8).take(4), tmp_path / "run", Wraps())
+    fit(second, trainings.data(8).skip(4), tmp_path / "run", Wraps())
+    assert calls and values(second) == values(whole)
+
+
+@kerases.one_will_do
+def test_an_optimizer_that_a_trace_has_seen_is_not_traced_for_again(keras, tmp_path):
+    """The default one of a GAN is never built: its second ``fit``, and another ``Checkpoint``, begin as for any other model."""
+    model = made(keras, "in_list")
+    fit(model, trainings.data(2), tmp_path / "run")
+    assert not begins_with_trace(model) and not is_built(model.optimizer)
+    fit(model, trainings.data(2), tmp_path / "run")
+    assert deepfreeze.latest(tmp_path / "run").step == 4
+    assert not begins_with_trace(trainings.dense(keras)) and begins_with_trace(made(keras, "distiller"))
+
+
+@kerases.one_will_do
+def test_a_teacher_that_was_compiled_keeps_its_optimizer_as_in_keras(keras, tmp_path):
+    """Keras saves the optimizer of a model inside of the model. One that was compiled and never trained has no part."""
+
+    def make(trained):
+        model = own_steps.distiller(keras)
+        model.teacher.compile("adam", "mse", jit_compile=False)
+        if trained:
+            model.teacher.optimizer.build(model.teacher.trainable_variables)
+        return model
+
+    for trained in (False, True):
+        folder = tmp_path / str(trained)
+        folder.mkdir()
+        assert trainings.assert_as_keras_saves_it(keras, lambda trained=trained: make(trained), folder) == [
+            1,
+            2,
+            3,
+            4,
+            5,
+        ]

@@ -15,10 +15,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from deepfreeze.errors import UnsupportedError
 from deepfreeze.frameworks.tensorflow.steps import Steps
-from deepfreeze.state import applied
-from deepfreeze.state.keras_objects import optimizers
+from deepfreeze.state import applied, private_api
+from deepfreeze.state.keras_objects import optimizers, variable_name
 from deepfreeze.state.shadow import shadowed
+from deepfreeze.state.unbuilt import line_for_compiled, placeholders
 
 # To be called before a method is called, with its arguments; returns the function to be called after it.
 Around = Callable[..., Callable[[], None]]
@@ -153,9 +155,27 @@ def noting(model: Any, optimizer: Any) -> Around:
         else:
             variables = named.get("trainable_variables", variables)
         applied.note(model, optimizer, variables or ())
+        if applied.is_assumed(model, optimizer):
+            _require_listed(model, applied.applied(model, optimizer))
         return _nothing
 
     return note
+
+
+def _require_listed(model: Any, variables: Sequence[Any]) -> None:
+    """``UnsupportedError`` if an optimizer that was built for the model's trainable variables is given others."""
+    listed = {id(variable) for variable in model.trainable_variables}
+    others = [variable_name(variable) for variable in variables if id(variable) not in listed]
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        error = UnsupportedError(
+            where="deepfreeze.Checkpoint",
+            expected="a train_step that trains the variables in model.trainable_variables, for which the optimizer was built",
+            found=f"one that trains {', '.join(others[:3])}{more} too, and that can't be traced before its first step",
+            todo=f"call {line_for_compiled()} before fit{placeholders([line_for_compiled()])}",
+        )
+        private_api.passed_through(error)
+        raise error
 
 
 def _readable_twice(values: Iterable[Any]) -> tuple[Any, ...]:
