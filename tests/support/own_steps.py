@@ -23,8 +23,16 @@ def _net(keras: Any, units: int = 8, outputs: int = 1, inputs: int = FEATURES) -
     return keras.Sequential([keras.Input((inputs,)), layers.Dense(units, "relu"), layers.Dense(outputs)])
 
 
-def distiller(keras: Any, wrap: Wrap = _alone, trainable: bool = True, optimizer: Any = None, **compiling: Any) -> Any:
-    """A student and its teacher; the optimizer trains the student alone. ``trainable``: the teacher counts as trainable all the same."""
+def distiller(
+    keras: Any,
+    wrap: Wrap = _alone,
+    trainable: bool = True,
+    optimizer: Any = None,
+    average: Any = None,
+    **compiling: Any,
+) -> Any:
+    """A student and its teacher; the optimizer trains the student alone. ``trainable``: the teacher counts as trainable all the same;
+    ``average``: what the step does to each gradient first."""
 
     class Distiller(keras.Model):
         """See above."""
@@ -52,6 +60,8 @@ def distiller(keras: Any, wrap: Wrap = _alone, trainable: bool = True, optimizer
             gradients = tape.gradient(scaled, variables)
             if scales:
                 gradients = self.optimizer.get_unscaled_gradients(gradients)
+            if average is not None:
+                gradients = [average(gradient) for gradient in gradients]
             self.optimizer.apply_gradients(zip(gradients, variables))
             return {"distilled": loss}
 

@@ -1,5 +1,6 @@
 """Models whose ``train_step`` decides what their optimizers train: a distiller, GANs that keep their optimizers in containers."""
 
+import signal
 import warnings
 
 import numpy as np
@@ -9,7 +10,7 @@ import deepfreeze
 from deepfreeze.frameworks.tensorflow.first_trace import begins_with_trace
 from deepfreeze.state.keras_objects import is_built
 from deepfreeze.state.training_state import METRIC, TrainingState
-from tests.support import kerases, own_steps, trainings
+from tests.support import jobs, kerases, own_steps, trainings
 
 pytestmark = pytest.mark.tensorflow
 
@@ -162,3 +163,18 @@ def test_a_teacher_that_was_compiled_keeps_its_optimizer_as_in_keras(keras, tmp_
             4,
             5,
         ]
+
+
+@kerases.cases(["distiller", "in_dict"], often=[], name="kind")
+def test_a_killed_process_that_trains_itself_goes_on_bit_for_bit(keras, kind, tmp_path):
+    def train(run, killed_at=0):
+        api = "tf_keras" if keras.__name__.startswith("tf_keras") else "keras"
+        legacy = "1" if api == "tf_keras" else "0"
+        with jobs.job("trains_itself.py", api, tmp_path / run, kind, killed_at, TF_USE_LEGACY_KERAS=legacy) as started:
+            assert started.wait() == (-signal.SIGKILL if killed_at else 0), started.tails()
+            return [line for line in started.output().splitlines() if line.startswith("after ")]
+
+    (whole,) = train("whole")
+    assert train("run", killed_at=3) == []
+    (resumed,) = train("run")
+    assert whole.startswith("after 0: ") and resumed == whole.replace("after 0", "after 3")
