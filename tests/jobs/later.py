@@ -1,5 +1,6 @@
-"""Case: a model that is not built, or whose optimizers are not, when ``fit`` begins, and that begins with other weights on each rank. Trains six batches by itself, and in two
-parts with FOLDER/run between them. Returns the steps that the second part was saved at, and the names of tensors that differ."""
+"""Case: a model that is not built, or whose optimizers are not, when ``fit`` begins, and that begins with other weights on each rank.
+Trains six batches by itself, and in two parts with FOLDER/run between them. Returns the steps that the second part was saved at, and the
+names of tensors that differ."""
 
 import importlib
 

@@ -1,5 +1,5 @@
-"""A training of a model that trains itself: trains_itself.py API RUN KIND KILLED_AT. Trains eight batches, or what is left of them. Is killed
-behind batch KILLED_AT, if that is not 0. Prints a checksum of the final training state."""
+"""A training of a model that trains itself: trains_itself.py API RUN KIND KILLED_AT. Trains eight batches, or what is left of them. It
+is killed behind batch KILLED_AT, if that is not 0. Prints a checksum of the final training state."""
 
 import os
 import signal

@@ -29,7 +29,7 @@ OURS = {
     "sys._getframe",
     "checkpoint._training",
 }
-OUR_STRINGS = {"_deepfreeze_installations", "_file"}
+OUR_STRINGS = {"_deepfreeze_applied", "_deepfreeze_installations", "_file"}
 # Of the objects that functions of the table return.
 RETURNED = {"context._seed", "context._rng"}
 PRIVATE = re.compile(r"_[A-Za-z]\w*")
