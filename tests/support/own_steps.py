@@ -77,18 +77,24 @@ def frozen(keras: Any, wrap: Wrap = _alone) -> Any:
 
 
 def wider(keras: Any, wrap: Wrap = _alone, here: bool = False, eager: bool = False) -> Any:
-    """A model whose step trains two variables that the model does not list. ``here``: the step can't be traced in another thread;
-    ``eager``: it runs eagerly, and looks at numbers."""
+    """A model whose step trains two variables that the model does not list: they are in an object of the user's. ``here``: the step can't
+    be traced in another thread; ``eager``: it runs eagerly, and looks at numbers."""
     weights = [tf.Variable(tf.ones([FEATURES]), name="scale"), tf.Variable(0.0, name="shift")]
     if not kerases.is_2(keras):
         weights = [keras.Variable(tf.convert_to_tensor(one), name=one.name.split(":")[0]) for one in weights]
+
+    class Holder:
+        """No layer, so Keras does not look into it."""
+
+        def __init__(self) -> None:
+            self.weights = weights
 
     class Wider(keras.Model):
         """See above."""
 
         def __init__(self) -> None:
             super().__init__()
-            self.net = _net(keras)
+            self.net, self.holder = _net(keras), Holder()
 
         def call(self, x: Any) -> Any:
             return self.net(x)
@@ -96,18 +102,17 @@ def wider(keras: Any, wrap: Wrap = _alone, here: bool = False, eager: bool = Fal
         def train_step(self, data: Any) -> dict[str, Any]:
             assert not here or threading.current_thread() is threading.main_thread(), "not here"
             x, y = data
-            scale, shift = weights
+            scale, shift = self.holder.weights
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean((self.net(x * scale) + shift - y) ** 2)
             assert not eager or float(loss.numpy()) >= 0
-            variables = [*self.net.trainable_variables, *weights]
+            variables = [*self.net.trainable_variables, scale, shift]
             self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
             return {"wide": loss}
 
     model = Wider()
     model.build((None, FEATURES))
     model.compile(wrap(keras.optimizers.Adam(1e-2)), jit_compile=False, run_eagerly=eager)
-    vars(model)["others"] = lambda: weights
     return model
 
 

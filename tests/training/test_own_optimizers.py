@@ -103,7 +103,7 @@ def test_a_step_that_can_t_be_traced_before_trains_the_model_s_list(keras, why, 
     assert "scale" in raised.value.found and "model.optimizer.build(the_variables_that_it_trains)" in raised.value.todo
     assert not deepfreeze.checkpoints(tmp_path / "run")
     model = own_steps.wider(keras, **{why: True})
-    model.optimizer.build([*model.net.trainable_variables, *model.others()])
+    model.optimizer.build([*model.net.trainable_variables, *model.holder.weights])
     fit(model, trainings.data(2), tmp_path / "other")
     assert deepfreeze.latest(tmp_path / "other").step == 2
 
