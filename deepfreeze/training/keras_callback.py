@@ -246,7 +246,8 @@ class Checkpoint(Hooks):
     def open(self, model: Any) -> int:
         """Takes the run's lock, commits or clears the checkpoints that a dead job left unfinished, and restores ``model``. Returns the
         step to go on from (0 in a fresh run). To be called by every rank. ``fit`` calls it if you don't. Call it yourself to begin the
-        input at the right batch. A model that is not compiled yet gets its weights now, and the rest when ``fit`` begins.
+        input at the right batch. A model that is not compiled yet gets its weights now, and the rest when ``fit`` begins; so
+        does a model whose own ``train_step`` builds its optimizers then.
 
         A model that this callback has trained before keeps its values. ``RunError`` if another job has committed a newer checkpoint
         meanwhile. Raises what the class raises when training begins."""

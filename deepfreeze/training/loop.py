@@ -64,7 +64,8 @@ def capture(
 
     Args:
         optimizer: of Keras 3 or tf_keras; its updates are the steps. It becomes the model's attribute ``optimizer`` if the model has
-            none. A second optimizer is saved if it is an attribute of the model too.
+            none. Where it is not built, it is built for ``model.trainable_variables``. A second optimizer is saved if it is an attribute
+            of the model too.
         model: a built Keras model; or a ``tf.Module``, whose variables are saved under the names of their attributes.
         run, every and the other options: as for ``deepfreeze.Checkpoint``. Captures are taken between two steps, when nothing writes
             to the variables, so a step may do anything. Training waits while this rank's share is copied.

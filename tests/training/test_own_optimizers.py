@@ -1,5 +1,6 @@
 """Models whose ``train_step`` decides what their optimizers train: a distiller, GANs that keep their optimizers in containers."""
 
+import contextlib
 import signal
 import warnings
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import deepfreeze
+from deepfreeze.format import dataset_groups
 from deepfreeze.frameworks.tensorflow.first_trace import begins_with_trace
 from deepfreeze.state.keras_objects import is_built
 from deepfreeze.state.training_state import METRIC, TrainingState
@@ -51,7 +53,7 @@ def test_a_model_that_trains_itself_is_saved_as_keras_saves_it(keras, kind, tmp_
     trainings.assert_run_is(tmp_path / "run", tmp_path, trainings.stock_steps(tmp_path))
 
 
-@kerases.cases(PROGRAMS, often=["distiller", "in_dict"], name="kind")
+@kerases.cases(PROGRAMS, often=["in_dict"], name="kind")
 def test_a_model_that_trains_itself_resumes_bit_for_bit(keras, kind, tmp_path):
     data, run = trainings.data(8), tmp_path / "run"
     whole, first, second = (made(keras, kind) for _ in range(3))
@@ -77,7 +79,7 @@ def test_stock_keras_loads_the_weights_and_the_optimizer(keras, kind, tmp_path):
         assert [np.asarray(v).tobytes() for v in mine] == [np.asarray(v).tobytes() for v in theirs]
 
 
-@kerases.cases(PROGRAMS, both=["distiller"], often=[], name="kind")
+@kerases.cases(PROGRAMS, often=["distiller"], name="kind")
 def test_open_and_restore_give_such_a_model_all_that_was_saved(keras, kind, tmp_path):
     """``open`` gives it the weights, and ``fit`` the optimizers, which ``train_step`` builds; ``restore`` builds the compiled one."""
     data, run = trainings.data(8), tmp_path / "run"
@@ -108,7 +110,7 @@ def test_a_step_that_can_t_be_traced_before_trains_the_model_s_list(keras, why, 
     assert deepfreeze.latest(tmp_path / "other").step == 2
 
 
-@kerases.one_will_do
+@pytest.mark.full
 def test_a_callback_may_wrap_the_step_of_a_model_that_trains_itself(keras, tmp_path):
     """It comes behind ``Checkpoint``, whose captures lie below its function then."""
     calls = []
@@ -131,7 +133,7 @@ def test_a_callback_may_wrap_the_step_of_a_model_that_trains_itself(keras, tmp_p
     assert calls and values(second) == values(whole)
 
 
-@kerases.one_will_do
+@pytest.mark.full
 def test_an_optimizer_that_a_trace_has_seen_is_not_traced_for_again(keras, tmp_path):
     """The default one of a GAN is never built: its second ``fit``, and another ``Checkpoint``, begin as for any other model."""
     model = made(keras, "in_list")
@@ -142,7 +144,7 @@ def test_an_optimizer_that_a_trace_has_seen_is_not_traced_for_again(keras, tmp_p
     assert not begins_with_trace(trainings.dense(keras)) and begins_with_trace(made(keras, "distiller"))
 
 
-@kerases.one_will_do
+@pytest.mark.full
 def test_a_teacher_that_was_compiled_keeps_its_optimizer_as_in_keras(keras, tmp_path):
     """Keras saves the optimizer of a model inside of the model. One that was compiled and never trained has no part."""
 
@@ -178,3 +180,45 @@ def test_a_killed_process_that_trains_itself_goes_on_bit_for_bit(keras, kind, tm
     assert train("run", killed_at=3) == []
     (resumed,) = train("run")
     assert whole.startswith("after 0: ") and resumed == whole.replace("after 0", "after 3")
+
+
+@kerases.cases(["gan", "in_list"], often=[], name="kind")
+def test_optimizers_in_containers_are_no_weights_of_the_checkpoint(keras, kind, tmp_path):
+    """Commands and ``read`` tell them from weights, and a model that is not compiled takes the weights alone."""
+    trained, fresh = made(keras, kind), made(keras, kind)
+    fit(trained, trainings.data(3), tmp_path / "run")
+    with deepfreeze.read(tmp_path / "run") as reader:
+        kinds = list(dataset_groups.kinds(reader.structure).values())
+    assert kinds.count(dataset_groups.WEIGHT) == len(trained.weights) == 8
+    assert kinds.count(dataset_groups.OPTIMIZER) == len(kinds) - 8 - kinds.count(dataset_groups.METRIC)
+    fresh.optimizer = None
+    assert deepfreeze.restore(fresh, tmp_path / "run").step == 3
+    assert all(map(np.array_equal, fresh.weights, trained.weights))
+
+
+@pytest.mark.full
+def test_a_model_that_trains_itself_goes_on_inside_of_its_epoch(keras, tmp_path):
+    """With ``data=`` its optimizer is built before ``fit`` chooses the batch to begin with."""
+    rng = np.random.default_rng(0)
+    x, y = rng.random((16, trainings.FEATURES), np.float32), rng.random((16, 1), np.float32)
+
+    def train(steps=None):
+        model = made(keras, "distiller")
+        data = deepfreeze.data.Resumable((x, y), batch_size=2, seed=1)
+
+        class Stops(keras.callbacks.Callback):
+            def on_train_batch_end(self, batch, logs=None):
+                if trainings.count(self.model.optimizer) == steps:
+                    raise KeyboardInterrupt
+
+        run = tmp_path / ("whole" if steps is None and not (tmp_path / "run").exists() else "run")
+        checkpoint = deepfreeze.Checkpoint(run, every=1, verbose=0, data=data, wait_for="external")
+        with contextlib.suppress(KeyboardInterrupt):
+            model.fit(data, epochs=2, verbose=0, callbacks=[checkpoint, Stops()])
+        checkpoint.close()
+        return model
+
+    whole = train()
+    train(steps=5)
+    assert deepfreeze.latest(tmp_path / "run").step == 5
+    assert values(train()) == values(whole)

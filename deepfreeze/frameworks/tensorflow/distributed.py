@@ -80,7 +80,6 @@ class BroadcastState(Hooks):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Broadcasts the state, or has it broadcast while Keras traces the first batch, if that builds the model or its optimizers.
-        """Broadcasts the state, or has it broadcast while Keras traces the first batch, if that builds the model or its optimizers.
         Collective. ``StructureError`` on every rank if the ranks have different models, ``WaitError`` if other ranks don't come,
         ``WorldError`` if they come with another callback, ``UnsupportedError`` if Horovod is not installed."""
         require_supported("deepfreeze.BroadcastState", self.model)
