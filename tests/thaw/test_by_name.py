@@ -14,7 +14,7 @@ pytestmark = pytest.mark.tensorflow
 def asked(monkeypatch):
     """How often Keras was asked for its layout."""
     seen, really = [], dataset_paths.locate
-    monkeypatch.setattr(dataset_paths, "locate", lambda state, layout: seen.append(state) or really(state, layout))
+    monkeypatch.setattr(dataset_paths, "locate", lambda state, *layout: seen.append(state) or really(state, *layout))
     return seen
 
 
