@@ -4,7 +4,9 @@ a path all the same: ``seeds/0``."""
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Container
 
 from deepfreeze.format.structure import Placed, Structure
 from deepfreeze.format.tensors import PER_RANK
@@ -22,10 +24,16 @@ _OF_LOSS_SCALE = re.compile(rf"[^/]+/{LOSS_SCALE}/vars/[0-9]+\Z")
 # The group, in the layout ``plain-h5``, of the weights of Keras 3's lookups.
 LOOKUPS = "lookups"
 
-# A structure's named values. The first: the groups of optimizers that are no root groups, ["_opts/adam", "teacher/optimizer"]. The second:
+# A structure's named values. The first: the groups of optimizers that are no root groups, ["_opts/adam", "teacher/optimizer"], and the
+# datasets of optimizers that Keras leaves out. The second:
 # the datasets of the variables for which the compiled optimizer was built, in the order of its slots, where these are not the model's
 # trainable variables (a distiller's are the student's).
 OPTIMIZERS, TRAINED = "optimizers", "trained"
+
+# The group of variables that Keras leaves out of its files: those that the model lists and no object saves, and those of
+# ``state/untracked``. Keras's ``load_weights`` passes over this group. Random generators have paths below ``seeds``.
+UNTRACKED = "deepfreeze"
+_OF_UNTRACKED = re.compile(rf"(seeds/)?{UNTRACKED}/[^/]+")
 
 # Keras 2 gives the counts of all optimizers one name: the second one's is "iteration#2".
 _STEP_COUNT = re.compile(r"(^|/)iterations?(#[0-9]+)?$")
@@ -53,7 +61,7 @@ def weights(structure: Structure) -> list[Placed]:
 def optimizer_paths(structure: Structure) -> set[str]:
     """The paths of all tensors that belong to optimizers."""
     roots, inner = _optimizer_roots(structure), tuple(f"{path}/" for path in _texts(structure, OPTIMIZERS) or ())
-    return {one.path for one in structure.tensors if group(one.path) in roots or one.path.startswith(inner)}
+    return {one.path for one in structure.tensors if group(one.path) in roots or f"{one.path}/".startswith(inner)}
 
 
 def trained(structure: Structure) -> list[str] | None:
@@ -92,6 +100,23 @@ def is_loss_scale(path: str) -> bool:
 def is_lookup(path: str) -> bool:
     """Whether the dataset at ``path`` is one of the layout ``plain-h5`` that holds the weights of a lookup."""
     return group(path) == LOOKUPS
+
+
+def is_untracked(path: str) -> bool:
+    """Whether ``path`` is of a variable that Keras leaves out of its files, and DeepFreeze has added."""
+    return _OF_UNTRACKED.fullmatch(path) is not None
+
+
+def untracked_path(name: str, taken: Container[str], per_rank: bool = False) -> str:
+    """The path of such a variable: ``deepfreeze/counter``, ``seeds/deepfreeze/StateVar`` for a ``per_rank`` one. A name is one component
+    of a path, with ``.`` in the place of ``/``: otherwise a dataset could be in the way of another one's group, and
+    ``deepfreeze/vars/0`` would be taken for an optimizer's. ``taken``: paths that are used already."""
+    flat = name.replace("/", ".").strip(".") or "variable"
+    path = first = f"seeds/{UNTRACKED}/{flat}" if per_rank else f"{UNTRACKED}/{flat}"
+    numbers = itertools.count(2)
+    while path in taken:
+        path = f"{first}#{next(numbers)}"
+    return path
 
 
 def group(path: str) -> str:

@@ -34,7 +34,7 @@ class Placed:
     """A tensor and its place in the model file. ``path``: the path of its HDF5 dataset; ``offset``: the byte of the file at which the
     dataset's bytes start.
 
-    A per-rank tensor is not in the model file: its ``path`` is ``seeds/N``, its ``offset`` 0.
+    A per-rank tensor is not in the model file: its ``path`` begins with ``seeds/``, its ``offset`` is 0.
     """
 
     spec: TensorSpec

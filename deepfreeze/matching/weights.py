@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from deepfreeze.format.dataset_groups import weights
+from deepfreeze.format.dataset_groups import is_untracked, weights
 from deepfreeze.format.structure import Structure
 from deepfreeze.format.tensors import TensorSpec
 from deepfreeze.matching.match import Matches, Renamed, Weight, match
@@ -63,8 +63,9 @@ def pair(
 
 def named(weights: list[tuple[TensorSpec, str]]) -> list[NamedWeight]:
     """All weights of one side, given as (spec, path), with their names."""
-    cut = len(_model_name([(spec.name, path) for spec, path in weights]))
-    return [NamedWeight(spec, path, spec.name[cut:]) for spec, path in weights]
+    # Variables that Keras leaves out of its files may be of no layer, and have no model's name then.
+    prefix = _model_name([(spec.name, path) for spec, path in weights if not is_untracked(path)])
+    return [NamedWeight(spec, path, spec.name.removeprefix(prefix)) for spec, path in weights]
 
 
 def _model_name(weights: list[tuple[str, str]]) -> str:

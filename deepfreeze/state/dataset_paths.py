@@ -3,7 +3,8 @@
 This needs Keras's public API alone, and no weight is written. During one call of ``model.save_weights``, every object that Keras saves
 has a ``save_own_variables`` of this module's, which stores a token (a number) in place of each value. Reading the tokens back from the
 file (about 30 KB) tells the variable of each dataset. So the paths are Keras's own, whatever the model's class. The same file is
-the template of the model file (``deepfreeze.freeze.skeleton``). Datasets are added for the loss scales that Keras 2 leaves out.
+the template of the model file (``deepfreeze.freeze.skeleton``). Datasets are added for what Keras leaves out: the loss scales of Keras 2,
+and variables that no object of the model saves.
 
 Uses Keras objects, imports neither Keras nor TensorFlow.
 """
@@ -11,6 +12,7 @@ Uses Keras objects, imports neither Keras nor TensorFlow.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import tempfile
 from collections.abc import Callable
@@ -21,13 +23,13 @@ import h5py
 import numpy as np
 
 from deepfreeze.errors import UnsupportedError
-from deepfreeze.format.dataset_groups import LOSS_SCALE
+from deepfreeze.format.dataset_groups import LOSS_SCALE, untracked_path
 from deepfreeze.format.structure import KERAS_H5, PLAIN_H5
-from deepfreeze.format.tensors import RANK_LOCAL, TensorSpec
+from deepfreeze.format.tensors import PER_RANK, RANK_LOCAL, TensorSpec
 from deepfreeze.state import plain_datasets, private_api
 from deepfreeze.state.keras_objects import listed_variables, optimizers, saveables, tf_variable, variable_name
 from deepfreeze.state.shadow import shadowed
-from deepfreeze.state.training_state import SEED, TrainingState, unique_name
+from deepfreeze.state.training_state import METRIC, SEED, StateTensor, TrainingState, unique_name
 
 
 class Transformed(UnsupportedError):
@@ -41,7 +43,7 @@ _CHUNK = 1 << 20  # bytes compared at a time: numpy's intermediate array stays i
 
 @dataclass(frozen=True)
 class LocatedTensor:
-    """One tensor of a checkpoint. ``path``: the dataset in the model file, or ``seeds/N`` for a per-rank tensor, which is not in the
+    """One tensor of a checkpoint. ``path``: the dataset in the model file, or ``seeds/...`` for a per-rank tensor, which is not in the
     model file; ``variable``: the variable of the training state; ``spec``: name (unique in the checkpoint), dtype, shape, role.
 
     Keras saves some variables in two datasets (tied weights, a variable that an optimizer shares with one that it wraps). Such a
@@ -54,7 +56,8 @@ class LocatedTensor:
 
 @dataclass(frozen=True)
 class LocatedState:
-    """The places of a training state in the model file. ``tensors``: first those of datasets, sorted by path, then the seeds;
+    """The places of a training state in the model file. ``tensors``: first those of Keras's datasets, sorted by path, then the seeds, then
+    those that Keras leaves out;
     ``template``: the bytes of an HDF5 file with the model file's groups, in which each dataset is an int64 scalar; ``layout``: one of
     ``format.structure.LAYOUTS``; ``reason``: why Keras can't save this model's variables as they are, None if it can or if the model is
     a ``tf.Module``."""
@@ -107,12 +110,51 @@ def locate(state: TrainingState, layout: str = KERAS_H5) -> LocatedState:
         role = RANK_LOCAL if tensor.kind == SEED else tensor.spec.role
         name = unique_name(lookups.get(id(variable)) or variable_name(variable), names)
         located.append(LocatedTensor(path, tensor.variable, replace(tensor.spec, name=name, role=role)))
-    saved = {id(tensor.variable) for tensor in located}
-    seeds = [tensor for tensor in state.of_kind(SEED) if id(tensor.variable) not in saved and state.what == "full"]
+    seeds = _without_dataset(state, located, state.of_kind(SEED))
     for n, tensor in enumerate(seeds):
         spec = replace(tensor.spec, name=unique_name(tensor.spec.name, names))
         located.append(LocatedTensor(f"seeds/{n}", tensor.variable, spec))
+    # Metrics begin anew with each epoch, and Keras 3 saves none.
+    others = [tensor for tensor in state.tensors if tensor.kind not in (METRIC, SEED)]
+    # With the groups: an attribute of the user's model may be called as the group of such variables is.
+    paths = {
+        "/".join(parts[:n])
+        for tensor in located
+        for parts in [tensor.path.split("/")]
+        for n in range(1, len(parts) + 1)
+    }
+    added = []
+    for tensor in _without_dataset(state, located, others):
+        private = tensor.spec.role == PER_RANK
+        path = untracked_path(variable_name(tensor.variable), paths, private)
+        paths.add(path)
+        added += [] if private else [path]
+        spec = replace(tensor.spec, name=unique_name(variable_name(tensor.variable), names))
+        located.append(LocatedTensor(path, tensor.variable, spec))
+    if added:
+        template = _with_datasets(template, added)
     return LocatedState(tuple(located), template, layout, reason)
+
+
+def _without_dataset(
+    state: TrainingState, located: list[LocatedTensor], tensors: list[StateTensor]
+) -> list[StateTensor]:
+    """Those of the ``tensors`` that belong into a checkpoint and are not ``located`` yet."""
+    saved = {id(tensor.variable) for tensor in located}
+    return [
+        tensor
+        for tensor in tensors
+        if id(tensor.variable) not in saved and (state.what == "full" or tensor.spec.role != PER_RANK)
+    ]
+
+
+def _with_datasets(template: bytes, paths: list[str]) -> bytes:
+    """The bytes of the file ``template`` with a scalar more at each of the ``paths``."""
+    memory = io.BytesIO(template)
+    with h5py.File(memory, "r+") as file:
+        for path in paths:
+            file[path] = np.asarray(_FIRST_TOKEN, np.int64)
+    return memory.getvalue()
 
 
 def _unlisted(variable: Any, path: str) -> UnsupportedError:

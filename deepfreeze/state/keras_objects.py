@@ -78,11 +78,11 @@ def _kind(thing: Any) -> str:
         return _ITEMS
     if callable(getattr(thing, "save_own_variables", None)) and not isinstance(thing, type):
         return _SAVEABLE
-    return _CONTAINER if type(thing).__name__ in _CONTAINERS else _OTHER
+    return _CONTAINER if type(thing).__name__ in CONTAINERS else _OTHER
 
 
 # Keras 2's classes for compiled metrics and losses. They have no save_own_variables, but hold objects that do.
-_CONTAINERS = frozenset({"MetricsContainer", "LossesContainer", "CompileMetrics", "CompileLoss"})
+CONTAINERS = frozenset({"MetricsContainer", "LossesContainer", "CompileMetrics", "CompileLoss"})
 
 
 def optimizers(model: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepfreeze.format.dataset_groups import OPTIMIZERS, TRAINED, group
+from deepfreeze.format.dataset_groups import OPTIMIZERS, TRAINED, group, is_untracked
 from deepfreeze.state.applied import built_for
 from deepfreeze.state.dataset_paths import LocatedState
 from deepfreeze.state.training_state import TrainingState
@@ -20,7 +20,7 @@ def optimizer_values(state: TrainingState, located: LocatedState) -> dict[str, A
         tensor = state.find(one.variable)
         paths.setdefault(id(one.variable), one.path)
         if tensor is not None and tensor.optimizer and group(one.path) != tensor.optimizer:
-            inner.add(one.path.rpartition("/vars/")[0])
+            inner.add(one.path if is_untracked(one.path) else one.path.rpartition("/vars/")[0])
     if inner:
         values[OPTIMIZERS] = sorted(inner)
     optimizer = getattr(state.model, "optimizer", None)

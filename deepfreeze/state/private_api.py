@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -47,6 +48,17 @@ TABLE = (
         "loss_scale",
         "a resumed float16 training begins with the first loss scale",
     ),
+    PrivateName(
+        "Optimizer._trainable_variables",
+        "Keras 3",
+        "3.0",
+        "trained_variables",
+        "weights that no model lists are not saved",
+    ),
+    PrivateName(
+        "Optimizer._index_dict", "Keras 2", "2.11", "trained_keys", "weights that no model lists are not saved"
+    ),
+    PrivateName("Variable._unique_id", "TensorFlow", "2.0", "key_of", "weights that no model lists are refused"),
     PrivateName("Optimizer._iterations", "Keras 3", "3.1", "batch_counter", "gradient accumulation is refused"),
     PrivateName("Model._steps_per_execution", "Keras 2", "2.4", "steps_per_execution", "one step per execution"),
     PrivateName(
@@ -109,6 +121,34 @@ TABLE = (
         "3.0",
         "thread_states",
         "a model that its first batch builds has no policy of mixed precision, and other names",
+    ),
+    PrivateName(
+        "FuncGraph._watched_variables",
+        "TensorFlow",
+        "2.0",
+        "watched_variables",
+        "variables that the step writes and nobody lists are not saved, and a warning says so",
+    ),
+    PrivateName(
+        "text of a handle: name and type=tensorflow::Var",
+        "TensorFlow",
+        "2.9",
+        "variable_of_handle",
+        "no warning names a variable that the step writes and nobody holds",
+    ),
+    PrivateName(
+        "Generator._state_var, whose name is StateVar",
+        "TensorFlow",
+        "2.2",
+        "is_generator_state",
+        "all ranks go on with rank 0's state of a generator of the program's own",
+    ),
+    PrivateName(
+        "Model._train_counter, _test_counter, _predict_counter, _steps_per_execution",
+        "Keras 2",
+        "2.4",
+        "fits_own",
+        "checkpoints have a number more, or a warning names one",
     ),
     PrivateName(
         "attribute of ops: _read_only_resource_inputs",
@@ -231,6 +271,31 @@ def read_only_inputs(op: Any) -> list[Any] | None:
         return None
 
 
+def watched_variables(graph: Any) -> list[Any] | None:
+    """The ``tf.Variable`` objects that the ops of a function's graph, which is still being traced, read or write, in no order; None if
+    TensorFlow does not note them."""
+    watched = getattr(graph, "_watched_variables", None)
+    return None if watched is None else list(watched)
+
+
+def variable_of_handle(handle: Any) -> str | None:
+    """The name of the variable that a handle (a tensor outside of any graph) belongs to; None for the handle of something else, such as a
+    lookup table."""
+    match = re.search(r'name="([^"]*?)(?:/[0-9]+)?".*type="tensorflow::Var"', repr(handle))
+    return match[1] if match else None
+
+
+def is_generator_state(variable: Any) -> bool:
+    """Whether a ``tf.Variable`` is the state of a ``tf.random.Generator``, which has given the variable its name."""
+    return str(getattr(variable, "name", "")).rpartition("/")[2].partition(":")[0] == "StateVar"
+
+
+def fits_own(model: Any) -> list[Any]:
+    """The variables in which a Keras 2 model counts the batches of a process, and has its setting for ``fit``; [] for Keras 3."""
+    names = ("_train_counter", "_test_counter", "_predict_counter", "_steps_per_execution")
+    return [getattr(model, name) for name in names if getattr(model, name, None) is not None]
+
+
 def says_built(optimizer: Any) -> bool:
     """Whether a Keras 2 optimizer reports that it has made its variables. The public attribute ``built`` exists in Keras 3 alone."""
     return bool(getattr(optimizer, "_built", False))
@@ -242,6 +307,23 @@ def loss_scale(optimizer: Any) -> list[Any]:
     state = getattr(optimizer, "_loss_scale", None)
     scale, updates = getattr(state, "current_loss_scale", None), getattr(state, "counter", None)
     return [] if scale is None or updates is None else [scale, updates]
+
+
+def trained_variables(optimizer: Any) -> list[Any]:
+    """The variables that a Keras 3 optimizer was built with; [] for an optimizer of Keras 2, and for one that is not built."""
+    return list(getattr(optimizer, "_trainable_variables", ()))
+
+
+def trained_keys(optimizer: Any) -> dict[str, str]:
+    """The keys (``key_of``) of the variables that a Keras 2 optimizer was built with, each with the variable's name; {} for an optimizer of
+    Keras 3, and for one that is not built."""
+    keys = getattr(optimizer, "_index_dict", None)
+    return {key: key.rpartition("_")[0] for key in keys} if isinstance(keys, dict) else {}
+
+
+def key_of(variable: Any) -> Any:
+    """The text by which an optimizer of Keras 2 knows a ``tf.Variable``; None for a variable of Keras 3."""
+    return getattr(variable, "_unique_id", None)
 
 
 def batch_counter(optimizer: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 from deepfreeze.errors import UnsupportedError
 from deepfreeze.format.tensors import DTYPES, PER_RANK, RANK_LOCAL, REPLICATED, TensorSpec
-from deepfreeze.state import private_api
+from deepfreeze.state import private_api, untracked
 from deepfreeze.state.keras_objects import (
     is_seed,
     listed_variables,
@@ -33,6 +33,10 @@ METRIC = "metric"  # a metric's sums
 SLOT = "slot"  # an optimizer's tensor beside a weight: momentum, variance
 COUNT = "count"  # an optimizer's scalar: iterations, learning rate, loss scale
 SEED = "seed"  # the state of a random layer's generator
+WRITTEN = (
+    "written"  # what the step writes and neither the model nor an optimizer lists: an average of weights, a counter
+)
+GENERATOR = "generator"  # of these the state of a random generator
 
 ROLES = {
     WEIGHT: REPLICATED,
@@ -41,7 +45,11 @@ ROLES = {
     STATISTIC: RANK_LOCAL,
     METRIC: RANK_LOCAL,
     SEED: PER_RANK,
+    WRITTEN: RANK_LOCAL,
+    GENERATOR: PER_RANK,
 }
+# Kinds of variables that the first step makes, or shows. One rank may know of them before the others do; seeds each rank saves itself.
+_LATE = (METRIC, SEED, WRITTEN, GENERATOR)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +66,9 @@ class StateTensor:
 
 class TrainingState:
     """The ``tensors`` of ``model``, one for each variable. First come the replicated ones (trained weights, then each optimizer's
-    variables), then the model's other weights, its metrics, its seeds. The order is the same on every rank and in every start of
-    the same program. ``what``: "full", or "weights" for a state without the optimizers' variables."""
+    variables), then the model's other weights, its metrics, its seeds, and what the step writes besides (``state/untracked``). The order
+    is the same on every rank and in every start of the same program. ``what``: "full", or "weights" for a state without the
+    optimizers' variables."""
 
     def __init__(self, model: Any, what: str, tensors: Iterable[StateTensor]) -> None:
         """``of`` makes the state of a model; the constructor takes its tensors as they are given."""
@@ -99,9 +108,13 @@ class TrainingState:
         return [tensor for tensor in self.tensors if tensor.spec.role in roles]
 
     def placed(self) -> list[StateTensor]:
-        """The tensors that a placement deals out to the ranks before training: all but metrics and seeds. One rank may have made its
-        metrics' variables before the others have; and each rank saves its own seeds."""
-        return [tensor for tensor in self.tensors if tensor.kind not in (METRIC, SEED)]
+        """The tensors that a placement deals out to the ranks before training: those of which all ranks know then."""
+        return [tensor for tensor in self.tensors if tensor.kind not in _LATE]
+
+    def unlisted(self) -> list[StateTensor]:
+        """The tensors of variables that the model does not list: those of ``state/untracked``."""
+        found = {id(variable) for variable in [*untracked.trained(self.model), *untracked.written(self.model)]}
+        return [tensor for tensor in self.tensors if id(tensor.variable) in found]
 
     def find(self, variable: Any) -> StateTensor | None:
         """The tensor of a variable: of a Keras variable, or of the ``tf.Variable`` inside of it. None if the state has no such variable."""
@@ -132,12 +145,12 @@ def _tensors(
     model: Any, what: str, known: Iterable[StateTensor], before: Iterable[StateTensor] = ()
 ) -> Iterator[StateTensor]:
     """The tensors of a model without those that are ``known`` already. ``before``: tensors of the model that may serve again."""
-    seen = {id(tensor.variable) for tensor in known}
+    seen = {id(tensor.variable) for tensor in known} | {id(tf_variable(tensor.variable)) for tensor in known}
     names = {tensor.spec.name for tensor in known}
     earlier = {id(tensor.variable): tensor for tensor in before}
     for variable, kind, optimizer, name in _variables(model, what):
         if id(variable) not in seen:
-            seen.add(id(variable))
+            seen |= {id(variable), id(tf_variable(variable))}
             name = unique_name(name, names)
             one = earlier.get(id(variable))
             if one is None or (one.kind, one.optimizer, one.spec.name) != (kind, optimizer, name):
@@ -147,7 +160,7 @@ def _tensors(
 
 def _variables(model: Any, what: str) -> Iterator[tuple[Any, str, str, str]]:
     """(variable, kind, optimizer, name) of each variable, in the state's order. A variable may come twice: its first row counts."""
-    for variable in model.trainable_variables:
+    for variable in [*model.trainable_variables, *untracked.trained(model)]:
         yield variable, WEIGHT, "", variable_name(variable)
     # A tf.Module lists the variables of optimizers among its own.
     of_optimizers = set()
@@ -168,6 +181,8 @@ def _variables(model: Any, what: str) -> Iterator[tuple[Any, str, str, str]]:
         yield variable, METRIC, "", variable_name(variable)
     for name, variable in own_seeds:
         yield variable, SEED, "", name
+    for variable in untracked.written(model):
+        yield variable, GENERATOR if untracked.is_generator(variable) else WRITTEN, "", variable_name(variable)
 
 
 def _spec(variable: Any, role: str, name: str) -> TensorSpec:

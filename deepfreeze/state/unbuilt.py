@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepfreeze.state import applied
+from deepfreeze.state import applied, untracked
 from deepfreeze.state.keras_objects import is_built, optimizers
 
 _KERAS = ("keras", "tf_keras")
@@ -54,12 +54,13 @@ def trains_itself(model: Any) -> bool:
 
 
 def unseen_optimizers(model: Any) -> list[str]:
-    """The optimizers of ``model`` (see ``optimizers``) that are not built, and of which no trace of a ``train_step`` of the user's has
-    shown yet whether the training has a part for them. An empty list for a model that Keras's own step trains: the compiled optimizer
-    trains the model's list there."""
+    """The optimizers of ``model`` (see ``optimizers``) that are not built, or were built for variables that nobody can find, and of which
+    no trace of a ``train_step`` of the user's has shown yet whether the training has a part for them. An empty list for a model that
+    Keras's own step trains: the compiled optimizer trains the model's list there."""
     if not trains_itself(model):
         return []
-    return [name for name, one in optimizers(model).items() if not is_built(one) and not applied.is_seen(model, one)]
+    unseen = {name: one for name, one in optimizers(model).items() if not applied.is_seen(model, one)}
+    return [name for name, one in unseen.items() if not is_built(one) or untracked.unknown(model, one)]
 
 
 def line_for_compiled() -> str:

@@ -13,7 +13,7 @@ from deepfreeze.format.structure import KERAS_H5, Placed, Structure
 from deepfreeze.format.tensors import TensorSpec
 from deepfreeze.plan.placement import in_file_order
 from deepfreeze.state.attachments import PATH_1
-from deepfreeze.state.training_state import METRIC, SEED, TrainingState
+from deepfreeze.state.training_state import GENERATOR, METRIC, SEED, TrainingState
 
 
 def variables(structure: Structure, wanted: Sequence[Placed], state: TrainingState) -> dict[str, Any] | None:
@@ -29,9 +29,9 @@ def variables(structure: Structure, wanted: Sequence[Placed], state: TrainingSta
     if structure.layout != KERAS_H5:
         return None
     saved = [placed for placed in wanted if placed.path != PATH_1 and not is_metric(placed.path)]
-    own = [tensor for tensor in state.tensors if tensor.kind not in (METRIC, SEED)]
+    own = [tensor for tensor in state.tensors if tensor.kind not in (METRIC, SEED, GENERATOR)]
     own = [own[i] for i in in_file_order([tensor.spec for tensor in own])]
-    own += [tensor for tensor in state.of_kind(SEED) if state.what == "full"]
+    own += [tensor for tensor in state.of_kind(SEED, GENERATOR) if state.what == "full"]
     if any(not placed.spec.nbytes or "#" in placed.spec.name for placed in saved):
         return None  # without a place, in two datasets, or one of two variables of one name
     if [placed.spec for placed in saved] != [tensor.spec for tensor in own]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from deepfreeze.events.messages import to_logger
+from deepfreeze.state.keras_objects import tf_variable
 from deepfreeze.store.marks import Marks
 from deepfreeze.store.run import Run
 from deepfreeze.thaw.read import TensorReader
@@ -29,5 +30,10 @@ def weights(model: Any, run: str | os.PathLike[str], step: int) -> list[np.ndarr
     CorruptError, NotFoundError; StructureError if the checkpoint is of another model."""
     with TensorReader(Run.open(run), step) as reader:
         names = {placed.path: placed.spec.name for placed in reader.structure.tensors}
-        saved = {id(variable): names[path] for path, variable in variables_of(reader, model).items()}
-        return [reader[saved[id(variable)]] for variable in model.weights]
+        found = variables_of(reader, model)
+        saved = {id(variable): names[path] for path, variable in found.items() if path in names}
+        # An older checkpoint lacks weights that Keras leaves out of its files: they stay as they are.
+        return [
+            reader[saved[id(variable)]] if id(variable) in saved else np.array(tf_variable(variable))
+            for variable in model.weights
+        ]

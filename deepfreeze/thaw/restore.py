@@ -14,10 +14,10 @@ import numpy as np
 
 from deepfreeze.errors import CorruptError, Error, NotFoundError, OptionError, StructureError
 from deepfreeze.events.messages import to_logger
-from deepfreeze.format.dataset_groups import group, is_lookup, is_loss_scale, is_metric, optimizer_paths
+from deepfreeze.format.dataset_groups import group, is_lookup, is_loss_scale, is_metric, is_untracked, optimizer_paths
 from deepfreeze.format.named_values import ATTACHMENTS
 from deepfreeze.format.structure import Placed, Structure
-from deepfreeze.format.tensors import PER_RANK
+from deepfreeze.format.tensors import PER_RANK, REPLICATED, TensorSpec
 from deepfreeze.format.vocabularies import of_values
 from deepfreeze.frameworks import memory
 from deepfreeze.frameworks.memory import Room
@@ -34,7 +34,7 @@ from deepfreeze.store.catalog import CheckpointInfo, marks_of, parent_of
 from deepfreeze.store.quarantine import Fallback
 from deepfreeze.store.run import Run
 from deepfreeze.store.tags import tagged_step
-from deepfreeze.thaw import by_name
+from deepfreeze.thaw import awaited, by_name
 from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.optimizer_building import build_as_saved, line_for_all
 from deepfreeze.thaw.rank_records import file_of, read_records
@@ -50,11 +50,13 @@ class Ready:
     ``warning``: for the user of a model whose lookups have other vocabularies than the checkpoint's, else None."""
 
     info: CheckpointInfo
+    _model: Any
     _variables: dict[str, Any]  # by path, as the rooms
     _rooms: dict[str, Room]
+    _awaited: dict[TensorSpec, Room]  # of variables that are not known yet
     attachments: SavedAttachments | None  # None: nobody asked for them, or the checkpoint has none
     _derived: DerivedState
-    _whole: bool  # all weights of the model are among the variables
+    _whole: bool  # all weights of the model are among the variables; else they were assigned before
     warning: str | None = None
     derived: bool = False  # whether ``assign`` has had an object derive its state
 
@@ -65,6 +67,7 @@ class Ready:
         paths = list(self._rooms)
         for path in paths:
             self._rooms.pop(path).assign(self._variables[path])
+        awaited.keep(self._model, self._awaited, replace=self._whole)
         given = [self._variables[path] for path in paths]
         lineage.remember(given, parent_of(self.info))
         self.derived = self._derived.load(given, self._whole, self.info.path)
@@ -117,21 +120,34 @@ def restore(
     require_built(model)
     if step is not None:
         number = tagged_step(Run.open(run), step) if isinstance(step, str) else step
-        return _assign(prepare(model, run, number, rank, world_size), run, rank)
+        return _assign(prepare(model, run, number, rank, world_size), model, run, rank)
     search = Fallback(run, to_logger)
     ready = _newest(search, model, rank, world_size)
     search.report(_LEFT)
     if search.damages:
         to_logger("warning", f"restored step {ready.info.step} of {run}, the newest that is whole")
-    return _assign(ready, run, rank)
+    return _assign(ready, model, run, rank)
 
 
-def _assign(ready: Ready, run: str | os.PathLike[str], rank: int) -> CheckpointInfo:
+def _assign(ready: Ready, model: Any, run: str | os.PathLike[str], rank: int) -> CheckpointInfo:
+    """Assigns all values. Says, on rank 0, which of them wait for their variables, and which lookups have another vocabulary."""
     ready.info = ready.info.with_metrics(marks_of(Run.open(run)))  # first: an error would leave the model as it is
-    info = ready.assign()
+    info, waiting = ready.assign(), awaited.left(model)
     if ready.warning is not None and rank == 0:
         to_logger("warning", ready.warning)
+    if waiting and rank == 0:
+        to_logger(
+            "warning",
+            f"{_named([spec.name for spec in waiting])} of step {info.step} of {info.run}: the model lists no such variables. They get "
+            "their values when a fit with deepfreeze.Checkpoint traces the step that writes them; deepfreeze.read gives the values now",
+        )
     return info
+
+
+def _named(names: list[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
 
 
 def require_built(model: Any) -> None:
@@ -163,8 +179,8 @@ def prepare(
         compiled = optimizers and getattr(model, "optimizer", None) is not None
         make_room = memory.for_model(model)
         wanted = _wanted(structure, compiled)
-        later = _unknown_without_compile(structure)
-        placed = [one for one in wanted if one.spec.role != PER_RANK and (weights or one.path in later)]
+        of_compiled = _unknown_without_compile(structure)
+        placed = [one for one in wanted if one.spec.role != PER_RANK and (weights or one.path in of_compiled)]
         rooms = {one.path: make_room(one.spec) for one in placed}
         # Threads read while this one builds the optimizer and, where names don't tell, asks Keras for its layout.
         landings = zip(placed, rooms.values(), strict=True)
@@ -185,7 +201,12 @@ def prepare(
                 rooms[one.path].data[:] = private[one.path].reshape(-1).view(np.uint8)
         info = reader.described  # a job's start asks for no metrics: each rank would read one file more
     own = {path: room for path, room in rooms.items() if path in variables}
-    return Ready(info, variables, own, saved, derived, weights, warning)
+    later = {
+        placed.spec: rooms[placed.path]
+        for placed in wanted
+        if placed.path in rooms and placed.path not in variables and is_untracked(placed.path)
+    }
+    return Ready(info, model, variables, own, later, saved, derived, weights, warning)
 
 
 def variables_of(reader: TensorReader, model: Any) -> dict[str, Any]:
@@ -195,7 +216,13 @@ def variables_of(reader: TensorReader, model: Any) -> dict[str, Any]:
 
 def _variables_of(reader: TensorReader, model: Any, compiled: bool) -> dict[str, Any]:
     state = TrainingState.of(model, reader.structure.state if compiled else "weights")
-    wanted = _wanted(reader.structure, compiled)
+    # What the step writes besides may be unknown yet.
+    own = {tensor.spec for tensor in state.tensors}
+    wanted = [
+        one
+        for one in _wanted(reader.structure, compiled)
+        if one.spec.role == REPLICATED or not is_untracked(one.path) or one.spec in own
+    ]
     return by_name.variables(reader.structure, wanted, state) or _asked_of_keras(reader, state, compiled)
 
 
@@ -204,7 +231,13 @@ def _asked_of_keras(reader: TensorReader, state: TrainingState, compiled: bool) 
     of the checkpoint."""
     from deepfreeze.state.dataset_paths import locate  # imports h5py, which most do without
 
-    tensors = {tensor.path: tensor for tensor in locate(state, reader.structure.layout).tensors}
+    located = locate(state, reader.structure.layout).tensors
+    tensors = {tensor.path: tensor for tensor in located if not is_untracked(tensor.path)}
+    others = {tensor.spec: tensor for tensor in located if is_untracked(tensor.path)}
+    saved = {one.spec: one.path for one in _wanted(reader.structure, compiled) if is_untracked(one.path)}
+    for path, tensor in awaited.pairs(saved, others):
+        tensors[path] = others.pop(tensor.spec)
+    tensors |= {tensor.path: tensor for tensor in others.values() if tensor.path not in tensors}
     _check_same(reader, state.model, {path: tensor.spec for path, tensor in tensors.items()}, compiled)
     return {path: tensor.variable for path, tensor in tensors.items()}
 
@@ -257,9 +290,11 @@ def _check_same(reader: TensorReader, model: Any, specs: dict[str, Any], compile
     for path in sorted(saved.keys() | specs.keys()):
         if path not in specs or path not in saved:
             # Keras makes metric states when it first trains and resets them every epoch: a new model has none yet. And older
-            # checkpoints lack the loss scales of Keras 2, and the weights of Keras 3's lookups.
+            # checkpoints lack what Keras leaves out: loss scales, the weights of lookups, and variables that the model does not list.
             later = is_loss_scale(path) or is_lookup(path)
             optional = is_metric(path) or (later and path not in saved) or path == PATH_1
+            if is_untracked(path):
+                optional = path not in saved or awaited.may_wait(saved[path].spec, model)
             if not optional:
                 side = "only the checkpoint has" if path in saved else "only the model has"
                 spec = saved[path].spec if path in saved else specs[path]

@@ -3,6 +3,7 @@ model again, and does not ask Keras again for the layout of the model file. Impo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -54,7 +55,8 @@ class Installation:
 
     ``agreed``: the structure of the model's checkpoints; ``regions``: this rank's regions of each capture. Both are None until the model's
     first execution is over. ``in_use``: whether a training uses the installation now. ``config``: how to build the model, False if Keras
-    can't describe it, None as long as nobody has asked. ``stored_in``: the id of the run that has the structure, "" for none."""
+    can't describe it, None as long as nobody has asked. ``stored_in``: the id of the run that has the structure, "" for none.
+    ``after_first_execution``: called once by ``first_execution_ended``, and forgotten then."""
 
     def __init__(self, terms: Terms, capture: TensorFlowCapture, maximum: TensorFlowMaximum | None) -> None:
         """``maximum``: takes the control word's maximum in the train function; None if the ranks agree between two executions, or if there
@@ -63,6 +65,7 @@ class Installation:
         self.agreed: AgreedStructure | None = None
         self.regions: RankRegions | None = None
         self.stored_in = ""
+        self.after_first_execution: Callable[[], None] | None = None
         self.config: ModelConfig | Literal[False] | None = None
         self._terms = terms
         self.in_use = True
@@ -113,6 +116,15 @@ class Installation:
     def granule(self) -> int:
         """Bytes, at whose multiples the placement cuts the file."""
         return self._terms.granule
+
+    def first_execution_ended(self) -> None:
+        """To be called after the first execution with these captures. ``UnsupportedError`` if ``train_step`` does not apply the optimizer
+        whose updates are the steps."""
+        self.capture.check_applied()
+        self.capture.forget_unfinished()
+        after, self.after_first_execution = self.after_first_execution, None
+        if after is not None:
+            after()
 
     def rest(self) -> None:
         """To be called when the training that uses the installation has ended. Nothing is captured until another training takes it."""

@@ -18,6 +18,7 @@ from deepfreeze.state.derived_state import PREDICT, TEST
 from deepfreeze.state.training_state import TrainingState
 from deepfreeze.store.catalog import CheckpointInfo
 from deepfreeze.store.run import Run
+from deepfreeze.thaw import awaited
 from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.restore import Ready, prepare
 from deepfreeze.training.options import Options
@@ -59,6 +60,7 @@ class ModelStart(Start):
 
             ready = each(world, read)
             info = each(world, lambda: _assign(ready, model))
+            awaited.fill(TrainingState.of(model))  # the weights that only the optimizer lists
             if info.state == "weights":
                 steps.set(step)
         self.step = steps.now()

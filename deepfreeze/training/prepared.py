@@ -8,11 +8,12 @@ from deepfreeze.frameworks.tensorflow.first_trace import layers_to_build
 from deepfreeze.frameworks.tensorflow.refusals import refuse, refuse_devices
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.freeze import backends
+from deepfreeze.state import untracked
 from deepfreeze.state.applied import assume, is_seen
 from deepfreeze.state.keras_objects import build_optimizer
 from deepfreeze.state.supported import require_supported
 from deepfreeze.state.training_state import TrainingState
-from deepfreeze.state.unbuilt import unseen_optimizers
+from deepfreeze.state.unbuilt import trains_itself, unseen_optimizers
 from deepfreeze.thaw.restore import require_built
 
 
@@ -47,6 +48,10 @@ def prepared(
         if unseen_optimizers(model):
             assume(model, optimizer)
         build_optimizer(model)
+    if loop or trains_itself(model):
+        untracked.require_known(
+            model, who
+        )  # Keras's own step trains the model's list, whatever the optimizer was built for
     state = TrainingState.of(model, before=before)
     if before is None:
         refuse_devices(state, who)  # asks each variable, which takes as long as all the rest

@@ -244,10 +244,7 @@ class Session:
 
     def _first_saver(self) -> Saver:
         """Collective. Opens the saver after the model's first execution with these captures."""
-        world, installation = self._open_run.attempt.world, self._installation
-        capture = installation.capture
-        worlds.each(world, capture.check_applied)
-        capture.forget_unfinished()
+        worlds.each(self._open_run.attempt.world, self._installation.first_execution_ended)
         return self._open_saver()
 
     def _open_saver(self) -> Saver:

@@ -55,6 +55,7 @@ from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.run_path import RunPath
 from deepfreeze.training.session import Session
 from deepfreeze.training.step_profiling import StepProfiling
+from deepfreeze.training.unlisted import Unlisted
 from deepfreeze.training.when_full import WhenFull
 from deepfreeze.training.wishes import Wishes
 from deepfreeze.tuning.program_run import ProgramRun
@@ -188,6 +189,7 @@ class Training:
                 notice=lambda message: self._notice(world, message),
                 keep=lambda made: self._keep_installation(open_run, made),
             )
+            Unlisted(installation, world, self._events).begin(model, against)
             agreement.connect(installation.maximum)
             checks.follow(self._checks, world, installation, open_run.steps.now())
             self._checks = checks

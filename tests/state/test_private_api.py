@@ -139,6 +139,10 @@ def test_what_is_missing_is_none_or_a_default(row, monkeypatch):
     defaults = {
         "says_built": False,
         "in_fit": False,
+        "is_generator_state": False,
+        "trained_variables": [],
+        "trained_keys": {},
+        "fits_own": [],
         "loss_scale": [],
         "steps_per_execution": 1,
         "thread_states": [],
@@ -178,8 +182,10 @@ def test_each_name_is_there_and_is_what_it_is_taken_for(monkeypatch):
         keras.mixed_precision.set_global_policy("float32")
         assert [policy.name for policy in policies if policy is not None] == ["bfloat16"]
         optimizer = keras.optimizers.SGD(gradient_accumulation_steps=2)
-        optimizer.build([keras.Variable(np.zeros(2, "float32"))])
+        trained = keras.Variable(np.zeros(2, "float32"))
+        optimizer.build([trained])
         assert private_api.batch_counter(optimizer).dtype.startswith("int")
+        assert [one is trained for one in private_api.trained_variables(optimizer)] == [True]
 
 
 @pytest.mark.tensorflow
@@ -202,11 +208,38 @@ def test_what_a_call_only_reads_is_noted():
 
 
 @pytest.mark.tensorflow
+def test_what_a_function_touches_is_noted_with_the_variables_of_its_handles():
+    import tensorflow as tf
+
+    weight, count = tf.Variable(1.0, name="weight"), tf.Variable(1.0, name="count")
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
+    noted = []
+
+    @tf.function(autograph=False)
+    def function():
+        count.assign_add(weight)
+        noted.extend(private_api.watched_variables(tf.compat.v1.get_default_graph()))
+
+    function()
+    assert {id(one) for one in noted} == {id(weight), id(count)}
+    handles = (weight.handle, count.handle, table.resource_handle)
+    assert [private_api.variable_of_handle(one) for one in handles] == ["weight", "count", None]
+    generator = tf.random.Generator.from_seed(1)
+    assert [private_api.is_generator_state(one) for one in (generator.state, weight)] == [True, False]
+
+
+@pytest.mark.tensorflow
 def test_keras_2_s_names_are_there():
     keras = importlib.import_module(kerases.NAMES[-1])
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     model.compile("adam", "mse", steps_per_execution=3)
     assert private_api.steps_per_execution(model) == 3
+    assert len(private_api.fits_own(model)) == 4
+    model.optimizer.build(model.trainable_variables)
+    kernel, bias = model.trainable_variables
+    names = {private_api.key_of(kernel): "dense/kernel", private_api.key_of(bias): "dense/bias"}
+    keys = private_api.trained_keys(model.optimizer)
+    assert keys.keys() == names.keys() and all(name.endswith(names[key].split("/")[1]) for key, name in keys.items())
     scaled = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(), initial_scale=8.0)
     scale, updates = private_api.loss_scale(scaled)
     assert (float(scale), int(updates)) == (8.0, 0)

@@ -20,13 +20,12 @@ from deepfreeze.frameworks.tensorflow.capture_groups import Flag, Group
 from deepfreeze.frameworks.tensorflow.graph_buffers import as_bytes
 from deepfreeze.frameworks.tensorflow.hooks import Patch
 from deepfreeze.frameworks.tensorflow.late_capture import LateCapture
+from deepfreeze.frameworks.tensorflow.written_variables import READS, written_by
 from deepfreeze.plan.capture_plan import CapturePlan, Point, neighbours
 from deepfreeze.plan.late_groups import UPDATE
+from deepfreeze.state import untracked
 from deepfreeze.state.keras_objects import optimizers, tf_variable
-from deepfreeze.state.training_state import SEED, StateTensor, TrainingState
-
-# The types of ops that take a variable and do not change it.
-READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
+from deepfreeze.state.training_state import StateTensor, TrainingState
 
 
 class Range(NamedTuple):
@@ -54,6 +53,7 @@ class TensorFlowCapture:
     ) -> None:
         """``ranges``: the bytes that the placement has dealt to this rank. Those of replicated tensors are captured after the optimizer's
         update. At the end of the step rank 0 captures all other tensors, and each other rank its own seeds.
+        What the step writes and nobody lists is found when its end is traced for the first time.
 
         ``every_step`` is called each time that the end of ``train_step`` is traced, to add ops to each step. If it is None, the train
         function gets no ops, and captures are taken between two executions. ``optimizer``: the optimizer whose updates are the steps, if
@@ -75,6 +75,11 @@ class TensorFlowCapture:
         self._updated = len(self._groups)  # the groups after these are captured at the end of the step
         self._complete = False  # whether those exist
         self._update_traced: tuple[Any, int] | None = None
+        # Called outside of the graph each time that the end of ``train_step`` has been traced, with the state that is captured.
+        self.traced: Callable[[TrainingState], None] = _nothing
+        # Whether the graph was asked what the step writes; and the names of variables that it writes, that nobody lists, and that no
+        # checkpoint can hold.
+        self.asked, self.left_out = False, list[str]()
         self._late = None
         if when != UPDATE and buffers.engine_memory is not None:
             self._late = LateCapture(buffers.engine_memory.area, list(self._groups), when)
@@ -215,8 +220,13 @@ class TensorFlowCapture:
 
     def _after_step(self, step: tf.Tensor) -> None:
         assert self._every_step is not None
+        in_graph = not tf.executing_eagerly()
+        if in_graph and not self._complete:
+            self._note_written()
         with tf.init_scope():
             self._capture_local()
+            if in_graph:
+                self.traced(self.state)
         # The optimizer may skip an update, and the count of steps stays. A step that was captured already is not captured again.
         hit = tf.logical_and(self._flag.hit(step), tf.not_equal(self._flag.last(), step))
         again = self._written_later()
@@ -228,6 +238,16 @@ class TensorFlowCapture:
                 self._late.stay(again)  # a write to a tensor that is held would copy it first
             self._late.step_ended(hit)
         self._every_step()
+
+    def _note_written(self) -> None:
+        """Asks the graph what the step writes that nobody lists, and keeps the answer with the model."""
+        state = TrainingState.of(self._model)  # the full one, whatever is captured
+        written = written_by(tf.compat.v1.get_default_graph(), state)
+        if written is None:
+            return
+        known = [one for one in untracked.written(self._model) if state.find(one) is not None]
+        untracked.note_written(self._model, [*known, *written.variables])
+        self.asked, self.left_out = True, written.others
 
     def _written_later(self) -> list[Group]:
         """The groups with a variable that ``train_step`` uses after the optimizer's update in an op that may write to it (a critic whose
@@ -254,7 +274,9 @@ class TensorFlowCapture:
         # In the order of the updates: back-propagation ends with the first layer, and the slots are updated with their weights.
         tensors = [*self.state.of_role(REPLICATED)[::-1], *self.state.of_role(RANK_LOCAL, PER_RANK)]
         own = [
-            tensor for tensor in tensors if tensor.kind == SEED or (self._rank == 0 and tensor.spec.role != REPLICATED)
+            tensor
+            for tensor in tensors
+            if tensor.spec.role == PER_RANK or (self._rank == 0 and tensor.spec.role == RANK_LOCAL)
         ]
         mine: dict[int, list[Piece]] = {}
         for tensor, start, stop in [*self._ranges, *(Range(tensor, 0, tensor.spec.nbytes) for tensor in own)]:
@@ -268,3 +290,7 @@ class TensorFlowCapture:
                 pieces = [piece for variable in variables for piece in mine.get(id(variable), ())]
                 groups.append(Group(variables, pieces, self._buffers))
         return groups
+
+
+def _nothing(state: TrainingState) -> None:
+    """Nobody waits for the trace."""

@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from deepfreeze.frameworks.framework import Piece
 from deepfreeze.frameworks.tensorflow.buffers import Buffers
+from deepfreeze.frameworks.tensorflow.own_variables import own_variable
 
 CAPTURE = "deepfreeze_capture"  # the name of an op that captures, which TensorFlow numbers
 _NO_STEP = -1
@@ -81,9 +82,8 @@ class Flag:
     writes the second."""
 
     def __init__(self) -> None:
-        with tf.device("CPU:0"):
-            self._target = tf.Variable(_NO_STEP, dtype=tf.int64, trainable=False, name="deepfreeze_target")
-            self._captured = tf.Variable(_NO_STEP, dtype=tf.int64, trainable=False, name="deepfreeze_captured")
+        self._target = own_variable(_NO_STEP, "deepfreeze_target", tf.int64)
+        self._captured = own_variable(_NO_STEP, "deepfreeze_captured", tf.int64)
 
     def arm(self, step: int) -> None:
         """Sets the step to capture."""

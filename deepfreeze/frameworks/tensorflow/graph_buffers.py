@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from deepfreeze.frameworks.framework import CapturedState, Piece
+from deepfreeze.frameworks.tensorflow.own_variables import own_variable
 
 
 class GraphBuffers:
@@ -29,7 +30,7 @@ class GraphBuffers:
     def add(self, pieces: Sequence[Piece]) -> int:
         """See ``buffers.Buffers``."""
         with tf.init_scope(), tf.device("CPU:0"):
-            self._variables.append(tf.Variable(_empty(), shape=[None], trainable=False, name="deepfreeze_shard"))
+            self._variables.append(own_variable(_empty(), "deepfreeze_shard", shape=[None]))
         ends = np.cumsum([0, *(piece.nbytes for piece in pieces)], dtype=np.uint64)
         self._offsets.append(ends[:-1])
         self._groups.append(pieces)

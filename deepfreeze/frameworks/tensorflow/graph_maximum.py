@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import tensorflow as tf
 
+from deepfreeze.frameworks.tensorflow.own_variables import own_variable
 from deepfreeze.ranks.world import World
 
 
@@ -16,9 +16,8 @@ class TensorFlowMaximum:
         """``world``: has ``in_graph``, so its ``maximum`` takes a tensor of the graph; ``fields``: how many the control word has."""
         self._world = world
         zeros = np.zeros(fields, np.int64)
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._proposed = tf.Variable(zeros, trainable=False, name="deepfreeze_proposed")
-            self._agreed = tf.Variable(zeros, trainable=False, name="deepfreeze_agreed")
+        self._proposed = own_variable(zeros, "deepfreeze_proposed")
+        self._agreed = own_variable(zeros, "deepfreeze_agreed")
 
     def emit(self) -> None:
         """Adds the maximum to the graph that is being traced. When TensorFlow executes eagerly, the maximum is taken in this call.

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 import veloc_bindings
 from deepfreeze.frameworks.tensorflow.capture_groups import Group
+from deepfreeze.frameworks.tensorflow.own_variables import own_variable
 from deepfreeze.plan.late_groups import AUTO, LateGroups
 
 # Bytes up to which a variable's update does not wait for the copy: while the variable is held, an update copies that little. The count of
@@ -37,7 +38,7 @@ class LateCapture:
         self._choice = LateGroups(when, len(groups))
         self._late: frozenset[int] = frozenset()  # as the area knows it
         with tf.init_scope(), tf.device("CPU:0"):
-            self._pending = tf.Variable(False, trainable=False, name="deepfreeze_pending")
+            self._pending = own_variable(False, "deepfreeze_pending")
             self._begin = _begin(area) if when == AUTO else None
             self._copies = [_copy(area, group, self._pending) for group in groups]
         self._choose()

@@ -20,12 +20,11 @@ import tensorflow as tf
 
 import veloc_bindings
 from deepfreeze.format.tensors import REPLICATED
-from deepfreeze.frameworks.tensorflow.capture import READS
-from deepfreeze.frameworks.tensorflow.capture_groups import CAPTURE
 from deepfreeze.frameworks.tensorflow.hooks import TracedAnew, apply_of
+from deepfreeze.frameworks.tensorflow.own_variables import own_variable
+from deepfreeze.frameworks.tensorflow.written_variables import READS, writes
 from deepfreeze.plan.step import marks
 from deepfreeze.plan.step.marks import MarkPlace
-from deepfreeze.state import private_api
 from deepfreeze.state.keras_objects import tf_variable
 from deepfreeze.state.training_state import StateTensor
 
@@ -57,8 +56,7 @@ class MarkedStep:
         self._tensors = tensors
         self._gradients: dict[int, tf.Operation] = {}  # id() of a variable -> the op that makes its gradient
         self._applied = 0  # how many ops there were when the optimizer was called
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._anchor = tf.Variable(False, trainable=False, name="deepfreeze_marks")
+        self._anchor = own_variable(False, "deepfreeze_marks")
         self._graph: Any = None  # of the step that is being traced
         around = [(optimizer, apply_of(optimizer), self._around_update), (model, "train_step", self._around_step)]
         self._traced = TracedAnew(model, around)
@@ -106,7 +104,7 @@ class MarkedStep:
             variable = tf_variable(tensor.variable)
             handle = graph.capture(variable.handle)
             consumers = [op for op in sorted(handle.consumers(), key=lambda op: at[op.name]) if at[op.name] >= begin]
-            writers = [op for op in consumers if _writes(op, handle)]
+            writers = [op for op in consumers if writes(op, handle)]
             readers = [op for op in consumers if op not in writers and at[op.name] < self._applied]
             if readers and len(tensor.spec.shape) > 1:
                 used = min(_users(readers[0]), key=lambda op: at.get(op.name, len(ops)), default=readers[0])
@@ -171,14 +169,6 @@ def _mark_of(area: veloc_bindings.Area, number: int, anchor: tf.Variable) -> Any
         graph.create_op("DeepfreezeMark", [], [], attrs=attributes, name="deepfreeze_mark")
 
     return tf.function(mark, autograph=False).get_concrete_function()
-
-
-def _writes(op: tf.Operation, handle: tf.Tensor) -> bool:
-    """True if the op may write to the variable whose handle it takes."""
-    if op.type in READS or op.name.split("/")[-1].startswith(CAPTURE):
-        return False
-    only_read = private_api.read_only_inputs(op)
-    return only_read is None or all(one is not handle for one in only_read)
 
 
 def _ready(ops: Sequence[tf.Operation], applied: int) -> dict[str, int]:
