@@ -4,9 +4,11 @@ all folds, each fold would begin with weights that have seen its validation data
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from deepfreeze import wording
+from deepfreeze.training.start import Start
 
 # By the id of a run: the model whose training has ended there last.
 _trained: dict[str, weakref.ref[Any]] = {}
@@ -18,15 +20,17 @@ def ended(run_id: str, model: Any) -> None:
     _trained[run_id] = weakref.ref(model)
 
 
-def taken_up(run: str, run_id: str, step: int, model: Any) -> str | None:
-    """A warning for the user if ``model`` was restored from ``step`` of a run in which this process has trained another model to its end;
-    None if it has not, or if the user knows of this run. ``run``: its path."""
-    if run_id not in _trained or _trained[run_id]() is model or run_id in _told:
-        return None
+def warn(attempt: Start, model: Any, tell: Callable[[str], None]) -> None:
+    """Tells rank 0's user that the ``attempt`` has restored ``model`` in a run in which this process has trained another model to its end:
+    once for each run."""
+    run_id = attempt.target.run_id
+    if attempt.resumed is None or run_id not in _trained or _trained[run_id]() is model or run_id in _told:
+        return
     _told.add(run_id)
-    near = wording.near(run)
-    return (
-        f"this model goes on from step {step} of {near}, to which this process has trained another model. If the models are to be trained "
-        f'apart, as the folds of a cross-validation are, give each a run of its own, Checkpoint(f"{near}-{{fold}}"), or let this one begin '
-        'anew there with resume="off", which moves the checkpoints of the other one away'
-    )
+    near = wording.near(attempt.target.run)
+    if attempt.world.rank == 0:
+        tell(
+            f"this model goes on from step {attempt.step} of {near}, to which this process has trained another model. If the models are to "
+            f'be trained apart, as the folds of a cross-validation are, give each a run of its own, Checkpoint(f"{near}-{{fold}}"), or let '
+            'this one begin anew there with resume="off", which moves the checkpoints of the other one away'
+        )

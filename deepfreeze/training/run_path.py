@@ -36,7 +36,7 @@ class RunPath:
     @property
     def text(self) -> str:
         """The run as the ranks compare it, before a function is asked: the path in its place, or "a function"."""
-        return "a function" if self._function is not None else self.place(self.own())
+        return "a function" if self._function is not None else self.path()
 
     def own(self) -> str:
         """The absolute path of the program's own run. Rank 0 asks the function, once; the others know the path after ``agree``.
@@ -46,12 +46,16 @@ class RunPath:
             self._own = directory(self._function())
         return self._own
 
+    def path(self) -> str:
+        """The path in place of the program's own run, as ``own``: on another rank than rank 0 not to be asked before ``agree``."""
+        return self.place(self.own())
+
     def agree(self, world: World) -> str:
         """Collective, when all ranks have the same ``text``. Gives every rank the path that rank 0's function returns, and returns the path
         in its place."""
         if self._function is not None:
             self._own = on_rank_0(world, self.own)
-        return self.place(self.own())
+        return self.path()
 
     def copy(self) -> RunPath:
         """The run of a copy of the callback: the function again, which the copy asks anew; a path only once. ``OptionError`` at the second

@@ -68,8 +68,7 @@ class Training:
     train function, and ``end``. ``close`` may be called at any time; a later ``open`` or ``begin`` opens the run again.
 
     ``end`` gives back the run's lock, the engine and its memory. The captures stay in the model's train function until ``close``, so that
-    another ``fit`` of the model is not traced again. If a method raises, the training is closed. ``stats``: what was done so far;
-    ``warning``: see ``warn_at_begin``.
+    another ``fit`` of the model is not traced again. If a method raises, the training is closed. ``stats``: what was done so far.
     """
 
     def __init__(
@@ -133,9 +132,7 @@ class Training:
         probably go on. ``UnsupportedError`` if the training can't be captured when the model is built."""
         world = self._world()
         worlds.each(world, lambda: refuse(model, self._optimizer(model), world.in_graph, self._who, built=False))
-        # Rank 0 alone looks: the other ranks do not know the run yet if a function names it.
-        run = self._run
-        return self._fits.foresee(lambda: run.place(run.own()), fit, world) if self._options.resume != "off" else 0
+        return self._fits.foresee(self._run.path, fit, world) if self._options.resume != "off" else 0
 
     def fit_is_prepared(self) -> None:
         """To be called when a ``fit`` has been given its callbacks, before ``on_train_begin`` of any of them, which sets back what the
@@ -405,10 +402,8 @@ class Training:
             attempt_events.begin(self._events, beginning, self._open_run, again, self._options, self._stats, epochs)
             if self.warning and world.rank == 0:
                 self._events.warn(self.warning, once=self.warning)
-            if attempt.resumed is not None and self._fits.ended and not again and world.rank == 0:
-                message = other_models.taken_up(run, attempt.target.run_id, attempt.step, model)
-                if message is not None:
-                    self._events.warn(message)
+            if self._fits.ended and not again:
+                other_models.warn(attempt, model, self._events.warn)
         return self._open_run, state
 
     def _world(self) -> World:
