@@ -81,6 +81,13 @@ class Agreement:
         self.failure = self.failure or error
         self._failed.propose(1 + self._world.rank)
 
+    def give_up(self, error: Error) -> None:
+        """Ends training, whatever ``on_error`` says. A single rank raises ``error`` now; several do after a later execution, as for
+        ``fail``."""
+        if self._world.size == 1:
+            raise error
+        self.fail(error)
+
     def skip(self, step: int) -> None:
         """Proposes to skip the capture of ``step``, because this rank's engine has no memory for it. 0 takes the proposal back."""
         self._skip.propose(step)

@@ -40,6 +40,18 @@ def parent_of(variables: Iterable[Any]) -> Parent | None:
     return max(notes, key=lambda note: note[1])[2] if notes else None
 
 
+def count() -> int:
+    """A number between those of the notes so far and those of later notes."""
+    return next(_count)
+
+
+def came_from(run_id: str, variables: Iterable[Any], since: int) -> bool:
+    """Whether a note says of any of these variables that its values come from the run with this id. ``since``: a number of ``count``;
+    earlier notes do not matter."""
+    notes = [_remembered[id(variable)] for variable in variables if id(variable) in _remembered]
+    return any(number > since and parent.run_id == run_id for _, number, parent in notes)
+
+
 def _forget(key: int, gone: weakref.ref[Any]) -> None:
     # By the time of this call another variable may have the same id.
     if key in _remembered and _remembered[key][0] is gone:

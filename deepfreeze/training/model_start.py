@@ -21,6 +21,7 @@ from deepfreeze.store.run import Run
 from deepfreeze.thaw import awaited
 from deepfreeze.thaw.extent_table import ExtentTable
 from deepfreeze.thaw.restore import Ready, prepare
+from deepfreeze.training.last_training import LastTraining
 from deepfreeze.training.options import Options
 from deepfreeze.training.start import Start
 
@@ -39,13 +40,15 @@ class ModelStart(Start):
         world: World,
         notify: Notify,
         history: frozenset[str] | None = None,
+        who: str = "deepfreeze.Checkpoint",
     ) -> ModelStart:
         """Collective. Begins an attempt in the run at ``path`` and restores ``model``, or keeps the model's values if there is no
         checkpoint or a ``history`` is given. ``steps``: None if the model is not compiled yet, or its optimizers are not built:
         ``complete`` is called when they are; ``notify``: see ``Start.begin``; ``history``: ``ModelStart.history`` of this model's earlier
-        start in the run. Raises the errors of ``Start.begin``, and ``StructureError`` if the checkpoint is of another model; the run's
-        lock is free again then."""
-        values = _ModelValues(path, model, steps, attachments, world, notify)
+        start in the run; ``who``: the function that the user has called. Raises the errors of ``Start.begin`` and of
+        ``LastTraining.require_going_on``, and ``StructureError`` if the checkpoint is of another model; the run's lock is free again
+        then."""
+        values = _ModelValues(path, model, steps, attachments, world, notify, who)
         return cls.begin(path, values, world, notify, options.resume, options.local, history)
 
     def complete(self, model: Any, steps: Steps) -> None:
@@ -82,10 +85,17 @@ class _ModelValues:
     """The values of a model, its optimizers and the attachments (``extra=``, ``rng=``). Implements ``start.Values``."""
 
     def __init__(
-        self, path: str, model: Any, steps: Steps | None, attachments: Attachments, world: World, notify: Notify
+        self,
+        path: str,
+        model: Any,
+        steps: Steps | None,
+        attachments: Attachments,
+        world: World,
+        notify: Notify,
+        who: str = "deepfreeze.Checkpoint",
     ) -> None:
         self._path, self._model, self._steps, self._attachments = path, model, steps, attachments
-        self._world, self._notify = world, notify
+        self._world, self._notify, self._who = world, notify, who
         self._ready: Ready | None = None
 
     def table(self, step: int) -> ExtentTable:
@@ -115,9 +125,14 @@ class _ModelValues:
     def now(self) -> int:
         return 0 if self._steps is None else self._steps.now()
 
+    def require_going_on(self, run_id: str) -> None:
+        LastTraining.require_going_on(self._path, run_id, self._steps, self._state, self._who)
+
     def parent(self) -> Parent | None:
-        what = "weights" if self._steps is None else "full"
-        return lineage.parent_of(tensor.variable for tensor in TrainingState.of(self._model, what).tensors)
+        return lineage.parent_of(tensor.variable for tensor in self._state().tensors)
+
+    def _state(self) -> TrainingState:
+        return TrainingState.of(self._model, "weights" if self._steps is None else "full")
 
     def _load_attachments(self, ready: Ready) -> None:
         """Rank 0 speaks for all ranks, to which the same happens."""

@@ -8,7 +8,9 @@ from typing import Any
 
 from deepfreeze.frameworks.tensorflow.steps import Steps
 from deepfreeze.training.first_step import FirstStep
+from deepfreeze.training.last_training import LastTraining
 from deepfreeze.training.model_start import ModelStart
+from deepfreeze.training.step_count import StepCount
 
 
 class OpenRun:
@@ -31,6 +33,12 @@ class OpenRun:
         self.begun = self.finished = False
         self.error: str | None = None
         self.first_step: FirstStep | None = None
+        self._count: StepCount | None = None
+        self._training: LastTraining | None = None
+
+    def count(self, count: StepCount, training: LastTraining) -> None:
+        """To be called when the optimizer is known. ``training``: is the run's last one when the run is closed."""
+        self._count, self._training = count, training
 
     def is_of(self, model: Any) -> bool:
         """Whether the run was opened for ``model``."""
@@ -41,6 +49,12 @@ class OpenRun:
         """The count of the model's steps. Not to be asked while the run ``waits``."""
         assert self._steps is not None
         return self._steps
+
+    @property
+    def counted(self) -> StepCount:
+        """The steps as the training counts them. Not to be asked while the run ``waits``."""
+        assert self._count is not None
+        return self._count
 
     @property
     def waits(self) -> bool:
@@ -60,4 +74,7 @@ class OpenRun:
 
     def close(self) -> None:
         """Closes all parts, also if closing one of them raises; raises the last error at the end. Safe to call twice."""
+        training, self._training = self._training, None
+        if training is not None and self._count is not None:
+            training.ended(self.attempt.target.run_id, self._count.newest)
         self.closing.close()

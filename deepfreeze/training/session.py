@@ -71,7 +71,7 @@ class Session:
         ``saved``: the model's steps that are saved already, to which the session adds its own; ``keeper``: retention, a listener of
         ``events``; ``when_full``: what becomes of a step without room; ``described``: what rank 0's manifests say of the training;
         ``rehearsal``: None if this is none. Raises the errors of ``Saver`` if the installation has served another session before."""
-        self._open_run, self._installation = open_run, installation
+        self._open_run, self._count, self._installation = open_run, open_run.counted, installation
         self._attachments, self._options = attachments, options
         self._events, self._notes, self._saved = events, events.notes, saved
         self._commits = Commits(open_run, agreement, wishes, checks, job_end, keeper, options, events)
@@ -120,11 +120,11 @@ class Session:
             self._open_run.first_step.done(self._open_run.steps.now())
         saver, self._began = self.saver, True
         begin = time.monotonic()
-        step = self._open_run.steps.now()
         copied = self._copying
         self._finish()
         self._release(epoch_open=True)  # there is none if Keras has begun the epoch of this execution
         self._commits.take()
+        step = self._count.after_execution(self._agreement)
         schedule = self.schedule
         done = schedule.ended(step, inside=not copied)
         captured = done.captured
@@ -184,7 +184,7 @@ class Session:
 
         With data of unknown size Keras begins one execution too many at the end of an epoch. It ends for want of a batch, without a call of
         ``executed``, and the optimizer may have counted steps in it."""
-        step, schedule = self._open_run.steps.now(), self.schedule
+        step, schedule = self._count.now(), self.schedule
         if self._saver is None:
             return
         self._hand_over()
@@ -220,7 +220,7 @@ class Session:
         self._hand_over()
         if not self._options.final or not self._began or self._saver is None:
             return
-        step = self._open_run.steps.now()
+        step = self._count.now()
         if step not in self._saved:
             self._save_now(step, self._saver.take)
 

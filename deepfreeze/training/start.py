@@ -36,7 +36,7 @@ class Values(Protocol):
 
     The order of the calls: for each checkpoint that is tried, from the newest down, ``table`` on rank 0 and then ``read`` on every rank.
     When all ranks have read a checkpoint without damage, ``assign`` once on every rank. If no checkpoint is restored, ``now`` on every
-    rank. At the end ``parent`` on rank 0, if the run has no checkpoint."""
+    rank, and before it ``require_going_on``. At the end ``parent`` on rank 0, if the run has no checkpoint."""
 
     def table(self, step: int) -> Any:
         """Returns what every rank needs for reading the checkpoint of ``step``. The result can be pickled, and is sent to all ranks.
@@ -48,6 +48,10 @@ class Values(Protocol):
 
     def assign(self, step: int) -> None:
         """Sets the values to those that were read last, which are of ``step``."""
+
+    def require_going_on(self, run_id: str) -> None:
+        """An error if the present values would take the place of checkpoints that the user does not want to lose. ``run_id``: of the run.
+        Nothing was moved away yet."""
 
     def now(self) -> int:
         """Returns the step at which the present values are: 0 for a new model."""
@@ -125,6 +129,8 @@ class Start:
             nodes = Nodes.gather(world, node)
             finished = _recover(target, local, world, nodes, notify, told[0] if told else frozenset())
             resumed = _resume(values, search, resume, world) if history is None else None
+            if resumed is None:
+                each(world, lambda: values.require_going_on(target.run_id))
             step = resumed if resumed is not None else values.now()
             newest = on_rank_0(world, lambda: _take_over(path, values, step, history, notify))
         except BaseException:

@@ -46,6 +46,7 @@ from deepfreeze.training.installation import Installation
 from deepfreeze.training.installing import install
 from deepfreeze.training.interrupted import InterruptedFit
 from deepfreeze.training.job_ends import JobEnds
+from deepfreeze.training.last_training import LastTraining
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
@@ -54,7 +55,9 @@ from deepfreeze.training.prepared import prepared
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.run_path import RunPath
 from deepfreeze.training.session import Session
+from deepfreeze.training.step_count import StepCount
 from deepfreeze.training.step_profiling import StepProfiling
+from deepfreeze.training.train_function import TrainFunction
 from deepfreeze.training.unlisted import Unlisted
 from deepfreeze.training.when_full import WhenFull
 from deepfreeze.training.wishes import Wishes
@@ -97,6 +100,7 @@ class Training:
         self._open_run: OpenRun | None = None
         self._session: Session | None = None
         self._profiling: StepProfiling | None = None
+        self._function: TrainFunction | None = None  # None in a loop
         self._finalizer: weakref.finalize | None = None
         self._trained: Callable[[], Any] = lambda: None
         self._installation: Callable[[], Installation | None] = lambda: None  # a weak reference: the model owns it
@@ -198,6 +202,10 @@ class Training:
             self._profiling = StepProfiling.of(
                 open_run, installation, model, self._options, self._events, against, steps_per_execution
             )
+            if fit is not None:
+                told = self._events if world.rank == 0 else None
+                parts = (installation, agreement, open_run.attempt.target.run, told)
+                self._function = TrainFunction(model, self._optimizer(model), *parts)
             self._callbacks.begin(open_run, model, position, self._events.notify)
             self._interrupted.begin(open_run, position, steps_per_execution)
         return position
@@ -248,7 +256,12 @@ class Training:
             if self._session is None:
                 self.hold.require()
                 return True
+            function = self._function
+            if function is not None:
+                function.look()
             goes_on = self._session.executed()
+            if function is not None:
+                function.settle()
             self._interrupted.executed(self._session.schedule.step)
             if self._profiling is not None:
                 self._profiling.executed(self._session.saver, self._session.schedule.captured)
@@ -344,6 +357,7 @@ class Training:
             self._finalizer.detach()
             self.hold.end()
         open_run, self._open_run, self._session, self._finalizer = self._open_run, None, None, None
+        self._function = None
         if open_run is not None:
             with contextlib.closing(open_run):
                 self._interrupted.closes(open_run)
@@ -383,13 +397,15 @@ class Training:
         if (rehearsal := self._rehearsal) is not None:
             worlds.on_rank_0(world, lambda: rehearsal.opens(self._run.own(), self._options.local))
         attempt = ModelStart.start(
-            run, model, steps, self._attachments, self._options, world, self._events.notify, history
+            run, model, steps, self._attachments, self._options, world, self._events.notify, history, self._who
         )
         self._history = attempt.history
         # Training goes on from an older step if the user has restored it, or has given the model a new optimizer. The steps after it are
         # then trained, and saved, again.
         self._saved = Newest(step for step in self._saved if again and step <= attempt.step)
         self._open_run = OpenRun(attempt, model, steps)
+        if steps is not None:
+            self._open_run.count(StepCount(steps, run, self._who), LastTraining(steps, state))
         self.hold.begin(run)
         # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
         self._finalizer = weakref.finalize(self, self._open_run.close)
@@ -423,6 +439,7 @@ class Training:
             assert steps is not None
             require_same_model(world, state.description())
             open_run.complete(model, steps)
+            open_run.count(StepCount(steps, open_run.attempt.target.run, self._who), LastTraining(steps, state))
         return state
 
     def _notice(self, world: World, message: str) -> None:

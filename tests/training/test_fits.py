@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -13,7 +12,7 @@ import pytest
 
 import deepfreeze
 from deepfreeze.inspect.verify import verify
-from tests.support import h5, hand_made, jobs, kerases, trainings
+from tests.support import hand_made, jobs, kerases, trainings
 from tests.support.inputs import INPUTS, of_unknown_size
 
 pytestmark = pytest.mark.tensorflow
@@ -81,46 +80,6 @@ def test_fit_in_a_loop_of_epochs_is_one_training(keras, tmp_path):
     trainings.assert_run_is(tmp_path / "run", tmp_path, [5, 10])
 
 
-@kerases.cases(["itself", "sigterm", "averages"], often=("itself",), name="ends")
-def test_a_new_optimizer_counts_from_zero_and_is_saved_again(keras, ends, tmp_path):
-    """Frozen, then thawed: one model, one callback, one run. The second training ends at a step that the first had saved."""
-
-    class Stop(keras.callbacks.Callback):
-        """Asks for the end after the third batch."""
-
-        def on_train_batch_end(self, batch, logs=None):
-            if batch == 2:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    def phases(*callbacks):
-        model = trainings.dense(keras)
-        for trainable, callback in zip((False, True), callbacks, strict=True):
-            model.layers[0].trainable = trainable
-            # Averages take the weights' place at the end: the last step's state is kept before.
-            optimizer = keras.optimizers.Adam(0.1, use_ema=ends == "averages")
-            model.compile(optimizer, "mse", jit_compile=False)
-            stops = callback is checkpoint and trainable and ends == "sigterm"
-            batches = trainings.data(5).take(5 if stops else 3)
-            model.fit(batches, verbose=0, shuffle=False, callbacks=[Stop(), callback] if stops else [callback])
-
-    folders = [tmp_path / name for name in ("frozen", "thawed")]
-    for folder in folders:
-        folder.mkdir()
-    checkpoint = deepfreeze.Checkpoint(tmp_path / "run", every=15)
-    phases(*(trainings.save_weights(keras, folder) for folder in folders))
-    phases(checkpoint, checkpoint)
-    assert checkpoint.stats.steps == [3, 3] and checkpoint.stats.stopped == ("SIGTERM" if ends == "sigterm" else None)
-    trainings.assert_run_is(tmp_path / "run", folders[1], [3])
-    (abandoned,) = (tmp_path / "run" / "abandoned").iterdir()
-    h5.assert_same(abandoned / "model.weights.h5", folders[0] / "3.weights.h5")
-    # Started again, the program would give it to the first phase's model: each phase should have a run of its own.
-    again = trainings.dense(keras)
-    again.layers[0].trainable = False
-    again.compile("adam", "mse", jit_compile=False)
-    with pytest.raises(deepfreeze.StructureError):
-        deepfreeze.Checkpoint(tmp_path / "run").open(again)
-
-
 @kerases.one_will_do
 def test_an_older_step_restored_between_fits_is_trained_and_saved_anew(keras, tmp_path):
     def fits(first, second, restore):
@@ -156,8 +115,9 @@ def test_a_model_compiled_or_restored_anew_after_open_counts_as_it_is_then(keras
     model, checkpoint = trainings.dense(keras), deepfreeze.Checkpoint(run, every=2, keep=9)
     assert checkpoint.open(model) == 3
     model.compile(keras.optimizers.Adam(), "mse", jit_compile=False)
+    deepfreeze.restore(model, run, step=2)
     model.fit(trainings.data(2), **train, callbacks=[checkpoint])
-    assert [info.step for info in deepfreeze.checkpoints(run)] == [2]
+    assert [info.step for info in deepfreeze.checkpoints(run)] == [2, 4]
 
 
 @kerases.one_will_do

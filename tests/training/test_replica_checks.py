@@ -57,7 +57,10 @@ def test_several_fits_are_one_training_for_the_comparison(tmp_path, monkeypatch,
 
 CHANGES = {
     "nothing": lambda model, checkpoint, run: None,
-    "another optimizer": lambda model, checkpoint, run: model.compile("sgd", "mse", jit_compile=False),
+    "another optimizer": lambda model, checkpoint, run: (
+        model.compile("adam", "mse", jit_compile=False),
+        deepfreeze.restore(model, run),
+    ),
     "an older step": lambda model, checkpoint, run: deepfreeze.restore(model, run, step=1),
     "a step without a checkpoint": lambda model, checkpoint, run: model.fit(trainings.data(1), verbose=0),
     "a closed checkpoint": lambda model, checkpoint, run: checkpoint.close(),

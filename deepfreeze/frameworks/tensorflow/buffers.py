@@ -23,10 +23,14 @@ class Buffers(Protocol):
     def add(self, pieces: Sequence[Piece]) -> int:
         """Adds a group and returns its number, counted from 0. All groups are added before the first ``collect``; none is ever removed."""
 
+    def follow(self, group: int, pieces: Sequence[Piece]) -> None:
+        """Has the group's pieces come from other variables: ``pieces`` are as long as those that were added, in the same order. To be
+        called before ``write`` is called again for the group."""
+
     def write(self, group: int) -> None:
-        """Adds ops to the graph that is being traced, which copy the group's pieces when they run. Called once for each group, after
-        ``add``. In a captured step the ops may run twice: the second copy, after the last write to the variables, is the one that
-        counts. The caller guarantees that nothing writes to the variables while the ops run."""
+        """Adds ops to the graph that is being traced, which copy the group's pieces when they run. Called once for each group after
+        ``add``, and once after each ``follow``. In a captured step the ops may run twice: the second copy, after the last write to the
+        variables, is the one that counts. The caller guarantees that nothing writes to the variables while the ops run."""
 
     def collect(self) -> CapturedState:
         """Ends a capture and returns it. Called once for each captured step, after the ops of all groups have run. ``EngineFault`` if there

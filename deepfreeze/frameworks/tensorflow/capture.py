@@ -25,7 +25,7 @@ from deepfreeze.plan.capture_plan import CapturePlan, Point, neighbours
 from deepfreeze.plan.late_groups import UPDATE
 from deepfreeze.state import untracked
 from deepfreeze.state.keras_objects import optimizers, tf_variable
-from deepfreeze.state.training_state import StateTensor, TrainingState
+from deepfreeze.state.training_state import METRIC, StateTensor, TrainingState
 
 
 class Range(NamedTuple):
@@ -219,7 +219,7 @@ class TensorFlowCapture:
         self._update_traced = (graph, len(graph.get_operations()))
 
     def _after_step(self, step: tf.Tensor) -> None:
-        assert self._every_step is not None
+        assert self._every_step is not None and self._patch is not None
         in_graph = not tf.executing_eagerly()
         if in_graph and not self._complete:
             self._note_written()
@@ -227,6 +227,9 @@ class TensorFlowCapture:
             self._capture_local()
             if in_graph:
                 self.traced(self.state)
+            if self._patch.remade:
+                self._patch.remade = False
+                self.follow_metrics()
         # The optimizer may skip an update, and the count of steps stays. A step that was captured already is not captured again.
         hit = tf.logical_and(self._flag.hit(step), tf.not_equal(self._flag.last(), step))
         again = self._written_later()
@@ -268,6 +271,18 @@ class TensorFlowCapture:
         self.state = self.state.grown()
         self._groups += self._make_groups(Point.STEP)
         self._complete = True
+
+    def follow_metrics(self) -> None:
+        """To be called when the train function was made anew, and has run or been traced: ``compile`` gives a model other variables for the
+        same metrics, and Keras 2 saves those. Metrics that were not there before are not captured."""
+        self._capture_local()
+        now = {tensor.spec: tensor for tensor in TrainingState.of(self._model, self.state.what).of_kind(METRIC)}
+        others = {one: now.get(one.spec, one) for one in self.state.of_kind(METRIC)}
+        moved = {id(tf_variable(one.variable)): tf_variable(other.variable) for one, other in others.items()}
+        for group in self._groups[self._updated :]:
+            group.follow({number: other for number, other in moved.items() if number != id(other)})
+        self.state = TrainingState(self._model, self.state.what, [others.get(one, one) for one in self.state.tensors])
+        self._captured |= {id(other) for other in moved.values()}
 
     def _make_groups(self, after: Point) -> list[Group]:
         """The planned groups that are captured from this point of the step on."""

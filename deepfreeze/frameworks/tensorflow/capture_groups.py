@@ -15,7 +15,8 @@ one of them. In different graphs it would keep different names, and Horovod, whi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -37,10 +38,25 @@ class Group:
         self.pieces = tuple(piece for piece in pieces if piece.nbytes)
         self._buffers = buffers
         self.number = buffers.add(self.pieces)
+        self._trace()
+
+    def _trace(self) -> None:
         with tf.init_scope(), tf.device("CPU:0"):
             self._take = tf.function(self._copy, autograph=False).get_concrete_function()
             handles = [tf.TensorSpec((), tf.resource)] * len(self._take.captured_inputs)
             self._capture_nothing = tf.function(_capture_nothing, handles, autograph=False).get_concrete_function()
+
+    def follow(self, moved: Mapping[int, Any]) -> None:
+        """Captures other variables in the place of some, from the next ``emit`` on. ``moved``: by the ``id()`` of a variable, the one that
+        has taken its place, of the same dtype and shape."""
+        if not any(id(variable) in moved for variable in self.variables):
+            return
+        self.variables = tuple(moved.get(id(variable), variable) for variable in self.variables)
+        self.pieces = tuple(
+            replace(piece, variable=moved.get(id(piece.variable), piece.variable)) for piece in self.pieces
+        )
+        self._buffers.follow(self.number, self.pieces)
+        self._trace()
 
     def emit(self, hit: tf.Tensor) -> None:
         """Adds the op to the graph that is being traced. The op captures if ``hit``, a bool scalar of the graph, is true. When TensorFlow

@@ -67,6 +67,10 @@ class EngineBuffers:
         self._set_group(len(self._groups) - 1, self._area_places[first:])
         return len(self._groups) - 1
 
+    def follow(self, group: int, pieces: Sequence[Piece]) -> None:
+        """See ``buffers.Buffers``."""
+        self._groups[group] = pieces
+
     def write(self, group: int) -> None:
         """See ``buffers.Buffers``. Adds one op, ``DeepfreezeCapture``."""
         tensors = [variable.read_value() for variable in _variables(self._groups[group])]

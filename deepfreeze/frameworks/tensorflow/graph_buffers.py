@@ -36,6 +36,10 @@ class GraphBuffers:
         self._groups.append(pieces)
         return len(self._groups) - 1
 
+    def follow(self, group: int, pieces: Sequence[Piece]) -> None:
+        """See ``buffers.Buffers``."""
+        self._groups[group] = pieces
+
     def write(self, group: int) -> None:
         """See ``buffers.Buffers``."""
         parts = [_bytes(piece) for piece in self._groups[group]] or [_empty()]

@@ -1,10 +1,11 @@
 """Hooks on one optimizer and one model, through which captures get into the train function. Nothing global is patched. Imports TensorFlow.
 
-Captures have two hooks. The first is called after ``apply`` (Keras 3) or ``apply_gradients`` (tf_keras), to capture the variables that the
+Captures have three hooks. The first is called after ``apply`` (Keras 3) or ``apply_gradients`` (tf_keras), to capture the variables that the
 optimizer writes: so upper layers are captured while back-propagation of lower layers goes on. The second is called at the end of
 ``train_step``, to capture the variables that may change until then (BatchNorm statistics, metrics, seeds); and at its beginning, to copy
-what the step before has left to this one. Beside these, a hook on each of the model's optimizers notes for which variables it is called
-(``state.applied``).
+what the step before has left to this one. The third is called where a callback has the train function made anew inside of a ``fit``
+(``make_train_function``), and sees to it that the new function has the other two. Beside these, a hook on each of the model's optimizers
+notes for which variables it is called (``state.applied``).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Patch:
     """The calls into one model's training, from construction to ``close``. While Keras traces the train function, ``before_step()`` is
     called at the beginning of ``train_step``, ``after_update(step)`` behind the optimizer's update, and ``after_step(step)`` at the end.
     ``step`` is an int64 scalar of the graph: the number of the step that has just been done. With ``run_eagerly=True`` the calls come in
-    every step.
+    every step. A train function that is made anew makes the calls too; ``remade`` is True then, until the caller sets it back.
 
     While ``resting`` is true nothing is called: a function that is traced then, after a ``compile`` for example, has no captures. So
     rank 0 may train it alone, and XLA may compile it."""
@@ -44,6 +45,7 @@ class Patch:
         after_step: Callable[[tf.Tensor], None],
     ) -> None:
         self.resting = False
+        self.remade = False
         self._missed = False  # a function was traced while resting
         self._model = model
         steps = Steps(optimizer)
@@ -60,11 +62,13 @@ class Patch:
         self._hooks = [
             (Hook.on(optimizer, apply_of(optimizer)), self._unless_resting(around_update)),
             (Hook.on(model, "train_step"), self._unless_resting(around_step)),
+            (Hook.on(model, "make_train_function"), self._around_making),
         ]
         self._notes = [(Hook.on(one, apply_of(one)), noting(model, one)) for one in optimizers(model).values()]
         for hook, around in [*self._hooks, *self._notes]:
             hook.calls.append(around)
         make_anew(model)
+        self.remade = False
 
     @property
     def in_place(self) -> bool:
@@ -77,6 +81,12 @@ class Patch:
         for hook, around in [*self._hooks, *self._notes]:
             hook.remove(around)
         make_anew(self._model)
+
+    def _around_making(self, *_: Any, **__: Any) -> Callable[[], None]:
+        if not self.resting:
+            self._hooks = [(_put_in(hook, around), around) for hook, around in self._hooks]
+            self.remade = True
+        return _nothing
 
     def _unless_resting(self, around: Around) -> Around:
         def call(*args: Any, **kwargs: Any) -> Callable[[], None]:
@@ -94,7 +104,7 @@ class Hook:
 
     def __init__(self, owner: Any, name: str) -> None:
         self.calls: list[Around] = []
-        self._owner, self._name = owner, name
+        self.owner, self.name = owner, name
         method = getattr(owner, name)
 
         def function(*args: Any, **kwargs: Any) -> Any:
@@ -120,7 +130,7 @@ class Hook:
     @property
     def in_place(self) -> bool:
         """Whether the instance's method is this hook."""
-        return vars(self._owner).get(self._name) is self._function
+        return vars(self.owner).get(self.name) is self._function
 
     def remove(self, around: Around) -> None:
         """Ends these calls. A method that a user has put over the hook stays, and may go on calling the hook."""
@@ -128,6 +138,16 @@ class Hook:
             self.calls.remove(around)
         if not self.calls:
             self._shadow.close()
+
+
+def _put_in(hook: Hook, around: Around) -> Hook:
+    """The hook that makes these calls: ``hook``, or a new one over the method that a user has put in its place."""
+    if hook.in_place:
+        return hook
+    hook.remove(around)  # the user's method may go on calling it
+    hook = Hook.on(hook.owner, hook.name)
+    hook.calls.append(around)
+    return hook
 
 
 @tf.autograph.experimental.do_not_convert

@@ -41,6 +41,11 @@ class Steps:
         self._batches = tf_variable(counter)
         self.batches_per_step = int(own if self._horovod is None else self._horovod.backward_passes_per_step)
 
+    @property
+    def counter(self) -> tf.Variable:
+        """The variable that counts the batches. Each optimizer has one of its own."""
+        return self._batches
+
     def counts(self, optimizer: Any) -> bool:
         """Whether the updates that are counted are those of ``optimizer``."""
         return optimizer is self._optimizer
