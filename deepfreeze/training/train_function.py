@@ -8,10 +8,10 @@ nothing. ``compile`` alone leaves the model without a function, and Keras ends t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 from deepfreeze.errors import UnsupportedError
+from deepfreeze.events.events import Events
 from deepfreeze.ranks.agreement import Agreement
 from deepfreeze.state.keras_objects import optimizers, variable_name
 from deepfreeze.state.training_state import METRIC, TrainingState
@@ -32,11 +32,12 @@ class TrainFunction:
         installation: Installation,
         agreement: Agreement,
         run: str,
-        warn: Callable[[str], None],
+        events: Events | None,
     ) -> None:
-        """``optimizer``: the one whose updates are the steps; ``installation``: has captured it; ``warn``: tells the user."""
+        """``optimizer``: the one whose updates are the steps; ``installation``: captures it; ``run``: the path of the run; ``events``: to
+        warn the user, None on a rank that does not."""
         self._model, self._optimizer = weakref.ref(model), optimizer
-        self._installation, self._agreement, self._run, self._warn = installation, agreement, run, warn
+        self._installation, self._agreement, self._run, self._events = installation, agreement, run, events
         names = [name for name, one in optimizers(model).items() if one is optimizer]
         self._name = names[0] if names else "optimizer"
         self._seen, self._function = optimizer, getattr(model, "train_function", None)
@@ -74,10 +75,11 @@ class TrainFunction:
                 self._require_same_variables(model)
         elif anew or getattr(model, "run_eagerly", False):
             self._error = self._other_optimizer()
-        else:
-            self._warn(
+        elif self._events is not None:
+            self._events.warn(
                 f"model.{self._name} is another {type(self._seen).__name__} since this fit began. Keras goes on with the train function "
-                "that it has traced, which has the optimizer of before, and so do the checkpoints"
+                "that it has traced, which has the optimizer of before, and so do the checkpoints",
+                once=f"model.{self._name}",
             )
 
     def _require_same_variables(self, model: Any) -> None:

@@ -1,5 +1,5 @@
-"""Case: two ranks train a model, and then go on in a way that would lose checkpoints. Each rank returns the names of the errors that it gets,
-with what they have found, in the order of the ways."""
+"""Case: two ranks train a model, and then go on in a way that would lose checkpoints. Each rank returns the names of the errors that it
+gets, with what they have found, in the order of the ways."""
 
 import importlib
 import os
