@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 from deepfreeze.frameworks.tensorflow.steps import Steps
+from deepfreeze.state.training_state import TrainingState
 from deepfreeze.training.first_step import FirstStep
 from deepfreeze.training.last_training import LastTraining
 from deepfreeze.training.model_start import ModelStart
@@ -24,8 +25,10 @@ class OpenRun:
     ``close`` closes the parts in the reverse order in which they were opened. So the engine stops before the memory that it reads is given
     back, and the run's lock is given back last."""
 
-    def __init__(self, attempt: ModelStart, model: Any, steps: Steps | None) -> None:
-        self.attempt, self._steps = attempt, steps
+    def __init__(self, attempt: ModelStart, model: Any, steps: Steps | None, state: TrainingState, who: str) -> None:
+        """``steps``: None for a model that is not compiled; ``state``: the model's training state; ``who``: the name of the function that
+        the user has called, for messages."""
+        self.attempt, self._steps, self._who = attempt, steps, who
         self._model = weakref.ref(model)
         self.closing = contextlib.ExitStack()
         self.closing.callback(attempt.close)
@@ -35,10 +38,12 @@ class OpenRun:
         self.first_step: FirstStep | None = None
         self._count: StepCount | None = None
         self._training: LastTraining | None = None
+        if steps is not None:
+            self._begin_to_count(steps, state)
 
-    def count(self, count: StepCount, training: LastTraining) -> None:
-        """To be called when the optimizer is known. ``training``: is the run's last one when the run is closed."""
-        self._count, self._training = count, training
+    def _begin_to_count(self, steps: Steps, state: TrainingState) -> None:
+        self._count = StepCount(steps, self.attempt.target.run, self._who)
+        self._training = LastTraining(steps, state)
 
     def is_of(self, model: Any) -> bool:
         """Whether the run was opened for ``model``."""
@@ -61,10 +66,11 @@ class OpenRun:
         """Whether the optimizers were not there, or not built, when the run was opened, and ``complete`` was not called since."""
         return self._steps is None
 
-    def complete(self, model: Any, steps: Steps) -> None:
-        """Collective. The optimizers are there now. Raises the errors of ``ModelStart.complete``."""
+    def complete(self, model: Any, steps: Steps, state: TrainingState) -> None:
+        """Collective. The optimizers are there now. ``state``: the model's training state. Raises the errors of ``ModelStart.complete``."""
         self.attempt.complete(model, steps)
         self._steps = steps
+        self._begin_to_count(steps, state)
 
     def is_as_opened(self, optimizer: Any) -> bool:
         """Whether ``optimizer`` is the one whose updates were counted when the run was opened, and has made no update since."""

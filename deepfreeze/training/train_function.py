@@ -8,6 +8,7 @@ nothing. ``compile`` alone leaves the model without a function, and Keras ends t
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from deepfreeze.errors import UnsupportedError
@@ -17,47 +18,42 @@ from deepfreeze.state.keras_objects import optimizers, variable_name
 from deepfreeze.state.training_state import METRIC, TrainingState
 from deepfreeze.training.installation import Installation
 from deepfreeze.training.last_training import another_run
+from deepfreeze.training.open_run import OpenRun
 
 _LISTED = 3  # variables named in a message
 
 
 class TrainFunction:
-    """What one ``fit`` trains by: the model's train function, and the optimizer whose updates are the steps. Around each execution the
-    training thread calls ``look`` and then ``settle``: both take less than a microsecond unless something has changed."""
+    """What one ``fit`` trains by: the model's train function, and the optimizer whose updates are the steps. The training thread calls
+    ``around`` after each execution. The look takes less than a microsecond unless something has changed."""
 
     def __init__(
-        self,
-        model: Any,
-        optimizer: Any,
-        installation: Installation,
-        agreement: Agreement,
-        run: str,
-        events: Events | None,
+        self, model: Any, open_run: OpenRun, installation: Installation, agreement: Agreement, events: Events
     ) -> None:
-        """``optimizer``: the one whose updates are the steps; ``installation``: captures it; ``run``: the path of the run; ``events``: to
-        warn the user, None on a rank that does not."""
+        """``installation``: the captures in the model; ``events``: hear of warnings, on rank 0."""
+        optimizer, attempt = open_run.steps.optimizer, open_run.attempt
         self._model, self._optimizer = weakref.ref(model), optimizer
-        self._installation, self._agreement, self._run, self._events = installation, agreement, run, events
+        self._installation, self._agreement = installation, agreement
+        self._run, self._events = attempt.target.run, events if attempt.world.rank == 0 else None
         names = [name for name, one in optimizers(model).items() if one is optimizer]
         self._name = names[0] if names else "optimizer"
         self._seen, self._function = optimizer, getattr(model, "train_function", None)
         self._once: Any = None  # the function that was found last
         self._error: UnsupportedError | None = None
 
-    def look(self) -> None:
-        """To be called after each execution, before its capture is taken."""
+    def around(self, executed: Callable[[], bool]) -> bool:
+        """Calls ``executed``, which takes the capture of the last execution, and returns what it does. Ends training on all ranks if it
+        would go on with another optimizer, or with other variables, than those that are captured: ``UnsupportedError``."""
         model = self._model()
-        if model is None or (
-            getattr(model, self._name, None) is self._seen and getattr(model, "train_function", None) is self._function
+        if model is not None and (
+            getattr(model, self._name, None) is not self._seen
+            or getattr(model, "train_function", None) is not self._function
         ):
-            return
-        self._changed(model)
-
-    def settle(self) -> None:
-        """To be called when the capture is taken. Ends training on all ranks if it would go on with another optimizer, or with other
-        variables, than those that are captured: ``UnsupportedError``."""
+            self._changed(model)
+        goes_on = executed()
         if self._error is not None:
             self._agreement.give_up(self._error)
+        return goes_on
 
     def _changed(self, model: Any) -> None:
         function = getattr(model, "train_function", None)
@@ -94,21 +90,20 @@ class TrainFunction:
         if others:
             names = sorted(variable_name(one.variable) for one in others)
             more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-            self._error = self._unsupported(
+            self._error = _unsupported(
                 "the variables with which this fit began",
                 f"others: {', '.join(names[:_LISTED])}{more}, since a callback has had the train function made anew",
-                "change the model between two fits, and give the second one",
+                f"change the model between two fits, and give the second one a run of its own: {another_run(self._run)}",
             )
 
     def _other_optimizer(self) -> UnsupportedError:
-        return self._unsupported(
+        return _unsupported(
             f"the optimizer with which this fit began, {type(self._optimizer).__name__}",
             f"another {type(self._seen).__name__}, by which a callback has let the model be trained from now on",
             f"set the rate of the one that trains (model.{self._name}.learning_rate = 1e-5), or end this fit and give the new optimizer a "
-            "fit of its own, with",
+            f"fit of its own, with a run of its own: {another_run(self._run)}",
         )
 
-    def _unsupported(self, expected: str, found: str, todo: str) -> UnsupportedError:
-        """``todo``: is followed by the line of another run."""
-        todo = f"{todo} a run of its own: {another_run(self._run)}"
-        return UnsupportedError(where="deepfreeze.Checkpoint", expected=expected, found=found, todo=todo)
+
+def _unsupported(expected: str, found: str, todo: str) -> UnsupportedError:
+    return UnsupportedError(where="deepfreeze.Checkpoint", expected=expected, found=found, todo=todo)

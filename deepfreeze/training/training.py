@@ -7,6 +7,7 @@ into the model, ``session`` saves.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import weakref
@@ -21,6 +22,7 @@ from deepfreeze.events.stats import Newest, Stats
 from deepfreeze.frameworks.tensorflow.generators import ProcessGenerators
 from deepfreeze.frameworks.tensorflow.refusals import refuse
 from deepfreeze.freeze.described import Described
+from deepfreeze.notices import unheard
 from deepfreeze.plan.epoch_ends import EpochEnds
 from deepfreeze.plan.epochs import Fit
 from deepfreeze.plan.fit_position import FitPosition
@@ -46,7 +48,6 @@ from deepfreeze.training.installation import Installation
 from deepfreeze.training.installing import install
 from deepfreeze.training.interrupted import InterruptedFit
 from deepfreeze.training.job_ends import JobEnds
-from deepfreeze.training.last_training import LastTraining
 from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
@@ -55,7 +56,6 @@ from deepfreeze.training.prepared import prepared
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.run_path import RunPath
 from deepfreeze.training.session import Session
-from deepfreeze.training.step_count import StepCount
 from deepfreeze.training.step_profiling import StepProfiling
 from deepfreeze.training.train_function import TrainFunction
 from deepfreeze.training.unlisted import Unlisted
@@ -100,7 +100,7 @@ class Training:
         self._open_run: OpenRun | None = None
         self._session: Session | None = None
         self._profiling: StepProfiling | None = None
-        self._function: TrainFunction | None = None  # None in a loop
+        self._function: TrainFunction | None = None
         self._finalizer: weakref.finalize | None = None
         self._trained: Callable[[], Any] = lambda: None
         self._installation: Callable[[], Installation | None] = lambda: None  # a weak reference: the model owns it
@@ -152,10 +152,9 @@ class Training:
     def begin(
         self, model: Any, against: str = "", steps_per_execution: int = 1, fit: Fit | None = None
     ) -> FitPosition | None:
-        """Opens the run if it is not open, and prepares captures. ``against``: the reason why the train function, which is traced next,
-        can't take the captures, so that they are taken between two executions; "" if it can. ``steps_per_execution``: how many batches
-        one execution runs; ``fit``: the ``fit`` that begins, None if it is a loop. Returns the position of the ``fit``, for the caller to
-        keep up. Raises what ``open`` raises."""
+        """Opens the run if it is not open, and prepares captures. ``against``: the reason why captures are taken between two executions and
+        not in the train function, "" for none. ``steps_per_execution``: how many batches one execution runs; ``fit``: the ``fit`` that
+        begins, None if it is a loop. Returns the position of the ``fit``, for the caller to keep up. Raises what ``open`` raises."""
         # Attachments are read by Python, between two executions. So the graph may capture only if an execution is one step.
         if not against and steps_per_execution > 1 and self._attachments:
             against = "data=, extra= and rng= are read between two executions"
@@ -180,6 +179,7 @@ class Training:
             when_full = WhenFull(self._options, agreement, world, self._keeper, self._events)
             checks = ReplicaChecks(self._options.replicas.parts, agreement)
             end = worlds.each(world, lambda: self._job_ends.next(world, self._events.notify))
+            notice = functools.partial(self._events.notify if world.rank == 0 else unheard, "info")
             installation = install(
                 open_run,
                 state,
@@ -187,7 +187,7 @@ class Training:
                 in_graph,
                 self._options,
                 self._optimizer(model),
-                notice=lambda message: self._notice(world, message),
+                notice=notice,
                 keep=lambda made: self._keep_installation(open_run, made),
             )
             Unlisted(installation, world, self._events).begin(model, against)
@@ -195,17 +195,15 @@ class Training:
             checks.follow(self._checks, world, installation, open_run.steps.now())
             self._checks = checks
             if against:
-                self._notice(world, f"captures are taken between two executions of the training: {against}")
-            own = self._policy, self._attachments, self._options, self._events, self._saved, self._keeper
+                notice(f"captures are taken between two executions of the training: {against}")
+            own = self._policy, self._attachments, self._options, self._events, self._saved, self._keeper, when_full
             parts = (open_run, installation, agreement, wishes, epochs, checks, end, *own)
-            self._session = Session(*parts, when_full, self._described, self._rehearsal)
+            self._session = Session(*parts, self._described, self._rehearsal)
             self._profiling = StepProfiling.of(
                 open_run, installation, model, self._options, self._events, against, steps_per_execution
             )
             if fit is not None:
-                told = self._events if world.rank == 0 else None
-                parts = (installation, agreement, open_run.attempt.target.run, told)
-                self._function = TrainFunction(model, self._optimizer(model), *parts)
+                self._function = TrainFunction(model, open_run, installation, agreement, self._events)
             self._callbacks.begin(open_run, model, position, self._events.notify)
             self._interrupted.begin(open_run, position, steps_per_execution)
         return position
@@ -249,19 +247,14 @@ class Training:
         self._input.trained(batches)
 
     def executed(self) -> bool:
-        """Hands the capture of the last execution to the engine, if there is one. Returns False if training should end now, because a
-        signal came, or the job's end is near, and the step is committed. Returns True and does nothing if no training is open, after
-        ``close`` for example."""
+        """Hands the capture of the last execution to the engine, if there is one. Returns False if training should end now: a signal came,
+        or the job's end is near, and the step is committed. After ``close`` it does nothing and returns True."""
         with self._closing_on_error():
             if self._session is None:
                 self.hold.require()
                 return True
-            function = self._function
-            if function is not None:
-                function.look()
-            goes_on = self._session.executed()
-            if function is not None:
-                function.settle()
+            executed, function = self._session.executed, self._function
+            goes_on = executed() if function is None else function.around(executed)
             self._interrupted.executed(self._session.schedule.step)
             if self._profiling is not None:
                 self._profiling.executed(self._session.saver, self._session.schedule.captured)
@@ -400,12 +393,9 @@ class Training:
             run, model, steps, self._attachments, self._options, world, self._events.notify, history, self._who
         )
         self._history = attempt.history
-        # Training goes on from an older step if the user has restored it, or has given the model a new optimizer. The steps after it are
-        # then trained, and saved, again.
+        # Training goes on from an older step if the user has restored it: the steps after it are then trained, and saved, again.
         self._saved = Newest(step for step in self._saved if again and step <= attempt.step)
-        self._open_run = OpenRun(attempt, model, steps)
-        if steps is not None:
-            self._open_run.count(StepCount(steps, run, self._who), LastTraining(steps, state))
+        self._open_run = OpenRun(attempt, model, steps, state, self._who)
         self.hold.begin(run)
         # Keras does not call ``on_train_end`` if an exception ends training. The run is then closed with this object.
         self._finalizer = weakref.finalize(self, self._open_run.close)
@@ -438,14 +428,8 @@ class Training:
             )
             assert steps is not None
             require_same_model(world, state.description())
-            open_run.complete(model, steps)
-            open_run.count(StepCount(steps, open_run.attempt.target.run, self._who), LastTraining(steps, state))
+            open_run.complete(model, steps, state)
         return state
-
-    def _notice(self, world: World, message: str) -> None:
-        """Tells the user of ``message``, which is the same on all ranks."""
-        if world.rank == 0:
-            self._events.notify("info", message)
 
     def _optimizer(self, model: Any) -> Any:
         """The optimizer whose updates are the steps."""

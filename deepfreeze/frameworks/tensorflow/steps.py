@@ -19,11 +19,12 @@ _PENDING = -2
 
 
 class Steps:
-    """The count of one optimizer's updates, in a graph and outside of graphs. ``batches_per_step``: k of gradient accumulation, else 1."""
+    """The count of one optimizer's updates, in a graph and outside of graphs. ``batches_per_step``: k of gradient accumulation, else 1;
+    ``optimizer``: the optimizer."""
 
     def __init__(self, optimizer: Any) -> None:
         """``UnsupportedError`` for an optimizer that accumulates gradients in a way that this version does not know."""
-        self._optimizer = inner = optimizer
+        self.optimizer = inner = optimizer
         while getattr(inner, "inner_optimizer", None) is not None:
             inner = inner.inner_optimizer
         # Horovod keeps the sums of gradients, and the number of batches in them, in an object beside the optimizer.
@@ -48,7 +49,7 @@ class Steps:
 
     def counts(self, optimizer: Any) -> bool:
         """Whether the updates that are counted are those of ``optimizer``."""
-        return optimizer is self._optimizer
+        return optimizer is self.optimizer
 
     def now(self) -> int:
         """The number of updates so far. To be called outside of any graph."""
