@@ -89,6 +89,7 @@ def phase_one(keras, change):
     return model
 
 
+@pytest.mark.full
 def test_a_third_phase_is_told_of_a_third_run(keras, tmp_path):
     run = tmp_path / "a-phase-2"
     model = trainings.dense(keras)
@@ -98,7 +99,7 @@ def test_a_third_phase_is_told_of_a_third_run(keras, tmp_path):
         callback(run, resume="off").open(model)
 
 
-@kerases.one_will_do
+@pytest.mark.full
 def test_a_phase_after_an_interrupted_one_moves_nothing_either(keras, tmp_path):
     def interrupt(batch, logs):
         if batch == 3:
@@ -113,7 +114,7 @@ def test_a_phase_after_an_interrupted_one_moves_nothing_either(keras, tmp_path):
     assert saved(tmp_path / "run") == [2]
 
 
-@kerases.one_will_do
+@pytest.mark.full
 def test_a_model_compiled_anew_after_open_loses_no_checkpoint(keras, tmp_path, monkeypatch):
     fit(trainings.dense(keras), callback(tmp_path / "run"))
     start_again(monkeypatch)
@@ -127,7 +128,7 @@ def test_a_model_compiled_anew_after_open_loses_no_checkpoint(keras, tmp_path, m
     assert saved(tmp_path / "run") == [2, 3, 4, 6]
 
 
-@kerases.one_will_do
+@pytest.mark.full
 def test_a_restarted_program_ends_at_its_second_phase_too(keras, tmp_path, monkeypatch):
     """Its first ``fit`` has nothing left to train."""
     fit(trainings.dense(keras), callback(tmp_path / "run"))
@@ -140,7 +141,7 @@ def test_a_restarted_program_ends_at_its_second_phase_too(keras, tmp_path, monke
     assert saved(tmp_path / "run") == [2, 3]
 
 
-@kerases.cases(["restore", "older", "open", "fit"], both=["restore"], name="by", often=["restore", "fit"])
+@kerases.cases(["restore", "older", "open", "fit"], both=["restore"], name="by", often=["restore"])
 def test_an_optimizer_that_was_restored_from_the_run_goes_on(keras, by, tmp_path):
     run = tmp_path / "run"
     model, checkpoint = trainings.dense(keras), callback(run)
@@ -163,7 +164,7 @@ def test_an_optimizer_that_was_restored_from_the_run_goes_on(keras, by, tmp_path
     h5.assert_same(deepfreeze.latest(run).path / "model.weights.h5", tmp_path / "stock.weights.h5")
 
 
-@kerases.one_will_do
+@pytest.mark.full
 def test_what_was_restored_before_the_last_training_counts_no_more(keras, tmp_path):
     run = tmp_path / "run"
     model, checkpoint = trainings.dense(keras), callback(run)
@@ -180,7 +181,7 @@ def test_what_was_restored_before_the_last_training_counts_no_more(keras, tmp_pa
     assert saved(run) == [2, 3, 4, 6]
 
 
-@kerases.one_will_do
+@pytest.mark.full
 def test_a_restore_from_another_run_does_not_fill_the_optimizer(keras, tmp_path):
     fit(trainings.dense(keras), callback(tmp_path / "other"), 2)
     model, checkpoint = trainings.dense(keras), callback(tmp_path / "run")
@@ -192,7 +193,7 @@ def test_a_restore_from_another_run_does_not_fill_the_optimizer(keras, tmp_path)
     assert saved(tmp_path / "run") == [2, 3]
 
 
-@kerases.cases(["same", "fresh"], name="checkpoint", often=["same"], both=["same"])
+@kerases.cases(["same", "fresh"], name="checkpoint", often=["same"])
 def test_a_count_that_was_set_back_between_fits_is_an_error(keras, checkpoint, tmp_path):
     run = tmp_path / "run"
     model, used = trainings.dense(keras), callback(run)

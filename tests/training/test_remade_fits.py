@@ -172,7 +172,6 @@ def test_captures_go_on_in_a_train_function_that_is_made_anew(keras, change, mod
     END,
     often=[
         ("keras", "other_optimizer", "graph", "epoch begin", "behind"),
-        ("tf_keras", "other_attribute", "xla", "batch end", "before"),
         ("keras", "set_back", "graph", "batch end", "behind"),
     ],
 )
@@ -192,7 +191,7 @@ def test_a_fit_that_would_save_no_further_step_ends(keras, change, mode, when, o
     trainings.assert_run_is("run", tmp_path, steps)
 
 
-@table([attribute_alone], often=[("keras", "attribute_alone", "graph", "batch end", "before")])
+@table([attribute_alone], often=[])
 def test_another_optimizer_alone_changes_nothing_but_where_keras_asks_it(keras, change, mode, when, order, tmp_path):
     """Keras goes on with the function that it has traced; with ``run_eagerly`` it asks the model for its optimizer in each step."""
     if mode == "eager":
