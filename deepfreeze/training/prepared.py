@@ -56,3 +56,9 @@ def prepared(
     if before is None:
         refuse_devices(state, who)  # asks each variable, which takes as long as all the rest
     return Steps(optimizer), state
+
+
+def waits_for_fit(model: Any, optimizer: Any) -> bool:
+    """Whether the variables of the model's optimizers are made, or known, only when its ``fit`` begins. ``optimizer``: the one whose
+    updates are the steps, None if the model is not compiled."""
+    return optimizer is None or bool(unseen_optimizers(model))

@@ -36,7 +36,6 @@ from deepfreeze.ranks.world import World
 from deepfreeze.retention.keeper import Keeper
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.state.training_state import TrainingState
-from deepfreeze.state.unbuilt import unseen_optimizers
 from deepfreeze.store.rules import Latest
 from deepfreeze.training import advice, attempt_events, other_models
 from deepfreeze.training.engine_limits import EngineLimits
@@ -52,7 +51,7 @@ from deepfreeze.training.model_start import ModelStart
 from deepfreeze.training.open_run import OpenRun
 from deepfreeze.training.options import Options
 from deepfreeze.training.plan_keeper import PlanKeeper
-from deepfreeze.training.prepared import prepared
+from deepfreeze.training.prepared import prepared, waits_for_fit
 from deepfreeze.training.replica_checks import ReplicaChecks
 from deepfreeze.training.run_path import RunPath
 from deepfreeze.training.session import Session
@@ -360,7 +359,7 @@ class Training:
         attempt, for ``fit``. And the model's full training state."""
         before, optimizer = self._open_run, self._optimizer(model)
         same_model = before is not None and before.is_of(model)
-        waits = self._waits(model, fit)
+        waits = fit is None and not self._loop and waits_for_fit(model, optimizer)
         if before is not None and before.waits and not waits:
             if all(before.attempt.world.gather(same_model)):
                 return before, self._complete(before, model)
@@ -414,10 +413,6 @@ class Training:
 
     def _world(self) -> World:
         return worlds.current(self._options.world, Patience(self._who, self._options.timeout, self._events.notify))
-
-    def _waits(self, model: Any, fit: Fit | None) -> bool:
-        """Whether the variables of the model's optimizers are made, or known, only when its ``fit`` begins."""
-        return fit is None and not self._loop and (self._optimizer(model) is None or bool(unseen_optimizers(model)))
 
     def _complete(self, open_run: OpenRun, model: Any) -> TrainingState:
         """Collective. The model was opened before it was compiled, or before its optimizers were built. Returns its full training state."""
