@@ -10,7 +10,7 @@ class Hooks:
     """Every method of ``keras.callbacks.Callback``, each of which does nothing. Keras calls them from the thread that called ``fit``.
     ``params``: what ``set_params`` was given last; ``model``: what ``set_model`` was given last."""
 
-    # Keras 2 asks for these two, and for the three methods named ``_implements_``: ``state/private_api`` has a row for each. With True it
+    # Keras 2 asks for these two, and for the three methods named ``_implements_``: ``state/private_names`` has a row for each. With True it
     # passes ``logs`` as tensors, and does not convert them to numbers in each step.
     _supports_tf_logs = True
     _chief_worker_only = False

@@ -18,7 +18,7 @@ from deepfreeze.matching.match import Matches, Renamed, Weight, match
 Rename = Callable[[str], Renamed]
 
 # Groups of the weights file that hold layers and are not layers themselves. The second is a private name of Keras 2
-# (``state/private_api``).
+# (``state/private_names``).
 _CONTAINERS = ("layers", "_layer_checkpoint_dependencies")
 
 

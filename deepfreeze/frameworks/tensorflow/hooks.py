@@ -1,7 +1,7 @@
 """Hooks on one optimizer and one model, through which captures get into the train function. Nothing global is patched. Imports TensorFlow.
 
-Captures have three hooks. The first is called after ``apply`` (Keras 3) or ``apply_gradients`` (tf_keras), to capture the variables that the
-optimizer writes: so upper layers are captured while back-propagation of lower layers goes on. The second is called at the end of
+Captures have three hooks. The first is called after ``apply`` (Keras 3) or ``apply_gradients`` (tf_keras), to capture the variables that
+the optimizer writes: so upper layers are captured while back-propagation of lower layers goes on. The second is called at the end of
 ``train_step``, to capture the variables that may change until then (BatchNorm statistics, metrics, seeds); and at its beginning, to copy
 what the step before has left to this one. The third is called where a callback has the train function made anew inside of a ``fit``
 (``make_train_function``), and sees to it that the new function has the other two. Beside these, a hook on each of the model's optimizers
