@@ -90,7 +90,8 @@ class TrainFunction:
         if others:
             names = sorted(variable_name(one.variable) for one in others)
             more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-            self._error = _unsupported(
+            # Raised before the capture is taken, which may lack them. The ranks have one graph, so each of them finds the same.
+            raise _unsupported(
                 "the variables with which this fit began",
                 f"others: {', '.join(names[:_LISTED])}{more}, since a callback has had the train function made anew",
                 f"change the model between two fits, and give the second one a run of its own: {another_run(self._run)}",
