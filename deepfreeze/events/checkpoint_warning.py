@@ -19,4 +19,6 @@ def warn(message: object) -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
         level, frame = level + 1, frame.f_back
-    warnings.warn(str(message), CheckpointWarning, stacklevel=level)
+    # A path may have bytes that are no text, and whoever collects warnings may take UTF-8 alone.
+    text = str(message).encode("utf-8", "backslashreplace").decode()
+    warnings.warn(text, CheckpointWarning, stacklevel=level)
