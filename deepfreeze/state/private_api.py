@@ -88,6 +88,12 @@ def fits_own(model: Any) -> list[Any]:
     return [getattr(model, name) for name in names if getattr(model, name, None) is not None]
 
 
+def scheduled_rate(optimizer: Any) -> list[Any]:
+    """The variable in which a Keras 2 optimizer with a schedule has the learning rate of the present step; [] if it has none."""
+    rate = getattr(optimizer, "_current_learning_rate", None)
+    return [] if rate is None else [rate]
+
+
 def says_built(optimizer: Any) -> bool:
     """Whether a Keras 2 optimizer reports that it has made its variables. The public attribute ``built`` exists in Keras 3 alone."""
     return bool(getattr(optimizer, "_built", False))

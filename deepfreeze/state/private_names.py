@@ -140,6 +140,13 @@ TABLE = (
         "checkpoints have a number more, or a warning names one",
     ),
     PrivateName(
+        "Optimizer._current_learning_rate",
+        "Keras 2",
+        "2.11",
+        "scheduled_rate",
+        "checkpoints have a number more, the rate of a schedule",
+    ),
+    PrivateName(
         "attribute of ops: _read_only_resource_inputs",
         "TensorFlow",
         "2.2",

@@ -154,6 +154,7 @@ def test_what_is_missing_is_none_or_a_default(row, monkeypatch):
         "trained_variables": [],
         "trained_keys": {},
         "fits_own": [],
+        "scheduled_rate": [],
         "loss_scale": [],
         "steps_per_execution": 1,
         "thread_states": [],

@@ -4,7 +4,7 @@ after that step of the same training without DeepFreeze. Imports TensorFlow."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -87,19 +87,23 @@ def assert_as_keras_saves_it(
     x: Any = None,
     every: int = 1,
     optimizer: str | None = None,
+    more: Collection[str] = (),
     **fitting: Any,
 ) -> list[int]:
     """Trains two equal models made by ``make``: one by itself, saved by stock Keras after each step, and one with checkpoints, which
     must be those files and no more or fewer. Returns the steps.
 
-    ``x``: what ``fit`` is given, or a function that makes it; ``optimizer``: the attribute whose updates are the steps.
+    ``x``: what ``fit`` is given, or a function that makes it; ``optimizer``: the attribute whose updates are the steps; ``more``: see
+    ``assert_run_is``.
     """
     train_undisturbed(keras, make, folder, x, optimizer, **fitting)
     model = alike(keras, make)
     options = {"optimizer": getattr(model, optimizer)} if optimizer else {}
     _fit(model, x, [deepfreeze.Checkpoint(folder / "run", every=every, keep=100, **options)], fitting)
     steps = stock_steps(folder)
-    return assert_run_is(folder / "run", folder, [step for step in steps if step % every == 0 or step == steps[-1]])
+    return assert_run_is(
+        folder / "run", folder, [step for step in steps if step % every == 0 or step == steps[-1]], more=more
+    )
 
 
 def stock_steps(folder: Path) -> list[int]:
@@ -107,13 +111,17 @@ def stock_steps(folder: Path) -> list[int]:
     return sorted(int(file.name.split(".")[0]) for file in folder.glob("*.weights.h5"))
 
 
-def assert_run_is(run: str | os.PathLike, folder: Path, steps: list[int], resumed: bool = False) -> list[int]:
+def assert_run_is(
+    run: str | os.PathLike, folder: Path, steps: list[int], resumed: bool = False, more: Collection[str] = ()
+) -> list[int]:
     """Asserts that ``run`` has checkpoints of exactly these steps, and that each has, bit for bit, the datasets of
-    FOLDER/STEP.weights.h5. ``resumed``: apart from the metrics, which Keras 2 saves and sets to zero when ``fit`` begins."""
+    FOLDER/STEP.weights.h5. ``resumed``: apart from the metrics, which Keras 2 saves and sets to zero when ``fit`` begins; ``more``: see
+    ``h5.assert_same``."""
     found = deepfreeze.checkpoints(run)
     assert [info.step for info in found] == steps and steps
     for info in found:
-        h5.assert_same(info.path / "model.weights.h5", folder / f"{info.step}.weights.h5", METRICS if resumed else None)
+        expected = folder / f"{info.step}.weights.h5"
+        h5.assert_same(info.path / "model.weights.h5", expected, METRICS if resumed else None, more)
     return steps
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import signal
+import threading
 import weakref
 
 import keras
@@ -138,12 +139,24 @@ def test_a_forgotten_dead_training_gives_back_all_that_it_took(tmp_path):
     assert deepfreeze.latest(tmp_path / "run").step == newest
 
 
-def test_a_lock_held_by_this_process_says_how_to_free_it(tmp_path):
-    held = deepfreeze.Checkpoint(tmp_path / "run")
-    held.open(trainings.dense(keras))
-    with pytest.raises(deepfreeze.LockedError, match=r"close\(\) on the Checkpoint"):
-        deepfreeze.Checkpoint(tmp_path / "run").open(trainings.dense(keras))
-    held.close()
+def test_a_lock_held_by_another_thread_says_how_to_free_it(tmp_path):
+    held, opened, over = deepfreeze.Checkpoint(tmp_path / "run"), threading.Event(), threading.Event()
+
+    def hold():
+        held.open(trainings.dense(keras))
+        opened.set()
+        over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert opened.wait(60)
+    try:
+        with pytest.raises(deepfreeze.LockedError, match=r"close\(\) on the Checkpoint"):
+            deepfreeze.Checkpoint(tmp_path / "run").open(trainings.dense(keras))
+    finally:
+        over.set()
+        thread.join()
+        held.close()
 
 
 def test_a_second_fit_goes_on_from_the_model_as_it_is(tmp_path):

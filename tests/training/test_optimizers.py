@@ -30,7 +30,9 @@ def test_every_optimizer_class_that_keras_ships_is_saved(api, name, tmp_path):
     def make():
         return optimizers.trained_by(keras, name)
 
-    assert trainings.assert_as_keras_saves_it(keras, make, tmp_path, trainings.data(3)) == [1, 2, 3]
+    # Keras 2's Nadam multiplies its rates up in a variable that it does not list: training goes on right only with it.
+    more = ["Variable"] if kerases.is_2(keras) and name == "Nadam" else []
+    assert trainings.assert_as_keras_saves_it(keras, make, tmp_path, trainings.data(3), more=more) == [1, 2, 3]
 
 
 def test_several_optimizers_under_one_are_saved(tmp_path):

@@ -35,7 +35,9 @@ def written_by(graph: Any, state: TrainingState) -> WrittenVariables | None:
     if watched is None:
         return None
     variables = {id(graph.capture(variable.handle)): variable for variable in watched}
-    leave_out = {id(variable) for variable in _temporary(state.model)}
+    # By the handle: under mixed precision Keras 2 lists another object, which wraps the one that the graph has.
+    known = {id(tf_variable(tensor.variable).handle) for tensor in state.tensors}
+    known |= {id(variable.handle) for variable in _temporary(state.model)}
     found, others = [], []
     for handle, outside in _written(graph):
         variable = variables.get(id(handle))
@@ -44,7 +46,7 @@ def written_by(graph: Any, state: TrainingState) -> WrittenVariables | None:
         if variable is None:
             name = private_api.variable_of_handle(outside)
             others += [] if name is None else [name]
-        elif state.find(variable) is None and id(variable) not in leave_out and not is_own(variable):
+        elif id(variable.handle) not in known and not is_own(variable):
             if variable.dtype.name in DTYPES:
                 found.append(variable)
             else:
@@ -75,16 +77,12 @@ def _by_handle(model: Any, handle: Any) -> Any:
 def unlisted(state: TrainingState) -> list[str]:
     """Of the variables that attributes and containers lead to from the model: the names of those that ``state`` does not have. The step may
     write them, or not."""
-    leave_out = {id(variable) for variable in _temporary(state.model)}
+    known = {id(tf_variable(tensor.variable)) for tensor in state.tensors}
+    known |= {id(variable) for variable in _temporary(state.model)}
     found: dict[int, str] = {}
     for name, variable in reachable(state.model, "model", optimizers(state.model).values()):
         inner = tf_variable(variable)
-        if (
-            state.find(variable) is None
-            and state.find(inner) is None
-            and id(inner) not in leave_out
-            and not is_own(inner)
-        ):
+        if id(inner) not in known and not is_own(inner):
             found.setdefault(id(inner), name)
     return list(found.values())
 
@@ -98,10 +96,12 @@ def writes(op: tf.Operation, handle: tf.Tensor) -> bool:
 
 
 def _temporary(model: Any) -> list[Any]:
-    """Variables that belong to a step or to an epoch of Keras's or Horovod's, and to no state of the training."""
+    """Variables that belong to a step or to an epoch of Keras's or Horovod's, and to no state of the training. A rate that follows from the
+    count of steps is one of them."""
     found = private_api.fits_own(model)
     for optimizer in optimizers(model).values():
         while optimizer is not None:
+            found += private_api.scheduled_rate(optimizer)
             sums = private_api.horovods_accumulator(optimizer)
             found += [variable for _, variable in reachable(sums, "")] if sums is not None else []
             optimizer = getattr(optimizer, "inner_optimizer", None)
