@@ -30,8 +30,7 @@ train, leaves the answer to the one before.
 
 exit codes:
   0  there are events; with --ended: the newest attempt has ended its training
-  1  there are none, or no such run; with --ended: it was killed, stopped by a signal or an error, or is still
-     running
+  1  there are none, or no such run; with --ended: something else has ended it, or it still runs
   2  the command line is wrong
 
 examples:

@@ -286,6 +286,16 @@ def thread_states() -> list[dict[str, Any]]:
     return [vars(tracker) for tracker in trackers if tracker is not None]
 
 
+def traced_apart() -> contextlib.AbstractContextManager[Any]:
+    """A block in which each ``tf.function`` of this thread traces anew, and after which it has forgotten that it did. The block says that a
+    SavedModel is written, which is a part of the key by which functions find what they have traced."""
+    module: Any = sys.modules.get("tensorflow.python.saved_model.save_context")
+    context = getattr(module, "save_context", None)
+    if context is None or module.in_save_context():
+        return contextlib.nullcontext()
+    return context(sys.modules["tensorflow"].saved_model.SaveOptions())
+
+
 def passed_through(error: Any) -> None:
     """Marks an exception, which is raised while Keras 2 traces, as one that autograph passes on as it is. Autograph raises another class in
     place of one whose constructor it does not know."""

@@ -157,6 +157,13 @@ TABLE = (
         "autograph.impl.api: ag_pass_through", "TensorFlow", "2.2", "passed_through", "Keras 2 raises a StagingError"
     ),
     PrivateName(
+        "saved_model.save_context",
+        "TensorFlow",
+        "2.2",
+        "traced_apart",
+        "a train_step of the user's that is a tf.function, or calls one to update, is refused unless its optimizer is built",
+    ),
+    PrivateName(
         "classes whose load_own_variables assigns and does no more: Layer, BaseConv, Dense, EinsumDense, Embedding, _BaseOptimizer",
         "Keras 2 and 3",
         "2.12",

@@ -9,6 +9,7 @@ from deepfreeze.errors import StructureError
 from deepfreeze.ranks.same_model import require_same_model
 from deepfreeze.state.training_state import TrainingState
 from tests.support.refusals import assert_four_parts
+from tests.support.stand_in import Model
 from tests.support.threads import run
 
 
@@ -31,7 +32,7 @@ class Adam(Sgd):
 def model(*weights, optimizer=None):
     """The description of a stand-in model's state."""
     trained = [weight for weight in weights if "seed" not in weight.path]
-    made = types.SimpleNamespace(variables=list(weights), trainable_variables=trained)
+    made = Model(variables=list(weights), trainable_variables=trained)
     made.optimizer = optimizer if optimizer is not None else Sgd(variable("iteration", dtype="int64"))
     return TrainingState.of(made).description()
 

@@ -164,7 +164,11 @@ def test_what_is_missing_is_none_or_a_default(row, monkeypatch):
         "assigns_alone": True,
         "lookup_weights": [],
     }
-    if row.function in ("seeded_context", "tensorflow_generator", "keras_generator", "thread_states"):
+    if row.function == "traced_apart":
+        monkeypatch.setattr(private_api.sys, "modules", {})
+        with private_api.traced_apart() as nothing:
+            assert nothing is None
+    elif row.function in ("seeded_context", "tensorflow_generator", "keras_generator", "thread_states"):
         monkeypatch.setattr(private_api.sys, "modules", {})
         assert getattr(private_api, row.function)() == defaults.get(row.function)
     else:

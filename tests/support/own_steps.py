@@ -29,10 +29,11 @@ def distiller(
     trainable: bool = True,
     optimizer: Any = None,
     average: Any = None,
+    decorated: bool = False,
     **compiling: Any,
 ) -> Any:
     """A student and its teacher; the optimizer trains the student alone. ``trainable``: the teacher counts as trainable all the same;
-    ``average``: what the step does to each gradient first."""
+    ``average``: what the step does to each gradient first; ``decorated``: the step is a ``tf.function``, which keeps what it traced."""
 
     class Distiller(keras.Model):
         """See above."""
@@ -65,6 +66,8 @@ def distiller(
             self.optimizer.apply_gradients(zip(gradients, variables))
             return {"distilled": loss}
 
+    if decorated:
+        Distiller.train_step = tf.function(Distiller.train_step)
     model = Distiller()
     model.build((None, FEATURES))
     model.compile(wrap(optimizer or keras.optimizers.Adam(1e-2)), **{"jit_compile": False, **compiling})
@@ -136,6 +139,11 @@ def recipe(keras: Any, wrap: Wrap = _alone) -> Any:
     model.build((None, FEATURES))
     model.compile(wrap(keras.optimizers.Adam(1e-2)), jit_compile=False)
     return model
+
+
+def decorated(keras: Any, wrap: Wrap = _alone) -> Any:
+    """A distiller whose step is a ``tf.function``."""
+    return distiller(keras, wrap, decorated=True)
 
 
 def accumulating(keras: Any, wrap: Wrap = _alone) -> Any:
@@ -217,5 +225,5 @@ def counting(model: Any) -> dict[str, Any]:
     return {"optimizer": model.counting()} if hasattr(model, "counting") else {}
 
 
-DISTILLERS = {one.__name__: one for one in (distiller, frozen, recipe, accumulating, scaled)}
+DISTILLERS = {one.__name__: one for one in (distiller, frozen, recipe, decorated, accumulating, scaled)}
 GANS = {one.__name__: one for one in (gan, in_list, in_dict, in_private)}

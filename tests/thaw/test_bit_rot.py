@@ -17,6 +17,7 @@ from deepfreeze.state import dataset_paths
 from deepfreeze.thaw.restore import restore
 from tests.support import configs, files
 from tests.support.seed import SEED
+from tests.support.stand_in import Model
 
 FLIPS, RESTORED_FLIPS, TRUNCATIONS = 10_000, 2_000, 300
 OTHER = "f" * 32  # another attempt
@@ -56,9 +57,7 @@ def model(monkeypatch):
              for t in Structure.from_bytes(files.sample().structure, "x").tensors]  # fmt: skip
     monkeypatch.setattr(dataset_paths, "locate", lambda state, layout: types.SimpleNamespace(tensors=slots))
     optimizer = types.SimpleNamespace(built=True, build=lambda variables: None)
-    return types.SimpleNamespace(
-        built=True, name="m", optimizer=optimizer, variables=[], trainable_variables=[], slots=slots
-    )
+    return Model(built=True, name="m", optimizer=optimizer, variables=[], trainable_variables=[], slots=slots)
 
 
 def all_files(run):

@@ -14,6 +14,7 @@ from deepfreeze.state import dataset_paths
 from deepfreeze.state.attachments import Attachments
 from deepfreeze.thaw.restore import fold, prepare, restore
 from tests.support import files
+from tests.support.stand_in import Model
 
 
 class Variable:
@@ -52,7 +53,7 @@ def model(monkeypatch):
             lambda state, layout: states.append(state.what) or types.SimpleNamespace(tensors=slots),
         )
         optimizer = types.SimpleNamespace(built=False, build=lambda variables: states.append("built"))
-        return types.SimpleNamespace(
+        return Model(
             built=True, name="m", optimizer=optimizer, variables=[], trainable_variables=[], slots=slots, states=states
         )
 

@@ -53,7 +53,7 @@ def test_a_model_that_trains_itself_is_saved_as_keras_saves_it(keras, kind, tmp_
     trainings.assert_run_is(tmp_path / "run", tmp_path, trainings.stock_steps(tmp_path))
 
 
-@kerases.cases(PROGRAMS, often=["in_dict"], name="kind")
+@kerases.cases(PROGRAMS, often=["decorated"], name="kind")
 def test_a_model_that_trains_itself_resumes_bit_for_bit(keras, kind, tmp_path):
     data, run = trainings.data(8), tmp_path / "run"
     whole, first, second = (made(keras, kind) for _ in range(3))

@@ -116,6 +116,9 @@ class OnGpu:
     name, path, dtype, shape, trainable = "net/kernel", "net/kernel", tf.float32, (2, 2), False
     value = types.SimpleNamespace(device="/job:localhost/replica:0/task:0/device:GPU:0", dtype=tf.float32, shape=(2, 2))
 
+    def assign(self, value):
+        """Every variable has this method."""
+
 
 @both_ways
 @pytest.mark.parametrize("of", ["model", "optimizer"])

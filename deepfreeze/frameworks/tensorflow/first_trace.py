@@ -230,7 +230,9 @@ def _trace(model: Any, step: Callable[..., Any], args: Any, kwargs: Any) -> Exce
         if calls:
             raise _Done
         calls.append(None)
-        return step(*args, **kwargs)
+        # A tf.function inside of the step keeps what it has traced. It must be traced anew with the captures.
+        with private_api.traced_apart():
+            return step(*args, **kwargs)
 
     def trace() -> None:
         mine = private_api.thread_states()
