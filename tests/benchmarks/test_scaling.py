@@ -100,6 +100,7 @@ def test_operations_on_the_run_directory_are_counted_and_no_others(tmp_path, lib
         assert second["mkdir"] == 2 and second["rename"] == 2 * first["rename"]
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_all_of_it_at_small_sizes(tmp_path, library, monkeypatch):
     monkeypatch.setattr(scaling, "QUICK", SMALL)

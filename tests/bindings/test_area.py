@@ -204,6 +204,7 @@ assert b"x" * size in slot.read_bytes(), "it read something else"
 
 
 @pytest.mark.timing
+@pytest.mark.slow
 def test_what_a_thread_that_is_left_behind_reads_outlives_the_area(library, tmp_path):
     """The store hangs, so that closing gives up; when it goes on, the thread goes on with the bytes it had begun to write."""
     folders = [tmp_path / "run", tmp_path / "local"]

@@ -11,6 +11,7 @@ pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
 LATE = 0.01  # seconds by which rank 1 is slower, in its forward pass
 
 
+@pytest.mark.full
 def test_the_profile_of_two_ranks_is_that_of_the_slower_one(two, tmp_path):
     first, second = two.run("profiled", folder=tmp_path, every=2, slower={"1": LATE})
     assert first["steps"] == second["steps"] and not second["messages"]

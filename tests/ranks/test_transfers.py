@@ -63,6 +63,7 @@ def test_an_older_checkpoint_that_finishes_later_never_replaces_a_newer_one(tmp_
     assert list(committed(run)) == [20, 30], "retention keeps two"
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_rank_that_lags_holds_nobody_up_until_memory_is_used_up(tmp_path, library):
     """Four ranks, of which each may be up to three steps behind the others: a rank that is ahead never waits for one that is behind. One

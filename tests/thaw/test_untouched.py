@@ -108,6 +108,7 @@ def test_nothing_in_the_run_changes_whatever_comes_of_reading_it(tmp_path, damag
     assert state(run) == before and len(before) > 10
 
 
+@pytest.mark.full
 @pytest.mark.tensorflow
 def test_a_run_that_may_only_be_read_is_read_in_every_way():
     """By another user, as one reads a colleague's run."""

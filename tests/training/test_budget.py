@@ -117,6 +117,7 @@ def test_a_budget_finds_a_setting_which_the_engine_follows(run):
     assert found.limits.most == Setting(2, 4, 4) and found.limits.bound == "memory and slots"
 
 
+@pytest.mark.full
 @in_a_life
 def test_a_job_that_is_started_again_tries_nothing(run):
     """Neither does another ``fit`` of the same model."""

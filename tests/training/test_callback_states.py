@@ -164,6 +164,7 @@ def test_the_best_checkpoint_survives_restarts_and_retention(keras, tmp_path, mo
         assert all(map(np.array_equal, program.weights(), seen[2]))
 
 
+@pytest.mark.full
 def test_the_best_checkpoint_stays_though_its_job_died_at_once(keras, tmp_path, monkeypatch):
     """The checkpoint of an epoch's last step has the epoch's metrics in its manifest: whoever commits it needs no other source."""
     scores = [0.1, 0.2, 0.7, 0.5, 0.4]
@@ -226,6 +227,7 @@ def test_the_second_fit_of_a_program_begins_with_new_callbacks(keras, tmp_path):
     assert [len(text.splitlines()) for text in logs] == [3, 3] and logs[0] != logs[1]
 
 
+@pytest.mark.full
 @kerases.one_will_do
 def test_a_rate_that_follows_from_the_one_before_is_not_lowered_twice(keras, tmp_path, monkeypatch):
     """The epoch that was interrupted begins again."""

@@ -23,7 +23,11 @@ def assert_nothing_stays(model, run):
     model.fit(trainings.data(2), verbose=0, callbacks=[deepfreeze.Checkpoint(run, every=1)])
 
 
-@pytest.mark.parametrize("part", [Saver, TensorFlowCapture, Agreement, BoundBackend], ids=lambda part: part.__name__)
+@pytest.mark.parametrize(
+    "part",
+    [Saver, *(pytest.param(part, marks=pytest.mark.full) for part in (TensorFlowCapture, Agreement, BoundBackend))],
+    ids=lambda part: part.__name__,
+)
 def test_a_part_that_fails_to_close_keeps_no_other_from_it(tmp_path, monkeypatch, part):
     model, close = trainings.dense(keras), part.close
 
@@ -61,6 +65,7 @@ def hangs(self, *_):
     raise EngineFault(TIMEOUT, "nothing moves")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("broken", "expected"),
     [

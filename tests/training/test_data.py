@@ -342,6 +342,7 @@ def test_a_job_without_data_is_told_that_its_checkpoint_has_some(keras, tmp_path
     )
 
 
+@pytest.mark.full
 def test_metrics_that_go_on_from_another_ranks_are_told_of(keras, tmp_path, caplog, monkeypatch):
     program(keras, tmp_path / "run", 9)
     monkeypatch.setattr(
