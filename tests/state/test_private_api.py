@@ -62,6 +62,7 @@ def test_the_table_and_the_functions_are_the_same():
         assert hasattr(importlib.import_module("deepfreeze." + row.module.replace("/", ".")), row.function)
 
 
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("package", kerases.NAMES)
 def test_every_class_of_keras_that_overrides_loading_is_known(package):
     """Either its method assigns and does no more, or a model with it is restored as stock Keras loads it (``tests/thaw``)."""
