@@ -51,7 +51,7 @@ def test_a_rank_that_nobody_joins_ends_the_job_and_names_the_other(tmp_path, cas
     assert "terminate called" not in output and "Aborted" not in output and "Segmentation" not in output
 
 
-@pytest.mark.parametrize("case", ["callbacks", "checkpoints"])
+@pytest.mark.parametrize("case", ["callbacks", pytest.param("checkpoints", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "api", [*(pytest.param(api, marks=pytest.mark.full) for api in kerases.NAMES[1:]), kerases.NAMES[0]]
 )

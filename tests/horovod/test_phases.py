@@ -8,9 +8,8 @@ from tests.support import kerases
 pytestmark = [pytest.mark.ranks, pytest.mark.tensorflow]
 
 
-@pytest.mark.parametrize(
-    "api", [kerases.NAMES[0], *(pytest.param(api, marks=pytest.mark.full) for api in kerases.NAMES[1:])]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("api", kerases.NAMES)
 def test_all_ranks_end_together_before_a_checkpoint_would_be_lost(two, api, tmp_path):
     first, second = two.run("phases", api=api, folder=tmp_path)
     assert [error.split(":")[0] for error in first] == ["RunError", "RunError", "UnsupportedError", "RunError"]

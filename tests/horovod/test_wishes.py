@@ -25,6 +25,7 @@ def test_a_hand_written_loop_agrees_where_its_ranks_meet(two, tmp_path):
     assert first["steps"] == regular
 
 
+@pytest.mark.full
 def test_a_policy_that_fails_on_one_rank_ends_all_after_the_same_step(two, tmp_path):
     first, second = two.run("wishes", folder=tmp_path, steps=400, wishes=[{}, {}], fails=1)
     assert first["last"] == second["last"] < 10

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 # The second Keras counts otherwise where data end by themselves, and has an input of its own.
-@kerases.cases(INPUTS, both=("ends",), often=("numpy", "tf.data", "unknown", "PyDataset"))
+@kerases.cases(INPUTS, both=("ends",), often=("numpy", "unknown"))
 def test_every_kind_of_input_trains_and_is_saved(keras, name, tmp_path):
     count, fitting = INPUTS[name]
     steps = trainings.assert_as_keras_saves_it(keras, lambda: trainings.dense(keras), tmp_path, **fitting(keras))

@@ -65,7 +65,7 @@ def added(run):
 # What comes back
 
 
-@kerases.cases(MODELS, often=["hidden_weights", "average"], both=["nowhere"])
+@kerases.cases(MODELS, often=["hidden_weights", "average"])
 def test_a_resumed_training_equals_a_whole_one(keras, name, tmp_path):
     """The second model of the process has other numbers in its names, and other first weights."""
     fit(make(keras, name, 1), tmp_path / "run", 0, 6)
