@@ -1,5 +1,5 @@
-"""How the newest attempt of a run has ended, as its file of events says: for a job's script, which has no other sign where a launcher hides
-that ranks were killed."""
+"""The end of a run's newest attempt, as its file of events tells it. A job's script asks for it, because some launchers hide that ranks
+were killed."""
 
 from __future__ import annotations
 

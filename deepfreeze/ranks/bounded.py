@@ -1,4 +1,4 @@
-"""What the worlds of several ranks have in common: each call is bounded, and none takes the values of another call.
+"""The calls of a rank to the other ranks, for every world of several ranks: each call is bounded, and none takes the values of another.
 
 Horovod and MPI match the calls of the ranks by their order, and not by what each rank wants of the others. So every message says which
 call it belongs to. Ranks that come with different calls hear of it, each of them.

@@ -1,4 +1,4 @@
-"""One wait of a rank for the other ranks: it has a bound, and the user hears of it while it lasts."""
+"""A rank's wait for the other ranks: it has a bound, and the user hears of it while it lasts."""
 
 from __future__ import annotations
 

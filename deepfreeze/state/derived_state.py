@@ -1,4 +1,4 @@
-"""What the objects of a model derive from their variables when stock Keras loads their values.
+"""The state that objects of a model derive from their variables when stock Keras loads their values.
 
 An adapted ``Normalization`` computes with two tensors that its ``load_own_variables`` makes out of its variables. So variables that have
 the values of a checkpoint are not all: after they are assigned, each object whose class overrides ``load_own_variables`` is asked to

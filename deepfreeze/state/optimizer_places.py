@@ -1,4 +1,4 @@
-"""What a structure says of a model's optimizers beside their tensors. Uses Keras objects, imports neither Keras nor TensorFlow."""
+"""The entries of a structure about a model's optimizers, beside their tensors. Uses Keras objects, imports neither Keras nor TensorFlow."""
 
 from __future__ import annotations
 

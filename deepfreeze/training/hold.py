@@ -1,5 +1,5 @@
-"""Which training of this process has which run, and what becomes of a training that was left behind: a notebook's cell that was interrupted
-leaves one, because the traceback keeps its objects, and with them the run."""
+"""The trainings of this process, each with its run. A notebook's cell that is interrupted leaves a training behind, because the traceback
+keeps its objects, and with them the run: the next training in this run takes it over."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Where a ``fit`` stands that an exception has ended, such as Ctrl-C: the next ``fit`` of the same objects goes on there, if its data know
-their place (``data=``). Imports TensorFlow."""
+"""The place at which an exception, such as Ctrl-C, has ended a ``fit``. The next ``fit`` of the same objects goes on there, if its data
+know their place (``data=``). Imports TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a training's run is, which the user has said by a path, or by a function that is asked when training begins."""
+"""The path of a training's run. The user gives a path, or a function that is asked for one when training begins."""
 
 from __future__ import annotations
 

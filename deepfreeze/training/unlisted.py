@@ -1,4 +1,5 @@
-"""What the step of one training writes besides the variables that the model lists: whether all of it is saved, and gets its values back.
+"""The variables that the step of a training writes and the model does not list: all of them are saved, and get their values back, or the
+user hears which are not.
 Imports TensorFlow."""
 
 from __future__ import annotations

@@ -228,10 +228,7 @@ CTRL_C = {
 }
 
 
-@pytest.mark.parametrize(
-    "place",
-    [name if name.startswith("before the callback") else pytest.param(name, marks=pytest.mark.full) for name in CTRL_C],
-)
+@kerases.cases(CTRL_C, often=["before the callback heard of the batch"], name="place")
 def test_a_fit_of_the_same_objects_goes_on_with_the_next_batch(keras, tmp_path, place):
     whole = Program(keras, tmp_path / "whole")
     found = Program(keras, tmp_path / "run", CTRL_C[place])

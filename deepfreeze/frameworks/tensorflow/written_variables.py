@@ -1,5 +1,5 @@
-"""Which variables a traced step writes. The graph tells: of each variable that an op of the step touches, whether one of the ops that take
-its handle may write to it. Imports TensorFlow."""
+"""The variables that a traced step writes. The graph tells them: a variable is written if an op that takes its handle may write to it.
+Imports TensorFlow."""
 
 from __future__ import annotations
 
