@@ -309,7 +309,7 @@ class _Worker:
         for note in self._unread:
             note(known)
         self._unread = []
-        going = known.retain(self._rule, self._pending, self._loop, self._store)
+        going = known.retain(self._rule, self._pending, self._loop, self._store).remove
         with self._removing:
             if going and self._remove is not None:
                 self._remove(going)

@@ -198,9 +198,10 @@ class Marks:
         vars(one).update({name: copy.copy(value) for name, value in vars(self).items() if name != "run"})
         return one
 
-    def retain(self, rule: Any, keep_pending: int, loop: bool, write: Callable[[bytes], None]) -> tuple[int, ...]:
-        """Judges the checkpoints by ``rule``, has ``write`` store marks.json, and returns the steps that go. Steps of an earlier call that
-        are still there are returned again: they may go at any moment, so no rule counts on them. Raises RunError if the run or its tags
+    def retain(self, rule: Any, keep_pending: int, loop: bool, write: Callable[[bytes], None]) -> Verdict:
+        """Judges the checkpoints by ``rule``, has ``write`` store marks.json, and returns which stay and which go. The tags are looked at
+        twice, before and after marks.json says what goes; a checkpoint goes if both looks let it go. Steps that an earlier call has let go
+        and that are still there go again: they may go at any moment, so no rule counts on them. Raises RunError if the run or its tags
         can't be read, CorruptError if a tag is damaged; nothing more may be removed then."""
         self.settle()
         there = set(self.run.step_dirs())  # somebody may have removed checkpoints by hand
@@ -209,24 +210,26 @@ class Marks:
         self._new &= self._marks.keys()
         told = self._gone & there
 
-        def judged(candidates: tuple[int, ...] | None) -> tuple[int, ...]:
-            """Judges with the tags read anew; ``candidates``: the steps of which some may go, None for all."""
+        def judged(before: Verdict | None) -> Verdict:
+            """Judges with the tags read anew. What ``before`` keeps stays."""
             try:
-                verdict = self.judge(rule, keep_pending, loop)
+                found = self.judge(rule, keep_pending, loop)
             except BaseException:
                 self._write(rule, write, told, {step: mark.reason for step, mark in self._marks.items()})
                 raise  # nothing is removed, and the metrics so far are not lost with this job
-            chosen = {step for step in verdict.remove if candidates is None or step in candidates}
-            going = tuple(sorted(chosen | told))
-            if going != candidates:
-                self._write(rule, write, going, verdict.keep)
-            return going
+            keep = dict(found.keep) if before is None else {**before.keep, **found.keep}
+            going = (set(found.remove) | told) - keep.keys()
+            verdict = Verdict({step: keep[step] for step in sorted(keep)}, tuple(sorted(going)))
+            if before is None or verdict.remove != before.remove:
+                self._write(rule, write, verdict.remove, verdict.keep)
+            return verdict
 
         # The tags count that are there after marks.json says which steps go; see store/tags.
-        going = judged(None)
-        going = judged(going) if going else ()
-        self._gone.update(going)
-        return going
+        verdict = judged(None)
+        if verdict.remove:
+            verdict = judged(verdict)
+        self._gone.update(verdict.remove)
+        return verdict
 
     def _write(
         self, rule: Any, write: Callable[[bytes], None], going: Iterable[int], reasons: Mapping[int, str]

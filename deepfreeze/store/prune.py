@@ -10,7 +10,7 @@ from pathlib import Path
 from deepfreeze.format import names
 from deepfreeze.notices import Notify, unheard
 from deepfreeze.store.marks import Marks, write
-from deepfreeze.store.retention import Wants
+from deepfreeze.store.retention import Verdict, Wants
 from deepfreeze.store.rules import as_rule, with_tagged
 from deepfreeze.store.run import Run
 from deepfreeze.store.store import Store
@@ -64,15 +64,7 @@ def plan(
     NotFoundError if there is no such run, CorruptError if its run.json or a tag is damaged."""
     opened_run = Run.open(run)
     verdict = Marks.read(opened_run, notify).judge(with_tagged(as_rule(keep)))
-    store = opened_run.store
-    removals = [_removal(store, CHECKPOINT, step, opened_run.step_file(step)) for step in verdict.remove]
-    for wanted, kind, folder, parse in (
-        (damaged, DAMAGED, names.DAMAGED_DIR, names.parse_damaged_dir),
-        (abandoned, ABANDONED, names.ABANDONED_DIR, names.parse_abandoned_dir),
-    ):
-        if wanted:
-            removals += [_removal(store, kind, step, name) for step, name in _moved_to(store, folder, parse)]
-    return Pruning(opened_run.path, verdict.keep, tuple(removals))
+    return _acting_on(opened_run, verdict, damaged, abandoned)
 
 
 def prune(
@@ -102,10 +94,11 @@ def prune(
     with opened_run.store.lock():
         opened_run.clear_trash()
         known, rule = Marks.read(opened_run, unheard), with_tagged(as_rule(keep))
-        if known.judge(rule).remove:
-            # Says which steps go, before the tags are read once more; see store/tags.
-            known.retain(rule, 0, False, lambda data: write(opened_run, data))
-        pruning = plan(run, keep, damaged=damaged, abandoned=abandoned)
+        verdict = known.judge(rule)
+        if verdict.remove:
+            # A tag that succeeds from now on keeps its checkpoint: what goes is in marks.json, and nothing else goes; see store/tags.
+            verdict = known.retain(rule, 0, False, lambda data: write(opened_run, data))
+        pruning = _acting_on(opened_run, verdict, damaged, abandoned)
         left = []
         done, total = 0, pruning.freed
         for removal in pruning.removals:
@@ -115,6 +108,18 @@ def prune(
             if progress is not None:
                 progress(done, total)
     return Pruning(pruning.run, pruning.keep, pruning.removals, done=True, left=tuple(left))
+
+
+def _acting_on(run: Run, verdict: Verdict, damaged: bool, abandoned: bool) -> Pruning:
+    """What is deleted of a run if ``verdict`` is acted on."""
+    removals = [_removal(run.store, CHECKPOINT, step, run.step_file(step)) for step in verdict.remove]
+    for wanted, kind, folder, parse in (
+        (damaged, DAMAGED, names.DAMAGED_DIR, names.parse_damaged_dir),
+        (abandoned, ABANDONED, names.ABANDONED_DIR, names.parse_abandoned_dir),
+    ):
+        if wanted:
+            removals += [_removal(run.store, kind, step, name) for step, name in _moved_to(run.store, folder, parse)]
+    return Pruning(run.path, verdict.keep, tuple(removals))
 
 
 def _moved_to(store: Store, folder: str, parse: Callable[[str], tuple | None]) -> Iterator[tuple[int, str]]:

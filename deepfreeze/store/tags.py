@@ -1,9 +1,9 @@
 """Tags: names that people give to checkpoints. A tag is a file of its own, ``RUN/tags/NAME``, and needs no lock: the checkpoints of a
 running job can be tagged too.
 
-A tag and the removal of its checkpoint may meet. The job first notes in marks.json which steps it will remove, and reads the tags after
-that. ``tag`` first makes its file, and reads marks.json after that. So at least one of the two sees the other: the checkpoint stays, or
-``tag`` fails.
+A tag and the removal of its checkpoint may meet. The job, or ``prune``, first notes in marks.json which steps it will remove, and reads the
+tags after that; it removes no other step. ``tag`` first makes its file, and reads marks.json after that. So at least one of the two sees
+the other: the checkpoint stays, or ``tag`` fails.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def of(marks) -> dict[int, tuple]:
 
 
 def retain(marks, rule, pending=4, loop=False) -> tuple[int, ...]:
-    return marks.retain(rule, pending, loop, lambda data: write_marks(marks.run, data))
+    return marks.retain(rule, pending, loop, lambda data: write_marks(marks.run, data)).remove
 
 
 def written(run) -> dict:
@@ -293,7 +293,7 @@ def test_tags_are_read_anew_after_it_is_said_what_goes(run):
             made = tags.TagFile(run.run_id, 10, files.ATTEMPT)
             (run.path / "tags" / "paper").write_bytes(made.to_bytes())
 
-    assert marks.retain(Latest(1) | Tagged(), 4, False, write) == (20,)
+    assert marks.retain(Latest(1) | Tagged(), 4, False, write).remove == (20,)
     assert said == [[10, 20], [20]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 
@@ -12,11 +13,14 @@ from deepfreeze.errors import CorruptError, NotFoundError, OptionError, RunError
 from deepfreeze.format.marks import MarksFile
 from deepfreeze.store import durable
 from deepfreeze.store.lock import Lock
+from deepfreeze.store.marks import Marks
 from deepfreeze.store.prune import prune
 from deepfreeze.store.run import Run
 from deepfreeze.store.tags import TagFile, read_marks, tag, tagged_step, tags, untag
 from deepfreeze.store.writable_run import WritableRun
 from tests.support import files
+
+LOOKS = 5  # at the tags by one prune, at most
 
 
 @pytest.fixture
@@ -137,3 +141,31 @@ def test_prune_says_what_goes_before_it_goes(run, monkeypatch):
     files.write_checkpoint(run.path, 50)
     prune(run.path, 1)
     assert said == [(10, (10, 40)), (40, (10, 40))] and list(tags(run)) == ["first"]
+
+
+@pytest.mark.parametrize("look", range(LOOKS))
+@pytest.mark.parametrize("tagged_before", [False, True])
+def test_a_tag_that_succeeds_while_prune_looks_keeps_its_checkpoint(run, monkeypatch, tagged_before, look):
+    """Right after any of the looks at the tags; also where an earlier tag goes right before that look, so that the looks disagree."""
+    looks, late = [], []
+
+    def judge(self, *arguments, real=Marks.judge):
+        looks.append(len(late))
+        if len(looks) != look + 1:
+            return real(self, *arguments)
+        if tagged_before:
+            untag(run, "first")
+        verdict = real(self, *arguments)
+        with contextlib.suppress(NotFoundError):
+            late.append(tag(run, 10, "late"))
+        return verdict
+
+    monkeypatch.setattr(Marks, "judge", judge)
+    if tagged_before:
+        tag(run, 10, "first")
+    pruning = prune(run.path, 1)
+    left = [info.step for info in deepfreeze.checkpoints(run.path)]
+    assert not late or tagged_step(run, "late") == 10
+    assert left == list(pruning.keep) and all(pruning.keep.values())
+    assert sorted({5, 10, 40} - set(left)) == [removal.step for removal in pruning.removals]
+    assert len(looks) <= LOOKS, "there are looks that this test does not try"
