@@ -1,5 +1,8 @@
 #include "base/env.h"
 
+#include <cerrno>
+#include <utility>
+
 namespace deepfreeze {
 namespace {
 
@@ -58,13 +61,26 @@ Status CheckProcess(Env* env, int64_t process, const std::string& call, const st
                           "Open another " + thing + " in the new process");
 }
 
+Status OpenNew(Env* env, const std::string& path, std::unique_ptr<File>* file) {
+  Status made = env->Open(path, OpenMode::kNew, file);
+  if (made.error() != EEXIST) return made;
+  DF_RETURN_IF_ERROR(env->Unlink(path));
+  return env->Open(path, OpenMode::kNew, file);
+}
+
 Status ReplaceFile(Env* env, const std::string& path, const std::string& contents, bool sync, bool* perhaps) {
+  if (perhaps != nullptr) *perhaps = false;
+  std::unique_ptr<File> file;
+  DF_RETURN_IF_ERROR(OpenNew(env, path + ".tmp", &file));
+  return ReplaceFileBy(env, std::move(file), path, contents, sync, perhaps);
+}
+
+Status ReplaceFileBy(Env* env, std::unique_ptr<File> file, const std::string& path, const std::string& contents,
+                     bool sync, bool* perhaps) {
   bool ignored = false;
   bool& may_be_there = perhaps != nullptr ? *perhaps : ignored;
   may_be_there = false;
   const std::string temporary = path + ".tmp";
-  std::unique_ptr<File> file;
-  DF_RETURN_IF_ERROR(env->Open(temporary, OpenMode::kTruncate, &file));
   DF_RETURN_IF_ERROR(WriteFull(file.get(), 0, contents.data(), contents.size()));
   // Without this sync a loss of power could leave the new name on an empty file.
   if (sync) DF_RETURN_IF_ERROR(file->Sync());

@@ -102,7 +102,8 @@ class Env {
   static Env* Posix();
 
   // Opens a regular file; the caller owns *file. Never follows a symbolic link: that is kIo. A directory, a pipe, a
-  // device or a socket is kCorrupt with kRead, kIo otherwise.
+  // device or a socket is kCorrupt with kRead, kIo otherwise. A file that has another name too is only read, and kIo
+  // with any other mode: somebody may have given this name to another file of this user's.
   virtual Status Open(const std::string& path, OpenMode mode, std::unique_ptr<File>* file) = 0;
   // Of a missing path the status is ok and info->exists false.
   virtual Status Stat(const std::string& path, FileInfo* info) = 0;
@@ -162,15 +163,21 @@ Status ReadSmallFile(Env* env, const std::string& path, uint64_t limit, std::str
 // Ok if the calling process is `process`, the one that opened `thing`. kInvalid in a process forked from it: its copy
 // of the thing has no threads, and has locks that may stay locked for ever. `call` names the caller in the message.
 Status CheckProcess(Env* env, int64_t process, const std::string& call, const std::string& thing);
+// Opens a new file for writing, in place of what has this name: a file that a dead process has left, or a link, whose
+// other file stays as it is. REQUIRES: no other process makes a file of this name.
+Status OpenNew(Env* env, const std::string& path, std::unique_ptr<File>* file);
 // Replaces the content of path as a whole: after this, and after a crash at any point, path has either the new contents
-// or what it had before. Writes path.tmp, fsyncs it if `sync`, and renames it to path. The caller syncs the directory;
-// without `sync` a crash may lose the contents.
+// or what it had before. Writes path.tmp, a new file, fsyncs it if `sync`, and renames it to path. The caller syncs the
+// directory; without `sync` a crash may lose the contents.
 //
 // When the rename returns an error it may have happened all the same: a network file system that has lost the first
 // reply repeats the request and answers ENOENT. So this function looks at the files after such an error, and returns ok
 // if path has the contents. *perhaps, if not null, says whether path may have the contents now. After an error it is
 // true if the files could not be looked at.
 Status ReplaceFile(Env* env, const std::string& path, const std::string& contents, bool sync, bool* perhaps = nullptr);
+// The same for a caller who has opened path.tmp, which is empty.
+Status ReplaceFileBy(Env* env, std::unique_ptr<File> temporary, const std::string& path, const std::string& contents,
+                     bool sync, bool* perhaps);
 // Renames a file or directory within its parent. Nobody else may use either name, and `to` must be free. After an error
 // of the rename it looks whether the rename has happened, as ReplaceFile does.
 Status Move(Env* env, const std::string& from, const std::string& to);

@@ -120,11 +120,18 @@ Status CheckPrivate(int fd, const std::string& path) {
   return Result(Retry([&] { return ::fchmod(fd, kPrivateMode); }), "fchmod", path);
 }
 
-// Refuses anything but a regular file where a file is read: a device or a FIFO has no size, and may never end.
+// Refuses anything but a regular file: a device or a FIFO has no size, and may never end. Where the file is written,
+// refuses one that has another name too.
 Status CheckRegular(int fd, const std::string& path, OpenMode mode) {
   struct stat info;
   DF_RETURN_IF_ERROR(Result(Retry([&] { return ::fstat(fd, &info); }), "fstat", path));
-  if (S_ISREG(info.st_mode)) return {};
+  if (S_ISREG(info.st_mode)) {
+    const bool checked = mode == OpenMode::kRead || mode == OpenMode::kPrivate;  // CheckPrivate has its own message
+    if (checked || info.st_nlink <= 1) return {};
+    return Status::FourPart(Code::kIo, path, "a file with this one name",
+                            "one with " + std::to_string(info.st_nlink) + " names",
+                            "Remove this name, and find out who made it; nothing was written");
+  }
   return Status::FourPart(mode == OpenMode::kRead ? Code::kCorrupt : Code::kIo, path, "a file",
                           S_ISDIR(info.st_mode) ? "a directory" : "a pipe, a device or a socket",
                           "Remove it; this library did not make it");
@@ -252,7 +259,7 @@ class PosixEnv final : public Env {
     // it sends the written bytes alone.
     if (mode == OpenMode::kUpdate) flags |= O_WRONLY | O_CREAT;
     if (mode == OpenMode::kNew) flags |= O_WRONLY | O_CREAT | O_EXCL;
-    if (mode == OpenMode::kTruncate) flags |= O_WRONLY | O_CREAT | O_TRUNC;
+    if (mode == OpenMode::kTruncate) flags |= O_WRONLY | O_CREAT;  // emptied below, when it is known what it is
     if (mode == OpenMode::kDirect) flags |= O_WRONLY | O_CREAT | O_DIRECT;
     const bool is_private = mode == OpenMode::kPrivate;
     if (is_private) flags |= O_RDWR | O_CREAT;
@@ -267,6 +274,7 @@ class PosixEnv final : public Env {
     if (fd < 0) return Status::FromErrno(errno, "open", path);
     opened->Own(fd);
     DF_RETURN_IF_ERROR(CheckRegular(fd, path, mode));
+    if (mode == OpenMode::kTruncate) DF_RETURN_IF_ERROR(opened->Truncate(0));
     if (is_private) DF_RETURN_IF_ERROR(CheckPrivate(fd, path));
     *file = std::move(opened);
     return {};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "format/names.h"
@@ -11,15 +13,17 @@
 namespace deepfreeze {
 namespace {
 
-// Gives records, of one rank or of several, the name by which other ranks find them. *seal is set after an exception
-// too: memory may run out after the rename.
-Status Publish(Env* env, const std::string& path, const std::string& records, Seal* seal) {
+// Gives records, of one rank or of several, the name by which other ranks find them. `temporary`: path.tmp, if the
+// caller has opened it. *seal is set after an exception too: memory may run out after the rename.
+Status Publish(Env* env, const std::string& path, const std::string& records, Seal* seal,
+               std::unique_ptr<File> temporary = nullptr) {
   struct Outcome {
     Seal* const seal;
     bool perhaps = false;
     ~Outcome() { *seal = perhaps ? Seal::kSeen : Seal::kUnseen; }
   } outcome{seal};
-  return ReplaceFile(env, path, records, true, &outcome.perhaps);
+  if (temporary == nullptr) return ReplaceFile(env, path, records, true, &outcome.perhaps);
+  return ReplaceFileBy(env, std::move(temporary), path, records, true, &outcome.perhaps);
 }
 
 }  // namespace
@@ -55,8 +59,12 @@ Status DirMeeting::SealedTogether(const Record& own, const NodeRanks& ranks, con
     const MutexLock lock(&mutex_);
     writes = together_.count(step) > 0;
   }
-  if (!writes) {
-    std::unique_ptr<File> file;
+  std::unique_ptr<File> file;
+  if (writes) {
+    *seal = Seal::kUnseen;
+    // Emptied, and not made anew: while the name is free another rank would take it.
+    DF_RETURN_IF_ERROR(env_->Open(path + ".tmp", OpenMode::kTruncate, &file));
+  } else {
     const Status made = env_->Open(path + ".tmp", OpenMode::kNew, &file);
     if (made.error() == EEXIST) {
       *seal = Seal::kByAnother;
@@ -73,7 +81,7 @@ Status DirMeeting::SealedTogether(const Record& own, const NodeRanks& ranks, con
     const MutexLock lock(&mutex_);
     together_.insert(step);
   }
-  DF_RETURN_IF_ERROR(Publish(env_, path, records, seal));
+  DF_RETURN_IF_ERROR(Publish(env_, path, records, seal, std::move(file)));
   DF_RETURN_IF_ERROR(env_->SyncDir(directory));
   const MutexLock lock(&mutex_);
   together_.erase(step);

@@ -10,7 +10,7 @@ namespace deepfreeze {
 
 Status RecordsWriter::Add(const std::string& record) {
   if (file_ == nullptr) {
-    DF_RETURN_IF_ERROR(env_->Open(Join(directory_, kRecordsName) + ".tmp", OpenMode::kTruncate, &file_));
+    DF_RETURN_IF_ERROR(OpenNew(env_, Join(directory_, kRecordsName) + ".tmp", &file_));
   }
   DF_RETURN_IF_ERROR(WriteFull(file_.get(), size_, record.data(), record.size()));
   size_ += record.size();
