@@ -25,6 +25,8 @@ TAGS_DIR = "tags"
 ABANDONED_DIR = "abandoned"
 DAMAGED_DIR = "damaged"
 TRASH_PREFIX = ".trash-"
+# The folders of a run that are no checkpoints.
+RUN_DIRS = (STRUCTURES_DIR, CONFIGS_DIR, EVENTS_DIR, STEP_PLANS_DIR, TAGS_DIR, ABANDONED_DIR, DAMAGED_DIR)
 
 MAX_STEP = 2**63 - 1
 MAX_RANK = 2**32 - 1

@@ -2,11 +2,15 @@
 
 An fsync of the directory follows each rename: without it a loss of power may undo the rename, and bring back the file that was just
 moved away.
+
+Nothing is written through a link that somebody has put into a run: what is behind it is not the run's. A file that is written is a new
+one, which no other name leads to, and a folder that is a symbolic link is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -20,6 +24,10 @@ FILE_MODE = 0o664
 DIRECTORY_MODE = 0o775
 
 
+class LinkError(OSError):
+    """A symbolic link is in the place of a run's folder. ``filename``: the link."""
+
+
 def sync_dir(path: Path) -> None:
     """Makes the renames and new names in a directory durable. OSError if the system refuses."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -31,18 +39,25 @@ def sync_dir(path: Path) -> None:
 
 def make_folder(path: Path) -> None:
     """Makes a folder, unless it is there. Its name is not durable before ``sync_dir`` of the directory above. OSError if the system
-    refuses, or something else has this name."""
+    refuses, or something else has this name; LinkError if that is a symbolic link."""
     try:
         os.mkdir(path, DIRECTORY_MODE)
     except FileExistsError:
+        refuse_link(path)
         if not path.is_dir():
             raise
 
 
+def refuse_link(path: Path) -> None:
+    """LinkError if a symbolic link is at ``path``, wherever it leads."""
+    if path.is_symlink():
+        raise LinkError(errno.ELOOP, "a symbolic link", os.fspath(path))
+
+
 def write(path: Path, data: bytes) -> None:
-    """Writes a file with these bytes and fsyncs it. Its name is not durable before ``sync_dir`` of its directory. A symbolic link at
-    ``path`` is not followed. OSError if the system refuses."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    """Writes a new file with these bytes and fsyncs it. Its name is not durable before ``sync_dir`` of its directory. What has this name
+    loses it: a file that a killed process has left, or a link, whose other file stays as it is. OSError if the system refuses."""
+    fd = _open_new(path)
     try:
         left = memoryview(data)
         while left:
@@ -50,6 +65,15 @@ def write(path: Path, data: bytes) -> None:
         _naming_the_call("fsync", os.fsync, fd)
     finally:
         os.close(fd)
+
+
+def _open_new(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC  # with O_EXCL no symbolic link is followed
+    try:
+        return os.open(path, flags, FILE_MODE)
+    except FileExistsError:
+        os.unlink(path)
+        return os.open(path, flags, FILE_MODE)
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -90,7 +114,11 @@ def _naming_the_call(name: str, call: Callable[..., Any], *arguments: Any) -> No
 
 
 def delete(path: Path) -> None:
-    """Deletes a directory and all that is in it. Files that the system refuses to delete are left. Symbolic links are not followed."""
+    """Deletes a directory and all that is in it, or whatever else has this name. What the system refuses to delete is left. Symbolic
+    links are deleted themselves, and not followed."""
+    # Errors are ignored: NFS keeps a deleted file while a process reads it, and the next start of a job tries again.
     if path.is_dir() and not path.is_symlink():
-        # Errors are ignored: NFS keeps a deleted file while a process reads it, and the next start of a job tries again.
         shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            os.unlink(path)

@@ -7,16 +7,20 @@ from pathlib import Path
 
 from deepfreeze.errors import CorruptError, Error, RunError
 from deepfreeze.format.strict_json import DAMAGED
+from deepfreeze.store.durable import LinkError
 
 # Errors of a read by which disks and file systems report that bytes are lost.
 _LOST = (errno.EIO, errno.EBADMSG, errno.EUCLEAN)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # Errors of a call that the file system does not support.
 _LACKING = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+_NO_LINK = "remove it if no job is running here, and find out who made it: it was not followed"
 
 
 def refused(path: Path, error: OSError) -> RunError:
-    """The error to raise if the system refuses to read or change ``path``."""
+    """The error to raise if the system refuses to read or change ``path``. If a link is in the way, the error names the link."""
+    if isinstance(error, LinkError):
+        return RunError(where=error.filename, expected="a folder, or nothing", found="a symbolic link", todo=_NO_LINK)
     todo = "check permissions, quota, free space and whether the file system is mounted read-only"
     if error.errno in _FULL:
         todo = "free space there, or ask for a larger quota, or choose another directory"

@@ -27,7 +27,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 @dataclass(frozen=True)
 class PosixStore(Store):
-    """A directory. Links inside the run are not followed: what lies behind a link is not the run's."""
+    """A directory, or a link to one. Links inside the run are not followed: what lies behind a link is not the run's.
+
+    A folder that is a link is found when the run's location is made, and before each change in a folder. Somebody who may write in the
+    run can put a link there after that look."""
 
     path: Path
 
@@ -111,6 +114,7 @@ class PosixStore(Store):
 
     def remove(self, name: str) -> None:
         file = self.where(name)
+        self._refuse_link_to_folder_of(file)
         os.unlink(file)
         durable.sync_dir(file.parent)
 
@@ -144,6 +148,7 @@ class PosixStore(Store):
 
     def discard(self, folder: str, step: int) -> bool:
         path, trash = self.where(folder), self.path / names.trash_dir(step, names.new_id())
+        self._refuse_link_to_folder_of(path)
         try:
             os.rename(path, trash)
         except FileNotFoundError:
@@ -187,6 +192,8 @@ class PosixStore(Store):
             # new run, because the parent directory of an old one may be one that this user can't open.
             with contextlib.nullcontext() if made else contextlib.suppress(OSError):
                 durable.sync_dir(root.absolute().parent)
+            for folder in () if made else names.RUN_DIRS:
+                durable.refuse_link(root / folder)
             durable.probe(root)
         except OSError as error:
             if made:
@@ -219,6 +226,10 @@ class PosixStore(Store):
             durable.make_folder(file.parent)
             durable.sync_dir(self.path)
 
+    def _refuse_link_to_folder_of(self, file: Path) -> None:
+        if file.parent != self.path:  # which may be a link itself
+            durable.refuse_link(file.parent)
+
 
 class Appending:
     """A new file that is written at its end."""
@@ -235,8 +246,8 @@ class Appending:
 
 
 def _has_bytes(file: Path, data: bytes) -> bool:
-    """Whether the file is there with these bytes."""
+    """Whether the file is there with these bytes. A link to such a file is none: no reader follows it."""
     try:
-        return file.stat().st_size == len(data) and file.read_bytes() == data
-    except OSError:
+        return files.read_small(file, len(data)) == data
+    except (OSError, CorruptError):
         return False

@@ -46,12 +46,13 @@ def test_no_descriptor_stays_open_and_a_failed_sync_is_named(tmp_path, calls):
     assert opened() == before
 
 
-def test_a_link_in_a_files_place_is_not_written_through(tmp_path):
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_link_in_a_files_place_is_not_written_through(tmp_path, link):
     (tmp_path / "precious").write_bytes(b"precious")
-    (tmp_path / "link").symlink_to(tmp_path / "precious")
-    with pytest.raises(OSError):
-        durable.write(tmp_path / "link", b"x")
+    link(tmp_path / "precious", tmp_path / "link")
+    durable.write(tmp_path / "link", b"x")
     assert (tmp_path / "precious").read_bytes() == b"precious"
+    assert (tmp_path / "link").read_bytes() == b"x" and not (tmp_path / "link").is_symlink()
 
 
 def test_no_umask_makes_a_file_writable_for_everybody(tmp_path):
@@ -123,9 +124,10 @@ def test_what_can_not_be_deleted_is_left_and_that_is_no_error(tmp_path, monkeypa
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_bytes(b"x")
     (tmp_path / "link").symlink_to(tmp_path / "folder")
-    for left in (tmp_path / "folder" / "file", tmp_path / "link", tmp_path / "none"):
-        durable.delete(left)
-    assert (tmp_path / "folder" / "file").exists() and (tmp_path / "link").is_symlink()
+    (tmp_path / "other").write_bytes(b"x")
+    for gone in (tmp_path / "other", tmp_path / "link", tmp_path / "none"):
+        durable.delete(gone)
+    assert os.listdir(tmp_path) == ["folder"] and (tmp_path / "folder" / "file").exists()
 
     def refuse(*arguments, **options):
         raise OSError(errno.EBUSY, "Device or resource busy")
@@ -183,4 +185,8 @@ def test_a_folder_is_made_once_and_a_file_is_none(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError):
         durable.make_folder(tmp_path / "file")
+    (tmp_path / "link").symlink_to(tmp_path / "new")
+    with pytest.raises(durable.LinkError) as caught:
+        durable.make_folder(tmp_path / "link")
+    assert caught.value.filename == str(tmp_path / "link")
     assert (tmp_path / "new").is_dir()

@@ -45,6 +45,14 @@ def test_what_is_removed_stays_removed_after_a_loss_of_power(store, monkeypatch)
     assert calls == [("fsync", "tags")]
 
 
+def test_a_link_to_the_very_bytes_is_no_file_of_the_run(store, tmp_path):
+    """Readers follow no link: what is put must be there for them."""
+    (tmp_path / "elsewhere").write_bytes(b"1")
+    store.where("plan.json").symlink_to(tmp_path / "elsewhere")
+    store.put("plan.json", b"1")
+    assert store.read("plan.json", 9) == b"1" and (tmp_path / "elsewhere").read_bytes() == b"1"
+
+
 def test_two_files_are_appended_in_one_folder_each_at_its_end(store):
     first, second = store.append("events/a.jsonl"), store.append("events/b.jsonl")
     first.write(b"one\n")
