@@ -88,10 +88,15 @@ def _budget(section: AutoSection) -> str:
 
 def _commit(section: AutoSection) -> str:
     profile, most = section.profile, section.uncommitted
+    often = every(section.terms.by_commit)
+    if most == 1:
+        follows = f"no checkpoint has to wait for an earlier one if it is taken {often}"
+    else:
+        follows = f"waits for earlier checkpoints stay within the budget if one is taken {often}"
     return (
         f"The store: a checkpoint is committed {seconds(profile.copy + profile.persist)} after its step ({seconds(profile.copy)} for the "
         f"copy, {seconds(profile.persist)} from the hand-over to the commit). At most {wording.count(most, 'checkpoint')} may be under "
-        f"way at once. So no checkpoint has to wait for an earlier one if it is taken {every(section.terms.by_commit)}."
+        f"way at once. So {follows}."
     )
 
 

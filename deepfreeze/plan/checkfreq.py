@@ -41,7 +41,8 @@ class Profile:
 class Bounds:
     """The interval that follows from a profile, and the bounds that it follows from. All are steps, 1 or more.
 
-    - ``by_commit``: fewer steps, and more than the allowed number of checkpoints would be under way at once.
+    - ``by_commit``: fewer steps, and a checkpoint would begin before the one before it is committed; with several under way at once:
+      training would wait for commits for longer than the budget allows.
     - ``by_budget``: fewer steps, and the training would be longer than the budget allows.
     - ``by_failures``: the best interval for the time between failures; None if that time is not known.
     - ``mode``: where the copy is taken to: "device" or "host".
@@ -70,15 +71,21 @@ def algorithm_1(profile: Profile, overhead: float, uncommitted: int = 1, mtbf: f
     """The interval for a training that may become longer by the fraction ``overhead`` (the paper's p). ``uncommitted``: how many
     checkpoints may be under way at once (N); ``mtbf``: seconds between two failures of the whole job.
 
-    The paper has one checkpoint under way. With N of them a commit may take as long as N intervals, each of which the budget makes longer
-    by ``overhead``: the divisor is N (1 + p) Ti then, instead of Ti."""
+    The paper has one checkpoint under way, which is committed before the next one begins. So a commit (Tc + Ts) fits into the time from
+    one checkpoint to the next: k steps, and what the checkpoint costs (To). Hence k is at least (Tc + Ts - To) / Ti.
+
+    With N > 1 the bound is PCcheck's formula (3) (Strati, Friedman, Klimovic, ASPLOS 2025): Tw / (N q t) steps, where Tw is Tc + Ts, q is
+    1 + p and t is Ti. Training may wait for a commit there, and N intervals, each as long as the budget allows, hold one. To is not taken
+    off Tw, because q has it already: an interval of k steps may last q k Ti with all that checkpoints cost. If To were taken off
+    besides, it would count twice, and training could become longer by p + p / N."""
     mode, cost = _mode(profile)
     if profile.cost is not None:
         cost = profile.cost
-    apart = profile.iteration if uncommitted == 1 else uncommitted * (1 + overhead) * profile.iteration
+    commit = profile.copy + profile.persist
+    apart = commit - cost if uncommitted == 1 else commit / (uncommitted * (1 + overhead))
     best = None if mtbf is None else _whole(max(0.0, _daly(cost, mtbf)) / profile.iteration)
     return Bounds(
-        by_commit=_whole((profile.copy + profile.persist - cost) / apart),
+        by_commit=_whole(apart / profile.iteration),
         by_budget=_whole(cost / (overhead * profile.iteration)),
         by_failures=best,
         mode=mode,

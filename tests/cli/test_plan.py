@@ -134,7 +134,10 @@ def test_explain_names_what_decided_and_what_did_not():
     assert (
         "A checkpoint every step makes it 6.89 % longer. The budget therefore allows a checkpoint every step." in said
     )
-    assert "At most 2 checkpoints may be under way at once." in said and "not known yet" in said
+    assert (
+        "under way at once. So waits for earlier checkpoints stay within the budget if one is taken every step." in said
+    )
+    assert "At most 2 checkpoints may be under way" in said and "not known yet" in said
 
 
 def test_explain_says_where_a_cost_comes_from_that_was_not_measured():

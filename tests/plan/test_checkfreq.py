@@ -55,11 +55,26 @@ def test_the_copy_goes_to_the_device_if_that_is_sooner_and_fits(profile):
 
 
 @holds(profile=profiles, overhead=st.floats(0.001, 1), most=st.integers(2, 8))
-def test_several_checkpoints_under_way_share_the_time_of_a_commit(profile, overhead, most):
+def test_with_several_under_way_the_bound_is_pcchecks(profile, overhead, most):
+    """PCcheck's (3), Tw / (N q t). The interval is never longer than with one checkpoint under way."""
     one, several = algorithm_1(profile, overhead), algorithm_1(profile, overhead, most)
-    assert several.by_commit <= one.by_commit and several.by_budget == one.by_budget
-    apart = (profile.copy + profile.persist - one.cost) / (most * (1 + overhead) * profile.iteration)
+    assert several.by_budget == one.by_budget and several.interval <= one.interval
+    apart = (profile.copy + profile.persist) / (most * (1 + overhead) * profile.iteration)
     assert several.by_commit == max(1, math.ceil(apart - 1e-6)) or abs(apart - round(apart)) < 1e-3
+
+
+@holds(profile=profiles, overhead=st.floats(0.001, 1), most=st.integers(1, 8))
+def test_with_all_waits_for_commits_checkpoints_cost_no_more_than_the_budget(profile, overhead, most):
+    """A training that is played: a checkpoint begins when fewer than N are under way, and costs To besides."""
+    terms = algorithm_1(profile, overhead, most)
+    steps = terms.interval * profile.iteration
+    begun, now = [], 0.0
+    for number in range(4 * most):
+        oldest = begun[number - most] + profile.copy + profile.persist if number >= most else 0.0
+        begun.append(max(now, oldest))
+        now = begun[-1] + steps + terms.cost
+    apart = (begun[-1] - begun[-1 - most]) / most
+    assert apart <= (1 + overhead) * steps * (1 + 1e-6)
 
 
 @holds(cost=st.floats(1e-3, 100), mtbf=st.floats(1, 1e7))
