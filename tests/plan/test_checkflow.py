@@ -100,6 +100,15 @@ def test_both_forms_have_the_same_optimum():
     assert feasible > 5
 
 
+def test_what_the_first_window_updates_has_no_plan_without_a_cycle():
+    """The paper's (8) has a tensor copied before its update; before the first window there is nothing."""
+    windows = (StepWindow(1, GRAIN), StepWindow(1, GRAIN))
+    for update, has_plan in ((0, False), (1, True)):
+        asked = Question(windows, (SavedTensor("t", GRAIN, update),), cyclic=False)
+        assert (paper_program.smallest_peak(asked, [1]) is not None) == has_plan
+        assert (least(asked, [1]) is not None) == has_plan
+
+
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("cyclic", [False, True])
 def test_every_plan_passes_the_independent_checker(cyclic, direct):

@@ -1,8 +1,10 @@
 """Checkflow's program as the paper has it (2025, (2) to (12)): three unknowns, each 0 or 1, for every part and every operator. It is too
 large for real models here, and the compact form must have the same optimum: ``compact_program``.
 
-The paper leaves two things open. Nothing can be written in the first window, because (7) says nothing of it. And alpha needs no
-integers, because C + P + S is as large as each of the three and never above 1, by (2).
+The paper leaves three things open. Nothing can be written in the first window, because (7) says nothing of it. Alpha needs no
+integers, because C + P + S is as large as each of the three and never above 1, by (2). And (8), which has a tensor copied before its
+update, says nothing of an update in the first operator, before which there is none. Here such a question has no plan: the tensor
+would have to be copied before the period begins, when nothing is held.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from deepfreeze.plan.step.question import Question
 
 
 def smallest_peak(question: Question, parts: Sequence[int]) -> tuple[list[PlannedPart], int] | None:
-    """A plan with the smallest peak, and that peak in bytes; None if there is no plan. ``parts``: into how many parts each tensor is cut,
-    each of which is a tensor of the paper's. The question must have no cycle, no direct writes and no ``carry``: else
-    ValueError."""
+    """A plan with the smallest peak, and that peak in bytes; None if there is no plan, for example because a tensor is updated in window 0.
+    ``parts``: into how many parts each tensor is cut, each of which is a tensor of the paper's. The question must have no cycle, no direct
+    writes and no ``carry``: else ValueError."""
     if question.cyclic or question.direct or question.carry:
         raise ValueError(
             "the paper's program has no cycles, no direct writes and nothing that a window leaves to the next one"
