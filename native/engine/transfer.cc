@@ -18,9 +18,11 @@ uint64_t BytesOfRun(const Job& job, size_t run) {
 }  // namespace
 
 Status Transfer::Write(const JobRef& job) {
-  const auto move = [&] { return job->lost.ok() ? Move(job) : job->lost; };
-  Status status = Contained([&] { return LookFirst(job); });
-  if (status.ok()) status = Contained([&] { return AwaitRank0(job); });
+  const auto move = [&]() -> Status {
+    DF_RETURN_IF_ERROR(LookFirst(job));
+    return job->lost.ok() ? Move(job) : job->lost;
+  };
+  Status status = Contained([&] { return AwaitRank0(job); });
   if (status.ok()) status = Patiently(context_, job, move);
   // Without room on the store, what failed steps have left there is removed first, and the step written again.
   if (status.code() == Code::kNoSpace && context_.options.identity.rank == 0 && remover_->MakeRoom(job->step)) {

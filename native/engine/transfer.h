@@ -26,7 +26,8 @@ class Transfer {
   Status Write(const JobRef& job);
 
  private:
-  // A rank that is behind learns here that the step is not wanted any more. RETURNS kSuperseded or kIncomplete then.
+  // To be called before each try: a rank that is behind, because the store refuses it the step, learns here that the
+  // step is not wanted any more. RETURNS kSuperseded or kIncomplete then.
   Status LookFirst(const JobRef& job);
   // In a run whose bytes are bounded: waits until rank 0 has begun the step there. As long as anything moves, and at
   // most commit_timeout_ms after that. RETURNS why the step has failed if it has.

@@ -1,17 +1,17 @@
 // The table of jobs: no two jobs wait for each other, and memory and slots are released at the right time.
 #include "engine/job_table.h"
 
-#include <atomic>
-#include <chrono>
 #include <thread>
 
 #include "deepfreeze/deepfreeze.h"
 #include "testing/check.h"
+#include "testing/waiting.h"
 
 namespace deepfreeze {
 namespace {
 
 constexpr uint64_t kLong = 60000;
+constexpr uint64_t kForEver = 100 * kLong;  // of a wait that something else must end
 
 JobRef Submitted(JobTable* table, int64_t step, bool captured) {
   auto job = std::make_shared<Job>();
@@ -36,6 +36,13 @@ void Commit(JobTable* table, const JobRef& job, size_t stage = kTransfer) {
 }
 
 TableOptions WithSlots(uint32_t slots) { return TableOptions{2, slots, true}; }
+
+// A table of an engine that was opened with so many transfers, with captures in the caller's memory.
+TableOptions WithTransfers(size_t transfers) {
+  TableOptions options{4, 4, false};
+  for (StageRow& stage : options.levels[kExternal].stages) stage.threads = transfers;
+  return options;
+}
 
 // A capture in the caller's memory is slow to reach the local tier, and later captures, which lie there from the
 // beginning, have taken all slots: these are free again only when their steps are committed, after this one.
@@ -229,25 +236,56 @@ void NoMoreAreUncommittedThanTheBound() {
   }
 }
 
-// A thread that makes a call which waits. It most likely waits by the time the constructor ends, so that a call that
-// must wake it finds it asleep; the test holds as well if it does not.
-class Waiting {
- public:
-  template <typename Call>
-  explicit Waiting(const Call& call) {
-    thread_ = std::thread([this, call] {
-      begun_ = true;
-      call();
-    });
-    while (!begun_) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::microseconds(500));
-  }
-  void Join() { thread_.join(); }
+// The next capture waits for the parts of the only buffer, and is woken by each that it waits for.
+void ACaptureIsWokenByThePartThatIsRead() {
+  JobTable table(Env::Posix(), TableOptions{1, 1, false});
+  char memory[2] = {};
+  int number = SlotPool::kNoSlot;
+  CHECK_OK(table.Reserve(Home::kBuffer, 0, &number));
+  table.Bind(memory, 2, 1);
+  auto job = std::make_shared<Job>();
+  job->step = 1;
+  job->extents = {{0, 1, 0}, {1, 1, 0}};
+  job->sources = {memory, memory + 1};
+  job->parts = BufferParts(table.reserved().span, job->extents, job->sources);
+  CHECK_OK(table.Submit(job, true, 0));
+  CHECK_EQ(table.Next(kExternal, kTransfer), job);
+  Waiting reserve([&] { CHECK_OK(table.Reserve(Home::kBuffer, kForEver, &number)); });
+  table.DoneReading(job, kExternal, 0, 1);
+  reserve.Join();
+  table.Bind(memory, 2, 1);
+  Waiting capture([&] { CHECK_OK(table.TakeParts(memory + 1, 1, kForEver)); });
+  table.DoneReading(job, kExternal, 1, 1);
+  capture.Join();
+}
 
- private:
-  std::atomic<bool> begun_{false};
-  std::thread thread_;
-};
+// The ranks may agree to go on with a step that they hold, so nothing gives it up meanwhile.
+void AStepThatIsHeldIsNotSuperseded() {
+  JobTable table(Env::Posix(), WithTransfers(2));
+  Submitted(&table, 1, false);
+  const JobRef held = Submitted(&table, 2, false);
+  CHECK(table.Hold(2));
+  table.Supersede(2, 3);
+  CHECK_EQ(held->superseded_by, -1);
+  CHECK(!table.Hold(-1));
+  table.Supersede(2, 3);
+  CHECK_EQ(held->superseded_by, 3);
+}
+
+// A newer step might need the slot of the held one, which might need its thread.
+void NoStepBeginsBehindOneThatIsHeld() {
+  JobTable table(Env::Posix(), WithTransfers(2));
+  JobRef job[4];
+  for (int64_t step = 1; step <= 3; ++step) job[step] = Submitted(&table, step, false);
+  CHECK(table.Hold(2));
+  CHECK_EQ(table.TryNext(kExternal, kTransfer), job[1]);
+  CHECK_EQ(table.TryNext(kExternal, kTransfer), nullptr);
+  table.Finish(job[1], kExternal);
+  Commit(&table, job[1], kPublish);
+  CHECK_EQ(table.TryNext(kExternal, kTransfer), nullptr);
+  CHECK(!table.Hold(-1));
+  for (int64_t step = 2; step <= 3; ++step) CHECK_EQ(table.TryNext(kExternal, kTransfer), job[step]);
+}
 
 // As many captures as may be uncommitted are held at once, so memory is found ahead for no more of them.
 void MemoryIsFoundAheadForAsManyAsMayBeUncommitted() {
@@ -262,13 +300,6 @@ void MemoryIsFoundAheadForAsManyAsMayBeUncommitted() {
   Waiting last([&] { CHECK(!table.AwaitRoomFor(3)); });
   table.Stop();
   last.Join();
-}
-
-// A table of an engine that was opened with so many transfers, with captures in the caller's memory.
-TableOptions WithTransfers(size_t transfers) {
-  TableOptions options{4, 4, false};
-  for (StageRow& stage : options.levels[kExternal].stages) stage.threads = transfers;
-  return options;
 }
 
 // A lowered number of transfers holds for checkpoints that begin a stage; those that are in it go on.
@@ -362,6 +393,9 @@ int main() {
   deepfreeze::NoMoreAreUncommittedThanTheBound();
   deepfreeze::MemoryIsFoundAheadForAsManyAsMayBeUncommitted();
   deepfreeze::ALevelWaitsForThoseOfItsRow();
+  for (int n = 0; n < 20; ++n) deepfreeze::ACaptureIsWokenByThePartThatIsRead();
+  deepfreeze::AStepThatIsHeldIsNotSuperseded();
+  deepfreeze::NoStepBeginsBehindOneThatIsHeld();
   deepfreeze::ALoweredNumberOfTransfersHoldsForWhatBegins();
   for (int n = 0; n < 20; ++n) deepfreeze::ARaisedNumberOfTransfersWakesAThread();
   deepfreeze::TheOldestCheckpointIsCommittedBesideNewerOnes();

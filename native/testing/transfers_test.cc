@@ -151,6 +151,29 @@ void ACommitThatIsNotKnownToBeDurableIsOnlyMadeUpForByANewerOne() {
   ranks.CheckRun({2, 3});
 }
 
+// A loss of power may take the newest commit, and then the older checkpoint is the newest one.
+void NoneIsGivenUpForACommitThatIsNotKnownToBeDurable() {
+  EngineRanks ranks({"delay=300:pwrite:step-0000000001.:1,fail=EIO:fsync_dir::3"}, 2, 3);
+  for (int64_t step = 1; step <= 2; ++step) ranks.SubmitAll(step);
+  ranks.AwaitCommit(2);
+  CHECK_OK(ranks.rank(0)->Supersede(1, 2));
+  CHECK(ranks.End(0, 1) == Code::kOk);
+  ranks.Drain();
+  ranks.CheckRun({1, 2});
+}
+
+// A rank that the store refuses a step again and again learns before its next try that the step is given up.
+void ARankThatIsBehindDoesNotGoOnWithWhatIsGivenUp() {
+  EngineRanks ranks({"", "fail=EIO:pwrite:step-0000000001.:1+"}, 2, 2);
+  for (int64_t step = 1; step <= 2; ++step) ranks.SubmitAll(step);
+  ranks.AwaitCommit(2);
+  CHECK_OK(ranks.rank(0)->Supersede(1, 2));
+  CHECK(ranks.End(0, 1) == Code::kSuperseded);
+  CHECK(ranks.rank(1)->Wait(1, DF_EXTERNAL, kLong / 4).code() == Code::kSuperseded);  // it may try for kLong
+  ranks.DrainFromTheLast();
+  ranks.CheckRun({2});
+}
+
 // What a slow rank can't write of a step that rank 0 has given up is no failure.
 void AnErrorOfAStepThatIsGivenUpIsNone() {
   EngineRanks ranks({kSlowFirst, "delay=1000:pwrite:step-0000000001.:1,fail=ENOSPC:pwrite:step-0000000001.:1+"}, 2, 2);
@@ -240,6 +263,8 @@ int main() {
   AStepThatAllRanksHoldGivesWay();
   AHeldStepGoesOn();
   ACommitThatIsNotKnownToBeDurableIsOnlyMadeUpForByANewerOne();
+  NoneIsGivenUpForACommitThatIsNotKnownToBeDurable();
+  ARankThatIsBehindDoesNotGoOnWithWhatIsGivenUp();
   AnErrorOfAStepThatIsGivenUpIsNone();
   ARankThatLagsIsNamedWhenNoMoreMayBeUncommitted();
   AnyOrderOfEventsLeavesTheCheckpointsThatWereCommitted();

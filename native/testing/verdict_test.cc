@@ -272,6 +272,29 @@ void ACheckpointThatCanNotBeReadNowIsNeitherReplacedNorDeleted() {
   CHECK(AttemptOfStepOne(run.path()) == first);
 }
 
+// Until the new one's name is durable a loss of power must not find the old one gone.
+void ACheckpointIsReplacedOnlyByOneWhosePartialDirectoryIsDurable() {
+  TemporaryDir run;
+  Ranks(run.path(), {""}).AllCommit(1);
+  const Id first = AttemptOfStepOne(run.path());
+  {
+    Ranks dead(run.path(), {"fail=EROFS:rename:manifest.json.tmp:1"}, {}, 1);
+    dead.Submit(0, 1);
+    CHECK(!dead.End(0, 1).ok());
+  }
+  CommitRequest request;
+  request.step = 1;
+  request.attempt[0] = 1;
+  request.replace = true;
+  CommitOutcome outcome;
+  // The first sync is that of the partial directory's own names, the second that of the run's.
+  FaultEnv env(Env::Posix(), FaultsOf("fail=EIO:fsync_dir::2"), "");
+  CHECK_EQ(PosixStore(&env, run.path()).Commit(request, &outcome).code(), Code::kIo);
+  CHECK(AttemptOfStepOne(run.path()) == first);
+  CHECK_OK(PosixStore(&env, run.path()).Commit(request, &outcome));
+  CHECK(AttemptOfStepOne(run.path()) == request.attempt);
+}
+
 }  // namespace
 }  // namespace deepfreeze
 
@@ -286,4 +309,5 @@ int main() {
   deepfreeze::ALookThatFailsSaysNothing();
   deepfreeze::RankZeroLooksAgainWhereItCouldNotSeeWhatItsRenameDid();
   deepfreeze::ACheckpointThatCanNotBeReadNowIsNeitherReplacedNorDeleted();
+  deepfreeze::ACheckpointIsReplacedOnlyByOneWhosePartialDirectoryIsDurable();
 }
